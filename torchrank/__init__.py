@@ -1,0 +1,45 @@
+"""Ranking metrics for PyTorch: exact under ties, constant in memory, the same number on one worker or many."""
+
+from torchrank.collection import RankingCollection
+from torchrank.metrics import (
+    AUROC,
+    CG,
+    DCG,
+    F1,
+    MAP,
+    MR,
+    MRR,
+    NDCG,
+    FallOut,
+    FBeta,
+    HitRate,
+    Precision,
+    RankingMetric,
+    Recall,
+    RPrecision,
+    parse,
+)
+from torchrank.ranking import Ranking
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AUROC",
+    "CG",
+    "DCG",
+    "F1",
+    "MAP",
+    "MR",
+    "MRR",
+    "NDCG",
+    "FBeta",
+    "FallOut",
+    "HitRate",
+    "Precision",
+    "RPrecision",
+    "Ranking",
+    "RankingCollection",
+    "RankingMetric",
+    "Recall",
+    "parse",
+]

@@ -1,0 +1,224 @@
+"""Many measures, one ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric, MetricCollection
+
+from torchrank.metrics.base import RankingMetric, Scored, join, ranked
+from torchrank.metrics.parse import parse_all
+from torchrank.metrics.state import JointReduction
+from torchrank.ranking import Ranking
+
+
+class RankingCollection(MetricCollection):
+    """Metrics that are updated together: a batch is ranked once for all, and one all-reduce syncs all.
+
+    Keys are the labels, in the order given. A :class:`torchmetrics.MetricCollection` with the same results as its
+    members would have alone; members that are not torchrank's get ``preds`` and ``target`` as they are.
+
+    Args:
+        metrics: names (``"ndcg@5,10"`` stands for two metrics), metrics, collections, or a sequence of these; or a dict
+            from keys to names or metrics.
+        more: further names or metrics.
+        prefix: put before every key.
+        postfix: put behind every key.
+
+    Raises:
+        ValueError: an unknown name, a key given twice, or something that is neither a name nor a metric.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> suite = tr.RankingCollection(["ndcg@2", "recall@1,2", tr.MRR()], prefix="val/")
+        >>> suite.update(torch.tensor([[0.1, 0.9, 0.5]]), torch.tensor([[0, 0, 1]]))
+        >>> {key: round(value.item(), 4) for key, value in suite.compute().items()}
+        {'val/ndcg@2': 0.6309, 'val/recall@1': 0.0, 'val/recall@2': 1.0, 'val/mrr': 0.5}
+    """
+
+    def __init__(
+        self,
+        metrics: str | Metric | MetricCollection | Sequence[Any] | Mapping[str, Any],
+        *more: str | Metric | MetricCollection,
+        prefix: str | None = None,
+        postfix: str | None = None,
+    ) -> None:
+        # Groups are torchmetrics' way of sharing what is computed alike. Here the ranking is what is shared.
+        super().__init__([], prefix=prefix, postfix=postfix, compute_groups=False)
+        self.add_metrics(metrics, *more)
+
+    def add_metrics(
+        self, metrics: str | Metric | MetricCollection | Sequence[Any] | Mapping[str, Any], *more: Any
+    ) -> None:
+        """Add metrics, given as in the constructor."""
+        self._groups: dict[int, list[str]] = {}
+        if isinstance(metrics, Mapping) and not isinstance(metrics, MetricCollection):
+            for key, value in metrics.items():
+                for name, metric in _metrics(value):
+                    self._add(f"{key}_{name}" if isinstance(value, MetricCollection) else str(key), metric)
+        else:
+            several = isinstance(metrics, list | tuple)
+            more = (*metrics, *more) if several else (metrics, *more)
+        for value in more:
+            for name, metric in _metrics(value):
+                self._add(name, metric)
+
+    def _add(self, key: str, metric: Metric) -> None:
+        if _inner(key) in self._modules:
+            raise ValueError(f"Expected every metric once, got {key!r} twice; a dict gives them keys of their own")
+        self[_inner(key)] = metric
+
+    # ---- keys: torch's ModuleDict refuses dots and names of its own attributes, so they are escaped inside -------
+
+    def _set_name(self, base: str) -> str:
+        return super()._set_name(unquote(base))
+
+    def __getitem__(self, key: str, copy_state: bool = True) -> Metric:
+        """The metric with a key, given with or without prefix and postfix."""
+        for name, inner in ((self._set_name(inner), inner) for inner in self._modules):
+            if key in (name, unquote(inner)):
+                return self._modules[inner]
+        raise KeyError(f"Expected one of {', '.join(map(repr, self.keys()))}, got {key!r}")
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._modules or key in self.keys() or key in [unquote(inner) for inner in self._modules]
+
+    def items(self, keep_base: bool = False, copy_state: bool = True) -> Iterable[tuple[str, Metric]]:  # type: ignore[override]
+        """Keys and metrics. Metrics handed out together are reduced together when they are computed one by one."""
+        if any(isinstance(metric, RankingMetric) for metric in self._modules.values()):
+            self._reduce_together()
+        return super().items(keep_base, copy_state)
+
+    def _reduce_together(self) -> None:
+        own = self._own()
+        joint = JointReduction(own)
+        for metric in own:
+            metric.reduce_with(joint)
+
+    def _own(self) -> list[RankingMetric]:
+        return [metric for metric in self._modules.values() if isinstance(metric, RankingMetric)]
+
+    # ---- rank once ---------------------------------------------------------------------------------------------
+
+    def update(  # type: ignore[override]
+        self,
+        preds: Tensor | Ranking,
+        target: Any = None,
+        *,
+        mask: Tensor | None = None,
+        indexes: Tensor | None = None,
+        exclude: tuple[Tensor, Tensor] | None = None,
+        tie_break: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> None:
+        """Add a batch of whole queries to every metric; arguments as :meth:`RankingMetric.update`."""
+        layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
+        own, results = self._own(), self._scored(preds, target, weights, layout)
+        for metric, result in zip(own, results):
+            metric.update(result)
+        for other, arguments, keywords in self._foreign(preds, target, {**layout, "weights": weights}):
+            other.update(*arguments, **keywords)
+
+    def forward(
+        self, preds: Tensor | Ranking, target: Any = None, *, weights: Tensor | None = None, **layout: Any
+    ) -> dict[str, Any]:
+        """Add a batch and return its own values; arguments as :meth:`update`."""
+        own, results = self._own(), self._scored(preds, target, weights, layout)
+        values = {id(metric): metric(result) for metric, result in zip(own, results)}
+        for other, arguments, keywords in self._foreign(preds, target, {**layout, "weights": weights}):
+            values[id(other)] = other(*arguments, **keywords)
+        return {self._set_name(inner): values[id(metric)] for inner, metric in self._modules.items()}
+
+    def score(
+        self, preds: Tensor | Ranking, target: Any = None, *, weights: Tensor | None = None, **layout: Any
+    ) -> dict[str, Tensor]:
+        """The values [query] of every torchrank metric for a batch, without touching any state.
+
+        Raises:
+            TypeError, ValueError: as :meth:`update`, and for bad values at once.
+        """
+        rankings = self._ranked(preds, target, layout)
+        ranking = Ranking.join(rankings)
+        return {
+            self._set_name(inner): metric.score(ranking, weights=weights)
+            for inner, metric in self._modules.items()
+            if isinstance(metric, RankingMetric)
+        }
+
+    def _ranked(self, preds: Tensor | Ranking, target: Any, layout: dict[str, Any]) -> Iterable[Ranking]:
+        return ranked(preds, target, validate=any(metric.validate_args for metric in self._own()), **layout)
+
+    def _scored(
+        self, preds: Tensor | Ranking, target: Any, weights: Tensor | None, layout: dict[str, Any]
+    ) -> list[Scored]:
+        """What each of torchrank's metrics makes of a batch, block by block."""
+        own = self._own()
+        if not own:
+            return []
+        with torch.no_grad():
+            parts = [[metric.scored(ranking) for metric in own] for ranking in self._ranked(preds, target, layout)]
+            return [join(list(of_metric), weights) for of_metric in zip(*parts)]
+
+    def _foreign(
+        self, preds: Any, target: Any, keywords: dict[str, Any]
+    ) -> list[tuple[Metric, tuple[Any, ...], dict[str, Any]]]:
+        """The metrics of other libraries, with the arguments that their update takes."""
+        foreign = [metric for metric in self._modules.values() if not isinstance(metric, RankingMetric)]
+        if foreign and isinstance(preds, Ranking):
+            raise TypeError(
+                f"Expected preds and target for {type(foreign[0]).__name__}, which ranks nothing, got a Ranking"
+            )
+        given = {key: value for key, value in keywords.items() if value is not None}
+        return [(metric, (preds, target), metric._filter_kwargs(**given) if given else {}) for metric in foreign]
+
+    # ---- reduce once -------------------------------------------------------------------------------------------
+
+    def compute(self) -> dict[str, Any]:
+        """The value of every metric by its key.
+
+        Raises:
+            ValueError: bad values were met, on whatever worker. All metrics can go on.
+        """
+        self._reduce_together()
+        values, problems = {}, []
+        for inner, metric in self._modules.items():
+            try:
+                values[inner] = metric.compute()
+            except ValueError as error:  # every metric must have its turn, or workers would lose step
+                problems.append(error)
+        if problems:
+            raise problems[0]
+        flat: dict[str, Any] = {}
+        for inner, value in values.items():
+            flat |= {f"{inner}_{k}": v for k, v in value.items()} if isinstance(value, dict) else {inner: value}
+        return {self._set_name(inner): value for inner, value in flat.items()}
+
+    def merge_state(self, other: RankingCollection) -> None:
+        """Add the states of another collection of the same metrics, whose queries come after this one's."""
+        if list(other._modules) != list(self._modules):
+            raise ValueError(f"Expected a collection of {list(self.keys())}, got {list(other.keys())}")
+        for inner, metric in self._modules.items():
+            metric.merge_state(other._modules[inner])
+
+
+def _metrics(value: Any) -> list[tuple[str, Metric]]:
+    """The metrics, with their keys, that one element of a collection stands for."""
+    if isinstance(value, str):
+        return [(metric.label, metric) for metric in parse_all(value)]
+    if isinstance(value, MetricCollection):
+        return [(str(key), metric) for key, metric in value.items(keep_base=False)]
+    if isinstance(value, RankingMetric):
+        return [(value.label, value)]
+    if isinstance(value, Metric):
+        return [(type(value).__name__, value)]
+    raise ValueError(f"Expected the name of a measure or a torchmetrics.Metric, got {value!r}")
+
+
+def _inner(key: str) -> str:
+    """A key that ModuleDict takes: "%", "." and the names of attributes are percent-encoded."""
+    inner = key.replace("%", "%25").replace(".", "%2E")
+    return f"%{ord(inner[0]):02X}{inner[1:]}" if inner and hasattr(MetricCollection, inner) else inner

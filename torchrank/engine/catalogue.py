@@ -1,0 +1,111 @@
+"""A few judged items in a long list: count what is scored higher, sort nothing."""
+
+import torch
+from torch import Tensor
+
+from torchrank.engine.places import Places, in_rank_order, real
+from torchrank.layouts import BLOCK, CatalogueLists, EmbeddedLists, Pairs
+from torchrank.problems import Problem, count
+
+# From this many judged items per query on, one sort of the scores is cheaper than a pass for each of them.
+SORT_FROM = 24
+
+
+def place_catalogue(lists: CatalogueLists) -> Places:
+    """Places of the judged items, by counting the scores above and beside each of theirs."""
+    scores, items, grade = lists.scores, lists.items, lists.grade
+    column = items.clamp_min(0)
+    valid = items >= 0
+    if lists.mask is not None:
+        scores = scores.masked_fill(~lists.mask, float("-inf"))
+        valid = valid & lists.mask.gather(-1, column)
+    ties = None if lists.tie_break is None else lists.tie_break.expand_as(scores)
+    own = scores.gather(-1, column)
+    own_ties = None if ties is None else ties.gather(-1, column)
+
+    if ties is None and items.shape[1] >= SORT_FROM:
+        ordered = scores.sort(dim=-1).values
+        beaten = torch.searchsorted(ordered, own)
+        greater = scores.shape[1] - torch.searchsorted(ordered, own, right=True)
+        equal = scores.shape[1] - greater - beaten
+    else:
+        greater, equal = torch.empty_like(items), torch.empty_like(items)
+        for entry in range(items.shape[1]):
+            one = slice(entry, entry + 1)
+            ahead, beside = _compare(scores, ties, own[:, one], None if own_ties is None else own_ties[:, one])
+            greater[:, entry], equal[:, entry] = ahead.sum(-1), beside.sum(-1)
+    num_candidates = (scores > float("-inf")).sum(-1)
+
+    if lists.exclude is not None:
+        pairs, spared = _removable(lists.exclude, items, grade, scores.shape[1])
+        valid = valid & ~spared
+        _subtract(pairs, scores, ties, own, own_ties, greater, equal, num_candidates)
+
+    errors = lists.problems
+    if lists.validate:
+        errors = errors + count(Problem.NAN_SCORES, scores.amax(-1).isnan())
+    dtype = real(scores.device)
+    tied = torch.where(valid & (own > float("-inf")), equal, 0)
+    return in_rank_order(
+        (greater + 1).to(dtype), tied.to(dtype), grade, valid, num_candidates.to(dtype), errors, scores.shape[1]
+    )
+
+
+def place_embedded(lists: EmbeddedLists) -> Places:
+    """Score one block of queries and count. Judged items are read from the very same product as all others."""
+    with torch.autocast(lists.queries.device.type, enabled=False):
+        scores = lists.queries @ lists.catalogue.T
+    if not scores.shape[1]:
+        scores = scores.new_full((len(scores), 1), float("-inf"))
+    return place_catalogue(
+        CatalogueLists(lists.problems, lists.validate, scores, lists.items, lists.grade, exclude=lists.exclude)
+    )
+
+
+def _compare(scores: Tensor, ties: Tensor | None, own: Tensor, own_ties: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Which scores stand ahead of ``own``, and which beside it."""
+    if ties is None or own_ties is None:
+        return scores > own, scores == own
+    same = scores == own
+    return (scores > own) | (same & (ties > own_ties)), same & (ties == own_ties)
+
+
+def _removable(exclude: Pairs, items: Tensor, grade: Tensor, width: int) -> tuple[Pairs, Tensor]:
+    """The pairs to take out, each once and none of them relevant, and the entries that go with them."""
+    key, order = (exclude.query * width + exclude.item).sort()
+    again = torch.cat([key.new_zeros(1, dtype=torch.bool), key[1:] == key[:-1]])[: len(key)]
+    query, item = exclude.query[order].masked_fill(again, -1), exclude.item[order]
+    spared = torch.zeros((items.shape[0] + 1, items.shape[1]), dtype=torch.int32, device=items.device)
+    step = max(1, BLOCK // items.shape[1])
+    for start in range(0, len(query), step):
+        part = slice(start, start + step)
+        judged = (items[query[part]] == item[part].unsqueeze(-1)) & (query[part] >= 0).unsqueeze(-1)
+        relevant = (judged & (grade[query[part]] > 0)).any(-1)
+        spared.index_add_(0, query[part] % len(spared), (judged & ~relevant.unsqueeze(-1)).int())
+        query[part] = query[part].masked_fill(relevant, -1)
+    return Pairs(query, item), spared[:-1] > 0
+
+
+def _subtract(
+    pairs: Pairs,
+    scores: Tensor,
+    ties: Tensor | None,
+    own: Tensor,
+    own_ties: Tensor | None,
+    greater: Tensor,
+    equal: Tensor,
+    num_candidates: Tensor,
+) -> None:
+    """Take excluded pairs out of the counts, which costs their number and not another pass over the scores."""
+    step = max(1, BLOCK // own.shape[1])
+    for start in range(0, len(pairs.query), step):
+        query, item = pairs.query[start : start + step], pairs.item[start : start + step]
+        there = (query >= 0).unsqueeze(-1)
+        score = scores[query, item].unsqueeze(-1)
+        tie = None if ties is None else ties[query, item].unsqueeze(-1)
+        ahead, beside = _compare(score, tie, own[query], None if own_ties is None else own_ties[query])
+        query = query.clamp_min(0)
+        greater.index_add_(0, query, -(ahead & there).to(greater.dtype))
+        equal.index_add_(0, query, -(beside & there).to(equal.dtype))
+        listed = there & (score > float("-inf"))
+        num_candidates.index_add_(0, query, -listed.squeeze(-1).to(num_candidates.dtype))

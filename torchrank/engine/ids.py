@@ -1,0 +1,47 @@
+"""The list is ids, best first: the rank is the position at which a judged id is found."""
+
+import torch
+from torch import Tensor
+
+from torchrank.engine.places import Places, in_rank_order, real
+from torchrank.layouts import BLOCK, Pairs, RankedIds
+from torchrank.problems import Problem, count
+
+
+def place_ids(lists: RankedIds) -> Places:
+    """Places of the judged ids; those that are not in the list were not retrieved."""
+    ids, items, grade = lists.ids, lists.items, lists.grade
+    kept = ids >= 0
+    if lists.mask is not None:
+        kept = kept & lists.mask
+    errors = lists.problems
+    if lists.validate and ids.shape[1] > 1:
+        ordered = torch.where(kept, ids, -1).sort(dim=-1).values
+        errors = errors + count(Problem.DUPLICATE_IDS, (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0))
+    if lists.exclude is not None:
+        kept = kept & ~_excluded(lists.exclude, ids, items, grade)
+    position = kept.cumsum(-1)
+    found = (items.unsqueeze(-1) == ids.unsqueeze(-2)) & kept.unsqueeze(-2)
+    first = torch.where(found, position.unsqueeze(-2), 0).amax(-1)
+    dtype = real(ids.device)
+    return in_rank_order(
+        first.to(dtype),
+        (first > 0).to(dtype),
+        grade,
+        items >= 0,
+        kept.sum(-1).to(dtype),
+        errors,
+        depth=ids.shape[1],
+    )
+
+
+def _excluded(exclude: Pairs, ids: Tensor, items: Tensor, grade: Tensor) -> Tensor:
+    """Positions whose id is excluded and not relevant."""
+    marked = torch.zeros_like(ids, dtype=torch.int32)
+    step = max(1, BLOCK // (ids.shape[1] + items.shape[1]))
+    for start in range(0, len(exclude.query), step):
+        query, item = exclude.query[start : start + step], exclude.item[start : start + step].unsqueeze(-1)
+        relevant = ((items[query] == item) & (grade[query] > 0)).any(-1)
+        applies = ((query >= 0) & ~relevant).unsqueeze(-1)
+        marked.index_add_(0, query.clamp_min(0), ((ids[query] == item) & applies).int())
+    return marked > 0

@@ -1,0 +1,46 @@
+"""What the engine answers: where the judged candidates stand."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+def real(device: torch.device) -> torch.dtype:
+    """float64, or float32 on the devices that have nothing wider."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """One row of entries per query: its judged candidates, in rank order, whatever could not be retrieved last.
+
+    An entry's rank is uniform on [first, first + tied - 1]: ties make a rank an interval.
+    """
+
+    #: float64 [query, entry]: best rank the entry can have, 1 + number of candidates scored strictly higher
+    first: Tensor
+    #: float64 [query, entry]: how many candidates share its score, itself included; 1 = no tie, 0 = not retrieved
+    tied: Tensor
+    #: [query, entry]: relevance grade in the dtype it was given in; negative = unjudged
+    grade: Tensor
+    #: bool [query, entry]: False for padding
+    valid: Tensor
+    #: float64 [query]: length of the ranked list
+    num_candidates: Tensor
+    #: int64 [kind]: bad values met, see :mod:`torchrank.problems`
+    errors: Tensor
+    #: no rank is larger than this: a bound from shapes, so that tables over ranks need no look at the values
+    depth: int
+
+
+def in_rank_order(
+    first: Tensor, tied: Tensor, grade: Tensor, valid: Tensor, num_candidates: Tensor, errors: Tensor, depth: int
+) -> Places:
+    """Sort each row of entries by rank. What was not retrieved stands one behind the list, padding behind that."""
+    behind = num_candidates.nan_to_num(nan=depth) + 1
+    first = torch.where(tied > 0, first, behind.unsqueeze(-1))
+    if first.shape[-1] > 1:
+        order = torch.where(valid, first, float("inf")).argsort(dim=-1, stable=True)
+        first, tied, grade, valid = (x.gather(-1, order) for x in (first, tied, grade, valid))
+    return Places(first, tied, grade, valid, num_candidates, errors, depth)

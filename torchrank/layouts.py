@@ -1,0 +1,513 @@
+"""The first room: whatever layout the user has becomes one of four canonical ones, checked.
+
+Shapes and dtypes are checked here and raise at once. Values are counted on the device (see
+:mod:`torchrank.problems`), because looking at them would make every ``update`` wait for the accelerator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from torchrank.problems import Problem, count, no_problems
+
+# Elements of the scores that are ranked in one go. Every temporary of the engine is a few bytes to a few dozen
+# bytes per element, so this keeps them, together, under 64 MB however large the batch is.
+BLOCK = 2**19
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """(query, item) pairs: int64 [pair] each."""
+
+    query: Tensor
+    item: Tensor
+
+    def rows(self, start: int, stop: int) -> Pairs:
+        """Those of the queries from start to stop, renumbered from 0; the rest gets query -1, since dropping syncs."""
+        inside = (self.query >= start) & (self.query < stop)
+        return Pairs(torch.where(inside, self.query - start, -1), self.item)
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """What all canonical layouts share: a batch of queries that can be cut into blocks of queries."""
+
+    #: int64 [kind]: bad values found while arranging
+    problems: Tensor
+    #: count the bad values that only the engine comes across
+    validate: bool
+
+    @property
+    def num_queries(self) -> int:
+        """How many queries are in the batch."""
+        raise NotImplementedError
+
+    @property
+    def query_size(self) -> int:
+        """How many elements the engine touches for one query."""
+        raise NotImplementedError
+
+    def rows(self, start: int, stop: int) -> Lists:
+        """The queries from start to stop."""
+        raise NotImplementedError
+
+    def blocks(self) -> Iterator[Lists]:
+        """The batch in pieces that bound the engine's temporary memory. At least one piece, problems in the first."""
+        step = max(1, BLOCK // max(1, self.query_size))
+        if step >= self.num_queries:
+            yield self
+            return
+        for start in range(0, self.num_queries, step):
+            block = self.rows(start, min(start + step, self.num_queries))
+            yield block if start == 0 else replace(block, problems=torch.zeros_like(self.problems))
+
+
+@dataclass(frozen=True, eq=False)
+class DenseLists(Lists):
+    """A score and a grade for every candidate."""
+
+    #: floating [query, candidate]; -inf = not retrieved
+    scores: Tensor
+    #: [query, candidate]
+    grade: Tensor
+    #: bool [query, candidate], False = no candidate; None = all are
+    mask: Tensor | None = None
+    #: [query, candidate] or [candidate]: larger ranks first among equal scores
+    tie_break: Tensor | None = None
+    #: pairs that are no candidates, unless relevant
+    exclude: Pairs | None = None
+
+    @property
+    def num_queries(self) -> int:
+        return self.scores.shape[0]
+
+    @property
+    def query_size(self) -> int:
+        return self.scores.shape[1]
+
+    def rows(self, start: int, stop: int) -> DenseLists:
+        return replace(
+            self,
+            scores=self.scores[start:stop],
+            grade=self.grade[start:stop],
+            **_cut(self, start, stop),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class CatalogueLists(Lists):
+    """Scores over a catalogue of which a few items per query are judged."""
+
+    #: floating [query, item]; -inf = not retrieved
+    scores: Tensor
+    #: int64 [query, entry]: columns of the judged items; negative = padding
+    items: Tensor
+    #: [query, entry]
+    grade: Tensor
+    mask: Tensor | None = None
+    tie_break: Tensor | None = None
+    exclude: Pairs | None = None
+
+    @property
+    def num_queries(self) -> int:
+        return self.scores.shape[0]
+
+    @property
+    def query_size(self) -> int:
+        return self.scores.shape[1]
+
+    def rows(self, start: int, stop: int) -> CatalogueLists:
+        return replace(
+            self,
+            scores=self.scores[start:stop],
+            items=self.items[start:stop],
+            grade=self.grade[start:stop],
+            **_cut(self, start, stop),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedLists(Lists):
+    """A catalogue whose scores are dot products, made block by block and never as a whole."""
+
+    #: floating [query, dimension]
+    queries: Tensor
+    #: floating [item, dimension]
+    catalogue: Tensor
+    items: Tensor
+    grade: Tensor
+    exclude: Pairs | None = None
+
+    @property
+    def num_queries(self) -> int:
+        return self.queries.shape[0]
+
+    @property
+    def query_size(self) -> int:
+        return 8 * self.catalogue.shape[0]
+
+    def rows(self, start: int, stop: int) -> EmbeddedLists:
+        return replace(
+            self,
+            queries=self.queries[start:stop],
+            items=self.items[start:stop],
+            grade=self.grade[start:stop],
+            exclude=self.exclude and self.exclude.rows(start, stop),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RankedIds(Lists):
+    """Ids in the order in which they were ranked, and the ids that are judged."""
+
+    #: int64 [query, position], best first; negative = padding
+    ids: Tensor
+    #: int64 [query, entry]; negative = padding
+    items: Tensor
+    #: [query, entry]
+    grade: Tensor
+    mask: Tensor | None = None
+    exclude: Pairs | None = None
+
+    @property
+    def num_queries(self) -> int:
+        return self.ids.shape[0]
+
+    @property
+    def query_size(self) -> int:
+        return 4 * self.ids.shape[1] * self.items.shape[1]
+
+    def rows(self, start: int, stop: int) -> RankedIds:
+        return replace(
+            self,
+            ids=self.ids[start:stop],
+            items=self.items[start:stop],
+            grade=self.grade[start:stop],
+            mask=None if self.mask is None else self.mask[start:stop],
+            exclude=self.exclude and self.exclude.rows(start, stop),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FlatRows(Lists):
+    """One row per candidate, each naming its query."""
+
+    #: floating [row]; -inf = not retrieved
+    scores: Tensor
+    #: [row]
+    grade: Tensor
+    #: int64 [row], 0 ... Q - 1
+    query: Tensor
+    #: Q
+    queries: int
+    mask: Tensor | None = None
+    tie_break: Tensor | None = None
+
+    @property
+    def num_queries(self) -> int:
+        return self.queries
+
+    @property
+    def query_size(self) -> int:
+        return 0  # ranked by one sort over all rows
+
+
+def _cut(lists: DenseLists | CatalogueLists, start: int, stop: int) -> dict:
+    mask, tie_break, exclude = lists.mask, lists.tie_break, lists.exclude
+    return {
+        "mask": None if mask is None else mask[start:stop],
+        "tie_break": tie_break if tie_break is None or tie_break.dim() == 1 else tie_break[start:stop],
+        "exclude": exclude and exclude.rows(start, stop),
+    }
+
+
+def arrange(
+    preds: Tensor,
+    target: object,
+    *,
+    mask: Tensor | None = None,
+    indexes: Tensor | None = None,
+    exclude: object = None,
+    tie_break: Tensor | None = None,
+    validate: bool = True,
+) -> Lists:
+    """Recognise the layout by shapes and dtypes, check it, and make it canonical.
+
+    Raises:
+        TypeError: an argument has a type or dtype that no layout has.
+        ValueError: shapes or devices do not fit together.
+    """
+    if not isinstance(preds, Tensor):
+        raise TypeError(f"Expected preds to be a tensor of scores or ids or a Ranking, got {type(preds).__name__}")
+    preds = preds.detach()
+    if preds.is_complex() or preds.dtype == torch.bool:
+        raise TypeError(f"Expected preds to be floating point scores or integer ids, got {preds.dtype}")
+    if preds.dim() == 1 or indexes is not None:
+        return _flat(preds, target, indexes, mask, exclude, tie_break, validate)
+    if preds.dim() != 2:
+        raise ValueError(
+            "Expected preds of shape [query, candidate], or [row] together with indexes,"
+            f" got shape {list(preds.shape)}; a single query is preds.unsqueeze(0)"
+        )
+    if not preds.is_floating_point():
+        return _ranked_ids(preds, target, mask, exclude, tie_break, validate)
+    _check_grid(mask, "mask", preds, dtype=torch.bool)
+    if tie_break is not None and tie_break.shape != preds.shape[1:]:
+        _check_grid(tie_break, "tie_break", preds, also=f" or {list(preds.shape[1:])}")
+    if isinstance(target, Tensor) and target.dim() == 2:
+        return _dense(preds, target, mask, exclude, tie_break, validate)
+    items, grade, problems = judged_items(target, preds, "preds [Q, D] of scores", limit=preds.shape[1])
+    pairs, bad = _pairs(exclude, preds)
+    if not preds.shape[1]:
+        preds, mask, tie_break = _one_column(preds), None, None
+    return CatalogueLists(
+        (problems + bad) * validate, validate, preds, items, grade, _on(preds, mask), _on(preds, tie_break), pairs
+    )
+
+
+def _dense(
+    preds: Tensor, target: Tensor, mask: Tensor | None, exclude: object, tie_break: Tensor | None, validate: bool
+) -> DenseLists:
+    if target.shape != preds.shape:
+        raise ValueError(
+            f"Expected target of preds' shape {list(preds.shape)} (a grade per candidate), or [{preds.shape[0]}] (the"
+            f" column of the positive), a (query, item) tuple or a list of {preds.shape[0]} id tensors, got shape"
+            f" {list(target.shape)}"
+        )
+    grade = grades(target, preds.device)
+    problems = _bad_grades(grade, mask)
+    pairs, bad = _pairs(exclude, preds)
+    if not preds.shape[1]:
+        preds, grade, tie_break = _one_column(preds), grade.new_zeros((len(grade), 1)), None
+        mask = torch.zeros_like(preds, dtype=torch.bool)
+    return DenseLists(
+        (problems + bad) * validate, validate, preds, grade, _on(preds, mask), _on(preds, tie_break), pairs
+    )
+
+
+def _flat(
+    preds: Tensor,
+    target: object,
+    indexes: Tensor | None,
+    mask: Tensor | None,
+    exclude: object,
+    tie_break: Tensor | None,
+    validate: bool,
+) -> FlatRows:
+    if indexes is None:
+        raise ValueError(
+            f"Expected indexes [{preds.shape[0]}] naming the query of each row of preds, got None;"
+            " a single query is preds.unsqueeze(0), target.unsqueeze(0)"
+        )
+    if preds.dim() != 1:
+        raise ValueError(f"Expected flat preds [row] together with indexes, got preds of shape {list(preds.shape)}")
+    if not preds.is_floating_point():
+        raise TypeError(f"Expected floating point scores in flat rows, got {preds.dtype}; integer preds are ranked ids")
+    if exclude is not None:
+        raise ValueError("Expected no exclude for flat rows: leave the rows out, or give mask [row]; got exclude")
+    if not isinstance(target, Tensor):
+        raise TypeError(f"Expected target to be a tensor of grades [row], got {type(target).__name__}")
+    for name, rows in (("target", target), ("indexes", indexes), ("mask", mask), ("tie_break", tie_break)):
+        if rows is not None and rows.shape != preds.shape:
+            raise ValueError(f"Expected {name} of shape {list(preds.shape)} like preds, got {list(rows.shape)}")
+    if indexes.is_floating_point() or indexes.dtype == torch.bool:
+        raise TypeError(f"Expected integer indexes, got {indexes.dtype}")
+    if mask is not None and mask.dtype != torch.bool:
+        raise TypeError(f"Expected mask to be bool, got {mask.dtype}")
+    grade = grades(target, preds.device)
+    problems = _bad_grades(grade, mask)
+    names, query = torch.unique(indexes.to(preds.device), return_inverse=True)
+    return FlatRows(
+        problems * validate, validate, preds, grade, query, len(names), _on(preds, mask), _on(preds, tie_break)
+    )
+
+
+def _ranked_ids(
+    ids: Tensor, target: object, mask: Tensor | None, exclude: object, tie_break: Tensor | None, validate: bool
+) -> RankedIds:
+    if tie_break is not None:
+        raise ValueError("Expected no tie_break for integer preds, which are ids already ranked; got tie_break")
+    _check_grid(mask, "mask", ids, dtype=torch.bool)
+    items, grade, problems = judged_items(target, ids, "integer preds (ids, best first)", limit=None)
+    pairs, bad = _pairs(exclude, ids, catalogue=False)
+    if not ids.shape[1]:
+        ids, mask = ids.new_full((ids.shape[0], 1), -1), None
+    return RankedIds((problems + bad) * validate, validate, ids.long(), items, grade, _on(ids, mask), pairs)
+
+
+def embedded(
+    queries: Tensor, catalogue: Tensor, relevant: object, exclude: object, similarity: str, validate: bool
+) -> EmbeddedLists:
+    """Check embeddings [query, dimension] and [item, dimension] and make them canonical."""
+    for name, x in (("queries", queries), ("items", catalogue)):
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            raise TypeError(f"Expected {name} to be a floating point tensor, got {getattr(x, 'dtype', type(x))}")
+    if queries.dim() != 2 or catalogue.dim() != 2 or queries.shape[1] != catalogue.shape[1]:
+        raise ValueError(
+            "Expected queries [query, dimension] and items [item, dimension] of one dimension, got shapes"
+            f" {list(queries.shape)} and {list(catalogue.shape)}"
+        )
+    if queries.dtype != catalogue.dtype or queries.device != catalogue.device:
+        raise ValueError(
+            "Expected queries and items of one dtype on one device, got"
+            f" {queries.dtype} on {queries.device} and {catalogue.dtype} on {catalogue.device}"
+        )
+    if similarity not in ("dot", "cosine"):
+        raise ValueError(f"Expected similarity to be 'dot' or 'cosine', got {similarity!r}")
+    queries, catalogue = queries.detach(), catalogue.detach()
+    if similarity == "cosine":
+        queries, catalogue = (torch.nn.functional.normalize(x, dim=-1) for x in (queries, catalogue))
+    grid = queries.new_empty(1).expand(len(queries), max(1, len(catalogue)))  # a shape to check against, no memory
+    items, grade, problems = judged_items(relevant, grid, "queries [Q, dimension]", limit=len(catalogue))
+    pairs, bad = _pairs(exclude, grid)
+    return EmbeddedLists((problems + bad) * validate, validate, queries, catalogue, items, grade, pairs)
+
+
+def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The judged items of each query as padded rows: items int64 [query, entry], grade, problem counters.
+
+    Args:
+        target: int [query]; int [query, entry] padded with negatives; a list of Q id tensors; a (query, item) or
+            (query, item, grade) tuple of 1-D tensors.
+        preds: what the items refer to, [query, ...].
+        beside: how an error calls ``preds``.
+        limit: items are smaller than this; None = any id.
+    """
+    num_queries, device = preds.shape[0], preds.device
+    problems = no_problems(device)
+    if isinstance(target, tuple):
+        items, grade, problems = _rows_of_pairs(target, num_queries, device)
+    else:
+        if isinstance(target, list):
+            items = _rows_of_lists(target, num_queries, device)
+        elif isinstance(target, Tensor) and target.shape[:1] == preds.shape[:1] and target.dim() in (1, 2):
+            items = _integer(target, "target", beside).to(device=device).long()
+            items = items.unsqueeze(-1) if items.dim() == 1 else items
+        else:
+            got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else type(target).__name__
+            raise (ValueError if isinstance(target, Tensor) else TypeError)(
+                f"Expected target beside {beside} to be ids [{num_queries}], a list of {num_queries} id tensors or a"
+                f" (query, item[, grade]) tuple, got {got}"
+            )
+        grade = torch.ones_like(items, dtype=torch.int8)
+    if not items.shape[1]:
+        items = items.new_full((num_queries, 1), -1)
+        grade = grade.new_zeros((num_queries, 1))
+    if limit is not None:
+        outside = items >= limit
+        problems = problems + count(Problem.OUT_OF_RANGE, outside)
+        items = items.masked_fill(outside, -1)
+    if items.shape[1] > 1:
+        ordered = items.sort(dim=-1).values
+        again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+        problems = problems + count(Problem.DUPLICATE_TARGETS, again)
+    return items, grade, problems
+
+
+def _rows_of_lists(target: list, num_queries: int, device: torch.device) -> Tensor:
+    if len(target) != num_queries or not all(isinstance(x, Tensor) and x.dim() == 1 for x in target):
+        raise ValueError(
+            f"Expected a list of {num_queries} 1-D id tensors, one per query, got a list of {len(target)} with"
+            f" {[list(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in target[:3]]}...; (query, item)"
+            " pairs are a tuple, which DataLoader collation turns into a list: pass tuple(target)"
+        )
+    if not target:
+        return torch.empty((0, 1), dtype=torch.int64, device=device)
+    ids = [_integer(x, "the ids of target", "a list").to(device) for x in target]
+    return torch.nn.utils.rnn.pad_sequence([x.long() for x in ids], batch_first=True, padding_value=-1)
+
+
+def _rows_of_pairs(target: tuple, num_queries: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    shapes = [list(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in target]
+    if len(target) not in (2, 3) or not all(isinstance(x, Tensor) and x.dim() == 1 for x in target):
+        raise ValueError(f"Expected a (query, item) or (query, item, grade) tuple of 1-D tensors, got {shapes}")
+    if len({len(x) for x in target}) != 1:
+        raise ValueError(f"Expected the tensors of a (query, item[, grade]) tuple to be equally long, got {shapes}")
+    query, item = (_integer(x, name, "a tuple").to(device).long() for x, name in zip(target, ("query", "item")))
+    grade = grades(target[2], device) if len(target) == 3 else torch.ones_like(item, dtype=torch.int8)
+    outside = (query < 0) | (query >= num_queries) | (item < 0)
+    problems = count(Problem.OUT_OF_RANGE, outside) + _bad_grades(grade, ~outside)
+    query = query.masked_fill(outside, num_queries)
+    query, order = query.sort(stable=True)
+    sizes = torch.zeros(num_queries + 1, dtype=torch.int64, device=device).scatter_add_(
+        0, query, torch.ones_like(query)
+    )
+    slot = torch.arange(len(query), device=device) - (sizes.cumsum(0) - sizes)[query]
+    width = max(1, int(sizes[:-1].max())) if num_queries else 1  # the one layout whose width is not in its shapes
+    slot = slot.clamp_max(width - 1)  # only of those outside, which go to the row that is cut off
+    items = item.new_full((num_queries + 1, width), -1)
+    rows = grade.new_zeros((num_queries + 1, width))
+    items[query, slot] = item[order]
+    rows[query, slot] = grade[order]
+    return items[:num_queries], rows[:num_queries], problems
+
+
+def grades(target: Tensor, device: torch.device) -> Tensor:
+    """Relevance grades as they came, bool as int8 (grades are subtracted and sorted)."""
+    if target.is_complex():
+        raise TypeError(f"Expected grades to be integer, bool or floating point, got {target.dtype}")
+    target = target.detach().to(device)
+    return target.to(torch.int8) if target.dtype == torch.bool else target
+
+
+def _bad_grades(grade: Tensor, where: Tensor | None) -> Tensor:
+    if not grade.is_floating_point():
+        return no_problems(grade.device)
+    bad = ~grade.isfinite()
+    return count(Problem.BAD_GRADES, bad if where is None else bad & where.to(bad.device))
+
+
+def _pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tuple[Pairs | None, Tensor]:
+    """The excluded pairs; those outside get query -1, which nobody has."""
+    if exclude is None:
+        return None, no_problems(preds.device)
+    if (
+        not isinstance(exclude, Sequence)
+        or len(exclude) != 2
+        or not all(isinstance(x, Tensor) and x.dim() == 1 for x in exclude)
+        or len(exclude[0]) != len(exclude[1])
+    ):
+        got = (
+            [list(x.shape) if isinstance(x, Tensor) else x for x in exclude]
+            if isinstance(exclude, Sequence)
+            else exclude
+        )
+        raise ValueError(f"Expected exclude to be a (query, item) tuple of equally long 1-D tensors, got {got}")
+    query, item = (_integer(x, "exclude", "a tuple").to(preds.device).long() for x in exclude)
+    outside = (query < 0) | (query >= preds.shape[0]) | (item < 0)
+    if catalogue:
+        outside = outside | (item >= preds.shape[1])
+    pairs = Pairs(query.masked_fill(outside, -1), item.masked_fill(outside, 0))
+    return pairs, count(Problem.OUT_OF_RANGE, outside)
+
+
+def _integer(ids: Tensor, name: str, beside: str) -> Tensor:
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise TypeError(
+            f"Expected {name} beside {beside} to hold integer ids, got {ids.dtype}."
+            " Integer preds are ids, never scores: if yours are scores of graded candidates, pass preds.float()"
+        )
+    return ids.detach()
+
+
+def _check_grid(x: object, name: str, preds: Tensor, dtype: torch.dtype | None = None, also: str = "") -> None:
+    if x is None:
+        return
+    if not isinstance(x, Tensor) or (dtype is not None and x.dtype != dtype):
+        wanted = f"a {dtype} tensor" if dtype is not None else "a tensor"
+        raise TypeError(f"Expected {name} to be {wanted}, got {getattr(x, 'dtype', type(x).__name__)}")
+    if x.shape != preds.shape:
+        raise ValueError(f"Expected {name} of preds' shape {list(preds.shape)}{also}, got {list(x.shape)}")
+
+
+def _on(preds: Tensor, x: Tensor | None) -> Tensor | None:
+    return None if x is None else x.detach().to(preds.device)
+
+
+def _one_column(preds: Tensor) -> Tensor:
+    """Lists without any candidate, as one column of which nothing was retrieved: no engine meets an empty row."""
+    return preds.new_full((preds.shape[0], 1), float("-inf"))

@@ -1,0 +1,27 @@
+"""The third room: one class per measure, each a formula on a Ranking."""
+
+from torchrank.metrics.base import RankingMetric, Scored
+from torchrank.metrics.binary import AUROC, F1, MAP, FallOut, FBeta, Precision, Recall, RPrecision
+from torchrank.metrics.graded import CG, DCG, NDCG
+from torchrank.metrics.parse import parse
+from torchrank.metrics.positions import MR, MRR, HitRate
+
+__all__ = [
+    "AUROC",
+    "CG",
+    "DCG",
+    "F1",
+    "MAP",
+    "MR",
+    "MRR",
+    "NDCG",
+    "FBeta",
+    "FallOut",
+    "HitRate",
+    "Precision",
+    "RPrecision",
+    "RankingMetric",
+    "Recall",
+    "Scored",
+    "parse",
+]

@@ -1,0 +1,335 @@
+"""Measures of binary relevance: a candidate graded at or above ``relevance_level`` is relevant, any other is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchrank.metrics.base import RankingMetric, one_of
+from torchrank.ranking import Ranking, ratio
+
+
+def reciprocal(rank: Tensor) -> Tensor:
+    """1 / rank."""
+    return 1 / rank
+
+
+class BinaryMetric(RankingMetric):
+    """A measure of relevant against irrelevant candidates.
+
+    Args:
+        top_k: look at the first ``top_k`` ranks only; None = at all.
+        relevance_level: a grade at or above it is relevant; > 0. Mind that a grade of 0.5 is not relevant at level 1.
+        kwargs: as :class:`RankingMetric`.
+
+    Raises:
+        ValueError: ``relevance_level`` is not a number > 0.
+    """
+
+    def __init__(self, top_k: int | None = None, *, relevance_level: float = 1, **kwargs: Any) -> None:
+        if isinstance(relevance_level, bool) or not isinstance(relevance_level, int | float) or not relevance_level > 0:
+            raise ValueError(f"Expected relevance_level to be a number > 0, got {relevance_level!r}")
+        super().__init__(top_k, relevance_level=relevance_level, **kwargs)
+
+    relevance_level: float
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return ranking.num_relevant(self.relevance_level) == 0
+
+    def hits(self, ranking: Ranking) -> Tensor:
+        """(Expected) number of relevant candidates in the first ``top_k``: float64 [query]."""
+        return ranking.hits(self.relevance_level, self.top_k)
+
+    def length(self, ranking: Ranking) -> Tensor:
+        """``top_k``, or the length of each list: float64 [query]."""
+        lists = ranking.num_candidates
+        return lists if self.top_k is None else torch.full_like(lists, self.top_k)
+
+
+class Precision(BinaryMetric):
+    r"""Precision: the share of the first k ranks that is relevant, :math:`P@k = \frac{1}{k} \sum_{i \le k} rel_i`.
+
+    A list shorter than k still divides by k, as trec_eval's ``P_k`` does. Without ``top_k``, k is the length of the
+    list (trec_eval's ``set_P``).
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.Precision(top_k=2).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))
+        tensor([0.5000], dtype=torch.float64)
+    """
+
+    name = "precision"
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return ratio(self.hits(ranking), self.length(ranking))
+
+
+class Recall(BinaryMetric):
+    r"""Recall: the share of the R relevant candidates in the first k ranks, :math:`\frac{1}{R} \sum_{i \le k} rel_i`.
+
+    R counts relevant candidates that were not retrieved, as trec_eval's ``recall_k`` does.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.Recall(top_k=2).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))
+        tensor([0.5000], dtype=torch.float64)
+    """
+
+    name = "recall"
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return ratio(self.hits(ranking), ranking.num_relevant(self.relevance_level))
+
+
+class FBeta(BinaryMetric):
+    r"""F-measure: :math:`F_\beta = \frac{(1 + \beta^2) P R}{\beta^2 P + R} = \frac{(1 + \beta^2) h}{\beta^2 R_0 + k}`.
+
+    h hits in the first k ranks, R0 relevant candidates in all. Per query, then averaged. After van Rijsbergen,
+    Information Retrieval, 1979. (trec_eval's ``set_F`` uses its parameter in place of beta squared.)
+
+    Args:
+        top_k: look at the first ``top_k`` ranks only; None = the whole list.
+        beta: how many times as important as precision recall is; > 0.
+        kwargs: as :class:`BinaryMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.FBeta(top_k=2, beta=2).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 0]]))
+        tensor([0.8333], dtype=torch.float64)
+    """
+
+    name = "fbeta"
+
+    def __init__(self, top_k: int | None = None, *, beta: float = 1, **kwargs: Any) -> None:
+        if isinstance(beta, bool) or not isinstance(beta, int | float) or not beta > 0:
+            raise ValueError(f"Expected beta to be a number > 0, got {beta!r}")
+        super().__init__(top_k, beta=beta, **kwargs)
+
+    beta: float
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        square = self.beta**2
+        relevant = ranking.num_relevant(self.relevance_level)
+        return ratio((1 + square) * self.hits(ranking), square * relevant + self.length(ranking))
+
+
+class F1(BinaryMetric):
+    r"""F1: the harmonic mean of precision and recall, :math:`F_1@k = \frac{2 P R}{P + R}`, per query.
+
+    :class:`FBeta` with beta = 1. After van Rijsbergen, Information Retrieval, 1979.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.F1(top_k=2).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 0]]))
+        tensor([0.6667], dtype=torch.float64)
+    """
+
+    name = "f1"
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        relevant = ranking.num_relevant(self.relevance_level)
+        return ratio(2 * self.hits(ranking), relevant + self.length(ranking))
+
+
+class MAP(BinaryMetric):
+    r"""Average precision, whose mean over queries is MAP: :math:`AP@k = \frac{1}{N} \sum_{i \le k} rel_i \, P@i`.
+
+    Ties after McSherry and Najork, Computing information retrieval performance measures efficiently in the presence of
+    tied scores, ECIR 2008; the form for ``normalize="retrieved"`` sums over how many of a tie cut by k come before it.
+
+    Args:
+        top_k: look at the first ``top_k`` ranks only; None = at all.
+        normalize: what N is: "relevant", all R relevant candidates (trec_eval's ``map`` and ``map_cut``); "min",
+            min(R, k); "retrieved", the relevant ones among the first k.
+        kwargs: as :class:`BinaryMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> scores, target = torch.tensor([[0.9, 0.8, 0.7, 0.6, 0.5]]), torch.tensor([[1, 0, 1, 1, 0]])
+        >>> tr.MAP().score(scores, target)  # (1 + 2/3 + 3/4) / 3
+        tensor([0.8056], dtype=torch.float64)
+    """
+
+    name = "map"
+
+    def __init__(self, top_k: int | None = None, *, normalize: str = "relevant", **kwargs: Any) -> None:
+        one_of("normalize", normalize, ("relevant", "min", "retrieved"))
+        super().__init__(top_k, normalize=normalize, **kwargs)
+
+    normalize: str
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        if self.normalize == "retrieved":
+            return self._by_hits(ranking)
+        relevant = ranking.num_relevant(self.relevance_level)
+        if self.normalize == "min" and self.top_k is not None:
+            relevant = relevant.clamp_max(self.top_k)
+        return ratio(self._precisions(ranking).sum(-1), relevant)
+
+    def _precisions(self, ranking: Ranking) -> Tensor:
+        """Expected rel * P@rank, summed over the ranks that an entry can have: float64 [query, entry].
+
+        A share c = (r - 1) / (n - 1) of the others in its block is relevant: P@j is (before + 1 + c (j - a - 1)) / j.
+        """
+        before, beside = ranking.relevant_around(self.relevance_level)
+        above = ranking.first - 1
+        inside = ranking.share(self.top_k) * ranking.tied
+        c = ratio(beside - 1, ranking.tied - 1)
+        harmonic = ranking.summed(reciprocal, self.top_k)
+        total = (before + 1 - (above + 1) * c) * harmonic + c * inside
+        return torch.where(ranking.found(self.relevance_level), ratio(total, ranking.tied), 0.0)
+
+    def _by_hits(self, ranking: Ranking) -> Tensor:
+        """AP divided by the hits in the first k, which a tie cut by k makes random: a sum over their number."""
+        found, share = ranking.found(self.relevance_level), ranking.share(self.top_k)
+        cut = Boundary.of(ranking, self.relevance_level, self.top_k)
+        full = torch.where(found & (share == 1), self._precisions(ranking), 0.0).sum(-1)
+        # Given h hits among the s places of the cut block, they are a block of s with h relevant ones.
+        h, s, above = cut.hits, cut.places.unsqueeze(-1), cut.above.unsqueeze(-1)
+        c = ratio(h - 1, s - 1)
+        harmonic = cut.harmonic.unsqueeze(-1)
+        partial = ratio(h, s) * ((cut.before.unsqueeze(-1) + 1 - (above + 1) * c) * harmonic + c * s)
+        partial = torch.where(h > 0, partial, 0.0)
+        given = ratio(full.unsqueeze(-1) + partial, cut.before.unsqueeze(-1) + h)
+        return (cut.chance * given).sum(-1)
+
+
+class RPrecision(BinaryMetric):
+    r"""R-precision: precision at rank R, the number of relevant candidates, :math:`\frac{1}{R} \sum_{i \le R} rel_i`.
+
+    trec_eval's ``Rprec``. R counts relevant candidates that were not retrieved.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.RPrecision().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))
+        tensor([0.5000], dtype=torch.float64)
+    """
+
+    name = "rprecision"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        relevant = ranking.num_relevant(self.relevance_level)
+        share = ranking.share_within(relevant.unsqueeze(-1))
+        return ratio(torch.where(ranking.found(self.relevance_level), share, 0.0).sum(-1), relevant)
+
+
+class FallOut(BinaryMetric):
+    r"""Fall-out: the share of the irrelevant candidates that stands in the first k ranks. Lower is better.
+
+    :math:`F@k = \frac{1}{N} \sum_{i \le \min(k, n)} (1 - rel_i)`, N irrelevant candidates in a list of n, retrieved
+    ones only. A query without any is empty, and counts as 1 by default.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.FallOut(top_k=2).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 0]]))
+        tensor([0.5000], dtype=torch.float64)
+    """
+
+    name = "fallout"
+    higher_is_better = False
+
+    def __init__(self, top_k: int | None = None, *, empty_target_action: str = "pos", **kwargs: Any) -> None:
+        super().__init__(top_k, empty_target_action=empty_target_action, **kwargs)
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return _nothing_irrelevant(ranking, self.relevance_level)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        inside = torch.minimum(self.length(ranking), ranking.num_candidates) - self.hits(ranking)
+        return ratio(inside, ranking.num_candidates - ranking.hits(self.relevance_level, None))
+
+
+class AUROC(BinaryMetric):
+    r"""Area under the ROC curve of each query: the chance that a relevant candidate stands before an irrelevant one.
+
+    :math:`AUC = \frac{1}{P N} \sum_{i \in rel} \sum_{j \notin rel} [rank_i < rank_j]`, over the P relevant and N
+    irrelevant candidates among the first k retrieved (Hanley and McNeil, Radiology 143, 1982). A tied pair counts half
+    under ``ties="expected"``. A query without a pair to compare is empty, except that it scores 0 where relevant
+    candidates exist but none was retrieved, and where the first k hold no pair.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.AUROC().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))
+        tensor([0.5000], dtype=torch.float64)
+    """
+
+    name = "auroc"
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return super().empty(ranking) | _nothing_irrelevant(ranking, self.relevance_level)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        found, share = ranking.found(self.relevance_level), ranking.share(self.top_k)
+        before, beside = ranking.relevant_around(self.relevance_level)
+        cut = Boundary.of(ranking, self.relevance_level, self.top_k)
+        length = torch.minimum(self.length(ranking), ranking.num_candidates).unsqueeze(-1)
+        whole = cut.before.unsqueeze(-1)
+        # Irrelevant candidates behind each relevant one that is surely inside, and half of those tied with it ...
+        behind = length - (ranking.first + ranking.tied - 1) - (whole - before - beside)
+        pairs = torch.where(found & (share == 1), behind + (ranking.tied - beside) / 2, 0.0).sum(-1, keepdim=True)
+        # ... less the h that a tie cut by k puts behind it, which themselves are ahead of half of theirs.
+        h, s = cut.hits, cut.places.unsqueeze(-1)
+        ahead = pairs - whole * h + h * (s - h) / 2
+        return (cut.chance * ratio(ahead, (whole + h) * (length - whole - h))).sum(-1)
+
+
+def _nothing_irrelevant(ranking: Ranking, level: float) -> Tensor:
+    """No irrelevant candidate was retrieved, though something was or nothing is relevant."""
+    only_relevant = ranking.num_candidates == ranking.hits(level, None)
+    return only_relevant & ~((ranking.num_candidates == 0) & (ranking.num_relevant(level) > 0))
+
+
+class Boundary:
+    """The one block of ties that ``top_k`` cuts, and how many of its r relevant candidates fall inside.
+
+    Of its n candidates s come before the cut, so that number h is hypergeometric.
+    """
+
+    #: float64 [query]: relevant candidates before the block; all of the first k where none is cut
+    before: Tensor
+    #: float64 [query]: ranks above the block
+    above: Tensor
+    #: float64 [query]: its places before the cut
+    places: Tensor
+    #: float64 [query]: sum of 1 / rank over these
+    harmonic: Tensor
+    #: float64 [query, h]: 0, 1, ... hits, and how likely each number is
+    hits: Tensor
+    chance: Tensor
+
+    @classmethod
+    def of(cls, ranking: Ranking, level: float, top_k: int | None) -> Boundary:
+        """Find it: it shows in its relevant entries, and matters only if it has some."""
+        found, share = ranking.found(level), ranking.share(top_k)
+        is_cut = found & (share > 0) & (share < 1)
+        at = is_cut.int().argmax(-1, keepdim=True)
+
+        def there(x: Tensor) -> Tensor:
+            return torch.where(is_cut.any(-1), x.gather(-1, at).squeeze(-1), 0.0)
+
+        self = cls()
+        self.before = (found & (share == 1)).sum(-1).to(share.dtype)
+        n, r = there(ranking.tied), there(ranking.relevant_around(level)[1])
+        self.above, self.places = there(ranking.first - 1), there(share * ranking.tied).round()
+        self.harmonic = there(ranking.summed(reciprocal, top_k))
+        self.hits = torch.arange(found.shape[1] + 1, dtype=share.dtype, device=share.device).expand(len(n), -1)
+        self.chance = _hypergeometric(self.hits, *(x.unsqueeze(-1) for x in (n, r, self.places)))
+        return self
+
+
+def _hypergeometric(h: Tensor, n: Tensor, r: Tensor, s: Tensor) -> Tensor:
+    """Chance of h = 0, 1, ... relevant among s drawn from n with r relevant: float64 [query, h].
+
+    From the ratios of neighbours, which are exact, rather than from factorials, which are not.
+    """
+    possible = (h <= r) & (h <= s) & (s - h <= n - r)
+    step = ratio((r - h + 1) * (s - h + 1), h * (n - r - s + h))
+    linked = possible & torch.nn.functional.pad(possible[:, :-1], (1, 0))
+    log = torch.where(linked, torch.where(linked, step, 1.0).log(), 0.0).cumsum(-1)
+    weight = torch.where(possible, (log - log.amax(-1, keepdim=True)).exp(), 0.0)
+    return weight / weight.sum(-1, keepdim=True)

@@ -1,0 +1,76 @@
+"""The grammar of labels: ``name(parameter=value, ...)@k``. The label is the definition, and names the state."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+_SHAPE = re.compile(r"\s*(?P<name>[A-Za-z][\w+-]*)\s*(?:\((?P<parameters>.*)\))?\s*(?:@(?P<cuts>[\d\s,]+))?\s*")
+_PARAMETER = re.compile(r"\s*(\w+)\s*=\s*('[^']*'|\"[^\"]*\"|[^,'\"]+?)\s*(?:,|$)")
+
+
+@dataclass(frozen=True)
+class Label:
+    """The parts of a label: ``ndcg(gain=exponential)@5,10``."""
+
+    name: str
+    parameters: dict[str, object]
+    cuts: tuple[int, ...]
+
+
+def write(name: str, parameters: Mapping[str, object], top_k: int | None) -> str:
+    """A label with the parameters given, in their order."""
+    inside = ",".join(f"{key}={_value(value)}" for key, value in parameters.items())
+    return name + (f"({inside})" if inside else "") + ("" if top_k is None else f"@{top_k}")
+
+
+def read(text: str) -> Label:
+    """Take a label apart.
+
+    Raises:
+        ValueError: it does not have the grammar of a label.
+    """
+    parts = _SHAPE.fullmatch(text)
+    if parts is None:
+        raise ValueError(f"Expected a label like 'ndcg@10' or 'map(normalize=min)@5,10', got {text!r}")
+    inside = parts["parameters"] or ""
+    parameters: dict[str, object] = {}
+    end = 0
+    while inside[end:].strip():
+        parameter = _PARAMETER.match(inside, end)
+        if parameter is None:
+            raise ValueError(f"Expected parameters like 'beta=2, ties=optimistic' in {text!r}, got {inside[end:]!r}")
+        parameters[parameter[1]] = _literal(parameter[2])
+        end = parameter.end()
+    cuts = [cut.strip() for cut in parts["cuts"].split(",")] if parts["cuts"] else []
+    if not all(cut.isdigit() for cut in cuts):
+        raise ValueError(f"Expected cut-offs like '@10' or '@5,10' in {text!r}, got '@{parts['cuts']}'")
+    return Label(parts["name"], parameters, tuple(int(cut) for cut in cuts))
+
+
+def name_of(function: Callable) -> str:
+    """The name of a callable, which stands for it in a label.
+
+    Raises:
+        ValueError: it has none of its own, as a lambda.
+    """
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(
+            f"Expected a callable with a name of its own (it becomes part of the metric's label), got {function!r};"
+            " define it with def"
+        )
+    return name
+
+
+def _value(value: object) -> str:
+    return name_of(value) if callable(value) else str(value)
+
+
+def _literal(text: str) -> object:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
