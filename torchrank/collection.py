@@ -61,8 +61,7 @@ class RankingCollection(MetricCollection):
                 for name, metric in _metrics(value):
                     self._add(f"{key}_{name}" if isinstance(value, MetricCollection) else str(key), metric)
         else:
-            several = isinstance(metrics, list | tuple)
-            more = (*metrics, *more) if several else (metrics, *more)
+            more = (*metrics, *more) if isinstance(metrics, list | tuple) else (metrics, *more)
         for value in more:
             for name, metric in _metrics(value):
                 self._add(name, metric)
@@ -150,7 +149,11 @@ class RankingCollection(MetricCollection):
         }
 
     def _ranked(self, preds: Tensor | Ranking, target: Any, layout: dict[str, Any]) -> Iterable[Ranking]:
-        return ranked(preds, target, validate=any(metric.validate_args for metric in self._own()), **layout)
+        return ranked(preds, target, validate=self._validate, **layout)
+
+    @property
+    def _validate(self) -> bool:
+        return any(metric.validate_args for metric in self._own())
 
     def _scored(
         self, preds: Tensor | Ranking, target: Any, weights: Tensor | None, layout: dict[str, Any]
@@ -161,7 +164,7 @@ class RankingCollection(MetricCollection):
             return []
         with torch.no_grad():
             parts = [[metric.scored(ranking) for metric in own] for ranking in self._ranked(preds, target, layout)]
-            return [join(list(of_metric), weights) for of_metric in zip(*parts)]
+            return [join(list(of_metric), weights, self._validate) for of_metric in zip(*parts)]
 
     def _foreign(
         self, preds: Any, target: Any, keywords: dict[str, Any]

@@ -34,10 +34,20 @@ def shared(piece: Callable[Concatenate[Ranking, P], T]) -> Callable[Concatenate[
     return once
 
 
-def ratio(part: Tensor, whole: Tensor | float) -> Tensor:
+def ratio(part: Tensor, whole: Tensor) -> Tensor:
     """part / whole, and 0 where the whole is 0."""
-    whole = torch.as_tensor(whole, dtype=part.dtype, device=part.device)
     return torch.where(whole == 0, 0.0, part / torch.where(whole == 0, 1.0, whole))
+
+
+def running_sum(x: Tensor) -> Tensor:
+    """Cumulative sum of floats over the last dimension, in an order that does not change from run to run."""
+    if x.device.type == "cpu":
+        return x.cumsum(-1)
+    step = 1  # torch.cumsum is not deterministic on accelerators
+    while step < x.shape[-1]:
+        x = x + torch.nn.functional.pad(x[..., :-step], (step, 0))
+        step *= 2
+    return x
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +185,7 @@ class Ranking(Places):
 
     @classmethod
     def from_negatives(cls, pos: Tensor, neg: Tensor) -> Ranking:
-        """Positives against sampled negatives: scores ``pos`` [query] or [query, positive], ``neg`` [query, negative]."""
+        """Positives, [query] or [query, positive] scores, against sampled negatives, [query, negative] scores."""
         pos = pos.unsqueeze(-1) if pos.dim() == 1 else pos
         if pos.dim() != 2 or neg.dim() != 2 or len(pos) != len(neg):
             raise ValueError(
@@ -332,10 +342,10 @@ class Ranking(Places):
     @shared
     def share(self, top_k: int | None) -> Tensor:
         """float64 [query, entry]: probability that an entry is among the first ``top_k``."""
-        return self.share_within(None if top_k is None else self.first.new_tensor(float(top_k)))
+        return self.share_within(top_k)
 
-    def share_within(self, cut: Tensor | None) -> Tensor:
-        """:meth:`share` for a cut that may differ between queries: [] or [query, 1]."""
+    def share_within(self, cut: Tensor | int | None) -> Tensor:
+        """:meth:`share` for a cut that may differ between queries: [query, 1]."""
         if cut is None:
             return self.tied.clamp_max(1)
         inside = torch.minimum((cut - self.first + 1).floor().clamp_min(0), self.tied)
@@ -389,7 +399,7 @@ class Ranking(Places):
         """Prefix sums of a discount over the ranks 0, 1, ..., as far as they can matter."""
         limit = self.depth if top_k is None else min(top_k, self.depth)
         ranks = torch.arange(1, limit + 1, dtype=self.first.dtype, device=self.first.device)
-        return torch.nn.functional.pad(discount(ranks).cumsum(0), (1, 0))
+        return torch.nn.functional.pad(running_sum(discount(ranks)), (1, 0))
 
     @shared
     def gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:

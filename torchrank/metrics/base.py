@@ -96,6 +96,10 @@ class RankingMetric(Metric):
         super().__init__(**kwargs)
         if top_k is not None and (not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1):
             raise ValueError(f"Expected top_k to be an integer >= 1 or None, got {top_k!r}")
+        if top_k is not None and not self.takes_top_k():
+            raise ValueError(
+                f"Expected no top_k for {type(self).__name__}, which the field has without a cut-off, got {top_k}"
+            )
         one_of("ties", ties, TIES if self.of_positions else TIES[:3])
         one_of("empty_target_action", empty_target_action, EMPTY_ACTIONS)
         if not callable(aggregation):
@@ -195,7 +199,7 @@ class RankingMetric(Metric):
             preds, target, mask=mask, indexes=indexes, exclude=exclude, tie_break=tie_break, validate=self.validate_args
         )
         with torch.no_grad():
-            result = join([self.scored(ranking) for ranking in rankings], weights)
+            result = join([self.scored(ranking) for ranking in rankings], weights, self.validate_args)
         if found := explain(result.errors):
             raise ValueError(f"{self.label}: {found}")
         return result.values
@@ -243,7 +247,7 @@ class RankingMetric(Metric):
                 tie_break=tie_break,
                 validate=self.validate_args,
             )
-            result = join([self.scored(ranking) for ranking in rankings], weights)
+            result = join([self.scored(ranking) for ranking in rankings], weights, self.validate_args)
         weight, there = result.counts, result.counts > 0
         values, errors = result.values, result.errors
         weight = torch.where(values.isnan() & result.empty, 0.0, weight)
@@ -360,7 +364,8 @@ class RankingMetric(Metric):
             if self.rows is not None:
                 self._set("values", [getattr(self, f"{self._label}:values")])
             return
-        joint = self._joint or JointReduction([self])
+        in_forward = not self._should_unsync  # the others have not had this batch yet
+        joint = JointReduction([self]) if in_forward or self._joint is None else self._joint
         sums, rows = joint.reduce(self, process_group or self.process_group)
         self._set("sums", sums)
         if rows is not None:
@@ -428,7 +433,7 @@ def ranked(preds: Tensor | Ranking, target: Any, *, validate: bool, **layout: An
     return [preds]
 
 
-def join(parts: list[Scored], weights: Tensor | None) -> Scored:
+def join(parts: list[Scored], weights: Tensor | None, validate: bool) -> Scored:
     """The blocks of a batch as one, each query counted with its weight."""
     values, counts, empty = (torch.cat([getattr(p, name) for p in parts]) for name in ("values", "counts", "empty"))
     errors = torch.stack([part.errors for part in parts]).sum(0)
@@ -438,7 +443,7 @@ def join(parts: list[Scored], weights: Tensor | None) -> Scored:
             raise ValueError(f"Expected weights of shape [{len(values)}], one per query, got {got}")
         weight = weights.detach().to(values)
         bad = ~(weight.isfinite() & (weight >= 0))
-        errors = errors + count(Problem.BAD_WEIGHTS, bad)
+        errors = errors + count(Problem.BAD_WEIGHTS, bad) * validate
         counts = counts * weight.masked_fill(bad, 0.0)
     return Scored(values, counts, empty, errors)
 

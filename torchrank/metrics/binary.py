@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torchrank.metrics.base import RankingMetric, one_of
-from torchrank.ranking import Ranking, ratio
+from torchrank.ranking import Ranking, ratio, running_sum
 
 
 def reciprocal(rank: Tensor) -> Tensor:
@@ -330,6 +330,6 @@ def _hypergeometric(h: Tensor, n: Tensor, r: Tensor, s: Tensor) -> Tensor:
     possible = (h <= r) & (h <= s) & (s - h <= n - r)
     step = ratio((r - h + 1) * (s - h + 1), h * (n - r - s + h))
     linked = possible & torch.nn.functional.pad(possible[:, :-1], (1, 0))
-    log = torch.where(linked, torch.where(linked, step, 1.0).log(), 0.0).cumsum(-1)
+    log = running_sum(torch.where(linked, step, 1.0).log())
     weight = torch.where(possible, (log - log.amax(-1, keepdim=True)).exp(), 0.0)
     return weight / weight.sum(-1, keepdim=True)

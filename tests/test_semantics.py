@@ -1,0 +1,359 @@
+"""What each special case means, row by row of the README's table and beyond."""
+
+import math
+
+import pytest
+import torch
+from torch import tensor
+
+import torchrank as tr
+
+NAN, INF = float("nan"), float("inf")
+
+
+def score(name, *arguments, **keywords):
+    return tr.parse(name).score(*arguments, **keywords).tolist()
+
+
+# ---- not retrieved ---------------------------------------------------------------------------------------------
+
+
+def test_a_score_of_minus_infinity_is_not_retrieved():
+    ranking = tr.Ranking.from_scores(tensor([[0.5, -INF, 0.1, -INF]]), tensor([[0, 1, 1, 0]]))
+    assert ranking.num_candidates.tolist() == [2]
+    assert ranking.tied[ranking.grade > 0].tolist() == [1, 0]
+
+
+def test_what_was_not_retrieved_counts_in_recall_and_ideal():
+    case = tensor([[0.5, -INF, 0.1]]), tensor([[0, 1, 1]])
+    assert score("recall", *case) == [1 / 2]
+    assert score("map", *case) == [(1 / 2) / 2]
+    assert score("ndcg", *case) == pytest.approx([(1 / math.log2(3)) / (1 + 1 / math.log2(3))])
+    assert score("rprecision", *case) == [1 / 2]
+
+
+def test_what_was_not_retrieved_is_no_hit_and_ranks_behind_the_list():
+    case = tensor([[0.5, -INF, 0.1]]), tensor([1])
+    assert score("mrr", *case) == score("hitrate", *case) == score("hitrate@3", *case) == [0]
+    assert score("mr", *case) == [3]
+    assert score("mr(filtered=True)", *case) == [3]
+
+
+def test_fallout_and_auroc_look_at_what_was_retrieved():
+    case = tensor([[0.5, -INF, 0.1, -INF]]), tensor([[0, 1, 1, 0]])
+    assert score("fallout@1", *case) == [1]
+    assert score("auroc", *case) == [0]
+
+
+def test_nan_under_a_false_mask_is_ignored():
+    scores, mask = tensor([[0.5, NAN, 0.1]]), tensor([[True, False, True]])
+    assert score("mrr", scores, tensor([[0, 1, 1]]), mask=mask) == [1 / 2]
+    assert score("mrr", scores, tensor([2]), mask=mask) == [1 / 2]
+    assert score("mrr", scores[0], tensor([0, NAN, 1]), indexes=tensor([0, 0, 0]), mask=mask[0]) == [1 / 2]
+
+
+# ---- the length of the list ------------------------------------------------------------------------------------
+
+
+def test_precision_of_a_short_list_divides_by_k_and_without_k_by_the_length():
+    case = tensor([[0.5, 0.4, 0.1]]), tensor([[1, 0, 1]])
+    assert score("precision@10", *case) == [2 / 10]
+    assert score("precision", *case) == [2 / 3]
+    assert score("precision", *case, mask=tensor([[True, True, False]])) == [1 / 2]
+
+
+def test_fallout_clips_k_to_the_list():
+    assert score("fallout@10", tensor([[0.5, 0.4, 0.1]]), tensor([[1, 0, 0]])) == [1]
+
+
+# ---- nothing relevant ------------------------------------------------------------------------------------------
+
+BINARY = ["mrr", "hitrate@2", "precision@2", "recall", "f1", "fbeta(beta=2)", "map", "rprecision", "auroc"]
+GRADED = ["cg", "dcg", "ndcg@5", "ndcg(gain=exponential)"]
+
+
+@pytest.mark.parametrize("name", BINARY + GRADED)
+@pytest.mark.parametrize(("action", "value"), [("neg", 0), ("pos", 1), ("skip", NAN)])
+def test_a_query_without_a_relevant_candidate_has_the_value_of_its_policy(name, action, value):
+    metric = tr.parse(name, empty_target_action=action)
+    scores, grades = torch.rand(3, 4), tensor([[0, 0, 0, 0], [3, 3, 3, 0], [-1, 0, -2, 0]])
+    values = metric.score(scores, grades)
+    torch.testing.assert_close(values[::2], tensor([value, value], dtype=torch.float64), equal_nan=True)
+    metric.update(scores, grades)
+    assert (metric.num_queries, metric.num_empty) == (3, 2)
+    expected = values[1] if action == "skip" else values.mean()
+    torch.testing.assert_close(metric.compute(), expected.float())
+
+
+def test_defaults_for_nothing_relevant():
+    assert {name: m().empty_target_action for name, m in tr.RankingMetric.registry.items()} == {
+        **dict.fromkeys(tr.RankingMetric.registry, "neg"),
+        "mr": "skip",
+        "fallout": "pos",
+    }
+
+
+def test_fallout_is_empty_where_nothing_irrelevant_was_retrieved():
+    case = tensor([[0.5, 0.1, -INF], [0.5, 0.1, 0.3]]), tensor([[1, 1, 0], [1, 0, 0]])
+    assert score("fallout@1", *case) == [1, 0]
+    assert score("fallout(empty_target_action=neg)@1", *case) == [0, 0]
+
+
+@pytest.mark.parametrize("name", BINARY + GRADED + ["fallout@2"])
+def test_a_judged_query_that_retrieved_nothing_scores_0_even_under_skip(name):
+    metric = tr.parse(name, empty_target_action="skip")
+    assert metric.score(tensor([[-INF, -INF]]), tensor([[1, 0]])).tolist() == [0]
+    missing = tr.Ranking.from_run({"a": {"x": 1}, "b": {"x": 1}}, {"b": {"x": 0.5, "y": 0.1}})
+    assert metric.score(missing)[0] == 0
+    metric.update(missing)
+    assert metric.num_empty == 0
+
+
+@pytest.mark.parametrize("name", ["mrr", "mr", "ndcg", "fallout@1", "mrr(aggregation=median)"])
+def test_nothing_scored_is_nan(name):
+    metric = tr.parse(name, empty_target_action="skip")
+    assert metric.compute().isnan()
+    metric.update(torch.zeros(0, 3), torch.zeros(0, 3))
+    assert metric.compute().isnan()
+    if name != "fallout@1":
+        metric.update(torch.rand(2, 3), torch.zeros(2, 3))
+        assert metric.compute().isnan()
+
+
+# ---- several relevant ------------------------------------------------------------------------------------------
+
+
+def test_mean_rank_of_several_relevant():
+    scores, grades = tensor([[5.0, 4, 3, 2, 1], [5, 4, 3, 2, 1]]), tensor([[1, 0, 1, 0, 1], [0, 0, 0, 1, 0]])
+    assert score("mr", scores, grades) == [(1 + 3 + 5) / 3, 4]
+    assert score("mr(filtered=True)", scores, grades) == [(1 + 2 + 3) / 3, 4]
+    for filtered, ranks in ((False, [1, 3, 5, 4]), (True, [1, 2, 3, 4])):
+        metric = tr.MR(filtered=filtered, average="positive")
+        metric.update(scores, grades)
+        torch.testing.assert_close(metric.compute(), tensor(sum(ranks) / 4))
+
+
+def test_filtered_reciprocal_ranks_and_hits():
+    scores, grades = tensor([[5.0, 4, 3, 2, 1], [5, 4, 3, 2, 1]]), tensor([[0, 1, 1, 0, 1], [0, 1, 0, 0, 0]])
+    assert score("mrr(filtered=True)", scores, grades) == pytest.approx([(1 / 2 + 1 / 2 + 1 / 3) / 3, 1 / 2])
+    assert score("hitrate(filtered=True)@2", scores, grades) == pytest.approx([2 / 3, 1])
+    metric = tr.MRR(filtered=True, average="positive")
+    metric.update(scores, grades, weights=tensor([1.0, 3.0]))
+    assert metric.compute().item() == pytest.approx((1 / 2 + 1 / 2 + 1 / 3 + 3 * 1 / 2) / (3 + 3))
+
+
+# ---- exclude ---------------------------------------------------------------------------------------------------
+
+EXCLUDE = tensor([0, 0, 0]), tensor([0, 0, 2])  # item 0 twice; item 2 is also the target
+
+
+@pytest.mark.parametrize(
+    "target", [tensor([2]), tensor([[0, 0, 1, 0]]), [tensor([2])], (tensor([0]), tensor([2]))], ids=str
+)
+def test_excluded_pairs_count_once_and_targets_stay(target):
+    scores = tensor([[0.9, 0.8, 0.7, 0.6]])
+    ranking = tr.Ranking.from_scores(scores, target, exclude=EXCLUDE)
+    assert ranking.num_candidates.tolist() == [3]
+    assert tr.MR().score(ranking).tolist() == [2]
+
+
+def test_excluded_ids_drop_out_and_the_rest_move_up():
+    ids, relevant = tensor([[7, 8, 9, 3], [7, 8, 9, 3]]), tensor([9, 9])
+    exclude = tensor([0, 0, 0, 1]), tensor([7, 7, 9, 3])
+    assert score("mr", ids, relevant, exclude=exclude) == [2, 3]
+    assert tr.Ranking.from_ids(ids, relevant, exclude=exclude).num_candidates.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("layout", ["dense", "catalogue"])
+def test_an_excluded_item_that_is_judged_irrelevant_is_no_candidate(layout):
+    scores = tensor([[0.9, 0.8, 0.7]])
+    target = tensor([[0, 0, 1]]) if layout == "dense" else (tensor([0, 0]), tensor([0, 2]), tensor([0, 1]))
+    ranking = tr.Ranking.from_scores(scores, target, exclude=(tensor([0]), tensor([0])))
+    assert tr.MR().score(ranking).tolist() == [2]
+    assert ranking.valid[ranking.first > 2].tolist() == [False] * int((ranking.first > 2).sum())
+
+
+# ---- grades ----------------------------------------------------------------------------------------------------
+
+
+def test_negative_grades_are_unjudged_and_never_an_error():
+    case = tensor([[0.9, 0.8, 0.7]]), tensor([[-1, 2, -3]])
+    assert score("dcg", *case) == pytest.approx([2 / math.log2(3)])
+    assert score("dcg(gain=exponential)", *case) == pytest.approx([3 / math.log2(3)])
+    assert score("ndcg", *case) == pytest.approx([1 / math.log2(3)])
+    assert score("precision", *case) == [1 / 3]
+
+
+def test_float_grades_are_relevant_at_or_above_the_level():
+    case = tensor([[0.9, 0.8, 0.7]]), tensor([[0.5, 0.7, 0.0]])
+    assert score("mrr", *case) == [0]
+    assert score("mrr(relevance_level=0.7)", *case) == [1 / 2]  # float32 0.7, compared as float32
+    assert score("mrr(relevance_level=0.5)", *case) == [1]
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int32, torch.float16, torch.float64])
+def test_grades_of_any_dtype(dtype):
+    grades = tensor([[0, 1, 1]]).to(dtype)
+    assert score("map", tensor([[0.9, 0.8, 0.7]]), grades) == pytest.approx([(1 / 2 + 2 / 3) / 2])
+    assert score("ndcg", tensor([[0.7, 0.9, 0.8]]), grades) == [1]
+
+
+# ---- tie_break -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tie_break", [tensor([1, 3, 2]), tensor([[1, 3, 2]]), tensor([0.1, 0.3, 0.2])], ids=str)
+@pytest.mark.parametrize("target", [tensor([[0, 0, 1]]), tensor([2]), [tensor([2])]], ids=str)
+def test_tie_break_settles_ties_for_good(tie_break, target):
+    scores = tensor([[0.5, 0.5, 0.5]])
+    assert score("mr", scores, target, tie_break=tie_break) == [2]
+    assert score("mr", scores, target) == [2]
+    assert score("mr(ties=pessimistic)", scores, target, tie_break=tie_break) == [2]
+    flat = tr.Ranking.from_flat(scores[0], tensor([0, 0, 1]), tensor([0, 0, 0]), tie_break=tie_break.reshape(-1))
+    assert tr.MR(ties="optimistic").score(flat).tolist() == [2]
+
+
+def test_equal_tie_breaks_stay_tied():
+    assert score("mrr", tensor([[0.5, 0.5, 0.5]]), tensor([0]), tie_break=tensor([2, 2, 1])) == [3 / 4]
+
+
+# ---- layouts ---------------------------------------------------------------------------------------------------
+
+
+def test_flat_queries_and_weights_are_in_ascending_order_of_index():
+    preds, target, indexes = tensor([0.1, 0.2, 0.3, 0.4]), tensor([1, 1, 0, 0]), tensor([9, -4, 9, -4])
+    assert score("mr", preds, target, indexes=indexes) == [2, 2]
+    metric = tr.Precision(top_k=1)
+    metric.update(preds, tensor([0, 0, 1, 0]), indexes=indexes, weights=tensor([1.0, 3.0]))
+    assert metric.compute() == 3 / 4
+
+
+def test_few_relevant_rows_do_not_cost_a_rectangle_of_the_longest_list():
+    lengths = torch.ones(1000, dtype=torch.int64)
+    lengths[7] = 50_000
+    indexes = torch.repeat_interleave(torch.arange(1000), lengths)
+    target = torch.zeros(len(indexes), dtype=torch.int64)
+    target[torch.randint(len(target), (50,))] = 1
+    ranking = tr.Ranking.from_flat(torch.rand(len(indexes)), target, indexes)
+    assert ranking.first.shape[1] <= 50
+    assert ranking.num_candidates[7] == 50_000
+
+
+def test_integer_preds_are_ids_and_padding_is_skipped():
+    assert score("mr", tensor([[-1, 4, -1, 7]]), tensor([7])) == [2]
+    assert score("mr", tensor([[6, 4, 5, 7]]), tensor([7]), mask=tensor([[False, True, True, True]])) == [3]
+    assert score("recall", tensor([[6, 4, 5, 7]]), tensor([[7, 99, -1]])) == [1 / 2]
+    assert score("cg", tensor([[6, 4], [6, 4]]), (tensor([1, 0]), tensor([4, 6]), tensor([3, 2]))) == [2, 3]
+
+
+def test_a_negative_label_is_none():
+    assert tr.MRR(empty_target_action="skip").score(torch.rand(2, 3), tensor([-1, 0]))[0].isnan()
+
+
+def test_ranks_from_elsewhere():
+    ranking = tr.Ranking.from_ranks(tensor([[1.0, 4, 0], [2.5, INF, 0]]), num_candidates=5)
+    assert tr.MR().score(ranking).tolist() == [5 / 2, (2.5 + 6) / 2]
+    assert tr.HitRate(top_k=2).score(ranking).tolist() == [1, 0]
+    assert tr.Recall(top_k=4).score(ranking).tolist() == [1, 1 / 2]
+    unknown = tr.Ranking.from_ranks(tensor([3, 1]))
+    assert tr.MRR().score(unknown).tolist() == [1 / 3, 1]
+    assert tr.FallOut(top_k=1, empty_target_action="neg").score(unknown).isnan().all()
+
+
+def test_positives_against_sampled_negatives():
+    pos, neg = tensor([[0.5, 0.9], [0.1, 0.3]]), tensor([[0.7, 0.5, 0.1], [0.2, 0.0, 0.05]])
+    ranking = tr.Ranking.from_negatives(pos, neg)
+    assert ranking.num_candidates.tolist() == [5, 5]
+    assert tr.MRR(filtered=True).score(ranking).tolist() == pytest.approx(
+        [((1 / 2 + 1 / 3) / 2 + 1) / 2, (1 / 2 + 1) / 2]
+    )
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
+def test_embeddings_are_ranked_as_their_scores(similarity):
+    torch.manual_seed(0)
+    queries, items = torch.randn(50, 6).round(), torch.randn(400, 6).round()
+    queries, items = queries + (queries == 0).all(-1, keepdim=True), items + (items == 0).all(-1, keepdim=True)
+    relevant = [torch.randperm(400)[: 1 + i % 5] for i in range(50)]
+    exclude = torch.randint(50, (300,)), torch.randint(400, (300,))
+    a, b = queries, items
+    if similarity == "cosine":
+        a, b = (torch.nn.functional.normalize(x, dim=-1) for x in (a, b))
+    expected = tr.Ranking.from_scores(a @ b.T, relevant, exclude=exclude)
+    got = tr.Ranking.from_embeddings(queries, items, relevant, exclude=exclude, similarity=similarity)
+    for field in ("first", "tied", "num_candidates", "valid"):
+        torch.testing.assert_close(getattr(got, field), getattr(expected, field))
+    assert (got.tied > 1).any()
+
+
+def test_runs_break_ties_by_document_id_descending():
+    ranking = tr.Ranking.from_run(
+        {"q": {"d1": 1, "d2": 0, "d9": 2}}, {"q": {"d1": 0.5, "d2": 0.5, "d3": 0.5}, "x": {"d": 1}}
+    )
+    assert tr.MRR().score(ranking).tolist() == [1 / 3]
+    assert tr.Recall().score(ranking).tolist() == [1 / 2]
+    assert ranking.num_queries == 1
+
+
+def test_a_large_batch_is_ranked_in_blocks_with_the_same_result(monkeypatch):
+    torch.manual_seed(1)
+    scores, grades = torch.randn(40, 30).round(decimals=1), torch.randint(-1, 4, (40, 30))
+    exclude = torch.randint(40, (90,)), torch.randint(30, (90,))
+    label, mask = torch.randint(30, (40,)), torch.rand(40, 30) < 0.8
+    pairs = grades.clamp_min(0).nonzero(as_tuple=True)
+    ids = torch.stack([torch.randperm(60)[:30] for _ in range(40)])
+    calls = [
+        ((scores, grades), {"exclude": exclude, "mask": mask, "tie_break": torch.rand(30).round(decimals=1)}),
+        ((scores, label), {"exclude": exclude, "mask": mask, "tie_break": torch.rand(40, 30).round(decimals=1)}),
+        ((scores, pairs), {"exclude": exclude}),
+        ((ids, label), {"exclude": exclude, "mask": mask}),
+    ]
+    suite = tr.RankingCollection(["ndcg@5", "map", "mr", "mrr(filtered=True)", "auroc"])
+    whole = [suite.score(*arguments, **keywords) for arguments, keywords in calls]
+    monkeypatch.setattr("torchrank.layouts.BLOCK", 64)
+    monkeypatch.setattr("torchrank.engine.catalogue.BLOCK", 7)
+    monkeypatch.setattr("torchrank.engine.ids.BLOCK", 50)
+    for (arguments, keywords), expected in zip(calls, whole):
+        for name, values in suite.score(*arguments, **keywords).items():
+            torch.testing.assert_close(values, expected[name], equal_nan=True)
+
+
+def test_the_catalogue_engine_sorts_or_counts_with_the_same_result(monkeypatch):
+    torch.manual_seed(2)
+    scores = torch.randn(20, 200).round(decimals=1)
+    relevant = [torch.randperm(200)[:40] for _ in range(20)]
+    keywords = {"exclude": (torch.randint(20, (200,)), torch.randint(200, (200,))), "mask": torch.rand(20, 200) < 0.9}
+    by_sort = tr.Ranking.from_scores(scores, relevant, **keywords)
+    monkeypatch.setattr("torchrank.engine.catalogue.SORT_FROM", 1000)
+    by_count = tr.Ranking.from_scores(scores, relevant, **keywords)
+    for field in ("first", "tied", "valid", "num_candidates"):
+        torch.testing.assert_close(getattr(by_sort, field), getattr(by_count, field))
+
+
+# ---- aggregation and weights -----------------------------------------------------------------------------------
+
+
+def test_none_keeps_the_queries_and_nan_where_skipped():
+    metric = tr.MRR(aggregation="none", empty_target_action="skip")
+    metric.update(tensor([[0.1, 0.2]]), tensor([[1, 0]]))
+    assert metric.compute().tolist() == [1 / 2]
+    metric.update(tensor([[0.1, 0.2], [0.1, 0.2]]), tensor([[0, 0], [0, 1]]))
+    torch.testing.assert_close(metric.compute(), tensor([1 / 2, NAN, 1]), equal_nan=True)
+
+
+def test_weights_of_zero_are_as_if_the_query_were_not_there():
+    scores, target, weights = torch.rand(6, 4), torch.randint(2, (6, 4)), tensor([1.0, 0, 1, 0, 1, 1])
+    for aggregation in ("mean", "median", "min", "max"):
+        weighted, without = tr.MAP(aggregation=aggregation), tr.MAP(aggregation=aggregation)
+        weighted.update(scores, target, weights=weights)
+        without.update(scores[weights > 0], target[weights > 0])
+        assert weighted.compute() == without.compute()
+        assert weighted.num_queries == without.num_queries == 4
+
+
+def test_weighted_mean_and_median():
+    scores, target = tensor([[3.0, 2, 1]]).expand(3, 3), tensor([0, 1, 2])
+    mean, median = tr.MR(), tr.MR(aggregation="median")
+    for metric in (mean, median):
+        metric.update(scores, target, weights=tensor([1.0, 1.0, 4.0]))
+    assert mean.compute() == 15 / 6
+    assert median.compute() == 3
