@@ -309,7 +309,7 @@ def test_a_large_batch_is_ranked_in_blocks_with_the_same_result(monkeypatch):
     ]
     suite = tr.RankingCollection(["ndcg@5", "map", "mr", "mrr(filtered=True)", "auroc"])
     whole = [suite.score(*arguments, **keywords) for arguments, keywords in calls]
-    monkeypatch.setattr("torchrank.layouts.BLOCK", 64)
+    monkeypatch.setattr("torchrank.lists.BLOCK", 64)
     monkeypatch.setattr("torchrank.engine.catalogue.BLOCK", 7)
     monkeypatch.setattr("torchrank.engine.ids.BLOCK", 50)
     for (arguments, keywords), expected in zip(calls, whole):

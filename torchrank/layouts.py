@@ -1,4 +1,4 @@
-"""The first room: whatever layout the user has becomes one of four canonical ones, checked.
+"""The first room: whatever layout the user has becomes a canonical one, checked.
 
 Shapes and dtypes are checked here and raise at once. Values are counted on the device (see
 :mod:`torchrank.problems`), because looking at them would make every ``update`` wait for the accelerator.
@@ -6,223 +6,13 @@ Shapes and dtypes are checked here and raise at once. Values are counted on the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from torchrank.lists import CatalogueLists, DenseLists, EmbeddedLists, FlatRows, Lists, Pairs, RankedIds
 from torchrank.problems import Problem, count, no_problems
-
-# Elements of the scores that are ranked in one go. Every temporary of the engine is a few bytes to a few dozen
-# bytes per element, so this keeps them, together, under 64 MB however large the batch is.
-BLOCK = 2**19
-
-
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """(query, item) pairs: int64 [pair] each."""
-
-    query: Tensor
-    item: Tensor
-
-    def rows(self, start: int, stop: int) -> Pairs:
-        """Those of the queries from start to stop, renumbered from 0; the rest gets query -1, since dropping syncs."""
-        inside = (self.query >= start) & (self.query < stop)
-        return Pairs(torch.where(inside, self.query - start, -1), self.item)
-
-
-@dataclass(frozen=True, eq=False)
-class Lists:
-    """What all canonical layouts share: a batch of queries that can be cut into blocks of queries."""
-
-    #: int64 [kind]: bad values found while arranging
-    problems: Tensor
-    #: count the bad values that only the engine comes across
-    validate: bool
-
-    @property
-    def num_queries(self) -> int:
-        """How many queries are in the batch."""
-        raise NotImplementedError
-
-    @property
-    def query_size(self) -> int:
-        """How many elements the engine touches for one query."""
-        raise NotImplementedError
-
-    def rows(self, start: int, stop: int) -> Lists:
-        """The queries from start to stop."""
-        raise NotImplementedError
-
-    def blocks(self) -> Iterator[Lists]:
-        """The batch in pieces that bound the engine's temporary memory. At least one piece, problems in the first."""
-        step = max(1, BLOCK // max(1, self.query_size))
-        if step >= self.num_queries:
-            yield self
-            return
-        for start in range(0, self.num_queries, step):
-            block = self.rows(start, min(start + step, self.num_queries))
-            yield block if start == 0 else replace(block, problems=torch.zeros_like(self.problems))
-
-
-@dataclass(frozen=True, eq=False)
-class DenseLists(Lists):
-    """A score and a grade for every candidate."""
-
-    #: floating [query, candidate]; -inf = not retrieved
-    scores: Tensor
-    #: [query, candidate]
-    grade: Tensor
-    #: bool [query, candidate], False = no candidate; None = all are
-    mask: Tensor | None = None
-    #: [query, candidate] or [candidate]: larger ranks first among equal scores
-    tie_break: Tensor | None = None
-    #: pairs that are no candidates, unless relevant
-    exclude: Pairs | None = None
-
-    @property
-    def num_queries(self) -> int:
-        return self.scores.shape[0]
-
-    @property
-    def query_size(self) -> int:
-        return self.scores.shape[1]
-
-    def rows(self, start: int, stop: int) -> DenseLists:
-        return replace(
-            self,
-            scores=self.scores[start:stop],
-            grade=self.grade[start:stop],
-            **_cut(self, start, stop),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class CatalogueLists(Lists):
-    """Scores over a catalogue of which a few items per query are judged."""
-
-    #: floating [query, item]; -inf = not retrieved
-    scores: Tensor
-    #: int64 [query, entry]: columns of the judged items; negative = padding
-    items: Tensor
-    #: [query, entry]
-    grade: Tensor
-    mask: Tensor | None = None
-    tie_break: Tensor | None = None
-    exclude: Pairs | None = None
-
-    @property
-    def num_queries(self) -> int:
-        return self.scores.shape[0]
-
-    @property
-    def query_size(self) -> int:
-        return self.scores.shape[1]
-
-    def rows(self, start: int, stop: int) -> CatalogueLists:
-        return replace(
-            self,
-            scores=self.scores[start:stop],
-            items=self.items[start:stop],
-            grade=self.grade[start:stop],
-            **_cut(self, start, stop),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class EmbeddedLists(Lists):
-    """A catalogue whose scores are dot products, made block by block and never as a whole."""
-
-    #: floating [query, dimension]
-    queries: Tensor
-    #: floating [item, dimension]
-    catalogue: Tensor
-    items: Tensor
-    grade: Tensor
-    exclude: Pairs | None = None
-
-    @property
-    def num_queries(self) -> int:
-        return self.queries.shape[0]
-
-    @property
-    def query_size(self) -> int:
-        return 8 * self.catalogue.shape[0]
-
-    def rows(self, start: int, stop: int) -> EmbeddedLists:
-        return replace(
-            self,
-            queries=self.queries[start:stop],
-            items=self.items[start:stop],
-            grade=self.grade[start:stop],
-            exclude=self.exclude and self.exclude.rows(start, stop),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class RankedIds(Lists):
-    """Ids in the order in which they were ranked, and the ids that are judged."""
-
-    #: int64 [query, position], best first; negative = padding
-    ids: Tensor
-    #: int64 [query, entry]; negative = padding
-    items: Tensor
-    #: [query, entry]
-    grade: Tensor
-    mask: Tensor | None = None
-    exclude: Pairs | None = None
-
-    @property
-    def num_queries(self) -> int:
-        return self.ids.shape[0]
-
-    @property
-    def query_size(self) -> int:
-        return 4 * self.ids.shape[1] * self.items.shape[1]
-
-    def rows(self, start: int, stop: int) -> RankedIds:
-        return replace(
-            self,
-            ids=self.ids[start:stop],
-            items=self.items[start:stop],
-            grade=self.grade[start:stop],
-            mask=None if self.mask is None else self.mask[start:stop],
-            exclude=self.exclude and self.exclude.rows(start, stop),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class FlatRows(Lists):
-    """One row per candidate, each naming its query."""
-
-    #: floating [row]; -inf = not retrieved
-    scores: Tensor
-    #: [row]
-    grade: Tensor
-    #: int64 [row], 0 ... Q - 1
-    query: Tensor
-    #: Q
-    queries: int
-    mask: Tensor | None = None
-    tie_break: Tensor | None = None
-
-    @property
-    def num_queries(self) -> int:
-        return self.queries
-
-    @property
-    def query_size(self) -> int:
-        return 0  # ranked by one sort over all rows
-
-
-def _cut(lists: DenseLists | CatalogueLists, start: int, stop: int) -> dict:
-    mask, tie_break, exclude = lists.mask, lists.tie_break, lists.exclude
-    return {
-        "mask": None if mask is None else mask[start:stop],
-        "tie_break": tie_break if tie_break is None or tie_break.dim() == 1 else tie_break[start:stop],
-        "exclude": exclude and exclude.rows(start, stop),
-    }
 
 
 def arrange(
@@ -256,8 +46,9 @@ def arrange(
     if not preds.is_floating_point():
         return _ranked_ids(preds, target, mask, exclude, tie_break, validate)
     _check_grid(mask, "mask", preds, dtype=torch.bool)
-    if tie_break is not None and tie_break.shape != preds.shape[1:]:
-        _check_grid(tie_break, "tie_break", preds, also=f" or {list(preds.shape[1:])}")
+    if isinstance(tie_break, Tensor) and tie_break.shape == preds.shape[1:]:
+        tie_break = tie_break.expand_as(preds)
+    _check_grid(tie_break, "tie_break", preds, also=f" or {list(preds.shape[1:])}")
     if isinstance(target, Tensor) and target.dim() == 2:
         return _dense(preds, target, mask, exclude, tie_break, validate)
     items, grade, problems = judged_items(target, preds, "preds [Q, D] of scores", limit=preds.shape[1])

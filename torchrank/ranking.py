@@ -12,7 +12,8 @@ from torch import Tensor
 
 from torchrank.engine import Places, place
 from torchrank.engine.places import in_rank_order, real
-from torchrank.layouts import Lists, arrange, embedded
+from torchrank.layouts import arrange, embedded
+from torchrank.lists import Lists
 from torchrank.problems import Problem, count, explain
 
 P = ParamSpec("P")

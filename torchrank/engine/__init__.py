@@ -8,7 +8,7 @@ from torchrank.engine.dense import place_dense
 from torchrank.engine.flat import place_flat
 from torchrank.engine.ids import place_ids
 from torchrank.engine.places import Places
-from torchrank.layouts import CatalogueLists, DenseLists, EmbeddedLists, FlatRows, Lists, RankedIds
+from torchrank.lists import CatalogueLists, DenseLists, EmbeddedLists, FlatRows, Lists, RankedIds
 
 _ENGINES: dict[type[Lists], Callable[[Any], Places]] = {
     DenseLists: place_dense,

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.places import Places, in_rank_order, real
-from torchrank.layouts import BLOCK, CatalogueLists, EmbeddedLists, Pairs
+from torchrank.lists import BLOCK, CatalogueLists, EmbeddedLists, Pairs
 from torchrank.problems import Problem, count
 
 # From this many judged items per query on, one sort of the scores is cheaper than a pass for each of them.
@@ -19,7 +19,7 @@ def place_catalogue(lists: CatalogueLists) -> Places:
     if lists.mask is not None:
         scores = scores.masked_fill(~lists.mask, float("-inf"))
         valid = valid & lists.mask.gather(-1, column)
-    ties = None if lists.tie_break is None else lists.tie_break.expand_as(scores)
+    ties = lists.tie_break
     own = scores.gather(-1, column)
     own_ties = None if ties is None else ties.gather(-1, column)
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.places import Places, real
-from torchrank.layouts import DenseLists, Pairs
+from torchrank.lists import DenseLists, Pairs
 from torchrank.problems import Problem, count
 
 
@@ -49,10 +49,10 @@ def _sort(scores: Tensor, tie_break: Tensor | None) -> tuple[Tensor, Tensor, Ten
         scores, order = scores.sort(dim=-1, descending=True)
         fresh = scores[:, 1:] != scores[:, :-1]
     else:
-        by_tie = tie_break.expand_as(scores).argsort(dim=-1, descending=True, stable=True)
+        by_tie = tie_break.argsort(dim=-1, descending=True, stable=True)
         scores, order = scores.gather(-1, by_tie).sort(dim=-1, descending=True, stable=True)
         order = by_tie.gather(-1, order)
-        tie_break = tie_break.expand_as(scores).gather(-1, order)
+        tie_break = tie_break.gather(-1, order)
         fresh = (scores[:, 1:] != scores[:, :-1]) | (tie_break[:, 1:] != tie_break[:, :-1])
     return scores, order, torch.cat([fresh.new_ones((len(fresh), 1)), fresh], dim=-1)
 

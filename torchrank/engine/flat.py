@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.places import Places, in_rank_order, real
-from torchrank.layouts import FlatRows
+from torchrank.lists import FlatRows
 from torchrank.problems import Problem, count
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.layouts import BLOCK
+from torchrank.lists import BLOCK
 from torchrank.metrics.base import one_of
 from torchrank.metrics.binary import BinaryMetric, reciprocal
 from torchrank.ranking import Ranking, ratio
