@@ -140,20 +140,9 @@ class RankingCollection(MetricCollection):
         Raises:
             TypeError, ValueError: as :meth:`update`, and for bad values at once.
         """
-        rankings = self._ranked(preds, target, layout)
-        ranking = Ranking.join(rankings)
-        return {
-            self._set_name(inner): metric.score(ranking, weights=weights)
-            for inner, metric in self._modules.items()
-            if isinstance(metric, RankingMetric)
-        }
-
-    def _ranked(self, preds: Tensor | Ranking, target: Any, layout: dict[str, Any]) -> Iterable[Ranking]:
-        return ranked(preds, target, validate=self._validate, **layout)
-
-    @property
-    def _validate(self) -> bool:
-        return any(metric.validate_args for metric in self._own())
+        own = [(inner, metric) for inner, metric in self._modules.items() if isinstance(metric, RankingMetric)]
+        results = self._scored(preds, target, weights, layout)
+        return {self._set_name(inner): metric.checked(result).values for (inner, metric), result in zip(own, results)}
 
     def _scored(
         self, preds: Tensor | Ranking, target: Any, weights: Tensor | None, layout: dict[str, Any]
@@ -162,9 +151,11 @@ class RankingCollection(MetricCollection):
         own = self._own()
         if not own:
             return []
+        validate = any(metric.validate_args for metric in own)
         with torch.no_grad():
-            parts = [[metric.scored(ranking) for metric in own] for ranking in self._ranked(preds, target, layout)]
-            return [join(list(of_metric), weights, self._validate) for of_metric in zip(*parts)]
+            rankings = ranked(preds, target, validate=validate, **layout)
+            parts = [[metric.scored(ranking) for metric in own] for ranking in rankings]
+            return [join(list(of_metric), weights, validate) for of_metric in zip(*parts)]
 
     def _foreign(
         self, preds: Any, target: Any, keywords: dict[str, Any]

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-# Elements of the scores that are ranked in one go. Every temporary of the engine is a few bytes to a few dozen
-# bytes per element, so this keeps them, together, under 64 MB however large the batch is.
+# Elements that are ranked in one go. Every temporary of the engine is a few bytes to a few dozen bytes per element,
+# so this keeps them, together, under 64 MB however large the batch is.
 BLOCK = 2**19
 
 
@@ -46,7 +46,7 @@ class Lists:
 
     @property
     def query_size(self) -> int:
-        """How many elements the engine touches for one query."""
+        """How many elements a query has in the ranking, and in what the engine cannot take apart itself."""
         raise NotImplementedError
 
     def rows(self, start: int, stop: int) -> Lists:
@@ -59,7 +59,7 @@ class Lists:
         return replace(self, **cut)
 
     def blocks(self) -> Iterator[Lists]:
-        """The batch in pieces that bound the engine's temporary memory. At least one piece, problems in the first."""
+        """The batch in pieces of bounded size. At least one piece, the problems in the first."""
         step = max(1, BLOCK // max(1, self.query_size))
         if step >= self.num_queries:
             yield self
@@ -109,7 +109,7 @@ class CatalogueLists(Lists):
 
     @property
     def query_size(self) -> int:
-        return self.scores.shape[1]
+        return self.items.shape[1]
 
 
 @dataclass(frozen=True, eq=False)

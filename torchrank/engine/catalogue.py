@@ -13,42 +13,53 @@ SORT_FROM = 24
 
 def place_catalogue(lists: CatalogueLists) -> Places:
     """Places of the judged items, by counting the scores above and beside each of theirs."""
-    scores, items, grade = lists.scores, lists.items, lists.grade
-    column = items.clamp_min(0)
-    valid = items >= 0
-    if lists.mask is not None:
-        scores = scores.masked_fill(~lists.mask, float("-inf"))
-        valid = valid & lists.mask.gather(-1, column)
-    ties = lists.tie_break
+    scores, items, grade, mask, ties = lists.scores, lists.items, lists.grade, lists.mask, lists.tie_break
+    column, valid = items.clamp_min(0), items >= 0
     own = scores.gather(-1, column)
     own_ties = None if ties is None else ties.gather(-1, column)
-
-    if ties is None and items.shape[1] >= SORT_FROM:
-        ordered = scores.sort(dim=-1).values
-        beaten = torch.searchsorted(ordered, own)
-        greater = scores.shape[1] - torch.searchsorted(ordered, own, right=True)
-        equal = scores.shape[1] - greater - beaten
-    else:
-        greater, equal = torch.empty_like(items), torch.empty_like(items)
-        for entry in range(items.shape[1]):
-            one = slice(entry, entry + 1)
-            ahead, beside = _compare(scores, ties, own[:, one], None if own_ties is None else own_ties[:, one])
-            greater[:, entry], equal[:, entry] = ahead.sum(-1), beside.sum(-1)
-    num_candidates = (scores > float("-inf")).sum(-1)
+    if mask is not None:
+        valid = valid & mask.gather(-1, column)
+    step = max(1, BLOCK // scores.shape[1])
+    parts = []
+    for start in range(0, max(1, len(scores)), step):
+        rows = slice(start, start + step)
+        block = [None if x is None else x[rows] for x in (mask, ties, own_ties)]
+        parts.append(_count(scores[rows], own[rows], *block))
+    greater, equal, num_candidates, is_nan = (torch.cat(part) for part in zip(*parts))
 
     if lists.exclude is not None:
-        pairs, spared = _removable(lists.exclude, items, grade, scores.shape[1])
+        pairs, spared = _removable(lists.exclude, items, grade, mask, scores.shape[1])
         valid = valid & ~spared
         _subtract(pairs, scores, ties, own, own_ties, greater, equal, num_candidates)
 
     errors = lists.problems
     if lists.validate:
-        errors = errors + count(Problem.NAN_SCORES, scores.amax(-1).isnan())
+        errors = errors + count(Problem.NAN_SCORES, is_nan)
     dtype = real(scores.device)
     tied = torch.where(valid & (own > float("-inf")), equal, 0)
     return in_rank_order(
         (greater + 1).to(dtype), tied.to(dtype), grade, valid, num_candidates.to(dtype), errors, scores.shape[1]
     )
+
+
+def _count(
+    scores: Tensor, own: Tensor, mask: Tensor | None, ties: Tensor | None, own_ties: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Candidates ahead of and beside each judged item [query, entry]; all, and whether one is NaN [query]."""
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    if ties is None and own.shape[1] >= SORT_FROM:
+        ordered = scores.sort(dim=-1).values
+        beaten = torch.searchsorted(ordered, own)
+        greater = scores.shape[1] - torch.searchsorted(ordered, own, right=True)
+        equal = scores.shape[1] - greater - beaten
+    else:
+        greater, equal = (torch.empty(own.shape, dtype=torch.int64, device=own.device) for _ in range(2))
+        for entry in range(own.shape[1]):
+            one = slice(entry, entry + 1)
+            ahead, beside = _compare(scores, ties, own[:, one], None if own_ties is None else own_ties[:, one])
+            greater[:, entry], equal[:, entry] = ahead.sum(-1), beside.sum(-1)
+    return greater, equal, (scores > float("-inf")).sum(-1), scores.amax(-1).isnan()
 
 
 def place_embedded(lists: EmbeddedLists) -> Places:
@@ -70,11 +81,14 @@ def _compare(scores: Tensor, ties: Tensor | None, own: Tensor, own_ties: Tensor 
     return (scores > own) | (same & (ties > own_ties)), same & (ties == own_ties)
 
 
-def _removable(exclude: Pairs, items: Tensor, grade: Tensor, width: int) -> tuple[Pairs, Tensor]:
-    """The pairs to take out, each once and none of them relevant, and the entries that go with them."""
+def _removable(exclude: Pairs, items: Tensor, grade: Tensor, mask: Tensor | None, width: int) -> tuple[Pairs, Tensor]:
+    """The pairs to take out, each a candidate, once, and not relevant; and the entries that go with them."""
     key, order = (exclude.query * width + exclude.item).sort()
     again = torch.cat([key.new_zeros(1, dtype=torch.bool), key[1:] == key[:-1]])[: len(key)]
-    query, item = exclude.query[order].masked_fill(again, -1), exclude.item[order]
+    query, item = exclude.query[order], exclude.item[order]
+    if mask is not None:
+        again = again | ~mask[query, item]
+    query = query.masked_fill(again, -1)
     spared = torch.zeros((items.shape[0] + 1, items.shape[1]), dtype=torch.int32, device=items.device)
     step = max(1, BLOCK // items.shape[1])
     for start in range(0, len(query), step):

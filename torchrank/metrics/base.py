@@ -200,9 +200,13 @@ class RankingMetric(Metric):
         )
         with torch.no_grad():
             result = join([self.scored(ranking) for ranking in rankings], weights, self.validate_args)
+        return self.checked(result).values
+
+    def checked(self, result: Scored) -> Scored:
+        """The same, unless it has met bad values: they raise ValueError. Looks at them, so not for ``update``."""
         if found := explain(result.errors):
             raise ValueError(f"{self.label}: {found}")
-        return result.values
+        return result
 
     # ---- average -----------------------------------------------------------------------------------------------
 
@@ -359,7 +363,8 @@ class RankingMetric(Metric):
     def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
         if dist_sync_fn is not gather_all_tensors:  # the user's own
             if self.rows is not None:
-                self._set("values", [torch.cat([self.sums.new_empty((0, 2)), *self.rows])])
+                parts = [row.to(self.sums.device) for row in self.rows]
+                self._set("values", [torch.cat([self.sums.new_empty((0, 2)), *parts])])
             super()._sync_dist(dist_sync_fn, process_group)
             if self.rows is not None:
                 self._set("values", [getattr(self, f"{self._label}:values")])
