@@ -66,7 +66,9 @@ def name_of(function: Callable) -> str:
 
 
 def _value(value: object) -> str:
-    return name_of(value) if callable(value) else str(value)
+    if callable(value):
+        return name_of(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _literal(text: str) -> object:
