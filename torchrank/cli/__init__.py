@@ -1,1 +1,70 @@
 """The ``torchrank`` command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+
+from torchrank import __version__
+
+#: import name -> name in the package index, of what the extra [demo] installs
+DEMO = {"lightning": "lightning", "sklearn": "scikit-learn", "matplotlib": "matplotlib"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: what stands behind ``torchrank`` on the command line; None = what does.
+
+    Returns:
+        The exit status.
+    """
+    options = _parser().parse_args(arguments)
+    status: int = options.run(options)
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="torchrank", description="Ranking metrics for PyTorch.")
+    parser.add_argument("--version", action="version", version=f"torchrank {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    demo = commands.add_parser(
+        "demo",
+        help="train a small encoder and watch its ranking metrics rise",
+        description="Train a small encoder on scikit-learn's handwritten digits with Lightning, and print how well "
+        "each held-out image finds the others of its digit: before training, and after every epoch.",
+    )
+    demo.add_argument("--epochs", type=_at_least(0), default=15, help="default: %(default)s; 0 only evaluates")
+    demo.add_argument(
+        "--workers", type=_at_least(1), default=1, metavar="N", help="train and validate on N processes (default: 1)"
+    )
+    demo.add_argument("--seed", type=int, default=0, help="of split, weights and batches (default: %(default)s)")
+    demo.add_argument("--plot", metavar="FILE", help="draw the curves into a file: .png, .svg, .pdf")
+    demo.add_argument("--save", metavar="FILE", help="write the weights of the encoder when done")
+    demo.add_argument("--load", metavar="FILE", help="begin with weights that --save has written")
+    demo.set_defaults(run=_demo)
+    return parser
+
+
+def _demo(options: argparse.Namespace) -> int:
+    missing = [package for name, package in DEMO.items() if find_spec(name) is None]
+    if missing:
+        needs = " and ".join(missing)
+        print(f'torchrank demo needs {needs}, not installed here: pip install "torchrank[demo]"', file=sys.stderr)
+        return 1
+    from torchrank.cli.demo import run  # takes seconds, which `torchrank --help` does not need
+
+    return run(options.epochs, options.workers, options.seed, options.plot, options.save, options.load)
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if int(text) < least:
+            raise argparse.ArgumentTypeError(f"Expected a number >= {least}, got {text}")
+        return int(text)
+
+    return number

@@ -163,6 +163,9 @@ class RankingMetric(Metric):
         """The ranking as :meth:`measure` takes it."""
         return ranking.under(self.ties)
 
+    def extra_repr(self) -> str:
+        return self.label
+
     # ---- rank, score -------------------------------------------------------------------------------------------
 
     def scored(self, ranking: Ranking) -> Scored:
@@ -300,7 +303,9 @@ class RankingMetric(Metric):
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot one value, or a list of values over time, with the bounds of the measure; needs matplotlib."""
-        figure, axes = self._plot(val, ax)
+        if isinstance(val, list | tuple):
+            val = [torch.as_tensor(value) for value in val]
+        figure, axes = self._plot(torch.as_tensor(val) if isinstance(val, float) else val, ax)
         axes.set_ylabel(self.label)  # type: ignore[union-attr]
         return figure, axes
 

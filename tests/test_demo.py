@@ -1,0 +1,121 @@
+"""The command, run as a user runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from sklearn.metrics import average_precision_score, ndcg_score
+
+from torchrank import __version__
+from torchrank.cli import main
+
+
+def run(*arguments: str | Path) -> list[str]:
+    """The lines of the table that the command prints, which says nothing on stderr."""
+    command = [sys.executable, "-m", "torchrank.cli", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    return lines[2 : lines.index("", 2)]  # between two empty lines
+
+
+def read(table: list[str]) -> list[dict[str, float]]:
+    """The rows of a table without that of the gain."""
+    names = table[0].split()
+    rows = [dict(zip(names, map(float, line.split()))) for line in table[1:] if "gain" not in line]
+    assert [row["epoch"] for row in rows] == list(range(len(rows)))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> tuple[list[str], Path]:
+    """The table of a short training, and the folder with the figure and the weights that it wrote."""
+    folder = tmp_path_factory.mktemp("demo")
+    return run("demo", "--epochs", 3, "--plot", folder / "curves.png", "--save", folder / "weights.pt"), folder
+
+
+def test_training_lifts_every_measure(trained):
+    rows = read(trained[0])
+    assert len(rows) == 4
+    gain = {name: rows[-1][name] - before for name, before in rows[0].items()}
+    assert min(gain.values()) > 0.05
+    assert gain["ndcg@10"] > 0.15
+    assert gain["map"] > 0.25
+
+
+def test_plot_is_a_picture(trained):
+    picture = (trained[1] / "curves.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) > 10_000
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_same_weights_print_the_same_on_any_number_of_workers(trained, workers):
+    table, folder = trained
+    (row,) = read(run("demo", "--epochs", 0, "--load", folder / "weights.pt", "--workers", workers))
+    assert {**row, "epoch": 3} == read(table)[-1]
+
+
+def test_two_workers_train_as_one(trained):
+    alone, together = read(trained[0]), read(run("demo", "--epochs", 2, "--workers", 2))
+    assert together[0] == alone[0]
+    for row, expected in zip(together, alone):
+        assert row == pytest.approx(expected, abs=0.005)  # sums are rounded in another order
+
+
+def test_numbers_are_those_of_scikit_learn(trained):
+    from torchrank.cli.demo import Digits, Encoder
+
+    table, folder = trained
+    encoder = Encoder()
+    encoder.load_state_dict(torch.load(folder / "weights.pt", weights_only=True))
+    images, labels, columns = Digits(seed=0).held_out.tensors
+    with torch.no_grad():
+        points = encoder(images)
+    others = columns[:, None] != columns
+    scores, same = (x[others].reshape(len(x), -1).numpy() for x in (points @ points.T, labels[:, None] == labels))
+    row = read(table)[-1]
+    precision = [average_precision_score(s, p) for s, p in zip(same, scores)]
+    assert row["map"] == pytest.approx(sum(precision) / len(precision), abs=1e-4)
+    assert row["ndcg@10"] == pytest.approx(ndcg_score(same, scores, k=10), abs=1e-4)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 7])
+def test_sampler_repeats_nothing(world):
+    from torchrank.cli.demo import Share
+
+    shares = [Share(100, rank, world) for rank in range(world)]
+    assert sorted(number for share in shares for number in share) == list(range(100))
+    assert [len(share) for share in shares] == [len(list(share)) for share in shares]
+    training = [Share(100, rank, world, seed=1) for rank in range(world)]
+    drawn = [number for share in training for number in share]
+    assert len(set(drawn)) == len(drawn) == 100 - 100 % world
+    assert {len(share) for share in training} == {100 // world}
+
+
+@pytest.mark.parametrize(("name", "package"), [("lightning", "lightning"), ("sklearn", "scikit-learn")])
+def test_a_missing_extra_is_named(monkeypatch, capsys, name, package):
+    monkeypatch.setitem(sys.modules, name, None)
+    assert main(["demo"]) == 1
+    said = capsys.readouterr().err
+    assert said == f'torchrank demo needs {package}, not installed here: pip install "torchrank[demo]"\n'
+
+
+def test_usage(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"torchrank {__version__}\n"
+    with pytest.raises(SystemExit, match="2"):
+        main(["demo", "--workers", "0"])
+    assert "Expected a number >= 1, got 0" in capsys.readouterr().err
+
+
+def test_the_command_itself_loads_nothing_of_the_demo():
+    code = "import sys, torchrank.cli; print([m for m in ('lightning', 'sklearn') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,259 @@
+"""``torchrank demo``: a small encoder learns to find the images that show the same digit.
+
+An example to copy from: what torchrank needs from a LightningModule are the three lines of ``validation_step``.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import lightning as L  # noqa: N812
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Sampler, TensorDataset
+
+import torchrank as tr
+
+MEASURES = ["ndcg@10", "map", "mrr", "precision@1,10", "recall@100", "rprecision", "auroc"]
+
+
+# ---- data ----------------------------------------------------------------------------------------------------------
+
+
+class Share(Sampler[int]):
+    """The samples of one worker: number rank, rank + world, rank + 2 world, ...
+
+    For evaluation every sample comes once. (torch's DistributedSampler repeats some, so that all workers have equally
+    many, and a metric then counts these twice.) For training, where workers must keep step, the last few are left out.
+
+    Args:
+        size: number of samples of all workers.
+        rank: number of this worker.
+        world: number of workers.
+        seed: shuffle, differently in each epoch but alike on every worker; None = evaluate, in order.
+    """
+
+    def __init__(self, size: int, rank: int, world: int, seed: int | None = None) -> None:
+        self.size, self.rank, self.world, self.seed, self.epoch = size, rank, world, seed, 0
+        self.used = size if seed is None else size - size % world
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by Lightning before every epoch of training."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        order = torch.arange(self.size)
+        if self.seed is not None:
+            # The b-th batches of all workers are together the b-th batch that one worker alone would have.
+            generator = torch.Generator().manual_seed(1000 * self.seed + self.epoch)
+            order = torch.randperm(self.size, generator=generator)
+        return iter(order[self.rank : self.used : self.world].tolist())
+
+    def __len__(self) -> int:
+        return len(range(self.rank, self.used, self.world))
+
+
+class Digits(L.LightningDataModule):
+    """scikit-learn's 1797 images of 8 x 8 pixels: 1000 to train on, the others, held out, to find one another."""
+
+    def __init__(self, seed: int = 0, batch_size: int = 64) -> None:
+        super().__init__()
+        digits = load_digits()
+        images = torch.tensor(digits.data / digits.data.max(), dtype=torch.float32)
+        labels = torch.tensor(digits.target)
+        train, held_out = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed)).split([1000, 797])
+        self.train = TensorDataset(images[train], labels[train])
+        # Each held-out image comes with its own column in the matrix of scores.
+        self.held_out = TensorDataset(images[held_out], labels[held_out], torch.arange(len(held_out)))
+        self.seed, self.batch_size = seed, batch_size
+
+    def _loader(self, data: TensorDataset, seed: int | None) -> DataLoader:
+        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+        share = Share(len(data), rank, world, seed)
+        return DataLoader(data, max(2, self.batch_size // world), sampler=share, drop_last=seed is not None)
+
+    def train_dataloader(self) -> DataLoader:
+        return self._loader(self.train, self.seed)
+
+    def val_dataloader(self) -> DataLoader:
+        return self._loader(self.held_out, None)
+
+
+# ---- model ---------------------------------------------------------------------------------------------------------
+
+
+class Encoder(nn.Sequential):
+    """Two layers from an image [image, pixel] to a point on the unit sphere: [image, dimension]."""
+
+    def __init__(self, pixels: int = 64, width: int = 64, dimensions: int = 8) -> None:
+        super().__init__(nn.Linear(pixels, width), nn.ReLU(), nn.Linear(width, dimensions))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return nn.functional.normalize(super().forward(images), dim=-1)
+
+
+def contrastive_loss(points: Tensor, labels: Tensor, temperature: float = 0.1) -> Tensor:
+    """Supervised contrastive loss (Khosla et al., NeurIPS 2020): pick those of one's digit out of the batch."""
+    itself = torch.eye(len(points), dtype=torch.bool, device=points.device)
+    log_chance = (points @ points.T / temperature).masked_fill(itself, -torch.inf).log_softmax(-1)
+    same = (labels[:, None] == labels) & ~itself
+    return -log_chance[same].sum() / same.sum().clamp_min(1)
+
+
+class DigitSearch(L.LightningModule):
+    """Trains an encoder; validates how it ranks, for every held-out image, all the other held-out images."""
+
+    def __init__(self, encoder: nn.Module, learning_rate: float = 1e-3) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.learning_rate = learning_rate
+        self.suite = tr.RankingCollection(MEASURES, prefix="val/")
+
+    def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
+        images, labels = batch
+        # The batches of all workers as one: the loss, and what is learnt, do not depend on their number.
+        points, labels = self.all_gather((self.encoder(images), labels), sync_grads=True)
+        return contrastive_loss(points.flatten(0, -2), labels.flatten())
+
+    def on_validation_epoch_start(self) -> None:
+        held_out = self.trainer.datamodule.held_out  # type: ignore[attr-defined]
+        images, self.gallery_labels, _ = (x.to(self.device) for x in held_out.tensors)
+        self.gallery = self.encoder(images)
+
+    def validation_step(self, batch: list[Tensor], batch_idx: int) -> None:
+        images, labels, columns = batch
+        scores = self.encoder(images) @ self.gallery.T  # [query, candidate]
+        same = labels[:, None] == self.gallery_labels
+        itself = (torch.arange(len(images), device=self.device), columns)
+        same[itself] = False
+
+        # All that torchrank needs: Lightning computes, logs and resets the suite at the end of the epoch.
+        self.suite.update(scores, same, exclude=itself)
+        self.log_dict(self.suite)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters(), lr=self.learning_rate)
+
+
+# ---- report --------------------------------------------------------------------------------------------------------
+
+
+class Table(L.Callback):
+    """Prints a row of numbers whenever a validation ends, and keeps it.
+
+    Attributes:
+        rows: one {key: value} for each validation so far.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, float]] = []
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        row = {key.removeprefix("val/"): value.item() for key, value in trainer.callback_metrics.items()}
+        if trainer.is_global_zero:
+            if not self.rows:
+                print("epoch", *(key.rjust(7) for key in row), sep="  ")
+            self._print(str(len(self.rows)), row, ".4f")
+        self.rows.append(row)
+
+    def print_gain(self) -> None:
+        """Print the last row minus the first."""
+        self._print("gain", {key: self.rows[-1][key] - first for key, first in self.rows[0].items()}, "+.4f")
+
+    @staticmethod
+    def _print(name: str, row: dict[str, float], form: str) -> None:
+        cells = (format(value, form).rjust(max(len(key), 7)) for key, value in row.items())
+        print(name.rjust(len("epoch")), *cells, sep="  ", flush=True)
+
+
+def plot(rows: list[dict[str, float]], suite: tr.RankingCollection, file: str) -> None:
+    """Draw one curve for each measure over the epochs."""
+    from matplotlib.figure import Figure  # no pyplot: needs no display
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.add_subplot()
+    last, place = len(rows) - 1, float("inf")
+    for key in sorted(rows[0], key=lambda key: -rows[-1][key]):
+        values = [row[key] for row in rows]
+        (line,) = axes.plot(values, marker="o", markersize=4, clip_on=False)
+        place = min(values[-1], place - 0.05)  # labels keep apart
+        axes.annotate(
+            f"{key}  {values[-1]:.3f}",
+            xy=(last, values[-1]),
+            xytext=(1.05, place),
+            textcoords=axes.get_yaxis_transform(),
+            color=line.get_color(),
+            va="center",
+            arrowprops={"arrowstyle": "-", "color": line.get_color(), "relpos": (0, 0.5), "shrinkA": 0},
+        )
+    low, high = zip(*(metric.value_range for metric in suite.values()))
+    axes.set(xlim=(0, max(last, 1)), ylim=(min(low), max(high)), xlabel="epochs", ylabel="mean over queries")
+    axes.set_title("Held-out digits finding their like", loc="left", weight="bold")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(file, dpi=150)
+
+
+# ---- all together --------------------------------------------------------------------------------------------------
+
+
+def quiet_trainer(epochs: int, workers: int = 1, **options: Any) -> L.Trainer:
+    """A Trainer that says nothing of its own: on a GPU if there is one for each worker, else on the CPU."""
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="lightning")
+    return L.Trainer(
+        max_epochs=epochs,
+        devices=workers,
+        accelerator="auto" if workers == 1 or torch.cuda.device_count() >= workers else "cpu",
+        strategy="auto" if workers == 1 else "ddp",
+        use_distributed_sampler=False,  # Lightning's would repeat samples
+        num_sanity_val_steps=0,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **options,
+    )
+
+
+def run(
+    epochs: int = 15,
+    workers: int = 1,
+    seed: int = 0,
+    plot_file: str | None = None,
+    save: str | None = None,
+    load: str | None = None,
+) -> int:
+    """The whole demo; under DDP every worker runs it, and the first one talks."""
+    start = time.perf_counter()
+    L.seed_everything(seed, verbose=False)
+    torch.set_num_threads(1)  # tensors are tiny: threads would wait for each other, on a busy machine for minutes
+    data, model, table = Digits(seed), DigitSearch(Encoder()), Table()
+    if load:
+        model.encoder.load_state_dict(torch.load(load, weights_only=True))
+    trainer = quiet_trainer(epochs, workers, callbacks=[table])
+    if trainer.is_global_zero:
+        first = "the weights loaded" if load else "untrained"
+        print(f"{len(data.held_out)} held-out digits, each to find its like among the others; epoch 0 is {first}.\n")
+
+    trainer.validate(model, data, verbose=False)
+    if epochs:
+        trainer.fit(model, data)
+
+    if trainer.is_global_zero:
+        if epochs:
+            table.print_gain()
+        print(f"\n{epochs} epochs, workers: {workers}, {time.perf_counter() - start:.1f} s")
+        if plot_file:
+            plot(table.rows, model.suite, plot_file)
+        if save:
+            torch.save(model.encoder.state_dict(), save)
+    return 0
