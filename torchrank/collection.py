@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 
-from torchrank.metrics.base import RankingMetric, Scored, join, ranked
+from torchrank.metrics.base import RankingMetric, Scored, ranked
 from torchrank.metrics.parse import parse_all
 from torchrank.metrics.state import JointReduction
 from torchrank.ranking import Ranking
@@ -20,7 +20,8 @@ class RankingCollection(MetricCollection):
     """Metrics that are updated together: a batch is ranked once for all, and one all-reduce syncs all.
 
     Keys are the labels, in the order given. A :class:`torchmetrics.MetricCollection` with the same results as its
-    members would have alone; members that are not torchrank's get ``preds`` and ``target`` as they are.
+    members would have alone; members that are not torchrank's get ``preds`` and ``target`` as they are. It can hold any
+    :class:`torchmetrics.MetricCollection`; one of these can hold it as long as no label has a dot.
 
     Args:
         metrics: names (``"ndcg@5,10"`` stands for two metrics), metrics, collections, or a sequence of these; or a dict
@@ -65,11 +66,13 @@ class RankingCollection(MetricCollection):
         for value in more:
             for name, metric in _metrics(value):
                 self._add(name, metric)
+        self._link()
 
     def _add(self, key: str, metric: Metric) -> None:
-        if _inner(key) in self._modules:
+        inner = self._inner(key)
+        if inner in self._modules:
             raise ValueError(f"Expected every metric once, got {key!r} twice; a dict gives them keys of their own")
-        self[_inner(key)] = metric
+        self[inner] = metric
 
     # ---- keys: torch's ModuleDict refuses dots and names of its own attributes, so they are escaped inside -------
 
@@ -78,25 +81,47 @@ class RankingCollection(MetricCollection):
 
     def __getitem__(self, key: str, copy_state: bool = True) -> Metric:
         """The metric with a key, given with or without prefix and postfix."""
-        for name, inner in ((self._set_name(inner), inner) for inner in self._modules):
-            if key in (name, unquote(inner)):
-                return self._modules[inner]
+        for name_of in (self._set_name, unquote):
+            for inner, metric in self._modules.items():
+                if key == name_of(inner):
+                    return metric
         raise KeyError(f"Expected one of {', '.join(map(repr, self.keys()))}, got {key!r}")
+
+    def __delitem__(self, key: str) -> None:
+        metric = self[key]
+        del self._modules[next(inner for inner, other in self._modules.items() if other is metric)]
+        self._link()
 
     def __contains__(self, key: object) -> bool:
         return key in self._modules or key in self.keys() or key in [unquote(inner) for inner in self._modules]
 
+    def _inner(self, key: str) -> str:
+        """A key that ModuleDict takes: "%", "." and the names of attributes are percent-encoded."""
+        inner = key.replace("%", "%25").replace(".", "%2E")
+        taken = hasattr(type(self), inner) or inner in self.__dict__
+        return f"%{ord(inner[0]):02X}{inner[1:]}" if taken else inner
+
     def items(self, keep_base: bool = False, copy_state: bool = True) -> Iterable[tuple[str, Metric]]:  # type: ignore[override]
-        """Keys and metrics. Metrics handed out together are reduced together when they are computed one by one."""
-        if any(isinstance(metric, RankingMetric) for metric in self._modules.values()):
-            self._reduce_together()
+        """Keys and metrics.
+
+        Metrics handed out together, on all workers alike, are reduced together when they are computed one by one.
+        """
+        if copy_state:  # and not torchmetrics' own look at its members
+            self._joint.declare()
         return super().items(keep_base, copy_state)
 
-    def _reduce_together(self) -> None:
-        own = self._own()
-        joint = JointReduction(own)
-        for metric in own:
-            metric.reduce_with(joint)
+    def _link(self) -> None:
+        """Let the metrics share one reduction."""
+        self._joint = JointReduction(self._own())
+        for metric in self._own():
+            metric.reduce_with(self._joint)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_joint"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._link()
 
     def _own(self) -> list[RankingMetric]:
         return [metric for metric in self._modules.values() if isinstance(metric, RankingMetric)]
@@ -116,19 +141,21 @@ class RankingCollection(MetricCollection):
     ) -> None:
         """Add a batch of whole queries to every metric; arguments as :meth:`RankingMetric.update`."""
         layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
+        foreign = self._foreign(preds, target, {**layout, "weights": weights})
         own, results = self._own(), self._scored(preds, target, weights, layout)
         for metric, result in zip(own, results):
             metric.update(result)
-        for other, arguments, keywords in self._foreign(preds, target, {**layout, "weights": weights}):
+        for other, arguments, keywords in foreign:
             other.update(*arguments, **keywords)
 
     def forward(
         self, preds: Tensor | Ranking, target: Any = None, *, weights: Tensor | None = None, **layout: Any
     ) -> dict[str, Any]:
         """Add a batch and return its own values; arguments as :meth:`update`."""
+        foreign = self._foreign(preds, target, {**layout, "weights": weights})
         own, results = self._own(), self._scored(preds, target, weights, layout)
         values = {id(metric): metric(result) for metric, result in zip(own, results)}
-        for other, arguments, keywords in self._foreign(preds, target, {**layout, "weights": weights}):
+        for other, arguments, keywords in foreign:
             values[id(other)] = other(*arguments, **keywords)
         return {self._set_name(inner): values[id(metric)] for inner, metric in self._modules.items()}
 
@@ -155,7 +182,7 @@ class RankingCollection(MetricCollection):
         with torch.no_grad():
             rankings = ranked(preds, target, validate=validate, **layout)
             parts = [[metric.scored(ranking) for metric in own] for ranking in rankings]
-            return [join(list(of_metric), weights, validate) for of_metric in zip(*parts)]
+            return [metric.joined(list(of_one), weights, validate) for metric, of_one in zip(own, zip(*parts))]
 
     def _foreign(
         self, preds: Any, target: Any, keywords: dict[str, Any]
@@ -177,9 +204,11 @@ class RankingCollection(MetricCollection):
         Raises:
             ValueError: bad values were met, on whatever worker. All metrics can go on.
         """
-        self._reduce_together()
+        self._joint.declare()
         values, problems = {}, []
         for inner, metric in self._modules.items():
+            if not isinstance(metric, RankingMetric) and torch.distributed.is_initialized():
+                metric._computed = None  # a worker that answers from its cache would let the others wait
             try:
                 values[inner] = metric.compute()
             except ValueError as error:  # every metric must have its turn, or workers would lose step
@@ -196,6 +225,9 @@ class RankingCollection(MetricCollection):
         if list(other._modules) != list(self._modules):
             raise ValueError(f"Expected a collection of {list(self.keys())}, got {list(other.keys())}")
         for inner, metric in self._modules.items():
+            if isinstance(metric, RankingMetric):  # all or none
+                metric.mergeable(other._modules[inner])
+        for inner, metric in self._modules.items():
             metric.merge_state(other._modules[inner])
 
 
@@ -210,9 +242,3 @@ def _metrics(value: Any) -> list[tuple[str, Metric]]:
     if isinstance(value, Metric):
         return [(type(value).__name__, value)]
     raise ValueError(f"Expected the name of a measure or a torchmetrics.Metric, got {value!r}")
-
-
-def _inner(key: str) -> str:
-    """A key that ModuleDict takes: "%", "." and the names of attributes are percent-encoded."""
-    inner = key.replace("%", "%25").replace(".", "%2E")
-    return f"%{ord(inner[0]):02X}{inner[1:]}" if inner and hasattr(MetricCollection, inner) else inner

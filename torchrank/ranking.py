@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine import Places, place
-from torchrank.engine.places import in_rank_order, real
+from torchrank.engine.places import behind, in_rank_order, real
 from torchrank.layouts import arrange, embedded
 from torchrank.lists import Lists
 from torchrank.problems import Problem, count, explain
@@ -60,7 +60,7 @@ class Ranking(Places):
     recall and the ideal order know of it. A ``Ranking`` is never changed; what it computes is kept and shared.
 
     Fields: ``first``, ``tied`` float64 [query, entry]; ``grade`` [query, entry]; ``valid`` bool [query, entry];
-    ``num_candidates`` float64 [query]; ``errors`` int64 [kind]; ``depth``, a bound on the ranks.
+    ``num_candidates`` float64 [query]; ``errors`` int64 [kind]; ``depth``, a bound on the ranks of what is tied.
 
     Example:
         >>> import torch, torchrank as tr
@@ -170,9 +170,8 @@ class Ranking(Places):
         length = torch.as_tensor(length, dtype=first.dtype, device=first.device).expand(len(first))
         valid = ~(first <= 0)
         finite = first.isfinite()
+        # Without ties there is no table over ranks, so they may be as large as they like.
         bad = (valid & (first < 1)) | (finite & (first > length.unsqueeze(-1))) | first.isnan()
-        longest = torch.where(finite, first, 0).amax() if len(first) else first.new_zeros(())
-        depth = max(1, int(torch.maximum(longest, length.nan_to_num(nan=0).amax() if len(first) else longest)))
         places = in_rank_order(
             torch.where(finite, first, 1),
             (finite & valid).to(first.dtype),
@@ -180,7 +179,7 @@ class Ranking(Places):
             valid,
             length,
             count(Problem.BAD_RANKS, bad),
-            depth,
+            depth=1,
         )
         return cls._of(places)._raise()
 
@@ -193,7 +192,9 @@ class Ranking(Places):
                 "Expected pos [query] or [query, positive] and neg [query, negative] of as many queries, got shapes"
                 f" {list(pos.shape)} and {list(neg.shape)}"
             )
-        scores = torch.cat([pos, neg.to(pos.dtype)], dim=-1)
+        dtype = torch.promote_types(pos.dtype, neg.dtype)
+        dtype = dtype if dtype.is_floating_point else torch.float64
+        scores = torch.cat([pos.to(dtype), neg.to(dtype)], dim=-1)
         columns = torch.arange(pos.shape[1], device=pos.device).expand(len(pos), -1)
         return cls._checked(arrange(scores, list(columns)))
 
@@ -295,7 +296,7 @@ class Ranking(Places):
         start, stop = self._runs()
         position = torch.arange(first.shape[1], device=first.device)
         first = first + (position - start if best_first else (tied - (stop - position)).clamp_min(0))
-        first = torch.where(tied > 0, first, (self.num_candidates.nan_to_num(nan=self.depth) + 1).unsqueeze(-1))
+        first = torch.where(tied > 0, first, behind(self.num_candidates).unsqueeze(-1))
         return replace(self, first=first, tied=tied.clamp_max(1), grade=grade, valid=valid)
 
     @shared
@@ -308,10 +309,9 @@ class Ranking(Places):
         found = self.found(level)
         others = found.sum(-1, keepdim=True)
         length = (self.num_candidates.unsqueeze(-1) - others).expand_as(self.first)
-        missing = length.nan_to_num(nan=self.depth) + 1
         return replace(
             self,
-            first=torch.where(found, self.first - before, missing).reshape(-1, 1),
+            first=torch.where(found, self.first - before, behind(length)).reshape(-1, 1),
             tied=torch.where(found, self.tied - beside + 1, 0).reshape(-1, 1),
             grade=self.grade.reshape(-1, 1),
             valid=self.relevant(level).reshape(-1, 1),
@@ -328,6 +328,8 @@ class Ranking(Places):
     @shared
     def relevant(self, level: float) -> Tensor:
         """bool [query, entry]: graded at or above ``level``."""
+        if not self.grade.is_floating_point() and level > torch.iinfo(self.grade.dtype).max:
+            return torch.zeros_like(self.valid)  # where the comparison would wrap around
         return self.valid & (self.grade >= level)
 
     @shared
@@ -383,17 +385,20 @@ class Ranking(Places):
     @shared
     def discounted(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and where not retrieved."""
-        inside = (self.tied == 1) & (self.first <= (self.depth if top_k is None else top_k))
-        exact = torch.where(inside, discount(self.first.clamp_min(1)), 0.0)
-        return torch.where(self.tied > 1, self.summed(discount, top_k) / self.tied.clamp_min(1), exact)
+        return self.summed(discount, top_k) / self.tied.clamp_min(1)
 
     @shared
     def summed(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: sum of the discount over an entry's interval of ranks, cut at ``top_k``."""
+        inside = self.tied == 1 if top_k is None else (self.tied == 1) & (self.first <= top_k)
+        alone = torch.where(inside, discount(self.first.clamp_min(1)), 0.0)
+        if self.depth <= 1:
+            return alone
         table = self._table(discount, top_k)
         last = len(table) - 1
         above = (self.first - 1).clamp(0, last)
-        return table[(above + self.tied).clamp_max(last).long()] - table[above.long()]
+        several = table[(above + self.tied).clamp_max(last).long()] - table[above.long()]
+        return torch.where(self.tied > 1, several, alone)
 
     @shared
     def _table(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:

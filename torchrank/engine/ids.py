@@ -31,7 +31,7 @@ def place_ids(lists: RankedIds) -> Places:
         items >= 0,
         kept.sum(-1).to(dtype),
         errors,
-        depth=ids.shape[1],
+        depth=1,
     )
 
 

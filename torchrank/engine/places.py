@@ -30,16 +30,20 @@ class Places:
     num_candidates: Tensor
     #: int64 [kind]: bad values met, see :mod:`torchrank.problems`
     errors: Tensor
-    #: no rank is larger than this: a bound from shapes, so that tables over ranks need no look at the values
+    #: no tied candidate has a larger rank: a bound from shapes, so that tables over ranks need no look at the values
     depth: int
+
+
+def behind(num_candidates: Tensor) -> Tensor:
+    """The rank behind a list; behind every rank there is, if its length is unknown."""
+    return num_candidates.nan_to_num(nan=2.0**60) + 1
 
 
 def in_rank_order(
     first: Tensor, tied: Tensor, grade: Tensor, valid: Tensor, num_candidates: Tensor, errors: Tensor, depth: int
 ) -> Places:
     """Sort each row of entries by rank. What was not retrieved stands one behind the list, padding behind that."""
-    behind = num_candidates.nan_to_num(nan=depth) + 1
-    first = torch.where(tied > 0, first, behind.unsqueeze(-1))
+    first = torch.where(tied > 0, first, behind(num_candidates).unsqueeze(-1))
     if first.shape[-1] > 1:
         order = torch.where(valid, first, float("inf")).argsort(dim=-1, stable=True)
         first, tied, grade, valid = (x.gather(-1, order) for x in (first, tied, grade, valid))

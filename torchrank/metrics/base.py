@@ -115,7 +115,8 @@ class RankingMetric(Metric):
 
         # torchmetrics.MetricCollection takes metrics whose states have equal names, and equal values after the first
         # batch, for one and the same. So the names carry the label; the colon keeps them apart from attributes.
-        self._label = self.label
+        callables = [value for name in self.definition() if callable(value := getattr(self, name))]
+        self._label = self.label + "".join(f"#{number}" for value in callables if (number := labels.namesake(value)))
         self.add_state(f"{self._label}:sums", state.nothing(self.device), dist_reduce_fx="sum")
         if aggregation != "mean":
             self.add_state(f"{self._label}:values", [], dist_reduce_fx="cat")
@@ -170,12 +171,26 @@ class RankingMetric(Metric):
 
     def scored(self, ranking: Ranking) -> Scored:
         """Values of the queries of a ranking, with the policy for empty ones applied."""
-        empty, errors = self.empty(ranking), ranking.errors
+        empty = self.empty(ranking)
         fill = {"neg": 0.0, "pos": 1.0}.get(self.empty_target_action, float("nan"))
-        if self.empty_target_action == "error":
-            errors = errors + count(Problem.EMPTY_QUERIES, empty)
         values = torch.where(empty, fill, self.measure(self.settled(ranking)))
-        return Scored(values, self.counts(ranking), empty, errors)
+        return Scored(values, self.counts(ranking), empty, ranking.errors)
+
+    def joined(self, parts: list[Scored], weights: Tensor | None, validate: bool) -> Scored:
+        """The blocks of a batch as one, each query counted with its weight."""
+        values, counts, empty = (torch.cat([getattr(p, name) for p in parts]) for name in ("values", "counts", "empty"))
+        errors = torch.stack([part.errors for part in parts]).sum(0)
+        if weights is not None:
+            if not isinstance(weights, Tensor) or weights.shape != values.shape:
+                got = list(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
+                raise ValueError(f"Expected weights of shape [{len(values)}], one per query, got {got}")
+            weight = weights.detach().to(values)
+            bad = ~(weight.isfinite() & (weight >= 0))
+            errors = errors + count(Problem.BAD_WEIGHTS, bad) * validate
+            counts = counts * weight.masked_fill(bad, 0.0)
+        if self.empty_target_action == "error":
+            errors = errors + count(Problem.EMPTY_QUERIES, empty & (counts > 0))
+        return Scored(values, counts, empty, errors)
 
     def score(
         self,
@@ -202,7 +217,7 @@ class RankingMetric(Metric):
             preds, target, mask=mask, indexes=indexes, exclude=exclude, tie_break=tie_break, validate=self.validate_args
         )
         with torch.no_grad():
-            result = join([self.scored(ranking) for ranking in rankings], weights, self.validate_args)
+            result = self.joined([self.scored(ranking) for ranking in rankings], weights, self.validate_args)
         return self.checked(result).values
 
     def checked(self, result: Scored) -> Scored:
@@ -254,7 +269,9 @@ class RankingMetric(Metric):
                 tie_break=tie_break,
                 validate=self.validate_args,
             )
-            result = join([self.scored(ranking) for ranking in rankings], weights, self.validate_args)
+            result = self.joined([self.scored(ranking) for ranking in rankings], weights, self.validate_args)
+        if self._joint is not None:
+            self._joint.revoke()
         weight, there = result.counts, result.counts > 0
         values, errors = result.values, result.errors
         weight = torch.where(values.isnan() & result.empty, 0.0, weight)
@@ -331,13 +348,16 @@ class RankingMetric(Metric):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Add a batch and return its own value; NaN if it holds bad values. A call that raises leaves no trace."""
-        before, calls = self._copy_state_dict(), self._update_count
+        if self._is_synced:
+            return super().forward(*args, **kwargs)  # which refuses
+        before = {name: list(value) if isinstance(value, list) else value for name, value in self.metric_state.items()}
+        before |= {name: getattr(self, name) for name in ("_update_count", "compute_on_cpu")}
         try:
             return super().forward(*args, **kwargs)
         except Exception:
             for name, value in before.items():
                 setattr(self, name, value)
-            self._update_count, self._is_synced, self._computed = calls, False, None
+            self._is_synced, self._computed = False, None
             self._to_sync, self._should_unsync, self._enable_grad = self.sync_on_compute, True, False
             raise
 
@@ -348,7 +368,11 @@ class RankingMetric(Metric):
         def computed(*args: Any, **kwargs: Any) -> Any:
             if self._to_sync and self.distributed_available_fn():
                 self._computed = None  # a worker that answers from its cache would let the others wait
-            value = stock(*args, **kwargs)
+            try:
+                value = stock(*args, **kwargs)
+            except Exception:  # of the user's aggregation
+                self.unsync(self._is_synced and self._should_unsync)
+                raise
             in_forward = not self._should_unsync
             if not in_forward and self._problems is not None and (found := explain(self._problems)):
                 self._computed = None
@@ -361,9 +385,15 @@ class RankingMetric(Metric):
         """Whether its state may be reduced together with others' now."""
         return self.dist_sync_fn is None and self.sync_on_compute and not self._is_synced
 
-    def reduce_with(self, joint: JointReduction | None) -> None:
-        """Let a reduction that it shares with other metrics serve the next synchronisation."""
+    def reduce_with(self, joint: JointReduction) -> None:
+        """Share the synchronisation with other metrics."""
         self._joint = joint
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        super().reset()
+        if self._joint is not None and self._should_unsync:  # not within forward, which resets and restores
+            self._joint.forget()
 
     def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
         if dist_sync_fn is not gather_all_tensors:  # the user's own
@@ -391,14 +421,17 @@ class RankingMetric(Metric):
         Raises:
             ValueError: the other has another label.
         """
-        other = incoming_state
+        for name, value in self.mergeable(incoming_state).items():
+            setattr(self, name, _after(getattr(self, name), value))
+        self._computed = None
+        self._update_count += incoming_state._update_count if isinstance(incoming_state, Metric) else 1
+
+    def mergeable(self, other: dict[str, Any] | Metric) -> dict[str, Any]:
+        """The state of a metric of the same label; of any other, ValueError."""
         theirs = other.metric_state if isinstance(other, Metric) else other
         if not isinstance(theirs, dict) or theirs.keys() != self._defaults.keys():
             raise ValueError(f"Expected the state of another {self._label}, got {getattr(other, 'label', other)!r}")
-        for name, value in theirs.items():
-            setattr(self, name, _after(getattr(self, name), value))
-        self._computed = None
-        self._update_count += other._update_count if isinstance(other, Metric) else 1
+        return theirs
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = "") -> Any:
         def move(x: Tensor) -> Tensor:
@@ -441,21 +474,6 @@ def ranked(preds: Tensor | Ranking, target: Any, *, validate: bool, **layout: An
     if given:
         raise ValueError(f"Expected nothing but weights beside a Ranking, got {', '.join(given)}")
     return [preds]
-
-
-def join(parts: list[Scored], weights: Tensor | None, validate: bool) -> Scored:
-    """The blocks of a batch as one, each query counted with its weight."""
-    values, counts, empty = (torch.cat([getattr(p, name) for p in parts]) for name in ("values", "counts", "empty"))
-    errors = torch.stack([part.errors for part in parts]).sum(0)
-    if weights is not None:
-        if not isinstance(weights, Tensor) or weights.shape != values.shape:
-            got = list(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
-            raise ValueError(f"Expected weights of shape [{len(values)}], one per query, got {got}")
-        weight = weights.detach().to(values)
-        bad = ~(weight.isfinite() & (weight >= 0))
-        errors = errors + count(Problem.BAD_WEIGHTS, bad) * validate
-        counts = counts * weight.masked_fill(bad, 0.0)
-    return Scored(values, counts, empty, errors)
 
 
 def one_of(argument: str, value: object, known: Iterable[object], also: str = "") -> None:

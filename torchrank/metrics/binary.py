@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -29,7 +30,11 @@ class BinaryMetric(RankingMetric):
     """
 
     def __init__(self, top_k: int | None = None, *, relevance_level: float = 1, **kwargs: Any) -> None:
-        if isinstance(relevance_level, bool) or not isinstance(relevance_level, int | float) or not relevance_level > 0:
+        if (
+            isinstance(relevance_level, bool)
+            or not isinstance(relevance_level, int | float)
+            or not 0 < relevance_level < math.inf
+        ):
             raise ValueError(f"Expected relevance_level to be a number > 0, got {relevance_level!r}")
         super().__init__(top_k, relevance_level=relevance_level, **kwargs)
 
@@ -103,7 +108,7 @@ class FBeta(BinaryMetric):
     name = "fbeta"
 
     def __init__(self, top_k: int | None = None, *, beta: float = 1, **kwargs: Any) -> None:
-        if isinstance(beta, bool) or not isinstance(beta, int | float) or not beta > 0:
+        if isinstance(beta, bool) or not isinstance(beta, int | float) or not 0 < beta < math.inf:
             raise ValueError(f"Expected beta to be a number > 0, got {beta!r}")
         super().__init__(top_k, beta=beta, **kwargs)
 

@@ -6,9 +6,13 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 _SHAPE = re.compile(r"\s*(?P<name>[A-Za-z][\w+-]*)\s*(?:\((?P<parameters>.*)\))?\s*(?:@(?P<cuts>[\d\s,]+))?\s*")
 _PARAMETER = re.compile(r"\s*(\w+)\s*=\s*('[^']*'|\"[^\"]*\"|[^,'\"]+?)\s*(?:,|$)")
+
+
+_NAMESAKES: WeakKeyDictionary[Callable, int] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,15 @@ def name_of(function: Callable) -> str:
             " define it with def"
         )
     return name
+
+
+def namesake(function: Callable) -> int:
+    """0 for the first callable of its name; a number of its own for each other one, as long as both exist."""
+    name = name_of(function)
+    if function not in _NAMESAKES:
+        others = [number for other, number in _NAMESAKES.items() if name_of(other) == name]
+        _NAMESAKES[function] = max(others) + 1 if others else 0
+    return _NAMESAKES[function]
 
 
 def _value(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, Protocol
@@ -132,14 +133,16 @@ class Summed(Protocol):
 class JointReduction:
     """One all-reduce for metrics that are computed one after another.
 
-    The first of them to be computed reduces the states of all; each of the others takes its part when its turn comes.
-    Whether a collective runs depends only on the order in which metrics are computed, which is the same on every
-    worker, and never on who has had an update: so workers cannot wait for each other in vain.
+    The first of them to be computed reduces the states of all, always. If every worker has declared that the others
+    follow, each of these takes its part when its turn comes; else it reduces anew. So whether a collective runs, and of
+    what size, depends on the order of computes and resets, which is the same on every worker, and on what a collective
+    has found out, but never on who had an update: workers do not wait for each other in vain.
     """
 
     def __init__(self, metrics: Sequence[Summed]) -> None:
         self._metrics = list(metrics)
         self._taken: dict[int, tuple[Tensor, Tensor, list[Tensor] | None]] = {}
+        self._declared = False
 
     def reduce(self, metric: Summed, group: Any) -> tuple[Tensor, list[Tensor] | None]:
         """The state of ``metric`` over all workers: its sums and its per-query values."""
@@ -147,43 +150,63 @@ class JointReduction:
             self._collect(metric, group)
         before, sums, rows = self._taken.pop(id(metric))
         if before is not metric.sums:
-            raise RuntimeError(
-                "Expected no update between the compute of one metric of a collection and the next, got an update of"
-                " this one after its state was reduced with the others: compute the whole collection at once"
+            warnings.warn(
+                "This metric was updated between the compute of another of its collection and its own: its value is as"
+                " of the former. Compute the whole collection at once.",
+                stacklevel=2,
             )
         return sums, rows
 
+    def declare(self) -> None:
+        """All will be computed one after another, without an update in between. Holds for one reduction."""
+        self._taken = {}
+        self._declared = True
+
+    def revoke(self) -> None:
+        """A metric was updated: they may be computed at different times."""
+        self._declared = False
+
+    def forget(self) -> None:
+        """A metric was reset: what was reduced is of the past."""
+        self._declared = False
+        self._taken = {}
+
     def _collect(self, metric: Summed, group: Any) -> None:
-        alone = group is not metric.process_group
-        together = [m for m in self._metrics if m.process_group is group and m.reducible()]
-        metrics = [metric] if alone or not any(m is metric for m in together) else together
-        reduced = all_reduce(metrics, group)
-        self._taken = {id(m): (m.sums, *state) for m, state in zip(metrics, reduced)}
+        peers = [m for m in self._metrics if m.process_group is group and m.reducible()]
+        metrics = peers if any(m is metric for m in peers) else [metric]
+        reduced = all_reduce(metrics, metric, self._declared, group)
+        self._taken = {id(m): (m.sums, sums, rows) for m, sums, rows in reduced}
+        self._declared = False
 
 
-def all_reduce(metrics: Sequence[Summed], group: Any) -> list[tuple[Tensor, list[Tensor] | None]]:
+def all_reduce(
+    metrics: Sequence[Summed], first: Summed, together: bool, group: Any
+) -> list[tuple[Summed, Tensor, list[Tensor] | None]]:
     """Sum the states of several metrics over the workers of a group in one collective.
 
-    Per-query values take one more, and come in the order of the workers.
+    Per-query values take one more, and come in the order of the workers. The answer is for all of the metrics if all
+    workers want it ``together``, else for the ``first`` alone.
     """
     world, rank = dist.get_world_size(group), dist.get_rank(group)
-    keepers = [m for m in metrics if m.rows is not None]
-    device = metrics[0].sums.device
-    rows = [_flat(m.rows or [], device) for m in keepers]
-    sizes = torch.zeros((world, len(keepers)), dtype=real(device), device=device)
-    sizes[rank] = sizes.new_tensor([float(len(r)) for r in rows])
-    everything = torch.cat([*(m.sums.to(device).reshape(-1) for m in metrics), sizes.reshape(-1)])
+    device = first.sums.device
+    rows = [_flat(m.rows or [], device) for m in metrics]
+    notes = torch.zeros((world, 1 + len(metrics)), dtype=real(device), device=device)
+    notes[rank] = notes.new_tensor([float(together), *(float(len(r)) for r in rows)])
+    everything = torch.cat([*(m.sums.to(device).reshape(-1) for m in metrics), notes.reshape(-1)])
     dist.all_reduce(everything, group=group)
 
-    states = everything[: everything.numel() - sizes.numel()]
-    sums = [part.reshape(m.sums.shape) for m, part in zip(metrics, states.chunk(len(metrics)))]
+    states, notes = everything[: -notes.numel()].chunk(len(metrics)), everything[-notes.numel() :].reshape(world, -1)
+    sums = {id(m): state.reshape(m.sums.shape) for m, state in zip(metrics, states)}
     gathered: dict[int, list[Tensor]] = {}
+    agreed = bool((notes[:, 0] == 1).all())
+    wanted = [i for i, m in enumerate(metrics) if agreed or m is first]
+    keepers = [i for i in wanted if metrics[i].rows is not None]
     if keepers:
-        counts = everything[-sizes.numel() :].reshape(world, -1).round().long().tolist()
-        parts = _all_gather(torch.cat(rows), [sum(count) for count in counts], group)
+        counts = notes[:, 1:].round().long()[:, keepers].tolist()
+        parts = _all_gather(torch.cat([rows[i] for i in keepers]), [sum(count) for count in counts], group)
         split = [part.split(count) for part, count in zip(parts, counts)]
-        gathered = {id(m): [by_worker[i] for by_worker in split] for i, m in enumerate(keepers)}
-    return [(total, gathered.get(id(m))) for m, total in zip(metrics, sums)]
+        gathered = {i: [by_worker[n] for by_worker in split] for n, i in enumerate(keepers)}
+    return [(metrics[i], sums[id(metrics[i])], gathered.get(i)) for i in wanted]
 
 
 def _flat(rows: list[Tensor], device: torch.device) -> Tensor:

@@ -1,0 +1,605 @@
+"""Many metrics, one ranking: whatever a collection holds, every member says what it would say alone."""
+
+import copy
+import itertools
+import math
+import pickle
+
+import pytest
+import torch
+import torchmetrics
+from torch import nn
+from torchmetrics import MeanAbsoluteError, MeanSquaredError, MetricCollection
+from torchmetrics.classification import BinaryAccuracy
+from torchmetrics.retrieval import RetrievalMRR
+
+import torchrank as tr
+
+CLASSES = list(tr.RankingMetric.registry.values())
+NAN = float("nan")
+NAMES = [
+    "ndcg@5",
+    "ndcg@10",
+    "ndcg(gain=exponential)@5",
+    "map(relevance_level=1.5)",
+    "mrr",
+    "mr",
+    "hitrate@1",
+    "recall(aggregation=none)@3",
+    "fallout(aggregation=median)@2",
+    "auroc(empty_target_action=skip)",
+    "dcg(log_base=2.5)@3",
+]
+
+
+def batch(seed: int, queries: int = 5):
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randint(0, 12, (queries, 9), generator=generator) / 2
+    target = torch.randint(0, 4, (queries, 9), generator=generator) * (torch.rand(9, generator=generator) < 0.5)
+    target[1:2] = 0
+    return scores, target
+
+
+BATCHES = [batch(1), batch(2, 1), batch(3, 4)]
+
+
+def power(exponent):
+    def gain(grade):
+        return grade**exponent
+
+    return gain
+
+
+def cube(grade):
+    return grade**3
+
+
+def alone(metric, batches=BATCHES, **kwargs):
+    """What a metric says by itself."""
+    metric = (tr.parse(metric) if isinstance(metric, str) else metric).clone()
+    metric.reset()
+    for arguments in batches:
+        metric.update(*arguments, **kwargs)
+    return metric.compute()
+
+
+def fill(suite, batches=BATCHES, **kwargs):
+    for arguments in batches:
+        suite.update(*arguments, **kwargs)
+    return suite
+
+
+def same(values, expected):
+    assert list(values) == list(expected)
+    for key, value in values.items():
+        torch.testing.assert_close(value, expected[key], rtol=0, atol=0, equal_nan=True, msg=key)
+
+
+# ---- what goes in, and under which key -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "keys"),
+    [
+        (["mrr"], ["mrr"]),
+        ("ndcg@5,10", ["ndcg@5", "ndcg@10"]),
+        (("nDCG@10", "RR", "AP(rel=2)@100"), ["ndcg@10", "mrr", "map(relevance_level=2)@100"]),
+        ([tr.NDCG(top_k=5), "ndcg@3", tr.F1(aggregation="none")], ["ndcg@5", "ndcg@3", "f1(aggregation=none)"]),
+        (tr.MRR(), ["mrr"]),
+        ([], []),
+        ({"z": "mrr", "a": tr.MAP()}, ["z", "a"]),
+        ([MeanAbsoluteError(), "mrr"], ["MeanAbsoluteError", "mrr"]),
+        (tr.RankingCollection(["mrr", "map"], prefix="x/"), ["x/mrr", "x/map"]),
+        ([tr.RankingCollection(["mrr"]), "map"], ["mrr", "map"]),
+        ({"in": tr.RankingCollection(["mrr@5", "map"]), "out": "mrr"}, ["in_mrr@5", "in_map", "out"]),
+        ([MetricCollection([MeanAbsoluteError()], prefix="s/"), "map"], ["s/MeanAbsoluteError", "map"]),
+    ],
+)
+def test_what_a_collection_takes(given, keys):
+    suite = tr.RankingCollection(given)
+    assert list(suite.keys()) == list(suite) == [key for key, _ in suite.items()] == keys
+    assert len(suite) == len(keys)
+    assert all(key in suite for key in keys)
+    assert "nothing" not in suite
+    fill(suite)
+    assert list(suite.compute()) == list(suite.metric_state) == keys
+    for key, metric in suite.items():
+        assert suite[key] is metric
+
+
+def test_names_one_by_one():
+    suite = tr.RankingCollection("mrr", "ndcg@1,2", tr.MAP(), MeanAbsoluteError())
+    assert list(suite.keys()) == ["mrr", "ndcg@1", "ndcg@2", "map", "MeanAbsoluteError"]
+    assert list(tr.RankingCollection(["mrr"], "map", tr.F1()).keys()) == ["mrr", "map", "f1"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [["mrr", "RR"], ["ndcg@5", tr.NDCG(top_k=5)], "ndcg@5,5", {"k": "ndcg@5,10"}, ["mrr", tr.RankingCollection("mrr")]],
+)
+def test_a_metric_given_twice_is_refused(given):
+    with pytest.raises(ValueError, match="twice"):
+        tr.RankingCollection(given)
+
+
+@pytest.mark.parametrize("given", [["ndgc@5"], [3], ["ndcg@x"], ["rprecision@3"], None, ["mrr(k=3)"], [["mrr", "map"]]])
+def test_what_is_no_metric_is_refused(given):
+    with pytest.raises(ValueError, match="Expected"):
+        tr.RankingCollection(given)
+
+
+ODD = ["update", "pop", "items", "compute", "a.b", "a%2Eb", "%", "x/y z", "0", "é@1"]
+
+
+def test_odd_keys():
+    suite = fill(
+        tr.RankingCollection({key: tr.NDCG(top_k=k) for k, key in enumerate(ODD, 1)}, prefix="v.", postfix=".")
+    )
+    expected = {f"v.{key}.": alone(tr.NDCG(top_k=k)) for k, key in enumerate(ODD, 1)}
+    same(suite.compute(), expected)
+    same(pickle.loads(pickle.dumps(suite)).compute(), expected)
+    for k, key in enumerate(ODD, 1):
+        assert suite[key].top_k == suite[f"v.{key}."].top_k == k
+        assert key in suite
+        assert f"v.{key}." in suite
+    with pytest.raises(KeyError, match="nothing"):
+        suite["nothing"]
+    suite.persistent(True)
+    twin = tr.RankingCollection({key: tr.NDCG(top_k=k) for k, key in enumerate(ODD, 1)}, prefix="v.", postfix=".")
+    twin.load_state_dict(suite.state_dict())
+    same(twin.compute(), expected)
+
+
+@pytest.mark.parametrize("key", ["training", "prefix", "postfix"])
+def test_keys_named_like_attributes_of_the_instance(key):
+    assert list(fill(tr.RankingCollection({key: "mrr"})).compute()) == [key]
+
+
+def test_a_key_is_first_of_all_what_is_shown():
+    suite = tr.RankingCollection({"v/x": "mrr", "x": "map"}, prefix="v/")
+    assert list(suite.keys()) == ["v/v/x", "v/x"]
+    assert suite["v/x"].label == dict(suite.items())["v/x"].label
+
+
+def test_prefix_and_postfix():
+    suite = fill(tr.RankingCollection(NAMES, prefix="val/", postfix="_epoch"))
+    values = suite.compute()
+    assert list(values) == [f"val/{name}_epoch" for name in NAMES]
+    twin = suite.clone(prefix="test/", postfix="!")
+    same(twin.compute(), {f"test/{name}!": values[f"val/{name}_epoch"] for name in NAMES})
+    assert list(suite(*BATCHES[0])) == list(values)
+    assert list(suite.score(*BATCHES[0])) == list(values)
+
+
+# ---- the numbers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_members_say_what_they_would_say_alone(weighted):
+    suite = tr.RankingCollection(NAMES)
+    members = {name: tr.parse(name) for name in NAMES}
+    for preds, target in BATCHES:
+        weights = torch.arange(len(preds)) / 3 if weighted else None
+        same(
+            suite(preds, target, weights=weights),
+            {name: member(preds, target, weights=weights) for name, member in members.items()},
+        )
+        same(suite.compute(), {name: member.compute() for name, member in members.items()})
+        scores = {name: member.score(preds, target) for name, member in members.items()}
+        same(suite.score(preds, target, weights=weights), scores)
+    suite.reset()
+    same(fill(suite, BATCHES[1:]).compute(), {name: alone(name, BATCHES[1:]) for name in NAMES})
+    for (_, metric), name in zip(suite.items(), NAMES):
+        assert metric.num_queries == 5
+        assert torch.equal(metric.compute().nan_to_num(9), alone(name, BATCHES[1:]).nan_to_num(9))
+
+
+@pytest.mark.parametrize("layout", ["label", "pairs", "lists", "mask", "exclude", "tie_break", "flat", "ids"])
+def test_every_layout(layout):
+    preds, target = BATCHES[0]
+    pair = (torch.tensor([0, 0, 2, 4]), torch.tensor([1, 3, 3, 8]))
+    arguments, keywords = {
+        "label": ((preds, torch.tensor([3, 2, -1, 0, 8])), {}),
+        "pairs": ((preds, pair), {}),
+        "lists": ((preds, [torch.tensor([1, 3]), *[torch.tensor([2])] * 4]), {}),
+        "mask": ((preds, target), {"mask": torch.rand(preds.shape) < 0.8}),
+        "exclude": ((preds, target), {"exclude": pair}),
+        "tie_break": ((preds, target), {"tie_break": torch.rand(9)}),
+        "flat": ((preds.flatten(), target.flatten()), {"indexes": torch.arange(5).repeat_interleave(9)}),
+        "ids": ((preds.argsort(descending=True), pair), {}),
+    }[layout]
+    suite = tr.RankingCollection(NAMES)
+    same(suite(*arguments, **keywords), {name: alone(name, [arguments], **keywords) for name in NAMES})
+    suite.update(*arguments, **keywords)
+    same(suite.compute(), {name: alone(name, [arguments] * 2, **keywords) for name in NAMES})
+
+
+def test_rankings():
+    suite = tr.RankingCollection(NAMES)
+    for number, arguments in enumerate(BATCHES):
+        ranking = tr.Ranking.from_scores(*arguments)
+        value = suite(ranking) if number == 1 else suite.update(ranking)
+        if number == 1:
+            same(value, {name: alone(name, [arguments]) for name in NAMES})
+        same(suite.score(ranking), suite.score(*arguments))
+    same(suite.compute(), {name: alone(name) for name in NAMES})
+    with pytest.raises(ValueError, match="Ranking"):
+        suite.update(ranking, BATCHES[0][1])
+
+
+def test_a_batch_is_ranked_once(monkeypatch):
+    import torchrank.ranking
+
+    real, blocks = torchrank.ranking.place, []
+
+    def place(lists):
+        blocks.append(lists.num_queries)
+        return real(lists)
+
+    monkeypatch.setattr(torchrank.ranking, "place", place)
+    suite = tr.RankingCollection(NAMES)
+    suite.update(*BATCHES[0])
+    assert blocks == [5]
+    suite(*BATCHES[0])
+    assert blocks == [5, 5]
+    suite.score(*BATCHES[0])
+    assert blocks == [5, 5, 5]
+    suite.compute()
+    suite.update(tr.Ranking.from_scores(*BATCHES[2]))
+    assert blocks == [5, 5, 5, 4]
+    blocks.clear()
+    suite.update(torch.rand(3000, 400), torch.randint(400, (3000,)))
+    assert sum(blocks) == 3000
+
+
+def test_one_bad_batch_and_all_can_go_on():
+    names = ["mrr", "ndcg(aggregation=none)", "map(empty_target_action=error)"]
+    suite = tr.RankingCollection(names)
+    suite.update(torch.tensor([[0.1, 0.9]]), torch.tensor([[0, 1]]))
+    assert all(v.isnan().all() for v in suite(torch.tensor([[NAN, 0.9]]), torch.tensor([[0, 1]])).values())
+    with pytest.raises(ValueError, match="1 queries with NaN"):
+        suite.compute()
+    with pytest.raises(ValueError, match="1 queries with NaN"):
+        suite.score(torch.tensor([[NAN, 0.9]]), torch.tensor([[0, 1]]))
+    suite.reset()
+    suite.update(torch.tensor([[0.1, 0.9]]), torch.tensor([[0, 0]]))
+    with pytest.raises(ValueError, match=r"map.*1 queries without a relevant"):
+        suite.compute()
+    assert suite["mrr"].compute() == 0
+    suite.reset()
+    suite.update(torch.tensor([[0.1, 0.9]]), torch.tensor([[0, 1]]))
+    same(suite.compute(), {name: torch.ones(1 if "none" in name else ()) for name in names})
+
+
+# ---- with others' metrics --------------------------------------------------------------------------------------------
+
+
+def test_foreign_metrics_beside():
+    def flat(preds, target):
+        return preds.flatten(), target.flatten() > 0
+
+    suite = tr.RankingCollection(["ndcg@3", MeanAbsoluteError(), "mrr", MeanSquaredError()])
+    absolute, square = MeanAbsoluteError(), MeanSquaredError()
+    for arguments in BATCHES:
+        values = suite(*arguments)
+        assert torch.equal(values["MeanAbsoluteError"], absolute(*arguments))
+        assert torch.equal(values["MeanSquaredError"], square(*arguments))
+    expected = {
+        "ndcg@3": alone("ndcg@3"),
+        "MeanAbsoluteError": absolute.compute(),
+        "mrr": alone("mrr"),
+        "MeanSquaredError": square.compute(),
+    }
+    same(suite.compute(), expected)
+    assert list(suite.score(*BATCHES[0])) == ["ndcg@3", "mrr"]
+    same(copy.deepcopy(suite).compute(), expected)
+
+    suite = tr.RankingCollection(["mrr", RetrievalMRR(), BinaryAccuracy(), "ndcg"])
+    indexes = [torch.arange(len(preds)).repeat_interleave(9) + 100 for preds, _ in BATCHES]
+    retrieval, accuracy = RetrievalMRR(), BinaryAccuracy()
+    for arguments, index in zip(BATCHES, indexes):
+        preds, target = flat(*arguments)
+        suite.update(preds / 9, target, indexes=index)
+        retrieval.update(preds / 9, target, indexes=index)
+        accuracy.update(preds / 9, target)
+    values = suite.compute()
+    assert torch.equal(values["RetrievalMRR"], retrieval.compute())
+    assert torch.equal(values["BinaryAccuracy"], accuracy.compute())
+    assert torch.equal(values["mrr"], alone("mrr"))
+
+
+def test_a_foreign_metric_may_give_several_values():
+    suite = tr.RankingCollection({"best": torchmetrics.MinMaxMetric(tr.MRR()), "mrr": "mrr"}, prefix="v/")
+    values = fill(suite).compute()
+    assert list(values) == ["v/best_raw", "v/best_max", "v/best_min", "v/mrr"]
+    assert values["v/best_raw"] == values["v/mrr"]
+
+
+def test_foreign_metrics_alone():
+    suite = fill(tr.RankingCollection(MeanAbsoluteError()))
+    same(suite.compute(), {"MeanAbsoluteError": alone(MeanAbsoluteError())})
+    assert suite.score(*BATCHES[0]) == {}
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+@pytest.mark.parametrize(
+    ("error", "arguments", "keywords"),
+    [
+        (TypeError, (tr.Ranking.from_scores(*BATCHES[0]),), {}),  # which a foreign metric cannot take
+        (ValueError, (torch.zeros(2, 3), torch.zeros(2, 4)), {}),
+        (ValueError, BATCHES[0], {"weights": torch.ones(3)}),
+        (TypeError, BATCHES[0], {"nonsense": 1}),
+    ],
+)
+def test_a_call_that_raises_leaves_no_trace(method, error, arguments, keywords):
+    suite = fill(tr.RankingCollection(["mrr", MeanAbsoluteError(), "ndcg(aggregation=none)"]))
+    before = suite.compute()
+    with pytest.raises(error):
+        getattr(suite, method)(*arguments, **keywords)
+    assert suite["mrr"].num_queries == suite["ndcg(aggregation=none)"].num_queries == 10
+    same(suite.compute(), before)
+
+
+# ---- copies, checkpoints, merging ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x)), lambda x: x.clone()])
+@pytest.mark.parametrize("computed", [False, True])
+def test_a_copy_goes_on_by_itself(copied, computed):
+    suite = fill(tr.RankingCollection([*NAMES, MeanAbsoluteError()], prefix="v/"), BATCHES[:1])
+    if computed:
+        suite.compute()
+        dict(suite.items())
+    twin = copied(suite)
+    members = [*map(tr.parse, NAMES), MeanAbsoluteError()]
+    fill(twin, BATCHES[1:])
+    keys = list(suite.keys())
+    same(twin.compute(), dict(zip(keys, [alone(m) for m in members])))
+    same(suite.compute(), dict(zip(keys, [alone(m, BATCHES[:1]) for m in members])))
+    member = copied(suite["ndcg@5"])
+    member.update(*BATCHES[1])
+    assert torch.equal(member.compute(), alone("ndcg@5", BATCHES[:2]))
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_resume_from_a_checkpoint_in_mid_epoch(inside, tmp_path):
+    def build():
+        suite = tr.RankingCollection([*NAMES, MeanAbsoluteError()], prefix="v/")
+        suite.persistent(True)
+        owner = nn.Module()
+        owner.suite = suite
+        return (owner if inside else suite), suite
+
+    owner, suite = build()
+    fill(suite, BATCHES[:2])
+    torch.save(owner.state_dict(), tmp_path / "state.pt")
+    resumed, twin = build()
+    fill(twin, BATCHES[2:])
+    for name in NAMES:  # torchmetrics' own metrics do not notice that what they have computed is out of date
+        twin[name].compute()
+    resumed.load_state_dict(torch.load(tmp_path / "state.pt"))
+    members = [*map(tr.parse, NAMES), MeanAbsoluteError()]
+    same(twin.compute(), dict(zip(suite.keys(), [alone(m, BATCHES[:2]) for m in members])))
+    fill(twin, BATCHES[2:])
+    same(twin.compute(), dict(zip(suite.keys(), [alone(m) for m in members])))
+    other = tr.RankingCollection(["mrr"], prefix="v/")
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        other.load_state_dict(suite.state_dict())
+
+
+def test_merge_state():
+    one, other = (tr.RankingCollection([*NAMES, MeanAbsoluteError()]) for _ in range(2))
+    fill(one, BATCHES[:1])
+    for name in NAMES:
+        one[name].compute()
+    fill(other, BATCHES[1:])
+    one.merge_state(other)
+    expected = {key: alone(m) for key, m in zip(one.keys(), [*map(tr.parse, NAMES), MeanAbsoluteError()])}
+    same(one.compute(), expected)
+    fill(one, BATCHES[:1])
+    assert other["mrr"].num_queries == 5
+    with pytest.raises(ValueError, match="Expected"):
+        one.merge_state(tr.RankingCollection(NAMES[:-1]))
+
+
+def test_merge_state_is_all_or_nothing():
+    one, other = (
+        fill(tr.RankingCollection({"a": "mrr", "b": "map"})),
+        fill(tr.RankingCollection({"a": "mrr", "b": "f1"})),
+    )
+    with pytest.raises(ValueError, match="map"):
+        one.merge_state(other)
+    assert one["a"].num_queries == 10
+
+
+def test_casts_leave_states_alone():
+    suite = fill(tr.RankingCollection(NAMES), BATCHES[:1])
+    suite.to(torch.bfloat16).half().set_dtype(torch.float16)
+    nn.ModuleList([suite]).to(torch.bfloat16)
+    with torch.inference_mode():
+        fill(suite, BATCHES[1:2])
+    fill(suite, BATCHES[2:])
+    same(suite.compute(), {name: alone(name) for name in NAMES})
+    for metric in suite.values():
+        assert metric.sums.dtype == torch.float64
+
+
+def test_metrics_added_later():
+    suite = fill(tr.RankingCollection(["ndcg@3"]), BATCHES[:1])
+    suite.compute()
+    suite.add_metrics("mrr")
+    suite.add_metrics(["map", "f1@1,2"], tr.MR())
+    suite.add_metrics({"x.y": "mrr"})
+    suite.add_metrics(tr.RankingCollection(["recall@5"], prefix="r/"))
+    with pytest.raises(ValueError, match="once"):
+        suite.add_metrics("ndcg@3")
+    fill(suite, BATCHES[1:])
+    names = ["mrr", "map", "f1@1", "f1@2", "mr", "mrr", "recall@5"]
+    keys = [*names[:5], "x.y", "r/recall@5"]
+    expected = {key: alone(name, BATCHES[1:]) for key, name in zip(keys, names)}
+    same(suite.compute(), {"ndcg@3": alone("ndcg@3"), **expected})
+
+
+# ---- nested ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_own_inside_stock(as_dict):
+    inner = tr.RankingCollection(["ndcg@3", "mrr", "mrr(ties=pessimistic)"], prefix="v/")
+    stock = MetricCollection({"in": inner, "mae": MeanAbsoluteError()} if as_dict else [inner, MeanAbsoluteError()])
+    before = "in_" if as_dict else ""
+    names = ["ndcg@3", "mrr", "mrr(ties=pessimistic)"]
+    for _ in range(2):
+        values = fill(stock).compute()
+        for name in names:
+            assert torch.equal(values[f"{before}v/{name}"], alone(name))
+        assert torch.equal(values["mae" if as_dict else "MeanAbsoluteError"], alone(MeanAbsoluteError()))
+        stock.reset()
+
+
+def test_stock_inside_own():
+    stock = MetricCollection({"b": tr.MRR(), "a": tr.MRR(ties="optimistic"), "c": MeanAbsoluteError()}, prefix="s/")
+    fill(stock, BATCHES[:1])  # its groups are settled
+    suite = tr.RankingCollection([stock, "ndcg@3", tr.RankingCollection({"a": stock["a"].clone()})])
+    suite.reset()
+    values = fill(suite).compute()
+    assert list(values) == ["s/a", "s/b", "s/c", "ndcg@3", "a"]
+    for key, metric in {"s/b": tr.MRR(), "s/a": tr.MRR(ties="optimistic"), "ndcg@3": tr.NDCG(top_k=3)}.items():
+        assert torch.equal(values[key], alone(metric))
+    assert torch.equal(values["s/c"], alone(MeanAbsoluteError()))
+    assert torch.equal(values["a"], values["s/a"])
+
+
+# ---- torchmetrics' compute groups: metrics with equal state names and values become one, for good --------------------
+
+OTHERS = {
+    "ties": ["optimistic", "pessimistic", "realistic"],
+    "empty_target_action": ["neg", "pos", "skip", "error"],
+    "aggregation": ["median", "min", "max", "none", torch.sum],
+    "relevance_level": [1, 2, 0.5],
+    "beta": [1, 2, 0.5],
+    "normalize": ["min", "retrieved"],
+    "gain": ["exponential", torch.sqrt, cube],
+    "discount": ["reciprocal", torch.rsqrt],
+    "log_base": [10, 2.5],
+    "filtered": [True],
+    "average": ["positive"],
+    "top_k": [1, 2, 100],
+}
+
+
+def variants(cls):
+    """The default metric and all that differ from it in one parameter, with the parameter's name."""
+    yield "", cls()
+    names = [*cls.definition(), *(["top_k"] if cls.takes_top_k() else [])]
+    assert set(names) <= OTHERS.keys(), f"{cls.__name__} has parameters for which there are no values to try"
+    for name in names:
+        for value in OTHERS[name]:
+            if value != cls.definition().get(name) and (value != "realistic" or cls.of_positions):
+                extra = {"filtered": True} if name == "average" and cls is not tr.MR else {}
+                yield name, cls(**{name: value}, **extra)
+
+
+# First batches on which parameters make no difference: a perfect ranking, with grades that every level takes for
+# relevant; nothing relevant at all; nothing but relevant.
+PERFECT = (torch.tensor([[9.0, 8, 7], [9, 7, 8]]), torch.tensor([[1, 0, 0], [1, 0, 0]]))
+FIRST = {
+    "perfect": PERFECT,
+    "graded": (PERFECT[0], PERFECT[1] * 3),
+    "nothing": (PERFECT[0], PERFECT[1] * 0),
+    "everything": (PERFECT[0], PERFECT[1] * 0 + 3),
+}
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("method", ["update", "forward"])
+def test_metrics_that_differ_in_one_parameter_never_merge(cls, first, method):
+    members = {f"m{i:02}": metric for i, (_, metric) in enumerate(variants(cls))}
+    batches = [FIRST[first], *BATCHES, FIRST["everything"]]  # empty queries for every metric among them
+    for build in (MetricCollection, tr.RankingCollection):
+        suite = build({key: metric.clone() for key, metric in members.items()})
+        for arguments in batches:
+            getattr(suite, method)(*arguments)
+        for metric in suite.values():
+            if metric.empty_target_action == "error":
+                with pytest.raises(ValueError, match="queries without"):
+                    metric.compute()
+            else:
+                torch.testing.assert_close(metric.compute(), alone(metric, batches), rtol=0, atol=0, equal_nan=True)
+        assert all(len(group) == 1 for group in suite.compute_groups.values())
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)
+def test_those_first_batches_make_no_difference(cls):
+    """Or the test above would show nothing."""
+    told_apart = {name for name, _ in variants(cls)} - {"", "aggregation"}
+    for arguments in FIRST.values():
+        default = cls()
+        default.update(*arguments)
+        for name, metric in variants(cls):
+            metric.update(*arguments)
+            if torch.allclose(metric.sums, default.sums):
+                told_apart.discard(name)
+    assert not told_apart
+
+
+def test_functions_of_one_name_never_merge():
+    for build in (MetricCollection, tr.RankingCollection):
+        suite = build({"linear": tr.DCG(gain=power(1)), "square": tr.DCG(gain=power(2))})
+        suite.update(*PERFECT)
+        suite.update(PERFECT[0], PERFECT[1] * 3)
+        assert suite.compute() == {"linear": 2.0, "square": 5.0}
+
+
+def test_equal_metrics_may_merge():
+    suite = MetricCollection({"a": tr.MRR(), "b": tr.MRR(), "c": tr.MRR(aggregation="none")})
+    fill(suite)
+    values = suite.compute()
+    assert torch.equal(values["a"], alone("mrr"))
+    assert torch.equal(values["b"], alone("mrr"))
+    suite.add_metrics({"d": tr.MRR()})
+    fill(suite, BATCHES[:1])
+    values = suite.compute()
+    assert torch.equal(values["b"], alone("mrr", [*BATCHES, BATCHES[0]]))
+    assert torch.equal(values["c"], alone("mrr(aggregation=none)", [*BATCHES, BATCHES[0]]))
+    assert torch.equal(values["d"], alone("mrr", BATCHES[:1]))
+
+
+def test_groups_of_rows():
+    """torchmetrics shares list states by reference: an update of one must not count twice."""
+    suite = MetricCollection({"a": tr.MRR(aggregation="none"), "b": tr.MRR(aggregation="none")})
+    for number in range(1, 4):
+        fill(suite)
+        assert suite.compute()["b"].shape == suite.compute()["a"].shape == (10 * number,)
+    suite.reset()
+    fill(suite, BATCHES[:1])
+    assert suite.compute()["b"].shape == (5,)
+
+
+def test_stock_collection_takes_keywords():
+    stock = MetricCollection([tr.MRR(), tr.NDCG(top_k=3), MeanAbsoluteError()])
+    for preds, target in BATCHES:
+        stock.update(preds, target, weights=torch.arange(len(preds)) + 0.5)
+    own = tr.RankingCollection(["mrr", "ndcg@3"])
+    for preds, target in BATCHES:
+        own.update(preds, target, weights=torch.arange(len(preds)) + 0.5)
+    values = stock.compute()
+    assert values["MRR"] == own.compute()["mrr"]
+    assert values["NDCG"] == own.compute()["ndcg@3"]
+
+
+def test_every_pair_of_names_has_its_own_states():
+    names = [tr.parse(name) for name in NAMES] + [metric for cls in CLASSES for _, metric in variants(cls)]
+    names = list({metric.label: metric for metric in names}.values())
+    for one, other in itertools.combinations(names, 2):
+        assert not one.metric_state.keys() & other.metric_state.keys()
+    assert len(names) > 150
+
+
+def test_values_by_hand():
+    suite = tr.RankingCollection(["mrr", "ndcg@2", "recall@1,2", "mr", "precision@2"])
+    suite.update(torch.tensor([[0.1, 0.9, 0.5], [0.9, 0.5, 0.1]]), torch.tensor([[0, 0, 1], [1, 0, 1]]))
+    ideal = 1 + 1 / math.log2(3)
+    expected = [0.75, (1 / math.log2(3) + 1 / ideal) / 2, 0.25, 0.75, 2.0, 0.5]
+    assert [v.item() for v in suite.compute().values()] == pytest.approx(expected)

@@ -1,0 +1,75 @@
+"""Real processes: the number does not depend on how many there are, and none of them ever waits in vain.
+
+Starting a process costs seconds, so one set of two workers and one of three run all scenarios, see workers.py.
+"""
+
+import multiprocessing
+import pickle
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import workers
+
+pytestmark = pytest.mark.xdist_group("workers")
+WORLDS = (2, 3)
+LIMIT = 240  # seconds for all
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory, request):
+    """(result, error, seconds) of every worker for every scenario that is asked for, by number of workers."""
+    names = list(dict.fromkeys(item.callspec.params["name"] for item in request.session.items if is_here(item)))
+    folders = {world: tmp_path_factory.mktemp(f"of{world}") for world in WORLDS}
+    end = time.monotonic() + LIMIT
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda world: run(world, folders[world], names, end), WORLDS))
+    return {
+        (world, name): [read(folders[world] / f"{name}.{rank}.result") for rank in range(world)]
+        for world in WORLDS
+        for name in names
+    }
+
+
+def is_here(item):
+    return item.path.name == "test_workers.py" and "name" in getattr(getattr(item, "callspec", None), "params", {})
+
+
+def run(world, folder, names, end):
+    """Run scenarios in workers; with new workers behind one in which a worker has died."""
+    context = multiprocessing.get_context("spawn")
+    while names and time.monotonic() < end:
+        arguments = [(rank, world, str(folder), names) for rank in range(world)]
+        processes = [context.Process(target=workers.work, args=args, daemon=True) for args in arguments]
+        for process in processes:
+            process.start()
+        while time.monotonic() < end and any(process.is_alive() for process in processes):
+            if any(process.exitcode for process in processes):
+                time.sleep(1)  # let the others notice
+                break
+            time.sleep(0.05)
+        for process in processes:
+            process.kill()
+            process.join()
+        started = [name for name in names if any(folder.glob(f"{name}.[0-9].result"))]
+        names = names[max(1, len(started)) :]
+
+
+def read(path):
+    return pickle.loads(path.read_bytes()) if path.exists() else (None, "the worker died, or had no time left", 0.0)
+
+
+@pytest.mark.parametrize("name", workers.SCENARIOS)
+@pytest.mark.parametrize("world", WORLDS)
+def test_workers(outcomes, world, name):
+    run = workers.SCENARIOS[name]
+    results, errors, seconds = zip(*outcomes[world, name])
+    hung = [rank for rank in range(world) if seconds[rank] > 0.9 * run.timeout]
+    told = "\n".join(f"worker {rank}: {error}" for rank, error in enumerate(errors) if error)
+    assert not told, f"{'hung: ' + str(hung) if hung else ''}\n{told}"
+    assert all(result == results[0] for result in results), "workers have different results"
+    if run.alone:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert workers.plain(run(0, 1)) == results[0]
