@@ -1,0 +1,292 @@
+"""Every measure from its definition, in plain Python, with every order of tied candidates written out.
+
+Slow and obvious on purpose: this is what the library is compared with, so it shares no formula and no code with it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+
+class Query(NamedTuple):
+    """The candidates of one query, in no particular order."""
+
+    #: (score, grade) of every candidate that was retrieved
+    listed: tuple[tuple[float, float], ...] = ()
+    #: grades of the judged candidates that were not
+    missing: tuple[float, ...] = ()
+
+
+# ---- the orders that ties leave open -------------------------------------------------------------
+
+
+def blocks(query: Query) -> list[tuple[float, ...]]:
+    """Grades of the candidates that share a score, the best score first."""
+    by_score = defaultdict(list)
+    for score, grade in query.listed:
+        by_score[score].append(grade)
+    return [tuple(sorted(by_score[score])) for score in sorted(by_score, reverse=True)]
+
+
+@cache
+def arrangements(block: tuple[float, ...]) -> list[tuple[tuple[float, ...], int]]:
+    """Every order of a block, with the number of permutations that look like it."""
+    return list(Counter(itertools.permutations(block)).items())
+
+
+@cache
+def orders(query: Query, ties: str) -> list[tuple[tuple[float, ...], int]]:
+    """Every order of grades that a tie policy allows, with its weight."""
+    if ties == "expected":
+        choices = [arrangements(block) for block in blocks(query)]
+    else:
+        best_first = {"optimistic": True, "pessimistic": False}[ties]
+        choices = [[(tuple(sorted(block, reverse=best_first)), 1)] for block in blocks(query)]
+    found = []
+    for choice in itertools.product(*choices):
+        grades = tuple(itertools.chain.from_iterable(part for part, _ in choice))
+        found.append((grades, math.prod(weight for _, weight in choice)))
+    return found
+
+
+# ---- measures of single positions: the ranks of what is relevant, the length of the list, how many it lacks
+
+
+def mean_rank(ranks: Sequence[float], length: int, missing: int) -> float | None:
+    everywhere = [*ranks, *[length + 1] * missing]
+    return math.fsum(everywhere) / len(everywhere) if everywhere else None
+
+
+def reciprocal_rank(ranks: Sequence[float], length: int, missing: int, top_k: int | None = None) -> float | None:
+    if not ranks and not missing:
+        return None
+    return max((1 / rank for rank in ranks if top_k is None or rank <= top_k), default=0.0)
+
+
+def hit(ranks: Sequence[float], length: int, missing: int, top_k: int | None = None) -> float | None:
+    if not ranks and not missing:
+        return None
+    return float(any(top_k is None or rank <= top_k for rank in ranks))
+
+
+# ---- measures of binary relevance: is the candidate at rank 1, 2, ... relevant, and how many relevant ones lack
+
+
+def precision(relevant: Sequence[bool], missing: int, top_k: int | None = None) -> float | None:
+    if not any(relevant) and not missing:
+        return None
+    if top_k is None:
+        return sum(relevant) / len(relevant) if relevant else 0.0
+    return sum(relevant[:top_k]) / top_k
+
+
+def recall(relevant: Sequence[bool], missing: int, top_k: int | None = None) -> float | None:
+    if not any(relevant) and not missing:
+        return None
+    return sum(relevant[:top_k]) / (sum(relevant) + missing)
+
+
+def f_beta(relevant: Sequence[bool], missing: int, top_k: int | None = None, beta: float = 1) -> float | None:
+    p, r = precision(relevant, missing, top_k), recall(relevant, missing, top_k)
+    if p is None or r is None:
+        return None
+    return (1 + beta * beta) * p * r / (beta * beta * p + r) if p > 0 and r > 0 else 0.0
+
+
+def average_precision(
+    relevant: Sequence[bool], missing: int, top_k: int | None = None, normalize: str = "relevant"
+) -> float | None:
+    everywhere = sum(relevant) + missing
+    if not everywhere:
+        return None
+    at_hits = [sum(relevant[:rank]) / rank for rank, is_hit in enumerate(relevant[:top_k], 1) if is_hit]
+    whole = {
+        "relevant": everywhere,
+        "min": everywhere if top_k is None else min(everywhere, top_k),
+        "retrieved": len(at_hits),
+    }[normalize]
+    return math.fsum(at_hits) / whole if whole else 0.0
+
+
+def r_precision(relevant: Sequence[bool], missing: int) -> float | None:
+    everywhere = sum(relevant) + missing
+    return precision(relevant, missing, everywhere) if everywhere else None
+
+
+def fall_out(relevant: Sequence[bool], missing: int, top_k: int | None = None) -> float | None:
+    irrelevant = [not flag for flag in relevant]
+    if not any(irrelevant):
+        # Nothing at all was retrieved for a query that has an answer: that is a result, not an empty query.
+        return 0.0 if missing and not relevant else None
+    return sum(irrelevant[:top_k]) / sum(irrelevant)
+
+
+def area_under_roc(relevant: Sequence[bool], missing: int, top_k: int | None = None) -> float | None:
+    if not any(relevant) and not missing:
+        return None
+    if all(relevant):
+        return 0.0 if missing and not relevant else None
+    first = relevant[:top_k]
+    pairs = sum(first) * (len(first) - sum(first))
+    won = sum(one and not other for one, other in itertools.combinations(first, 2))
+    return won / pairs if pairs else 0.0
+
+
+# ---- measures of graded relevance: the grades at rank 1, 2, ..., and those which lack ------------
+
+
+def gain_of(grade: float, gain: str | Callable[[float], float]) -> float:
+    if grade <= 0:
+        return 0.0
+    return {"linear": float, "exponential": lambda g: 2.0**g - 1}[gain](grade) if isinstance(gain, str) else gain(grade)
+
+
+def discounted(
+    grades: Sequence[float],
+    top_k: int | None,
+    gain: str | Callable[[float], float],
+    discount: str | Callable[[float], float],
+    log_base: float,
+) -> float:
+    def at(rank: int) -> float:
+        if discount == "log2":
+            return math.log(log_base) / math.log(rank + 1)
+        return 1 / rank if discount == "reciprocal" else discount(rank)
+
+    return math.fsum(gain_of(grade, gain) * at(rank) for rank, grade in enumerate(grades[:top_k], 1))
+
+
+def cumulative_gain(
+    grades: Sequence[float], missing: Sequence[float], top_k: int | None = None, gain: Any = "linear"
+) -> float | None:
+    if all(gain_of(grade, gain) == 0 for grade in [*grades, *missing]):
+        return None
+    return math.fsum(gain_of(grade, gain) for grade in grades[:top_k])
+
+
+def discounted_cumulative_gain(
+    grades: Sequence[float],
+    missing: Sequence[float],
+    top_k: int | None = None,
+    gain: Any = "linear",
+    discount: Any = "log2",
+    log_base: float = 2,
+) -> float | None:
+    if all(gain_of(grade, gain) == 0 for grade in [*grades, *missing]):
+        return None
+    return discounted(grades, top_k, gain, discount, log_base)
+
+
+def normalised_gain(
+    grades: Sequence[float],
+    missing: Sequence[float],
+    top_k: int | None = None,
+    gain: Any = "linear",
+    discount: Any = "log2",
+    log_base: float = 2,
+) -> float | None:
+    ideal = discounted(sorted([*grades, *missing], reverse=True), top_k, gain, discount, log_base)
+    return discounted(grades, top_k, gain, discount, log_base) / ideal if ideal else None
+
+
+# ---- one value for one query ---------------------------------------------------------------------
+
+POSITIONS = {"mr": mean_rank, "mrr": reciprocal_rank, "hitrate": hit}
+BINARY = {
+    "precision": precision,
+    "recall": recall,
+    "fbeta": f_beta,
+    "f1": f_beta,
+    "map": average_precision,
+    "rprecision": r_precision,
+    "fallout": fall_out,
+    "auroc": area_under_roc,
+}
+GRADED = {"cg": cumulative_gain, "dcg": discounted_cumulative_gain, "ndcg": normalised_gain}
+ORACLES = {**POSITIONS, **BINARY, **GRADED}
+
+#: What an empty query counts, unless it is said.
+EMPTY = dict.fromkeys(ORACLES, "neg") | {"mr": "skip", "fallout": "pos"}
+
+
+def flags(query: Query, level: float) -> Query:
+    """Relevance instead of grades; candidates that are missing and irrelevant are of no account."""
+    listed = tuple((score, grade >= level) for score, grade in query.listed)
+    return Query(listed, tuple(True for grade in query.missing if grade >= level))
+
+
+def expectation(values: list[tuple[float | None, int]]) -> float | None:
+    """The weighted mean of values; None if there is nothing to measure, in whatever order."""
+    if any(value is None for value, _ in values):
+        assert all(value is None for value, _ in values)
+        return None
+    return math.fsum(value * weight for value, weight in values) / sum(weight for _, weight in values)
+
+
+def position_value(name: str, query: Query, ties: str, **parameters: Any) -> float | None:
+    """A measure of the ranks of relevant candidates; the query holds flags."""
+    length, missing = len(query.listed), len(query.missing)
+    if ties == "realistic":
+        ranks = []
+        for score, relevant in query.listed:
+            ahead = sum(other > score for other, _ in query.listed)
+            tied = sum(other == score for other, _ in query.listed)
+            ranks += [ahead + 1 + (tied - 1) / 2] * bool(relevant)
+        return POSITIONS[name](ranks, length, missing, **parameters)
+    return expectation(
+        [
+            (POSITIONS[name]([r for r, flag in enumerate(order, 1) if flag], length, missing, **parameters), weight)
+            for order, weight in orders(query, ties)
+        ]
+    )
+
+
+def each_against_irrelevant(query: Query) -> list[Query]:
+    """Filtered ranking: a list of its own for every relevant candidate; the query holds flags."""
+    others = tuple((score, flag) for score, flag in query.listed if not flag)
+    found = [Query(((score, flag), *others)) for score, flag in query.listed if flag]
+    return found + [Query(others, (flag,)) for flag in query.missing]
+
+
+def number_of_positives(query: Query, level: float = 1) -> int:
+    return sum(grade >= level for grade in [*(grade for _, grade in query.listed), *query.missing])
+
+
+def value(
+    name: str,
+    query: Query,
+    *,
+    ties: str = "expected",
+    empty_target_action: str | None = None,
+    relevance_level: float = 1,
+    filtered: bool = False,
+    average: str = "query",
+    **parameters: Any,
+) -> float:
+    """What the measure called ``name`` says of a query; NaN where it is skipped.
+
+    ``average`` is about the mean over queries, and changes nothing here.
+    """
+    if name in GRADED:
+        result = expectation(
+            [(GRADED[name](order, query.missing, **parameters), weight) for order, weight in orders(query, ties)]
+        )
+    elif name in BINARY:
+        judged = flags(query, relevance_level)
+        result = expectation(
+            [(BINARY[name](order, len(judged.missing), **parameters), weight) for order, weight in orders(judged, ties)]
+        )
+    elif filtered:
+        singles = each_against_irrelevant(flags(query, relevance_level))
+        values = [position_value(name, single, ties, **parameters) for single in singles]
+        result = math.fsum(values) / len(values) if values else None
+    else:
+        result = position_value(name, flags(query, relevance_level), ties, **parameters)
+    if result is None:
+        return {"neg": 0.0, "pos": 1.0, "skip": math.nan}[empty_target_action or EMPTY[name]]
+    return result

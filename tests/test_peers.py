@@ -1,0 +1,175 @@
+"""The same numbers as trec_eval (through pytrec_eval) and scikit-learn, where they mean the same."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+import pytrec_eval
+import torch
+from sklearn.metrics import dcg_score, ndcg_score, roc_auc_score
+
+import torchrank as tr
+
+CUTS = (1, 2, 3, 5, 10, 30)
+
+# trec_eval's name of a measure, and ours
+TREC = {
+    **{f"P_{k}": f"precision@{k}" for k in CUTS},
+    **{f"recall_{k}": f"recall@{k}" for k in CUTS},
+    **{f"map_cut_{k}": f"map@{k}" for k in CUTS},
+    **{f"success_{k}": f"hitrate@{k}" for k in CUTS},
+    "map": "map",
+    "recip_rank": "mrr",
+    "Rprec": "rprecision",
+    "set_P": "precision",
+    "set_recall": "recall",
+    "set_F": "f1",
+}
+TREC_GRADED = {"ndcg": "ndcg", **{f"ndcg_cut_{k}": f"ndcg@{k}" for k in CUTS}}
+
+
+def collection(seed, tied, grades=(0, 0, 0, 1, 1, 2, 3)):
+    """Judgments and a run, with unjudged documents in it and judged ones that it lacks.
+
+    trec_eval sees scores in single precision; those here are exact in it.
+    """
+    rng = random.Random(seed)
+    qrels, run = {}, {}
+    for number in range(60):
+        # Names of unequal length, of which the order as text is not that as numbers; and a prefix of another.
+        documents = [f"d{i}" for i in range(rng.randint(2, 40))] + ["D", "d", "\N{LATIN SMALL LETTER E WITH ACUTE}"]
+        listed = rng.sample(documents, rng.randint(1, len(documents)))
+        judged = rng.sample(documents, rng.randint(1, len(documents)))
+        qrels[f"q{number}"] = {document: rng.choice(grades) for document in judged}
+        levels = rng.choice((1, 2, 5)) if tied else 1000
+        drawn = (
+            [rng.randint(-levels, levels) / 8 for _ in listed] if tied else rng.sample(range(-500, 500), len(listed))
+        )
+        run[f"q{number}"] = {document: float(score) for document, score in zip(listed, drawn)}
+    return qrels, run
+
+
+def by_trec_eval(qrels, run, measures, level=1):
+    names = {name if name in pytrec_eval.supported_measures else ".".join(name.rsplit("_", 1)) for name in measures}
+    found = pytrec_eval.RelevanceEvaluator(qrels, names, relevance_level=level).evaluate(run)
+    return [found[query] for query in qrels]
+
+
+def dense(qrels, run, seed):
+    """The same as rows of scores, in shuffled columns."""
+    rng = random.Random(seed)
+    rows = []
+    for query, judged in qrels.items():
+        documents = sorted({*judged, *run[query]})
+        rng.shuffle(documents)
+        rows.append([(run[query].get(d, -math.inf), judged.get(d, 0)) for d in documents])
+    width = max(map(len, rows))
+    rows = [row + [(-math.inf, 0)] * (width - len(row)) for row in rows]
+    return torch.tensor([[s for s, _ in row] for row in rows]), torch.tensor([[g for _, g in row] for row in rows])
+
+
+def assert_agree(ours, theirs, label):
+    torch.testing.assert_close(ours, torch.tensor(theirs, dtype=torch.float64), rtol=1e-6, atol=1e-6, msg=label)
+
+
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("tied", [False, True])
+def test_trec_eval_on_a_run(tied, level):
+    # trec_eval orders equal scores by the names of the documents, and so does a Ranking of a run.
+    for seed in range(5):
+        qrels, run = collection(seed, tied)
+        ranking = tr.Ranking.from_run(qrels, run)
+        measures = TREC if level > 1 else {**TREC, **TREC_GRADED}  # the level does not affect its graded measures
+        theirs = by_trec_eval(qrels, run, measures, level)
+        for name, label in measures.items():
+            metric = tr.parse(label, relevance_level=level) if name in TREC else tr.parse(label)
+            assert_agree(metric.score(ranking), [query[name] for query in theirs], name)
+
+
+def test_trec_eval_on_scores():
+    for seed in range(5):
+        qrels, run = collection(seed, tied=False)
+        preds, target = dense(qrels, run, seed)
+        theirs = by_trec_eval(qrels, run, {**TREC, **TREC_GRADED})
+        for name, label in {**TREC, **TREC_GRADED}.items():
+            assert_agree(tr.parse(label).score(preds, target), [query[name] for query in theirs], name)
+
+
+@pytest.mark.parametrize(("parameter", "beta"), [("4", 2), ("0.25", 0.5)])
+def test_the_parameter_of_trec_evals_f_stands_for_the_square_of_beta(parameter, beta):
+    qrels, run = collection(3, True)
+    theirs = pytrec_eval.RelevanceEvaluator(qrels, {f"set_F.{parameter}"}).evaluate(run)
+    ours = tr.FBeta(beta=beta).score(tr.Ranking.from_run(qrels, run))
+    assert_agree(ours, [theirs[query]["set_F"] for query in qrels], "set_F")
+
+
+def test_trec_eval_on_negative_judgments():
+    qrels, run = collection(1, True, grades=(-1, 0, 0, 1, 2))
+    theirs = by_trec_eval(qrels, run, TREC)
+    ranking = tr.Ranking.from_run(qrels, run)
+    for name, label in TREC.items():
+        assert_agree(tr.parse(label).score(ranking), [query[name] for query in theirs], name)
+
+
+def test_trec_eval_averages_over_the_queries_that_a_run_has():
+    qrels, run = collection(2, True)
+    missing = list(run)[:20]
+    shorter = {query: documents for query, documents in run.items() if query not in missing}
+    theirs = pytrec_eval.RelevanceEvaluator(qrels, {"map"}).evaluate(shorter)
+    metric = tr.MAP()
+    metric.update(tr.Ranking.from_run(qrels, shorter))
+    # Ours averages over all that are judged, as trec_eval -c does: one that lacks scores 0.
+    assert len(theirs) == len(qrels) - 20
+    assert metric.compute().item() == pytest.approx(sum(x["map"] for x in theirs.values()) / len(qrels), abs=1e-6)
+    assert metric.num_queries == len(qrels)
+
+
+# ---- scikit-learn ---------------------------------------------------------------------------------------------------
+
+
+def graded_batch(seed, tied):
+    generator = np.random.default_rng(seed)
+    target = generator.integers(0, 4, (40, 25))
+    preds = generator.integers(-3, 4, target.shape) / 4 if tied else generator.normal(size=target.shape)
+    return preds, target
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("k", [None, 1, 4, 10, 40])
+def test_gains_of_scikit_learn(tied, k):
+    for seed in range(5):
+        preds, target = graded_batch(seed, tied)
+        scores, grades = torch.from_numpy(preds), torch.from_numpy(target)
+        each = list(zip(target, preds))
+        assert_agree(tr.NDCG(top_k=k).score(scores, grades), [ndcg_score([t], [p], k=k) for t, p in each], "ndcg")
+        assert_agree(tr.DCG(top_k=k).score(scores, grades), [dcg_score([t], [p], k=k) for t, p in each], "dcg")
+        natural = tr.DCG(top_k=k, log_base=math.e)
+        want = [dcg_score([t], [p], k=k, log_base=math.e) for t, p in each]
+        assert_agree(natural.score(scores, grades), want, "dcg, natural logarithm")
+        exponential = tr.NDCG(top_k=k, gain="exponential")
+        want = [ndcg_score([2.0**t - 1], [p], k=k) for t, p in each]
+        assert_agree(exponential.score(scores, grades), want, "ndcg, exponential gain")
+        metric = tr.NDCG(top_k=k)
+        metric.update(scores, grades)
+        assert metric.compute().item() == pytest.approx(ndcg_score(target, preds, k=k), rel=1e-6)
+
+
+def test_float_gains_of_scikit_learn():
+    generator = np.random.default_rng(0)
+    preds, target = generator.integers(0, 5, (30, 12)), generator.random((30, 12))
+    ours = tr.NDCG(top_k=5).score(torch.from_numpy(preds).double(), torch.from_numpy(target))
+    assert_agree(ours, [ndcg_score([t], [p], k=5) for t, p in zip(target, preds)], "ndcg of float gains")
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_area_under_the_roc_curve_of_scikit_learn(tied):
+    for seed in range(5):
+        preds, target = graded_batch(seed, tied)
+        for level in (1, 3):
+            both = [(p, t >= level) for p, t in zip(preds, target) if 0 < (t >= level).sum() < len(t)]
+            scores, grades = (torch.from_numpy(np.stack(x)) for x in zip(*both))
+            ours = tr.AUROC().score(scores, grades)
+            assert_agree(ours, [roc_auc_score(t, p) for p, t in both], "auroc")
+        ours = tr.AUROC(relevance_level=2).score(torch.from_numpy(preds), torch.from_numpy(target))
+        assert_agree(ours, [roc_auc_score(t >= 2, p) for p, t in zip(preds, target)], "auroc at level 2")
