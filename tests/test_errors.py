@@ -139,6 +139,12 @@ VALUES = {
         "queries with NaN",
     ),
     "NaN grades": ((SCORES, torch.tensor([[NAN, 1, 0], [0, 1, INF]])), {}, 2, "relevance grades"),
+    "NaN scores, excluded": (
+        (torch.tensor([[NAN, 1, 0], [0, 1, 2.0]]), GRADES),
+        {"exclude": (torch.tensor([0]), torch.tensor([0]))},
+        1,
+        "queries with NaN",
+    ),
     "label out of range": ((SCORES, torch.tensor([3, 1])), {}, 1, "indices outside"),
     "pair out of range": (
         (SCORES, (torch.tensor([0, 2, -1]), torch.tensor([0, 0, 0]))),
@@ -184,6 +190,13 @@ def test_without_validation_bad_values_are_not_counted(case):
     metric = tr.NDCG(top_k=2, validate_args=False)
     metric.update(*arguments, **keywords)
     metric.compute()
+
+
+def test_a_gain_that_overflows_is_counted():
+    metric = tr.NDCG(gain="exponential")
+    metric.update(SCORES, torch.tensor([[1, 0, 2000], [0, 0, 1]]))
+    with pytest.raises(ValueError, match="1 relevance grades, or gains"):
+        metric.compute()
 
 
 def test_bad_values_add_up_over_batches_and_kinds():

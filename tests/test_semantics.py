@@ -133,6 +133,14 @@ def test_mean_rank_of_several_relevant():
         torch.testing.assert_close(metric.compute(), tensor(sum(ranks) / 4))
 
 
+def test_the_mean_over_positives_has_no_part_for_queries_without_any():
+    for action in ("neg", "pos", "skip"):
+        metric = tr.MRR(filtered=True, average="positive", empty_target_action=action)
+        metric.update(tensor([[0.9, 0.8], [0.9, 0.8]]), tensor([[0, 1], [0, 0]]))
+        assert metric.compute() == 1 / 2
+        assert (metric.num_queries, metric.num_empty) == (2, 1)
+
+
 def test_filtered_reciprocal_ranks_and_hits():
     scores, grades = tensor([[5.0, 4, 3, 2, 1], [5, 4, 3, 2, 1]]), tensor([[0, 1, 1, 0, 1], [0, 1, 0, 0, 0]])
     assert score("mrr(filtered=True)", scores, grades) == pytest.approx([(1 / 2 + 1 / 2 + 1 / 3) / 3, 1 / 2])
@@ -311,6 +319,7 @@ def test_a_large_batch_is_ranked_in_blocks_with_the_same_result(monkeypatch):
     whole = [suite.score(*arguments, **keywords) for arguments, keywords in calls]
     monkeypatch.setattr("torchrank.lists.BLOCK", 64)
     monkeypatch.setattr("torchrank.engine.catalogue.BLOCK", 7)
+    monkeypatch.setattr("torchrank.engine.catalogue.CACHED", 11)
     monkeypatch.setattr("torchrank.engine.ids.BLOCK", 50)
     for (arguments, keywords), expected in zip(calls, whole):
         for name, values in suite.score(*arguments, **keywords).items():

@@ -11,7 +11,7 @@ from torch import Tensor
 
 # Elements that are ranked in one go. Every temporary of the engine is a few bytes to a few dozen bytes per element,
 # so this keeps them, together, under 64 MB however large the batch is.
-BLOCK = 2**19
+BLOCK = 2**18
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ class Problem(IntEnum):
 
 MEANING = {
     Problem.NAN_SCORES: "{n} queries with NaN among the scores of their candidates; expected numbers or -inf",
-    Problem.BAD_GRADES: "{n} relevance grades that are NaN or infinite; expected finite numbers",
+    Problem.BAD_GRADES: "{n} relevance grades, or gains of them, that are NaN or infinite; expected finite numbers",
     Problem.OUT_OF_RANGE: "{n} (query, item) indices outside the scores; expected query < Q and item < D",
     Problem.DUPLICATE_TARGETS: (
         "{n} targets given more than once for their query; expected each relevant item once"

@@ -1,11 +1,16 @@
 """A few judged items in a long list: count what is scored higher, sort nothing."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 from torchrank.engine.places import Places, in_rank_order, real
 from torchrank.lists import BLOCK, CatalogueLists, EmbeddedLists, Pairs
 from torchrank.problems import Problem, count
+
+# Scores to pass over repeatedly while they are in a processor's cache.
+CACHED = 2**19
 
 # From this many judged items per query on, one sort of the scores is cheaper than a pass for each of them.
 SORT_FROM = 24
@@ -19,13 +24,15 @@ def place_catalogue(lists: CatalogueLists) -> Places:
     own_ties = None if ties is None else ties.gather(-1, column)
     if mask is not None:
         valid = valid & mask.gather(-1, column)
-    step = max(1, BLOCK // scores.shape[1])
-    parts = []
-    for start in range(0, max(1, len(scores)), step):
-        rows = slice(start, start + step)
-        block = [None if x is None else x[rows] for x in (mask, ties, own_ties)]
-        parts.append(_count(scores[rows], own[rows], *block))
-    greater, equal, num_candidates, is_nan = (torch.cat(part) for part in zip(*parts))
+    greater, equal = (torch.zeros(items.shape, dtype=torch.int64, device=items.device) for _ in range(2))
+    num_candidates = greater.new_zeros(len(items))
+    is_nan = torch.zeros_like(num_candidates, dtype=torch.bool)
+    for rows, columns in _tiles(scores):
+        tile_mask, tile_ties = (None if x is None else x[rows, columns] for x in (mask, ties))
+        own_rows = None if own_ties is None else own_ties[rows]
+        counts = _count(scores[rows, columns], own[rows], tile_mask, tile_ties, own_rows)
+        for total, part in zip((greater, equal, num_candidates, is_nan), counts):
+            total[rows] += part.to(total.dtype)
 
     if lists.exclude is not None:
         pairs, spared = _removable(lists.exclude, items, grade, mask, scores.shape[1])
@@ -42,24 +49,41 @@ def place_catalogue(lists: CatalogueLists) -> Places:
     )
 
 
+def _tiles(scores: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Rows and columns to count in at a time, so that they stay in a processor's cache between the passes."""
+    size = CACHED if scores.device.type == "cpu" else BLOCK * 64
+    width = min(scores.shape[1], size)
+    height = size // width
+    for row in range(0, len(scores), height):
+        for column in range(0, scores.shape[1], width):
+            yield slice(row, row + height), slice(column, column + width)
+
+
 def _count(
     scores: Tensor, own: Tensor, mask: Tensor | None, ties: Tensor | None, own_ties: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Candidates ahead of and beside each judged item [query, entry]; all, and whether one is NaN [query]."""
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
+    # Comparisons written as float32 are summed by vector instructions, those written as bool are not.
+    dtype = torch.float32 if scores.device.type == "cpu" else torch.bool
+    buffer = torch.empty(scores.shape, dtype=dtype, device=scores.device)
+    num_candidates, is_nan = torch.gt(scores, float("-inf"), out=buffer).sum(-1), scores.amax(-1).isnan()
     if ties is None and own.shape[1] >= SORT_FROM:
         ordered = scores.sort(dim=-1).values
-        beaten = torch.searchsorted(ordered, own)
         greater = scores.shape[1] - torch.searchsorted(ordered, own, right=True)
-        equal = scores.shape[1] - greater - beaten
-    else:
-        greater, equal = (torch.empty(own.shape, dtype=torch.int64, device=own.device) for _ in range(2))
-        for entry in range(own.shape[1]):
-            one = slice(entry, entry + 1)
-            ahead, beside = _compare(scores, ties, own[:, one], None if own_ties is None else own_ties[:, one])
-            greater[:, entry], equal[:, entry] = ahead.sum(-1), beside.sum(-1)
-    return greater, equal, (scores > float("-inf")).sum(-1), scores.amax(-1).isnan()
+        equal = scores.shape[1] - greater - torch.searchsorted(ordered, own)
+        return greater, equal, num_candidates, is_nan
+    counts = []
+    for column in range(own.shape[1]):
+        one = own[:, column, None]
+        if ties is None or own_ties is None:
+            counts.append((torch.gt(scores, one, out=buffer).sum(-1), torch.eq(scores, one, out=buffer).sum(-1)))
+        else:
+            ahead, beside = _compare(scores, ties, one, own_ties[:, column, None])
+            counts.append((ahead.sum(-1), beside.sum(-1)))
+    greater, equal = (torch.stack(count, dim=-1) for count in zip(*counts))
+    return greater, equal, num_candidates, is_nan
 
 
 def place_embedded(lists: EmbeddedLists) -> Places:

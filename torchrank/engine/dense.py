@@ -10,12 +10,15 @@ from torchrank.problems import Problem, count
 
 def place_dense(lists: DenseLists) -> Places:
     """Places of all candidates, by one sort."""
-    scores, grade, mask = lists.scores, lists.grade, lists.mask
-    if lists.exclude is not None:
-        kept = ~_excluded(lists.exclude, grade)
-        mask = kept if mask is None else mask & kept
+    scores, grade, mask, errors = lists.scores, lists.grade, lists.mask, lists.problems
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
+    if lists.exclude is not None:
+        if lists.validate:
+            hidden = scores.isnan().any(-1)  # before excluding hides some
+        kept = ~_excluded(lists.exclude, grade)
+        mask = kept if mask is None else mask & kept
+        scores = scores.masked_fill(~kept, float("-inf"))
     scores, order, fresh = _sort(scores, lists.tie_break)
 
     num_queries, width = scores.shape
@@ -28,9 +31,8 @@ def place_dense(lists: DenseLists) -> Places:
     first = torch.where(retrieved, first, num_candidates.unsqueeze(-1) + 1)
     tied = torch.where(retrieved, final - first + 1, 0)
 
-    errors = lists.problems
-    if lists.validate:
-        errors = errors + count(Problem.NAN_SCORES, scores[:, 0].isnan())  # NaN sorts first
+    if lists.validate:  # NaN sorts first
+        errors = errors + count(Problem.NAN_SCORES, scores[:, 0].isnan() if lists.exclude is None else hidden)
     dtype = real(scores.device)
     return Places(
         first.to(dtype),

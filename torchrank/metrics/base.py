@@ -32,8 +32,10 @@ class Scored:
     values: Tensor
     #: float64 [query]: how much each query counts
     counts: Tensor
-    #: bool [query]
+    #: bool [query]: nothing to measure
     empty: Tensor
+    #: bool [query]: not weighted 0
+    there: Tensor
     #: int64 [kind]
     errors: Tensor
 
@@ -160,6 +162,10 @@ class RankingMetric(Metric):
         """float64 [query]: how much each query counts in the mean, besides its weight."""
         return torch.ones_like(ranking.num_candidates)
 
+    def problems(self, ranking: Ranking) -> Tensor:
+        """Counters of bad values that only the measure comes across: int64 [kind]."""
+        return torch.zeros_like(ranking.errors)
+
     def settled(self, ranking: Ranking) -> Ranking:
         """The ranking as :meth:`measure` takes it."""
         return ranking.under(self.ties)
@@ -174,11 +180,13 @@ class RankingMetric(Metric):
         empty = self.empty(ranking)
         fill = {"neg": 0.0, "pos": 1.0}.get(self.empty_target_action, float("nan"))
         values = torch.where(empty, fill, self.measure(self.settled(ranking)))
-        return Scored(values, self.counts(ranking), empty, ranking.errors)
+        there = torch.ones_like(empty)
+        return Scored(values, self.counts(ranking), empty, there, ranking.errors + self.problems(ranking))
 
     def joined(self, parts: list[Scored], weights: Tensor | None, validate: bool) -> Scored:
         """The blocks of a batch as one, each query counted with its weight."""
-        values, counts, empty = (torch.cat([getattr(p, name) for p in parts]) for name in ("values", "counts", "empty"))
+        names = ("values", "counts", "empty", "there")
+        values, counts, empty, there = (torch.cat([getattr(part, name) for part in parts]) for name in names)
         errors = torch.stack([part.errors for part in parts]).sum(0)
         if weights is not None:
             if not isinstance(weights, Tensor) or weights.shape != values.shape:
@@ -187,10 +195,10 @@ class RankingMetric(Metric):
             weight = weights.detach().to(values)
             bad = ~(weight.isfinite() & (weight >= 0))
             errors = errors + count(Problem.BAD_WEIGHTS, bad) * validate
-            counts = counts * weight.masked_fill(bad, 0.0)
+            counts, there = counts * weight.masked_fill(bad, 0.0), weight > 0
         if self.empty_target_action == "error":
-            errors = errors + count(Problem.EMPTY_QUERIES, empty & (counts > 0))
-        return Scored(values, counts, empty, errors)
+            errors = errors + count(Problem.EMPTY_QUERIES, empty & there)
+        return Scored(values, counts, empty, there, errors)
 
     def score(
         self,
@@ -272,15 +280,14 @@ class RankingMetric(Metric):
             result = self.joined([self.scored(ranking) for ranking in rankings], weights, self.validate_args)
         if self._joint is not None:
             self._joint.revoke()
-        weight, there = result.counts, result.counts > 0
-        values, errors = result.values, result.errors
-        weight = torch.where(values.isnan() & result.empty, 0.0, weight)
-        sums = state.summed(
-            torch.where(weight > 0, values, 0.0), weight, there.sum(), (result.empty & there).sum(), errors
-        )
+        values, there = result.values, result.there
+        skipped = ~there | (result.empty & values.isnan())
+        weight = torch.where(skipped, 0.0, result.counts)
+        counted = torch.where(weight > 0, values, 0.0)
+        sums = state.summed(counted, weight, there.sum(), (result.empty & there).sum(), result.errors)
         self._set("sums", state.add(self.sums, sums.to(self.sums.device)))
         if self.rows is not None:
-            rows = torch.stack([torch.where(weight > 0, values, float("nan")), weight], dim=-1)
+            rows = torch.stack([torch.where(skipped, float("nan"), values), weight], dim=-1)
             self._set("values", [*self.rows, rows.detach()])
 
     def compute(self) -> Tensor:

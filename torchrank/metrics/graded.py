@@ -13,6 +13,7 @@ from torch import Tensor
 from torchrank.metrics.base import RankingMetric, one_of
 from torchrank.metrics.binary import reciprocal
 from torchrank.metrics.labels import name_of
+from torchrank.problems import Problem, count
 from torchrank.ranking import Ranking, ratio
 
 
@@ -77,6 +78,11 @@ class GradedMetric(RankingMetric):
     def discount_function(self) -> Callable[[Tensor], Tensor]:
         """From ranks to discounts."""
         return undiscounted
+
+    def problems(self, ranking: Ranking) -> Tensor:
+        # A huge grade whose gain overflows would be NaN without a word. What is not finite itself was counted before.
+        overflow = ~ranking.gains(self.gain_function).isfinite() & ranking.grade.isfinite()
+        return count(Problem.BAD_GRADES, overflow) * self.validate_args
 
     def empty(self, ranking: Ranking) -> Tensor:
         return self.ideal(ranking) == 0

@@ -22,7 +22,7 @@ class PositionMetric(BinaryMetric):
         filtered: rank every positive against the irrelevant candidates only, as link prediction does (Bordes et al.,
             NIPS 2013), and average over positives.
         average: with ``filtered``, "query": the mean over queries of the mean over their positives; "positive": the
-            mean over all positives.
+            mean over all positives, in which a query without any has no part.
         kwargs: as :class:`BinaryMetric`; ``ties`` may be "realistic".
 
     Raises:
@@ -67,7 +67,7 @@ class PositionMetric(BinaryMetric):
     def counts(self, ranking: Ranking) -> Tensor:
         if self.average == "query":
             return super().counts(ranking)
-        return ranking.num_relevant(self.relevance_level).clamp_min(1)
+        return ranking.num_relevant(self.relevance_level)
 
 
 class MR(PositionMetric):
