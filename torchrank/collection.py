@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 
-from torchrank.metrics.base import RankingMetric, Scored, ranked
+from torchrank.metrics.average import Scored
+from torchrank.metrics.base import RankingMetric, ranked
 from torchrank.metrics.parse import parse_all
 from torchrank.metrics.state import JointReduction
 from torchrank.ranking import Ranking

@@ -1,6 +1,6 @@
 """The third room: one class per measure, each a formula on a Ranking."""
 
-from torchrank.metrics.base import RankingMetric, Scored
+from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import AUROC, F1, MAP, FallOut, FBeta, Precision, Recall, RPrecision
 from torchrank.metrics.graded import CG, DCG, NDCG
 from torchrank.metrics.parse import parse
@@ -22,6 +22,5 @@ __all__ = [
     "RPrecision",
     "RankingMetric",
     "Recall",
-    "Scored",
     "parse",
 ]

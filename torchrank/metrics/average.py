@@ -1,0 +1,250 @@
+"""The fourth room: a metric that averages a value per query, and keeps torchmetrics' contract."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities.distributed import gather_all_tensors
+
+from torchrank.metrics import state
+from torchrank.metrics.state import JointReduction, Sum
+from torchrank.problems import explain
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """What a metric has made of one batch: its value for every query, before it becomes state."""
+
+    #: float64 [query]; NaN where skipped
+    values: Tensor
+    #: float64 [query]: how much each query counts
+    counts: Tensor
+    #: bool [query]: nothing to measure
+    empty: Tensor
+    #: bool [query]: not weighted 0
+    there: Tensor
+    #: int64 [kind]
+    errors: Tensor
+
+
+class QueryAverage(Metric):
+    """The average over queries of values that come in batches: state, synchronisation, report.
+
+    The state is one small vector of sums, whatever was seen; only an ``aggregation`` other than the mean keeps the
+    values themselves.
+
+    Args:
+        aggregation: as :class:`torchrank.RankingMetric`.
+        skip_empty: empty queries have no value.
+        kwargs: of :class:`torchmetrics.Metric`.
+    """
+
+    full_state_update = False
+
+    def __init__(self, aggregation: str | Callable[[Tensor], Tensor], skip_empty: bool, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.aggregation = aggregation
+        self.skip_empty = skip_empty
+        self._state = ""
+        self._joint: JointReduction | None = None
+        self._problems: Tensor | None = None
+
+    def name_state(self, name: str) -> None:
+        """Begin with nothing seen, under a name that no other metric has."""
+        # torchmetrics.MetricCollection takes metrics whose states have equal names, and equal values after the first
+        # batch, for one and the same. The colon keeps the names apart from attributes.
+        self._state = name
+        self.add_state(f"{name}:sums", state.nothing(self.device), dist_reduce_fx="sum")
+        if self.aggregation != "mean":
+            self.add_state(f"{name}:values", [], dist_reduce_fx="cat")
+
+    @property
+    def sums(self) -> Tensor:
+        """The state, see :class:`torchrank.metrics.state.Sum`."""
+        return getattr(self, f"{self._state}:sums")
+
+    @property
+    def rows(self) -> list[Tensor] | None:
+        """Per-query (value, weight) of every batch, or None where a mean needs none."""
+        return None if self.aggregation == "mean" else getattr(self, f"{self._state}:values")
+
+    def _set(self, part: str, value: Tensor | list[Tensor]) -> None:
+        setattr(self, f"{self._state}:{part}", value)
+
+    # ---- add, compute ------------------------------------------------------------------------------------------
+
+    def absorb(self, result: Scored) -> None:
+        """Add the values of one batch."""
+        if self._joint is not None:
+            self._joint.revoke()
+        values, there = result.values, result.there
+        skipped = ~there | (result.empty & values.isnan())
+        weight = torch.where(skipped, 0.0, result.counts)
+        counted = torch.where(weight > 0, values, 0.0)
+        sums = state.summed(counted, weight, there.sum(), (result.empty & there).sum(), result.errors)
+        self._set("sums", state.add(self.sums, sums.to(self.sums.device)))
+        if self.rows is not None:
+            rows = torch.stack([torch.where(skipped, float("nan"), values), weight], dim=-1)
+            self._set("values", [*self.rows, rows.detach()])
+
+    def compute(self) -> Tensor:
+        """The aggregate of all queries, of all workers.
+
+        Returns:
+            float32 []; NaN if no query was scored. With ``aggregation="none"`` float32 [query], NaN where skipped.
+
+        Raises:
+            ValueError: bad values were met, on whatever worker: how many of which kind. The metric can go on.
+        """
+        sums = state.read(self.sums)
+        self._problems = sums[Sum.PROBLEMS :]
+        if self.rows is None:
+            value = state.mean(sums)
+        else:
+            rows = torch.cat([sums.new_empty((0, 2)), *(row.to(sums.device) for row in self.rows)])
+            value = state.aggregate(self.aggregation, rows[:, 0], rows[:, 1])
+        return torch.where(self._problems.sum() > 0, float("nan"), value).to(torch.float32)
+
+    @property
+    def num_queries(self) -> int:
+        """Queries seen by this worker, empty ones too; inside ``with metric.sync_context():`` by all workers."""
+        return int(state.read(self.sums)[Sum.QUERIES])
+
+    @property
+    def num_empty(self) -> int:
+        """Queries among :attr:`num_queries` in which there was nothing to measure."""
+        return int(state.read(self.sums)[Sum.EMPTY])
+
+    @property
+    def standard_error(self) -> Tensor:
+        """Standard error of the mean over queries, float32 []; in ``with metric.sync_context():`` of all workers'."""
+        sums = state.read(self.sums)
+        skipped = sums[Sum.EMPTY] if self.skip_empty else 0
+        return state.standard_error(sums, sums[Sum.QUERIES] - skipped).to(torch.float32)
+
+    # ---- torchmetrics' contract ----------------------------------------------------------------------------------
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Add a batch and return its own value; NaN if it holds bad values. A call that raises leaves no trace."""
+        if self._is_synced:
+            return super().forward(*args, **kwargs)  # which refuses
+        before = {name: list(value) if isinstance(value, list) else value for name, value in self.metric_state.items()}
+        before |= {name: getattr(self, name) for name in ("_update_count", "compute_on_cpu")}
+        try:
+            return super().forward(*args, **kwargs)
+        except Exception:
+            for name, value in before.items():
+                setattr(self, name, value)
+            self._is_synced, self._computed = False, None
+            self._to_sync, self._should_unsync, self._enable_grad = self.sync_on_compute, True, False
+            raise
+
+    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        stock = super()._wrap_compute(compute)
+
+        @functools.wraps(compute)
+        def computed(*args: Any, **kwargs: Any) -> Any:
+            if self._to_sync and self.distributed_available_fn():
+                self._computed = None  # a worker that answers from its cache would let the others wait
+            try:
+                value = stock(*args, **kwargs)
+            except Exception:  # of the user's aggregation
+                self.unsync(self._is_synced and self._should_unsync)
+                raise
+            in_forward = not self._should_unsync
+            if not in_forward and self._problems is not None and (found := explain(self._problems)):
+                self._computed = None
+                raise ValueError(f"{self._state}: {found}")
+            return value.reshape(-1) if self.aggregation == "none" else value  # torchmetrics squeezes one value
+
+        return computed
+
+    def reducible(self) -> bool:
+        """Whether its state may be reduced together with others' now."""
+        return self.dist_sync_fn is None and self.sync_on_compute and not self._is_synced
+
+    def reduce_with(self, joint: JointReduction) -> None:
+        """Share the synchronisation with other metrics."""
+        self._joint = joint
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        super().reset()
+        if self._joint is not None and self._should_unsync:  # not within forward, which resets and restores
+            self._joint.forget()
+
+    def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
+        if dist_sync_fn is not gather_all_tensors:  # the user's own
+            if self.rows is not None:
+                parts = [row.to(self.sums.device) for row in self.rows]
+                self._set("values", [torch.cat([self.sums.new_empty((0, 2)), *parts])])
+            super()._sync_dist(dist_sync_fn, process_group)
+            if self.rows is not None:
+                self._set("values", [getattr(self, f"{self._state}:values")])
+            return
+        in_forward = not self._should_unsync  # the others have not had this batch yet
+        joint = JointReduction([self]) if in_forward or self._joint is None else self._joint
+        sums, rows = joint.reduce(self, process_group or self.process_group)
+        self._set("sums", sums)
+        if rows is not None:
+            self._set("values", rows)
+
+    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
+        for name, incoming in incoming_state.items():  # which is what came before: forward keeps the past aside
+            setattr(self, name, _after(incoming, getattr(self, name)))
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add the state of another metric of the same label, whose queries come after this one's.
+
+        Raises:
+            ValueError: the other has another label.
+        """
+        for name, value in self.mergeable(incoming_state).items():
+            setattr(self, name, _after(getattr(self, name), value))
+        self._computed = None
+        self._update_count += incoming_state._update_count if isinstance(incoming_state, Metric) else 1
+
+    def mergeable(self, other: dict[str, Any] | Metric) -> dict[str, Any]:
+        """The state of a metric of the same label; of any other, ValueError."""
+        theirs = other.metric_state if isinstance(other, Metric) else other
+        if not isinstance(theirs, dict) or theirs.keys() != self._defaults.keys():
+            raise ValueError(f"Expected the state of another {self._state}, got {getattr(other, 'label', other)!r}")
+        return theirs
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = "") -> Any:
+        def move(x: Tensor) -> Tensor:
+            device = fn(torch.empty(0, dtype=torch.float32, device=x.device)).device
+            is_state = x.dtype == torch.float64 or x.shape == (2, state.SIZE)
+            return state.carry(x, device) if is_state else x.to(device)
+
+        return super()._apply(move, exclude_state)
+
+    def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any, **kwargs: Any) -> None:
+        saved = [name for name in self._defaults if prefix + name in state_dict]
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        for name in saved:
+            value = getattr(self, name)
+            moved = [state.carry(v, self.device) for v in ([value] if isinstance(value, Tensor) else value)]
+            setattr(self, name, moved[0].clone() if isinstance(value, Tensor) else moved)
+        if saved:
+            self._computed = None
+            self._update_count = max(1, self._update_count)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy is on its own: it does not drag along the metrics that this one is reduced with.
+        return {**super().__getstate__(), "_joint": None, "_problems": None}
+
+
+def _after(earlier: Tensor | list[Tensor], later: Tensor | list[Tensor]) -> Tensor | list[Tensor]:
+    """Two values of one state as one, on the device of the earlier."""
+    if isinstance(earlier, list) and isinstance(later, list):
+        return [*earlier, *later]
+    assert isinstance(earlier, Tensor)
+    assert isinstance(later, Tensor)
+    return state.add(earlier, state.carry(later, earlier.device))
