@@ -38,7 +38,7 @@ every_metric = pytest.mark.parametrize(
 
 
 def make(cls, **kwargs):
-    return cls(**({"top_k": 3} if cls.takes_top_k() else {}), **kwargs)
+    return cls(**({"top_k": 3} if cls.takes_top_k else {}), **kwargs)
 
 
 def batch(seed: int, queries: int = 5) -> tuple[Tensor, Tensor]:
@@ -522,7 +522,7 @@ OTHERS = {
 
 def variants(cls):
     """Every metric of a class that differs from the default in one or two parameters."""
-    names = [*cls.definition(), *(["top_k"] if cls.takes_top_k() else [])]
+    names = [*cls.definition(), *(["top_k"] if cls.takes_top_k else [])]
     assert set(names) <= OTHERS.keys(), f"{cls.__name__} has parameters for which there are no values to try"
     options = [(name, value) for name in names for value in OTHERS[name] if value != cls.definition().get(name)]
     for chosen in [(), *((o,) for o in options), *itertools.combinations(options, 2)]:

@@ -52,7 +52,12 @@ SHAPES = {
         ["integer ids", "float32"],
     ),
     "mask of another shape": ((SCORES, GRADES), {"mask": GRADES[:1] > 0}, ValueError, ["mask", "[2, 3]", "[1, 3]"]),
-    "mask that is not bool": ((SCORES, GRADES), {"mask": GRADES}, TypeError, ["mask", "torch.bool", "torch.int64"]),
+    "mask that is not bool": (
+        (SCORES, GRADES),
+        {"mask": GRADES},
+        TypeError,
+        ["mask to be a bool tensor", "torch.int64"],
+    ),
     "tie_break of another shape": ((SCORES, GRADES), {"tie_break": ROWS}, ValueError, ["tie_break", "[3]", "[2]"]),
     "tie_break of ids": ((IDS, IDS), {"tie_break": IDS}, ValueError, ["no tie_break", "ids already ranked"]),
     "exclude that is no pair": ((SCORES, GRADES), {"exclude": GRADES}, ValueError, ["(query, item) tuple", "tensor"]),
@@ -83,18 +88,30 @@ SHAPES = {
         ["integer indexes", "torch.float32"],
     ),
     "indexes beside a grid": ((SCORES, GRADES), {"indexes": GRADES}, ValueError, ["flat preds [row]", "[2, 3]"]),
+    "indexes that are a list": (
+        (ROWS, torch.tensor([0, 1])),
+        {"indexes": [0, 0]},
+        TypeError,
+        ["indexes to be a tensor", "list"],
+    ),
+    "sparse preds": ((SCORES.to_sparse(), GRADES), {}, TypeError, ["dense tensor", "sparse_coo"]),
     "flat rows of ids": (
         (torch.tensor([1, 2]), torch.tensor([0, 1])),
         {"indexes": torch.tensor([0, 0])},
         TypeError,
         ["floating point scores", "torch.int64"],
     ),
-    "flat target that is a list": ((ROWS, [0, 1]), {"indexes": torch.tensor([0, 0])}, TypeError, ["[row]", "list"]),
+    "flat target that is a list": (
+        (ROWS, [0, 1]),
+        {"indexes": torch.tensor([0, 0])},
+        TypeError,
+        ["target to be a tensor", "list"],
+    ),
     "flat mask that is not bool": (
         (ROWS, torch.tensor([0, 1])),
         {"indexes": torch.tensor([0, 0]), "mask": ROWS},
         TypeError,
-        ["mask to be bool", "torch.float32"],
+        ["mask to be a bool tensor", "torch.float32"],
     ),
     "integer scores with bool grades": (
         (IDS, GRADES > 0),
@@ -210,7 +227,7 @@ def test_bad_values_add_up_over_batches_and_kinds():
 def test_empty_queries_are_an_error_where_they_are_forbidden():
     metric = tr.Recall(empty_target_action="error")
     metric.update(SCORES, torch.zeros_like(GRADES))
-    with pytest.raises(ValueError, match=r"recall\(empty_target_action=error\): 2 queries without a relevant"):
+    with pytest.raises(ValueError, match=r"recall\(empty_target_action=error\): 2 queries with nothing to measure"):
         metric.compute()
 
 
@@ -243,6 +260,12 @@ CONSTRUCTORS = {
     "a cut-off where there is none": (lambda: tr.parse("mr@10"), ["no cut-off for mr"]),
     "no label": (lambda: tr.parse("ndcg@"), ["'ndcg@10'", "'ndcg@'"]),
     "a bad parameter list": (lambda: tr.parse("ndcg(gain)"), ["parameters like", "'gain'"]),
+    "one key for two metrics": (lambda: tr.RankingCollection({"n": "ndcg@5,10"}), ["one metric for key 'n'", "got 2"]),
+    "a subclass without a name": (lambda: type("Mine", (tr.MRR,), {})(), ["Mine to have a name of its own", "'mrr'"]),
+    "a name in capitals": (
+        lambda: type("Mine", (tr.MRR,), {"name": "RR!"}),
+        ["lower-case letters and digits", "'RR!'"],
+    ),
     "a key twice": (lambda: tr.RankingCollection(["mrr", "RR"]), ["once", "'mrr' twice"]),
     "no metric": (lambda: tr.RankingCollection([3]), ["name of a measure", "3"]),
 }
@@ -251,7 +274,7 @@ CONSTRUCTORS = {
 @pytest.mark.parametrize("case", CONSTRUCTORS)
 def test_constructors_say_what_they_expect(case):
     make, said = CONSTRUCTORS[case]
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises((ValueError, TypeError)) as caught:
         make()
     for part in said:
         assert part in str(caught.value), str(caught.value)
@@ -281,7 +304,7 @@ RANKINGS = {
     ),
     "item outside the catalogue": (
         lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 3), torch.tensor([0, 4])),
-        ["1 (query, item) indices outside"],
+        ["1 labels or (query, item) indices outside"],
     ),
 }
 

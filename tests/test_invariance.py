@@ -359,7 +359,7 @@ BASELINES = {
 )
 def test_a_constant_scorer_gets_the_random_baseline(name, n, r, k):
     parameters = {"beta": 2} if name == "fbeta" else {}
-    if tr.RankingMetric.registry[name].takes_top_k():
+    if tr.RankingMetric.registry[name].takes_top_k:
         parameters["top_k"] = k
     metric = tr.RankingMetric.registry[name](**parameters)
     target = torch.zeros(2, n, dtype=torch.int64)

@@ -70,7 +70,7 @@ def test_every_parameter_is_tried(name):
     assert {key: len(values) > 1 for key, values in tried.items()} == dict.fromkeys(tried, True)
     # Filtered ranking leaves nothing between two positives, so the middle of a tie is tried for single positions only.
     assert tried["ties"] == set(
-        cases.REAL_ORDERS + (("realistic",) if tr.RankingMetric.registry[name].of_positions else ())
+        cases.REAL_ORDERS + (("realistic",) if "realistic" in tr.RankingMetric.registry[name].policies else ())
     )
 
 

@@ -326,6 +326,18 @@ def test_a_large_batch_is_ranked_in_blocks_with_the_same_result(monkeypatch):
             torch.testing.assert_close(values, expected[name], equal_nan=True)
 
 
+def test_flat_rows_are_ranked_as_a_whole(monkeypatch):
+    monkeypatch.setattr("torchrank.lists.BLOCK", 3)
+    metric = tr.MR()
+    metric.update(torch.rand(20), torch.ones(20), indexes=torch.arange(20) // 2)
+    assert metric.num_queries == 10
+    assert metric.compute() == 3 / 2
+
+
+def test_an_empty_list_of_ids_may_have_any_dtype():
+    assert score("recall", tensor([[0.9, 0.1]] * 2), [tensor([0]), tensor([])]) == [1, 0]
+
+
 def test_the_catalogue_engine_sorts_or_counts_with_the_same_result(monkeypatch):
     torch.manual_seed(2)
     scores = torch.randn(20, 200).round(decimals=1)

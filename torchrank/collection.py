@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
+from torchmetrics.metric import jit_distributed_available
 
-from torchrank.metrics.average import Scored
-from torchrank.metrics.base import RankingMetric, ranked
+from torchrank.metrics.base import RankingMetric, evaluate
 from torchrank.metrics.parse import parse_all
 from torchrank.metrics.state import JointReduction
 from torchrank.ranking import Ranking
@@ -60,7 +59,10 @@ class RankingCollection(MetricCollection):
         self._groups: dict[int, list[str]] = {}
         if isinstance(metrics, Mapping) and not isinstance(metrics, MetricCollection):
             for key, value in metrics.items():
-                for name, metric in _metrics(value):
+                found = _metrics(value)
+                if len(found) != 1 and not isinstance(value, MetricCollection):
+                    raise ValueError(f"Expected one metric for key {key!r}, got {len(found)}: {value!r}")
+                for name, metric in found:
                     self._add(f"{key}_{name}" if isinstance(value, MetricCollection) else str(key), metric)
         else:
             more = (*metrics, *more) if isinstance(metrics, list | tuple) else (metrics, *more)
@@ -77,8 +79,8 @@ class RankingCollection(MetricCollection):
 
     # ---- keys: torch's ModuleDict refuses dots and names of its own attributes, so they are escaped inside -------
 
-    def _set_name(self, base: str) -> str:
-        return super()._set_name(unquote(base))
+    def _set_name(self, base: str, more: str = "") -> str:
+        return super()._set_name(unquote(base) + more)
 
     def __getitem__(self, key: str, copy_state: bool = True) -> Metric:
         """The metric with a key, given with or without prefix and postfix."""
@@ -143,47 +145,54 @@ class RankingCollection(MetricCollection):
         """Add a batch of whole queries to every metric; arguments as :meth:`RankingMetric.update`."""
         layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         foreign = self._foreign(preds, target, {**layout, "weights": weights})
-        own, results = self._own(), self._scored(preds, target, weights, layout)
-        for metric, result in zip(own, results):
+        own = self._own()
+        for metric, result in zip(own, evaluate(own, preds, target, weights, layout)):
             metric.update(result)
         for other, arguments, keywords in foreign:
             other.update(*arguments, **keywords)
 
     def forward(
-        self, preds: Tensor | Ranking, target: Any = None, *, weights: Tensor | None = None, **layout: Any
+        self,
+        preds: Tensor | Ranking,
+        target: Any = None,
+        *,
+        mask: Tensor | None = None,
+        indexes: Tensor | None = None,
+        exclude: tuple[Tensor, Tensor] | None = None,
+        tie_break: Tensor | None = None,
+        weights: Tensor | None = None,
     ) -> dict[str, Any]:
         """Add a batch and return its own values; arguments as :meth:`update`."""
+        layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         foreign = self._foreign(preds, target, {**layout, "weights": weights})
-        own, results = self._own(), self._scored(preds, target, weights, layout)
+        own = self._own()
+        results = evaluate(own, preds, target, weights, layout)
         values = {id(metric): metric(result) for metric, result in zip(own, results)}
         for other, arguments, keywords in foreign:
             values[id(other)] = other(*arguments, **keywords)
-        return {self._set_name(inner): values[id(metric)] for inner, metric in self._modules.items()}
+        return self._shown({inner: values[id(metric)] for inner, metric in self._modules.items()})
 
     def score(
-        self, preds: Tensor | Ranking, target: Any = None, *, weights: Tensor | None = None, **layout: Any
+        self,
+        preds: Tensor | Ranking,
+        target: Any = None,
+        *,
+        mask: Tensor | None = None,
+        indexes: Tensor | None = None,
+        exclude: tuple[Tensor, Tensor] | None = None,
+        tie_break: Tensor | None = None,
+        weights: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """The values [query] of every torchrank metric for a batch, without touching any state.
 
         Raises:
             TypeError, ValueError: as :meth:`update`, and for bad values at once.
         """
-        own = [(inner, metric) for inner, metric in self._modules.items() if isinstance(metric, RankingMetric)]
-        results = self._scored(preds, target, weights, layout)
-        return {self._set_name(inner): metric.checked(result).values for (inner, metric), result in zip(own, results)}
-
-    def _scored(
-        self, preds: Tensor | Ranking, target: Any, weights: Tensor | None, layout: dict[str, Any]
-    ) -> list[Scored]:
-        """What each of torchrank's metrics makes of a batch, block by block."""
+        layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         own = self._own()
-        if not own:
-            return []
-        validate = any(metric.validate_args for metric in own)
-        with torch.no_grad():
-            rankings = ranked(preds, target, validate=validate, **layout)
-            parts = [[metric.scored(ranking) for metric in own] for ranking in rankings]
-            return [metric.joined(list(of_one), weights, validate) for metric, of_one in zip(own, zip(*parts))]
+        keys = [self._set_name(inner) for inner, metric in self._modules.items() if isinstance(metric, RankingMetric)]
+        results = evaluate(own, preds, target, weights, layout)
+        return {key: metric.checked(result).values for key, metric, result in zip(keys, own, results)}
 
     def _foreign(
         self, preds: Any, target: Any, keywords: dict[str, Any]
@@ -206,20 +215,25 @@ class RankingCollection(MetricCollection):
             ValueError: bad values were met, on whatever worker. All metrics can go on.
         """
         self._joint.declare()
-        values, problems = {}, []
+        values, raised = {}, []
         for inner, metric in self._modules.items():
-            if not isinstance(metric, RankingMetric) and torch.distributed.is_initialized():
+            if not isinstance(metric, RankingMetric) and jit_distributed_available():
                 metric._computed = None  # a worker that answers from its cache would let the others wait
             try:
                 values[inner] = metric.compute()
             except ValueError as error:  # every metric must have its turn, or workers would lose step
-                problems.append(error)
-        if problems:
-            raise problems[0]
-        flat: dict[str, Any] = {}
+                raised.append(error)
+        if raised:
+            raise raised[0]
+        return self._shown(values)
+
+    def _shown(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Results by the keys that are shown; of a metric that has several results, one for each."""
+        shown: dict[str, Any] = {}
         for inner, value in values.items():
-            flat |= {f"{inner}_{k}": v for k, v in value.items()} if isinstance(value, dict) else {inner: value}
-        return {self._set_name(inner): value for inner, value in flat.items()}
+            several = {f"_{key}": part for key, part in value.items()} if isinstance(value, dict) else {"": value}
+            shown |= {self._set_name(inner, key): part for key, part in several.items()}
+        return shown
 
     def merge_state(self, other: RankingCollection) -> None:
         """Add the states of another collection of the same metrics, whose queries come after this one's."""

@@ -7,12 +7,13 @@ Shapes and dtypes are checked here and raise at once. Values are counted on the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchrank.lists import CatalogueLists, DenseLists, EmbeddedLists, FlatRows, Lists, Pairs, RankedIds
-from torchrank.problems import Problem, count, no_problems
+from torchrank.problems import Problem, count, no_errors
 
 
 def arrange(
@@ -34,6 +35,9 @@ def arrange(
     if not isinstance(preds, Tensor):
         raise TypeError(f"Expected preds to be a tensor of scores or ids or a Ranking, got {type(preds).__name__}")
     preds = preds.detach()
+    for name, x in (("preds", preds), ("target", target)):
+        if isinstance(x, Tensor) and x.layout is not torch.strided:
+            raise TypeError(f"Expected {name} to be a dense tensor, got {x.layout}; (query, item) pairs are a tuple")
     if preds.is_complex() or preds.dtype == torch.bool:
         raise TypeError(f"Expected preds to be floating point scores or integer ids, got {preds.dtype}")
     if preds.dim() == 1 or indexes is not None:
@@ -41,7 +45,7 @@ def arrange(
     if preds.dim() != 2:
         raise ValueError(
             "Expected preds of shape [query, candidate], or [row] together with indexes,"
-            f" got shape {list(preds.shape)}; a single query is preds.unsqueeze(0)"
+            f" got shape {list(preds.shape)}; further dimensions can be flattened, as by preds.flatten(0, -2)"
         )
     if not preds.is_floating_point():
         return _ranked_ids(preds, target, mask, exclude, tie_break, validate)
@@ -51,13 +55,11 @@ def arrange(
     _check_grid(tie_break, "tie_break", preds, also=f" or {list(preds.shape[1:])}")
     if isinstance(target, Tensor) and target.dim() == 2:
         return _dense(preds, target, mask, exclude, tie_break, validate)
-    items, grade, problems = judged_items(target, preds, "preds [Q, D] of scores", limit=preds.shape[1])
+    items, grade, errors = judged_items(target, preds, "preds [Q, D] of scores", limit=preds.shape[1])
     pairs, bad = _pairs(exclude, preds)
     if not preds.shape[1]:
         preds, mask, tie_break = _one_column(preds), None, None
-    return CatalogueLists(
-        (problems + bad) * validate, validate, preds, items, grade, _on(preds, mask), _on(preds, tie_break), pairs
-    )
+    return CatalogueLists(errors + bad, validate, preds, items, grade, _on(preds, mask), _on(preds, tie_break), pairs)
 
 
 def _dense(
@@ -67,22 +69,20 @@ def _dense(
         raise ValueError(
             f"Expected target of preds' shape {list(preds.shape)} (a grade per candidate), or [{preds.shape[0]}] (the"
             f" column of the positive), a (query, item) tuple or a list of {preds.shape[0]} id tensors, got shape"
-            f" {list(target.shape)}"
+            f" {list(target.shape)}; padded ids beside scores are list(target)"
         )
     grade = grades(target, preds.device)
-    problems = _bad_grades(grade, mask)
+    errors = _bad_grades(grade, mask)
     pairs, bad = _pairs(exclude, preds)
     if not preds.shape[1]:
         preds, grade, tie_break = _one_column(preds), grade.new_zeros((len(grade), 1)), None
         mask = torch.zeros_like(preds, dtype=torch.bool)
-    return DenseLists(
-        (problems + bad) * validate, validate, preds, grade, _on(preds, mask), _on(preds, tie_break), pairs
-    )
+    return DenseLists(errors + bad, validate, preds, grade, _on(preds, mask), _on(preds, tie_break), pairs)
 
 
 def _flat(
     preds: Tensor,
-    target: object,
+    target: Any,
     indexes: Tensor | None,
     mask: Tensor | None,
     exclude: object,
@@ -100,21 +100,16 @@ def _flat(
         raise TypeError(f"Expected floating point scores in flat rows, got {preds.dtype}; integer preds are ranked ids")
     if exclude is not None:
         raise ValueError("Expected no exclude for flat rows: leave the rows out, or give mask [row]; got exclude")
-    if not isinstance(target, Tensor):
-        raise TypeError(f"Expected target to be a tensor of grades [row], got {type(target).__name__}")
-    for name, rows in (("target", target), ("indexes", indexes), ("mask", mask), ("tie_break", tie_break)):
-        if rows is not None and rows.shape != preds.shape:
-            raise ValueError(f"Expected {name} of shape {list(preds.shape)} like preds, got {list(rows.shape)}")
+    _check_grid(target, "target", preds)
+    _check_grid(indexes, "indexes", preds)
+    _check_grid(mask, "mask", preds, dtype=torch.bool)
+    _check_grid(tie_break, "tie_break", preds)
     if indexes.is_floating_point() or indexes.dtype == torch.bool:
         raise TypeError(f"Expected integer indexes, got {indexes.dtype}")
-    if mask is not None and mask.dtype != torch.bool:
-        raise TypeError(f"Expected mask to be bool, got {mask.dtype}")
     grade = grades(target, preds.device)
-    problems = _bad_grades(grade, mask)
+    errors = _bad_grades(grade, mask)
     names, query = torch.unique(indexes.to(preds.device), return_inverse=True)
-    return FlatRows(
-        problems * validate, validate, preds, grade, query, len(names), _on(preds, mask), _on(preds, tie_break)
-    )
+    return FlatRows(errors, validate, preds, grade, query, len(names), _on(preds, mask), _on(preds, tie_break))
 
 
 def _ranked_ids(
@@ -123,11 +118,11 @@ def _ranked_ids(
     if tie_break is not None:
         raise ValueError("Expected no tie_break for integer preds, which are ids already ranked; got tie_break")
     _check_grid(mask, "mask", ids, dtype=torch.bool)
-    items, grade, problems = judged_items(target, ids, "integer preds (ids, best first)", limit=None)
+    items, grade, errors = judged_items(target, ids, "integer preds (ids, best first)", limit=None)
     pairs, bad = _pairs(exclude, ids, catalogue=False)
     if not ids.shape[1]:
         ids, mask = ids.new_full((ids.shape[0], 1), -1), None
-    return RankedIds((problems + bad) * validate, validate, ids.long(), items, grade, _on(ids, mask), pairs)
+    return RankedIds(errors + bad, validate, ids.long(), items, grade, _on(ids, mask), pairs)
 
 
 def embedded(
@@ -153,13 +148,13 @@ def embedded(
     if similarity == "cosine":
         queries, catalogue = (torch.nn.functional.normalize(x, dim=-1) for x in (queries, catalogue))
     grid = queries.new_empty(1).expand(len(queries), max(1, len(catalogue)))  # a shape to check against, no memory
-    items, grade, problems = judged_items(relevant, grid, "queries [Q, dimension]", limit=len(catalogue))
+    items, grade, errors = judged_items(relevant, grid, "queries [Q, dimension]", limit=len(catalogue))
     pairs, bad = _pairs(exclude, grid)
-    return EmbeddedLists((problems + bad) * validate, validate, queries, catalogue, items, grade, pairs)
+    return EmbeddedLists(errors + bad, validate, queries, catalogue, items, grade, pairs)
 
 
 def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) -> tuple[Tensor, Tensor, Tensor]:
-    """The judged items of each query as padded rows: items int64 [query, entry], grade, problem counters.
+    """The judged items of each query as padded rows: items int64 [query, entry], grade, error counters.
 
     Args:
         target: int [query]; int [query, entry] padded with negatives; a list of Q id tensors; a (query, item) or
@@ -169,9 +164,9 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
         limit: items are smaller than this; None = any id.
     """
     num_queries, device = preds.shape[0], preds.device
-    problems = no_problems(device)
+    errors = no_errors(device)
     if isinstance(target, tuple):
-        items, grade, problems = _rows_of_pairs(target, num_queries, device)
+        items, grade, errors = _rows_of_pairs(target, num_queries, device)
     else:
         if isinstance(target, list):
             items = _rows_of_lists(target, num_queries, device)
@@ -190,13 +185,13 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
         grade = grade.new_zeros((num_queries, 1))
     if limit is not None:
         outside = items >= limit
-        problems = problems + count(Problem.OUT_OF_RANGE, outside)
+        errors = errors + count(Problem.OUT_OF_RANGE, outside)
         items = items.masked_fill(outside, -1)
     if items.shape[1] > 1:
         ordered = items.sort(dim=-1).values
         again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-        problems = problems + count(Problem.DUPLICATE_TARGETS, again)
-    return items, grade, problems
+        errors = errors + count(Problem.DUPLICATE_TARGETS, again)
+    return items, grade, errors
 
 
 def _rows_of_lists(target: list, num_queries: int, device: torch.device) -> Tensor:
@@ -208,7 +203,7 @@ def _rows_of_lists(target: list, num_queries: int, device: torch.device) -> Tens
         )
     if not target:
         return torch.empty((0, 1), dtype=torch.int64, device=device)
-    ids = [_integer(x, "the ids of target", "a list").to(device) for x in target]
+    ids = [(_integer(x, "the ids of target", "a list") if len(x) else x).to(device) for x in target]
     return torch.nn.utils.rnn.pad_sequence([x.long() for x in ids], batch_first=True, padding_value=-1)
 
 
@@ -221,7 +216,7 @@ def _rows_of_pairs(target: tuple, num_queries: int, device: torch.device) -> tup
     query, item = (_integer(x, name, "a tuple").to(device).long() for x, name in zip(target, ("query", "item")))
     grade = grades(target[2], device) if len(target) == 3 else torch.ones_like(item, dtype=torch.int8)
     outside = (query < 0) | (query >= num_queries) | (item < 0)
-    problems = count(Problem.OUT_OF_RANGE, outside) + _bad_grades(grade, ~outside)
+    errors = count(Problem.OUT_OF_RANGE, outside) + _bad_grades(grade, ~outside)
     query = query.masked_fill(outside, num_queries)
     query, order = query.sort(stable=True)
     sizes = torch.zeros(num_queries + 1, dtype=torch.int64, device=device).scatter_add_(
@@ -234,7 +229,7 @@ def _rows_of_pairs(target: tuple, num_queries: int, device: torch.device) -> tup
     rows = grade.new_zeros((num_queries + 1, width))
     items[query, slot] = item[order]
     rows[query, slot] = grade[order]
-    return items[:num_queries], rows[:num_queries], problems
+    return items[:num_queries], rows[:num_queries], errors
 
 
 def grades(target: Tensor, device: torch.device) -> Tensor:
@@ -247,7 +242,7 @@ def grades(target: Tensor, device: torch.device) -> Tensor:
 
 def _bad_grades(grade: Tensor, where: Tensor | None) -> Tensor:
     if not grade.is_floating_point():
-        return no_problems(grade.device)
+        return no_errors(grade.device)
     bad = ~grade.isfinite()
     return count(Problem.BAD_GRADES, bad if where is None else bad & where.to(bad.device))
 
@@ -255,7 +250,7 @@ def _bad_grades(grade: Tensor, where: Tensor | None) -> Tensor:
 def _pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tuple[Pairs | None, Tensor]:
     """The excluded pairs; those outside get query -1, which nobody has."""
     if exclude is None:
-        return None, no_problems(preds.device)
+        return None, no_errors(preds.device)
     if (
         not isinstance(exclude, Sequence)
         or len(exclude) != 2
@@ -278,18 +273,19 @@ def _pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tuple[Pair
 
 def _integer(ids: Tensor, name: str, beside: str) -> Tensor:
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        hint = ". Integer preds are ids, never scores: if yours are scores of graded candidates, pass preds.float()"
         raise TypeError(
-            f"Expected {name} beside {beside} to hold integer ids, got {ids.dtype}."
-            " Integer preds are ids, never scores: if yours are scores of graded candidates, pass preds.float()"
+            f"Expected {name} beside {beside} to hold integer ids, got {ids.dtype}"
+            + hint * beside.startswith("integer preds")
         )
     return ids.detach()
 
 
 def _check_grid(x: object, name: str, preds: Tensor, dtype: torch.dtype | None = None, also: str = "") -> None:
-    if x is None:
+    if x is None and name != "target":
         return
     if not isinstance(x, Tensor) or (dtype is not None and x.dtype != dtype):
-        wanted = f"a {dtype} tensor" if dtype is not None else "a tensor"
+        wanted = "a bool tensor" if dtype is torch.bool else "a tensor"
         raise TypeError(f"Expected {name} to be {wanted}, got {getattr(x, 'dtype', type(x).__name__)}")
     if x.shape != preds.shape:
         raise ValueError(f"Expected {name} of preds' shape {list(preds.shape)}{also}, got {list(x.shape)}")

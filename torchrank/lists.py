@@ -16,13 +16,13 @@ BLOCK = 2**18
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """(query, item) pairs: int64 [pair] each; a query of -1 is nobody's."""
+    """(query, item) pairs: int64 [pair] each; a query of -1 belongs to none."""
 
     query: Tensor
     item: Tensor
 
     def rows(self, start: int, stop: int) -> Pairs:
-        """Those of the queries from start to stop, renumbered from 0; the rest is nobody's, since dropping it syncs."""
+        """Those of the queries from start to stop, renumbered from 0. Others stay as -1: removing them would sync."""
         inside = (self.query >= start) & (self.query < stop)
         return Pairs(torch.where(inside, self.query - start, -1), self.item)
 
@@ -32,7 +32,7 @@ class Lists:
     """What all canonical layouts share: a batch of queries that can be cut into blocks of queries."""
 
     #: int64 [kind]: bad values found while arranging
-    problems: Tensor
+    errors: Tensor
     #: count the bad values that only the engine comes across
     validate: bool
 
@@ -46,7 +46,7 @@ class Lists:
 
     @property
     def query_size(self) -> int:
-        """How many elements a query has in the ranking, and in what the engine cannot take apart itself."""
+        """Elements that are made for one query, which decides how many queries are ranked in one go."""
         raise NotImplementedError
 
     def rows(self, start: int, stop: int) -> Lists:
@@ -59,14 +59,14 @@ class Lists:
         return replace(self, **cut)
 
     def blocks(self) -> Iterator[Lists]:
-        """The batch in pieces of bounded size. At least one piece, the problems in the first."""
+        """The batch in pieces of bounded size. At least one piece, the errors in the first."""
         step = max(1, BLOCK // max(1, self.query_size))
         if step >= self.num_queries:
             yield self
             return
         for start in range(0, self.num_queries, step):
             block = self.rows(start, min(start + step, self.num_queries))
-            yield block if start == 0 else replace(block, problems=torch.zeros_like(self.problems))
+            yield block if start == 0 else replace(block, errors=torch.zeros_like(self.errors))
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +128,7 @@ class EmbeddedLists(Lists):
 
     @property
     def query_size(self) -> int:
-        return 8 * self.catalogue.shape[0]
+        return 4 * self.catalogue.shape[0]  # the scores themselves, in full precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +148,7 @@ class RankedIds(Lists):
 
     @property
     def query_size(self) -> int:
-        return 4 * self.ids.shape[1] * self.items.shape[1]
+        return self.ids.shape[1] * self.items.shape[1]  # each id against each judged one
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +170,5 @@ class FlatRows(Lists):
     def num_queries(self) -> int:
         return self.queries
 
-    @property
-    def query_size(self) -> int:
-        return 0
+    def blocks(self) -> Iterator[Lists]:
+        yield self  # one sort over all rows cannot be taken apart

@@ -26,7 +26,9 @@ class Problem(IntEnum):
 MEANING = {
     Problem.NAN_SCORES: "{n} queries with NaN among the scores of their candidates; expected numbers or -inf",
     Problem.BAD_GRADES: "{n} relevance grades, or gains of them, that are NaN or infinite; expected finite numbers",
-    Problem.OUT_OF_RANGE: "{n} (query, item) indices outside the scores; expected query < Q and item < D",
+    Problem.OUT_OF_RANGE: (
+        "{n} labels or (query, item) indices outside the batch; expected query in 0 ... Q - 1, item in 0 ... D - 1"
+    ),
     Problem.DUPLICATE_TARGETS: (
         "{n} targets given more than once for their query; expected each relevant item once"
         " (integer preds are read as ids: if yours are scores, pass preds.float())"
@@ -34,21 +36,18 @@ MEANING = {
     Problem.DUPLICATE_IDS: "{n} ids that occur more than once in a ranked list; expected each id once",
     Problem.BAD_RANKS: "{n} ranks below 1 or beyond num_candidates; expected 1 for the best, 0 for padding",
     Problem.BAD_WEIGHTS: "{n} query weights that are negative or not finite; expected finite weights >= 0",
-    Problem.EMPTY_QUERIES: (
-        "{n} queries without a relevant candidate (FallOut: without an irrelevant one),"
-        " which empty_target_action='error' forbids"
-    ),
+    Problem.EMPTY_QUERIES: "{n} queries with nothing to measure, which empty_target_action='error' forbids",
 }
 
 
-def no_problems(device: torch.device) -> Tensor:
+def no_errors(device: torch.device) -> Tensor:
     """Counters at zero, int64 [kind]."""
     return torch.zeros(len(Problem), dtype=torch.int64, device=device)
 
 
 def count(kind: Problem, where: Tensor) -> Tensor:
     """Counters with the number of True in ``where`` (bool, any shape) under ``kind``; no host synchronisation."""
-    counters = no_problems(where.device)
+    counters = no_errors(where.device)
     counters[kind] = where.sum()
     return counters
 

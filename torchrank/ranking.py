@@ -11,15 +11,13 @@ import torch
 from torch import Tensor
 
 from torchrank.engine import Places, place
-from torchrank.engine.places import behind, in_rank_order, real
+from torchrank.engine.places import behind, in_rank_order, real, runs
 from torchrank.layouts import arrange, embedded
 from torchrank.lists import Lists
 from torchrank.problems import Problem, count, explain
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-TIES = ("expected", "optimistic", "pessimistic", "realistic")
 
 
 def shared(piece: Callable[Concatenate[Ranking, P], T]) -> Callable[Concatenate[Ranking, P], T]:
@@ -372,15 +370,9 @@ class Ranking(Places):
     @shared
     def _runs(self) -> tuple[Tensor, Tensor]:
         """Where each entry's block starts and stops in its row: int64 [query, entry]. Blocks are adjacent entries."""
-        width = self.first.shape[1]
         fresh = torch.ones_like(self.valid)
         fresh[:, 1:] = self.first[:, 1:] != self.first[:, :-1]
-        last = torch.ones_like(self.valid)
-        last[:, :-1] = fresh[:, 1:]
-        position = torch.arange(width, device=self.first.device)
-        start = torch.where(fresh, position, 0).cummax(-1).values
-        stop = torch.where(last, position + 1, width).flip(-1).cummin(-1).values.flip(-1)
-        return start, stop
+        return runs(fresh)
 
     @shared
     def discounted(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:

@@ -18,28 +18,28 @@ SORT_FROM = 24
 
 def place_catalogue(lists: CatalogueLists) -> Places:
     """Places of the judged items, by counting the scores above and beside each of theirs."""
-    scores, items, grade, mask, ties = lists.scores, lists.items, lists.grade, lists.mask, lists.tie_break
+    scores, items, grade, mask, tie_break = lists.scores, lists.items, lists.grade, lists.mask, lists.tie_break
     column, valid = items.clamp_min(0), items >= 0
     own = scores.gather(-1, column)
-    own_ties = None if ties is None else ties.gather(-1, column)
+    own_tie_break = None if tie_break is None else tie_break.gather(-1, column)
     if mask is not None:
         valid = valid & mask.gather(-1, column)
     greater, equal = (torch.zeros(items.shape, dtype=torch.int64, device=items.device) for _ in range(2))
     num_candidates = greater.new_zeros(len(items))
     is_nan = torch.zeros_like(num_candidates, dtype=torch.bool)
     for rows, columns in _tiles(scores):
-        tile_mask, tile_ties = (None if x is None else x[rows, columns] for x in (mask, ties))
-        own_rows = None if own_ties is None else own_ties[rows]
-        counts = _count(scores[rows, columns], own[rows], tile_mask, tile_ties, own_rows)
+        tile_mask, tile_tie_break = (None if x is None else x[rows, columns] for x in (mask, tie_break))
+        own_rows = None if own_tie_break is None else own_tie_break[rows]
+        counts = _count(scores[rows, columns], own[rows], tile_mask, tile_tie_break, own_rows)
         for total, part in zip((greater, equal, num_candidates, is_nan), counts):
             total[rows] += part.to(total.dtype)
 
     if lists.exclude is not None:
-        pairs, spared = _removable(lists.exclude, items, grade, mask, scores.shape[1])
-        valid = valid & ~spared
-        _subtract(pairs, scores, ties, own, own_ties, greater, equal, num_candidates)
+        pairs, gone = _removable(lists.exclude, items, grade, mask, scores.shape[1])
+        valid = valid & ~gone
+        _subtract(pairs, scores, tie_break, own, own_tie_break, greater, equal, num_candidates)
 
-    errors = lists.problems
+    errors = lists.errors
     if lists.validate:
         errors = errors + count(Problem.NAN_SCORES, is_nan)
     dtype = real(scores.device)
@@ -60,7 +60,7 @@ def _tiles(scores: Tensor) -> Iterator[tuple[slice, slice]]:
 
 
 def _count(
-    scores: Tensor, own: Tensor, mask: Tensor | None, ties: Tensor | None, own_ties: Tensor | None
+    scores: Tensor, own: Tensor, mask: Tensor | None, tie_break: Tensor | None, own_tie_break: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Candidates ahead of and beside each judged item [query, entry]; all, and whether one is NaN [query]."""
     if mask is not None:
@@ -69,7 +69,7 @@ def _count(
     dtype = torch.float32 if scores.device.type == "cpu" else torch.bool
     buffer = torch.empty(scores.shape, dtype=dtype, device=scores.device)
     num_candidates, is_nan = torch.gt(scores, float("-inf"), out=buffer).sum(-1), scores.amax(-1).isnan()
-    if ties is None and own.shape[1] >= SORT_FROM:
+    if tie_break is None and own.shape[1] >= SORT_FROM:
         ordered = scores.sort(dim=-1).values
         greater = scores.shape[1] - torch.searchsorted(ordered, own, right=True)
         equal = scores.shape[1] - greater - torch.searchsorted(ordered, own)
@@ -77,12 +77,12 @@ def _count(
     counts = []
     for column in range(own.shape[1]):
         one = own[:, column, None]
-        if ties is None or own_ties is None:
+        if tie_break is None or own_tie_break is None:
             counts.append((torch.gt(scores, one, out=buffer).sum(-1), torch.eq(scores, one, out=buffer).sum(-1)))
         else:
-            ahead, beside = _compare(scores, ties, one, own_ties[:, column, None])
+            ahead, beside = _compare(scores, tie_break, one, own_tie_break[:, column, None])
             counts.append((ahead.sum(-1), beside.sum(-1)))
-    greater, equal = (torch.stack(count, dim=-1) for count in zip(*counts))
+    greater, equal = (torch.stack(part, dim=-1) for part in zip(*counts))
     return greater, equal, num_candidates, is_nan
 
 
@@ -93,16 +93,18 @@ def place_embedded(lists: EmbeddedLists) -> Places:
     if not scores.shape[1]:
         scores = scores.new_full((len(scores), 1), float("-inf"))
     return place_catalogue(
-        CatalogueLists(lists.problems, lists.validate, scores, lists.items, lists.grade, exclude=lists.exclude)
+        CatalogueLists(lists.errors, lists.validate, scores, lists.items, lists.grade, exclude=lists.exclude)
     )
 
 
-def _compare(scores: Tensor, ties: Tensor | None, own: Tensor, own_ties: Tensor | None) -> tuple[Tensor, Tensor]:
+def _compare(
+    scores: Tensor, tie_break: Tensor | None, own: Tensor, own_tie_break: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """Which scores stand ahead of ``own``, and which beside it."""
-    if ties is None or own_ties is None:
+    if tie_break is None or own_tie_break is None:
         return scores > own, scores == own
     same = scores == own
-    return (scores > own) | (same & (ties > own_ties)), same & (ties == own_ties)
+    return (scores > own) | (same & (tie_break > own_tie_break)), same & (tie_break == own_tie_break)
 
 
 def _removable(exclude: Pairs, items: Tensor, grade: Tensor, mask: Tensor | None, width: int) -> tuple[Pairs, Tensor]:
@@ -113,23 +115,23 @@ def _removable(exclude: Pairs, items: Tensor, grade: Tensor, mask: Tensor | None
     if mask is not None:
         again = again | ~mask[query, item]
     query = query.masked_fill(again, -1)
-    spared = torch.zeros((items.shape[0] + 1, items.shape[1]), dtype=torch.int32, device=items.device)
+    gone = torch.zeros_like(items, dtype=torch.int32)
     step = max(1, BLOCK // items.shape[1])
     for start in range(0, len(query), step):
         part = slice(start, start + step)
         judged = (items[query[part]] == item[part].unsqueeze(-1)) & (query[part] >= 0).unsqueeze(-1)
         relevant = (judged & (grade[query[part]] > 0)).any(-1)
-        spared.index_add_(0, query[part] % len(spared), (judged & ~relevant.unsqueeze(-1)).int())
+        gone.index_add_(0, query[part].clamp_min(0), (judged & ~relevant.unsqueeze(-1)).int())
         query[part] = query[part].masked_fill(relevant, -1)
-    return Pairs(query, item), spared[:-1] > 0
+    return Pairs(query, item), gone > 0
 
 
 def _subtract(
     pairs: Pairs,
     scores: Tensor,
-    ties: Tensor | None,
+    tie_break: Tensor | None,
     own: Tensor,
-    own_ties: Tensor | None,
+    own_tie_break: Tensor | None,
     greater: Tensor,
     equal: Tensor,
     num_candidates: Tensor,
@@ -140,8 +142,8 @@ def _subtract(
         query, item = pairs.query[start : start + step], pairs.item[start : start + step]
         there = (query >= 0).unsqueeze(-1)
         score = scores[query, item].unsqueeze(-1)
-        tie = None if ties is None else ties[query, item].unsqueeze(-1)
-        ahead, beside = _compare(score, tie, own[query], None if own_ties is None else own_ties[query])
+        tie = None if tie_break is None else tie_break[query, item].unsqueeze(-1)
+        ahead, beside = _compare(score, tie, own[query], None if own_tie_break is None else own_tie_break[query])
         query = query.clamp_min(0)
         greater.index_add_(0, query, -(ahead & there).to(greater.dtype))
         equal.index_add_(0, query, -(beside & there).to(equal.dtype))

@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor
 
-from torchrank.engine.places import Places, real
+from torchrank.engine.places import Places, real, runs
 from torchrank.lists import DenseLists, Pairs
 from torchrank.problems import Problem, count
 
 
 def place_dense(lists: DenseLists) -> Places:
     """Places of all candidates, by one sort."""
-    scores, grade, mask, errors = lists.scores, lists.grade, lists.mask, lists.problems
+    scores, grade, mask, errors = lists.scores, lists.grade, lists.mask, lists.errors
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     if lists.exclude is not None:
@@ -21,15 +21,11 @@ def place_dense(lists: DenseLists) -> Places:
         scores = scores.masked_fill(~kept, float("-inf"))
     scores, order, fresh = _sort(scores, lists.tie_break)
 
-    num_queries, width = scores.shape
-    rank = torch.arange(1, width + 1, device=scores.device)
-    last = torch.cat([fresh[:, 1:], fresh.new_ones((num_queries, 1))], dim=-1)
-    first = torch.where(fresh, rank, 0).cummax(dim=-1).values
-    final = torch.where(last, rank, width + 1).flip(-1).cummin(dim=-1).values.flip(-1)
+    start, stop = runs(fresh)
     retrieved = scores > float("-inf")
     num_candidates = retrieved.sum(-1)
-    first = torch.where(retrieved, first, num_candidates.unsqueeze(-1) + 1)
-    tied = torch.where(retrieved, final - first + 1, 0)
+    first = torch.where(retrieved, start, num_candidates.unsqueeze(-1)) + 1
+    tied = torch.where(retrieved, stop - start, 0)
 
     if lists.validate:  # NaN sorts first
         errors = errors + count(Problem.NAN_SCORES, scores[:, 0].isnan() if lists.exclude is None else hidden)
@@ -41,7 +37,7 @@ def place_dense(lists: DenseLists) -> Places:
         torch.ones_like(retrieved) if mask is None else mask.gather(-1, order),
         num_candidates.to(dtype),
         errors,
-        depth=width,
+        depth=scores.shape[1],
     )
 
 

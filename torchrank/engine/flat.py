@@ -14,7 +14,7 @@ def place_flat(lists: FlatRows) -> Places:
     scores = lists.scores
     mask = torch.ones_like(scores, dtype=torch.bool) if lists.mask is None else lists.mask
     scores = scores.masked_fill(~mask, float("-inf"))
-    errors = lists.problems
+    errors = lists.errors
     if lists.validate:
         bad = _per_query(scores.isnan(), lists.query, num_queries) > 0
         errors = errors + count(Problem.NAN_SCORES, bad)

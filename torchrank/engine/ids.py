@@ -14,7 +14,7 @@ def place_ids(lists: RankedIds) -> Places:
     kept = ids >= 0
     if lists.mask is not None:
         kept = kept & lists.mask
-    errors = lists.problems
+    errors = lists.errors
     if lists.validate and ids.shape[1] > 1:
         ordered = torch.where(kept, ids, -1).sort(dim=-1).values
         errors = errors + count(Problem.DUPLICATE_IDS, (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0))

@@ -34,6 +34,16 @@ class Places:
     depth: int
 
 
+def runs(fresh: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the run of each element starts and stops in its row: int64, like ``fresh``, bool, True where one begins."""
+    position = torch.arange(fresh.shape[-1], device=fresh.device)
+    last = torch.ones_like(fresh)
+    last[..., :-1] = fresh[..., 1:]
+    start = torch.where(fresh, position, 0).cummax(-1).values
+    stop = torch.where(last, position + 1, len(position)).flip(-1).cummin(-1).values.flip(-1)
+    return start, stop
+
+
 def behind(num_candidates: Tensor) -> Tensor:
     """The rank behind a list; behind every rank there is, if its length is unknown."""
     return num_candidates.nan_to_num(nan=2.0**60) + 1

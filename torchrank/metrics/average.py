@@ -18,18 +18,18 @@ from torchrank.problems import explain
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class QueryValues:
     """What a metric has made of one batch: its value for every query, before it becomes state."""
 
     #: float64 [query]; NaN where skipped
     values: Tensor
-    #: float64 [query]: how much each query counts
-    counts: Tensor
+    #: float64 [query]: how much each query counts in the mean
+    weights: Tensor
     #: bool [query]: nothing to measure
     empty: Tensor
-    #: bool [query]: not weighted 0
-    there: Tensor
-    #: int64 [kind]
+    #: bool [query]: the user has not given it the weight 0
+    present: Tensor
+    #: int64 [kind]: bad values met, see :mod:`torchrank.problems`
     errors: Tensor
 
 
@@ -53,7 +53,7 @@ class QueryAverage(Metric):
         self.skip_empty = skip_empty
         self._state = ""
         self._joint: JointReduction | None = None
-        self._problems: Tensor | None = None
+        self._errors: Tensor | None = None
 
     def name_state(self, name: str) -> None:
         """Begin with nothing seen, under a name that no other metric has."""
@@ -79,18 +79,18 @@ class QueryAverage(Metric):
 
     # ---- add, compute ------------------------------------------------------------------------------------------
 
-    def absorb(self, result: Scored) -> None:
+    def absorb(self, result: QueryValues) -> None:
         """Add the values of one batch."""
         if self._joint is not None:
             self._joint.revoke()
-        values, there = result.values, result.there
-        skipped = ~there | (result.empty & values.isnan())
-        weight = torch.where(skipped, 0.0, result.counts)
-        counted = torch.where(weight > 0, values, 0.0)
-        sums = state.summed(counted, weight, there.sum(), (result.empty & there).sum(), result.errors)
+        values, present = result.values, result.present
+        skipped = ~present | (result.empty & values.isnan())
+        weights = torch.where(skipped, 0.0, result.weights)
+        counted = torch.where(weights > 0, values, 0.0)
+        sums = state.summed(counted, weights, present.sum(), (result.empty & present).sum(), result.errors)
         self._set("sums", state.add(self.sums, sums.to(self.sums.device)))
         if self.rows is not None:
-            rows = torch.stack([torch.where(skipped, float("nan"), values), weight], dim=-1)
+            rows = torch.stack([torch.where(skipped, float("nan"), values), weights], dim=-1)
             self._set("values", [*self.rows, rows.detach()])
 
     def compute(self) -> Tensor:
@@ -103,13 +103,13 @@ class QueryAverage(Metric):
             ValueError: bad values were met, on whatever worker: how many of which kind. The metric can go on.
         """
         sums = state.read(self.sums)
-        self._problems = sums[Sum.PROBLEMS :]
+        self._errors = sums[Sum.ERRORS :]
         if self.rows is None:
             value = state.mean(sums)
         else:
             rows = torch.cat([sums.new_empty((0, 2)), *(row.to(sums.device) for row in self.rows)])
             value = state.aggregate(self.aggregation, rows[:, 0], rows[:, 1])
-        return torch.where(self._problems.sum() > 0, float("nan"), value).to(torch.float32)
+        return torch.where(self._errors.sum() > 0, float("nan"), value).to(torch.float32)
 
     @property
     def num_queries(self) -> int:
@@ -134,6 +134,7 @@ class QueryAverage(Metric):
         """Add a batch and return its own value; NaN if it holds bad values. A call that raises leaves no trace."""
         if self._is_synced:
             return super().forward(*args, **kwargs)  # which refuses
+        # torchmetrics changes these on its way, and restores them only if nothing raises.
         before = {name: list(value) if isinstance(value, list) else value for name, value in self.metric_state.items()}
         before |= {name: getattr(self, name) for name in ("_update_count", "compute_on_cpu")}
         try:
@@ -158,7 +159,7 @@ class QueryAverage(Metric):
                 self.unsync(self._is_synced and self._should_unsync)
                 raise
             in_forward = not self._should_unsync
-            if not in_forward and self._problems is not None and (found := explain(self._problems)):
+            if not in_forward and self._errors is not None and (found := explain(self._errors)):
                 self._computed = None
                 raise ValueError(f"{self._state}: {found}")
             return value.reshape(-1) if self.aggregation == "none" else value  # torchmetrics squeezes one value
@@ -196,7 +197,8 @@ class QueryAverage(Metric):
             self._set("values", rows)
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
-        for name, incoming in incoming_state.items():  # which is what came before: forward keeps the past aside
+        # Called by forward: incoming_state is all that came before the batch, which is what this metric holds now.
+        for name, incoming in incoming_state.items():
             setattr(self, name, _after(incoming, getattr(self, name)))
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
@@ -218,7 +220,7 @@ class QueryAverage(Metric):
         return theirs
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = "") -> Any:
-        def move(x: Tensor) -> Tensor:
+        def move(x: Tensor) -> Tensor:  # fn may cast as well, of which only the device is followed
             device = fn(torch.empty(0, dtype=torch.float32, device=x.device)).device
             is_state = x.dtype == torch.float64 or x.shape == (2, state.SIZE)
             return state.carry(x, device) if is_state else x.to(device)
@@ -238,7 +240,7 @@ class QueryAverage(Metric):
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy is on its own: it does not drag along the metrics that this one is reduced with.
-        return {**super().__getstate__(), "_joint": None, "_problems": None}
+        return {**super().__getstate__(), "_joint": None, "_errors": None}
 
 
 def _after(earlier: Tensor | list[Tensor], later: Tensor | list[Tensor]) -> Tensor | list[Tensor]:

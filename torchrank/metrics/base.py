@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -13,9 +14,10 @@ from torch import Tensor
 
 from torchrank.layouts import arrange
 from torchrank.metrics import labels
-from torchrank.metrics.average import QueryAverage, Scored
+from torchrank.metrics.arguments import one_of
+from torchrank.metrics.average import QueryAverage, QueryValues
 from torchrank.problems import Problem, count, explain
-from torchrank.ranking import TIES, Ranking
+from torchrank.ranking import Ranking
 
 EMPTY_ACTIONS = ("neg", "pos", "skip", "error")
 AGGREGATIONS = ("mean", "median", "min", "max", "none")
@@ -27,8 +29,13 @@ class RankingMetric(QueryAverage):
     A metric averages a value per query. It keeps one small float64 vector of sums, whatever it has seen, so the result
     does not depend on how queries are split over batches and workers. A query arrives whole in one ``update``.
 
+    A new measure gives a ``name`` of its own (lower-case letters and digits), its ``value_range``, :meth:`measure` and
+    :meth:`empty`. Parameters of its own are keyword-only and passed on, ``super().__init__(top_k, p=p, **kwargs)``,
+    which stores and labels them. A function that it passes to pieces of the ranking, as a discount, should be one that
+    stays: pieces are shared by its identity.
+
     Args:
-        top_k: look at the first ``top_k`` ranks only; None = at all.
+        top_k: count only the first ``top_k`` ranks; None = all of them.
         ties: what a tie is worth: "expected" (the mean over all orders of the tied candidates), "optimistic",
             "pessimistic", or, for measures of single positions, "realistic" (the middle of the interval of ranks).
         empty_target_action: the value of a query without a relevant candidate: "neg" 0, "pos" 1, "skip" leaves the
@@ -48,8 +55,10 @@ class RankingMetric(QueryAverage):
     registry: ClassVar[dict[str, type[RankingMetric]]] = {}
     #: smallest and largest value
     value_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    #: whether it is about single positions, so that the middle of a tie is a meaningful rank
-    of_positions: ClassVar[bool] = False
+    #: the tie policies that have a meaning for it
+    policies: ClassVar[tuple[str, ...]] = ("expected", "optimistic", "pessimistic")
+    #: whether it can be cut at a rank
+    takes_top_k: ClassVar[bool] = True
 
     is_differentiable = False
     higher_is_better = True
@@ -58,8 +67,10 @@ class RankingMetric(QueryAverage):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.__dict__.get("name"):
-            cls.registry[cls.name] = cls
+        if name := cls.__dict__.get("name"):
+            if not re.fullmatch("[a-z][a-z0-9]*", name):
+                raise TypeError(f"Expected {cls.__name__}.name to be lower-case letters and digits, got {name!r}")
+            cls.registry[name] = cls
         low, high = cls.value_range
         cls.plot_lower_bound = low if math.isfinite(low) else None
         cls.plot_upper_bound = high if math.isfinite(high) else None
@@ -74,18 +85,19 @@ class RankingMetric(QueryAverage):
         validate_args: bool = True,
         **kwargs: Any,
     ) -> None:
+        if self.registry.get(self.name) is not type(self):
+            raise TypeError(
+                f"Expected {type(self).__name__} to have a name of its own, which its states bear, got {self.name!r}"
+            )
         own = {name: kwargs.pop(name) for name in self.definition() if name in kwargs}
         super().__init__(aggregation, skip_empty=empty_target_action == "skip", **kwargs)
         if top_k is not None and (not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1):
             raise ValueError(f"Expected top_k to be an integer >= 1 or None, got {top_k!r}")
-        if top_k is not None and not self.takes_top_k():
-            raise ValueError(
-                f"Expected no top_k for {type(self).__name__}, which the field has without a cut-off, got {top_k}"
-            )
-        one_of("ties", ties, TIES if self.of_positions else TIES[:3])
+        if top_k is not None and not self.takes_top_k:
+            raise ValueError(f"Expected no top_k for {type(self).__name__}, which looks at the whole list, got {top_k}")
+        one_of("ties", ties, self.policies)
         one_of("empty_target_action", empty_target_action, EMPTY_ACTIONS)
-        if not callable(aggregation):
-            one_of("aggregation", aggregation, AGGREGATIONS, "or a callable with a name")
+        one_of("aggregation", aggregation, AGGREGATIONS, or_callable=True)
         one_of("validate_args", validate_args, (True, False))
         self.top_k = top_k
         self.ties = ties
@@ -110,11 +122,6 @@ class RankingMetric(QueryAverage):
                         found.setdefault(name, parameter.default)
         return found
 
-    @classmethod
-    def takes_top_k(cls) -> bool:
-        """Whether the field has the measure with a cut-off."""
-        return "top_k" in inspect.signature(cls).parameters
-
     @property
     def label(self) -> str:
         """Name, parameters that differ from their defaults, and cut-off: ``map(normalize=min)@10``."""
@@ -122,18 +129,18 @@ class RankingMetric(QueryAverage):
         return labels.write(self.name, differing, self.top_k)
 
     def measure(self, ranking: Ranking) -> Tensor:
-        """The formula: float64 [query]. Its ties are settled by :attr:`ties`, or "expected": still intervals."""
+        """The formula: float64 [query]. Ties are already settled by ``ties``; "expected" ones are still intervals."""
         raise NotImplementedError
 
     def empty(self, ranking: Ranking) -> Tensor:
         """bool [query]: there is nothing to measure."""
         raise NotImplementedError
 
-    def counts(self, ranking: Ranking) -> Tensor:
-        """float64 [query]: how much each query counts in the mean, besides its weight."""
+    def weight(self, ranking: Ranking) -> Tensor:
+        """float64 [query]: how much each query counts in the mean, besides the user's weight."""
         return torch.ones_like(ranking.num_candidates)
 
-    def problems(self, ranking: Ranking) -> Tensor:
+    def errors(self, ranking: Ranking) -> Tensor:
         """Counters of bad values that only the measure comes across: int64 [kind]."""
         return torch.zeros_like(ranking.errors)
 
@@ -146,18 +153,18 @@ class RankingMetric(QueryAverage):
 
     # ---- rank, score -------------------------------------------------------------------------------------------
 
-    def scored(self, ranking: Ranking) -> Scored:
+    def evaluate(self, ranking: Ranking) -> QueryValues:
         """Values of the queries of a ranking, with the policy for empty ones applied."""
         empty = self.empty(ranking)
         fill = {"neg": 0.0, "pos": 1.0}.get(self.empty_target_action, float("nan"))
         values = torch.where(empty, fill, self.measure(self.settled(ranking)))
-        there = torch.ones_like(empty)
-        return Scored(values, self.counts(ranking), empty, there, ranking.errors + self.problems(ranking))
+        errors = ranking.errors + self.errors(ranking)
+        return QueryValues(values, self.weight(ranking), empty, torch.ones_like(empty), errors)
 
-    def joined(self, parts: list[Scored], weights: Tensor | None, validate: bool) -> Scored:
+    def joined(self, parts: Sequence[QueryValues], weights: Tensor | None) -> QueryValues:
         """The blocks of a batch as one, each query counted with its weight."""
-        names = ("values", "counts", "empty", "there")
-        values, counts, empty, there = (torch.cat([getattr(part, name) for part in parts]) for name in names)
+        names = ("values", "weights", "empty", "present")
+        values, inner, empty, present = (torch.cat([getattr(part, name) for part in parts]) for name in names)
         errors = torch.stack([part.errors for part in parts]).sum(0)
         if weights is not None:
             if not isinstance(weights, Tensor) or weights.shape != values.shape:
@@ -165,11 +172,12 @@ class RankingMetric(QueryAverage):
                 raise ValueError(f"Expected weights of shape [{len(values)}], one per query, got {got}")
             weight = weights.detach().to(values)
             bad = ~(weight.isfinite() & (weight >= 0))
-            errors = errors + count(Problem.BAD_WEIGHTS, bad) * validate
-            counts, there = counts * weight.masked_fill(bad, 0.0), weight > 0
+            errors = errors + count(Problem.BAD_WEIGHTS, bad)
+            inner, present = inner * weight.masked_fill(bad, 0.0), weight > 0
+        errors = errors * self.validate_args
         if self.empty_target_action == "error":
-            errors = errors + count(Problem.EMPTY_QUERIES, empty & there)
-        return Scored(values, counts, empty, there, errors)
+            errors = errors + count(Problem.EMPTY_QUERIES, empty & present)
+        return QueryValues(values, inner, empty, present, errors)
 
     def score(
         self,
@@ -192,24 +200,19 @@ class RankingMetric(QueryAverage):
         Raises:
             TypeError, ValueError: as :meth:`update`, and for bad values at once.
         """
-        rankings = ranked(
-            preds, target, mask=mask, indexes=indexes, exclude=exclude, tie_break=tie_break, validate=self.validate_args
-        )
-        with torch.no_grad():
-            result = self.joined([self.scored(ranking) for ranking in rankings], weights, self.validate_args)
+        layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
+        (result,) = evaluate([self], preds, target, weights, layout)
         return self.checked(result).values
 
-    def checked(self, result: Scored) -> Scored:
-        """The same, unless it has met bad values: they raise ValueError. Looks at them, so not for ``update``."""
+    def checked(self, result: QueryValues) -> QueryValues:
+        """``result`` itself; ValueError if it met bad values. Waits for the device, so ``update`` does not call it."""
         if found := explain(result.errors):
             raise ValueError(f"{self.label}: {found}")
         return result
 
-    # ---- average -----------------------------------------------------------------------------------------------
-
     def update(
         self,
-        preds: Tensor | Ranking | Scored,
+        preds: Tensor | Ranking | QueryValues,
         target: Any = None,
         *,
         mask: Tensor | None = None,
@@ -236,19 +239,11 @@ class RankingMetric(QueryAverage):
             TypeError: an argument has a type or dtype that no layout has.
             ValueError: shapes do not fit together. Bad values are counted and raise in :meth:`compute`.
         """
-        if isinstance(preds, Scored):
+        if isinstance(preds, QueryValues):  # from a collection, which has ranked for all its metrics
             result = preds
         else:
-            rankings = ranked(
-                preds,
-                target,
-                mask=mask,
-                indexes=indexes,
-                exclude=exclude,
-                tie_break=tie_break,
-                validate=self.validate_args,
-            )
-            result = self.joined([self.scored(ranking) for ranking in rankings], weights, self.validate_args)
+            layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
+            (result,) = evaluate([self], preds, target, weights, layout)
         self.absorb(result)
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
@@ -266,19 +261,24 @@ class RankingMetric(QueryAverage):
         super().__setattr__(name, value)
 
 
-def ranked(preds: Tensor | Ranking, target: Any, *, validate: bool, **layout: Any) -> Iterable[Ranking]:
-    """The rankings of a batch, block by block, from any layout."""
-    if not isinstance(preds, Ranking):
-        return Ranking.blocks(arrange(preds, target, validate=validate, **layout))
-    given = [name for name, value in {"target": target, **layout}.items() if value is not None]
-    if given:
-        raise ValueError(f"Expected nothing but weights beside a Ranking, got {', '.join(given)}")
-    return [preds]
-
-
-def one_of(argument: str, value: object, known: Iterable[object], also: str = "") -> None:
-    """Raise ValueError unless an argument has a known value."""
-    if value not in (known := tuple(known)):
-        raise ValueError(
-            f"Expected {argument} to be one of {', '.join(map(repr, known))} {also}".rstrip() + f", got {value!r}"
-        )
+@torch.no_grad()
+def evaluate(
+    metrics: Sequence[RankingMetric],
+    preds: Tensor | Ranking,
+    target: Any,
+    weights: Tensor | None,
+    layout: dict[str, Any],
+) -> list[QueryValues]:
+    """What each metric makes of a batch in any layout, ranked once for all of them, block by block."""
+    if not metrics:
+        return []
+    if isinstance(preds, Ranking):
+        given = [name for name, value in {"target": target, **layout}.items() if value is not None]
+        if given:
+            raise ValueError(f"Expected nothing but weights beside a Ranking, got {', '.join(given)}")
+        rankings: Iterable[Ranking] = [preds]
+    else:
+        validate = any(metric.validate_args for metric in metrics)
+        rankings = Ranking.blocks(arrange(preds, target, validate=validate, **layout))
+    parts = [[metric.evaluate(ranking) for metric in metrics] for ranking in rankings]
+    return [metric.joined(own, weights) for metric, own in zip(metrics, zip(*parts))]

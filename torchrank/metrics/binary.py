@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchrank.metrics.base import RankingMetric, one_of
+from torchrank.metrics.arguments import number, one_of
+from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.gains import reciprocal
 from torchrank.ranking import Ranking, ratio, running_sum
-
-
-def reciprocal(rank: Tensor) -> Tensor:
-    """1 / rank."""
-    return 1 / rank
 
 
 class BinaryMetric(RankingMetric):
     """A measure of relevant against irrelevant candidates.
 
     Args:
-        top_k: look at the first ``top_k`` ranks only; None = at all.
+        top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant; > 0. Mind that a grade of 0.5 is not relevant at level 1.
         kwargs: as :class:`RankingMetric`.
 
@@ -30,12 +27,7 @@ class BinaryMetric(RankingMetric):
     """
 
     def __init__(self, top_k: int | None = None, *, relevance_level: float = 1, **kwargs: Any) -> None:
-        if (
-            isinstance(relevance_level, bool)
-            or not isinstance(relevance_level, int | float)
-            or not 0 < relevance_level < math.inf
-        ):
-            raise ValueError(f"Expected relevance_level to be a number > 0, got {relevance_level!r}")
+        number("relevance_level", relevance_level, above=0)
         super().__init__(top_k, relevance_level=relevance_level, **kwargs)
 
     relevance_level: float
@@ -95,7 +87,7 @@ class FBeta(BinaryMetric):
     Information Retrieval, 1979. (trec_eval's ``set_F`` uses its parameter in place of beta squared.)
 
     Args:
-        top_k: look at the first ``top_k`` ranks only; None = the whole list.
+        top_k: count only the first ``top_k`` ranks; None = all of them.
         beta: how many times as important as precision recall is; > 0.
         kwargs: as :class:`BinaryMetric`.
 
@@ -108,16 +100,13 @@ class FBeta(BinaryMetric):
     name = "fbeta"
 
     def __init__(self, top_k: int | None = None, *, beta: float = 1, **kwargs: Any) -> None:
-        if isinstance(beta, bool) or not isinstance(beta, int | float) or not 0 < beta < math.inf:
-            raise ValueError(f"Expected beta to be a number > 0, got {beta!r}")
+        number("beta", beta, above=0)
         super().__init__(top_k, beta=beta, **kwargs)
 
     beta: float
 
     def measure(self, ranking: Ranking) -> Tensor:
-        square = self.beta**2
-        relevant = ranking.num_relevant(self.relevance_level)
-        return ratio((1 + square) * self.hits(ranking), square * relevant + self.length(ranking))
+        return _f_measure(self, ranking, self.beta**2)
 
 
 class F1(BinaryMetric):
@@ -134,8 +123,12 @@ class F1(BinaryMetric):
     name = "f1"
 
     def measure(self, ranking: Ranking) -> Tensor:
-        relevant = ranking.num_relevant(self.relevance_level)
-        return ratio(2 * self.hits(ranking), relevant + self.length(ranking))
+        return _f_measure(self, ranking, 1)
+
+
+def _f_measure(metric: BinaryMetric, ranking: Ranking, square: float) -> Tensor:
+    relevant = ranking.num_relevant(metric.relevance_level)
+    return ratio((1 + square) * metric.hits(ranking), square * relevant + metric.length(ranking))
 
 
 class MAP(BinaryMetric):
@@ -145,7 +138,7 @@ class MAP(BinaryMetric):
     tied scores, ECIR 2008; the form for ``normalize="retrieved"`` sums over how many of a tie cut by k come before it.
 
     Args:
-        top_k: look at the first ``top_k`` ranks only; None = at all.
+        top_k: count only the first ``top_k`` ranks; None = all of them.
         normalize: what N is: "relevant", all R relevant candidates (trec_eval's ``map`` and ``map_cut``); "min",
             min(R, k); "retrieved", the relevant ones among the first k.
         kwargs: as :class:`BinaryMetric`.
@@ -192,13 +185,11 @@ class MAP(BinaryMetric):
         cut = Boundary.of(ranking, self.relevance_level, self.top_k)
         full = torch.where(found & (share == 1), self._precisions(ranking), 0.0).sum(-1)
         # Given h hits among the s places of the cut block, they are a block of s with h relevant ones.
-        h, s, above = cut.hits, cut.places.unsqueeze(-1), cut.above.unsqueeze(-1)
+        h, s = cut.hits, cut.places
+        first, harmonic = cut.at(ranking.first), cut.at(ranking.summed(reciprocal, self.top_k))
         c = ratio(h - 1, s - 1)
-        harmonic = cut.harmonic.unsqueeze(-1)
-        partial = ratio(h, s) * ((cut.before.unsqueeze(-1) + 1 - (above + 1) * c) * harmonic + c * s)
-        partial = torch.where(h > 0, partial, 0.0)
-        given = ratio(full.unsqueeze(-1) + partial, cut.before.unsqueeze(-1) + h)
-        return (cut.chance * given).sum(-1)
+        partial = torch.where(h > 0, ratio(h, s) * ((cut.before + 1 - first * c) * harmonic + c * s), 0.0)
+        return (cut.chance * ratio(full.unsqueeze(-1) + partial, cut.before + h)).sum(-1)
 
 
 class RPrecision(BinaryMetric):
@@ -213,9 +204,7 @@ class RPrecision(BinaryMetric):
     """
 
     name = "rprecision"
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    takes_top_k = False
 
     def measure(self, ranking: Ranking) -> Tensor:
         relevant = ranking.num_relevant(self.relevance_level)
@@ -273,14 +262,13 @@ class AUROC(BinaryMetric):
         before, beside = ranking.relevant_around(self.relevance_level)
         cut = Boundary.of(ranking, self.relevance_level, self.top_k)
         length = torch.minimum(self.length(ranking), ranking.num_candidates).unsqueeze(-1)
-        whole = cut.before.unsqueeze(-1)
         # Irrelevant candidates behind each relevant one that is surely inside, and half of those tied with it ...
-        behind = length - (ranking.first + ranking.tied - 1) - (whole - before - beside)
+        behind = length - (ranking.first + ranking.tied - 1) - (cut.before - before - beside)
         pairs = torch.where(found & (share == 1), behind + (ranking.tied - beside) / 2, 0.0).sum(-1, keepdim=True)
         # ... less the h that a tie cut by k puts behind it, which themselves are ahead of half of theirs.
-        h, s = cut.hits, cut.places.unsqueeze(-1)
-        ahead = pairs - whole * h + h * (s - h) / 2
-        return (cut.chance * ratio(ahead, (whole + h) * (length - whole - h))).sum(-1)
+        h, s, inside = cut.hits, cut.places, cut.before + cut.hits
+        ordered = pairs - cut.before * h + h * (s - h) / 2
+        return (cut.chance * ratio(ordered, inside * (length - inside))).sum(-1)
 
 
 def _nothing_irrelevant(ranking: Ranking, level: float) -> Tensor:
@@ -289,42 +277,43 @@ def _nothing_irrelevant(ranking: Ranking, level: float) -> Tensor:
     return only_relevant & ~((ranking.num_candidates == 0) & (ranking.num_relevant(level) > 0))
 
 
+@dataclass(frozen=True)
 class Boundary:
     """The one block of ties that ``top_k`` cuts, and how many of its r relevant candidates fall inside.
 
     Of its n candidates s come before the cut, so that number h is hypergeometric.
     """
 
-    #: float64 [query]: relevant candidates before the block; all of the first k where none is cut
+    #: bool [query, entry]: the relevant entries of the block, of which there are none where no block is cut
+    cut: Tensor
+    #: float64 [query, 1]: relevant candidates before the block; all of the first k where none is cut
     before: Tensor
-    #: float64 [query]: ranks above the block
-    above: Tensor
-    #: float64 [query]: its places before the cut
+    #: float64 [query, 1]: its places before the cut
     places: Tensor
-    #: float64 [query]: sum of 1 / rank over these
-    harmonic: Tensor
-    #: float64 [query, h]: 0, 1, ... hits, and how likely each number is
+    #: float64 [query, h]: h = 0, 1, ... hits
     hits: Tensor
+    #: float64 [query, h]: how likely each number is
     chance: Tensor
 
     @classmethod
     def of(cls, ranking: Ranking, level: float, top_k: int | None) -> Boundary:
         """Find it: it shows in its relevant entries, and matters only if it has some."""
         found, share = ranking.found(level), ranking.share(top_k)
-        is_cut = found & (share > 0) & (share < 1)
-        at = is_cut.int().argmax(-1, keepdim=True)
+        cut = found & (share > 0) & (share < 1)
+        n, r, s = (_at(cut, x) for x in (ranking.tied, ranking.relevant_around(level)[1], share * ranking.tied))
+        before = (found & (share == 1)).sum(-1, keepdim=True).to(share.dtype)
+        hits = torch.arange(found.shape[1] + 1, dtype=share.dtype, device=share.device).expand(len(n), -1)
+        return cls(cut, before, s.round(), hits, _hypergeometric(hits, n, r, s.round()))
 
-        def there(x: Tensor) -> Tensor:
-            return torch.where(is_cut.any(-1), x.gather(-1, at).squeeze(-1), 0.0)
+    def at(self, x: Tensor) -> Tensor:
+        """What ``x`` [query, entry] is for the block: [query, 1], 0 where none is cut."""
+        return _at(self.cut, x)
 
-        self = cls()
-        self.before = (found & (share == 1)).sum(-1).to(share.dtype)
-        n, r = there(ranking.tied), there(ranking.relevant_around(level)[1])
-        self.above, self.places = there(ranking.first - 1), there(share * ranking.tied).round()
-        self.harmonic = there(ranking.summed(reciprocal, top_k))
-        self.hits = torch.arange(found.shape[1] + 1, dtype=share.dtype, device=share.device).expand(len(n), -1)
-        self.chance = _hypergeometric(self.hits, *(x.unsqueeze(-1) for x in (n, r, self.places)))
-        return self
+
+def _at(where: Tensor, x: Tensor) -> Tensor:
+    """The first element of each row of ``x`` that is marked, 0 if none is: [query, 1]."""
+    first = where.int().argmax(-1, keepdim=True)
+    return torch.where(where.any(-1, keepdim=True), x.gather(-1, first), 0.0)
 
 
 def _hypergeometric(h: Tensor, n: Tensor, r: Tensor, s: Tensor) -> Tensor:

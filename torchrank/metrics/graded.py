@@ -4,52 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from torchrank.metrics.base import RankingMetric, one_of
-from torchrank.metrics.binary import reciprocal
-from torchrank.metrics.labels import name_of
+from torchrank.metrics.arguments import number, one_of
+from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.gains import GAINS, logarithmic, reciprocal, undiscounted
 from torchrank.problems import Problem, count
 from torchrank.ranking import Ranking, ratio
-
-
-def linear(grade: Tensor) -> Tensor:
-    """The grade itself (Järvelin and Kekäläinen, TOIS 2002)."""
-    return grade
-
-
-def exponential(grade: Tensor) -> Tensor:
-    """2 ** grade - 1 (Burges et al., ICML 2005)."""
-    return torch.exp2(grade) - 1
-
-
-def undiscounted(rank: Tensor) -> Tensor:
-    """1 at every rank."""
-    return torch.ones_like(rank)
-
-
-@cache  # one function per base, so that measures that share a base share its sums
-def logarithmic(base: float) -> Callable[[Tensor], Tensor]:
-    """1 / log(1 + rank) to a base."""
-
-    def discount(rank: Tensor) -> Tensor:
-        return 1 / torch.log2(1 + rank) if base == 2 else math.log(base) / torch.log1p(rank)
-
-    return discount
-
-
-GAINS: dict[str, Callable[[Tensor], Tensor]] = {"linear": linear, "exponential": exponential}
 
 
 class GradedMetric(RankingMetric):
     """A measure of gains.
 
     Args:
-        top_k: look at the first ``top_k`` ranks only; None = at all.
+        top_k: count only the first ``top_k`` ranks; None = all of them.
         gain: what a grade is worth: "linear", the grade itself; "exponential", 2 ** grade - 1; or a callable with a
             name, from grades float64 to gains. Grades of 0 and below, and what is unjudged, gain 0 whatever it says.
         kwargs: as :class:`RankingMetric`.
@@ -61,10 +31,7 @@ class GradedMetric(RankingMetric):
     value_range = (0.0, math.inf)
 
     def __init__(self, top_k: int | None = None, *, gain: str | Callable = "linear", **kwargs: Any) -> None:
-        if callable(gain):
-            name_of(gain)
-        else:
-            one_of("gain", gain, GAINS, "or a callable with a name")
+        one_of("gain", gain, GAINS, or_callable=True)
         super().__init__(top_k, gain=gain, **kwargs)
 
     gain: str | Callable[[Tensor], Tensor]
@@ -79,20 +46,17 @@ class GradedMetric(RankingMetric):
         """From ranks to discounts."""
         return undiscounted
 
-    def problems(self, ranking: Ranking) -> Tensor:
+    def errors(self, ranking: Ranking) -> Tensor:
         # A huge grade whose gain overflows would be NaN without a word. What is not finite itself was counted before.
         overflow = ~ranking.gains(self.gain_function).isfinite() & ranking.grade.isfinite()
-        return count(Problem.BAD_GRADES, overflow) * self.validate_args
+        return count(Problem.BAD_GRADES, overflow)
 
     def empty(self, ranking: Ranking) -> Tensor:
         return self.ideal(ranking) == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
-        return (ranking.gains(self.gain_function) * self.discounts(ranking)).sum(-1)
-
-    def discounts(self, ranking: Ranking) -> Tensor:
-        """(Expected) discount of each entry: float64 [query, entry]."""
-        return ranking.discounted(self.discount_function, self.top_k)
+        discounts = ranking.discounted(self.discount_function, self.top_k)
+        return (ranking.gains(self.gain_function) * discounts).sum(-1)
 
     def ideal(self, ranking: Ranking) -> Tensor:
         """The largest value that an order of all judged candidates can have: float64 [query]."""
@@ -112,9 +76,6 @@ class CG(GradedMetric):
 
     name = "cg"
 
-    def discounts(self, ranking: Ranking) -> Tensor:
-        return ranking.share(self.top_k)
-
 
 class DCG(GradedMetric):
     r"""Discounted cumulative gain: :math:`DCG@k = \sum_{i \le k} \frac{gain_i}{\log_b (1 + i)}`.
@@ -123,7 +84,7 @@ class DCG(GradedMetric):
     ``ties="expected"`` each tied candidate has the mean discount of its ranks (McSherry and Najork, ECIR 2008).
 
     Args:
-        top_k: look at the first ``top_k`` ranks only; None = at all.
+        top_k: count only the first ``top_k`` ranks; None = all of them.
         discount: "log2", 1 / log(1 + rank) to the base ``log_base``; "reciprocal", 1 / rank; or a callable with a name,
             from ranks float64 to discounts.
         log_base: base of the logarithm, > 1.
@@ -140,12 +101,8 @@ class DCG(GradedMetric):
     def __init__(
         self, top_k: int | None = None, *, discount: str | Callable = "log2", log_base: float = 2, **kwargs: Any
     ) -> None:
-        if callable(discount):
-            name_of(discount)
-        else:
-            one_of("discount", discount, ("log2", "reciprocal"), "or a callable with a name")
-        if isinstance(log_base, bool) or not isinstance(log_base, int | float) or not 1 < log_base < math.inf:
-            raise ValueError(f"Expected log_base to be a number > 1, got {log_base!r}")
+        one_of("discount", discount, ("log2", "reciprocal"), or_callable=True)
+        number("log_base", log_base, above=1)
         if discount != "log2" and log_base != 2:
             raise ValueError(f"Expected log_base only with discount='log2', got log_base={log_base} with {discount!r}")
         super().__init__(top_k, discount=discount, log_base=log_base, **kwargs)

@@ -55,25 +55,23 @@ def parse_all(name: str, **overrides: Any) -> list[RankingMetric]:
         raise TypeError(f"Expected the name of a metric, as 'ndcg@10', got {type(name).__name__}")
     label = read(name)
     measure = _measure(label, name)
-    arguments = {**_arguments(label), **overrides}
-    known = measure.definition()
-    for argument in arguments:
-        if argument not in known and argument in _arguments(label):
+    given, known = _arguments(label), measure.definition()
+    for argument in given:
+        if argument not in known:
             raise ValueError(
                 f"Expected {measure.name} to have parameters {', '.join(known)}, got {argument!r} in {name!r}"
             )
-    if label.cuts and not measure.takes_top_k():
+    if label.cuts and not measure.takes_top_k:
         raise ValueError(f"Expected no cut-off for {measure.name}, got {name!r}")
-    if not label.cuts:
-        return [measure(**arguments)]
-    return [measure(**{"top_k": cut, **arguments}) for cut in label.cuts]
+    cuts: list[dict[str, Any]] = [{"top_k": cut} for cut in label.cuts] or [{}]
+    return [measure(**{**cut, **given, **overrides}) for cut in cuts]
 
 
 def _measure(label: Label, name: str) -> type[RankingMetric]:
     registry = RankingMetric.registry
     found = NAMES.get(label.name.lower(), label.name.lower())
     if found not in registry:
-        near = difflib.get_close_matches(found, [*registry, *NAMES], n=1, cutoff=0.5)
+        near = difflib.get_close_matches(found, registry, n=1, cutoff=0.6)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"Expected the name of a measure ({', '.join(sorted(registry))}), got {name!r}{hint}")
     return registry[found]

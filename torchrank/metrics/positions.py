@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from torchrank.lists import BLOCK
-from torchrank.metrics.base import one_of
-from torchrank.metrics.binary import BinaryMetric, reciprocal
+from torchrank.metrics.arguments import one_of
+from torchrank.metrics.binary import BinaryMetric
+from torchrank.metrics.gains import reciprocal
 from torchrank.ranking import Ranking, ratio
 
 
@@ -18,7 +19,7 @@ class PositionMetric(BinaryMetric):
     """A measure of where relevant candidates stand.
 
     Args:
-        top_k: look at the first ``top_k`` ranks only; None = at all.
+        top_k: count only the first ``top_k`` ranks; None = all of them.
         filtered: rank every positive against the irrelevant candidates only, as link prediction does (Bordes et al.,
             NIPS 2013), and average over positives.
         average: with ``filtered``, "query": the mean over queries of the mean over their positives; "positive": the
@@ -29,7 +30,7 @@ class PositionMetric(BinaryMetric):
         ValueError: ``average="positive"`` for a measure that has one value per query.
     """
 
-    of_positions = True
+    policies = ("expected", "optimistic", "pessimistic", "realistic")
     #: whether every positive has a value even where it is not filtered
     of_every_positive = False
 
@@ -64,9 +65,9 @@ class PositionMetric(BinaryMetric):
         """The formula on lists as they are: float64 [query]."""
         raise NotImplementedError
 
-    def counts(self, ranking: Ranking) -> Tensor:
+    def weight(self, ranking: Ranking) -> Tensor:
         if self.average == "query":
-            return super().counts(ranking)
+            return super().weight(ranking)
         return ranking.num_relevant(self.relevance_level)
 
 
@@ -89,9 +90,10 @@ class MR(PositionMetric):
     value_range = (1.0, math.inf)
     higher_is_better = False
     of_every_positive = True
+    takes_top_k = False
 
-    def __init__(self, *, empty_target_action: str = "skip", **kwargs: Any) -> None:
-        super().__init__(empty_target_action=empty_target_action, **kwargs)
+    def __init__(self, top_k: None = None, *, empty_target_action: str = "skip", **kwargs: Any) -> None:
+        super().__init__(top_k, empty_target_action=empty_target_action, **kwargs)
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         missing = (ranking.num_candidates + 1).unsqueeze(-1)
@@ -151,6 +153,7 @@ class HitRate(PositionMetric):
         if found.shape[1] == 1:
             return torch.where(found, share, 0.0).squeeze(-1)
         before, _ = ranking.relevant_around(self.relevance_level)
+        # C(n-s, r) / C(n, r) as a product with a factor for each relevant candidate of the block.
         index = torch.minimum(found.cumsum(-1) - 1 - before, ranking.tied - 1)  # among its block's relevant: 0, 1, ...
         miss = ratio((ranking.tied * (1 - share) - index).clamp_min(0), ranking.tied - index)
         return 1 - torch.where(found, miss, 1.0).prod(-1)

@@ -28,10 +28,10 @@ class Sum(IntEnum):
     W2 = 4
     QUERIES = 5
     EMPTY = 6
-    PROBLEMS = 7  # and all that follows
+    ERRORS = 7  # and all that follows
 
 
-SIZE = Sum.PROBLEMS + len(Problem)
+SIZE = Sum.ERRORS + len(Problem)
 
 
 def nothing(device: torch.device) -> Tensor:
@@ -73,7 +73,7 @@ def carry(state: Tensor, device: torch.device) -> Tensor:
 
 
 def summed(values: Tensor, weights: Tensor, queries: Tensor, empty: Tensor, errors: Tensor) -> Tensor:
-    """The sums [SIZE] of one batch: values with weights, number of queries, of empty ones, problems by kind."""
+    """The sums [SIZE] of one batch: values with weights, number of queries, of empty ones, errors by kind."""
     wv = weights * values
     sums = [wv.sum(), weights.sum(), (wv * wv).sum(), (weights * wv).sum(), (weights * weights).sum()]
     return torch.cat([torch.stack([*sums, queries.to(wv.dtype), empty.to(wv.dtype)]), errors.to(wv.dtype)])

@@ -1,0 +1,23 @@
+"""Checks of the arguments of constructors. Errors say what was expected and what was got."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from torchrank.metrics.labels import name_of
+
+
+def one_of(argument: str, value: object, known: Iterable[object], or_callable: bool = False) -> None:
+    """Raise ValueError unless an argument has a known value, or is a callable with a name where one will do."""
+    if or_callable and callable(value):
+        name_of(value)
+    elif value not in (known := tuple(known)):
+        also = " or a callable with a name" if or_callable else ""
+        raise ValueError(f"Expected {argument} to be one of {', '.join(map(repr, known))}{also}, got {value!r}")
+
+
+def number(argument: str, value: object, above: float) -> None:
+    """Raise ValueError unless an argument is a finite number larger than a bound."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not above < value < math.inf:
+        raise ValueError(f"Expected {argument} to be a number > {above}, got {value!r}")
