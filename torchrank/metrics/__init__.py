@@ -1,10 +1,10 @@
 """The third room: one class per measure, each a formula on a Ranking."""
 
 from torchrank.metrics.base import RankingMetric
-from torchrank.metrics.binary import AUROC, F1, MAP, FallOut, FBeta, Precision, Recall, RPrecision
-from torchrank.metrics.graded import CG, DCG, NDCG
+from torchrank.metrics.binary import AUROC, F1, MAP, BinaryMetric, FallOut, FBeta, Precision, Recall, RPrecision
+from torchrank.metrics.graded import CG, DCG, NDCG, GradedMetric
 from torchrank.metrics.parse import parse
-from torchrank.metrics.positions import MR, MRR, HitRate
+from torchrank.metrics.positions import MR, MRR, HitRate, PositionMetric
 
 __all__ = [
     "AUROC",
@@ -15,9 +15,12 @@ __all__ = [
     "MR",
     "MRR",
     "NDCG",
+    "BinaryMetric",
     "FBeta",
     "FallOut",
+    "GradedMetric",
     "HitRate",
+    "PositionMetric",
     "Precision",
     "RPrecision",
     "RankingMetric",

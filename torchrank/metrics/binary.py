@@ -51,6 +51,11 @@ class Precision(BinaryMetric):
     A list shorter than k still divides by k, as trec_eval's ``P_k`` does. Without ``top_k``, k is the length of the
     list (trec_eval's ``set_P``).
 
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
     Example:
         >>> import torch, torchrank as tr
         >>> tr.Precision(top_k=2).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))
@@ -67,6 +72,11 @@ class Recall(BinaryMetric):
     r"""Recall: the share of the R relevant candidates in the first k ranks, :math:`\frac{1}{R} \sum_{i \le k} rel_i`.
 
     R counts relevant candidates that were not retrieved, as trec_eval's ``recall_k`` does.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -113,6 +123,11 @@ class F1(BinaryMetric):
     r"""F1: the harmonic mean of precision and recall, :math:`F_1@k = \frac{2 P R}{P + R}`, per query.
 
     :class:`FBeta` with beta = 1. After van Rijsbergen, Information Retrieval, 1979.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -197,6 +212,10 @@ class RPrecision(BinaryMetric):
 
     trec_eval's ``Rprec``. R counts relevant candidates that were not retrieved.
 
+    Args:
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
     Example:
         >>> import torch, torchrank as tr
         >>> tr.RPrecision().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))
@@ -217,6 +236,11 @@ class FallOut(BinaryMetric):
 
     :math:`F@k = \frac{1}{N} \sum_{i \le \min(k, n)} (1 - rel_i)`, N irrelevant candidates in a list of n, retrieved
     ones only. A query without any is empty, and counts as 1 by default.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -245,6 +269,11 @@ class AUROC(BinaryMetric):
     irrelevant candidates among the first k retrieved (Hanley and McNeil, Radiology 143, 1982). A tied pair counts half
     under ``ties="expected"``. A query without a pair to compare is empty, except that it scores 0 where relevant
     candidates exist but none was retrieved, and where the first k hold no pair.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr

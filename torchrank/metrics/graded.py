@@ -68,6 +68,11 @@ class CG(GradedMetric):
 
     Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 20(4), 2002.
 
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
     Example:
         >>> import torch, torchrank as tr
         >>> tr.CG().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[0, 3, 5]]))
@@ -122,6 +127,12 @@ class NDCG(DCG):
 
     IDCG is the DCG of the best order of all judged candidates, retrieved or not, cut at k. trec_eval's ``ndcg`` and
     ``ndcg_cut``; Järvelin and Kekäläinen, TOIS 2002.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
+        discount, log_base: "log2", "reciprocal" or a callable with a name; see :class:`DCG`.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr

@@ -77,8 +77,11 @@ class MR(PositionMetric):
     One that was not retrieved takes the rank behind the list. Queries without any are skipped by default.
 
     Args:
-        filtered, average, kwargs: as :class:`PositionMetric`; unfiltered, ``average="positive"`` is the mean over all
-            positives too.
+        relevance_level: a grade at or above it is relevant; > 0.
+        filtered: rank every positive against the irrelevant candidates only; see :class:`PositionMetric`.
+        average: "query", the mean over queries of their mean rank, or "positive", the mean over all positives.
+        kwargs: ``ties`` (also "realistic"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
+            :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -109,6 +112,13 @@ class MRR(PositionMetric):
     of 1/rank over the ranks that the first relevant candidate can have (McSherry and Najork, ECIR 2008), under
     "realistic" 1 over its middle rank. With ``filtered``, the mean over positives of 1/rank.
 
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        relevance_level: a grade at or above it is relevant; > 0.
+        filtered, average: every positive against the irrelevant only, and what is averaged: see :class:`PositionMetric`
+        kwargs: ``ties`` (also "realistic"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
+            :class:`RankingMetric`.
+
     Example:
         >>> import torch, torchrank as tr
         >>> tr.MRR().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[0, 1, 1]]))
@@ -138,6 +148,13 @@ class HitRate(PositionMetric):
     trec_eval's ``success``. Under ``ties="expected"`` the chance of it, for a block of n tied candidates with r
     relevant of which s places are inside, :math:`1 - \binom{n-s}{r} / \binom{n}{r}`. With ``filtered``, the share of
     the positives whose rank is at most k. Without ``top_k``: whether any was retrieved.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        relevance_level: a grade at or above it is relevant; > 0.
+        filtered, average: every positive against the irrelevant only, and what is averaged: see :class:`PositionMetric`
+        kwargs: ``ties`` (also "realistic"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
+            :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
