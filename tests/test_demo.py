@@ -119,3 +119,18 @@ def test_the_command_itself_loads_nothing_of_the_demo():
     code = "import sys, torchrank.cli; print([m for m in ('lightning', 'sklearn') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--plot", "no/such/folder/x.png"],
+        ["--plot", "x.txt"],
+        ["--save", "no/such/folder/x.pt"],
+        ["--load", "missing.pt"],
+    ],
+)
+def test_files_are_refused_before_the_work(options, capsys):
+    with pytest.raises(SystemExit):
+        main(["demo", *options])
+    assert f"got {options[1]}" in capsys.readouterr().err

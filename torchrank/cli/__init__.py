@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 
 from torchrank import __version__
 
@@ -42,10 +43,14 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--workers", type=_at_least(1), default=1, metavar="N", help="train and validate on N processes (default: 1)"
     )
-    demo.add_argument("--seed", type=int, default=0, help="of split, weights and batches (default: %(default)s)")
-    demo.add_argument("--plot", metavar="FILE", help="draw the curves into a file: .png, .svg, .pdf")
-    demo.add_argument("--save", metavar="FILE", help="write the weights of the encoder when done")
-    demo.add_argument("--load", metavar="FILE", help="begin with weights that --save has written")
+    demo.add_argument(
+        "--seed", type=_at_least(0), default=0, help="of split, weights and batches (default: %(default)s)"
+    )
+    demo.add_argument(
+        "--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help="draw the curves: .png, .svg, .pdf"
+    )
+    demo.add_argument("--save", type=_new_file(), metavar="FILE", help="write the weights of the encoder when done")
+    demo.add_argument("--load", type=_old_file, metavar="FILE", help="begin with weights that --save has written")
     demo.set_defaults(run=_demo)
     return parser
 
@@ -59,6 +64,25 @@ def _demo(options: argparse.Namespace) -> int:
     from torchrank.cli.demo import run  # takes seconds, which `torchrank --help` does not need
 
     return run(options.epochs, options.workers, options.seed, options.plot, options.save, options.load)
+
+
+def _new_file(*endings: str) -> Callable[[str], str]:
+    """A file that can be written when the work is done: better refused before it."""
+
+    def path(text: str) -> str:
+        if not Path(text).absolute().parent.is_dir():
+            raise argparse.ArgumentTypeError(f"Expected a file in a folder that exists, got {text}")
+        if endings and Path(text).suffix not in endings:
+            raise argparse.ArgumentTypeError(f"Expected a file that ends in {', '.join(endings)}, got {text}")
+        return text
+
+    return path
+
+
+def _old_file(text: str) -> str:
+    if not Path(text).is_file():
+        raise argparse.ArgumentTypeError(f"Expected a file that exists, got {text}")
+    return text
 
 
 def _at_least(least: int) -> Callable[[str], int]:

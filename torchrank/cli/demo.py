@@ -190,7 +190,7 @@ def plot(rows: list[dict[str, float]], suite: tr.RankingCollection, file: str) -
             textcoords=axes.get_yaxis_transform(),
             color=line.get_color(),
             va="center",
-            arrowprops={"arrowstyle": "-", "color": line.get_color(), "relpos": (0, 0.5), "shrinkA": 0},
+            arrowprops={"arrowstyle": "-", "color": "0.7", "ls": ":", "lw": 0.8, "relpos": (0, 0.5), "shrinkA": 0},
         )
     low, high = zip(*(metric.value_range for metric in suite.values()))
     axes.set(xlim=(0, max(last, 1)), ylim=(min(low), max(high)), xlabel="epochs", ylabel="mean over queries")
