@@ -12,6 +12,11 @@ IDS = torch.tensor([[5, 3, 1], [2, 4, 6]])
 ROWS = torch.tensor([0.1, 0.2])
 NAN, INF = float("nan"), float("inf")
 
+
+def exponential(grade):
+    return 3.0**grade - 1
+
+
 # (arguments, keywords, type, what the message must say: what was expected, what was got)
 SHAPES = {
     "preds is no tensor": (([0.1, 0.2], GRADES), {}, TypeError, ["preds to be a tensor", "list"]),
@@ -162,6 +167,7 @@ VALUES = {
         1,
         "queries with NaN",
     ),
+    "NaN tie breaks": ((SCORES, torch.tensor([1, 0])), {"tie_break": torch.tensor([0, NAN, 1])}, 2, "tie breaks"),
     "label out of range": ((SCORES, torch.tensor([3, 1])), {}, 1, "indices outside"),
     "pair out of range": (
         (SCORES, (torch.tensor([0, 2, -1]), torch.tensor([0, 0, 0]))),
@@ -211,8 +217,8 @@ def test_without_validation_bad_values_are_not_counted(case):
 
 def test_a_gain_that_overflows_is_counted():
     metric = tr.NDCG(gain="exponential")
-    metric.update(SCORES, torch.tensor([[1, 0, 2000], [0, 0, 1]]))
-    with pytest.raises(ValueError, match="1 relevance grades, or gains"):
+    metric.update(SCORES, torch.tensor([[1, 0, 2000], [1023, 1023, 1023]]))
+    with pytest.raises(ValueError, match="2 relevance grades, or gains"):
         metric.compute()
 
 
@@ -247,6 +253,8 @@ CONSTRUCTORS = {
     "normalize": (lambda: tr.MAP(normalize="max"), ["'relevant'", "'max'"]),
     "beta": (lambda: tr.FBeta(beta=-1), ["number > 0", "-1"]),
     "gain": (lambda: tr.DCG(gain="quadratic"), ["'exponential'", "'quadratic'"]),
+    "a gain named as a known one": (lambda: tr.DCG(gain=exponential), ["name of its own", "exponential"]),
+    "an aggregation named as a known one": (lambda: tr.DCG(aggregation=torch.median), ["name of its own", "median"]),
     "gain by a lambda": (lambda: tr.DCG(gain=lambda g: g), ["name of its own", "lambda"]),
     "discount": (lambda: tr.NDCG(discount="log3"), ["'log2'", "'log3'"]),
     "log_base": (lambda: tr.NDCG(log_base=1), ["number > 1", "got 1"]),
@@ -281,6 +289,10 @@ def test_constructors_say_what_they_expect(case):
 
 
 RANKINGS = {
+    "equal ranks in a list": (
+        lambda: tr.Ranking.from_ranks(torch.tensor([[3, 3, 1]]), 10),
+        ["1 ranks", "equal to another"],
+    ),
     "ranks below one": (lambda: tr.Ranking.from_ranks(torch.tensor([0.5, 2.0])), ["1 ranks below 1"]),
     "ranks beyond the list": (
         lambda: tr.Ranking.from_ranks(torch.tensor([4, 2]), 3),

@@ -220,6 +220,15 @@ def test_tie_break_settles_ties_for_good(tie_break, target):
     assert tr.MR(ties="optimistic").score(flat).tolist() == [2]
 
 
+def test_a_tie_of_several_relevant_that_the_cut_divides():
+    for n in (47, 49, 55, 98):  # where (k / n) * n is not k
+        target = (torch.zeros(2, dtype=torch.int64), torch.arange(2))
+        for k in range(1, n + 1):
+            places = range(1, min(k, n - 1) + 1)
+            expected = sum((n - j) / (n * (n - 1) / 2) / j for j in places)
+            assert tr.MRR(top_k=k).score(torch.zeros(1, n), target).item() == pytest.approx(expected, rel=1e-12)
+
+
 def test_equal_tie_breaks_stay_tied():
     assert score("mrr", tensor([[0.5, 0.5, 0.5]]), tensor([0]), tie_break=tensor([2, 2, 1])) == [3 / 4]
 

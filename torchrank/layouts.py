@@ -56,6 +56,7 @@ def arrange(
     if isinstance(target, Tensor) and target.dim() == 2:
         return _dense(preds, target, mask, exclude, tie_break, validate)
     items, grade, errors = judged_items(target, preds, "preds [Q, D] of scores", limit=preds.shape[1])
+    errors = errors + _bad_tie_break(tie_break, mask, preds)
     pairs, bad = _pairs(exclude, preds)
     if not preds.shape[1]:
         preds, mask, tie_break = _one_column(preds), None, None
@@ -72,7 +73,7 @@ def _dense(
             f" {list(target.shape)}; padded ids beside scores are list(target)"
         )
     grade = grades(target, preds.device)
-    errors = _bad_grades(grade, mask)
+    errors = _bad_grades(grade, mask) + _bad_tie_break(tie_break, mask, preds)
     pairs, bad = _pairs(exclude, preds)
     if not preds.shape[1]:
         preds, grade, tie_break = _one_column(preds), grade.new_zeros((len(grade), 1)), None
@@ -107,7 +108,7 @@ def _flat(
     if indexes.is_floating_point() or indexes.dtype == torch.bool:
         raise TypeError(f"Expected integer indexes, got {indexes.dtype}")
     grade = grades(target, preds.device)
-    errors = _bad_grades(grade, mask)
+    errors = _bad_grades(grade, mask) + _bad_tie_break(tie_break, mask, preds)
     names, query = torch.unique(indexes.to(preds.device), return_inverse=True)
     return FlatRows(errors, validate, preds, grade, query, len(names), _on(preds, mask), _on(preds, tie_break))
 
@@ -240,6 +241,14 @@ def grades(target: Tensor, device: torch.device) -> Tensor:
     return target.to(torch.int8) if target.dtype == torch.bool else target
 
 
+def _bad_tie_break(tie_break: Tensor | None, mask: Tensor | None, preds: Tensor) -> Tensor:
+    if tie_break is None or not tie_break.is_floating_point():
+        return no_errors(preds.device)
+    bad = tie_break.to(preds.device).isnan()
+    bad = bad if mask is None else bad & mask.to(preds.device)
+    return count(Problem.NAN_SCORES, bad.any(-1) if bad.dim() > 1 else bad)
+
+
 def _bad_grades(grade: Tensor, where: Tensor | None) -> Tensor:
     if not grade.is_floating_point():
         return no_errors(grade.device)
@@ -267,8 +276,9 @@ def _pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tuple[Pair
     outside = (query < 0) | (query >= preds.shape[0]) | (item < 0)
     if catalogue:
         outside = outside | (item >= preds.shape[1])
-    pairs = Pairs(query.masked_fill(outside, -1), item.masked_fill(outside, 0))
-    return pairs, count(Problem.OUT_OF_RANGE, outside)
+    query, order = query.masked_fill(outside, -1).sort(stable=True)
+    pairs = Pairs(query, item.masked_fill(outside, 0)[order])
+    return pairs if preds.shape[0] else None, count(Problem.OUT_OF_RANGE, outside)
 
 
 def _integer(ids: Tensor, name: str, beside: str) -> Tensor:

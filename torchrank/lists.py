@@ -16,13 +16,16 @@ BLOCK = 2**18
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """(query, item) pairs: int64 [pair] each; a query of -1 belongs to none."""
+    """(query, item) pairs in ascending order of query: int64 [pair] each; a query of -1 belongs to none."""
 
     query: Tensor
     item: Tensor
 
     def rows(self, start: int, stop: int) -> Pairs:
         """Those of the queries from start to stop, renumbered from 0. Others stay as -1: removing them would sync."""
+        if self.query.device.type == "cpu":  # where looking at values costs nothing, and pairs are sorted by query
+            first, last = torch.searchsorted(self.query, torch.tensor([start, stop])).tolist()
+            return Pairs(self.query[first:last] - start, self.item[first:last])
         inside = (self.query >= start) & (self.query < stop)
         return Pairs(torch.where(inside, self.query - start, -1), self.item)
 
@@ -128,7 +131,7 @@ class EmbeddedLists(Lists):
 
     @property
     def query_size(self) -> int:
-        return 4 * self.catalogue.shape[0]  # the scores themselves, in full precision
+        return max(1, self.catalogue.shape[0] // 32)  # only the scores themselves: the engine counts them in tiles
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ class Problem(IntEnum):
 
 
 MEANING = {
-    Problem.NAN_SCORES: "{n} queries with NaN among the scores of their candidates; expected numbers or -inf",
+    Problem.NAN_SCORES: "{n} queries with NaN among the scores or tie breaks of candidates; expected numbers or -inf",
     Problem.BAD_GRADES: "{n} relevance grades, or gains of them, that are NaN or infinite; expected finite numbers",
     Problem.OUT_OF_RANGE: (
         "{n} labels or (query, item) indices outside the batch; expected query in 0 ... Q - 1, item in 0 ... D - 1"
@@ -34,7 +34,10 @@ MEANING = {
         " (integer preds are read as ids: if yours are scores, pass preds.float())"
     ),
     Problem.DUPLICATE_IDS: "{n} ids that occur more than once in a ranked list; expected each id once",
-    Problem.BAD_RANKS: "{n} ranks below 1 or beyond num_candidates; expected 1 for the best, 0 for padding",
+    Problem.BAD_RANKS: (
+        "{n} ranks below 1, beyond num_candidates or equal to another of their query;"
+        " expected 1 for the best, 0 for padding"
+    ),
     Problem.BAD_WEIGHTS: "{n} query weights that are negative or not finite; expected finite weights >= 0",
     Problem.EMPTY_QUERIES: "{n} queries with nothing to measure, which empty_target_action='error' forbids",
 }

@@ -152,12 +152,14 @@ class Ranking(Places):
 
         Args:
             ranks: [query] or [query, entry], the rank of each relevant candidate: 1 = best, infinite = not retrieved,
-                0 or negative = padding. Fractional ranks stand for themselves.
+                0 or negative = padding. Fractional ranks stand for themselves. Within a query they are ranks in one
+                list, so no two are equal; ranks that were filtered already are lists of their own: [query], one each.
             num_candidates: length of the lists, one for all or [query]. Without it, what needs it is NaN (mean rank
                 of what was not retrieved, fall-out, precision without ``top_k``).
 
         Raises:
-            ValueError: ranks have another shape, or lie between 0 and 1 or beyond ``num_candidates``.
+            ValueError: ranks have another shape, or lie between 0 and 1 or beyond ``num_candidates``, or are equal in
+                one query.
         """
         if ranks.dim() not in (1, 2):
             raise ValueError(f"Expected ranks of shape [query] or [query, entry], got {list(ranks.shape)}")
@@ -165,18 +167,20 @@ class Ranking(Places):
         first = first.unsqueeze(-1) if first.dim() == 1 else first
         first = first if first.shape[1] else first.new_zeros((len(first), 1))
         length = float("nan") if num_candidates is None else num_candidates
-        length = torch.as_tensor(length, dtype=first.dtype, device=first.device).expand(len(first))
+        length = torch.as_tensor(length, dtype=first.dtype, device=first.device).clone().expand(len(first))
         valid = ~(first <= 0)
         finite = first.isfinite()
         # Without ties there is no table over ranks, so they may be as large as they like.
         bad = (valid & (first < 1)) | (finite & (first > length.unsqueeze(-1))) | first.isnan()
+        ordered = first.sort(dim=-1).values
+        again = (ordered[:, 1:] == ordered[:, :-1]) & ordered[:, 1:].isfinite() & (ordered[:, 1:] > 0)
         places = in_rank_order(
             torch.where(finite, first, 1),
             (finite & valid).to(first.dtype),
             valid.to(torch.int8),
             valid,
             length,
-            count(Problem.BAD_RANKS, bad),
+            count(Problem.BAD_RANKS, bad) + count(Problem.BAD_RANKS, again),
             depth=1,
         )
         return cls._of(places)._raise()
@@ -343,14 +347,16 @@ class Ranking(Places):
     @shared
     def share(self, top_k: int | None) -> Tensor:
         """float64 [query, entry]: probability that an entry is among the first ``top_k``."""
-        return self.share_within(top_k)
+        return self.places(top_k) / self.tied.clamp_min(1)
 
-    def share_within(self, cut: Tensor | int | None) -> Tensor:
-        """:meth:`share` for a cut that may differ between queries: [query, 1]."""
-        if cut is None:
-            return self.tied.clamp_max(1)
-        inside = torch.minimum((cut - self.first + 1).floor().clamp_min(0), self.tied)
-        return inside / self.tied.clamp_min(1)
+    @shared
+    def places(self, top_k: int | None) -> Tensor:
+        """float64 [query, entry]: how many of the ranks that an entry can have are among the first ``top_k``."""
+        return self.places_within(top_k)
+
+    def places_within(self, cut: Tensor | int | None) -> Tensor:
+        """:meth:`places` for a cut that may differ between queries: [query, 1]."""
+        return self.tied if cut is None else torch.minimum((cut - self.first + 1).floor().clamp_min(0), self.tied)
 
     @shared
     def hits(self, level: float, top_k: int | None) -> Tensor:

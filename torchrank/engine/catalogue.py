@@ -13,7 +13,7 @@ from torchrank.problems import Problem, count
 CACHED = 2**19
 
 # From this many judged items per query on, one sort of the scores is cheaper than a pass for each of them.
-SORT_FROM = 24
+SORT_FROM = 256
 
 
 def place_catalogue(lists: CatalogueLists) -> Places:
@@ -70,7 +70,7 @@ def _count(
     buffer = torch.empty(scores.shape, dtype=dtype, device=scores.device)
     num_candidates, is_nan = torch.gt(scores, float("-inf"), out=buffer).sum(-1), scores.amax(-1).isnan()
     if tie_break is None and own.shape[1] >= SORT_FROM:
-        ordered = scores.sort(dim=-1).values
+        ordered, own = scores.sort(dim=-1).values, own.contiguous()
         greater = scores.shape[1] - torch.searchsorted(ordered, own, right=True)
         equal = scores.shape[1] - greater - torch.searchsorted(ordered, own)
         return greater, equal, num_candidates, is_nan

@@ -10,9 +10,13 @@ from torchrank.metrics.labels import name_of
 
 def one_of(argument: str, value: object, known: Iterable[object], or_callable: bool = False) -> None:
     """Raise ValueError unless an argument has a known value, or is a callable with a name where one will do."""
+    known = tuple(known)
     if or_callable and callable(value):
-        name_of(value)
-    elif value not in (known := tuple(known)):
+        if name_of(value) in known:  # or two definitions would have one label
+            raise ValueError(
+                f"Expected {argument} to be a callable with a name of its own, got {value!r}, named as a known one"
+            )
+    elif value not in known:
         also = " or a callable with a name" if or_callable else ""
         raise ValueError(f"Expected {argument} to be one of {', '.join(map(repr, known))}{also}, got {value!r}")
 

@@ -188,7 +188,7 @@ class MAP(BinaryMetric):
         """
         before, beside = ranking.relevant_around(self.relevance_level)
         above = ranking.first - 1
-        inside = ranking.share(self.top_k) * ranking.tied
+        inside = ranking.places(self.top_k)
         c = ratio(beside - 1, ranking.tied - 1)
         harmonic = ranking.summed(reciprocal, self.top_k)
         total = (before + 1 - (above + 1) * c) * harmonic + c * inside
@@ -227,7 +227,7 @@ class RPrecision(BinaryMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         relevant = ranking.num_relevant(self.relevance_level)
-        share = ranking.share_within(relevant.unsqueeze(-1))
+        share = ratio(ranking.places_within(relevant.unsqueeze(-1)), ranking.tied)
         return ratio(torch.where(ranking.found(self.relevance_level), share, 0.0).sum(-1), relevant)
 
 
@@ -329,10 +329,10 @@ class Boundary:
         """Find it: it shows in its relevant entries, and matters only if it has some."""
         found, share = ranking.found(level), ranking.share(top_k)
         cut = found & (share > 0) & (share < 1)
-        n, r, s = (_at(cut, x) for x in (ranking.tied, ranking.relevant_around(level)[1], share * ranking.tied))
+        n, r, s = (_at(cut, x) for x in (ranking.tied, ranking.relevant_around(level)[1], ranking.places(top_k)))
         before = (found & (share == 1)).sum(-1, keepdim=True).to(share.dtype)
         hits = torch.arange(found.shape[1] + 1, dtype=share.dtype, device=share.device).expand(len(n), -1)
-        return cls(cut, before, s.round(), hits, _hypergeometric(hits, n, r, s.round()))
+        return cls(cut, before, s, hits, _hypergeometric(hits, n, r, s))
 
     def at(self, x: Tensor) -> Tensor:
         """What ``x`` [query, entry] is for the block: [query, 1], 0 where none is cut."""

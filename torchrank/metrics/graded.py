@@ -47,8 +47,8 @@ class GradedMetric(RankingMetric):
         return undiscounted
 
     def errors(self, ranking: Ranking) -> Tensor:
-        # A huge grade whose gain overflows would be NaN without a word. What is not finite itself was counted before.
-        overflow = ~ranking.gains(self.gain_function).isfinite() & ranking.grade.isfinite()
+        # Huge grades whose gains overflow would be NaN without a word. What is not finite itself was counted before.
+        overflow = ~self.ideal(ranking).isfinite() & ranking.grade.isfinite().all(-1)
         return count(Problem.BAD_GRADES, overflow)
 
     def empty(self, ranking: Ranking) -> Tensor:

@@ -72,10 +72,13 @@ def name_of(function: Callable) -> str:
 def namesake(function: Callable) -> int:
     """0 for the first callable of its name; a number of its own for each other one, as long as both exist."""
     name = name_of(function)
-    if function not in _NAMESAKES:
-        others = [number for other, number in _NAMESAKES.items() if name_of(other) == name]
-        _NAMESAKES[function] = max(others) + 1 if others else 0
-    return _NAMESAKES[function]
+    try:
+        if function not in _NAMESAKES:
+            others = [number for other, number in _NAMESAKES.items() if name_of(other) == name]
+            _NAMESAKES[function] = max(others) + 1 if others else 0
+        return _NAMESAKES[function]
+    except TypeError:  # it can be neither hashed nor referred to weakly, as a numpy function
+        return 0
 
 
 def _value(value: object) -> str:

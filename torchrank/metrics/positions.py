@@ -44,7 +44,7 @@ class PositionMetric(BinaryMetric):
                 f"Expected filtered=True together with average='positive', got filtered=False: unfiltered, {self.name}"
                 " has one value per query, that of the first relevant candidate"
             )
-        super().__init__(top_k, filtered=filtered, average=average, **kwargs)
+        super().__init__(top_k, filtered=bool(filtered), average=average, **kwargs)
 
     filtered: bool
     average: str
@@ -135,7 +135,7 @@ class MRR(PositionMetric):
         if found.shape[1] == 1:
             return value
         r = ranking.relevant_around(self.relevance_level)[1].gather(-1, at).squeeze(-1)
-        places = ranking.share(self.top_k) * ranking.tied
+        places = ranking.places(self.top_k)
         n, s, above = (x.gather(-1, at).squeeze(-1) for x in (ranking.tied, places, ranking.first - 1))
         several = found.any(-1) & (r > 1) & (n > 1)
         longest = min(self.top_k or ranking.depth, ranking.depth)
@@ -172,7 +172,7 @@ class HitRate(PositionMetric):
         before, _ = ranking.relevant_around(self.relevance_level)
         # C(n-s, r) / C(n, r) as a product with a factor for each relevant candidate of the block.
         index = torch.minimum(found.cumsum(-1) - 1 - before, ranking.tied - 1)  # among its block's relevant: 0, 1, ...
-        miss = ratio((ranking.tied * (1 - share) - index).clamp_min(0), ranking.tied - index)
+        miss = ratio((ranking.tied - ranking.places(self.top_k) - index).clamp_min(0), ranking.tied - index)
         return 1 - torch.where(found, miss, 1.0).prod(-1)
 
 
