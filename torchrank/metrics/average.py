@@ -12,7 +12,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
-from torchrank.metrics import state
+import torchrank.metrics.state as state
 from torchrank.metrics.state import JointReduction, Sum
 from torchrank.problems import explain
 

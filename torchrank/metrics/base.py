@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+import torchrank.metrics.labels as labels
 from torchrank.layouts import arrange
-from torchrank.metrics import labels
 from torchrank.metrics.arguments import one_of
 from torchrank.metrics.average import QueryAverage, QueryValues
 from torchrank.problems import Problem, count, explain
