@@ -352,9 +352,10 @@ def test_the_catalogue_engine_sorts_or_counts_with_the_same_result(monkeypatch):
     scores = torch.randn(20, 200).round(decimals=1)
     relevant = [torch.randperm(200)[:40] for _ in range(20)]
     keywords = {"exclude": (torch.randint(20, (200,)), torch.randint(200, (200,))), "mask": torch.rand(20, 200) < 0.9}
-    by_sort = tr.Ranking.from_scores(scores, relevant, **keywords)
-    monkeypatch.setattr("torchrank.engine.catalogue.SORT_FROM", 1000)
     by_count = tr.Ranking.from_scores(scores, relevant, **keywords)
+    monkeypatch.setattr("torchrank.engine.catalogue.SORT_FROM", 1)
+    monkeypatch.setattr("torchrank.engine.catalogue.CACHED", 64)  # so that a list is sorted in several tiles
+    by_sort = tr.Ranking.from_scores(scores, relevant, **keywords)
     for field in ("first", "tied", "valid", "num_candidates"):
         torch.testing.assert_close(getattr(by_sort, field), getattr(by_count, field))
 
