@@ -328,7 +328,7 @@ def test_a_large_batch_is_ranked_in_blocks_with_the_same_result(monkeypatch):
     whole = [suite.score(*arguments, **keywords) for arguments, keywords in calls]
     monkeypatch.setattr("torchrank.lists.BLOCK", 64)
     monkeypatch.setattr("torchrank.engine.catalogue.BLOCK", 7)
-    monkeypatch.setattr("torchrank.engine.catalogue.CACHED", 11)
+    monkeypatch.setattr("torchrank.engine.counting.CACHED", 11)
     monkeypatch.setattr("torchrank.engine.ids.BLOCK", 50)
     for (arguments, keywords), expected in zip(calls, whole):
         for name, values in suite.score(*arguments, **keywords).items():
@@ -345,19 +345,6 @@ def test_flat_rows_are_ranked_as_a_whole(monkeypatch):
 
 def test_an_empty_list_of_ids_may_have_any_dtype():
     assert score("recall", tensor([[0.9, 0.1]] * 2), [tensor([0]), tensor([])]) == [1, 0]
-
-
-def test_the_catalogue_engine_sorts_or_counts_with_the_same_result(monkeypatch):
-    torch.manual_seed(2)
-    scores = torch.randn(20, 200).round(decimals=1)
-    relevant = [torch.randperm(200)[:40] for _ in range(20)]
-    keywords = {"exclude": (torch.randint(20, (200,)), torch.randint(200, (200,))), "mask": torch.rand(20, 200) < 0.9}
-    by_count = tr.Ranking.from_scores(scores, relevant, **keywords)
-    monkeypatch.setattr("torchrank.engine.catalogue.SORT_FROM", 1)
-    monkeypatch.setattr("torchrank.engine.catalogue.CACHED", 64)  # so that a list is sorted in several tiles
-    by_sort = tr.Ranking.from_scores(scores, relevant, **keywords)
-    for field in ("first", "tied", "valid", "num_candidates"):
-        torch.testing.assert_close(getattr(by_sort, field), getattr(by_count, field))
 
 
 # ---- aggregation and weights -----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Ranking metrics for PyTorch: exact under ties, constant in memory, the same number on one worker or many."""
 
 from torchrank.collection import RankingCollection
+from torchrank.engine.fused import use_compiled
 from torchrank.metrics import (
     AUROC,
     CG,
@@ -42,4 +43,5 @@ __all__ = [
     "RankingMetric",
     "Recall",
     "parse",
+    "use_compiled",
 ]

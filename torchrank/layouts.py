@@ -6,13 +6,28 @@ Shapes and dtypes are checked here and raise at once. Values are counted on the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, chain
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchrank.lists import CatalogueLists, DenseLists, EmbeddedLists, FlatRows, Lists, Pairs, RankedIds
+from torchrank.lists import (
+    PRODUCT,
+    CatalogueLists,
+    DenseLists,
+    EmbeddedLists,
+    FlatRows,
+    Judged,
+    Lists,
+    Padded,
+    Pairs,
+    Ragged,
+    RankedIds,
+    StreamedLists,
+)
 from torchrank.problems import Problem, count, no_errors
 
 
@@ -55,12 +70,12 @@ def arrange(
     _check_grid(tie_break, "tie_break", preds, also=f" or {list(preds.shape[1:])}")
     if isinstance(target, Tensor) and target.dim() == 2:
         return _dense(preds, target, mask, exclude, tie_break, validate)
-    items, grade, errors = judged_items(target, preds, "preds [Q, D] of scores", limit=preds.shape[1])
+    judged, errors = judged_items(target, preds, "preds [Q, D] of scores", limit=preds.shape[1])
     errors = errors + _bad_tie_break(tie_break, mask, preds)
     pairs, bad = _pairs(exclude, preds)
     if not preds.shape[1]:
         preds, mask, tie_break = _one_column(preds), None, None
-    return CatalogueLists(errors + bad, validate, preds, items, grade, _on(preds, mask), _on(preds, tie_break), pairs)
+    return CatalogueLists(errors + bad, validate, preds, judged, _on(preds, mask), _on(preds, tie_break), pairs)
 
 
 def _dense(
@@ -109,8 +124,9 @@ def _flat(
         raise TypeError(f"Expected integer indexes, got {indexes.dtype}")
     grade = grades(target, preds.device)
     errors = _bad_grades(grade, mask) + _bad_tie_break(tie_break, mask, preds)
-    names, query = torch.unique(indexes.to(preds.device), return_inverse=True)
-    return FlatRows(errors, validate, preds, grade, query, len(names), _on(preds, mask), _on(preds, tie_break))
+    return FlatRows(
+        errors, validate, preds, grade, indexes.detach().to(preds.device), _on(preds, mask), _on(preds, tie_break)
+    )
 
 
 def _ranked_ids(
@@ -119,17 +135,30 @@ def _ranked_ids(
     if tie_break is not None:
         raise ValueError("Expected no tie_break for integer preds, which are ids already ranked; got tie_break")
     _check_grid(mask, "mask", ids, dtype=torch.bool)
-    items, grade, errors = judged_items(target, ids, "integer preds (ids, best first)", limit=None)
+    judged, errors = judged_items(target, ids, "integer preds (ids, best first)", limit=None)
     pairs, bad = _pairs(exclude, ids, catalogue=False)
     if not ids.shape[1]:
         ids, mask = ids.new_full((ids.shape[0], 1), -1), None
-    return RankedIds(errors + bad, validate, ids.long(), items, grade, _on(ids, mask), pairs)
+    return RankedIds(errors + bad, validate, ids.long(), judged, _on(ids, mask), pairs)
 
 
 def embedded(
-    queries: Tensor, catalogue: Tensor, relevant: object, exclude: object, similarity: str, validate: bool
+    queries: Tensor,
+    catalogue: Tensor,
+    relevant: object,
+    exclude: object,
+    similarity: str,
+    chunk_size: int | None,
+    shard: Callable[[int, int], Any] | None,
+    progress: Callable[[int], None] | None,
 ) -> EmbeddedLists:
-    """Check embeddings [query, dimension] and [item, dimension] and make them canonical."""
+    """Check embeddings [query, dimension] and [item, dimension] and make them canonical.
+
+    Args:
+        queries, catalogue, relevant, exclude, similarity, chunk_size: as :meth:`torchrank.Ranking.from_embeddings`.
+        shard: from the numbers of items and of queries to this worker's part of the catalogue; None = all is here.
+        progress: see :class:`torchrank.lists.EmbeddedLists`.
+    """
     for name, x in (("queries", queries), ("items", catalogue)):
         if not isinstance(x, Tensor) or not x.is_floating_point():
             raise TypeError(f"Expected {name} to be a floating point tensor, got {getattr(x, 'dtype', type(x))}")
@@ -145,17 +174,70 @@ def embedded(
         )
     if similarity not in ("dot", "cosine"):
         raise ValueError(f"Expected similarity to be 'dot' or 'cosine', got {similarity!r}")
+    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
+        raise ValueError(f"Expected chunk_size to be an integer >= 1 or None, got {chunk_size!r}")
     queries, catalogue = queries.detach(), catalogue.detach()
     if similarity == "cosine":
         queries, catalogue = (torch.nn.functional.normalize(x, dim=-1) for x in (queries, catalogue))
-    grid = queries.new_empty(1).expand(len(queries), max(1, len(catalogue)))  # a shape to check against, no memory
-    items, grade, errors = judged_items(relevant, grid, "queries [Q, dimension]", limit=len(catalogue))
+    part = None if shard is None else shard(len(catalogue), len(queries))
+    offset, total, longest = (0, *[len(catalogue)] * 2) if part is None else (part.offset, part.total, part.longest)
+    grid = queries.new_empty(1).expand(len(queries), max(1, total))  # a shape to check against, no memory
+    judged, errors = judged_items(relevant, grid, "queries [Q, dimension]", limit=total)
     pairs, bad = _pairs(exclude, grid)
-    return EmbeddedLists(errors + bad, validate, queries, catalogue, items, grade, pairs)
+    chunk = max(1, min(chunk_size or _chunk(longest, queries.device), longest))
+    return EmbeddedLists(
+        errors + bad, True, queries, catalogue, judged, chunk, pairs, offset, max(1, total), part, progress
+    )
 
 
-def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) -> tuple[Tensor, Tensor, Tensor]:
-    """The judged items of each query as padded rows: items int64 [query, entry], grade, error counters.
+def _chunk(items: int, device: torch.device) -> int:
+    """Items to score at a time: on a CPU so few that the scores stay in its cache, elsewhere whole rows if possible."""
+    if device.type == "cpu" and items > 2**14:
+        return 2**12
+    return min(items, PRODUCT // 16)
+
+
+def streamed(blocks: object, relevant: object, exclude: object, top_k: int | None) -> StreamedLists:
+    """Check an iterable of score blocks [query, item], or a function that gives one, and make it canonical."""
+    again = callable(blocks) or (isinstance(blocks, Iterable) and iter(blocks) is not blocks)
+    if not again and not isinstance(blocks, Iterable):
+        raise TypeError(f"Expected blocks to be an iterable of score blocks or a function, got {type(blocks).__name__}")
+    if not again and top_k is None:
+        raise ValueError(
+            "Expected blocks that can be read twice (a list, a function that returns an iterator), or top_k: got an"
+            f" iterator, {type(blocks).__name__}, in whose first reading the scores of the relevant are not yet known"
+        )
+    ahead = iter(blocks() if callable(blocks) else blocks)  # type: ignore[call-overload]
+    first = next(ahead, None)
+    if first is None:
+        raise ValueError("Expected at least one block of scores [query, item], got none")
+    first = _checked_block(first, first)
+
+    def read() -> Iterator[Tensor]:
+        rest = iter(blocks() if callable(blocks) else blocks) if again else chain([first], ahead)  # type: ignore
+        for block in rest:
+            yield _checked_block(block, first)
+
+    # Items are checked against the number of columns once it is known.
+    grid = first.new_empty(1).expand(len(first), 2**31)
+    judged, errors = judged_items(relevant, grid, "blocks [Q, item] of scores", limit=2**31)
+    pairs, bad = _pairs(exclude, grid)
+    return StreamedLists(errors + bad, True, read, judged, first.dtype, again, pairs)
+
+
+def _checked_block(block: object, first: Tensor) -> Tensor:
+    if not isinstance(block, Tensor) or not block.is_floating_point():
+        raise TypeError(f"Expected blocks of floating point scores, got {getattr(block, 'dtype', type(block))}")
+    if block.dim() != 2 or first.dim() != 2 or len(block) != len(first) or block.dtype != first.dtype:
+        raise ValueError(
+            "Expected blocks of scores [query, item] of the same queries and one dtype, got"
+            f" {list(block.shape)} {block.dtype} after {list(first.shape)} {first.dtype}"
+        )
+    return block.detach()
+
+
+def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) -> tuple[Judged, Tensor]:
+    """The judged items of each query, and error counters.
 
     Args:
         target: int [query]; int [query, entry] padded with negatives; a list of Q id tensors; a (query, item) or
@@ -166,49 +248,43 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
     """
     num_queries, device = preds.shape[0], preds.device
     errors = no_errors(device)
+    judged: Judged
     if isinstance(target, tuple):
-        items, grade, errors = _rows_of_pairs(target, num_queries, device)
+        judged, errors = _of_pairs(target, num_queries, device)
+    elif isinstance(target, list):
+        judged = _of_lists(target, num_queries, device)
+    elif isinstance(target, Tensor) and target.shape[:1] == preds.shape[:1] and target.dim() in (1, 2):
+        items = _integer(target, "target", beside).to(device=device).long()
+        items = items.unsqueeze(-1) if items.dim() == 1 else items
+        items = items if items.shape[1] else items.new_full((num_queries, 1), -1)
+        judged = Padded(items, torch.ones_like(items, dtype=torch.int8))
     else:
-        if isinstance(target, list):
-            items = _rows_of_lists(target, num_queries, device)
-        elif isinstance(target, Tensor) and target.shape[:1] == preds.shape[:1] and target.dim() in (1, 2):
-            items = _integer(target, "target", beside).to(device=device).long()
-            items = items.unsqueeze(-1) if items.dim() == 1 else items
-        else:
-            got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else type(target).__name__
-            raise (ValueError if isinstance(target, Tensor) else TypeError)(
-                f"Expected target beside {beside} to be ids [{num_queries}], a list of {num_queries} id tensors or a"
-                f" (query, item[, grade]) tuple, got {got}"
-            )
-        grade = torch.ones_like(items, dtype=torch.int8)
-    if not items.shape[1]:
-        items = items.new_full((num_queries, 1), -1)
-        grade = grade.new_zeros((num_queries, 1))
+        got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else type(target).__name__
+        raise (ValueError if isinstance(target, Tensor) else TypeError)(
+            f"Expected target beside {beside} to be ids [{num_queries}], a list of {num_queries} id tensors or a"
+            f" (query, item[, grade]) tuple, got {got}"
+        )
     if limit is not None:
-        outside = items >= limit
+        outside = judged.items >= limit
         errors = errors + count(Problem.OUT_OF_RANGE, outside)
-        items = items.masked_fill(outside, -1)
-    if items.shape[1] > 1:
-        ordered = items.sort(dim=-1).values
-        again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-        errors = errors + count(Problem.DUPLICATE_TARGETS, again)
-    return items, grade, errors
+        judged = replace(judged, items=judged.items.masked_fill(outside, -1))
+    return judged, errors + count(Problem.DUPLICATE_TARGETS, judged.again())
 
 
-def _rows_of_lists(target: list, num_queries: int, device: torch.device) -> Tensor:
+def _of_lists(target: list, num_queries: int, device: torch.device) -> Ragged:
     if len(target) != num_queries or not all(isinstance(x, Tensor) and x.dim() == 1 for x in target):
         raise ValueError(
             f"Expected a list of {num_queries} 1-D id tensors, one per query, got a list of {len(target)} with"
             f" {[list(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in target[:3]]}...; (query, item)"
             " pairs are a tuple, which DataLoader collation turns into a list: pass tuple(target)"
         )
-    if not target:
-        return torch.empty((0, 1), dtype=torch.int64, device=device)
-    ids = [(_integer(x, "the ids of target", "a list") if len(x) else x).to(device) for x in target]
-    return torch.nn.utils.rnn.pad_sequence([x.long() for x in ids], batch_first=True, padding_value=-1)
+    ids = [(_integer(x, "the ids of target", "a list") if len(x) else x).to(device).long() for x in target]
+    items = torch.cat([torch.empty(0, dtype=torch.int64, device=device), *ids])
+    start = torch.tensor([0, *accumulate(len(x) for x in target)])
+    return Ragged(items, torch.ones_like(items, dtype=torch.int8), start)
 
 
-def _rows_of_pairs(target: tuple, num_queries: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+def _of_pairs(target: tuple, num_queries: int, device: torch.device) -> tuple[Ragged, Tensor]:
     shapes = [list(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in target]
     if len(target) not in (2, 3) or not all(isinstance(x, Tensor) and x.dim() == 1 for x in target):
         raise ValueError(f"Expected a (query, item) or (query, item, grade) tuple of 1-D tensors, got {shapes}")
@@ -218,19 +294,12 @@ def _rows_of_pairs(target: tuple, num_queries: int, device: torch.device) -> tup
     grade = grades(target[2], device) if len(target) == 3 else torch.ones_like(item, dtype=torch.int8)
     outside = (query < 0) | (query >= num_queries) | (item < 0)
     errors = count(Problem.OUT_OF_RANGE, outside) + _bad_grades(grade, ~outside)
-    query = query.masked_fill(outside, num_queries)
-    query, order = query.sort(stable=True)
-    sizes = torch.zeros(num_queries + 1, dtype=torch.int64, device=device).scatter_add_(
-        0, query, torch.ones_like(query)
-    )
-    slot = torch.arange(len(query), device=device) - (sizes.cumsum(0) - sizes)[query]
-    width = max(1, int(sizes[:-1].max())) if num_queries else 1  # the one layout whose width is not in its shapes
-    slot = slot.clamp_max(width - 1)  # only of those outside, which go to the row that is cut off
-    items = item.new_full((num_queries + 1, width), -1)
-    rows = grade.new_zeros((num_queries + 1, width))
-    items[query, slot] = item[order]
-    rows[query, slot] = grade[order]
-    return items[:num_queries], rows[:num_queries], errors
+    query, order = query.masked_fill(outside, num_queries).sort(stable=True)
+    sizes = torch.zeros(num_queries + 1, dtype=torch.int64, device=device)
+    sizes = sizes.scatter_add_(0, query, torch.ones_like(query)).cpu()  # the one layout whose sizes are in its values
+    start = torch.nn.functional.pad(sizes[:-1].cumsum(0), (1, 0))
+    order = order[: int(start[-1])]  # those outside stand behind all others
+    return Ragged(item[order], grade[order], start), errors
 
 
 def grades(target: Tensor, device: torch.device) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -11,7 +11,26 @@ from torch import Tensor
 
 # Elements that are ranked in one go. Every temporary of the engine is a few bytes to a few dozen bytes per element,
 # so this keeps them, together, under 64 MB however large the batch is.
-BLOCK = 2**18
+BLOCK = 2**19
+
+# Scores that are made in one go, where they are products of embeddings.
+PRODUCT = 2**24
+
+
+@dataclass(frozen=True)
+class Need:
+    """What of a ranking will be looked at, so that an engine can leave out the rest."""
+
+    #: ranks up to this one; None = all
+    reach: int | None = None
+    #: no more than the candidates with a positive grade
+    relevant: bool = False
+
+    def __or__(self, other: Need) -> Need:
+        """What either needs."""
+        unbounded = self.reach is None or other.reach is None
+        reach = None if unbounded else max(self.reach, other.reach)  # type: ignore[type-var]
+        return Need(reach, self.relevant and other.relevant)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +47,79 @@ class Pairs:
             return Pairs(self.query[first:last] - start, self.item[first:last])
         inside = (self.query >= start) & (self.query < stop)
         return Pairs(torch.where(inside, self.query - start, -1), self.item)
+
+
+@dataclass(frozen=True, eq=False)
+class Padded:
+    """The judged items of each query in a rectangle."""
+
+    #: int64 [query, entry]; negative = padding
+    items: Tensor
+    #: [query, entry]
+    grade: Tensor
+
+    def __getitem__(self, rows: slice) -> Padded:
+        """Those of some consecutive queries."""
+        return Padded(self.items[rows], self.grade[rows])
+
+    @property
+    def sizes(self) -> Tensor:
+        """Entries of each query: int64 [query], on the CPU."""
+        return torch.tensor(self.items.shape[1]).expand(len(self.items))
+
+    def rectangle(self) -> tuple[Tensor, Tensor]:
+        """Items and grades [query, entry]; an item of -1 is padding."""
+        return self.items, self.grade
+
+    def again(self) -> Tensor:
+        """Where an item is that its query has already: bool, in some order."""
+        if self.items.shape[1] < 2:
+            return torch.zeros_like(self.items, dtype=torch.bool)
+        ordered = self.items.sort(dim=-1).values
+        return (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """The judged items of each query, one query after the other: no rectangle of the longest."""
+
+    #: int64 [entry]; negative = padding
+    items: Tensor
+    #: [entry]
+    grade: Tensor
+    #: int64 [query + 1], on the CPU whatever the device: where the entries of each query begin
+    start: Tensor
+
+    def __getitem__(self, rows: slice) -> Ragged:
+        """Those of some consecutive queries."""
+        start = self.start[rows.start : rows.stop + 1]
+        inside = slice(int(start[0]), int(start[-1]))
+        return Ragged(self.items[inside], self.grade[inside], start - start[0])
+
+    @property
+    def sizes(self) -> Tensor:
+        """Entries of each query: int64 [query], on the CPU."""
+        return self.start.diff()
+
+    def rectangle(self) -> tuple[Tensor, Tensor]:
+        """Items and grades [query, entry], as long as the longest; an item of -1 is padding."""
+        sizes = self.sizes
+        width = max(1, int(sizes.max())) if len(sizes) else 1
+        there = (torch.arange(width) < sizes.unsqueeze(-1)).to(self.items.device, non_blocking=True)
+        items = torch.full_like(there, -1, dtype=torch.int64).masked_scatter_(there, self.items)
+        return items, torch.zeros_like(there, dtype=self.grade.dtype).masked_scatter_(there, self.grade)
+
+    def again(self) -> Tensor:
+        """Where an item is that its query has already: bool, in some order."""
+        owner = torch.searchsorted(self.start, torch.arange(len(self.items)), right=True)
+        owner = owner.to(self.items.device, non_blocking=True)
+        order = self.items.argsort(stable=True)
+        order = order[owner[order].argsort(stable=True)]
+        items, owner = self.items[order], owner[order]
+        return (items[1:] == items[:-1]) & (owner[1:] == owner[:-1]) & (items[1:] >= 0)
+
+
+Judged = Padded | Ragged
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +140,14 @@ class Lists:
         return len(getattr(self, self.per_query[0]))
 
     @property
-    def query_size(self) -> int:
-        """Elements that are made for one query, which decides how many queries are ranked in one go."""
+    def elements(self) -> Tensor:
+        """Elements that are made for each query in a block of one: int64 [query], on the CPU."""
         raise NotImplementedError
+
+    @property
+    def room(self) -> int:
+        """Elements that are made in one go."""
+        return BLOCK
 
     def rows(self, start: int, stop: int) -> Lists:
         """The queries from start to stop."""
@@ -63,13 +160,26 @@ class Lists:
 
     def blocks(self) -> Iterator[Lists]:
         """The batch in pieces of bounded size. At least one piece, the errors in the first."""
-        step = max(1, BLOCK // max(1, self.query_size))
-        if step >= self.num_queries:
+        cuts = rectangles(self.elements, self.room)
+        if len(cuts) < 2:
             yield self
             return
-        for start in range(0, self.num_queries, step):
-            block = self.rows(start, min(start + step, self.num_queries))
+        for start, stop in cuts:
+            block = self.rows(start, stop)
             yield block if start == 0 else replace(block, errors=torch.zeros_like(self.errors))
+
+
+def rectangles(widths: Tensor, room: int) -> list[tuple[int, int]]:
+    """Cut rows of some widths, int64 [row] on the CPU, into runs whose rectangles have at most ``room`` elements."""
+    cuts: list[tuple[int, int]] = []
+    start, total = 0, len(widths)
+    while start < total:
+        ahead = widths[start : start + max(1, room // max(1, int(widths[start])))].clamp_min(1).cummax(0).values
+        area = ahead * torch.arange(1, len(ahead) + 1)  # grows with every row
+        stop = start + max(1, int(torch.searchsorted(area, room, right=True)))
+        cuts.append((start, stop))
+        start = stop
+    return cuts
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +200,8 @@ class DenseLists(Lists):
     per_query = ("scores", "grade", "mask", "tie_break")
 
     @property
-    def query_size(self) -> int:
-        return self.scores.shape[1]
+    def elements(self) -> Tensor:
+        return torch.tensor(self.scores.shape[1]).expand(self.num_queries)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,19 +210,17 @@ class CatalogueLists(Lists):
 
     #: floating [query, item]; -inf = not retrieved
     scores: Tensor
-    #: int64 [query, entry]: columns of the judged items; negative = padding
-    items: Tensor
-    #: [query, entry]
-    grade: Tensor
+    #: columns of the judged items
+    judged: Judged
     mask: Tensor | None = None
     tie_break: Tensor | None = None
     exclude: Pairs | None = None
 
-    per_query = ("scores", "items", "grade", "mask", "tie_break")
+    per_query = ("scores", "judged", "mask", "tie_break")
 
     @property
-    def query_size(self) -> int:
-        return self.items.shape[1]
+    def elements(self) -> Tensor:
+        return self.judged.sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,17 +229,47 @@ class EmbeddedLists(Lists):
 
     #: floating [query, dimension]
     queries: Tensor
-    #: floating [item, dimension]
+    #: floating [item, dimension]: the items of this worker
     catalogue: Tensor
-    items: Tensor
-    grade: Tensor
+    #: numbers in the catalogue of all workers
+    judged: Judged
+    #: items to score at a time
+    chunk: int
     exclude: Pairs | None = None
+    #: number of this worker's first item, and how many there are altogether
+    offset: int = 0
+    total: int = 0
+    #: what sums and gathers over the workers; None = the catalogue is here as a whole
+    shard: Any = None
+    #: called with the number of products to come, then with -1 after each
+    progress: Callable[[int], None] | None = None
 
-    per_query = ("queries", "items", "grade")
+    per_query = ("queries", "judged")
 
     @property
-    def query_size(self) -> int:
-        return max(1, self.catalogue.shape[0] // 32)  # only the scores themselves: the engine counts them in tiles
+    def room(self) -> int:
+        return PRODUCT
+
+    @property
+    def elements(self) -> Tensor:
+        return torch.tensor(self.chunk).expand(self.num_queries)
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedLists(Lists):
+    """Scores over a catalogue that come some columns at a time."""
+
+    #: gives floating [query, item] blocks from left to right
+    scores: Callable[[], Iterable[Tensor]]
+    judged: Judged
+    dtype: torch.dtype
+    #: whether ``scores`` can be called again
+    again: bool
+    exclude: Pairs | None = None
+
+    @property
+    def elements(self) -> Tensor:
+        return torch.tensor([1])  # columns come for all queries
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,18 +278,15 @@ class RankedIds(Lists):
 
     #: int64 [query, position], best first; negative = padding
     ids: Tensor
-    #: int64 [query, entry]; negative = padding
-    items: Tensor
-    #: [query, entry]
-    grade: Tensor
+    judged: Judged
     mask: Tensor | None = None
     exclude: Pairs | None = None
 
-    per_query = ("ids", "items", "grade", "mask")
+    per_query = ("ids", "judged", "mask")
 
     @property
-    def query_size(self) -> int:
-        return self.ids.shape[1] * self.items.shape[1]  # each id against each judged one
+    def elements(self) -> Tensor:
+        return self.ids.shape[1] * self.judged.sizes  # each id against each judged one
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,16 +297,11 @@ class FlatRows(Lists):
     scores: Tensor
     #: [row]
     grade: Tensor
-    #: int64 [row], 0 ... Q - 1
-    query: Tensor
-    #: Q
-    queries: int
+    #: int64 [row], any numbers
+    indexes: Tensor
     mask: Tensor | None = None
     tie_break: Tensor | None = None
 
     @property
-    def num_queries(self) -> int:
-        return self.queries
-
-    def blocks(self) -> Iterator[Lists]:
-        yield self  # one sort over all rows cannot be taken apart
+    def elements(self) -> Tensor:
+        return torch.tensor([1])  # one sort over all rows cannot be taken apart

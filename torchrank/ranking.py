@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -12,9 +12,11 @@ from torch import Tensor
 
 from torchrank.engine import Places, place
 from torchrank.engine.places import behind, in_rank_order, real, runs
-from torchrank.layouts import arrange, embedded
-from torchrank.lists import Lists
-from torchrank.problems import Problem, count, explain
+from torchrank.engine.progress import progress_bar
+from torchrank.engine.shards import Shard
+from torchrank.layouts import arrange, embedded, streamed
+from torchrank.lists import Lists, Need
+from torchrank.problems import Problem, count
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,7 +37,7 @@ def shared(piece: Callable[Concatenate[Ranking, P], T]) -> Callable[Concatenate[
 
 def ratio(part: Tensor, whole: Tensor) -> Tensor:
     """part / whole, and 0 where the whole is 0."""
-    return torch.where(whole == 0, 0.0, part / torch.where(whole == 0, 1.0, whole))
+    return torch.where(whole == 0, 0.0, part / whole)
 
 
 def running_sum(x: Tensor) -> Tensor:
@@ -58,7 +60,12 @@ class Ranking(Places):
     recall and the ideal order know of it. A ``Ranking`` is never changed; what it computes is kept and shared.
 
     Fields: ``first``, ``tied`` float64 [query, entry]; ``grade`` [query, entry]; ``valid`` bool [query, entry];
-    ``num_candidates`` float64 [query]; ``errors`` int64 [kind]; ``depth``, a bound on the ranks of what is tied.
+    ``num_candidates`` float64 [query]; ``errors`` int64 [kind]; ``depth``, a bound on the ranks of what is tied;
+    ``reach``, the last rank that is exact, or None if all are.
+
+    Bad values (NaN, indices out of range, duplicates) are counted in ``errors`` and raise where the ranking is used:
+    ``score`` at once, ``update`` in ``compute``, on all workers alike. Arguments that do not fit together raise
+    TypeError or ValueError here.
 
     Example:
         >>> import torch, torchrank as tr
@@ -94,9 +101,9 @@ class Ranking(Places):
             tie_break: [query, candidate] or [candidate], the larger ranks first among equal scores.
 
         Raises:
-            TypeError, ValueError: the arguments do not fit together; or values are bad (NaN, out of range, twice).
+            TypeError, ValueError: the arguments do not fit together.
         """
-        return cls._checked(arrange(preds, target, mask=mask, exclude=exclude, tie_break=tie_break))
+        return cls._whole(arrange(preds, target, mask=mask, exclude=exclude, tie_break=tie_break))
 
     @classmethod
     def from_label(
@@ -111,7 +118,7 @@ class Ranking(Places):
         """Rank scores [query, item] over a catalogue with one right answer: ``label`` int [query], negative = none."""
         if label.dim() != 1:
             raise ValueError(f"Expected label of shape [{len(preds)}], got {list(label.shape)}")
-        return cls._checked(arrange(preds, label, mask=mask, exclude=exclude, tie_break=tie_break))
+        return cls._whole(arrange(preds, label, mask=mask, exclude=exclude, tie_break=tie_break))
 
     @classmethod
     def from_flat(
@@ -124,7 +131,7 @@ class Ranking(Places):
         tie_break: Tensor | None = None,
     ) -> Ranking:
         """Rank flat rows, all [row]: ``indexes`` names the query of each. Queries come in ascending order of index."""
-        return cls._checked(arrange(preds, target, indexes=indexes, mask=mask, tie_break=tie_break))
+        return cls._whole(arrange(preds, target, indexes=indexes, mask=mask, tie_break=tie_break))
 
     @classmethod
     def from_ids(
@@ -144,7 +151,7 @@ class Ranking(Places):
             raise TypeError(
                 f"Expected ids to be integer, best first, got {ids.dtype}; scores go to Ranking.from_scores"
             )
-        return cls._checked(arrange(ids, relevant, mask=mask, exclude=exclude))
+        return cls._whole(arrange(ids, relevant, mask=mask, exclude=exclude))
 
     @classmethod
     def from_ranks(cls, ranks: Tensor, num_candidates: Tensor | int | None = None) -> Ranking:
@@ -157,9 +164,10 @@ class Ranking(Places):
             num_candidates: length of the lists, one for all or [query]. Without it, what needs it is NaN (mean rank
                 of what was not retrieved, fall-out, precision without ``top_k``).
 
+        Ranks between 0 and 1 or beyond ``num_candidates``, or equal in one query, are bad values.
+
         Raises:
-            ValueError: ranks have another shape, or lie between 0 and 1 or beyond ``num_candidates``, or are equal in
-                one query.
+            ValueError: ranks have another shape.
         """
         if ranks.dim() not in (1, 2):
             raise ValueError(f"Expected ranks of shape [query] or [query, entry], got {list(ranks.shape)}")
@@ -183,7 +191,7 @@ class Ranking(Places):
             count(Problem.BAD_RANKS, bad) + count(Problem.BAD_RANKS, again),
             depth=1,
         )
-        return cls._of(places)._raise()
+        return cls._of(places)
 
     @classmethod
     def from_negatives(cls, pos: Tensor, neg: Tensor) -> Ranking:
@@ -198,7 +206,7 @@ class Ranking(Places):
         dtype = dtype if dtype.is_floating_point else torch.float64
         scores = torch.cat([pos.to(dtype), neg.to(dtype)], dim=-1)
         columns = torch.arange(pos.shape[1], device=pos.device).expand(len(pos), -1)
-        return cls._checked(arrange(scores, list(columns)))
+        return cls._whole(arrange(scores, list(columns)))
 
     @classmethod
     def from_embeddings(
@@ -209,6 +217,10 @@ class Ranking(Places):
         *,
         exclude: tuple[Tensor, Tensor] | None = None,
         similarity: str = "dot",
+        top_k: int | None = None,
+        chunk_size: int | None = None,
+        group: Any = False,
+        progress: bool = False,
     ) -> Ranking:
         """Rank a catalogue by the similarity of embeddings. The [query, item] matrix of scores is never whole.
 
@@ -219,8 +231,57 @@ class Ranking(Places):
                 (query, item) or (query, item, grade) tuple.
             exclude: (query, item) tuple of 1-D tensors: pairs that are no candidates, unless they are relevant.
             similarity: "dot" or "cosine".
+            top_k: only ranks up to this one will be looked at, which is cheaper where many items are relevant. Metrics
+                that look further refuse the ranking.
+            chunk_size: items to score at a time; None = as suits the device. At most 64 MB of scores exist at a time.
+            group: a process group (None = the default one) over whose workers the catalogue is spread, or False. Each
+                worker then gives all ``queries`` and ``relevant``, the same on all, and its own slice of ``items``,
+                which are numbered in the order of the workers, and gets the ranking of the whole catalogue.
+            progress: show a bar; needs tqdm.
+
+        Raises:
+            TypeError, ValueError: the arguments do not fit together.
+
+        Example:
+            >>> import torch, torchrank as tr
+            >>> queries, items = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 1.0], [2.0, 0.0], [1.0, 1.0]])
+            >>> tr.MRR().score(tr.Ranking.from_embeddings(queries, items, torch.tensor([2]), chunk_size=2))
+            tensor([0.5000], dtype=torch.float64)
         """
-        return cls._checked(embedded(queries, items, relevant, exclude, similarity, validate=True))
+        shard = None if group is False else lambda here, asked: Shard.of(here, asked, group, queries.device)
+        with progress_bar(progress) as step:
+            lists = embedded(queries, items, relevant, exclude, similarity, chunk_size, shard, step)
+            return cls._whole(lists, Need(_cut(top_k)))
+
+    @classmethod
+    def from_score_blocks(
+        cls,
+        blocks: Iterable[Tensor] | Callable[[], Iterable[Tensor]],
+        relevant: Any,
+        *,
+        exclude: tuple[Tensor, Tensor] | None = None,
+        top_k: int | None = None,
+    ) -> Ranking:
+        """Rank a catalogue whose scores come in blocks of items, for all queries each.
+
+        Args:
+            blocks: floating [query, item] blocks from left to right: a list, another iterable that can be read twice,
+                a function that returns an iterator, which is called twice; or, together with ``top_k``, an iterator.
+            relevant: items int [query], [query, entry] padded with negatives, a list of one id tensor per query, or a
+                (query, item) or (query, item, grade) tuple. Items are numbered through all blocks.
+            exclude: (query, item) tuple of 1-D tensors: pairs that are no candidates, unless they are relevant.
+            top_k: only ranks up to this one will be looked at. Metrics that look further refuse the ranking.
+
+        Raises:
+            TypeError, ValueError: the arguments do not fit together, or blocks differ in queries or dtype.
+
+        Example:
+            >>> import torch, torchrank as tr
+            >>> blocks = [torch.tensor([[0.2, 0.9]]), torch.tensor([[0.4, 0.1]])]
+            >>> tr.MRR().score(tr.Ranking.from_score_blocks(blocks, torch.tensor([2])))
+            tensor([0.5000], dtype=torch.float64)
+        """
+        return cls._whole(streamed(blocks, relevant, exclude, top_k), Need(_cut(top_k)))
 
     @classmethod
     def from_run(cls, qrels: Mapping[str, Mapping[str, float]], run: Mapping[str, Mapping[str, float]]) -> Ranking:
@@ -239,23 +300,25 @@ class Ranking(Places):
         scores = torch.tensor(score, dtype=torch.float64)
         position = torch.arange(len(scores))
         grades_ = torch.tensor(grade, dtype=torch.float64)
-        return cls._checked(
+        return cls._whole(
             arrange(scores, grades_, indexes=torch.tensor(query_, dtype=torch.int64), tie_break=position)
         )
 
     @classmethod
-    def blocks(cls, lists: Lists) -> Iterator[Ranking]:
-        """Rank a batch block by block, so that temporaries stay small however large the batch is."""
-        for block in lists.blocks():
-            yield cls._of(place(block))
+    def blocks(cls, lists: Lists, need: Need = Need()) -> Iterator[Ranking]:
+        """Rank a batch block by block, so that temporaries stay small however large the batch is.
+
+        ``need`` is what of the rankings will be looked at.
+        """
+        return map(cls._of, place(lists, need))
 
     @classmethod
-    def _checked(cls, lists: Lists) -> Ranking:
-        return cls.join(cls.blocks(lists))._raise()
+    def _whole(cls, lists: Lists, need: Need = Need()) -> Ranking:
+        return cls.join(cls.blocks(lists, need))
 
     @classmethod
     def join(cls, rankings: Iterable[Ranking]) -> Ranking:
-        """One ranking of the queries of all."""
+        """One ranking of the queries of all, which know all judged candidates as entries."""
         parts = list(rankings)
         if len(parts) == 1:
             return parts[0]
@@ -266,16 +329,22 @@ class Ranking(Places):
         ]
         lengths = torch.cat([part.num_candidates for part in parts])
         errors = torch.stack([part.errors for part in parts]).sum(0)
-        return cls._of(in_rank_order(first, tied, grade, valid, lengths, errors, max(part.depth for part in parts)))
+        depth = max(part.depth for part in parts)
+        places = in_rank_order(first, tied, grade, valid, lengths, errors, depth, parts[0].reach)
+        if (order := batch_order([part.queries for part in parts])) is not None:
+            rows = {name: getattr(places, name)[order] for name in ("first", "tied", "grade", "valid", "num_candidates")}
+            places = replace(places, **rows)
+        return cls._of(places)
 
     @classmethod
     def _of(cls, places: Places) -> Ranking:
         return cls(**{f.name: getattr(places, f.name) for f in fields(Places)})
 
-    def _raise(self) -> Ranking:
-        if found := explain(self.errors):
-            raise ValueError(found)
-        return self
+    def check(self, need: Need, label: str) -> None:
+        """ValueError if this ranking does not know what a metric looks at."""
+        if self.reach is not None and (need.reach is None or need.reach > self.reach):
+            wanted = "at all ranks" if need.reach is None else f"at ranks up to {need.reach}"
+            raise ValueError(f"Expected a Ranking for {label}, which looks {wanted}, got one with top_k={self.reach}")
 
     # ---- transforms --------------------------------------------------------------------------------------------
 
@@ -299,7 +368,7 @@ class Ranking(Places):
         position = torch.arange(first.shape[1], device=first.device)
         first = first + (position - start if best_first else (tied - (stop - position)).clamp_min(0))
         first = torch.where(tied > 0, first, behind(self.num_candidates).unsqueeze(-1))
-        return replace(self, first=first, tied=tied.clamp_max(1), grade=grade, valid=valid)
+        return replace(self, first=first, tied=tied.clamp_max(1), grade=grade, valid=valid, depth=1)
 
     @shared
     def each_positive(self, level: float) -> Ranking:
@@ -330,9 +399,7 @@ class Ranking(Places):
     @shared
     def relevant(self, level: float) -> Tensor:
         """bool [query, entry]: graded at or above ``level``."""
-        if not self.grade.is_floating_point() and level > torch.iinfo(self.grade.dtype).max:
-            return torch.zeros_like(self.valid)  # where the comparison would wrap around
-        return self.valid & (self.grade >= level)
+        return self.valid & _at_least(self.grade, level)
 
     @shared
     def found(self, level: float) -> Tensor:
@@ -341,13 +408,23 @@ class Ranking(Places):
 
     @shared
     def num_relevant(self, level: float) -> Tensor:
-        """float64 [query]: relevant candidates, retrieved or not."""
-        return self.relevant(level).sum(-1).to(self.first.dtype)
+        """float64 [query]: relevant candidates, retrieved or not, also those beyond ``reach``."""
+        relevant = self.relevant(level) if self.pool is None else _at_least(self.pool, level)
+        return relevant.sum(-1).to(self.first.dtype)
+
+    @property
+    def untied(self) -> bool:
+        """Whether it is known, from ``depth``, that no two candidates are tied."""
+        return self.depth <= 1
 
     @shared
     def share(self, top_k: int | None) -> Tensor:
         """float64 [query, entry]: probability that an entry is among the first ``top_k``."""
-        return self.places(top_k) / self.tied.clamp_min(1)
+        return self.places(top_k) if self.untied else self.places(top_k) / self._divisor()
+
+    @shared
+    def _divisor(self) -> Tensor:
+        return self.tied.clamp_min(1)
 
     @shared
     def places(self, top_k: int | None) -> Tensor:
@@ -356,6 +433,8 @@ class Ranking(Places):
 
     def places_within(self, cut: Tensor | int | None) -> Tensor:
         """:meth:`places` for a cut that may differ between queries: [query, 1]."""
+        if self.untied and cut is not None:
+            return (self.first <= cut) * self.tied
         return self.tied if cut is None else torch.minimum((cut - self.first + 1).floor().clamp_min(0), self.tied)
 
     @shared
@@ -366,8 +445,11 @@ class Ranking(Places):
     @shared
     def relevant_around(self, level: float) -> tuple[Tensor, Tensor]:
         """Retrieved relevant entries strictly before, and in, each entry's block of ties: float64 [query, entry]."""
+        found = self.found(level).to(self.first.dtype)
         if self.first.shape[1] == 1:
-            return torch.zeros_like(self.first), self.found(level).to(self.first.dtype)
+            return torch.zeros_like(self.first), found
+        if self.untied:
+            return running_sum(found) - found, found
         so_far = torch.nn.functional.pad(self.found(level).cumsum(-1), (1, 0)).to(self.first.dtype)
         start, stop = self._runs()
         before = so_far.gather(-1, start)
@@ -383,20 +465,36 @@ class Ranking(Places):
     @shared
     def discounted(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and where not retrieved."""
-        return self.summed(discount, top_k) / self.tied.clamp_min(1)
+        return self.summed(discount, top_k) if self.untied else self.summed(discount, top_k) / self._divisor()
 
     @shared
     def summed(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: sum of the discount over an entry's interval of ranks, cut at ``top_k``."""
-        inside = self.tied == 1 if top_k is None else (self.tied == 1) & (self.first <= top_k)
-        alone = torch.where(inside, discount(self.first.clamp_min(1)), 0.0)
-        if self.depth <= 1:
+        inside = self._alone() if top_k is None else self._alone() & (self.first <= top_k)
+        alone = torch.where(inside, self._rate(discount), 0.0)
+        if self.untied:
             return alone
         table = self._table(discount, top_k)
         last = len(table) - 1
-        above = (self.first - 1).clamp(0, last)
-        several = table[(above + self.tied).clamp_max(last).long()] - table[above.long()]
-        return torch.where(self.tied > 1, several, alone)
+        above, end = self._interval()
+        several = table.take(end.clamp_max(last)) - table.take(above.clamp_max(last))
+        return torch.where(self._alone(), alone, several)
+
+    @shared
+    def _alone(self) -> Tensor:
+        """bool [query, entry]: retrieved, and tied with nobody."""
+        return self.tied == 1
+
+    @shared
+    def _rate(self, discount: Callable[[Tensor], Tensor]) -> Tensor:
+        """float64 [query, entry]: the discount at the best rank of each entry."""
+        return discount(self.first.clamp_min(1))
+
+    @shared
+    def _interval(self) -> tuple[Tensor, Tensor]:
+        """Ranks ahead of each entry's interval and at its end, int64 [query, entry]; empty where not retrieved."""
+        above = torch.where(self.tied > 0, self.first - 1, 0).long()
+        return above, above + self.tied.long()
 
     @shared
     def _table(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
@@ -408,15 +506,59 @@ class Ranking(Places):
     @shared
     def gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, entry]: gain of each entry; 0 for grades of 0 and below, unjudged and padding."""
-        judged = self.valid & (self.grade > 0)
-        grade = torch.where(judged, self.grade, torch.zeros_like(self.grade)).to(self.first.dtype)
-        return torch.where(judged, gain(grade), 0.0)
+        return _gains(self.grade, self.valid & (self.grade > 0), gain, self.first.dtype)
 
     @shared
     def ideal(
         self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:
         """float64 [query]: the largest sum of discounted gains that an order of all judged candidates can have."""
-        best = self.gains(gain).sort(dim=-1, descending=True).values[:, :top_k]
+        best = self._best(gain)[:, :top_k]
         ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
         return (best * discount(ranks)).sum(-1)
+
+    @shared
+    def _best(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
+        """Gains of all judged candidates in descending order, as far as ``reach``: float64 [query, rank]."""
+        if self.pool is None:
+            return self.gains(gain).sort(dim=-1, descending=True).values
+        rank = min(self.reach or self.pool.shape[1], self.pool.shape[1])
+        if getattr(gain, "increasing", False):
+            best = self._best_grades(rank)
+            return _gains(best, best > 0, gain, self.first.dtype)
+        return _gains(self.pool, self.pool > 0, gain, self.first.dtype).topk(rank).values
+
+    @shared
+    def _best_grades(self, rank: int) -> Tensor:
+        """The largest grades of each query in descending order: [query, rank]."""
+        assert self.pool is not None
+        return self.pool.topk(rank).values
+
+    @shared
+    def finite(self) -> Tensor:
+        """bool [query]: all grades are finite numbers."""
+        grade = self.grade if self.pool is None else self.pool
+        return grade.isfinite().all(-1) if grade.is_floating_point() else torch.ones_like(self.valid[:, 0])
+
+
+def batch_order(queries: Sequence[Tensor | None]) -> Tensor | None:
+    """Where each query of a batch stands in its parts, given their numbers in each; None if they are in order."""
+    numbers = [part for part in queries if part is not None]
+    return torch.cat(numbers).argsort() if numbers else None
+
+
+def _at_least(grade: Tensor, level: float) -> Tensor:
+    if not grade.is_floating_point() and level > torch.iinfo(grade.dtype).max:
+        return torch.zeros_like(grade, dtype=torch.bool)  # where the comparison would wrap around
+    return grade >= level
+
+
+def _gains(grade: Tensor, judged: Tensor, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
+    grade = torch.where(judged, grade, torch.zeros_like(grade)).to(dtype)
+    return torch.where(judged, gain(grade), 0.0)
+
+
+def _cut(top_k: int | None) -> int | None:
+    if top_k is not None and (not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1):
+        raise ValueError(f"Expected top_k to be an integer >= 1 or None, got {top_k!r}")
+    return top_k

@@ -1,15 +1,54 @@
-"""Every candidate is judged: sort each list once."""
+"""Every candidate is judged: sort each list once, as far as the ranks that matter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from torchrank.engine.places import Places, real, runs
-from torchrank.lists import DenseLists, Pairs
+from torchrank.engine.topk import top_k
+from torchrank.lists import CatalogueLists, DenseLists, Lists, Need, Pairs, Ragged
 from torchrank.problems import Problem, count
 
+# Relevant candidates are looked up one by one if they are no more than one in so many.
+SPARSE = 4
 
-def place_dense(lists: DenseLists) -> Places:
-    """Places of all candidates, by one sort."""
+# Queries to look at before all others.
+AHEAD = 64
+
+
+def condense(lists: Lists, need: Need) -> Lists:
+    """Dense lists with few relevant candidates as these few; any other as they are.
+
+    How many are relevant shows in the values, at which only the CPU can look without waiting.
+    """
+    if not isinstance(lists, DenseLists) or not need.relevant or lists.scores.device.type != "cpu":
+        return lists
+    queries, candidates = lists.grade.shape
+    sizes = torch.zeros(queries, dtype=torch.int64)
+    items: list[Tensor] = []
+    step = max(1, 2**22 // candidates)
+    if int((lists.grade[:AHEAD] > 0).sum(-1).amax(dim=0) if queries else 0) * SPARSE > candidates:
+        return lists  # as a few queries show already
+    for start in range(0, queries, step):
+        query, item = (lists.grade[start : start + step] > 0).nonzero(as_tuple=True)
+        sizes[start : start + step] = torch.bincount(query, minlength=min(step, queries - start))
+        items.append(item)
+        if int(sizes.max()) * SPARSE > candidates:
+            return lists
+    item = torch.cat(items) if items else sizes.new_empty(0)
+    query = torch.repeat_interleave(torch.arange(queries), sizes)
+    start_of = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
+    judged = Ragged(item, lists.grade[query, item], start_of)
+    return CatalogueLists(
+        lists.errors, lists.validate, lists.scores, judged, lists.mask, lists.tie_break, lists.exclude
+    )
+
+
+def place_dense(lists: DenseLists, need: Need) -> Places:
+    """Places of all candidates, by one sort; of those up to the ``reach`` of what is needed, if that is cheaper."""
     scores, grade, mask, errors = lists.scores, lists.grade, lists.mask, lists.errors
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
@@ -19,40 +58,61 @@ def place_dense(lists: DenseLists) -> Places:
         kept = ~_excluded(lists.exclude, grade)
         mask = kept if mask is None else mask & kept
         scores = scores.masked_fill(~kept, float("-inf"))
-    scores, order, fresh = _sort(scores, lists.tie_break)
+    reach = need.reach if need.relevant and scores.device.type == "cpu" else None
+    ordered, order, fresh = _in_order(scores, lists.tie_break, reach)
+    if lists.validate:  # NaN sorts first
+        errors = errors + count(Problem.NAN_SCORES, ordered[:, 0].isnan() if lists.exclude is None else hidden)
 
+    untied = scores.device.type == "cpu" and bool(fresh.all())  # where looking at values costs nothing
     start, stop = runs(fresh)
-    retrieved = scores > float("-inf")
-    num_candidates = retrieved.sum(-1)
+    retrieved = ordered > float("-inf")
+    num_candidates = retrieved.sum(-1) if ordered.shape == scores.shape else (scores > float("-inf")).sum(-1)
     first = torch.where(retrieved, start, num_candidates.unsqueeze(-1)) + 1
     tied = torch.where(retrieved, stop - start, 0)
-
-    if lists.validate:  # NaN sorts first
-        errors = errors + count(Problem.NAN_SCORES, scores[:, 0].isnan() if lists.exclude is None else hidden)
     dtype = real(scores.device)
-    return Places(
+    places = Places(
         first.to(dtype),
         tied.to(dtype),
         grade.gather(-1, order),
         torch.ones_like(retrieved) if mask is None else mask.gather(-1, order),
         num_candidates.to(dtype),
         errors,
-        depth=scores.shape[1],
+        depth=1 if untied else ordered.shape[1],
     )
+    if ordered.shape[1] == scores.shape[1]:
+        return places
+    return replace(places, reach=reach, pool=grade if mask is None else grade.masked_fill(~mask, 0))
 
 
-def _sort(scores: Tensor, tie_break: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores in descending order, that order, and where the score (or tie break) is not the one before."""
+def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores in descending order, that order, and where the score (or tie break) is not the one before.
+
+    With a ``reach``, as many of the best as hold that rank and all that is tied with it.
+    """
+    candidates = scores.shape[1]
+    if reach is not None and reach < candidates and tie_break is None:
+        if candidates >= SPARSE * (reach + 1):
+            best, order = top_k(scores, reach + 1)
+            if not (best[:, reach - 1] == best[:, reach]).any():
+                best, order = best[:, :reach], order[:, :reach]
+                return best, order, _fresh(best)
+        ordered, order = scores.sort(dim=-1, descending=True)
+        cut = ordered[:, reach - 1, None]
+        width = reach + int((ordered[:, reach:] == cut).sum(-1).max()) if len(cut) else reach
+        ordered, order = ordered[:, :width], order[:, :width]
+        return ordered, order, _fresh(ordered)
     if tie_break is None:
-        scores, order = scores.sort(dim=-1, descending=True)
-        fresh = scores[:, 1:] != scores[:, :-1]
-    else:
-        by_tie = tie_break.argsort(dim=-1, descending=True, stable=True)
-        scores, order = scores.gather(-1, by_tie).sort(dim=-1, descending=True, stable=True)
-        order = by_tie.gather(-1, order)
-        tie_break = tie_break.gather(-1, order)
-        fresh = (scores[:, 1:] != scores[:, :-1]) | (tie_break[:, 1:] != tie_break[:, :-1])
-    return scores, order, torch.cat([fresh.new_ones((len(fresh), 1)), fresh], dim=-1)
+        ordered, order = scores.sort(dim=-1, descending=True)
+        return ordered, order, _fresh(ordered)
+    by_tie = tie_break.argsort(dim=-1, descending=True, stable=True)
+    ordered, order = scores.gather(-1, by_tie).sort(dim=-1, descending=True, stable=True)
+    order = by_tie.gather(-1, order)
+    return ordered, order, _fresh(ordered) | _fresh(tie_break.gather(-1, order))
+
+
+def _fresh(ordered: Tensor) -> Tensor:
+    """Where an element is not equal to the one before it in its row."""
+    return torch.cat([ordered.new_ones((len(ordered), 1), dtype=torch.bool), ordered[:, 1:] != ordered[:, :-1]], -1)
 
 
 def _excluded(exclude: Pairs, grade: Tensor) -> Tensor:

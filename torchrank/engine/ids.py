@@ -4,13 +4,14 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.places import Places, in_rank_order, real
-from torchrank.lists import BLOCK, Pairs, RankedIds
+from torchrank.lists import BLOCK, Need, Pairs, RankedIds
 from torchrank.problems import Problem, count
 
 
-def place_ids(lists: RankedIds) -> Places:
+def place_ids(lists: RankedIds, need: Need) -> Places:
     """Places of the judged ids; those that are not in the list were not retrieved."""
-    ids, items, grade = lists.ids, lists.items, lists.grade
+    ids = lists.ids
+    items, grade = lists.judged.rectangle()
     kept = ids >= 0
     if lists.mask is not None:
         kept = kept & lists.mask

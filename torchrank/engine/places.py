@@ -32,11 +32,19 @@ class Places:
     errors: Tensor
     #: no tied candidate has a larger rank: a bound from shapes, so that tables over ranks need no look at the values
     depth: int
+    #: ranks up to here are exact, any larger one is only known to be larger; None = all are exact
+    reach: int | None = None
+    #: [query, judged]: grades of all judged candidates, where those beyond ``reach`` are no entries; 0 = padding
+    pool: Tensor | None = None
+    #: int64 [query]: the number of each query in its batch, where they are not consecutive
+    queries: Tensor | None = None
 
 
 def runs(fresh: Tensor) -> tuple[Tensor, Tensor]:
     """Where the run of each element starts and stops in its row: int64, like ``fresh``, bool, True where one begins."""
     position = torch.arange(fresh.shape[-1], device=fresh.device)
+    if fresh.device.type == "cpu" and fresh.all():  # where looking at values costs nothing
+        return position.expand_as(fresh), (position + 1).expand_as(fresh)
     last = torch.ones_like(fresh)
     last[..., :-1] = fresh[..., 1:]
     start = torch.where(fresh, position, 0).cummax(-1).values
@@ -50,11 +58,22 @@ def behind(num_candidates: Tensor) -> Tensor:
 
 
 def in_rank_order(
-    first: Tensor, tied: Tensor, grade: Tensor, valid: Tensor, num_candidates: Tensor, errors: Tensor, depth: int
+    first: Tensor,
+    tied: Tensor,
+    grade: Tensor,
+    valid: Tensor,
+    num_candidates: Tensor,
+    errors: Tensor,
+    depth: int,
+    reach: int | None = None,
+    queries: Tensor | None = None,
 ) -> Places:
     """Sort each row of entries by rank. What was not retrieved stands one behind the list, padding behind that."""
+    if first.device.type == "cpu" and depth > 1:  # where looking at values costs nothing, and most data has no ties
+        several = tied > 1
+        depth = int(torch.where(several, first + tied - 1, 1).max()) if len(first) and several.any() else 1
     first = torch.where(tied > 0, first, behind(num_candidates).unsqueeze(-1))
     if first.shape[-1] > 1:
         order = torch.where(valid, first, float("inf")).argsort(dim=-1, stable=True)
         first, tied, grade, valid = (x.gather(-1, order) for x in (first, tied, grade, valid))
-    return Places(first, tied, grade, valid, num_candidates, errors, depth)
+    return Places(first, tied, grade, valid, num_candidates, errors, depth, reach, None, queries)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
@@ -14,10 +15,11 @@ from torch import Tensor
 
 import torchrank.metrics.labels as labels
 from torchrank.layouts import arrange
+from torchrank.lists import Need
 from torchrank.metrics.arguments import one_of
 from torchrank.metrics.average import QueryAverage, QueryValues
 from torchrank.problems import Problem, count, explain
-from torchrank.ranking import Ranking
+from torchrank.ranking import Ranking, batch_order
 
 EMPTY_ACTIONS = ("neg", "pos", "skip", "error")
 AGGREGATIONS = ("mean", "median", "min", "max", "none")
@@ -132,6 +134,10 @@ class RankingMetric(QueryAverage):
         """The formula: float64 [query]. Ties are already settled by ``ties``; "expected" ones are still intervals."""
         raise NotImplementedError
 
+    def need(self) -> Need:
+        """What of a ranking it looks at: all of it, unless a measure says that less will do."""
+        return Need()
+
     def empty(self, ranking: Ranking) -> Tensor:
         """bool [query]: there is nothing to measure."""
         raise NotImplementedError
@@ -161,10 +167,12 @@ class RankingMetric(QueryAverage):
         errors = ranking.errors + self.errors(ranking)
         return QueryValues(values, self.weight(ranking), empty, torch.ones_like(empty), errors)
 
-    def joined(self, parts: Sequence[QueryValues], weights: Tensor | None) -> QueryValues:
-        """The blocks of a batch as one, each query counted with its weight."""
+    def joined(self, parts: Sequence[QueryValues], order: Tensor | None, weights: Tensor | None) -> QueryValues:
+        """The blocks of a batch as one, its queries in ``order``, each counted with its weight."""
         names = ("values", "weights", "empty", "present")
         values, inner, empty, present = (torch.cat([getattr(part, name) for part in parts]) for name in names)
+        if order is not None:
+            values, inner, empty, present = (x[order] for x in (values, inner, empty, present))
         errors = torch.stack([part.errors for part in parts]).sum(0)
         if weights is not None:
             if not isinstance(weights, Tensor) or weights.shape != values.shape:
@@ -272,13 +280,20 @@ def evaluate(
     """What each metric makes of a batch in any layout, ranked once for all of them, block by block."""
     if not metrics:
         return []
+    need = functools.reduce(operator.or_, (metric.need() for metric in metrics))
     if isinstance(preds, Ranking):
         given = [name for name, value in {"target": target, **layout}.items() if value is not None]
         if given:
             raise ValueError(f"Expected nothing but weights beside a Ranking, got {', '.join(given)}")
+        for metric in metrics:
+            preds.check(metric.need(), metric.label)
         rankings: Iterable[Ranking] = [preds]
     else:
         validate = any(metric.validate_args for metric in metrics)
-        rankings = Ranking.blocks(arrange(preds, target, validate=validate, **layout))
-    parts = [[metric.evaluate(ranking) for metric in metrics] for ranking in rankings]
-    return [metric.joined(own, weights) for metric, own in zip(metrics, zip(*parts))]
+        rankings = Ranking.blocks(arrange(preds, target, validate=validate, **layout), need)
+    parts, seen = [], []
+    for ranking in rankings:
+        parts.append([metric.evaluate(ranking) for metric in metrics])
+        seen.append(ranking.queries)
+    order = batch_order(seen)
+    return [metric.joined(own, order, weights) for metric, own in zip(metrics, zip(*parts))]

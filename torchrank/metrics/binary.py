@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchrank.lists import Need
 from torchrank.metrics.arguments import number, one_of
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.gains import reciprocal
@@ -31,6 +32,9 @@ class BinaryMetric(RankingMetric):
         super().__init__(top_k, relevance_level=relevance_level, **kwargs)
 
     relevance_level: float
+
+    def need(self) -> Need:
+        return Need(self.top_k, relevant=True)
 
     def empty(self, ranking: Ranking) -> Tensor:
         return ranking.num_relevant(self.relevance_level) == 0
@@ -187,6 +191,8 @@ class MAP(BinaryMetric):
         A share c = (r - 1) / (n - 1) of the others in its block is relevant: P@j is (before + 1 + c (j - a - 1)) / j.
         """
         before, beside = ranking.relevant_around(self.relevance_level)
+        if ranking.untied:
+            return (before + beside) * ranking.summed(reciprocal, self.top_k) * beside
         above = ranking.first - 1
         inside = ranking.places(self.top_k)
         c = ratio(beside - 1, ranking.tied - 1)
@@ -254,6 +260,9 @@ class FallOut(BinaryMetric):
     def __init__(self, top_k: int | None = None, *, empty_target_action: str = "pos", **kwargs: Any) -> None:
         super().__init__(top_k, empty_target_action=empty_target_action, **kwargs)
 
+    def need(self) -> Need:
+        return Need(relevant=True)  # it counts the relevant candidates that were retrieved at all
+
     def empty(self, ranking: Ranking) -> Tensor:
         return _nothing_irrelevant(ranking, self.relevance_level)
 
@@ -282,6 +291,9 @@ class AUROC(BinaryMetric):
     """
 
     name = "auroc"
+
+    def need(self) -> Need:
+        return Need(relevant=True)  # it counts the relevant candidates that were retrieved at all
 
     def empty(self, ranking: Ranking) -> Tensor:
         return super().empty(ranking) | _nothing_irrelevant(ranking, self.relevance_level)

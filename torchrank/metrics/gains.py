@@ -40,4 +40,7 @@ def logarithmic(base: float) -> Callable[[Tensor], Tensor]:
     return discount
 
 
+# A larger grade is worth more, so the largest gains are those of the largest grades.
+linear.increasing = exponential.increasing = True  # type: ignore[attr-defined]
+
 GAINS: dict[str, Callable[[Tensor], Tensor]] = {"linear": linear, "exponential": exponential}

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from torchrank.lists import Need
 from torchrank.metrics.arguments import number, one_of
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.gains import GAINS, logarithmic, reciprocal, undiscounted
@@ -36,6 +37,9 @@ class GradedMetric(RankingMetric):
 
     gain: str | Callable[[Tensor], Tensor]
 
+    def need(self) -> Need:
+        return Need(self.top_k, relevant=True)
+
     @property
     def gain_function(self) -> Callable[[Tensor], Tensor]:
         """From grades to gains."""
@@ -48,7 +52,7 @@ class GradedMetric(RankingMetric):
 
     def errors(self, ranking: Ranking) -> Tensor:
         # Huge grades whose gains overflow would be NaN without a word. What is not finite itself was counted before.
-        overflow = ~self.ideal(ranking).isfinite() & ranking.grade.isfinite().all(-1)
+        overflow = ~self.ideal(ranking).isfinite() & ranking.finite()
         return count(Problem.BAD_GRADES, overflow)
 
     def empty(self, ranking: Ranking) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.lists import BLOCK
+from torchrank.lists import BLOCK, Need
 from torchrank.metrics.arguments import one_of
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.metrics.gains import reciprocal
@@ -48,6 +48,9 @@ class PositionMetric(BinaryMetric):
 
     filtered: bool
     average: str
+
+    def need(self) -> Need:
+        return Need(relevant=True) if self.filtered else super().need()  # unfiltered, a rank may be any
 
     def settled(self, ranking: Ranking) -> Ranking:
         # Filtered positives are lists of their own: a tie between two of them is none.
@@ -130,10 +133,10 @@ class MRR(PositionMetric):
     def unfiltered(self, ranking: Ranking) -> Tensor:
         found = ranking.found(self.relevance_level)
         alone = ranking.discounted(reciprocal, self.top_k)
-        at = found.int().argmax(-1, keepdim=True)  # entries stand in rank order: the first block with a relevant one
-        value = torch.where(found.any(-1), alone.gather(-1, at).squeeze(-1), 0.0)
-        if found.shape[1] == 1:
+        value = torch.where(found, alone, 0.0).amax(-1)  # of the first, if no other relevant one is tied with it
+        if found.shape[1] == 1 or ranking.untied:
             return value
+        at = found.int().argmax(-1, keepdim=True)  # entries stand in rank order: the first block with a relevant one
         r = ranking.relevant_around(self.relevance_level)[1].gather(-1, at).squeeze(-1)
         places = ranking.places(self.top_k)
         n, s, above = (x.gather(-1, at).squeeze(-1) for x in (ranking.tied, places, ranking.first - 1))
@@ -167,8 +170,8 @@ class HitRate(PositionMetric):
     def unfiltered(self, ranking: Ranking) -> Tensor:
         found = ranking.found(self.relevance_level)
         share = ranking.share(self.top_k)
-        if found.shape[1] == 1:
-            return torch.where(found, share, 0.0).squeeze(-1)
+        if found.shape[1] == 1 or ranking.untied:
+            return torch.where(found, share, 0.0).amax(-1)
         before, _ = ranking.relevant_around(self.relevance_level)
         # C(n-s, r) / C(n, r) as a product with a factor for each relevant candidate of the block.
         index = torch.minimum(found.cumsum(-1) - 1 - before, ranking.tied - 1)  # among its block's relevant: 0, 1, ...
