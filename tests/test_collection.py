@@ -232,9 +232,9 @@ def test_a_batch_is_ranked_once(monkeypatch):
 
     real, blocks = torchrank.ranking.place, []
 
-    def place(lists):
+    def place(lists, need):
         blocks.append(lists.num_queries)
-        return real(lists)
+        return real(lists, need)
 
     monkeypatch.setattr(torchrank.ranking, "place", place)
     suite = tr.RankingCollection(NAMES)

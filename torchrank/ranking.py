@@ -359,7 +359,8 @@ class Ranking(Places):
     @shared
     def _settled(self, ties: str) -> Ranking:
         if ties == "realistic":
-            return replace(self, first=self.first + (self.tied - 1).clamp_min(0) / 2, tied=self.tied.clamp_max(1))
+            middle = self.first + (self.tied - 1).clamp_min(0) / 2
+            return replace(self, first=middle, tied=self.tied.clamp_max(1), depth=1, complete=False)
         best_first = ties == "optimistic"
         order = self.grade.argsort(dim=-1, descending=best_first, stable=True)
         order = order.gather(-1, self.first.gather(-1, order).argsort(dim=-1, stable=True))
@@ -387,6 +388,7 @@ class Ranking(Places):
             grade=self.grade.reshape(-1, 1),
             valid=self.relevant(level).reshape(-1, 1),
             num_candidates=length.reshape(-1),
+            complete=False,
         )
 
     # ---- pieces that measures share ----------------------------------------------------------------------------
@@ -420,11 +422,9 @@ class Ranking(Places):
     @shared
     def share(self, top_k: int | None) -> Tensor:
         """float64 [query, entry]: probability that an entry is among the first ``top_k``."""
-        return self.places(top_k) if self.untied else self.places(top_k) / self._divisor()
-
-    @shared
-    def _divisor(self) -> Tensor:
-        return self.tied.clamp_min(1)
+        if self.untied:
+            return self.places(top_k)
+        return self._of_interval(lambda first, tied: _places(first, tied, top_k) / tied.clamp_min(1))
 
     @shared
     def places(self, top_k: int | None) -> Tensor:
@@ -435,7 +435,7 @@ class Ranking(Places):
         """:meth:`places` for a cut that may differ between queries: [query, 1]."""
         if self.untied and cut is not None:
             return (self.first <= cut) * self.tied
-        return self.tied if cut is None else torch.minimum((cut - self.first + 1).floor().clamp_min(0), self.tied)
+        return _places(self.first, self.tied, cut)
 
     @shared
     def hits(self, level: float, top_k: int | None) -> Tensor:
@@ -458,6 +458,9 @@ class Ranking(Places):
     @shared
     def _runs(self) -> tuple[Tensor, Tensor]:
         """Where each entry's block starts and stops in its row: int64 [query, entry]. Blocks are adjacent entries."""
+        if self.complete:
+            above = torch.where(self.tied > 0, self.first - 1, 0)
+            return above.long(), (above + self.tied).long()
         fresh = torch.ones_like(self.valid)
         fresh[:, 1:] = self.first[:, 1:] != self.first[:, :-1]
         return runs(fresh)
@@ -465,36 +468,53 @@ class Ranking(Places):
     @shared
     def discounted(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and where not retrieved."""
-        return self.summed(discount, top_k) if self.untied else self.summed(discount, top_k) / self._divisor()
+        if self.untied:
+            return self.summed(discount, top_k)
+        return self._of_interval(lambda first, tied: self._summed(first, tied, discount, top_k) / tied.clamp_min(1))
 
     @shared
     def summed(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: sum of the discount over an entry's interval of ranks, cut at ``top_k``."""
-        inside = self._alone() if top_k is None else self._alone() & (self.first <= top_k)
-        alone = torch.where(inside, self._rate(discount), 0.0)
         if self.untied:
-            return alone
+            inside = self.tied > 0 if top_k is None else (self.tied > 0) & (self.first <= top_k)
+            return torch.where(inside, self._rate(discount), 0.0)
+        return self._of_interval(lambda first, tied: self._summed(first, tied, discount, top_k))
+
+    def _summed(
+        self, first: Tensor, tied: Tensor, discount: Callable[[Tensor], Tensor], top_k: int | None
+    ) -> Tensor:
+        alone = tied == 1 if top_k is None else (tied == 1) & (first <= top_k)
         table = self._table(discount, top_k)
         last = len(table) - 1
-        above, end = self._interval()
-        several = table.take(end.clamp_max(last)) - table.take(above.clamp_max(last))
-        return torch.where(self._alone(), alone, several)
-
-    @shared
-    def _alone(self) -> Tensor:
-        """bool [query, entry]: retrieved, and tied with nobody."""
-        return self.tied == 1
+        above = torch.where(tied > 0, first - 1, 0).long()
+        several = table.take((above + tied.long()).clamp_max(last)) - table.take(above.clamp_max(last))
+        return torch.where(alone, discount(first.clamp_min(1)), torch.where(tied > 1, several, 0.0))
 
     @shared
     def _rate(self, discount: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, entry]: the discount at the best rank of each entry."""
         return discount(self.first.clamp_min(1))
 
+    def _of_interval(self, piece: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """``piece(first, tied)`` of each entry: computed once for each interval of ranks, where these are few."""
+        grid = self._grid()
+        if grid is None:
+            return piece(self.first, self.tied)
+        first, tied, at = grid
+        return piece(first, tied).take(at)
+
     @shared
-    def _interval(self) -> tuple[Tensor, Tensor]:
-        """Ranks ahead of each entry's interval and at its end, int64 [query, entry]; empty where not retrieved."""
-        above = torch.where(self.tied > 0, self.first - 1, 0).long()
-        return above, above + self.tied.long()
+    def _grid(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """All intervals that entries have, float64 [interval] each, and which one each entry has, int64."""
+        if self.first.device.type != "cpu" or not len(self.first):  # how many there are shows in the values
+            return None
+        above = torch.where(self.tied > 0, self.first - 1, 0)
+        ranks, longest = int(above.max()) + 1, int(self.tied.max()) + 1
+        if ranks * longest * 4 > above.numel():
+            return None
+        cells = torch.arange(ranks * longest)
+        at = above.mul_(longest).add_(self.tied).long()
+        return (cells // longest + 1).to(self.first.dtype), (cells % longest).to(self.first.dtype), at
 
     @shared
     def _table(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
@@ -545,6 +565,11 @@ def batch_order(queries: Sequence[Tensor | None]) -> Tensor | None:
     """Where each query of a batch stands in its parts, given their numbers in each; None if they are in order."""
     numbers = [part for part in queries if part is not None]
     return torch.cat(numbers).argsort() if numbers else None
+
+
+def _places(first: Tensor, tied: Tensor, cut: Tensor | int | None) -> Tensor:
+    """Ranks of the intervals up to a cut."""
+    return tied if cut is None else torch.minimum((cut + 1 - first).clamp_min_(0), tied)
 
 
 def _at_least(grade: Tensor, level: float) -> Tensor:

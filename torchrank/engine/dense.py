@@ -78,6 +78,7 @@ def place_dense(lists: DenseLists, need: Need) -> Places:
         num_candidates.to(dtype),
         errors,
         depth=1 if untied else ordered.shape[1],
+        complete=mask is None,
     )
     if ordered.shape[1] == scores.shape[1]:
         return places

@@ -36,6 +36,8 @@ class Places:
     reach: int | None = None
     #: [query, judged]: grades of all judged candidates, where those beyond ``reach`` are no entries; 0 = padding
     pool: Tensor | None = None
+    #: every retrieved candidate is an entry, or every one up to ``reach``: an entry's place in its row is its rank
+    complete: bool = False
     #: int64 [query]: the number of each query in its batch, where they are not consecutive
     queries: Tensor | None = None
 
@@ -45,11 +47,8 @@ def runs(fresh: Tensor) -> tuple[Tensor, Tensor]:
     position = torch.arange(fresh.shape[-1], device=fresh.device)
     if fresh.device.type == "cpu" and fresh.all():  # where looking at values costs nothing
         return position.expand_as(fresh), (position + 1).expand_as(fresh)
-    last = torch.ones_like(fresh)
-    last[..., :-1] = fresh[..., 1:]
     start = torch.where(fresh, position, 0).cummax(-1).values
-    stop = torch.where(last, position + 1, len(position)).flip(-1).cummin(-1).values.flip(-1)
-    return start, stop
+    return start, torch.searchsorted(start, start, right=True)
 
 
 def behind(num_candidates: Tensor) -> Tensor:
@@ -76,4 +75,4 @@ def in_rank_order(
     if first.shape[-1] > 1:
         order = torch.where(valid, first, float("inf")).argsort(dim=-1, stable=True)
         first, tied, grade, valid = (x.gather(-1, order) for x in (first, tied, grade, valid))
-    return Places(first, tied, grade, valid, num_candidates, errors, depth, reach, None, queries)
+    return Places(first, tied, grade, valid, num_candidates, errors, depth, reach, queries=queries)

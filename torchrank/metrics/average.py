@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -31,6 +31,25 @@ class QueryValues:
     present: Tensor
     #: int64 [kind]: bad values met, see :mod:`torchrank.problems`
     errors: Tensor
+    #: [SIZE]: what they add to the state
+    sums: Tensor | None = None
+
+    @property
+    def skipped(self) -> Tensor:
+        """bool [query]: it has no part in the average."""
+        return ~self.present | (self.empty & self.values.isnan())
+
+
+def with_sums(results: Sequence[QueryValues]) -> list[QueryValues]:
+    """What the metrics have made of one batch, with what each adds to its state: summed for all at once."""
+    values, weights, empty, present, skipped, errors = (
+        torch.stack([getattr(result, name) for result in results])
+        for name in ("values", "weights", "empty", "present", "skipped", "errors")
+    )
+    weights = torch.where(skipped, 0.0, weights)
+    counted = torch.where(weights > 0, values, 0.0)
+    sums = state.summed(counted, weights, present.sum(-1), (empty & present).sum(-1), errors)
+    return [replace(result, sums=row) for result, row in zip(results, sums)]
 
 
 class QueryAverage(Metric):
@@ -83,15 +102,12 @@ class QueryAverage(Metric):
         """Add the values of one batch."""
         if self._joint is not None:
             self._joint.revoke()
-        values, present = result.values, result.present
-        skipped = ~present | (result.empty & values.isnan())
-        weights = torch.where(skipped, 0.0, result.weights)
-        counted = torch.where(weights > 0, values, 0.0)
-        sums = state.summed(counted, weights, present.sum(), (result.empty & present).sum(), result.errors)
-        self._set("sums", state.add(self.sums, sums.to(self.sums.device)))
+        assert result.sums is not None
+        self._set("sums", state.add(self.sums, result.sums.to(self.sums.device)))
         if self.rows is not None:
-            rows = torch.stack([torch.where(skipped, float("nan"), values), weights], dim=-1)
-            self._set("values", [*self.rows, rows.detach()])
+            values = torch.where(result.skipped, float("nan"), result.values)
+            weights = torch.where(result.skipped, 0.0, result.weights)
+            self._set("values", [*self.rows, torch.stack([values, weights], dim=-1).detach()])
 
     def compute(self) -> Tensor:
         """The aggregate of all queries, of all workers.

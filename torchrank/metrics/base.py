@@ -17,7 +17,7 @@ import torchrank.metrics.labels as labels
 from torchrank.layouts import arrange
 from torchrank.lists import Need
 from torchrank.metrics.arguments import one_of
-from torchrank.metrics.average import QueryAverage, QueryValues
+from torchrank.metrics.average import QueryAverage, QueryValues, with_sums
 from torchrank.problems import Problem, count, explain
 from torchrank.ranking import Ranking, batch_order
 
@@ -170,7 +170,7 @@ class RankingMetric(QueryAverage):
     def joined(self, parts: Sequence[QueryValues], order: Tensor | None, weights: Tensor | None) -> QueryValues:
         """The blocks of a batch as one, its queries in ``order``, each counted with its weight."""
         names = ("values", "weights", "empty", "present")
-        values, inner, empty, present = (torch.cat([getattr(part, name) for part in parts]) for name in names)
+        values, inner, empty, present = (_cat([getattr(part, name) for part in parts]) for name in names)
         if order is not None:
             values, inner, empty, present = (x[order] for x in (values, inner, empty, present))
         errors = torch.stack([part.errors for part in parts]).sum(0)
@@ -269,6 +269,10 @@ class RankingMetric(QueryAverage):
         super().__setattr__(name, value)
 
 
+def _cat(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
 @torch.no_grad()
 def evaluate(
     metrics: Sequence[RankingMetric],
@@ -296,4 +300,4 @@ def evaluate(
         parts.append([metric.evaluate(ranking) for metric in metrics])
         seen.append(ranking.queries)
     order = batch_order(seen)
-    return [metric.joined(own, order, weights) for metric, own in zip(metrics, zip(*parts))]
+    return with_sums([metric.joined(own, order, weights) for metric, own in zip(metrics, zip(*parts))])

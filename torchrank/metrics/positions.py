@@ -136,13 +136,19 @@ class MRR(PositionMetric):
         value = torch.where(found, alone, 0.0).amax(-1)  # of the first, if no other relevant one is tied with it
         if found.shape[1] == 1 or ranking.untied:
             return value
-        at = found.int().argmax(-1, keepdim=True)  # entries stand in rank order: the first block with a relevant one
-        r = ranking.relevant_around(self.relevance_level)[1].gather(-1, at).squeeze(-1)
-        places = ranking.places(self.top_k)
-        n, s, above = (x.gather(-1, at).squeeze(-1) for x in (ranking.tied, places, ranking.first - 1))
-        several = found.any(-1) & (r > 1) & (n > 1)
+        before, beside = ranking.relevant_around(self.relevance_level)
+        several = found & (before == 0) & (beside > 1)  # the first block with a relevant one, if there is company
+        rows = _rows(several)
+        several = several[rows]
+        at = several.int().argmax(-1, keepdim=True)
+        r, s, n, above = (
+            x[rows].gather(-1, at).squeeze(-1)
+            for x in (beside, ranking.places(self.top_k), ranking.tied, ranking.first - 1)
+        )
         longest = min(self.top_k or ranking.depth, ranking.depth)
-        return torch.where(several, _first_of_several(n, r, s, above, several, longest), value)
+        crowded = several.any(-1)
+        value[rows] = torch.where(crowded, _first_of_several(n, r, s, above, crowded, longest), value[rows])
+        return value
 
 
 class HitRate(PositionMetric):
@@ -169,14 +175,22 @@ class HitRate(PositionMetric):
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         found = ranking.found(self.relevance_level)
-        share = ranking.share(self.top_k)
+        value = torch.where(found, ranking.share(self.top_k), 0.0).amax(-1)
         if found.shape[1] == 1 or ranking.untied:
-            return torch.where(found, share, 0.0).amax(-1)
-        before, _ = ranking.relevant_around(self.relevance_level)
-        # C(n-s, r) / C(n, r) as a product with a factor for each relevant candidate of the block.
-        index = torch.minimum(found.cumsum(-1) - 1 - before, ranking.tied - 1)  # among its block's relevant: 0, 1, ...
-        miss = ratio((ranking.tied - ranking.places(self.top_k) - index).clamp_min(0), ranking.tied - index)
-        return 1 - torch.where(found, miss, 1.0).prod(-1)
+            return value
+        # In a block that is cut, C(n-s, r) / C(n, r) is a product with a factor for each of its relevant candidates.
+        rows = _rows(((value > 0) & (value < 1)).unsqueeze(-1))
+        found, before = found[rows], ranking.relevant_around(self.relevance_level)[0][rows]
+        n, s = ranking.tied[rows], ranking.places(self.top_k)[rows]
+        index = torch.minimum(found.cumsum(-1) - 1 - before, n - 1)  # among its block's relevant: 0, 1, ...
+        miss = ratio((n - s - index).clamp_min(0), n - index)
+        value[rows] = 1 - torch.where(found, miss, 1.0).prod(-1)
+        return value
+
+
+def _rows(where: Tensor) -> Tensor | slice:
+    """Rows in which something is marked; all of them where finding out would mean waiting for the device."""
+    return where.any(-1).nonzero().squeeze(-1) if where.device.type == "cpu" else slice(None)
 
 
 def _first_of_several(n: Tensor, r: Tensor, s: Tensor, above: Tensor, where: Tensor, longest: int) -> Tensor:

@@ -73,10 +73,14 @@ def carry(state: Tensor, device: torch.device) -> Tensor:
 
 
 def summed(values: Tensor, weights: Tensor, queries: Tensor, empty: Tensor, errors: Tensor) -> Tensor:
-    """The sums [SIZE] of one batch: values with weights, number of queries, of empty ones, errors by kind."""
+    """The sums [metric, SIZE] of one batch.
+
+    Values with weights [metric, query]; number of queries, and of empty ones, [metric]; errors [metric, kind].
+    """
     wv = weights * values
-    sums = [wv.sum(), weights.sum(), (wv * wv).sum(), (weights * wv).sum(), (weights * weights).sum()]
-    return torch.cat([torch.stack([*sums, queries.to(wv.dtype), empty.to(wv.dtype)]), errors.to(wv.dtype)])
+    sums = [wv.sum(-1), weights.sum(-1), (wv * wv).sum(-1), (weights * wv).sum(-1), (weights * weights).sum(-1)]
+    counts = [queries.to(wv.dtype), empty.to(wv.dtype)]
+    return torch.cat([torch.stack([*sums, *counts], dim=-1), errors.to(wv.dtype)], dim=-1)
 
 
 def mean(sums: Tensor) -> Tensor:
