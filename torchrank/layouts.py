@@ -326,7 +326,7 @@ def _bad_grades(grade: Tensor, where: Tensor | None) -> Tensor:
 
 
 def _pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tuple[Pairs | None, Tensor]:
-    """The excluded pairs; those outside get query -1, which nobody has."""
+    """The excluded pairs, of a catalogue each once; those outside get query -1, which nobody has, or are gone."""
     if exclude is None:
         return None, no_errors(preds.device)
     if (
@@ -343,10 +343,16 @@ def _pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tuple[Pair
         raise ValueError(f"Expected exclude to be a (query, item) tuple of equally long 1-D tensors, got {got}")
     query, item = (_integer(x, "exclude", "a tuple").to(preds.device).long() for x in exclude)
     outside = (query < 0) | (query >= preds.shape[0]) | (item < 0)
-    if catalogue:
-        outside = outside | (item >= preds.shape[1])
-    query, order = query.masked_fill(outside, -1).sort(stable=True)
-    pairs = Pairs(query, item.masked_fill(outside, 0)[order])
+    if not catalogue:  # ids may be any numbers
+        query, order = query.masked_fill(outside, -1).sort(stable=True)
+        pairs = Pairs(query, item.masked_fill(outside, 0)[order])
+        return pairs if preds.shape[0] else None, count(Problem.OUT_OF_RANGE, outside)
+    outside = outside | (item >= preds.shape[1])
+    key = (query * 2**32 + item).masked_fill(outside, -1).sort().values  # no matrix has that many columns
+    once = key >= 0
+    once[1:] &= key[1:] != key[:-1]
+    key = key[once] if key.device.type == "cpu" else key.masked_fill(~once, -1)  # removing them would sync
+    pairs = Pairs(key >> 32, torch.where(key < 0, 0, key & (2**32 - 1)))
     return pairs if preds.shape[0] else None, count(Problem.OUT_OF_RANGE, outside)
 
 

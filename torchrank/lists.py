@@ -35,7 +35,10 @@ class Need:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """(query, item) pairs in ascending order of query: int64 [pair] each; a query of -1 belongs to none."""
+    """(query, item) pairs: int64 [pair] each; a query of -1 belongs to none.
+
+    On the CPU they are in ascending order of query.
+    """
 
     query: Tensor
     item: Tensor

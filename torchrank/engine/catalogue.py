@@ -10,7 +10,7 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-from torchrank.engine.counting import Standing, compare, listed, stand_by_counting, stand_by_sorting
+from torchrank.engine.counting import Standing, in_order, listed, stand_by_counting, stand_by_sorting
 from torchrank.engine.places import Places, in_rank_order, real
 from torchrank.engine.shards import Shard
 from torchrank.engine.topk import Top
@@ -244,15 +244,12 @@ def _placed(
 def _removable(
     exclude: Pairs | None, items: Tensor, grade: Tensor, mask: Tensor | None
 ) -> tuple[Pairs | None, Tensor]:
-    """The pairs to take out, each a candidate, once, and not relevant; and the entries that go with them."""
+    """The pairs to take out, each a candidate and not relevant; and the entries that go with them."""
     if exclude is None:
         return None, torch.zeros_like(items, dtype=torch.bool)
-    key, order = (exclude.query * 2**32 + exclude.item).sort()  # no matrix has that many columns
-    again = torch.cat([key.new_zeros(1, dtype=torch.bool), key[1:] == key[:-1]])[: len(key)]
-    query, item = exclude.query[order], exclude.item[order]
+    query, item = exclude.query.clone(), exclude.item
     if mask is not None:
-        again = again | ~mask[query, item]
-    query = query.masked_fill(again, -1)
+        query = query.masked_fill(~mask[query, item], -1)
     gone = torch.zeros_like(items, dtype=torch.int32)
     step = max(1, BLOCK // items.shape[1])
     for start in range(0, len(query), step):
@@ -279,7 +276,7 @@ def _subtract(
         query, score = pairs.query[part], scores[part].unsqueeze(-1)
         there = (query >= 0).unsqueeze(-1)
         tie = None if tie_break is None else tie_break[part].unsqueeze(-1)
-        ahead, beside = compare(score, tie, own[query], None if own_tie_break is None else own_tie_break[query])
+        ahead, beside = in_order(score, tie, own[query], None if own_tie_break is None else own_tie_break[query])
         query = query.clamp_min(0)
         standing.greater.index_add_(0, query, -(ahead & there).long())
         standing.equal.index_add_(0, query, -(beside & there).long())

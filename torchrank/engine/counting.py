@@ -12,7 +12,7 @@ from torchrank.engine.fused import fused, is_compiled
 from torchrank.lists import BLOCK
 
 # Scores to pass over repeatedly while they are in a processor's cache.
-CACHED = 2**19
+CACHED = 2**20
 
 
 class Standing(NamedTuple):
@@ -50,25 +50,23 @@ def stand_by_counting(
     if is_compiled() and own.shape[1] == 1 and mask is None and tie_break is None:
         greater, equal, smallest = fused(scores, own)
         return Standing(greater, equal, *listed(scores, smallest))
-    greater, equal = (torch.zeros(own.shape, dtype=torch.int64, device=own.device) for _ in range(2))
-    smallest = scores.new_full((len(scores),), float("inf"))
-    buffer = _buffer(scores)
-    for rows, columns in tiles(scores):
-        tile, mine = scores[rows, columns], own[rows]
-        if mask is not None:
-            tile = tile.masked_fill(~mask[rows, columns], float("-inf"))
-        smallest[rows] = torch.minimum(smallest[rows], tile.amin(-1))
-        for entry in range(own.shape[1]):
-            one = mine[:, entry, None]
+    smallest, counts = [scores.new_empty(0)], [own.new_empty((2 * own.shape[1], 0), dtype=torch.int64)]
+    for rows, tiles in strips(scores, mask):
+        mine = own[rows].T.unsqueeze(-1)
+        least, sums = None, None
+        for columns, tile, out in tiles:
+            low = tile.amin(-1)
             if tie_break is None or own_tie_break is None:
-                out = _fit(buffer, tile)
-                greater[rows, entry] += _sum(torch.gt(tile, one, out=out))
-                equal[rows, entry] += _sum(torch.eq(tile, one, out=out))
+                parts = [compare(tile, one, out=out).sum(-1) for one in mine for compare in (torch.gt, torch.eq)]
             else:
-                ahead, beside = compare(tile, tie_break[rows, columns], one, own_tie_break[rows, entry, None])
-                greater[rows, entry] += ahead.sum(-1)
-                equal[rows, entry] += beside.sum(-1)
-    return Standing(greater, equal, *listed(scores, smallest, mask))
+                beside, theirs = tie_break[rows, columns], own_tie_break[rows].T.unsqueeze(-1)
+                parts = [x.sum(-1) for pair in zip(mine, theirs) for x in in_order(tile, beside, *pair)]
+            least = low if least is None else torch.minimum(least, low)
+            sums = parts if sums is None else [x.long() + y.long() for x, y in zip(sums, parts)]
+        smallest.append(least)
+        counts.append(torch.stack(sums))
+    greater, equal = torch.cat(counts, dim=-1).long().T.unflatten(-1, (-1, 2)).unbind(-1)
+    return Standing(greater, equal, *listed(scores, torch.cat(smallest), mask))
 
 
 def stand_by_sorting(scores: Tensor, own: Tensor, mask: Tensor | None = None) -> Standing:
@@ -92,9 +90,9 @@ def stand_by_sorting(scores: Tensor, own: Tensor, mask: Tensor | None = None) ->
 def count_equal(scores: Tensor, value: Tensor) -> Tensor:
     """How many scores of each row equal its ``value`` [query, 1]: int64 [query]."""
     total = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
-    buffer = _buffer(scores)
-    for rows, columns in tiles(scores):
-        total[rows] += _sum(torch.eq(scores[rows, columns], value[rows], out=_fit(buffer, scores[rows, columns])))
+    for rows, tiles in strips(scores):
+        for _, tile, out in tiles:
+            total[rows] += _sum(torch.eq(tile, value[rows], out=out))
     return total
 
 
@@ -103,26 +101,41 @@ def listed(scores: Tensor, smallest: Tensor, mask: Tensor | None = None) -> tupl
     bad = smallest.isnan().long()
     if scores.device.type == "cpu" and bool((smallest > float("-inf")).all()):  # where looking is free
         return torch.full_like(bad, scores.shape[1]), bad
-    total, buffer = torch.zeros_like(bad), _buffer(scores)
-    for rows, columns in tiles(scores):
-        tile = scores[rows, columns]
-        if mask is not None:
-            tile = tile.masked_fill(~mask[rows, columns], float("-inf"))
-        total[rows] += _sum(torch.gt(tile, float("-inf"), out=_fit(buffer, tile)))
+    total = torch.zeros_like(bad)
+    for rows, tiles in strips(scores, mask):
+        for _, tile, out in tiles:
+            total[rows] += _sum(torch.gt(tile, float("-inf"), out=out))
     return total, bad
 
 
-def tiles(scores: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Rows and columns to count in at a time, so that they stay in a processor's cache between the passes."""
-    size = CACHED if scores.device.type == "cpu" else BLOCK * 64
+def strips(
+    scores: Tensor, mask: Tensor | None = None
+) -> Iterator[tuple[slice, Iterator[tuple[slice, Tensor, Tensor]]]]:
+    """Some rows at a time, and of these some columns: which, their scores, and where to write comparisons with them.
+
+    They stay in a processor's cache between the passes over them.
+    """
+    on_cpu = scores.device.type == "cpu"
+    size = CACHED if on_cpu else BLOCK * 64
     width = max(1, min(scores.shape[1], size))
-    height = max(1, size // width)
-    for row in range(0, len(scores), height):
+    height = min(max(1, size // width), len(scores))
+    # Comparisons written as floats are summed by vector instructions, those written as bool are not.
+    dtype = (torch.float64 if scores.dtype == torch.float64 else torch.float32) if on_cpu else torch.bool
+    buffer = torch.empty(height * width, dtype=dtype, device=scores.device)
+
+    def tiles(rows: slice) -> Iterator[tuple[slice, Tensor, Tensor]]:
         for column in range(0, scores.shape[1], width):
-            yield slice(row, row + height), slice(column, column + width)
+            columns = slice(column, column + width)
+            tile = scores[rows, columns]
+            if mask is not None:
+                tile = tile.masked_fill(~mask[rows, columns], float("-inf"))
+            yield columns, tile, buffer[: tile.numel()].view(tile.shape)
+
+    for row in range(0, len(scores), max(1, height)):
+        yield slice(row, row + height), tiles(slice(row, row + height))
 
 
-def compare(
+def in_order(
     scores: Tensor, tie_break: Tensor | None, own: Tensor, own_tie_break: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Which scores stand ahead of ``own``, and which beside it."""
@@ -130,19 +143,6 @@ def compare(
         return scores > own, scores == own
     same = scores == own
     return (scores > own) | (same & (tie_break > own_tie_break)), same & (tie_break == own_tie_break)
-
-
-def _buffer(scores: Tensor) -> Tensor:
-    """Where comparisons are written. As floats they are summed by vector instructions, as bool they are not."""
-    rows, columns = next(tiles(scores), (slice(0), slice(0)))
-    dtype = torch.bool
-    if scores.device.type == "cpu":
-        dtype = scores.dtype if scores.dtype in (torch.float32, torch.float64) else torch.float32
-    return torch.empty(scores[rows, columns].numel(), dtype=dtype, device=scores.device)
-
-
-def _fit(buffer: Tensor, scores: Tensor) -> Tensor:
-    return buffer[: scores.numel()].view(scores.shape)
 
 
 def _sum(compared: Tensor) -> Tensor:

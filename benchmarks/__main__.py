@@ -1,0 +1,116 @@
+"""``python -m benchmarks``: measure torchrank beside floors and peers, and print the tables of the README."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+import benchmarks.report as report
+from benchmarks.plan import Workload
+from benchmarks.rows import Settings, measured
+from benchmarks.scaling import scaled
+from benchmarks.table import tables
+from benchmarks.workloads import WORKLOADS
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command: 0, or 1 where contenders came to different numbers."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        return _run(options)
+    except report.RefusedError as error:
+        parser.error(str(error))
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.table is not None:
+        path = report.newest(options.device) if options.table is True else options.table
+        print(tables(report.read(path)))
+        return 0
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise report.RefusedError("Expected a CUDA device for --device cuda, found none")
+    chosen = [w for w in WORKLOADS if options.device in w.devices and (not options.only or w.name in options.only)]
+    if options.scaling:
+        chosen = [workload for workload in chosen if workload.grow]
+    if not chosen:
+        raise report.RefusedError(f"Expected workloads for {options.device}, got {', '.join(options.only)}")
+    path = options.out or (None if options.quick else report.default_path(options.device))
+    found = _measure(chosen, options, path)
+    print(tables(report.read(path) if path else found))
+    return int(any(not check["agree"] for row in found["workloads"].values() for check in row["checks"]))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.split(": ", 1)[1])
+    parser.add_argument("--only", type=_names, default=[], metavar="NAME[,NAME]", help="measure these workloads")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: %(default)s")
+    parser.add_argument("--quick", action="store_true", help="small shapes and few repetitions, to see that it works")
+    parser.add_argument("--scaling", action="store_true", help="instead: double each size, to see what grows how")
+    parser.add_argument("--budget", type=float, default=3.0, metavar="S", help="seconds of a contender (%(default)s)")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="write here instead of benchmarks/results; keeps what it has of others"
+    )
+    parser.add_argument(
+        "--table", type=Path, nargs="?", const=True, metavar="FILE", help="measure nothing, print the (newest) file"
+    )
+    return parser
+
+
+def _names(text: str) -> list[str]:
+    names, known = text.split(","), list(dict.fromkeys(workload.name for workload in WORKLOADS))
+    if unknown := [name for name in names if name not in known]:
+        raise argparse.ArgumentTypeError(f"Expected some of {', '.join(known)}, got {', '.join(unknown)}")
+    return names
+
+
+def _measure(chosen: list[Workload], options: argparse.Namespace, path: Path | None) -> report.Report:
+    """Measure workload by workload, and write the file after each."""
+    fresh = report.new(options.device, options.quick)
+    if path:
+        fresh = report.merged(fresh, path)  # refuses before hours have passed, not after
+    part, measure = ("scaling", scaled) if options.scaling else ("workloads", measured)
+    tqdm.monitor_interval = 0  # no thread beside what is timed
+    with tqdm(chosen, unit="workload", file=sys.stderr) as bar:
+        for workload in bar:
+            bar.set_description(workload.key)
+            settings = Settings(options.device, options.quick, options.budget, _shown(bar))
+            watch = report.Watch()
+            row: dict[str, Any] = measure(workload, settings)
+            row["measured"] = watch.told()
+            fresh[part][workload.key] = row
+            if path:
+                report.write(_in_order(fresh), path)
+    return _in_order(fresh)
+
+
+def _shown(bar: tqdm) -> Callable[[str], None]:
+    """Say what is being done, rarely: writing to the screen is work, too."""
+    pause, last = (0.2 if bar.fp.isatty() else 10.0), 0.0
+
+    def show(message: str) -> None:
+        nonlocal last
+        bar.set_postfix_str(message, refresh=False)
+        if time.monotonic() - last > pause:
+            bar.refresh()
+            last = time.monotonic()
+
+    return show
+
+
+def _in_order(found: report.Report) -> report.Report:
+    """Results in the order of the workloads, whenever they were measured."""
+    keys = [workload.key for workload in WORKLOADS]
+    parts = {part: {key: found[part][key] for key in keys if key in found[part]} for part in ("workloads", "scaling")}
+    return {**found, **parts}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,13 @@
+"""A process of its own for one measurement of memory; started by :mod:`benchmarks.memory`."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from benchmarks.memory import grown
+from benchmarks.workloads import find
+
+if __name__ == "__main__":
+    key, contender, shape, device = json.loads(sys.argv[1])
+    print(grown(find(key), contender, shape, device))

@@ -1,0 +1,197 @@
+"""Floors, torchrank itself, and the plain references that its numbers are checked against."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import torchrank as tr
+from benchmarks.plan import Contender, Data, Numbers, Prepared, UnavailableError, cuts, label
+
+#: items of which similarities are computed at once
+BLOCK = 8192
+#: queries of a reference at once
+CHUNK = 64
+
+
+# ---- floors --------------------------------------------------------------------------------------------------------
+
+
+def sort(data: Data) -> Prepared:
+    """Sort the scores of every query."""
+    return Prepared(lambda: data.scores.sort(dim=-1, descending=True))
+
+
+def best(k: int) -> Contender:
+    """torch.topk of all scores."""
+    return lambda data: Prepared(lambda: data.scores.topk(k))
+
+
+def best_k(data: Data) -> Prepared:
+    """torch.topk for the k of the data."""
+    return Prepared(lambda: data.scores.topk(data.k), lambda found: {"scores": found.values, "at ids": found.values})
+
+
+def largest(data: Data) -> Prepared:
+    """Read every score once."""
+    return Prepared(lambda: data.scores.amax(-1))
+
+
+def sort_keys(data: Data) -> Prepared:
+    """One sort for the lists of all queries."""
+    return Prepared(lambda: data.keys.sort())
+
+
+def blocked_product(data: Data) -> Prepared:
+    """The similarities, block by block into one buffer, and nothing done with them."""
+    count = len(data.queries)
+    buffer = torch.empty(count * min(BLOCK, len(data.items)), device=data.device)
+    blocks = [items.T for items in data.items.split(BLOCK)]
+
+    def product() -> None:
+        for items in blocks:
+            torch.matmul(data.queries, items, out=buffer[: count * items.shape[1]].view(count, -1))
+
+    return Prepared(product)
+
+
+# ---- torchrank -----------------------------------------------------------------------------------------------------
+
+
+def dense(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of ``update`` for scores and their target."""
+    return (data.scores, data.target), {}
+
+
+def filtered(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same with pairs to exclude."""
+    return (data.scores, data.target), {"exclude": data.exclude}
+
+
+def flat(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same with the query of each row."""
+    return (data.scores, data.target), {"indexes": data.indexes}
+
+
+class Suite:
+    """torchrank's contenders for a suite of measures.
+
+    States are not reset between repetitions: an update adds to sums, which takes as long whatever they are.
+    """
+
+    def __init__(self, measures: str, arguments: Callable[[Data], Any] = dense) -> None:
+        self.measures, self.arguments = measures.split(), arguments
+
+    def _made(self, data: Data) -> tuple[tr.RankingCollection, Callable[[], None]]:
+        suite = tr.RankingCollection(self.measures).to(data.device)
+        args, kwargs = self.arguments(data)
+        return suite, lambda: suite.update(*args, **kwargs)
+
+    def update(self, data: Data) -> Prepared:
+        """What every batch costs."""
+        suite, update = self._made(data)
+        return Prepared(update, lambda _: suite.compute())
+
+    def numbers(self, data: Data) -> Prepared:
+        """From a batch to the numbers, against peers that do their work in ``compute``."""
+        suite, update = self._made(data)
+
+        def run() -> Numbers:
+            update()
+            return suite.compute()
+
+        return Prepared(run, lambda found: found)
+
+    def compiled(self, data: Data) -> Prepared:
+        """An update with compiled kernels."""
+        if not hasattr(tr, "use_compiled"):
+            raise UnavailableError("torchrank has no use_compiled")
+        ready = self.update(data)
+        tr.use_compiled(True)
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error", "torch.compile failed")  # else eager kernels would be measured
+                ready.run()
+        except UserWarning as warning:
+            raise UnavailableError(str(warning).splitlines()[0]) from warning
+        finally:
+            tr.use_compiled(False)
+        return Prepared(ready.run, ready.read, lambda: tr.use_compiled(True), lambda: tr.use_compiled(False))
+
+    def embedded(self, data: Data) -> Prepared:
+        """From embeddings, without the matrix of scores."""
+        suite = tr.RankingCollection(self.measures).to(data.device)
+        relevant = data.relevant[:, 0] if data.relevant.shape[1] == 1 else data.relevant
+
+        def run() -> None:
+            suite.update(tr.Ranking.from_embeddings(data.queries, data.items, relevant))
+
+        return Prepared(run, lambda _: suite.compute())
+
+
+def our_best_k(data: Data) -> Prepared:
+    """The best scores and their ids; the scores found at these ids are read, too."""
+    from torchrank.engine.topk import top_k  # newer than the rest of the library
+
+    def read(found: tuple[Tensor, Tensor]) -> Numbers:
+        values, ids = found
+        distinct = ids.sort(-1).values.diff(dim=-1).bool().all()
+        return {"scores": values, "at ids": data.scores.gather(1, ids) if distinct else torch.full_like(values, -1)}
+
+    return Prepared(lambda: top_k(data.scores, data.k), read)
+
+
+# ---- references ----------------------------------------------------------------------------------------------------
+
+
+def counted(measures: str) -> Contender:
+    """Ranks by counting, candidate by candidate, which scores are larger; measures by their formulas."""
+
+    def prepare(data: Data) -> Prepared:
+        def run() -> Numbers:
+            chunks = range(0, len(data.relevant), CHUNK)
+            found = torch.cat([ranks(data, slice(start, start + CHUNK)) for start in chunks])
+            found = found.double().sort(1).values
+            return {label(name, k): measured(name, k, found) for name, k in cuts(measures)}
+
+        return Prepared(run, lambda found: found)
+
+    return prepare
+
+
+def ranks(data: Data, rows: slice) -> Tensor:
+    """The rank of each relevant candidate of some queries, ties at their middle: [query, relevant]."""
+    relevant = data.relevant[rows]
+    scores = data.queries[rows] @ data.items.T if hasattr(data, "queries") else data.scores[rows].clone()
+    own = scores.gather(1, relevant)
+    if getattr(data, "exclude", None) is not None:
+        query, item = data.exclude
+        inside = (query >= rows.start) & (query < rows.start + len(relevant))
+        scores[query[inside] - rows.start, item[inside]] = -torch.inf
+        scores.scatter_(1, relevant, own)
+    larger = torch.stack([(scores > one).sum(1) for one in own.split(1, dim=1)], 1)
+    equal = torch.stack([(scores == one).sum(1) for one in own.split(1, dim=1)], 1)
+    return 1 + larger + (equal - 1) / 2
+
+
+def measured(name: str, k: int | None, ranks: Tensor) -> Tensor:
+    """The mean of a measure over queries of which all relevant candidates, in ascending order of rank, are given."""
+    count = ranks.shape[1]
+    number = torch.arange(1, count + 1, dtype=ranks.dtype, device=ranks.device)
+    inside = torch.ones_like(ranks) if k is None else (ranks <= k).to(ranks.dtype)
+    if name == "ndcg":
+        return ((inside / (1 + ranks).log2()).sum(1) / (1 / (1 + number[:k]).log2()).sum()).mean()
+    if name == "precision" and k is not None:
+        return inside.sum(1).mean() / k
+    terms = {
+        "mr": ranks,
+        "mrr": (inside / ranks)[:, :1],
+        "map": inside * number / ranks,
+        "recall": inside,
+        "hitrate": inside[:, :1],
+    }
+    return terms[name].mean()

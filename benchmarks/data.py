@@ -1,0 +1,102 @@
+"""The inputs of the workloads: random, the same in every run."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from benchmarks.plan import Data, Shape
+
+#: by how many standard deviations a relevant candidate scores more than the others, as under a model that has learnt
+LEARNT = 2.0
+
+
+def seeded(device: str, seed: int = 0) -> torch.Generator:
+    """A fresh generator of random numbers on a device."""
+    return torch.Generator(device).manual_seed(seed)
+
+
+def normal(shape: tuple[int, ...], device: str, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Standard normal numbers."""
+    return torch.randn(shape, generator=seeded(device), device=device, dtype=dtype)
+
+
+def graded(shape: Shape, device: str) -> Data:
+    """Lists of graded documents; with ``decimals``, scores are rounded, so that many are tied."""
+    size = shape["queries"], shape["candidates"]
+    scores = normal(size, device)
+    if shape["decimals"] is not None:
+        scores = scores.round(decimals=shape["decimals"])
+    target = torch.randint(0, shape["grades"], size, generator=seeded(device, 1), device=device)
+    return Data(device=device, scores=scores, target=target)
+
+
+def some_of(queries: int, candidates: int, count: int, device: str) -> Tensor:
+    """``count`` different candidates of each query: int64 [query, count]."""
+    start = torch.randint(0, candidates, (queries, 1), generator=seeded(device, 2), device=device)
+    stride = candidates // count
+    within = torch.randint(0, stride, (queries, count), generator=seeded(device, 3), device=device)
+    return (start + torch.arange(count, device=device) * stride + within) % candidates
+
+
+def run(shape: Shape, device: str) -> Data:
+    """Judged runs: a dense matrix of zeros and ones."""
+    size = shape["queries"], shape["candidates"]
+    relevant = some_of(*size, shape["relevant"], device)
+    target = torch.zeros(size, dtype=torch.int64, device=device).scatter_(1, relevant, 1)
+    return Data(device=device, scores=normal(size, device) + LEARNT * target, target=target, relevant=relevant)
+
+
+def labels(shape: Shape, device: str) -> Data:
+    """Scores over a catalogue with one right answer each, and perhaps pairs that are no candidates."""
+    queries, candidates = shape["queries"], shape["candidates"]
+    relevant = some_of(queries, candidates, 1, device)
+    scores = normal((queries, candidates), device, getattr(torch, shape.get("dtype", "float32")))
+    row = torch.arange(queries, device=device)
+    scores[row, relevant[:, 0]] += LEARNT
+    exclude = None
+    if excluded := shape.get("excluded"):
+        exclude = row.repeat_interleave(excluded), some_of(queries, candidates, excluded, device).flatten()
+    return Data(device=device, scores=scores, target=relevant[:, 0], relevant=relevant, exclude=exclude)
+
+
+def scores_alone(shape: Shape, device: str) -> Data:
+    """Scores of which the best are sought."""
+    return Data(device=device, scores=normal((shape["queries"], shape["candidates"]), device), k=shape["k"])
+
+
+def embeddings(shape: Shape, device: str) -> Data:
+    """Queries near the items that are relevant for them."""
+    items = normal((shape["items"], shape["dimensions"]), device)
+    relevant = some_of(shape["queries"], shape["items"], shape["relevant"], device)
+    noise = torch.randn((shape["queries"], shape["dimensions"]), generator=seeded(device, 4), device=device)
+    return Data(device=device, queries=items[relevant].mean(1) + noise, items=items, relevant=relevant)
+
+
+def flat_rows(shape: Shape, device: str) -> Data:
+    """Rows in no order, each with the number of its query; a few lists are long, most are short."""
+    rows, queries = shape["rows"], shape["queries"]
+    drawn = torch.empty(queries, dtype=torch.float64).log_normal_(0, 1.2, generator=seeded("cpu", 5))
+    # Rounding and clipping change the total, so the scale is found by trial; what is still missing is dealt around.
+    scale = rows / drawn.sum()
+    for _ in range(20):
+        lengths = (drawn * scale).round().clamp(1, shape["longest"]).long()
+        scale = scale * rows / lengths.sum()
+    missing = rows - int(lengths.sum())
+    dealt = lengths.argsort(descending=True)[torch.arange(abs(missing)) % (queries // 2) + queries // 8]
+    lengths = lengths.scatter_add(0, dealt, torch.full_like(dealt, 1 if missing > 0 else -1))
+    if lengths.sum() != rows or lengths.min() < 1 or lengths.max() > shape["longest"]:
+        raise ValueError(f"Expected sizes that allow such lengths, got {dict(shape)}")
+
+    indexes = torch.arange(queries).repeat_interleave(lengths)
+    indexes = indexes[torch.randperm(rows, generator=seeded("cpu", 6))].to(device)
+    target = (torch.rand(rows, generator=seeded(device, 7), device=device) < shape["share"]).long()
+    scores = normal((rows,), device) + target
+    return Data(device=device, scores=scores, target=target, indexes=indexes, keys=packed(indexes, scores))
+
+
+def packed(indexes: Tensor, scores: Tensor) -> Tensor:
+    """int64 keys in the order of (query, score): the query in the high bits, below it the score as an integer."""
+    bits = scores.view(torch.int32).long()
+    ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)  # negative floats have their larger bits further down
+    return (indexes << 32) + (ordered + 2**31)

@@ -1,0 +1,74 @@
+"""Interleaved timing, and the numbers that repetitions come down to."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from benchmarks.plan import Prepared
+
+
+def timed(ready: Prepared, device: str) -> tuple[float, Any]:
+    """The seconds of one run, and what it returned."""
+    ready.before()
+    try:
+        _wait(device)
+        start = time.perf_counter()
+        result = ready.run()
+        _wait(device)
+        return time.perf_counter() - start, result
+    finally:
+        ready.after()
+
+
+def _wait(device: str) -> None:
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+def warmed(ready: Prepared, device: str) -> tuple[float, Any]:
+    """Run twice, so that what happens only once is over: the seconds to expect of a run, and what it returned."""
+    timed(ready, device)
+    return timed(ready, device)
+
+
+def repetitions(seconds: float, budget: float, bounds: tuple[int, int]) -> int:
+    """How often a contender runs that takes some seconds."""
+    return max(bounds[0], min(bounds[1], int(budget / max(seconds, 1e-6))))
+
+
+def rounds(wanted: Mapping[str, int]) -> Iterator[list[str]]:
+    """Who runs in each round, in a rotating order. Those that run less often are spread over the rounds."""
+    names, longest = list(wanted), max(wanted.values(), default=0)
+    for number in range(longest):
+        first = number % len(names)
+        order = names[first:] + names[:first]
+        yield [name for name in order if (number + 1) * wanted[name] // longest > number * wanted[name] // longest]
+
+
+def interleaved(
+    contenders: Mapping[str, Prepared], wanted: Mapping[str, int], device: str, tick: Callable[[str], None]
+) -> dict[str, list[float]]:
+    """The seconds of every repetition of every contender: one of each in turn, then the next of each."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for names in rounds(wanted):
+        for name in names:
+            tick(name)
+            seconds[name].append(timed(contenders[name], device)[0])
+    return seconds
+
+
+def summary(seconds: list[float]) -> dict[str, Any]:
+    """Median and quartiles in milliseconds."""
+    ms = sorted(1e3 * s for s in seconds)
+    low, middle, high = statistics.quantiles(ms, n=4, method="inclusive") if len(ms) > 1 else ms * 3
+    return {"median_ms": short(middle), "quartiles_ms": [short(low), short(high)], "runs": len(ms)}
+
+
+def short(value: float) -> float:
+    """The first digits of a measurement, which has no more."""
+    return float(f"{value:.4g}")

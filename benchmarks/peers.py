@@ -1,0 +1,153 @@
+"""Other libraries. Each is imported only by the contender that needs it, so none has to be there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.plan import Contender, Data, Numbers, Prepared, UnavailableError, cuts, label
+
+
+def _on_cpu(data: Data) -> None:
+    if data.device != "cpu":
+        raise UnavailableError("runs on CPUs only")
+
+
+def _rows(data: Data) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores, target and the query of each row, all flat."""
+    if hasattr(data, "indexes"):
+        return data.scores, data.target, data.indexes
+    query = torch.arange(len(data.scores), device=data.device).unsqueeze(1).expand_as(data.scores)
+    return data.scores.flatten(), data.target.flatten(), query.flatten()
+
+
+def _names(data: Data) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, float]]]:
+    """Judgments, of the relevant documents alone, and runs as dictionaries of strings."""
+    qrels: dict[str, dict[str, int]] = {}
+    run: dict[str, dict[str, float]] = {}
+    for number, (score, grade, query) in enumerate(zip(*(column.tolist() for column in _rows(data)))):
+        run.setdefault(f"q{query}", {})[f"d{number}"] = score
+        judged = qrels.setdefault(f"q{query}", {})
+        if grade:
+            judged[f"d{number}"] = grade
+    return qrels, run
+
+
+# ---- torchmetrics --------------------------------------------------------------------------------------------------
+
+
+def torchmetrics(measures: str) -> Contender:
+    """torchmetrics' retrieval metrics in one collection.
+
+    Of their numbers only nDCG is compared: several others take scores of 0 and below for irrelevant.
+    """
+    classes = {
+        "ndcg": "RetrievalNormalizedDCG",
+        "mrr": "RetrievalMRR",
+        "map": "RetrievalMAP",
+        "recall": "RetrievalRecall",
+        "precision": "RetrievalPrecision",
+        "hitrate": "RetrievalHitRate",
+    }
+
+    def prepare(data: Data) -> Prepared:
+        from torchmetrics import MetricCollection, retrieval
+
+        made = {label(name, k): getattr(retrieval, classes[name])(top_k=k) for name, k in cuts(measures)}
+        suite = MetricCollection(made).to(data.device)
+        scores, target, indexes = _rows(data)
+
+        def run() -> Mapping[str, Tensor]:
+            suite.reset()  # it keeps all rows that it has seen
+            suite.update(scores, target, indexes=indexes)
+            return suite.compute()
+
+        return Prepared(run, lambda found: {key: value for key, value in found.items() if key.startswith("ndcg")})
+
+    return prepare
+
+
+# ---- evaluation of runs --------------------------------------------------------------------------------------------
+
+
+def ranx(measures: str) -> Contender:
+    """ranx, compiled and with its judgments and run built."""
+
+    def prepare(data: Data) -> Prepared:
+        _on_cpu(data)
+        from ranx import Qrels, Run, evaluate
+
+        qrels, run = (kind(names) for kind, names in zip((Qrels, Run), _names(data)))
+        asked = [label(name, k) for name, k in cuts(measures)]
+        return Prepared(lambda: evaluate(qrels, run, asked), lambda found: found)
+
+    return prepare
+
+
+def pytrec_eval(measures: str) -> Contender:
+    """trec_eval through pytrec_eval, with its evaluator and the run built. It cuts no reciprocal rank."""
+    cut = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P", "hitrate": "success"}
+    uncut = {"ndcg": "ndcg", "map": "map", "mrr": "recip_rank"}
+
+    def prepare(data: Data) -> Prepared:
+        _on_cpu(data)
+        from pytrec_eval import RelevanceEvaluator
+
+        qrels, run = _names(data)
+        asked = [(name, k) for name, k in cuts(measures) if name in (uncut if k is None else cut)]
+        names = {label(name, k): uncut[name] if k is None else f"{cut[name]}.{k}" for name, k in asked}
+        evaluator = RelevanceEvaluator(qrels, {"recip_rank", *names.values()})
+
+        def read(found: Mapping[str, Mapping[str, float]]) -> Numbers:
+            return {
+                ours: sum(row[theirs.replace(".", "_")] for row in found.values()) / len(run)
+                for ours, theirs in names.items()
+            }
+
+        return Prepared(lambda: evaluator.evaluate(run), read)
+
+    return prepare
+
+
+# ---- link prediction -----------------------------------------------------------------------------------------------
+
+
+def pyg(measures: str, retrieved: int) -> Contender:
+    """PyTorch Geometric's collection, fed from torch.topk, which is part of its time."""
+    classes = {"ndcg": "NDCG", "mrr": "MRR", "map": "MAP", "recall": "Recall", "precision": "Precision"}
+    classes["hitrate"] = "HitRatio"
+
+    def prepare(data: Data) -> Prepared:
+        from torch_geometric import metrics
+
+        made = {label(name, k): getattr(metrics, f"LinkPred{classes[name]}")(k) for name, k in cuts(measures)}
+        suite = metrics.LinkPredMetricCollection(made).to(data.device)
+        truth = torch.arange(len(data.target), device=data.device), data.target
+
+        def run() -> Mapping[str, Tensor]:
+            suite.reset()
+            suite.update(data.scores.topk(retrieved).indices, truth)
+            return suite.compute()
+
+        return Prepared(run, lambda found: found)
+
+    return prepare
+
+
+def pykeen(data: Data) -> Prepared:
+    """PyKEEN's ranks. It leaves filtering to its caller: timed without, and read on scores that were filtered."""
+    from pykeen.evaluation.ranks import Ranks
+
+    def ranks(scores: Tensor) -> Any:
+        return Ranks.from_scores(scores.gather(1, data.relevant), scores)
+
+    def read(_: Any) -> Numbers:
+        scores = data.scores.clone()
+        scores[data.exclude] = -torch.inf
+        scores.scatter_(1, data.relevant, data.scores.gather(1, data.relevant))
+        return {"mr": ranks(scores).realistic.double().mean()}
+
+    return Prepared(lambda: ranks(data.scores), read)

@@ -1,0 +1,156 @@
+"""The file of results: where and with what they were measured, and how those of several runs come together."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import re
+import resource
+import subprocess
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import torchrank
+from benchmarks.memory import ROOT
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = (
+    "torchmetrics", "numpy", "ranx", "numba", "pytrec_eval-terrier", "torch_geometric", "pykeen", "scipy"
+)  # fmt: skip
+
+Report = dict[str, Any]
+
+
+class RefusedError(Exception):
+    """What was asked for cannot be done, and why."""
+
+
+def new(device: str, quick: bool) -> Report:
+    """A report without results."""
+    return {
+        "date": datetime.date.today().isoformat(),
+        "device": device,
+        "quick": quick,
+        "machine": machine(device),
+        "versions": versions(),
+        "workloads": {},
+        "scaling": {},
+    }
+
+
+def machine(device: str) -> dict[str, Any]:
+    """The processor, and the accelerator if that is measured."""
+    about = {"cpu": _cpu(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "system": platform.system()}
+    return about if device == "cpu" else about | {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
+    return found[1] if found else platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str | None]:
+    """What is installed, None = is not."""
+    found: dict[str, str | None] = {"python": platform.python_version(), "torch": torch.__version__}
+    found |= {"torchrank": torchrank.__version__, "commit": commit()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+class Watch:
+    """When something was measured, and how many cores other processes took meanwhile.
+
+    Beside other work no ratio is to be trusted: code on several threads then suffers far more than code on one.
+    """
+
+    def __init__(self) -> None:
+        self.start, self.before = time.monotonic(), _others()
+
+    def told(self) -> dict[str, Any]:
+        """Time, commit, and the cores of others (None = not known here)."""
+        found: dict[str, Any] = {"at": datetime.datetime.now().isoformat(timespec="minutes"), "commit": commit()}
+        before, after, seconds = self.before, _others(), time.monotonic() - self.start
+        cores = None if before is None or after is None else round((after - before) / seconds, 2)
+        return found | {"cores_of_others": cores}
+
+
+def _others() -> float | None:
+    """Seconds of processors that were spent so far, but not by this process and those that it has started and ended."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return None
+    user, nice, system, _, _, *interrupts = (int(ticks) for ticks in stat.read_text().split("\n")[0].split()[1:9])
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    own = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK") - own
+
+
+def commit() -> str | None:
+    """The commit that is measured, "+" = with changes; None outside of a clone."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "torchrank") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def default_path(device: str) -> Path:
+    """Today's file for a device."""
+    name = "cpu" if device == "cpu" else re.sub("[^a-z0-9]+", "-", torch.cuda.get_device_name().lower()).strip("-")
+    return RESULTS / f"{name}-{datetime.date.today().isoformat()}.json"
+
+
+def newest(device: str) -> Path:
+    """The file with the latest date for a kind of device."""
+    dated = [(report["date"], path) for path in RESULTS.glob("*.json") if (report := read(path))["device"] == device]
+    if not dated:
+        raise RefusedError(f"Expected results for {device} in {RESULTS}, found none")
+    return max(dated)[1]
+
+
+def read(path: Path) -> Report:
+    """A report from its file."""
+    if not path.is_file():
+        raise RefusedError(f"Expected a file of results, got {path}")
+    return json.loads(path.read_text())
+
+
+def write(report: Report, path: Path) -> None:
+    """A report to its file, complete or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    text = json.dumps(report, indent=1)
+    text = re.sub(r"\[([^][{}]+)\]", lambda found: f"[{' '.join(found[1].split())}]", text)  # short lists on one line
+    part.write_text(text + "\n")
+    part.replace(path)
+
+
+def merged(fresh: Report, path: Path) -> Report:
+    """``fresh`` with the results of the file, if there is one, for which it has none yet.
+
+    Raises:
+        RefusedError: these were measured elsewhere or otherwise.
+    """
+    if not path.exists():
+        return fresh
+    old = read(path)
+    for what in ("device", "quick", "machine"):
+        if old[what] != fresh[what]:
+            raise RefusedError(f"Expected {what} {fresh[what]} in {path}, got {old[what]}; --out names another file")
+    if old["versions"]["torch"] != fresh["versions"]["torch"]:
+        raise RefusedError(f"Expected torch {fresh['versions']['torch']} in {path}, got {old['versions']['torch']}")
+    return {**fresh, **{part: {**old[part], **fresh[part]} for part in ("workloads", "scaling")}}

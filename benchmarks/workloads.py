@@ -1,0 +1,265 @@
+"""The workloads. A new one is an entry here: sizes, inputs, contenders, targets."""
+
+from __future__ import annotations
+
+import benchmarks.contenders as c
+import benchmarks.data as data
+import benchmarks.peers as peers
+from benchmarks.imports import importing
+from benchmarks.plan import COMPILED, NUMBERS, OURS, Contender, Target, Workload, at_most, faster
+from benchmarks.sync import LARGE, SMALL, synchronised
+
+LTR = "ndcg@5,10 mrr@10 map@10 precision@10 recall@10 hitrate@10"
+RUN = "ndcg@10,100 mrr@10 map@100 recall@100 precision@10"
+NEXT_ITEM = "ndcg@10,100 mrr@10 map@100 recall@100 precision@10 hitrate@10"
+LINKS = "mr mrr hitrate@1,3,10"
+CATALOGUE = "ndcg@10 recall@100 mr"
+FLAT = "ndcg@10 mrr map precision@10 recall@100"
+
+
+def ours(suite: c.Suite) -> dict[str, Contender]:
+    """An update, eager and compiled, which are two things where scores come with one right answer per query."""
+    return {OURS: suite.update, COMPILED: suite.compiled}
+
+
+def ltr(row: str, decimals: int | None) -> Workload:
+    """Learning to rank."""
+    suite = c.Suite(LTR)
+    return Workload(
+        "ltr",
+        row,
+        "{queries:,} x {candidates:,}, grades 0 to 4, 7 measures",
+        shape={"queries": 8000, "candidates": 40, "grades": 5, "decimals": decimals},
+        quick={"queries": 60, "candidates": 20, "grades": 5, "decimals": decimals},
+        make=data.graded,
+        contenders={
+            OURS: suite.update,
+            NUMBERS: suite.numbers,
+            "torch.sort": c.sort,
+            "torch.topk(10)": c.best(10),
+            "torchmetrics, nDCG alone": peers.torchmetrics("ndcg@10"),
+        },
+        floor="torch.sort",
+        references={} if decimals else {"pytrec_eval": peers.pytrec_eval(LTR)},  # which orders ties by names
+        targets=(
+            at_most(4, "torch.sort"),
+            faster(100, "torchmetrics, nDCG alone", contender=NUMBERS),
+            Target(1.0, device="cuda"),
+        ),
+        grow={"queries": "queries", "candidates": "candidates"},
+    )
+
+
+def run() -> Workload:
+    """Evaluation of a run with judgments."""
+    suite = c.Suite(RUN)
+    return Workload(
+        "run",
+        "",
+        "{queries:,} x {candidates:,}, {relevant} relevant, 6 measures",
+        shape={"queries": 1000, "candidates": 1000, "relevant": 20},
+        quick={"queries": 20, "candidates": 200, "relevant": 5},
+        make=data.run,
+        contenders={
+            OURS: suite.update,
+            NUMBERS: suite.numbers,
+            "torch.topk(100)": c.best(100),
+            "ranx": peers.ranx(RUN),
+            "pytrec_eval": peers.pytrec_eval(RUN),
+            "torchmetrics": peers.torchmetrics(RUN),
+        },
+        floor="torch.topk(100)",
+        references={"ranks by counting": c.counted(RUN)},
+        targets=(
+            at_most(3, "torch.topk(100)"),
+            faster(12, "ranx", contender=NUMBERS),
+            faster(20, "pytrec_eval", contender=NUMBERS),
+            faster(80, "torchmetrics", contender=NUMBERS),
+        ),
+        grow={"queries": "queries", "candidates": "candidates", "positives": "relevant"},
+    )
+
+
+def next_item() -> Workload:
+    """The next item out of a catalogue."""
+    suite = c.Suite(f"{NEXT_ITEM} mr")
+    return Workload(
+        "next_item",
+        "",
+        "{queries:,} x {candidates:,}, 1 positive, 8 measures",
+        shape={"queries": 4096, "candidates": 20_000},
+        quick={"queries": 30, "candidates": 500},
+        make=data.labels,
+        contenders={
+            **ours(suite),
+            NUMBERS: suite.numbers,
+            "amax": c.largest,
+            "PyG, topk(100) and metrics": peers.pyg(NEXT_ITEM, 100),
+        },
+        floor="amax",
+        references={"ranks by counting": c.counted(f"{NEXT_ITEM} mr")},
+        targets=(
+            at_most(4, "amax"),
+            at_most(1.6, "amax", contender=COMPILED),
+            faster(3, "PyG, topk(100) and metrics", contender=NUMBERS),
+        ),
+        grow={"queries": "queries", "candidates": "candidates"},
+        reads=lambda data: data.scores.nbytes,
+    )
+
+
+def link_prediction() -> Workload:
+    """Filtered link prediction."""
+    suite = c.Suite(LINKS, c.filtered)
+    return Workload(
+        "link_prediction",
+        "",
+        "{queries:,} x {candidates:,}, 1 positive, {excluded} excluded a row, 5 measures",
+        shape={"queries": 256, "candidates": 100_000, "excluded": 50},
+        quick={"queries": 10, "candidates": 500, "excluded": 20},
+        make=data.labels,
+        contenders={**ours(suite), "amax": c.largest, "PyKEEN, ranks unfiltered": peers.pykeen},
+        floor="amax",
+        references={"ranks by counting": c.counted(LINKS)},
+        targets=(
+            at_most(4.5, "amax"),
+            at_most(1.6, "amax", contender=COMPILED),
+            faster(15, "PyKEEN, ranks unfiltered"),
+        ),
+        grow={"queries": "queries", "candidates": "candidates"},
+        reads=lambda data: data.scores.nbytes,
+    )
+
+
+def top_k(queries: int, candidates: int, k: int, limit: float) -> Workload:
+    """The best scores and their ids."""
+    return Workload(
+        "top_k",
+        f"{queries} x {candidates:,}, k = {k}",
+        "exact, with ids",
+        shape={"queries": queries, "candidates": candidates, "k": k},
+        quick={"queries": 4, "candidates": candidates // 50, "k": k},
+        make=data.scores_alone,
+        contenders={OURS: c.our_best_k, "torch.topk": c.best_k, "amax": c.largest},
+        floor="amax",
+        targets=(faster(limit, "torch.topk"),),
+        reads=lambda data: data.scores.nbytes,
+    )
+
+
+def catalogue(relevant: int) -> Workload:
+    """A catalogue, ranked by similarity of embeddings."""
+    limits = (at_most(1.6, "blocked product"), Target(256, quantity="peak_mb", device=None)) if relevant == 1 else ()
+    return Workload(
+        "catalogue",
+        f"{relevant} relevant",
+        "{queries:,} queries, {items:,} items, {dimensions} dimensions, 3 measures",
+        shape={"queries": 1024, "items": 200_000, "dimensions": 64, "relevant": relevant},
+        quick={"queries": 20, "items": 10_000, "dimensions": 16, "relevant": relevant},
+        make=data.embeddings,
+        contenders={OURS: c.Suite(CATALOGUE).embedded, "blocked product": c.blocked_product},
+        floor="blocked product",
+        references={"ranks by counting": c.counted(CATALOGUE)},
+        targets=limits,
+        memory=(OURS,),
+        grow={"queries": "queries", "candidates": "items"} | ({"positives": "relevant"} if relevant > 1 else {}),
+    )
+
+
+def flat() -> Workload:
+    """Rows of queries in no order."""
+    suite = c.Suite(FLAT, c.flat)
+    return Workload(
+        "flat",
+        "",
+        "{rows:,} rows of {queries:,} queries, in no order, 5 measures",
+        shape={"rows": 300_000, "queries": 5000, "longest": 3000, "share": 0.1},
+        quick={"rows": 1200, "queries": 40, "longest": 300, "share": 0.1},
+        make=data.flat_rows,
+        contenders={
+            OURS: suite.update,
+            NUMBERS: suite.numbers,
+            "torch.sort of keys": c.sort_keys,
+            "torchmetrics, nDCG alone": peers.torchmetrics("ndcg@10"),
+        },
+        floor="torch.sort of keys",
+        references={"pytrec_eval": peers.pytrec_eval(FLAT)},
+        targets=(at_most(4, "torch.sort of keys"), faster(50, "torchmetrics, nDCG alone", contender=NUMBERS)),
+        grow={"rows": "rows", "queries": "queries"},
+    )
+
+
+def sync() -> Workload:
+    """Workers that come to one result."""
+    return Workload(
+        "sync",
+        "",
+        "compute of a suite on {workers} gloo workers, few = {few:,} and many = {many:,} queries each",
+        shape={"workers": 4, SMALL: 1000, LARGE: 10_000, "candidates": 20, "seconds": 3},
+        quick={"workers": 2, SMALL: 10, LARGE: 20, "candidates": 20, "seconds": 0},
+        measure=synchronised,
+        targets=(
+            Target(2, contender=f"{OURS}, {LARGE}", quantity="collectives"),
+            Target(1, contender=f"{OURS}, {LARGE}", versus=f"{OURS}, {SMALL}", quantity="bytes"),
+        ),
+        devices=("cpu",),
+    )
+
+
+def imports() -> Workload:
+    """A fresh interpreter."""
+    return Workload(
+        "import",
+        "",
+        "python -c 'import torchrank'",
+        shape={},
+        quick={},
+        contenders={OURS: importing("torchrank"), "torchmetrics": importing("torchmetrics")},
+        floor="torchmetrics",
+        targets=(at_most(1.15, "torchmetrics"),),
+        devices=("cpu",),
+    )
+
+
+def accelerator(dtype: str) -> Workload:
+    """How much of the bandwidth of an accelerator is used."""
+    suite = c.Suite(f"{NEXT_ITEM} mr")
+    return Workload(
+        "accelerator",
+        dtype,
+        "{queries:,} x {candidates:,}, 1 positive, 8 measures",
+        shape={"queries": 1024, "candidates": 1_000_000, "dtype": dtype},
+        quick={"queries": 8, "candidates": 1000, "dtype": dtype},
+        make=data.labels,
+        contenders={**ours(suite), "amax": c.largest, "torch.topk(100)": c.best(100)},
+        floor="amax",
+        references={"ranks by counting": c.counted("mr")},  # under many ties, the middle of them is the mean rank alone
+        targets=(faster(0.6, "amax", device="cuda"), faster(0.85, "amax", contender=COMPILED, device="cuda")),
+        reads=lambda data: data.scores.nbytes,
+        devices=("cuda",),
+    )
+
+
+WORKLOADS: tuple[Workload, ...] = (
+    ltr("no ties", None),
+    ltr("many ties", 1),
+    run(),
+    next_item(),
+    link_prediction(),
+    top_k(256, 100_000, 10, 2.5),
+    top_k(64, 1_000_000, 10, 2.5),
+    top_k(256, 100_000, 100, 1.4),
+    top_k(64, 1_000_000, 100, 1.4),
+    catalogue(1),
+    catalogue(5),
+    flat(),
+    sync(),
+    imports(),
+    accelerator("float32"),
+    accelerator("bfloat16"),
+)
+
+
+def find(key: str) -> Workload:
+    """The workload of that name and row."""
+    return next(workload for workload in WORKLOADS if workload.key == key)
