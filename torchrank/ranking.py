@@ -22,6 +22,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+# Up to so many grades are counted level by level for the ideal order, rather than sorted.
+FEW_LEVELS = 8
+
+
 def shared(piece: Callable[Concatenate[Ranking, P], T]) -> Callable[Concatenate[Ranking, P], T]:
     """Compute a piece of a ranking once, however many measures ask for it."""
 
@@ -516,10 +520,13 @@ class Ranking(Places):
         at = above.mul_(longest).add_(self.tied).long()
         return (cells // longest + 1).to(self.first.dtype), (cells % longest).to(self.first.dtype), at
 
-    @shared
     def _table(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
-        """Prefix sums of a discount over the ranks 0, 1, ..., as far as they can matter."""
-        limit = self.depth if top_k is None else min(top_k, self.depth)
+        """Prefix sums of a discount over the ranks 0, 1, ..., as far as they can matter to what is tied."""
+        return self._prefix(discount, self.depth if top_k is None else min(top_k, self.depth))
+
+    @shared
+    def _prefix(self, discount: Callable[[Tensor], Tensor], limit: int) -> Tensor:
+        """Sums of a discount over the ranks from 1 to 0, 1, ..., ``limit``: float64 [limit + 1]."""
         ranks = torch.arange(1, limit + 1, dtype=self.first.dtype, device=self.first.device)
         return torch.nn.functional.pad(running_sum(discount(ranks)), (1, 0))
 
@@ -533,6 +540,16 @@ class Ranking(Places):
         self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:
         """float64 [query]: the largest sum of discounted gains that an order of all judged candidates can have."""
+        judged = self.grade if self.pool is None else self.pool
+        levels = self._levels() if getattr(gain, "increasing", False) else None
+        if levels is not None:  # each level adds its part of the gain to all ranks of those at or above it
+            sums = self._prefix(discount, min(top_k or judged.shape[1], judged.shape[1]))
+            worth = gain(torch.arange(levels + 1, dtype=sums.dtype, device=sums.device)).tolist()
+            total = torch.zeros_like(self.num_candidates)
+            for level in range(1, levels + 1):
+                reached = sums.take(self.num_relevant(level).long().clamp_max_(len(sums) - 1))
+                total += (worth[level] - (worth[level - 1] if level > 1 else 0)) * reached
+            return total
         best = self._best(gain)[:, :top_k]
         ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
         return (best * discount(ranks)).sum(-1)
@@ -543,16 +560,16 @@ class Ranking(Places):
         if self.pool is None:
             return self.gains(gain).sort(dim=-1, descending=True).values
         rank = min(self.reach or self.pool.shape[1], self.pool.shape[1])
-        if getattr(gain, "increasing", False):
-            best = self._best_grades(rank)
-            return _gains(best, best > 0, gain, self.first.dtype)
         return _gains(self.pool, self.pool > 0, gain, self.first.dtype).topk(rank).values
 
     @shared
-    def _best_grades(self, rank: int) -> Tensor:
-        """The largest grades of each query in descending order: [query, rank]."""
-        assert self.pool is not None
-        return self.pool.topk(rank).values
+    def _levels(self) -> int | None:
+        """The largest grade, where grades are small integers and finding out costs nothing; else None."""
+        grade = self.grade if self.pool is None else self.pool
+        if grade.device.type != "cpu" or grade.is_floating_point() or not grade.numel():
+            return None
+        largest = int(grade.max())
+        return max(0, largest) if largest <= FEW_LEVELS else None
 
     @shared
     def finite(self) -> Tensor:

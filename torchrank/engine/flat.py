@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from torchrank.engine.places import Places, behind, real
+from torchrank.engine.places import Places, real
 from torchrank.lists import BLOCK, FlatRows, Need, rectangles
 from torchrank.problems import Problem, count
 
@@ -22,8 +23,8 @@ class _Entries:
 
     #: float64 [entry]
     first: Tensor
-    #: float64 [entry]
-    tied: Tensor
+    #: float64 [entry]; None = 1 throughout
+    tied: Tensor | None
     #: [entry]
     grade: Tensor
     #: int64 [query]: how many each query has, and where they begin
@@ -31,73 +32,80 @@ class _Entries:
     start: Tensor
     #: float64 [query]
     num_candidates: Tensor
-    #: no tied entry has a larger rank
-    depth: int
 
 
 def place_flat(lists: FlatRows, need: Need) -> Iterator[Places]:
     """Places of the relevant rows, for queries with similar numbers of them at a time."""
-    entries = _entries(lists)
-    errors = lists.errors
-    if lists.validate:
-        bad = lists.scores.isnan()
-        bad = bad if lists.mask is None else bad & lists.mask
-        named = lists.indexes.new_zeros(1, dtype=torch.bool)
-        if bad.any():
-            named = torch.ones_like(torch.unique(lists.indexes[bad]), dtype=torch.bool)
-        errors = errors + count(Problem.NAN_SCORES, named)
+    scores, errors = lists.scores, lists.errors
+    if lists.mask is not None:
+        scores = scores.masked_fill(~lists.mask, float("-inf"))
+    least = float(scores.min()) if len(scores) else 0.0
+    if lists.validate and math.isnan(least):
+        named = torch.unique(lists.indexes[scores.isnan()])
+        errors = errors + count(Problem.NAN_SCORES, torch.ones_like(named, dtype=torch.bool))
+    entries = _entries(lists, scores, all_listed=least > -math.inf)
     for queries in _groups(entries.sizes):
         yield _rectangle(entries, queries, errors)
         errors = torch.zeros_like(errors)
 
 
-def _entries(lists: FlatRows) -> _Entries:
-    scores, mask = lists.scores, lists.mask
-    if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
-    order, new_query, new_block = _sorted(scores, lists.tie_break, lists.indexes)
-    length, device = len(order), order.device
-    query_start, block_start = (new.nonzero().squeeze(-1) for new in (new_query, new_block))
-    ends = torch.tensor([length], device=device)
+def _entries(lists: FlatRows, scores: Tensor, all_listed: bool) -> _Entries:
+    order, key, query_start = _sorted(scores, lists.tie_break, lists.indexes)
+    ends = torch.tensor([len(order)], device=order.device)
     sizes = torch.diff(query_start, append=ends)
-
-    relevant = lists.grade > 0
-    row = (relevant if mask is None else relevant & mask)[order].nonzero().squeeze(-1)
+    relevant = lists.grade > 0 if lists.mask is None else (lists.grade > 0) & lists.mask
+    row = relevant[order].nonzero().squeeze(-1)
     query = torch.searchsorted(query_start, row, right=True) - 1
-    block = torch.searchsorted(block_start, row, right=True) - 1
-    first = block_start[block] - query_start[query] + 1
-    tied = torch.diff(block_start, append=ends)[block]
-
+    first = row - query_start[query] + 1
+    tied = None
+    if len(entry := _tied(key, row)):
+        mine, tied = key[row[entry]], torch.ones_like(row)
+        beginning = torch.searchsorted(key, mine)
+        tied[entry] = torch.searchsorted(key, mine, right=True) - beginning
+        first[entry] += beginning - row[entry]
     num_candidates = sizes
-    unlisted = scores == float("-inf")
-    if unlisted.any():
-        behind_all = unlisted[order].nonzero().squeeze(-1)
-        at = torch.searchsorted(query_start, behind_all, right=True) - 1
+    if not all_listed:
+        unlisted = scores[order] == -math.inf
+        at = torch.searchsorted(query_start, unlisted.nonzero().squeeze(-1), right=True) - 1
         num_candidates = sizes - torch.bincount(at, minlength=len(sizes))
-        tied = torch.where(unlisted[order[row]], 0, tied)
-    num_candidates = num_candidates.to(real(device))
-    first = torch.where(tied > 0, first, behind(num_candidates)[query])
-    several = tied > 1
-    depth = int((first + tied - 1)[several].max()) if several.any() else 1
+        tied = torch.where(unlisted[row], 0, 1 if tied is None else tied)
+        first = torch.where(tied > 0, first, num_candidates[query] + 1)
     entries_of = torch.bincount(query, minlength=len(sizes))
+    dtype = real(order.device)
     return _Entries(
-        first.to(real(device)),
-        tied.to(real(device)),
+        first.to(dtype),
+        None if tied is None else tied.to(dtype),
         lists.grade[order[row]],
         entries_of,
         entries_of.cumsum(0) - entries_of,
-        num_candidates,
-        depth,
+        num_candidates.to(dtype),
     )
 
 
+def _tied(key: Tensor, row: Tensor) -> Tensor:
+    """Which of some rows, in order, are as good as the row before or behind them: int64."""
+    mine = key[row]
+    before = (key[(row - 1).clamp_min(0)] == mine) & (row > 0)
+    behind_it = (key[(row + 1).clamp_max(len(key) - 1)] == mine) & (row + 1 < len(key))
+    return (before | behind_it).nonzero().squeeze(-1)
+
+
 def _sorted(scores: Tensor, tie_break: Tensor | None, indexes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows by query, by descending score, by descending tie break; and where a query, and where a tie, begins."""
-    low, high = (int(x) for x in indexes.aminmax()) if len(indexes) else (0, 0)
-    narrow = scores.dtype != torch.float64 and high - low < 2**31
-    if narrow and tie_break is None:  # both fit into one integer, which is sorted in a fraction of the time
+    """Rows by query, by descending score, by descending tie break.
+
+    Returns:
+        their order, int64 [row]; what they were sorted by, int64 [row], ascending, equal where tied; and where each
+        query begins, int64 [query].
+    """
+    low, high = (int(x) for x in indexes.aminmax()) if len(indexes) else (0, -1)
+    if scores.dtype != torch.float64 and high - low < 2**31 and tie_break is None:
+        # Both fit into one integer, which is sorted in a fraction of the time.
         key, order = _packed(scores, indexes - low if low else indexes).sort()
-        return order, _new((key + 2**31) >> 32), _new(key)
+        if high - low < len(key):
+            bounds = (torch.arange(high - low + 2, device=key.device) << 32) - 2**31
+            start = torch.searchsorted(key, bounds)
+            return order, key, start[:-1][start[1:] > start[:-1]]
+        return order, key, _new((key + 2**31) >> 32).nonzero().squeeze(-1)
     order = torch.arange(len(scores), device=scores.device)
     if tie_break is not None:
         order = tie_break.argsort(descending=True, stable=True)
@@ -105,7 +113,9 @@ def _sorted(scores: Tensor, tie_break: Tensor | None, indexes: Tensor) -> tuple[
     order = order[indexes[order].argsort(stable=True)]
     new_query = _new(indexes[order])
     new_block = new_query | _new(scores[order])
-    return order, new_query, new_block if tie_break is None else new_block | _new(tie_break[order])
+    if tie_break is not None:
+        new_block = new_block | _new(tie_break[order])
+    return order, new_block.cumsum(0), new_query.nonzero().squeeze(-1)
 
 
 def _packed(scores: Tensor, indexes: Tensor) -> Tensor:
@@ -146,15 +156,15 @@ def _rectangle(entries: _Entries, queries: Tensor, errors: Tensor) -> Places:
     width = max(1, int(sizes.max())) if len(sizes) else 1
     position = torch.arange(width, device=queries.device)
     valid = position < sizes
-    at = torch.where(valid, entries.start[queries].unsqueeze(-1) + position, 0)
+    at = (entries.start[queries].unsqueeze(-1) + position).clamp_max_(max(0, len(entries.first) - 1))
 
     def cut(x: Tensor) -> Tensor:
-        if not len(x):
-            return torch.zeros(at.shape, dtype=x.dtype, device=x.device)
-        return torch.where(valid, x[at], torch.zeros_like(x[:1]))
+        return torch.where(valid, x.take(at), 0) if len(x) else torch.zeros_like(at, dtype=x.dtype)
 
     lengths = entries.num_candidates[queries]
-    first = torch.where(valid, cut(entries.first), behind(lengths).unsqueeze(-1))
-    return Places(
-        first, cut(entries.tied), cut(entries.grade), valid, lengths, errors, max(1, entries.depth), queries=queries
-    )
+    first = torch.where(valid, cut(entries.first), (lengths + 1).unsqueeze(-1))
+    tied, depth = valid.to(first.dtype), 1
+    if entries.tied is not None and len(queries):
+        tied = cut(entries.tied)
+        depth = max(1, int(((first + tied - 1) * (tied > 1)).max()))
+    return Places(first, tied, cut(entries.grade), valid, lengths, errors, depth, queries=queries)
