@@ -622,9 +622,14 @@ def test_without_validation_only_bad_weights_are_counted(kind):
         assert metric.num_queries == len(arguments[0])
 
 
-def test_ranks_that_cannot_be_raise_at_once():
+def test_ranks_that_cannot_be_raise_where_they_are_used():
+    ranking = tr.Ranking.from_ranks(torch.tensor([0.5, 2, 9]), num_candidates=5)
     with pytest.raises(ValueError, match="2 ranks"):
-        tr.Ranking.from_ranks(torch.tensor([0.5, 2, 9]), num_candidates=5)
+        tr.MRR().score(ranking)
+    metric = tr.MRR()
+    metric.update(ranking)  # one worker never raises alone
+    with pytest.raises(ValueError, match="2 ranks"):
+        metric.compute()
 
 
 # ---- weights, counts, standard error ---------------------------------------------------------------------------------

@@ -154,10 +154,8 @@ def embedded(
 ) -> EmbeddedLists:
     """Check embeddings [query, dimension] and [item, dimension] and make them canonical.
 
-    Args:
-        queries, catalogue, relevant, exclude, similarity, chunk_size: as :meth:`torchrank.Ranking.from_embeddings`.
-        shard: from the numbers of items and of queries to this worker's part of the catalogue; None = all is here.
-        progress: see :class:`torchrank.lists.EmbeddedLists`.
+    Arguments as :meth:`torchrank.Ranking.from_embeddings`; ``shard`` leads from the numbers of items and of queries to
+    this worker's part of the catalogue, and None means that all of it is here.
     """
     for name, x in (("queries", queries), ("items", catalogue)):
         if not isinstance(x, Tensor) or not x.is_floating_point():
@@ -199,23 +197,23 @@ def _chunk(items: int, device: torch.device) -> int:
 
 def streamed(blocks: object, relevant: object, exclude: object, top_k: int | None) -> StreamedLists:
     """Check an iterable of score blocks [query, item], or a function that gives one, and make it canonical."""
-    again = callable(blocks) or (isinstance(blocks, Iterable) and iter(blocks) is not blocks)
-    if not again and not isinstance(blocks, Iterable):
+    if not callable(blocks) and not isinstance(blocks, Iterable):
         raise TypeError(f"Expected blocks to be an iterable of score blocks or a function, got {type(blocks).__name__}")
+    source = blocks if callable(blocks) else lambda: blocks
+    again = callable(blocks) or iter(blocks) is not blocks
     if not again and top_k is None:
         raise ValueError(
             "Expected blocks that can be read twice (a list, a function that returns an iterator), or top_k: got an"
             f" iterator, {type(blocks).__name__}, in whose first reading the scores of the relevant are not yet known"
         )
-    ahead = iter(blocks() if callable(blocks) else blocks)  # type: ignore[call-overload]
+    ahead = iter(source())
     first = next(ahead, None)
     if first is None:
         raise ValueError("Expected at least one block of scores [query, item], got none")
     first = _checked_block(first, first)
 
     def read() -> Iterator[Tensor]:
-        rest = iter(blocks() if callable(blocks) else blocks) if again else chain([first], ahead)  # type: ignore
-        for block in rest:
+        for block in source() if again else chain([first], ahead):
             yield _checked_block(block, first)
 
     # Items are checked against the number of columns once it is known.

@@ -33,6 +33,9 @@ class Need:
         return Need(reach, self.relevant and other.relevant)
 
 
+ALL = Need()
+
+
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """(query, item) pairs: int64 [pair] each; a query of -1 belongs to none.

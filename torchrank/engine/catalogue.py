@@ -1,4 +1,4 @@
-"""A few judged items in a long list, whose scores come in one matrix, some columns at a time, or spread over workers."""
+"""A few judged items in a long list, whose scores come whole, some columns at a time, or spread over workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from torchrank.engine.shards import Shard
 from torchrank.engine.topk import Top
 from torchrank.lists import BLOCK, CatalogueLists, Judged, Need, Pairs
 from torchrank.problems import Problem, count
-
 
 # What an iterator of unknown length is taken for.
 MANY = 2**17
@@ -147,11 +146,9 @@ def _within(items: Tensor, first: int, scores: Tensor) -> tuple[Tensor, Tensor]:
     return column.clamp(0, last), (column >= 0) & (column <= last)
 
 
-def _look_among_the_best(
-    columns: Columns, items: Tensor, pairs: Pairs | None, reach: int
-) -> tuple[Standing, _Seen]:
+def _look_among_the_best(columns: Columns, items: Tensor, pairs: Pairs | None, reach: int) -> tuple[Standing, _Seen]:
     """One reading: the best scores of all columns, and the judged items among them."""
-    seen, standing = _Seen(columns, items, None), Standing.nothing(*items.shape, items.device)
+    seen, standing = _Seen(columns, items, None), Standing.nothing(items.shape[0], items.shape[1], items.device)
     top = Top.nothing(len(items), reach, columns.dtype, items.device)
     for first, scores in columns.read():
         seen.pick(first, scores)
@@ -213,7 +210,7 @@ def _read_own(columns: Columns, items: Tensor) -> Tensor:
 def _reading(
     columns: Columns, items: Tensor, pairs: Pairs | None, own: Tensor, by: Callable[[Tensor, Tensor], Standing]
 ) -> tuple[Standing, _Seen]:
-    standing, seen = Standing.nothing(*items.shape, items.device), _Seen(columns, items, pairs)
+    standing, seen = Standing.nothing(items.shape[0], items.shape[1], items.device), _Seen(columns, items, pairs)
     for first, scores in columns.read():
         seen.pick(first, scores)
         standing.add(by(scores, own))
@@ -241,9 +238,7 @@ def _placed(
     return in_rank_order(first, tied, grade, valid, standing.listed.to(dtype), errors, width, reach)
 
 
-def _removable(
-    exclude: Pairs | None, items: Tensor, grade: Tensor, mask: Tensor | None
-) -> tuple[Pairs | None, Tensor]:
+def _removable(exclude: Pairs | None, items: Tensor, grade: Tensor, mask: Tensor | None) -> tuple[Pairs | None, Tensor]:
     """The pairs to take out, each a candidate and not relevant; and the entries that go with them."""
     if exclude is None:
         return None, torch.zeros_like(items, dtype=torch.bool)

@@ -30,8 +30,8 @@ class Standing(NamedTuple):
     @classmethod
     def nothing(cls, queries: int, entries: int, device: torch.device) -> Standing:
         """Of no column."""
-        grid = (torch.zeros((queries, entries), dtype=torch.int64, device=device) for _ in range(2))
-        return cls(*grid, *(torch.zeros(queries, dtype=torch.int64, device=device) for _ in range(2)))
+        shapes = ((queries, entries), (queries, entries), (queries,), (queries,))
+        return cls._make(torch.zeros(shape, dtype=torch.int64, device=device) for shape in shapes)
 
     def add(self, other: Standing, rows: slice = slice(None)) -> None:
         """Add, in place, what other columns say of some of the queries."""
@@ -49,29 +49,37 @@ def stand_by_counting(
     """Compare the scores [query, candidate] with those of the judged items [query, entry], one entry after another."""
     if is_compiled() and own.shape[1] == 1 and mask is None and tie_break is None:
         greater, equal, smallest = fused(scores, own)
-        return Standing(greater, equal, *listed(scores, smallest))
+    else:
+        greater, equal, smallest = _compared(scores, own, mask, tie_break, own_tie_break)
+    return Standing(greater, equal, *listed(scores, smallest, mask))
+
+
+def _compared(
+    scores: Tensor, own: Tensor, mask: Tensor | None, tie_break: Tensor | None, own_tie_break: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Candidates ahead of and beside each entry, int64 [query, entry], and the smallest score of each query."""
     smallest, counts = [scores.new_empty(0)], [own.new_empty((2 * own.shape[1], 0), dtype=torch.int64)]
     for rows, tiles in strips(scores, mask):
         mine = own[rows].T.unsqueeze(-1)
-        least, sums = None, None
+        least: list[Tensor] = []
+        sums: list[Tensor] = []
         for columns, tile, out in tiles:
-            low = tile.amin(-1)
+            least.append(tile.amin(-1))
             if tie_break is None or own_tie_break is None:
                 parts = [compare(tile, one, out=out).sum(-1) for one in mine for compare in (torch.gt, torch.eq)]
             else:
                 beside, theirs = tie_break[rows, columns], own_tie_break[rows].T.unsqueeze(-1)
                 parts = [x.sum(-1) for pair in zip(mine, theirs) for x in in_order(tile, beside, *pair)]
-            least = low if least is None else torch.minimum(least, low)
-            sums = parts if sums is None else [x.long() + y.long() for x, y in zip(sums, parts)]
-        smallest.append(least)
+            sums = [x.long() + y.long() for x, y in zip(sums, parts)] if sums else parts
+        smallest.append(least[0] if len(least) == 1 else torch.stack(least).amin(0))
         counts.append(torch.stack(sums))
     greater, equal = torch.cat(counts, dim=-1).long().T.unflatten(-1, (-1, 2)).unbind(-1)
-    return Standing(greater, equal, *listed(scores, torch.cat(smallest), mask))
+    return greater, equal, torch.cat(smallest)
 
 
 def stand_by_sorting(scores: Tensor, own: Tensor, mask: Tensor | None = None) -> Standing:
     """The same for many entries per query: sort the values once, and look each of them up."""
-    total = Standing.nothing(*own.shape, own.device)
+    total = Standing.nothing(own.shape[0], own.shape[1], own.device)
     height = max(1, BLOCK // scores.shape[1])
     for row in range(0, len(scores), height):
         rows = slice(row, row + height)

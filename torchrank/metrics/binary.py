@@ -12,7 +12,8 @@ from torchrank.lists import Need
 from torchrank.metrics.arguments import number, one_of
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.gains import reciprocal
-from torchrank.ranking import Ranking, ratio, running_sum
+from torchrank.pieces import ratio, running_sum
+from torchrank.ranking import Ranking
 
 
 class BinaryMetric(RankingMetric):

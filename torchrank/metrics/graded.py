@@ -12,8 +12,9 @@ from torchrank.lists import Need
 from torchrank.metrics.arguments import number, one_of
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.gains import GAINS, logarithmic, reciprocal, undiscounted
+from torchrank.pieces import ratio
 from torchrank.problems import Problem, count
-from torchrank.ranking import Ranking, ratio
+from torchrank.ranking import Ranking
 
 
 class GradedMetric(RankingMetric):

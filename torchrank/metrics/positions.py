@@ -12,7 +12,8 @@ from torchrank.lists import BLOCK, Need
 from torchrank.metrics.arguments import one_of
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.metrics.gains import reciprocal
-from torchrank.ranking import Ranking, ratio
+from torchrank.pieces import ratio
+from torchrank.ranking import Ranking
 
 
 class PositionMetric(BinaryMetric):

@@ -1,0 +1,299 @@
+"""What measures ask of a ranking, and share: computed once, however many of them ask."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from torchrank.engine.places import Places, behind, runs
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Up to so many grades are counted level by level for the ideal order, rather than sorted.
+FEW_LEVELS = 8
+
+
+def shared(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Compute a piece of a ranking once, however many measures ask for it."""
+
+    @functools.wraps(piece)
+    def once(self: Pieces, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = (piece.__name__, args, tuple(kwargs.items()))
+        if key not in self._pieces:
+            self._pieces[key] = piece(self, *args, **kwargs)
+        return self._pieces[key]
+
+    return once
+
+
+def ratio(part: Tensor, whole: Tensor) -> Tensor:
+    """part / whole, and 0 where the whole is 0."""
+    return torch.where(whole == 0, 0.0, part / whole)
+
+
+def running_sum(x: Tensor) -> Tensor:
+    """Cumulative sum of floats over the last dimension, in an order that does not change from run to run."""
+    if x.device.type == "cpu":
+        return x.cumsum(-1)
+    step = 1  # torch.cumsum is not deterministic on accelerators
+    while step < x.shape[-1]:
+        x = x + torch.nn.functional.pad(x[..., :-step], (step, 0))
+        step *= 2
+    return x
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces(Places):
+    """Where the judged candidates stand, and what follows from it for whatever measure.
+
+    Never changed: what it computes is kept in ``_pieces``.
+    """
+
+    _pieces: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    # ---- transforms --------------------------------------------------------------------------------------------
+
+    def under(self, ties: str) -> Self:
+        """This ranking with its ties settled by a policy; "expected" leaves the intervals as they are.
+
+        "optimistic" and "pessimistic" are real orders, which put higher or lower grades first among equal scores.
+        "realistic" puts each entry in the middle of its interval.
+        """
+        return self if ties == "expected" else self._settled(ties)
+
+    @shared
+    def _settled(self, ties: str) -> Self:
+        if ties == "realistic":
+            middle = self.first + (self.tied - 1).clamp_min(0) / 2
+            return replace(self, first=middle, tied=self.tied.clamp_max(1), depth=1, complete=False)
+        best_first = ties == "optimistic"
+        order = self.grade.argsort(dim=-1, descending=best_first, stable=True)
+        order = order.gather(-1, self.first.gather(-1, order).argsort(dim=-1, stable=True))
+        first, tied, grade, valid = (x.gather(-1, order) for x in (self.first, self.tied, self.grade, self.valid))
+        start, stop = self._runs()
+        position = torch.arange(first.shape[1], device=first.device)
+        first = first + (position - start if best_first else (tied - (stop - position)).clamp_min(0))
+        first = torch.where(tied > 0, first, behind(self.num_candidates).unsqueeze(-1))
+        return replace(self, first=first, tied=tied.clamp_max(1), grade=grade, valid=valid, depth=1)
+
+    @shared
+    def each_positive(self, level: float) -> Self:
+        """Filtered ranking: every relevant entry as a query of its own, among the non-relevant candidates only.
+
+        Rows [query * entry], one entry each.
+        """
+        before, beside = self.relevant_around(level)
+        found = self.found(level)
+        others = found.sum(-1, keepdim=True)
+        length = (self.num_candidates.unsqueeze(-1) - others).expand_as(self.first)
+        return replace(
+            self,
+            first=torch.where(found, self.first - before, behind(length)).reshape(-1, 1),
+            tied=torch.where(found, self.tied - beside + 1, 0).reshape(-1, 1),
+            grade=self.grade.reshape(-1, 1),
+            valid=self.relevant(level).reshape(-1, 1),
+            num_candidates=length.reshape(-1),
+            complete=False,
+        )
+
+    # ---- pieces that measures share ----------------------------------------------------------------------------
+
+    @property
+    def num_queries(self) -> int:
+        """Number of queries."""
+        return len(self.num_candidates)
+
+    @shared
+    def relevant(self, level: float) -> Tensor:
+        """bool [query, entry]: graded at or above ``level``."""
+        return self.valid & _at_least(self.grade, level)
+
+    @shared
+    def found(self, level: float) -> Tensor:
+        """bool [query, entry]: relevant and retrieved."""
+        return self.relevant(level) & (self.tied > 0)
+
+    @shared
+    def num_relevant(self, level: float) -> Tensor:
+        """float64 [query]: relevant candidates, retrieved or not, also those beyond ``reach``."""
+        relevant = self.relevant(level) if self.pool is None else _at_least(self.pool, level)
+        return relevant.sum(-1).to(self.first.dtype)
+
+    @property
+    def untied(self) -> bool:
+        """Whether it is known, from ``depth``, that no two candidates are tied."""
+        return self.depth <= 1
+
+    @shared
+    def share(self, top_k: int | None) -> Tensor:
+        """float64 [query, entry]: probability that an entry is among the first ``top_k``."""
+        if self.untied:
+            return self.places(top_k)
+        return self._of_interval(lambda first, tied: _places(first, tied, top_k) / tied.clamp_min(1))
+
+    @shared
+    def places(self, top_k: int | None) -> Tensor:
+        """float64 [query, entry]: how many of the ranks that an entry can have are among the first ``top_k``."""
+        return self.places_within(top_k)
+
+    def places_within(self, cut: Tensor | int | None) -> Tensor:
+        """:meth:`places` for a cut that may differ between queries: [query, 1]."""
+        if self.untied and cut is not None:
+            return (self.first <= cut) * self.tied
+        return _places(self.first, self.tied, cut)
+
+    @shared
+    def hits(self, level: float, top_k: int | None) -> Tensor:
+        """float64 [query]: (expected) number of relevant candidates among the first ``top_k``."""
+        return torch.where(self.found(level), self.share(top_k), 0.0).sum(-1)
+
+    @shared
+    def relevant_around(self, level: float) -> tuple[Tensor, Tensor]:
+        """Retrieved relevant entries strictly before, and in, each entry's block of ties: float64 [query, entry]."""
+        found = self.found(level).to(self.first.dtype)
+        if self.first.shape[1] == 1:
+            return torch.zeros_like(self.first), found
+        if self.untied:
+            return running_sum(found) - found, found
+        so_far = torch.nn.functional.pad(self.found(level).cumsum(-1), (1, 0)).to(self.first.dtype)
+        start, stop = self._runs()
+        before = so_far.gather(-1, start)
+        return before, so_far.gather(-1, stop) - before
+
+    @shared
+    def _runs(self) -> tuple[Tensor, Tensor]:
+        """Where each entry's block starts and stops in its row: int64 [query, entry]. Blocks are adjacent entries."""
+        if self.complete:
+            above = torch.where(self.tied > 0, self.first - 1, 0)
+            return above.long(), (above + self.tied).long()
+        fresh = torch.ones_like(self.valid)
+        fresh[:, 1:] = self.first[:, 1:] != self.first[:, :-1]
+        return runs(fresh)
+
+    @shared
+    def discounted(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
+        """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and where not retrieved."""
+        if self.untied:
+            return self.summed(discount, top_k)
+        return self._of_interval(lambda first, tied: self._summed(first, tied, discount, top_k) / tied.clamp_min(1))
+
+    @shared
+    def summed(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
+        """float64 [query, entry]: sum of the discount over an entry's interval of ranks, cut at ``top_k``."""
+        if self.untied:
+            inside = self.tied > 0 if top_k is None else (self.tied > 0) & (self.first <= top_k)
+            return torch.where(inside, self._rate(discount), 0.0)
+        return self._of_interval(lambda first, tied: self._summed(first, tied, discount, top_k))
+
+    def _summed(self, first: Tensor, tied: Tensor, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
+        alone = tied == 1 if top_k is None else (tied == 1) & (first <= top_k)
+        table = self._table(discount, top_k)
+        last = len(table) - 1
+        above = torch.where(tied > 0, first - 1, 0).long()
+        several = table.take((above + tied.long()).clamp_max(last)) - table.take(above.clamp_max(last))
+        return torch.where(alone, discount(first.clamp_min(1)), torch.where(tied > 1, several, 0.0))
+
+    @shared
+    def _rate(self, discount: Callable[[Tensor], Tensor]) -> Tensor:
+        """float64 [query, entry]: the discount at the best rank of each entry."""
+        return discount(self.first.clamp_min(1))
+
+    def _of_interval(self, piece: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """``piece(first, tied)`` of each entry: computed once for each interval of ranks, where these are few."""
+        grid = self._grid()
+        if grid is None:
+            return piece(self.first, self.tied)
+        first, tied, at = grid
+        return piece(first, tied).take(at)
+
+    @shared
+    def _grid(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """All intervals that entries have, float64 [interval] each, and which one each entry has, int64."""
+        if self.first.device.type != "cpu" or not len(self.first):  # how many there are shows in the values
+            return None
+        above = torch.where(self.tied > 0, self.first - 1, 0)
+        ranks, longest = int(above.max()) + 1, int(self.tied.max()) + 1
+        if ranks * longest * 4 > above.numel():
+            return None
+        cells = torch.arange(ranks * longest)
+        at = above.mul_(longest).add_(self.tied).long()
+        return (cells // longest + 1).to(self.first.dtype), (cells % longest).to(self.first.dtype), at
+
+    def _table(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
+        """Prefix sums of a discount over the ranks 0, 1, ..., as far as they can matter to what is tied."""
+        return self._prefix(discount, self.depth if top_k is None else min(top_k, self.depth))
+
+    @shared
+    def _prefix(self, discount: Callable[[Tensor], Tensor], limit: int) -> Tensor:
+        """Sums of a discount over the ranks from 1 to 0, 1, ..., ``limit``: float64 [limit + 1]."""
+        ranks = torch.arange(1, limit + 1, dtype=self.first.dtype, device=self.first.device)
+        return torch.nn.functional.pad(running_sum(discount(ranks)), (1, 0))
+
+    @shared
+    def gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
+        """float64 [query, entry]: gain of each entry; 0 for grades of 0 and below, unjudged and padding."""
+        return _gains(self.grade, self.valid & (self.grade > 0), gain, self.first.dtype)
+
+    @shared
+    def ideal(
+        self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
+    ) -> Tensor:
+        """float64 [query]: the largest sum of discounted gains that an order of all judged candidates can have."""
+        judged = self.grade if self.pool is None else self.pool
+        levels = self._levels() if getattr(gain, "increasing", False) else None
+        if levels is not None:  # each level adds its part of the gain to all ranks of those at or above it
+            sums = self._prefix(discount, min(top_k or judged.shape[1], judged.shape[1]))
+            worth = gain(torch.arange(levels + 1, dtype=sums.dtype, device=sums.device)).tolist()
+            total = torch.zeros_like(self.num_candidates)
+            for level in range(1, levels + 1):
+                reached = sums.take(self.num_relevant(level).long().clamp_max_(len(sums) - 1))
+                total += (worth[level] - (worth[level - 1] if level > 1 else 0)) * reached
+            return total
+        best = self._best(gain)[:, :top_k]
+        ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
+        return (best * discount(ranks)).sum(-1)
+
+    @shared
+    def _best(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
+        """Gains of all judged candidates in descending order, as far as ``reach``: float64 [query, rank]."""
+        if self.pool is None:
+            return self.gains(gain).sort(dim=-1, descending=True).values
+        rank = min(self.reach or self.pool.shape[1], self.pool.shape[1])
+        return _gains(self.pool, self.pool > 0, gain, self.first.dtype).topk(rank).values
+
+    @shared
+    def _levels(self) -> int | None:
+        """The largest grade, where grades are small integers and finding out costs nothing; else None."""
+        grade = self.grade if self.pool is None else self.pool
+        if grade.device.type != "cpu" or grade.is_floating_point() or not grade.numel():
+            return None
+        largest = int(grade.max())
+        return max(0, largest) if largest <= FEW_LEVELS else None
+
+    @shared
+    def finite(self) -> Tensor:
+        """bool [query]: all grades are finite numbers."""
+        grade = self.grade if self.pool is None else self.pool
+        return grade.isfinite().all(-1) if grade.is_floating_point() else torch.ones_like(self.valid[:, 0])
+
+
+def _places(first: Tensor, tied: Tensor, cut: Tensor | int | None) -> Tensor:
+    """Ranks of the intervals up to a cut."""
+    return tied if cut is None else torch.minimum((cut + 1 - first).clamp_min_(0), tied)
+
+
+def _at_least(grade: Tensor, level: float) -> Tensor:
+    if not grade.is_floating_point() and level > torch.iinfo(grade.dtype).max:
+        return torch.zeros_like(grade, dtype=torch.bool)  # where the comparison would wrap around
+    return grade >= level
+
+
+def _gains(grade: Tensor, judged: Tensor, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
+    grade = torch.where(judged, grade, torch.zeros_like(grade)).to(dtype)
+    return torch.where(judged, gain(grade), 0.0)
