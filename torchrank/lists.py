@@ -164,9 +164,10 @@ class Lists:
             cut["exclude"] = pairs.rows(start, stop)
         return replace(self, **cut)
 
-    def blocks(self) -> Iterator[Lists]:
+    def blocks(self, need: Need) -> Iterator[Lists]:
         """The batch in pieces of bounded size. At least one piece, the errors in the first."""
-        cuts = rectangles(self.elements, self.room)
+        whole = need.reach is None  # then all elements are kept, and not just those up to a rank
+        cuts = rectangles(self.elements, self.room // 2 if whole else self.room)
         if len(cuts) < 2:
             yield self
             return

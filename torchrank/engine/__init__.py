@@ -39,7 +39,7 @@ def place(lists: Lists, need: Need) -> Iterator[Places]:
     if isinstance(lists, FlatRows):
         yield from place_flat(lists, need)
         return
-    for block in condense(lists, need).blocks():
+    for block in condense(lists, need).blocks(need):
         yield _ENGINES[type(block)](block, need)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,35 +21,29 @@ from torchrank.problems import explain
 class QueryValues:
     """What a metric has made of one batch: its value for every query, before it becomes state."""
 
-    #: float64 [query]; NaN where skipped
+    #: float64 [query]; NaN where the policy for empty queries skips them
     values: Tensor
     #: float64 [query]: how much each query counts in the mean
     weights: Tensor
-    #: bool [query]: nothing to measure
-    empty: Tensor
-    #: bool [query]: the user has not given it the weight 0
-    present: Tensor
+    #: bool [query]: it has no part in the average
+    skipped: Tensor
     #: int64 [kind]: bad values met, see :mod:`torchrank.problems`
     errors: Tensor
     #: [SIZE]: what they add to the state
-    sums: Tensor | None = None
-
-    @property
-    def skipped(self) -> Tensor:
-        """bool [query]: it has no part in the average."""
-        return ~self.present | (self.empty & self.values.isnan())
+    sums: Tensor
 
 
-def with_sums(results: Sequence[QueryValues]) -> list[QueryValues]:
-    """What the metrics have made of one batch, with what each adds to its state: summed for all at once."""
-    values, weights, empty, present, skipped, errors = (
-        torch.stack([getattr(result, name) for result in results])
-        for name in ("values", "weights", "empty", "present", "skipped", "errors")
-    )
+def with_sums(values: Tensor, weights: Tensor, empty: Tensor, present: Tensor, errors: Tensor) -> list[QueryValues]:
+    """What metrics have made of one batch, with what each adds to its state: summed for all at once.
+
+    All [metric, query], but present [query] and errors [metric, kind].
+    """
+    skipped = ~present | (empty & values.isnan())
     weights = torch.where(skipped, 0.0, weights)
     counted = torch.where(weights > 0, values, 0.0)
-    sums = state.summed(counted, weights, present.sum(-1), (empty & present).sum(-1), errors)
-    return [replace(result, sums=row) for result, row in zip(results, sums)]
+    queries = present.sum().expand(len(values))
+    sums = state.summed(counted, weights, queries, (empty & present).sum(-1), errors)
+    return [QueryValues(*row) for row in zip(values, weights, skipped, errors, sums)]
 
 
 class QueryAverage(Metric):
@@ -102,12 +96,10 @@ class QueryAverage(Metric):
         """Add the values of one batch."""
         if self._joint is not None:
             self._joint.revoke()
-        assert result.sums is not None
         self._set("sums", state.add(self.sums, result.sums.to(self.sums.device)))
         if self.rows is not None:
             values = torch.where(result.skipped, float("nan"), result.values)
-            weights = torch.where(result.skipped, 0.0, result.weights)
-            self._set("values", [*self.rows, torch.stack([values, weights], dim=-1).detach()])
+            self._set("values", [*self.rows, torch.stack([values, result.weights], dim=-1).detach()])
 
     def compute(self) -> Tensor:
         """The aggregate of all queries, of all workers.

@@ -159,33 +159,18 @@ class RankingMetric(QueryAverage):
 
     # ---- rank, score -------------------------------------------------------------------------------------------
 
-    def evaluate(self, ranking: Ranking) -> QueryValues:
-        """Values of the queries of a ranking, with the policy for empty ones applied."""
+    def evaluate(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
+        """What it makes of the queries of a ranking, the policy for empty ones applied.
+
+        Returns:
+            float64 [3, query]: value, weight besides the user's, and 1 if there was nothing to measure; and counters
+            of bad values, int64 [kind].
+        """
         empty = self.empty(ranking)
         fill = {"neg": 0.0, "pos": 1.0}.get(self.empty_target_action, float("nan"))
         values = torch.where(empty, fill, self.measure(self.settled(ranking)))
-        errors = ranking.errors + self.errors(ranking)
-        return QueryValues(values, self.weight(ranking), empty, torch.ones_like(empty), errors)
-
-    def joined(self, parts: Sequence[QueryValues], order: Tensor | None, weights: Tensor | None) -> QueryValues:
-        """The blocks of a batch as one, its queries in ``order``, each counted with its weight."""
-        names = ("values", "weights", "empty", "present")
-        values, inner, empty, present = (_cat([getattr(part, name) for part in parts]) for name in names)
-        if order is not None:
-            values, inner, empty, present = (x[order] for x in (values, inner, empty, present))
-        errors = torch.stack([part.errors for part in parts]).sum(0)
-        if weights is not None:
-            if not isinstance(weights, Tensor) or weights.shape != values.shape:
-                got = list(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
-                raise ValueError(f"Expected weights of shape [{len(values)}], one per query, got {got}")
-            weight = weights.detach().to(values)
-            bad = ~(weight.isfinite() & (weight >= 0))
-            errors = errors + count(Problem.BAD_WEIGHTS, bad)
-            inner, present = inner * weight.masked_fill(bad, 0.0), weight > 0
-        errors = errors * self.validate_args
-        if self.empty_target_action == "error":
-            errors = errors + count(Problem.EMPTY_QUERIES, empty & present)
-        return QueryValues(values, inner, empty, present, errors)
+        table = torch.stack([values, self.weight(ranking), empty.to(values.dtype)])
+        return table, (ranking.errors + self.errors(ranking)) * self.validate_args
 
     def score(
         self,
@@ -269,10 +254,6 @@ class RankingMetric(QueryAverage):
         super().__setattr__(name, value)
 
 
-def _cat(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
 @torch.no_grad()
 def evaluate(
     metrics: Sequence[RankingMetric],
@@ -295,9 +276,43 @@ def evaluate(
     else:
         validate = any(metric.validate_args for metric in metrics)
         rankings = Ranking.blocks(arrange(preds, target, validate=validate, **layout), need)
-    parts, seen = [], []
+    blocks: list[Tensor] = []
+    numbers: list[Tensor | None] = []
+    errors: Tensor | None = None
     for ranking in rankings:
-        parts.append([metric.evaluate(ranking) for metric in metrics])
-        seen.append(ranking.queries)
-    order = batch_order(seen)
-    return with_sums([metric.joined(own, order, weights) for metric, own in zip(metrics, zip(*parts))])
+        tables, found = zip(*(metric.evaluate(ranking) for metric in metrics))
+        block = torch.stack(tables)
+        errors = torch.stack(found) if errors is None else errors.add_(torch.stack(found))
+        numbers.append(ranking.queries)
+        # What a block leaves behind is copied once all its temporaries are gone, or it would lie between them and keep
+        # the memory in pieces too small for the next block.
+        del ranking, tables, found
+        blocks.append(block.clone() if blocks else block)
+        del block
+    assert errors is not None
+    table = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
+    if (order := batch_order(numbers)) is not None:
+        table = table[..., order]
+    return _weighted(metrics, table, errors, weights)
+
+
+def _weighted(
+    metrics: Sequence[RankingMetric], table: Tensor, errors: Tensor, weights: Tensor | None
+) -> list[QueryValues]:
+    """Values, weights and emptiness [metric, 3, query], with error counters [metric, kind], and the user's weights."""
+    values, inner, empty = table.unbind(1)
+    empty, present = empty > 0, torch.ones_like(values[0], dtype=torch.bool)
+    if weights is not None:
+        if not isinstance(weights, Tensor) or weights.shape != present.shape:
+            got = list(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
+            raise ValueError(f"Expected weights of shape [{len(present)}], one per query, got {got}")
+        weight = weights.detach().to(values)
+        bad = ~(weight.isfinite() & (weight >= 0))
+        validated = [metric.validate_args for metric in metrics]
+        errors = torch.stack([row + count(Problem.BAD_WEIGHTS, bad) * check for row, check in zip(errors, validated)])
+        inner, present = inner * weight.masked_fill(bad, 0.0), weight > 0
+    if any(metric.empty_target_action == "error" for metric in metrics):
+        forbidden = [metric.empty_target_action == "error" for metric in metrics]
+        found = [count(Problem.EMPTY_QUERIES, row & present) * check for row, check in zip(empty, forbidden)]
+        errors = errors + torch.stack(found)
+    return with_sums(values, inner, empty, present, errors)

@@ -202,7 +202,7 @@ def _first_of_several(n: Tensor, r: Tensor, s: Tensor, above: Tensor, where: Ten
     if where.device.type == "cpu":  # looking at values costs nothing here, and most data has no such tie
         longest = min(longest, int(torch.where(where, s, 0.0).amax())) if len(s) else 0
     total, none_yet = torch.zeros_like(n), torch.ones_like(n).unsqueeze(-1)
-    step = max(1, BLOCK // max(1, len(n)))
+    step = max(1, BLOCK // 4 // max(1, len(n)))
     n, r, s, above = (x.unsqueeze(-1) for x in (n, r, s, above))
     for start in range(0, longest, step):
         j = torch.arange(start + 1, min(start + step, longest) + 1, dtype=n.dtype, device=n.device)
