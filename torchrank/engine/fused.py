@@ -17,8 +17,8 @@ def use_compiled(enabled: bool) -> None:
     """Compile the kernel that counts scores, with :func:`torch.compile`; off by default. No number changes.
 
     It serves score matrices with one right answer per query, which are then read once instead of about three times.
-    The first batch compiles: about ten seconds once per machine, a second where torch's cache holds the kernel; further
-    shapes do not compile again. Where compiling fails (on the CPU it takes a C++ compiler), a warning says so once and
+    The first batch compiles: about ten seconds on two cores, a second where torch's cache holds the kernel. Another dtype
+    or memory layout, or a dimension of 1, compiles again; other sizes do not. Where compiling fails (on the CPU it takes a C++ compiler), a warning says so once and
     the eager kernel goes on.
 
     Args:
@@ -46,7 +46,8 @@ def fused(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     global _requested
     try:
         assert _kernel is not None
-        greater, equal, smallest = _kernel(scores, own)
+        with torch.no_grad():  # of which a change would compile again
+            greater, equal, smallest = _kernel(scores, own)
     except Exception as error:
         _requested = False
         warnings.warn(
