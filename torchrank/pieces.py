@@ -210,11 +210,11 @@ class Pieces(Places):
         if grid is None:
             return piece(self.first, self.tied)
         first, tied, at = grid
-        return piece(first, tied).take(at)
+        return piece(first, tied).index_select(0, at).view(self.first.shape)
 
     @shared
     def _grid(self) -> tuple[Tensor, Tensor, Tensor] | None:
-        """All intervals that entries have, float64 [interval] each, and which one each entry has, int64."""
+        """All intervals that entries have, float64 [interval] each, and which each has, int64 [query * entry]."""
         if self.first.device.type != "cpu" or not len(self.first):  # how many there are shows in the values
             return None
         above = torch.where(self.tied > 0, self.first - 1, 0)
@@ -222,7 +222,7 @@ class Pieces(Places):
         if ranks * longest * 4 > above.numel():
             return None
         cells = torch.arange(ranks * longest)
-        at = above.mul_(longest).add_(self.tied).long()
+        at = above.mul_(longest).add_(self.tied).long().flatten()
         return (cells // longest + 1).to(self.first.dtype), (cells % longest).to(self.first.dtype), at
 
     def _table(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:

@@ -54,18 +54,18 @@ def _entries(lists: FlatRows, scores: Tensor, all_listed: bool) -> _Entries:
     ends = torch.tensor([len(order)], device=order.device)
     sizes = torch.diff(query_start, append=ends)
     relevant = lists.grade > 0 if lists.mask is None else (lists.grade > 0) & lists.mask
-    row = relevant[order].nonzero().squeeze(-1)
+    row = relevant.gather(0, order).nonzero().squeeze(-1)
     query = torch.searchsorted(query_start, row, right=True) - 1
-    first = row - query_start[query] + 1
+    first = row - query_start.gather(0, query) + 1
     tied = None
     if len(entry := _tied(key, row)):
-        mine, tied = key[row[entry]], torch.ones_like(row)
+        mine, tied = key.gather(0, row.gather(0, entry)), torch.ones_like(row)
         beginning = torch.searchsorted(key, mine)
         tied[entry] = torch.searchsorted(key, mine, right=True) - beginning
         first[entry] += beginning - row[entry]
     num_candidates = sizes
     if not all_listed:
-        unlisted = scores[order] == -math.inf
+        unlisted = scores.gather(0, order) == -math.inf
         at = torch.searchsorted(query_start, unlisted.nonzero().squeeze(-1), right=True) - 1
         num_candidates = sizes - torch.bincount(at, minlength=len(sizes))
         tied = torch.where(unlisted[row], 0, 1 if tied is None else tied)
@@ -75,7 +75,7 @@ def _entries(lists: FlatRows, scores: Tensor, all_listed: bool) -> _Entries:
     return _Entries(
         first.to(dtype),
         None if tied is None else tied.to(dtype),
-        lists.grade[order[row]],
+        lists.grade.gather(0, order.gather(0, row)),
         entries_of,
         entries_of.cumsum(0) - entries_of,
         num_candidates.to(dtype),
@@ -84,9 +84,9 @@ def _entries(lists: FlatRows, scores: Tensor, all_listed: bool) -> _Entries:
 
 def _tied(key: Tensor, row: Tensor) -> Tensor:
     """Which of some rows, in order, are as good as the row before or behind them: int64."""
-    mine = key[row]
-    before = (key[(row - 1).clamp_min(0)] == mine) & (row > 0)
-    behind_it = (key[(row + 1).clamp_max(len(key) - 1)] == mine) & (row + 1 < len(key))
+    mine = key.gather(0, row)
+    before = (key.gather(0, (row - 1).clamp_min(0)) == mine) & (row > 0)
+    behind_it = (key.gather(0, (row + 1).clamp_max(len(key) - 1)) == mine) & (row + 1 < len(key))
     return (before | behind_it).nonzero().squeeze(-1)
 
 
@@ -159,7 +159,11 @@ def _rectangle(entries: _Entries, queries: Tensor, errors: Tensor) -> Places:
     at = (entries.start[queries].unsqueeze(-1) + position).clamp_max_(max(0, len(entries.first) - 1))
 
     def cut(x: Tensor) -> Tensor:
-        return torch.where(valid, x.take(at), 0) if len(x) else torch.zeros_like(at, dtype=x.dtype)
+        return (
+            torch.where(valid, x.index_select(0, at.flatten()).view(at.shape), 0)
+            if len(x)
+            else torch.zeros_like(at, dtype=x.dtype)
+        )
 
     lengths = entries.num_candidates[queries]
     first = torch.where(valid, cut(entries.first), (lengths + 1).unsqueeze(-1))

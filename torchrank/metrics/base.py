@@ -31,8 +31,9 @@ class RankingMetric(QueryAverage):
     A metric averages a value per query. It keeps one small float64 vector of sums, whatever it has seen, so the result
     does not depend on how queries are split over batches and workers. A query arrives whole in one ``update``.
 
-    A new measure gives a ``name`` of its own (lower-case letters and digits), its ``value_range``, :meth:`measure` and
-    :meth:`empty`. Parameters of its own are keyword-only and passed on, ``super().__init__(top_k, p=p, **kwargs)``,
+    A new measure gives a ``name`` of its own (lower-case letters and digits), its ``value_range``, :meth:`measure`,
+    :meth:`empty`, and in :meth:`need` what of a ranking it looks at: everything, unless it says otherwise; the binary and
+    graded families say that they look at relevant candidates up to ``top_k``. Parameters of its own are keyword-only and passed on, ``super().__init__(top_k, p=p, **kwargs)``,
     which stores and labels them. A function that it passes to pieces of the ranking, as a discount, should be one that
     stays: pieces are shared by its identity.
 
