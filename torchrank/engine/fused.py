@@ -17,9 +17,9 @@ def use_compiled(enabled: bool) -> None:
     """Compile the kernel that counts scores, with :func:`torch.compile`; off by default. No number changes.
 
     It serves score matrices with one right answer per query, which are then read once instead of about three times.
-    The first batch compiles: about ten seconds on two cores, a second where torch's cache holds the kernel. Another dtype
-    or memory layout, or a dimension of 1, compiles again; other sizes do not. Where compiling fails (on the CPU it takes a C++ compiler), a warning says so once and
-    the eager kernel goes on.
+    The first batch compiles: about ten seconds on two cores, a second where torch's cache holds the kernel. Another
+    dtype or memory layout, or a dimension of 1, compiles again; other sizes do not. Where compiling fails (on the CPU
+    it takes a C++ compiler), a warning says so once and the eager kernel goes on.
 
     Args:
         enabled: True from now on, or False.

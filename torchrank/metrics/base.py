@@ -32,10 +32,10 @@ class RankingMetric(QueryAverage):
     does not depend on how queries are split over batches and workers. A query arrives whole in one ``update``.
 
     A new measure gives a ``name`` of its own (lower-case letters and digits), its ``value_range``, :meth:`measure`,
-    :meth:`empty`, and in :meth:`need` what of a ranking it looks at: everything, unless it says otherwise; the binary and
-    graded families say that they look at relevant candidates up to ``top_k``. Parameters of its own are keyword-only and passed on, ``super().__init__(top_k, p=p, **kwargs)``,
-    which stores and labels them. A function that it passes to pieces of the ranking, as a discount, should be one that
-    stays: pieces are shared by its identity.
+    :meth:`empty`, and in :meth:`need` what of a ranking it looks at: everything, unless it says otherwise; the binary
+    and graded families say that they look at relevant candidates up to ``top_k``. Parameters of its own are
+    keyword-only and passed on, ``super().__init__(top_k, p=p, **kwargs)``, which stores and labels them. A function
+    that it passes to pieces of the ranking, as a discount, should be one that stays: pieces are shared by its identity.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
