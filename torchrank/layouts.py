@@ -176,7 +176,8 @@ def embedded(
         raise ValueError(f"Expected chunk_size to be an integer >= 1 or None, got {chunk_size!r}")
     queries, catalogue = queries.detach(), catalogue.detach()
     if similarity == "cosine":
-        queries, catalogue = (torch.nn.functional.normalize(x, dim=-1) for x in (queries, catalogue))
+        with torch.autocast(queries.device.type, enabled=False):
+            queries, catalogue = (torch.nn.functional.normalize(x, dim=-1) for x in (queries, catalogue))
     part = None if shard is None else shard(len(catalogue), len(queries))
     offset, total, longest = (0, *[len(catalogue)] * 2) if part is None else (part.offset, part.total, part.longest)
     grid = queries.new_empty(1).expand(len(queries), max(1, total))  # a shape to check against, no memory
@@ -211,9 +212,10 @@ def streamed(blocks: object, relevant: object, exclude: object, top_k: int | Non
     if first is None:
         raise ValueError("Expected at least one block of scores [query, item], got none")
     first = _checked_block(first, first)
+    begun = [chain([first], ahead)]  # the first reading goes on from here
 
     def read() -> Iterator[Tensor]:
-        for block in source() if again else chain([first], ahead):
+        for block in begun.pop() if begun else source():
             yield _checked_block(block, first)
 
     # Items are checked against the number of columns once it is known.

@@ -278,7 +278,10 @@ class Ranking(Pieces):
 
     @classmethod
     def _whole(cls, lists: Lists, need: Need = ALL) -> Ranking:
-        return cls.join(cls.blocks(lists, need))
+        with torch.autocast(lists.errors.device.type, enabled=False):
+            ranking = cls.join(cls.blocks(lists, need))
+        # What was promised holds whether or not the engine has made use of it.
+        return ranking if need.reach is None else replace(ranking, reach=need.reach)
 
     @classmethod
     def join(cls, rankings: Iterable[Ranking]) -> Ranking:
@@ -294,7 +297,7 @@ class Ranking(Pieces):
         lengths = torch.cat([part.num_candidates for part in parts])
         errors = torch.stack([part.errors for part in parts]).sum(0)
         depth = max(part.depth for part in parts)
-        places = in_rank_order(first, tied, grade, valid, lengths, errors, depth, parts[0].reach)
+        places = in_rank_order(first, tied, grade, valid, lengths, errors, depth)
         if (order := batch_order([part.queries for part in parts])) is not None:
             rows = {
                 name: getattr(places, name)[order] for name in ("first", "tied", "grade", "valid", "num_candidates")

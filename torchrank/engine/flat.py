@@ -97,6 +97,7 @@ def _sorted(scores: Tensor, tie_break: Tensor | None, indexes: Tensor) -> tuple[
         their order, int64 [row]; what they were sorted by, int64 [row], ascending, equal where tied; and where each
         query begins, int64 [query].
     """
+    indexes = indexes.long()
     low, high = (int(x) for x in indexes.aminmax()) if len(indexes) else (0, -1)
     if scores.dtype != torch.float64 and high - low < 2**31 and tie_break is None:
         # Both fit into one integer, which is sorted in a fraction of the time.
@@ -122,7 +123,7 @@ def _packed(scores: Tensor, indexes: Tensor) -> Tensor:
     """int64 [row] that sort by index and then by descending score: equal for equal ones of a query."""
     bits = (0.0 - scores.float()).view(torch.int32)  # of the negative, in which both zeros are +0
     bits = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # floats compare like integers, once the negative ones are turned over
-    return (indexes.long() << 32) + bits
+    return (indexes << 32) + bits
 
 
 def _new(x: Tensor) -> Tensor:

@@ -24,8 +24,7 @@ def place_embedded(lists: EmbeddedLists, need: Need) -> Places:
     def product(start: int) -> tuple[int, Tensor]:
         items = catalogue[start : start + chunk]
         out = buffer[: len(queries) * len(items)].view(len(queries), len(items))
-        with torch.autocast(queries.device.type, enabled=False), torch.no_grad():
-            torch.mm(queries, items.T, out=out)
+        torch.mm(queries, items.T, out=out)
         return lists.offset + start, out
 
     def products() -> Iterator[tuple[int, Tensor]]:

@@ -43,7 +43,7 @@ def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     queries, candidates = scores.shape
     if not 0 <= k <= candidates:
         raise ValueError(f"Expected k in 0 ... {candidates}, the number of candidates, got {k}")
-    if candidates < GROUP * GROUPS_PER_RANK * k or not k:
+    if candidates < GROUP * GROUPS_PER_RANK * k or not k or not queries:
         values, columns = scores.topk(k)
         return values, columns
     step = max(1, 2 * BLOCK // (candidates // GROUP + GROUP * k))
