@@ -1,11 +1,29 @@
 """On an accelerator: the same numbers, no waiting for the device in ``update``, determinism on request."""
 
+from contextlib import contextmanager, nullcontext
+
+import cases
 import pytest
 import torch
+from sharding import NAN, pairs_of
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+def on_gpu(test):
+    """A test that needs a CUDA device; the others take the meta device for one."""
+    return pytest.mark.gpu(pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")(test))
+
+
+@contextmanager
+def no_waiting():
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
 
 NAMES = [
     *["mr", "mrr", "mrr@5", "hitrate@5", "precision@5", "precision", "recall@5", "f1@5", "fbeta(beta=2)@5"],
@@ -41,6 +59,7 @@ def to_device(x):
 LAYOUTS = ["dense", "dense, tie_break", "bf16", "label", "list", "ids"]
 
 
+@on_gpu
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_update_never_waits_for_the_device(layout, deterministic):
@@ -52,23 +71,64 @@ def test_update_never_waits_for_the_device(layout, deterministic):
     suite.update(*arguments, **keywords)  # the first call may load kernels
     suite.reset()
     torch.use_deterministic_algorithms(deterministic)
-    torch.cuda.set_sync_debug_mode("error")
     try:
-        suite.update(*arguments, **keywords)
+        with no_waiting():
+            suite.update(*arguments, **keywords)
     finally:
-        torch.cuda.set_sync_debug_mode("default")
         torch.use_deterministic_algorithms(False)
     torch.testing.assert_close({k: v.cpu() for k, v in suite.compute().items()}, expected.compute())
 
 
-def test_embeddings_are_ranked_without_waiting():
+EMBEDDED = [{}, {"chunk_size": 700}, {"similarity": "cosine"}, {"top_k": 5}, {"chunk_size": 999, "top_k": 5}]
+
+
+@on_gpu
+@pytest.mark.parametrize("more", EMBEDDED, ids=str)
+@pytest.mark.parametrize("relevant", [1, 4, 200])
+def test_embeddings_are_ranked_without_waiting(relevant, more):
     torch.manual_seed(0)
-    queries, items = torch.randn(64, 16).round().cuda(), torch.randn(5000, 16).round().cuda()
-    relevant = torch.randint(5000, (64,)).cuda()
-    expected = tr.MRR().score((queries @ items.T).cpu(), relevant.cpu())
-    torch.testing.assert_close(tr.MRR().score(tr.Ranking.from_embeddings(queries, items, relevant)).cpu(), expected)
+    queries, items = torch.randn(64, 16).round(), torch.randn(5000, 16).round()
+    if "similarity" in more:
+        queries, items = (torch.eye(16)[torch.randint(16, (n,))] for n in (64, 5000))
+    target = [torch.randperm(5000)[:relevant] for _ in range(64)]
+    target = torch.cat(target) if relevant == 1 else target
+    exclude = torch.randint(64, (3000,)), torch.randint(5000, (3000,))
+    names = [name for name in NAMES if "top_k" not in more or tr.parse(name).need().reach == 5]
+    suite, expected = tr.RankingCollection(names).cuda(), tr.RankingCollection(names)
+    expected.update(queries @ items.T, target, exclude=exclude)
+    given = to_device((queries, items, target))
+    exclude = to_device(exclude)
+    suite.update(tr.Ranking.from_embeddings(*given, exclude=exclude, **more))  # the first call may load kernels
+    suite.reset()
+    with no_waiting():
+        suite.update(tr.Ranking.from_embeddings(*given, exclude=exclude, **more))
+    torch.testing.assert_close({k: v.cpu() for k, v in suite.compute().items()}, expected.compute())
 
 
+@on_gpu
+@pytest.mark.parametrize("compiled", [False, True])
+def test_labels_beside_nan_are_counted_without_waiting(compiled):
+    (scores, label), _ = batch("label")
+    bad = scores.clone()
+    bad[5:8, 17] = NAN
+    scores, bad, label = to_device((scores, bad, label))
+    suite = tr.RankingCollection(NAMES).cuda()
+    expected = tr.RankingCollection(NAMES)
+    expected.update(scores.cpu(), label.cpu())
+    tr.use_compiled(compiled)
+    try:
+        suite.update(scores, label)
+        assert tr.engine.fused.is_compiled() == compiled
+        torch.testing.assert_close({k: v.cpu() for k, v in suite.compute().items()}, expected.compute())
+        with no_waiting():
+            suite.update(bad, label)
+    finally:
+        tr.use_compiled(False)
+    with pytest.raises(ValueError, match="3 queries with NaN"):
+        suite.compute()
+
+
+@on_gpu
 def test_flat_rows_and_pairs():
     torch.manual_seed(0)
     indexes, scores = torch.randint(50, (2000,)), torch.randn(2000).round(decimals=1)
@@ -84,6 +144,7 @@ def test_flat_rows_and_pairs():
     torch.testing.assert_close(tr.NDCG().score(scores.cuda(), to_device(pairs)).cpu(), expected)
 
 
+@on_gpu
 def test_state_moves_with_the_metric():
     metric = tr.MAP(aggregation="median").cuda()
     metric.update(torch.rand(5, 8).cuda(), torch.randint(2, (5, 8)).cuda())
@@ -92,3 +153,80 @@ def test_state_moves_with_the_metric():
     assert metric.cpu().compute() == value.cpu()
     metric.reset()
     assert not metric.sums.is_cuda
+
+
+# ---- the shapes alone decide -------------------------------------------------------------------------------------
+
+
+class NoWaiting(TorchDispatchMode):
+    """Refuse what would make the host wait for an accelerator, for which the meta device stands."""
+
+    LOOKS = ("_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "unique", "equal")
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        given = [x for x in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        on_meta = any(x.is_meta for x in given)
+        assert not on_meta or not func._schema.name.split("::")[1].startswith(self.LOOKS), func
+        if "copy" in func._schema.name and isinstance(result, torch.Tensor):
+            moved = result.is_meta and not all(x.is_meta or x.dim() == 0 for x in given)
+            assert not moved or (kwargs or {}).get("non_blocking"), func
+        return result
+
+
+def meta(x):
+    if isinstance(x, torch.Tensor):
+        return x.to("meta")
+    return type(x)(map(meta, x)) if isinstance(x, list | tuple) else x
+
+
+def everything():
+    metrics = [config.metric() for config in cases.few_configs()]
+    return tr.RankingCollection([*metrics, "mrr(aggregation=median)"]).to("meta")
+
+
+ITEMS = {
+    "label": torch.zeros(6).long(),
+    "padded": torch.zeros(6, 3).long(),
+    "list": [torch.arange(i) for i in range(6)],
+}
+GRID, GRADES, PAIRS = torch.zeros(6, 30), torch.zeros(6, 30).long(), pairs_of((6, 30), 9, seed=0)
+CASES = {
+    "dense": ((GRID, GRADES), {"mask": GRID > 0, "exclude": PAIRS, "weights": GRID[:, 0]}),
+    "dense, tie_break": ((GRID, GRADES > 0), {"tie_break": GRID[0]}),
+    "label": ((GRID, ITEMS["label"]), {"mask": GRID > 0, "exclude": PAIRS, "tie_break": GRID}),
+    "list": ((GRID, ITEMS["list"]), {"exclude": PAIRS}),
+    "padded ids": ((GRADES, ITEMS["padded"]), {"exclude": PAIRS, "mask": GRID > 0}),
+    "ids, list": ((GRADES, ITEMS["list"]), {}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_update_looks_at_no_value(case):
+    suite, (arguments, keywords) = everything(), CASES[case]
+    arguments, keywords = meta(arguments), {name: meta(value) for name, value in keywords.items()}
+    with NoWaiting():
+        suite.update(*arguments, **keywords)
+    assert all(metric.sums.is_meta for metric in suite.values())
+
+
+@pytest.mark.parametrize("more", [{}, {"top_k": 5}, {"chunk_size": 7}, {"similarity": "cosine"}], ids=str)
+@pytest.mark.parametrize("items", ITEMS)
+def test_ranking_embeddings_looks_at_no_value(monkeypatch, items, more):
+    monkeypatch.setattr(torch, "autocast", lambda *args, **kwargs: nullcontext())  # there is none for the meta device
+    suite = tr.RankingCollection(NAMES if "top_k" not in more else ["ndcg@5", "mrr@3", "map@5"]).to("meta")
+    given, exclude = meta((torch.zeros(6, 4), torch.zeros(500, 4), ITEMS[items])), meta(PAIRS)
+    with NoWaiting():
+        ranking = tr.Ranking.from_embeddings(*given, exclude=exclude, **more)
+        suite.update(ranking)
+    assert ranking.first.is_meta
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords"),
+    [((GRID, PAIRS), {}), ((GRID[0], GRADES[0]), {"indexes": GRADES[1]})],
+    ids=["pairs", "flat"],
+)
+def test_pairs_and_flat_rows_have_their_shapes_in_their_values(arguments, keywords):
+    with pytest.raises((NotImplementedError, RuntimeError), match="meta"):
+        everything().update(*meta(arguments), **{name: meta(value) for name, value in keywords.items()})

@@ -1,0 +1,252 @@
+"""What tests of engines and of streams share: counting one query at a time, and processes that share a catalogue."""
+
+import contextlib
+import datetime
+import itertools
+import math
+import pickle
+import re
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+import workers
+
+import torchrank as tr
+from torchrank import lists
+from torchrank.engine.catalogue import Engine
+
+INF, NAN = math.inf, math.nan
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+
+
+# ---- data, and where its candidates stand ------------------------------------------------------------------------
+
+FIELDS = ("first", "tied", "grade", "valid", "num_candidates", "errors")
+
+
+def some_scores(queries, candidates, dtype=torch.float32, seed=0):
+    """Many ties, infinities and both zeros; a row where nothing, and one where only one thing, was retrieved."""
+    g = torch.Generator().manual_seed(seed)
+    shape = queries, candidates
+    scores = torch.randint(-5, 6, shape, generator=g) / 4
+    scores = torch.where(torch.rand(shape, generator=g) < 0.3, torch.randn(shape, generator=g), scores)
+    which = torch.rand(shape, generator=g)
+    for value, low in ((-INF, 0.0), (INF, 0.1), (-0.0, 0.13), (0.0, 0.2)):
+        scores[(which >= low) & (which < low + 0.1)] = value
+    scores[::7] = torch.randn(scores[::7].shape, generator=g)
+    for row, value in ((1, -INF), (2, 0.5), (4, -INF)):
+        scores[row : row + 1] = value
+    scores[4:5, :1] = 1
+    return scores.to(dtype)
+
+
+def pairs_of(shape, number, seed):
+    g = torch.Generator().manual_seed(seed)
+    return tuple(torch.randint(size, (number,), generator=g) for size in shape)
+
+
+def standing(scores, judged, mask=None, exclude=((), ()), tie_break=None):
+    """[(best rank, how many share it, grade)] of all that is judged in each query, and the lengths of the lists."""
+    found, lengths = [], []
+    scores = scores.double()
+    tie_break = torch.zeros_like(scores) if tie_break is None else tie_break.expand_as(scores)
+    for query, (score, tie) in enumerate(zip(scores, tie_break)):
+        real = torch.ones_like(score, dtype=torch.bool) if mask is None else mask[query].clone()
+        for q, item in zip(*exclude):
+            if q == query and judged[query].get(int(item), 0) <= 0:
+                real[item] = False
+        lengths.append(int((real & (score > -INF)).sum()))
+        found.append([])
+        for item, grade in judged[query].items():
+            if not real[item]:
+                continue
+            entry = (lengths[-1] + 1, 0, grade)
+            if score[item] > -INF:
+                beside = score == score[item]
+                ahead = (score > score[item]) | (beside & (tie > tie[item]))
+                entry = 1 + int((real & ahead).sum()), int((real & beside & (tie == tie[item])).sum()), grade
+            found[-1].append(entry)
+    return found, lengths
+
+
+def entries(ranking):
+    columns = (ranking.first, ranking.tied, ranking.grade, ranking.valid)
+    return [
+        [(first, tied, grade) for first, tied, grade, valid in zip(*row) if valid]
+        for row in zip(*(column.tolist() for column in columns))
+    ]
+
+
+def assert_stands(ranking, want, reach=None, relevant=False):
+    """What stands at a rank up to ``reach`` is as it should be, and everything else behind it."""
+    found, lengths = want
+    assert ranking.num_candidates.tolist() == lengths
+    for query, (got, wanted) in enumerate(zip(entries(ranking), found)):
+        assert got == sorted(got, key=lambda entry: entry[0])
+        got, wanted = ([e for e in side if e[2] > 0 or not relevant] for side in (got, wanted))
+        near, near_wanted = ([e for e in side if reach is None or e[0] <= reach] for side in (got, wanted))
+        assert Counter(near) == Counter(near_wanted), query
+        assert len(got) == len(wanted) or ranking.pool is not None, query
+
+
+def assert_same(got, want):
+    for name in FIELDS:
+        torch.testing.assert_close(getattr(got, name), getattr(want, name), rtol=0, atol=0, equal_nan=True)
+    assert (got.depth, got.reach) == (want.depth, want.reach)
+
+
+# ---- ways, forced ------------------------------------------------------------------------------------------------
+
+
+def force(monkeypatch, engine):
+    """Take an engine wherever it can be taken; returns a list of those that were."""
+    taken = []
+
+    def chosen(entries, candidates, reach, device, tie_break):
+        possible = {Engine.COUNT: True, Engine.TOP: reach is not None, Engine.SORT: tie_break is None}
+        taken.append(engine if possible[engine] else Engine.COUNT)
+        return taken[-1]
+
+    monkeypatch.setattr("torchrank.engine.catalogue.cheapest", chosen)
+    return taken
+
+
+def make_blocks_small(monkeypatch):
+    sizes = {"lists.BLOCK": 150, "engine.catalogue.BLOCK": 7, "engine.counting.BLOCK": 200, "engine.topk.BLOCK": 20}
+    sizes |= {"engine.counting.CACHED": 130, "engine.flat.BLOCK": 16, "engine.flat.OVERHEAD": 4}
+    for name, size in sizes.items():
+        monkeypatch.setattr(f"torchrank.{name}", size)
+    monkeypatch.setattr("torchrank.engine.topk.GROUP", 3)
+    monkeypatch.setattr("torchrank.engine.topk.GROUPS_PER_RANK", 1)
+
+
+# ---- workers with a slice of the catalogue each ------------------------------------------------------------------
+
+
+class Catalogue(NamedTuple):
+    """Embeddings to rank, of which every worker has some items; their entries are so small that products are exact."""
+
+    #: relevant items of each query
+    relevant: int
+    items: int = 3000
+    dtype: torch.dtype = torch.float32
+    more: dict = {}
+    #: scores in one product, at most; None = as it comes
+    product: int | None = None
+    exclude: bool = False
+    bad: bool = False
+
+    def make(self):
+        g = torch.Generator().manual_seed(self.items + self.relevant)
+        queries = torch.randint(-3, 4, (11, 4), generator=g).to(self.dtype)
+        items = torch.randint(-3, 4, (self.items, 4), generator=g).to(self.dtype)
+        queries[:, 0], items[:, 0], items[::13, 0] = 1, 0, -INF
+        relevant = [torch.randperm(self.items, generator=g)[: self.relevant] for _ in queries]
+        more = dict(self.more)
+        if self.relevant == 1:
+            relevant = torch.cat(relevant)
+        if self.exclude:
+            more["exclude"] = pairs_of((len(queries), self.items), 40 * self.items // 10, seed=1)
+        if self.bad:
+            items[self.items // 2, 1] = NAN
+            relevant[0], relevant[1] = torch.tensor([0, 0, self.items, 3]), torch.tensor([1, 2])
+        return queries, items, relevant, more
+
+
+CATALOGUES = {
+    "one": Catalogue(1),
+    "one, few items": Catalogue(1, items=40, more={"chunk_size": 7}),
+    "one, excluding": Catalogue(1, exclude=True, more={"chunk_size": 100}),
+    "one, bf16": Catalogue(1, dtype=torch.bfloat16, more={"chunk_size": 499}),
+    "few": Catalogue(3, more={"chunk_size": 1000}),
+    "few, in blocks of queries": Catalogue(3, product=8000, more={"chunk_size": 1000}),
+    "few, bad values": Catalogue(3, bad=True),
+    "few, top_k": Catalogue(3, more={"top_k": 5, "chunk_size": 999}),
+    "more than a slice, top_k": Catalogue(70, more={"top_k": 80, "chunk_size": 90}),
+    "many, top_k": Catalogue(60, more={"top_k": 5, "chunk_size": 800}),
+    "many, top_k, in blocks of queries": Catalogue(60, product=4000, more={"top_k": 5, "chunk_size": 1000}),
+    "many, top_k, excluding, bf16": Catalogue(60, dtype=torch.bfloat16, exclude=True, more={"top_k": 20}),
+    "very many": Catalogue(150, dtype=torch.float64, more={"chunk_size": 640}),
+    "very many, excluding": Catalogue(150, exclude=True),
+}
+
+# The shares of the items that workers have: of two and of three.
+SLICES = {
+    "uneven": {2: (0.02, 0.98), 3: (0.2, 0.78, 0.02)},
+    "first empty": {2: (0, 1), 3: (0, 0.4, 0.6)},
+    "others empty": {2: (1, 0), 3: (1, 0, 0)},
+    "one empty": {2: (0, 1), 3: (0.5, 0, 0.5)},
+}
+
+
+def ranked(case, rank=0, shares=(1,), group=False):
+    """The ranking that one worker gets, and the collectives that it took."""
+    queries, items, relevant, more = case.make()
+    cuts = [round(share * len(items)) for share in itertools.accumulate(shares, initial=0)]
+    before, lists.PRODUCT = lists.PRODUCT, case.product or lists.PRODUCT
+    try:
+        with workers.counted() as count:
+            mine = items[cuts[rank] : cuts[rank + 1]]
+            ranking = tr.Ranking.from_embeddings(queries, mine, relevant, group=group, **more)
+    finally:
+        lists.PRODUCT = before
+    return ranking, dict(count)
+
+
+def work(rank, folder):
+    """The main function of each of three workers, two of which work together without the third as well."""
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/group",
+        rank=rank,
+        world_size=3,
+        timeout=datetime.timedelta(seconds=30),
+    )
+    two = dist.new_group([1, 2])
+    results = {}
+    try:
+        for world, group, place in ((3, None, rank), (2, two, rank - 1)):
+            if place < 0:
+                continue
+            for (name, case), (how, shares) in itertools.product(CATALOGUES.items(), SLICES.items()):
+                results[world, name, how] = ranked(case, place, shares[world], group)
+            queries, items, relevant, _ = CATALOGUES["one"].make()
+            number = len(queries) - (place == 1)
+            try:
+                tr.Ranking.from_embeddings(queries[:number], items, relevant[:number], group=group)
+            except ValueError as error:
+                results[world, "different"] = str(error)
+    except BaseException:
+        results["error"] = traceback.format_exc()
+    Path(folder, f"{rank}.result").write_bytes(pickle.dumps(results))
+    dist.destroy_process_group()
+
+
+# ---- memory ------------------------------------------------------------------------------------------------------
+
+
+def memory_of_embeddings():
+    """Megabytes by which memory has grown behind each of three steps, in a process that did nothing before."""
+    torch.set_num_threads(1)
+    queries, items, label = torch.randn(512, 32), torch.randn(100_000, 32), torch.randint(100_000, (512,))
+    tr.Ranking.from_embeddings(queries[:9], items[:9000], label[:9] % 9000, chunk_size=4000)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before, grown = peak(), []
+    for step in (
+        lambda: tr.Ranking.from_embeddings(queries, items, label),
+        lambda: tr.Ranking.from_embeddings(queries, items, label, chunk_size=100_000),
+        lambda: queries @ items.T,
+    ):
+        step()
+        grown.append((peak() - before) / 1e6)
+    return grown
+
+
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1])

@@ -1,0 +1,467 @@
+"""Every way to find where candidates stand gives what counting one query at a time gives, as far as it is looked at."""
+
+import os
+import shutil
+from collections import Counter
+from functools import cache
+from itertools import pairwise
+
+import cases
+import oracles
+import pytest
+import torch
+from sharding import (
+    DTYPES,
+    INF,
+    NAN,
+    assert_same,
+    assert_stands,
+    entries,
+    force,
+    make_blocks_small,
+    pairs_of,
+    some_scores,
+    standing,
+)
+
+import torchrank as tr
+from torchrank.engine import counting, flat, fused, topk
+from torchrank.engine.catalogue import Engine, cheapest
+from torchrank.layouts import arrange
+from torchrank.lists import Need
+
+FEW = cases.few_configs()
+OWN = {name: cls for name, cls in tr.RankingMetric.registry.items() if cls.__module__.startswith("torchrank.")}
+
+
+# ---- ways, forced ------------------------------------------------------------------------------------------------
+
+
+WAYS = {
+    "as it comes": lambda monkeypatch: None,
+    "few, by counting": lambda monkeypatch: (sparse(monkeypatch, 0), force(monkeypatch, Engine.COUNT)),
+    "few, among the best": lambda monkeypatch: (sparse(monkeypatch, 0), force(monkeypatch, Engine.TOP)),
+    "few, by sorting": lambda monkeypatch: (sparse(monkeypatch, 0), force(monkeypatch, Engine.SORT)),
+    "all, sorted": lambda monkeypatch: (sparse(monkeypatch, 10**9), force(monkeypatch, Engine.SORT)),
+    "all, the best": lambda monkeypatch: (sparse(monkeypatch, 0), dense_stays(monkeypatch)),
+}
+
+
+def sparse(monkeypatch, size):
+    monkeypatch.setattr("torchrank.engine.dense.SPARSE", size)
+
+
+def dense_stays(monkeypatch):
+    monkeypatch.setattr("torchrank.engine.condense", lambda lists, need: lists)
+    monkeypatch.setattr("torchrank.lists.BLOCK", 1)  # a query with a tie at the cut is no matter of the others
+
+
+@pytest.fixture(params=WAYS)
+def way(request, monkeypatch):
+    WAYS[request.param](monkeypatch)
+    return request.param
+
+
+# ---- the best k --------------------------------------------------------------------------------------------------
+
+GROUPS = [(64, 8), (1, 1), (3, 2), (4, 1), (16, 3)]
+
+
+@pytest.mark.parametrize(("group", "per_rank"), GROUPS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_top_k_is_the_head_of_the_sorted_row(monkeypatch, dtype, group, per_rank):
+    monkeypatch.setattr(topk, "GROUP", group)
+    monkeypatch.setattr(topk, "GROUPS_PER_RANK", per_rank)
+    monkeypatch.setattr(topk, "BLOCK", 60)
+    grouped = []
+    monkeypatch.setattr(topk, "_by_groups", lambda *args, real=topk._by_groups: grouped.append(args) or real(*args))
+    edges = {group * per_rank * k + d for k in (1, 2) for d in (-1, 0, 1)}
+    for width in sorted({1, 7, 50, *edges} - {0}):
+        scores = some_scores(23, width, dtype, seed=width)
+        scores[5::9, ::4] = NAN
+        for k in {k for k in (0, 1, 2, 3, 7, width) if k <= width}:
+            seen = len(grouped)
+            values, columns = topk.top_k(scores, k)
+            torch.testing.assert_close(values, scores.topk(k).values, rtol=0, atol=0, equal_nan=True)
+            torch.testing.assert_close(
+                values, scores.sort(dim=-1, descending=True).values[:, :k], rtol=0, atol=0, equal_nan=True
+            )
+            assert columns.dtype == torch.int64
+            assert columns.shape == (23, k)
+            torch.testing.assert_close(scores.gather(1, columns), values, rtol=0, atol=0, equal_nan=True)
+            assert (columns.sort(dim=-1).values.diff() > 0).all()
+            assert (len(grouped) > seen) == (k > 0 and width >= group * per_rank * k)
+    assert grouped
+
+
+@pytest.mark.parametrize("k", [-1, 4])
+def test_top_k_refuses_a_k_that_there_is_not(k):
+    with pytest.raises(ValueError, match=rf"0 \.\.\. 3.*got {k}"):
+        topk.top_k(torch.rand(2, 3), k)
+
+
+def test_top_k_of_no_query():
+    values, columns = topk.top_k(torch.rand(0, 5000), 3)
+    assert values.shape == columns.shape == (0, 3)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_best_of_parts_say_what_stands_around_a_score(monkeypatch, dtype):
+    monkeypatch.setattr(topk, "GROUP", 3)
+    monkeypatch.setattr(topk, "GROUPS_PER_RANK", 1)
+    monkeypatch.setattr(counting, "CACHED", 30)
+    cuts = [[0, 40], [0, 1, 40], [0, 0, 13, 13, 14, 40], [0, 20, 21, 22, 39, 40], [0, 3, 6, 9, 40]]
+    for seed, cut in enumerate(cuts):
+        scores = some_scores(30, 40, dtype, seed)
+        scores[:, 3:30:4] = scores[:, 7, None]  # a tie that lies across all parts
+        own = torch.cat([scores, torch.full_like(scores[:, :2], 0.37)], dim=-1)
+        greater, equal = (compare(scores.unsqueeze(1), own.unsqueeze(2)).sum(-1) for compare in (torch.gt, torch.eq))
+        for k in (1, 2, 3, 5, 12, 40, 45):
+            parts = [topk.Top.of(scores[:, start:stop], k) for start, stop in pairwise(cut)]
+            top = topk.Top.nothing(30, k, dtype, scores.device)
+            for part in reversed(parts):
+                top = top.merge(part)
+            best = scores.sort(dim=-1, descending=True).values[:, :k]
+            best = torch.nn.functional.pad(best, (0, k - best.shape[1]), value=-INF)
+            torch.testing.assert_close(top.scores, best, rtol=0, atol=0)
+            there = top.scores[:, -1] > -INF
+            assert (top.last == (scores == top.scores[:, -1:]).sum(-1))[there].all()
+            got_greater, got_equal = top.around(own)
+            inside, listed = own >= best[:, -1:], own > -INF
+            assert (inside & listed).any()
+            assert torch.equal(got_greater[inside & listed], greater[inside & listed])
+            assert torch.equal(got_equal[inside & listed], equal[inside & listed])
+            assert (got_greater[~inside] == k).all()
+            assert (got_equal[~inside] == 1).all()
+
+
+# ---- engines: the same places ------------------------------------------------------------------------------------
+
+
+def judged_lists(queries, candidates, seed):
+    """Judged items with grades from -1 to 3, between none and half of all, as dicts and as triples."""
+    g = torch.Generator().manual_seed(seed)
+    grade = torch.randint(-1, 4, (queries, candidates), generator=g)
+    share = torch.tensor([0.0, 0.05, 0.2, 0.5])[torch.randint(4, (queries, 1), generator=g)]
+    query, item = (torch.rand(queries, candidates, generator=g) < share).nonzero(as_tuple=True)
+    judged = [dict(zip(item[query == q].tolist(), grade[q, item[query == q]].tolist())) for q in range(queries)]
+    shuffled = torch.randperm(len(query), generator=g)
+    return judged, (query[shuffled], item[shuffled], grade[query, item][shuffled])
+
+
+OPTIONS = ["plain", "mask", "exclude", "mask, exclude", "tie_break", "mask, exclude, tie_break"]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("engine", Engine)
+def test_every_engine_finds_the_same_places(monkeypatch, engine, dtype, options):
+    make_blocks_small(monkeypatch)
+    scores = some_scores(24, 41, dtype, seed=3)
+    judged, triples = judged_lists(24, 41, seed=4)
+    all_options = {
+        "mask": torch.rand(24, 41, generator=torch.Generator().manual_seed(5)) < 0.8,
+        "exclude": pairs_of((24, 41), 400, seed=6),
+        "tie_break": torch.arange(41) // 3,
+    }
+    given = {name: value for name, value in all_options.items() if name in options}
+    want = standing(scores, judged, **given)
+    taken = force(monkeypatch, engine)
+    for reach in (None, 1, 2, 6, 41, 100):
+        rankings = list(tr.Ranking.blocks(arrange(scores, triples, **given), Need(reach)))
+        assert len(rankings) > 1
+        assert_stands(tr.Ranking.join(rankings), want, reach)
+    assert engine in taken or options != "plain"
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_dense_lists_know_the_same_places(way, dtype, options):
+    scores = some_scores(30, 33, dtype, seed=7)
+    grade = torch.randint(-1, 4, (30, 33)) * (torch.rand(30, 33) < 0.3)
+    judged = [dict(enumerate(row)) for row in grade.tolist()]
+    all_options = {
+        "mask": torch.rand(30, 33) < 0.8,
+        "exclude": pairs_of((30, 33), 300, seed=6),
+        "tie_break": torch.randint(3, (30, 33)),
+    }
+    given = {name: value for name, value in all_options.items() if name in options}
+    want = standing(scores, judged, **given)
+    for reach in (None, 1, 5, 40):
+        parts = list(tr.Ranking.blocks(arrange(scores, grade, **given), Need(reach, relevant=True)))
+        end = 0
+        for part in parts:
+            start, end = end, end + part.num_queries
+            assert_stands(part, tuple(side[start:end] for side in want), reach, relevant=True)
+            if part.pool is not None:
+                positive = [sorted(g for g in row if g > 0) for row in part.pool.tolist()]
+                assert positive == [sorted(g for *_, g in row if g > 0) for row in want[0][start:end]]
+        assert end == 30
+
+
+def by_need(configs):
+    """Metrics that look equally far, together: none of them can rely on what another asks for."""
+    groups = {}
+    for config in configs:
+        groups.setdefault(config.metric().need(), []).append(config)
+    return groups
+
+
+@cache
+def oracle_value(config, query):
+    return oracles.value(config.name, query, **config.for_oracle)
+
+
+LAYOUTS = ["dense_masked", "dense_padded", "dense_excluded", "catalogue_triples", "catalogue_tie_break"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_way_gives_the_values_of_the_oracle(monkeypatch, way, layout):
+    queries, batch = cases.batch(layout, 60)
+    if way != "all, the best":
+        monkeypatch.setattr("torchrank.lists.BLOCK", 128)
+    for configs in by_need(FEW).values():
+        values = tr.RankingCollection([config.metric() for config in configs]).score(*batch.args, **batch.kwargs)
+        for config in configs:
+            want = torch.tensor([oracle_value(config, query) for query in queries], dtype=torch.float64)
+            torch.testing.assert_close(values[str(config)], want, rtol=1e-9, atol=1e-9, equal_nan=True, msg=str(config))
+
+
+def test_cheapest_looks_at_how_many_are_judged():
+    tie_break = torch.zeros(1)
+    for device in (torch.device("cpu"), torch.device("cuda")):
+        for candidates in (5_000, 100_000, 10**7):
+            for judged in (0, 1, 2):
+                assert cheapest(judged, candidates, None, device, None) is Engine.COUNT
+                assert cheapest(judged, candidates, 10, device, None) in (Engine.COUNT, Engine.TOP)
+            assert cheapest(1, candidates, 10, device, None) is Engine.COUNT
+            assert cheapest(500, candidates, 10, device, None) is Engine.TOP
+            assert cheapest(500, candidates, None, device, None) is Engine.SORT
+            assert cheapest(500, candidates, candidates, device, None) is Engine.SORT
+            assert cheapest(500, candidates, 10, device, tie_break) is Engine.COUNT
+
+
+# ---- need: no metric looks further than it says ------------------------------------------------------------------
+
+
+def measures(k):
+    """Every measure cut at k, under every tie policy, and the parameters that change what it looks at."""
+    found = []
+    for name, cls in OWN.items():
+        for ties in cls.policies:
+            found.append(cases.config(name, ties=ties, **{"top_k": k} if cls.takes_top_k else {}))
+            more = {
+                "map": {"normalize": ("min", "retrieved")},
+                "mrr": {"filtered": (True,)},
+                "ndcg": {"log_base": (3,)},
+            }
+            more |= {"hitrate": {"filtered": (True,)}, "dcg": {"discount": ("reciprocal",)}, "recall": {}}
+            for parameter, values in more.get(name, {}).items():
+                found += [cases.config(name, top_k=k, ties=ties, **{parameter: value}) for value in values]
+        if "relevance_level" in cls.definition() and cls.takes_top_k:
+            found.append(cases.config(name, top_k=k, relevance_level=2))
+        if "gain" in cls.definition():
+            found += [cases.config(name, top_k=k, gain=gain) for gain in ("exponential", cases.squared)]
+    return found
+
+
+@pytest.mark.parametrize("layout", ["dense", "dense, float grades", "list", "pairs", "triples", "flat"])
+def test_no_metric_looks_further_than_it_says(way, layout):
+    seed = len(way + layout)
+    scores = some_scores(25, 60, DTYPES[seed % 4], seed)
+    g = torch.Generator().manual_seed(seed)
+    grade = torch.randint(-1, 4, (25, 60), generator=g) * (torch.rand(25, 1, generator=g) > torch.rand(60, generator=g))
+    if layout not in ("dense", "triples", "flat"):
+        grade = grade.clamp(0, 1)
+    if layout == "dense, float grades":
+        grade = grade * torch.tensor([0.5, 1.0, 2.5, 20.0])[torch.randint(4, grade.shape, generator=g)]
+    pairs = (grade > 0).nonzero(as_tuple=True)
+    given = {
+        "list": (scores, [(row > 0).nonzero().squeeze(-1) for row in grade]),
+        "pairs": (scores, pairs),
+        "triples": (scores, (*pairs, grade[pairs])),
+    }.get(layout, (scores, grade))
+    full = tr.Ranking.from_scores(scores, grade)
+    assert full.reach is None
+    more = {}
+    if layout == "flat":
+        order = torch.randperm(scores.numel(), generator=g)
+        given = tuple(x.flatten()[order] for x in (scores, grade))
+        more["indexes"] = torch.arange(25).repeat_interleave(60)[order]
+    for k in (1, 4, 10):
+        for configs in by_need(measures(k)).values():
+            suite = tr.RankingCollection([config.metric() for config in configs])
+            got, want = suite.score(*given, **more), suite.score(full)
+            assert len(got) == len(configs)
+            for label in got:
+                torch.testing.assert_close(got[label], want[label], rtol=1e-9, atol=1e-12, equal_nan=True, msg=label)
+
+
+FURTHER = ["ndcg@6", "mrr", "mr", "map", "rprecision", "auroc@3", "fallout@3", "mrr(filtered=True)@2", "recall@10"]
+
+
+@pytest.mark.parametrize("judged", [1, 200])
+@pytest.mark.parametrize("name", FURTHER)
+def test_a_ranking_up_to_a_rank_is_refused_by_what_looks_further(judged, name):
+    g = torch.Generator().manual_seed(0)
+    blocks = [torch.randn(4, 1000, generator=g) for _ in range(3)]
+    relevant = [torch.randperm(3000, generator=g)[:judged] for _ in range(4)]
+    ranking = tr.Ranking.from_score_blocks(blocks, relevant, top_k=5)
+    near = tr.RankingCollection(["ndcg@5", "precision@1", "map(normalize=retrieved)@5", "mrr@3"])
+    whole = near.score(torch.cat(blocks, dim=-1), relevant)
+    torch.testing.assert_close(near.score(ranking), whole)
+    metric = tr.parse(name)
+    label = metric.label.replace("(", r"\(").replace(")", r"\)")
+    for use in (metric.score, metric.update, tr.RankingCollection(["ndcg@5", metric]).update):
+        with pytest.raises(ValueError, match=rf"{label}, which looks .*top_k=5"):
+            use(ranking)
+
+
+# ---- flat rows ---------------------------------------------------------------------------------------------------
+
+
+def every_value(dtype):
+    """All numbers of a dtype of 16 bits; of a wider one random ones of every size."""
+    g = torch.Generator().manual_seed(0)
+    if dtype != torch.float32:
+        values = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype)
+    else:
+        values = torch.randint(-(2**31), 2**31, (30_000,), generator=g).to(torch.int32).view(dtype)
+        small = torch.tensor([0.0, -0.0, INF, -INF, 1e-45, -1e-45, 2e-45, 1.1754942e-38, 1.1754944e-38, -1e-40, 3.4e38])
+        values = torch.cat([values, small, torch.rand(100, generator=g), small])
+    values = values[~values.isnan()]
+    return values[torch.randperm(len(values), generator=g)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_packed_rows_sort_by_index_and_then_by_descending_score(dtype):
+    scores = every_value(dtype)
+    for indexes in (torch.zeros(len(scores)).long(), torch.arange(len(scores)) % 3 * (2**30 - 1) + 1):
+        key, order = flat._packed(scores, indexes).sort()
+        index, score = indexes[order], scores[order].double()
+        assert (index.diff() >= 0).all()
+        same = index[1:] == index[:-1]
+        assert (score.diff()[same & score[1:].isfinite() & score[:-1].isfinite()] <= 0).all()
+        assert (score[1:] <= score[:-1])[same].all()
+        assert torch.equal(key[1:] == key[:-1], same & (score[1:] == score[:-1]))
+
+
+LIMIT = torch.iinfo(torch.int64)
+INDEXES = {
+    "few": (range(12), torch.int64),
+    "int32": (range(-(2**31), 2**31, 2**29), torch.int32),
+    "negative int32": (range(-(2**31), -1, 2**28), torch.int32),
+    "int16": (range(-30_000, 30_001, 6_000), torch.int16),
+    "int8": (range(-100, 101, 20), torch.int8),
+    "uint8": (range(5, 256, 25), torch.uint8),
+    "huge": (
+        (LIMIT.min, LIMIT.min + 1, -(2**40), -1, 0, 1, 2**31, 2**32, 2**40, LIMIT.max - 1, LIMIT.max),
+        torch.int64,
+    ),
+    "close and huge": (range(LIMIT.max - 8, LIMIT.max + 1), torch.int64),
+    "sparse": ((-5, 0, 3, 4, 2**31 - 6), torch.int64),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", INDEXES)
+def test_flat_rows_of_any_index_stand_as_in_their_lists(monkeypatch, name, dtype):
+    names, index_dtype = INDEXES[name]
+    numbers = torch.tensor(list(names), dtype=torch.int64)
+    scores = some_scores(len(numbers), 29, dtype, seed=9)
+    grade = torch.randint(-1, 3, scores.shape, generator=torch.Generator().manual_seed(9))
+    there = torch.rand(scores.shape, generator=torch.Generator().manual_seed(10)) < 0.6
+    there[:, 0] = True
+    query, item = there.nonzero(as_tuple=True)
+    order = torch.randperm(len(query), generator=torch.Generator().manual_seed(11))
+    query, item = query[order], item[order]
+    rows = scores[query, item], grade[query, item], numbers[query].to(index_dtype)
+    judged = [{i: int(g) for i, g in enumerate(row) if g > 0} for row in grade]
+    tie_break = torch.arange(29) // 4
+    for small in (False, True):
+        if small:
+            make_blocks_small(monkeypatch)
+        assert_stands(tr.Ranking.from_flat(*rows), standing(scores, judged, there))
+        assert_stands(
+            tr.Ranking.from_flat(*rows, tie_break=tie_break[item]), standing(scores, judged, there, tie_break=tie_break)
+        )
+
+
+def test_queries_of_very_different_sizes_come_in_ascending_order_of_index():
+    g = torch.Generator().manual_seed(0)
+    sizes = torch.ones(501, dtype=torch.int64)
+    sizes[317] = 2000
+    query = torch.arange(501).repeat_interleave(sizes)
+    scores = torch.cat([torch.randn(len(query), generator=g), torch.randn(5010, generator=g)]).round(decimals=1)
+    target = (torch.arange(len(scores)) < len(query)).long()
+    query = torch.cat([query, torch.arange(501).repeat_interleave(10)])
+    order = torch.randperm(len(query), generator=g)
+    scores, target, query = scores[order], target[order], query[order]
+    names = torch.randperm(10**6, generator=g)[:501].sort().values - 5 * 10**5
+    for indexes in (names[query], names[query] * 2**41):
+        blocks = list(tr.Ranking.blocks(arrange(scores, target, indexes=indexes)))
+        assert sum(block.first.numel() for block in blocks) < 2 * (2000 + 500)
+        ranking = tr.Ranking.from_flat(scores, target, indexes)
+        for number, got in enumerate(entries(ranking)):
+            mine = query == number
+            assert_row(got, scores[mine], target[mine])
+        weights = torch.rand(501, generator=g)
+        metric, ranks = tr.MR(), tr.MR().score(ranking)
+        metric.update(scores, target, indexes=indexes, weights=weights)
+        torch.testing.assert_close(metric.compute().double(), (ranks * weights).sum() / weights.double().sum())
+
+
+def assert_row(got, scores, target):
+    own = scores[target > 0].unsqueeze(-1)
+    places = zip(((scores > own).sum(-1) + 1).tolist(), (scores == own).sum(-1).tolist())
+    assert Counter((first, tied) for first, tied, _ in got) == Counter(places)
+
+
+# ---- compiled ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def compiled():
+    yield tr.use_compiled
+    tr.use_compiled(False)
+
+
+@pytest.mark.skipif(not any(map(shutil.which, (os.environ.get("CXX", "g++"), "c++"))), reason="needs a C++ compiler")
+def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
+    label = torch.randint(-1, 300, (60,), generator=torch.Generator().manual_seed(0))
+    batches = []
+    for dtype in (torch.float32, torch.bfloat16):
+        scores = some_scores(60, 300, dtype, seed=8)
+        bad = scores.clone()
+        bad[::9, 5] = NAN
+        batches += [(scores, label), (bad, label), (scores[:13, :100], label[:13] % 100), (scores[:0], label[:0])]
+    want = [tr.Ranking.from_label(*batch) for batch in batches]
+    assert_stands(want[0], standing(batches[0][0], [{x: 1} if x >= 0 else {} for x in label.tolist()]))
+    assert want[1].errors.sum() == 7
+    calls = []
+    monkeypatch.setattr(counting, "fused", lambda *args: calls.append(args) or fused.fused(*args))
+    compiled(True)
+    for batch, ranking in zip(batches, want):
+        assert_same(tr.Ranking.from_label(*batch), ranking)
+    assert len(calls) == len(batches)
+    queries, items = (torch.randint(-3, 4, (n, 8)).float() for n in (20, 900))
+    chunked = tr.Ranking.from_embeddings(queries, items, label[:20], chunk_size=128)
+    assert_same(chunked, tr.Ranking.from_label(queries @ items.T, label[:20]))
+    assert len(calls) > len(batches) + 7
+    assert fused.is_compiled()
+
+
+def test_where_compiling_fails_the_eager_kernel_goes_on(monkeypatch, compiled):
+    def fails(scores, own):
+        raise RuntimeError("no compiler here")
+
+    scores, label = some_scores(40, 50), torch.randint(-1, 50, (40,))
+    want = tr.Ranking.from_label(scores, label)
+    monkeypatch.setattr(fused, "_kernel", fails)
+    compiled(True)
+    with pytest.warns(UserWarning, match=r"torch\.compile failed.*no compiler here") as record:
+        rankings = [tr.Ranking.from_label(scores, label) for _ in range(3)]
+    assert len(record) == 1
+    for ranking in rankings:
+        assert_same(ranking, want)
+    assert not fused.is_compiled()

@@ -1,0 +1,454 @@
+"""Catalogues that come in pieces, lie with several workers or are written as rows stand as they do in one matrix."""
+
+import multiprocessing
+import pickle
+import re
+import sys
+import time
+
+import pytest
+import sharding
+import torch
+from sharding import (
+    CATALOGUES,
+    DTYPES,
+    INF,
+    NAN,
+    SLICES,
+    assert_same,
+    assert_stands,
+    entries,
+    force,
+    pairs_of,
+    some_scores,
+    standing,
+)
+
+import torchrank as tr
+from torchrank.engine import streams
+from torchrank.engine.catalogue import Engine
+from torchrank.layouts import arrange
+from torchrank.lists import BLOCK, rectangles
+
+
+def products(queries, items, chunk):
+    """The scores, made as a ranking in chunks makes them."""
+    return [queries @ items[start : start + chunk].T for start in range(0, len(items), chunk)]
+
+
+def relevant_items(kind, queries, items, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    lists = [torch.randperm(items, generator=g)[: number % 6] for number in range(queries)]
+    query = torch.arange(queries).repeat_interleave(torch.tensor([len(x) for x in lists]))
+    padded = torch.randint(items, (queries, 1), generator=g) + torch.arange(3) * 7
+    return {
+        "label": torch.randint(-1, items, (queries,), generator=g),
+        "padded": torch.where(padded < items, padded, -1),
+        "list": lists,
+        "pairs": (query, torch.cat(lists)),
+        "triples": (query, torch.cat(lists), torch.randint(-1, 4, query.shape, generator=g)),
+    }[kind]
+
+
+KINDS = ["label", "padded", "list", "pairs", "triples"]
+
+
+def from_scores(scores, relevant, **more):
+    """A ranking of the whole matrix, which takes padded items as a list of their rows."""
+    grid = isinstance(relevant, torch.Tensor) and relevant.dim() == 2
+    return tr.Ranking.from_scores(scores, list(relevant) if grid else relevant, **more)
+
+
+def as_entries(ranking):
+    return entries(ranking), ranking.num_candidates.tolist()
+
+
+@pytest.fixture(params=[None, *Engine], ids=str)
+def engine(request, monkeypatch):
+    if request.param is not None:
+        force(monkeypatch, request.param)
+    return request.param
+
+
+# ---- embeddings, some items at a time ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shift", range(5))
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_embeddings_in_chunks_are_ranked_by_the_products_of_their_chunks(engine, dtype, shift):
+    g = torch.Generator().manual_seed(shift)
+    queries, items = torch.randn(20, 8, generator=g).to(dtype), torch.randn(210, 8, generator=g).to(dtype)
+    kind, chunk = KINDS[shift], (1, 7, 100, 210, 1000)[(shift + DTYPES.index(dtype)) % 5]
+    relevant, exclude = relevant_items(kind, 20, 210), pairs_of((20, 210), 900, seed=2)
+    scores = torch.cat(products(queries, items, chunk), dim=-1)
+    for given in ({}, {"exclude": exclude}):
+        want = from_scores(scores, relevant, **given)
+        ranking = tr.Ranking.from_embeddings(queries, items, relevant, chunk_size=chunk, **given)
+        assert_stands(ranking, as_entries(want))
+        for k in (1, 5, 300):
+            near = tr.Ranking.from_embeddings(queries, items, relevant, chunk_size=chunk, top_k=k, **given)
+            assert_stands(near, as_entries(want), k)
+
+
+@pytest.mark.parametrize(
+    "more", [{"similarity": "cosine"}, {"chunk_size": 64, "top_k": 4}, {"chunk_size": 50}], ids=str
+)
+def test_blocks_of_queries_are_ranked_as_all_are(monkeypatch, engine, more):
+    g = torch.Generator().manual_seed(3)
+    queries, items = (torch.randint(-3, 4, (n, 4), generator=g).float() for n in (40, 300))
+    given = {"exclude": pairs_of((40, 300), 500, seed=4), **more}
+    if "similarity" in more:  # lengths whose inverse is exact
+        queries, items = (torch.eye(4)[torch.randint(4, (n,), generator=g)] * 2 for n in (40, 300))
+    for kind in KINDS:
+        relevant = relevant_items(kind, 40, 300)
+        want = tr.Ranking.from_embeddings(queries, items, relevant, **given)
+        with monkeypatch.context() as patch:
+            patch.setattr("torchrank.lists.PRODUCT", 700)
+            ranking = tr.Ranking.from_embeddings(queries, items, relevant, **given)
+        assert_stands(ranking, as_entries(want))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_is_ranked_up_to_a_rank_in_some_blocks_is_ranked_up_to_it_in_all(monkeypatch, order):
+    g = torch.Generator().manual_seed(5)
+    queries, items = torch.randn(8, 4, generator=g), torch.randn(3000, 4, generator=g)
+    relevant = [torch.randperm(3000, generator=g)[:number] for number in [1, 1, 1, 1, 200, 200, 200, 200][::order]]
+    monkeypatch.setattr("torchrank.lists.PRODUCT", 4 * 3000)
+    ranking = tr.Ranking.from_embeddings(queries, items, relevant, top_k=5)
+    scores = torch.cat(products(queries, items, 3000), dim=-1)
+    torch.testing.assert_close(tr.Recall(top_k=5).score(ranking), tr.Recall(top_k=5).score(scores, relevant))
+    with pytest.raises(ValueError, match="top_k=5"):
+        tr.MR().score(ranking)
+
+
+GUESSES = {
+    "a bit more": lambda own: torch.nextafter(own, torch.tensor(INF)),
+    "a bit less, for some": lambda own: torch.where(torch.arange(len(own))[:, None] % 3 == 0, own - 1e-6, own),
+    "nothing": torch.zeros_like,
+    "NaN": lambda own: torch.full_like(own, NAN),
+    "too good": lambda own: torch.full_like(own, INF),
+    "too bad": lambda own: torch.full_like(own, -INF),
+    "that of another": lambda own: own.flip(0),
+}
+
+
+@pytest.mark.parametrize("engine", [Engine.COUNT, Engine.SORT], ids=str)
+@pytest.mark.parametrize("guess", GUESSES)
+def test_a_wrong_guess_changes_nothing(monkeypatch, guess, engine):
+    force(monkeypatch, engine)
+    asked = []
+    monkeypatch.setattr(streams, "_guess", lambda lists: asked.append(lists) or GUESSES[guess](right))
+    g = torch.Generator().manual_seed(6)
+    queries, items = torch.randn(30, 8, generator=g), torch.randn(200, 8, generator=g)
+    for kind in ("label", "padded"):
+        relevant = relevant_items(kind, 30, 200)
+        exclude = pairs_of((30, 200), 500, seed=7)
+        scores = torch.cat(products(queries, items, 33), dim=-1)
+        column = relevant.reshape(30, -1)
+        right = torch.where(column >= 0, scores.gather(1, column.clamp_min(0)), 0)
+        for given in ({}, {"exclude": exclude}):
+            ranking = tr.Ranking.from_embeddings(queries, items, relevant, chunk_size=33, **given)
+            assert_same(ranking, from_scores(scores, relevant, **given))
+    assert len(asked) == 4
+
+
+@pytest.mark.parametrize(("wrong", "readings"), [(False, 1), (True, 3)])
+def test_a_right_guess_saves_a_reading(monkeypatch, wrong, readings):
+    real, made = streams._guess, []
+    monkeypatch.setattr(streams, "_guess", lambda lists: real(lists) + wrong)
+    monkeypatch.setattr(torch, "mm", lambda *args, mm=torch.mm, **kwargs: made.append(args) or mm(*args, **kwargs))
+    g = torch.Generator().manual_seed(8)
+    queries, items = (torch.randint(-3, 4, (n, 4), generator=g).float() for n in (300, 5000))
+    label = relevant_items("label", 300, 5000)
+    ranking = tr.Ranking.from_embeddings(queries, items, label, chunk_size=1024)
+    assert len(made) == 5 * readings
+    assert_same(ranking, tr.Ranking.from_label(queries @ items.T, label))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_positive_never_outranks_itself(dtype):
+    g = torch.Generator().manual_seed(9)
+    queries, items = torch.randn(300, 64, generator=g).to(dtype), torch.randn(40_000, 64, generator=g).to(dtype)
+    label = torch.randint(40_000, (300,), generator=g)
+    label[::2] = (queries @ items[:20_000].T).argmax(-1)[::2]
+    ranking = tr.Ranking.from_embeddings(queries, items, label, chunk_size=4096)
+    scores = torch.cat(products(queries, items, 4096), dim=-1)
+    own = scores.gather(1, label.unsqueeze(-1))
+    assert ((queries * items[label]).sum(-1, keepdim=True) != own).any()
+    assert torch.equal(ranking.first, (scores > own).sum(-1, keepdim=True) + 1.0)
+    assert torch.equal(ranking.tied, (scores == own).sum(-1, keepdim=True).double())
+    assert (ranking.first == 1).any()
+    default = tr.Ranking.from_embeddings(queries, items, label)
+    assert (default.tied >= 1).all()
+    assert ((default.first - ranking.first).abs() <= ranking.tied + 5).all()
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
+@pytest.mark.parametrize("autocast", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_under_autocast_scores_stay_as_precise_as_the_embeddings(dtype, autocast, similarity):
+    g = torch.Generator().manual_seed(10)
+    queries, items = torch.randn(50, 16, generator=g).to(dtype), torch.randn(5000, 16, generator=g).to(dtype)
+    label = torch.randint(5000, (50,), generator=g)
+    for given in ({}, {"chunk_size": 700}, {"chunk_size": 700, "top_k": 3}):
+        want = tr.Ranking.from_embeddings(queries, items, label, similarity=similarity, **given)
+        with torch.autocast("cpu", dtype=autocast):
+            assert_same(tr.Ranking.from_embeddings(queries, items, label, similarity=similarity, **given), want)
+
+
+def test_progress_is_shown_on_request(capsys):
+    queries, items, label = torch.randn(5, 3), torch.randn(40, 3), torch.arange(5)
+    want = tr.Ranking.from_embeddings(queries, items, label, chunk_size=10, top_k=5)
+    assert capsys.readouterr().err == ""
+    for given, steps in (({}, (4, 8)), ({"top_k": 5}, (4, 8)), ({"chunk_size": 100}, (1,))):
+        ranking = tr.Ranking.from_embeddings(queries, items, label, **{"chunk_size": 10, **given}, progress=True)
+        done = re.findall(r"(\d+)/(\d+)", capsys.readouterr().err)
+        assert done
+        assert int(done[-1][0]) == int(done[-1][1])
+        assert int(done[-1][0]) in steps
+        assert_stands(ranking, as_entries(want))
+
+
+def test_progress_without_tqdm_says_what_is_missing(monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == "tqdm"] + ["tqdm", "tqdm.auto"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    arguments = torch.randn(5, 3), torch.randn(40, 3), torch.arange(5)
+    with pytest.raises(ModuleNotFoundError, match="tqdm"):
+        tr.Ranking.from_embeddings(*arguments, progress=True)
+    tr.Ranking.from_embeddings(*arguments)
+
+
+def test_a_catalogue_without_items_or_queries():
+    for queries, items in ((3, 0), (0, 5), (0, 0)):
+        for given in ({}, {"top_k": 2}, {"chunk_size": 2, "top_k": 2}):
+            label = torch.full((queries,), -1)
+            ranking = tr.Ranking.from_embeddings(torch.randn(queries, 4), torch.randn(items, 4), label, **given)
+            assert_stands(ranking, ([[]] * queries, [items] * queries))
+    with pytest.raises(ValueError, match="3 labels"):
+        tr.MRR().score(tr.Ranking.from_embeddings(torch.randn(3, 4), torch.randn(0, 4), torch.arange(3)))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of memory from /proc")
+def test_the_matrix_of_scores_never_exists():
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        by_default, in_whole_rows, as_a_matrix = pool.apply_async(sharding.memory_of_embeddings).get(60)
+    assert by_default <= in_whole_rows < 128 < 200 < as_a_matrix
+    assert by_default < 64
+
+
+# ---- blocks of scores --------------------------------------------------------------------------------------------
+
+
+def cut(scores, widths):
+    return list(scores.split([*widths, scores.shape[1] - sum(widths)], dim=-1))
+
+
+class Readable:
+    """Neither a list nor a function, and can be read as often as one likes."""
+
+    def __init__(self, blocks):
+        self.blocks = blocks
+
+    def __iter__(self):
+        return iter(self.blocks)
+
+
+FORMS = {
+    "list": lambda blocks: blocks,
+    "tuple": tuple,
+    "readable": Readable,
+    "function": lambda blocks: lambda: blocks,
+    "function of an iterator": lambda blocks: lambda: (block for block in blocks),
+}
+WIDTHS = [(), (0,), (1, 0, 13, 20), (5, 5, 5, 5, 5, 5), (49, 1), (0, 0, 30, 0)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_of_scores_are_ranked_as_one_matrix(engine, kind, dtype):
+    scores = some_scores(20, 50, dtype, seed=11)
+    relevant, exclude = relevant_items(kind, 20, 50), pairs_of((20, 50), 200, seed=12)
+    shift = KINDS.index(kind) + DTYPES.index(dtype)
+    blocks = cut(scores, WIDTHS[shift % len(WIDTHS)])
+    form = list(FORMS.values())[shift % len(FORMS)]
+    for given in ({}, {"exclude": exclude}):
+        want = from_scores(scores, relevant, **given)
+        assert_stands(tr.Ranking.from_score_blocks(form(blocks), relevant, **given), as_entries(want))
+        for k in (1, 4, 60):
+            for near in (form(blocks), iter(blocks), (block for block in blocks)):
+                ranking = tr.Ranking.from_score_blocks(near, relevant, top_k=k, **given)
+                assert_stands(ranking, as_entries(want), k)
+                assert torch.equal(ranking.errors, want.errors)
+
+
+def test_blocks_stand_as_they_are_counted(engine):
+    scores = some_scores(20, 50, seed=13)
+    query, item, grade = relevant_items("triples", 20, 50)
+    judged = [dict(zip(item[query == q].tolist(), grade[query == q].tolist())) for q in range(20)]
+    exclude = pairs_of((20, 50), 200, seed=14)
+    want = standing(scores, judged, exclude=exclude)
+    for form in FORMS.values():
+        blocks = form(cut(scores, (3, 30, 1)))
+        ranking = tr.Ranking.from_score_blocks(blocks, (query, item, grade), exclude=exclude)
+        assert_stands(ranking, want)
+
+
+def test_a_function_is_called_twice_and_a_reading_is_saved_where_one_is_enough():
+    calls = []
+
+    def blocks():
+        calls.append(0)
+        for start in range(0, 3000, 1000):
+            calls[-1] += 1
+            yield scores[:, start : start + 1000]
+
+    scores = torch.randn(4, 3000)
+    for number, top_k in ((1, None), (200, 5)):
+        calls.clear()
+        relevant = [torch.randperm(3000)[:number] for _ in range(4)]
+        ranking = tr.Ranking.from_score_blocks(blocks, relevant, top_k=top_k)
+        assert_stands(ranking, as_entries(tr.Ranking.from_scores(scores, relevant)), top_k)
+        assert len(calls) <= 2, calls
+        assert sum(calls) <= 3 * 2 + 1
+
+
+def test_a_one_shot_iterator_needs_a_top_k():
+    with pytest.raises(ValueError, match=r"twice.*top_k.*generator"):
+        tr.Ranking.from_score_blocks((torch.rand(2, 3) for _ in range(2)), torch.tensor([0, 5]))
+
+
+@pytest.mark.parametrize("blocks", [[], (), lambda: iter(()), list], ids=["list", "tuple", "iterator", "function"])
+def test_no_blocks_are_refused(blocks):
+    with pytest.raises(ValueError, match="at least one block"):
+        tr.Ranking.from_score_blocks(blocks, torch.tensor([0, 5]))
+
+
+GOOD = torch.rand(2, 3)
+
+
+@pytest.mark.parametrize("top_k", [None, 2])
+@pytest.mark.parametrize(
+    ("blocks", "error", "match"),
+    [
+        ([GOOD, torch.rand(3, 3)], ValueError, r"\[3, 3\].*after \[2, 3\]"),
+        ([GOOD, GOOD.double()], ValueError, r"float64 after .*float32"),
+        ([GOOD, GOOD[0]], ValueError, r"\[3\]"),
+        ([GOOD[0]], ValueError, r"\[3\]"),
+        (GOOD, ValueError, r"\[3\]"),
+        ([GOOD, GOOD.long()], TypeError, "int64"),
+        ([GOOD.long()], TypeError, "int64"),
+        (["scores"], TypeError, "str"),
+        (7, TypeError, "int"),
+    ],
+    ids=["queries", "dtype", "dimensions", "row", "matrix", "later ids", "ids", "text", "number"],
+)
+def test_blocks_that_do_not_fit_are_refused(blocks, error, match, top_k):
+    with pytest.raises(error, match=match):
+        tr.Ranking.from_score_blocks(blocks, torch.tensor([0, 1]), top_k=top_k)
+
+
+@pytest.mark.parametrize("top_k", [0, -1, 1.5, True])
+def test_a_top_k_that_is_no_rank_is_refused(top_k):
+    for rank in (tr.Ranking.from_score_blocks, lambda *args, **more: tr.Ranking.from_embeddings(GOOD, *args, **more)):
+        with pytest.raises(ValueError, match=f"top_k.*{top_k}"):
+            rank([GOOD] if rank == tr.Ranking.from_score_blocks else GOOD, torch.tensor([0, 1]), top_k=top_k)
+
+
+def test_bad_values_in_blocks_are_counted_as_in_one_matrix(engine):
+    scores = some_scores(12, 30, seed=15)
+    scores[3:6, 10:20] = NAN
+    relevant = (torch.tensor([0, 0, 1, 2, 2, 12, 3]), torch.tensor([29, 30, 2**31, 4, 4, 0, 1]))
+    exclude = (torch.tensor([0, 3, 5, 99]), torch.tensor([31, 12, 2**31, 0]))
+    want = tr.Ranking.from_scores(scores, relevant, exclude=exclude)
+    assert (want.errors > 0).sum() == 3
+    for blocks in ([scores], cut(scores, (11, 0, 7))):
+        for form, top_k in ((list, None), (list, 4), (iter, 4)):
+            ranking = tr.Ranking.from_score_blocks(form(blocks), relevant, exclude=exclude, top_k=top_k)
+            assert torch.equal(ranking.errors, want.errors)
+            with pytest.raises(ValueError, match="3 queries with NaN"):
+                tr.Recall(top_k=4).score(ranking)
+
+
+def test_blocks_without_queries_or_items():
+    for queries, items in ((0, 5000), (3, 0)):
+        block = torch.rand(queries, items)
+        for blocks, top_k in (([block, block], None), ([block, block], 3), (iter([block, block]), 3)):
+            ranking = tr.Ranking.from_score_blocks(blocks, torch.full((queries,), -1), top_k=top_k)
+            assert_stands(ranking, ([[]] * queries, [2 * items] * queries))
+
+
+# ---- a catalogue spread over workers -----------------------------------------------------------------------------
+
+
+def test_a_sharded_catalogue_is_ranked_as_a_whole_one(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=sharding.work, args=(rank, str(tmp_path)), daemon=True) for rank in range(3)]
+    for process in processes:
+        process.start()
+    end = time.monotonic() + 90
+    for process in processes:
+        process.join(max(0.0, end - time.monotonic()))
+        process.kill()
+    results = [pickle.loads((tmp_path / f"{rank}.result").read_bytes()) for rank in range(3)]
+    assert not [result["error"] for result in results if "error" in result]
+    wrong = []
+    for name, case in CATALOGUES.items():
+        want, blocks = sharding.ranked(case)[0], 1 if case.product is None else 3
+        among_best = "top_k" in case.more and case.relevant > 50
+        assert want.reach == case.more.get("top_k"), name
+        times = {"all_reduce": 1 + blocks, "all_gather": 2 * blocks} if among_best else {"all_reduce": 1 + 2 * blocks}
+        for world, how, place in ((w, how, place) for w in (2, 3) for how in SLICES for place in range(w)):
+            ranking, count = results[3 - world + place][world, name, how]
+            try:
+                assert_same(ranking, want)
+                assert count == times
+            except AssertionError as error:
+                wrong.append(f"{name}, {how}, worker {place} of {world}: {error}")
+    assert not wrong, "\n".join(wrong)
+    for world, numbers in ((2, "[11, 10]"), (3, "[11, 10, 11]")):
+        assert all(numbers in result[world, "different"] for result in results[-world:])
+
+
+# ---- skewed lists ------------------------------------------------------------------------------------------------
+
+
+def test_rectangles_cover_all_rows_in_order_and_are_as_large_as_they_may():
+    g = torch.Generator().manual_seed(0)
+    for longest, number, room in (
+        (1, 50, 7),
+        (40, 300, 100),
+        (40, 300, 39),
+        (1000, 100, 1000),
+        (9, 0, 5),
+        (5, 77, 10**9),
+    ):
+        widths = torch.randint(longest + 1, (number,), generator=g) * (torch.rand(number, generator=g) < 0.7)
+        cuts = rectangles(widths, room)
+        assert [row for start, stop in cuts for row in range(start, stop)] == list(range(number))
+        area = [(stop - start) * max(1, int(widths[start:stop].max())) for start, stop in cuts]
+        assert all(size <= room or stop - start == 1 for size, (start, stop) in zip(area, cuts))
+        for start, stop in cuts[:-1]:
+            assert (stop + 1 - start) * max(1, int(widths[start : stop + 1].max())) > room
+
+
+@pytest.mark.parametrize("layout", ["pairs", "list"])
+def test_one_query_with_thousands_of_relevant_items_costs_the_others_nothing(layout):
+    g = torch.Generator().manual_seed(0)
+    scores = torch.randn(2001, 3200, generator=g).round(decimals=2)
+    relevant = list(torch.randint(3200, (2001, 1), generator=g))
+    relevant[1234] = torch.randperm(3200, generator=g)[:3000]
+    query = torch.arange(2001).repeat_interleave(torch.tensor([len(items) for items in relevant]))
+    target = relevant if layout == "list" else (query, torch.cat(relevant))
+    blocks = list(tr.Ranking.blocks(arrange(scores, target)))
+    assert all(block.first.numel() <= BLOCK for block in blocks)
+    assert len(blocks) <= 4
+    own = scores[query, torch.cat(relevant)]
+    ranks, expected = torch.zeros(len(own), dtype=torch.float64), torch.zeros(2001, dtype=torch.float64)
+    for number in range(2001):
+        mine = own[query == number].unsqueeze(-1)
+        ranks[query == number] = (scores[number] > mine).sum(-1) + ((scores[number] == mine).sum(-1) + 1.0).double() / 2
+    expected.index_add_(0, query, ranks)
+    expected /= torch.tensor([len(items) for items in relevant])
+    got = tr.RankingCollection(["mr", "precision(ties=optimistic)@3000"]).score(scores, target)
+    torch.testing.assert_close(got["mr"], expected, rtol=1e-12, atol=0)
+    assert got["precision(ties=optimistic)@3000"][1234] > 0.9
