@@ -343,6 +343,36 @@ def test_flat_rows_are_ranked_as_a_whole(monkeypatch):
     assert metric.compute() == 3 / 2
 
 
+def test_negative_gains_are_the_same_whatever_else_is_in_the_batch():
+    def doubtful(grade):
+        return torch.where(grade == 1, -1.0, grade)
+
+    scores = tensor([[0.9, 0.8, 0.7, 0.6] + [0.1] * 16])
+    grades = tensor([[2, 1] + [0] * 18])
+    metric = tr.NDCG(gain=doubtful)
+    alone = metric.score(scores, grades)  # few are relevant: they are looked up one by one
+    among = metric.score(scores.repeat(2, 1), torch.cat([grades, torch.full_like(grades, 2)]))  # sorted
+    pairs = metric.score(scores, (tensor([0, 0]), tensor([0, 1]), tensor([2, 1])))
+    assert alone[0].item() == pytest.approx(among[0].item()) == pytest.approx(pairs[0].item())
+    assert alone[0].item() == pytest.approx((2 - 1 / math.log2(3)) / 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("autocast", [torch.float16, torch.bfloat16])
+def test_under_autocast_scores_are_compared_as_they_are(dtype, autocast):
+    torch.manual_seed(0)
+    scores, grades, label = torch.randn(6, 9).to(dtype), torch.randint(3, (6, 9)).float(), torch.randint(9, (6,))
+    suite = tr.RankingCollection(["ndcg@2", "mrr", "map@3", "auroc"])
+    calls = [((scores, grades), {}), ((scores, label), {}), ((scores.flatten(), grades.flatten()), {})]
+    calls[2][1]["indexes"] = torch.arange(6).repeat_interleave(9)
+    expected = [suite.score(*arguments, **keywords) for arguments, keywords in calls]
+    negatives = tr.MRR().score(tr.Ranking.from_negatives(scores[:, 0], scores[:, 1:]))
+    with torch.autocast("cpu", dtype=autocast):
+        for (arguments, keywords), values in zip(calls, expected):
+            torch.testing.assert_close(suite.score(*arguments, **keywords), values)
+        assert torch.equal(tr.MRR().score(tr.Ranking.from_negatives(scores[:, 0], scores[:, 1:])), negatives)
+
+
 def test_an_empty_list_of_ids_may_have_any_dtype():
     assert score("recall", tensor([[0.9, 0.1]] * 2), [tensor([0]), tensor([])]) == [1, 0]
 

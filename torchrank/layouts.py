@@ -27,6 +27,7 @@ from torchrank.lists import (
     Ragged,
     RankedIds,
     StreamedLists,
+    as_given,
 )
 from torchrank.problems import Problem, count, no_errors
 
@@ -120,8 +121,8 @@ def _flat(
     _check_grid(indexes, "indexes", preds)
     _check_grid(mask, "mask", preds, dtype=torch.bool)
     _check_grid(tie_break, "tie_break", preds)
-    if indexes.is_floating_point() or indexes.dtype == torch.bool:
-        raise TypeError(f"Expected integer indexes, got {indexes.dtype}")
+    if indexes.is_floating_point() or indexes.dtype in (torch.bool, torch.uint64):
+        raise TypeError(f"Expected integer indexes that int64 can hold, got {indexes.dtype}")
     grade = grades(target, preds.device)
     errors = _bad_grades(grade, mask) + _bad_tie_break(tie_break, mask, preds)
     return FlatRows(
@@ -176,7 +177,7 @@ def embedded(
         raise ValueError(f"Expected chunk_size to be an integer >= 1 or None, got {chunk_size!r}")
     queries, catalogue = queries.detach(), catalogue.detach()
     if similarity == "cosine":
-        with torch.autocast(queries.device.type, enabled=False):
+        with as_given(queries.device):
             queries, catalogue = (torch.nn.functional.normalize(x, dim=-1) for x in (queries, catalogue))
     part = None if shard is None else shard(len(catalogue), len(queries))
     offset, total, longest = (0, *[len(catalogue)] * 2) if part is None else (part.offset, part.total, part.longest)
@@ -304,8 +305,9 @@ def _of_pairs(target: tuple, num_queries: int, device: torch.device) -> tuple[Ra
 
 def grades(target: Tensor, device: torch.device) -> Tensor:
     """Relevance grades as they came, bool as int8 (grades are subtracted and sorted)."""
-    if target.is_complex():
-        raise TypeError(f"Expected grades to be integer, bool or floating point, got {target.dtype}")
+    if target.is_complex() or target.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        hint = "" if target.is_complex() else ", with which torch compares nothing: pass target.long()"
+        raise TypeError(f"Expected grades to be integer, bool or floating point, got {target.dtype}{hint}")
     target = target.detach().to(device)
     return target.to(torch.int8) if target.dtype == torch.bool else target
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -34,6 +35,12 @@ class Need:
 
 
 ALL = Need()
+
+
+def as_given(device: torch.device) -> AbstractContextManager[Any]:
+    """Within it autocast is off: scores are ranked in the dtype that they have."""
+    known = torch.amp.is_autocast_available(device.type)
+    return torch.autocast(device.type, enabled=False) if known else nullcontext()
 
 
 @dataclass(frozen=True, eq=False)

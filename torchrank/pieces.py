@@ -261,11 +261,14 @@ class Pieces(Places):
 
     @shared
     def _best(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
-        """Gains of all judged candidates in descending order, as far as ``reach``: float64 [query, rank]."""
+        """Gains of all judged candidates in descending order, as far as ``reach``: float64 [query, rank].
+
+        A negative gain stands behind the zeros of all others, however many of these a layout names.
+        """
         if self.pool is None:
-            return self.gains(gain).sort(dim=-1, descending=True).values
+            return self.gains(gain).sort(dim=-1, descending=True).values.clamp_min_(0)
         rank = min(self.reach or self.pool.shape[1], self.pool.shape[1])
-        return _gains(self.pool, self.pool > 0, gain, self.first.dtype).topk(rank).values
+        return _gains(self.pool, self.pool > 0, gain, self.first.dtype).topk(rank).values.clamp_min_(0)
 
     @shared
     def _levels(self) -> int | None:

@@ -14,7 +14,7 @@ from torchrank.engine.places import in_rank_order, real
 from torchrank.engine.progress import progress_bar
 from torchrank.engine.shards import Shard
 from torchrank.layouts import arrange, embedded, streamed
-from torchrank.lists import ALL, Lists, Need
+from torchrank.lists import ALL, Lists, Need, as_given
 from torchrank.pieces import Pieces
 from torchrank.problems import Problem, count
 
@@ -170,7 +170,8 @@ class Ranking(Pieces):
             )
         dtype = torch.promote_types(pos.dtype, neg.dtype)
         dtype = dtype if dtype.is_floating_point else torch.float64
-        scores = torch.cat([pos.to(dtype), neg.to(dtype)], dim=-1)
+        with as_given(pos.device):
+            scores = torch.cat([pos.to(dtype), neg.to(dtype)], dim=-1)
         columns = torch.arange(pos.shape[1], device=pos.device).expand(len(pos), -1)
         return cls._whole(arrange(scores, list(columns)))
 
@@ -278,7 +279,7 @@ class Ranking(Pieces):
 
     @classmethod
     def _whole(cls, lists: Lists, need: Need = ALL) -> Ranking:
-        with torch.autocast(lists.errors.device.type, enabled=False):
+        with as_given(lists.errors.device):
             ranking = cls.join(cls.blocks(lists, need))
         # What was promised holds whether or not the engine has made use of it.
         return ranking if need.reach is None else replace(ranking, reach=need.reach)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import torchrank.metrics.labels as labels
 from torchrank.layouts import arrange
-from torchrank.lists import Need
+from torchrank.lists import Need, as_given
 from torchrank.metrics.arguments import one_of
 from torchrank.metrics.average import QueryAverage, QueryValues, with_sums
 from torchrank.problems import Problem, count, explain
@@ -33,7 +33,8 @@ class RankingMetric(QueryAverage):
 
     A new measure gives a ``name`` of its own (lower-case letters and digits), its ``value_range``, :meth:`measure`,
     :meth:`empty`, and in :meth:`need` what of a ranking it looks at: everything, unless it says otherwise; the binary
-    and graded families say that they look at relevant candidates up to ``top_k``. Parameters of its own are
+    and graded families say that they look at relevant candidates up to ``top_k``. Labels, lists and flat rows have no
+    entries for what is not relevant. Parameters of its own are
     keyword-only and passed on, ``super().__init__(top_k, p=p, **kwargs)``, which stores and labels them. A function
     that it passes to pieces of the ranking, as a discount, should be one that stays: pieces are shared by its identity.
 
@@ -280,16 +281,17 @@ def evaluate(
     blocks: list[Tensor] = []
     numbers: list[Tensor | None] = []
     errors: Tensor | None = None
-    for ranking in rankings:
-        tables, found = zip(*(metric.evaluate(ranking) for metric in metrics))
-        block = torch.stack(tables)
-        errors = torch.stack(found) if errors is None else errors.add_(torch.stack(found))
-        numbers.append(ranking.queries)
-        # What a block leaves behind is copied once all its temporaries are gone, or it would lie between them and keep
-        # the memory in pieces too small for the next block.
-        del ranking, tables, found
-        blocks.append(block.clone() if blocks else block)
-        del block
+    with as_given(preds.first.device if isinstance(preds, Ranking) else preds.device):
+        for ranking in rankings:
+            tables, found = zip(*(metric.evaluate(ranking) for metric in metrics))
+            block = torch.stack(tables)
+            errors = torch.stack(found) if errors is None else errors.add_(torch.stack(found))
+            numbers.append(ranking.queries)
+            # What a block leaves behind is copied once all its temporaries are gone, or it would lie between them and
+            # keep the memory in pieces too small for the next block.
+            del ranking, tables, found
+            blocks.append(block.clone() if blocks else block)
+            del block
     assert errors is not None
     table = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
     if (order := batch_order(numbers)) is not None:

@@ -23,7 +23,8 @@ class GradedMetric(RankingMetric):
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         gain: what a grade is worth: "linear", the grade itself; "exponential", 2 ** grade - 1; or a callable with a
-            name, from grades float64 to gains. Grades of 0 and below, and what is unjudged, gain 0 whatever it says.
+            name, from grades float64 to gains, which should not be negative. Grades of 0 and below, and what is
+            unjudged, gain 0 whatever it says.
         kwargs: as :class:`RankingMetric`.
 
     Raises:
