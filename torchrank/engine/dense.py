@@ -90,13 +90,12 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tu
 
     With a ``reach``, as many of the best as hold that rank and all that is tied with it.
     """
-    candidates = scores.shape[1]
-    if reach is not None and reach < candidates and tie_break is None:
-        if candidates >= SPARSE * (reach + 1):
-            best, order = top_k(scores, reach + 1)
-            if not (best[:, reach - 1] == best[:, reach]).any():
-                best, order = best[:, :reach], order[:, :reach]
-                return best, order, _fresh(best)
+    if reach is not None and reach < scores.shape[1] and tie_break is None:
+        # Where the first few queries have a tie at that rank, others will.
+        promising = 2 * (reach + 1) <= scores.shape[1] and _best(scores[:AHEAD], reach) is not None
+        best = _best(scores, reach) if promising else None
+        if best is not None:
+            return (*best, _fresh(best[0]))
         ordered, order = scores.sort(dim=-1, descending=True)
         cut = ordered[:, reach - 1, None]
         width = reach + int((ordered[:, reach:] == cut).sum(-1).max()) if len(cut) else reach
@@ -109,6 +108,14 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tu
     ordered, order = scores.gather(-1, by_tie).sort(dim=-1, descending=True, stable=True)
     order = by_tie.gather(-1, order)
     return ordered, order, _fresh(ordered) | _fresh(tie_break.gather(-1, order))
+
+
+def _best(scores: Tensor, reach: int) -> tuple[Tensor, Tensor] | None:
+    """The best scores and their columns; None if one is as good as another behind that rank."""
+    best, order = top_k(scores, reach + 1)
+    if (best[:, reach - 1] == best[:, reach]).any():
+        return None
+    return best[:, :reach], order[:, :reach]
 
 
 def _fresh(ordered: Tensor) -> Tensor:
