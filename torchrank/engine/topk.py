@@ -46,7 +46,7 @@ def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if candidates < GROUP * GROUPS_PER_RANK * k or not k or not queries:
         values, columns = scores.topk(k)
         return values, columns
-    step = max(1, 2 * BLOCK // (candidates // GROUP + GROUP * k))
+    step = max(1, BLOCK // (candidates // GROUP + GROUP * k))
     parts = [_by_groups(scores[row : row + step], k) for row in range(0, queries, step)]
     if len(parts) == 1:
         return parts[0]

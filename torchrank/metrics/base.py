@@ -149,8 +149,8 @@ class RankingMetric(QueryAverage):
         return torch.ones_like(ranking.num_candidates)
 
     def errors(self, ranking: Ranking) -> Tensor:
-        """Counters of bad values that only the measure comes across: int64 [kind]."""
-        return torch.zeros_like(ranking.errors)
+        """Counters of bad values, those of the ranking and those that only the measure comes across: int64 [kind]."""
+        return ranking.errors
 
     def settled(self, ranking: Ranking) -> Ranking:
         """The ranking as :meth:`measure` takes it."""
@@ -172,7 +172,7 @@ class RankingMetric(QueryAverage):
         fill = {"neg": 0.0, "pos": 1.0}.get(self.empty_target_action, float("nan"))
         values = torch.where(empty, fill, self.measure(self.settled(ranking)))
         table = torch.stack([values, self.weight(ranking), empty.to(values.dtype)])
-        return table, (ranking.errors + self.errors(ranking)) * self.validate_args
+        return table, self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
 
     def score(
         self,

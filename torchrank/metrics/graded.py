@@ -55,7 +55,7 @@ class GradedMetric(RankingMetric):
     def errors(self, ranking: Ranking) -> Tensor:
         # Huge grades whose gains overflow would be NaN without a word. What is not finite itself was counted before.
         overflow = ~self.ideal(ranking).isfinite() & ranking.finite()
-        return count(Problem.BAD_GRADES, overflow)
+        return super().errors(ranking) + count(Problem.BAD_GRADES, overflow)
 
     def empty(self, ranking: Ranking) -> Tensor:
         return self.ideal(ranking) == 0
