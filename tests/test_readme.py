@@ -2,6 +2,8 @@
 
 import doctest
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import torch
@@ -33,6 +35,14 @@ def test_blocks_without_prompts_run():
         batch = torch.randn(3, 8), torch.randn(5, 8), torch.randint(0, 2, (3, 5))
         model.suite.update(model.encoder(batch[0]) @ model.encoder(batch[1]).T, batch[2])
         assert set(model.suite.compute()) == {"val/ndcg@10", "val/recall@10", "val/recall@100", "val/mrr"}
+
+
+def test_figures_are_those_of_the_results():
+    command = [sys.executable, "-m", "benchmarks", "--table"]
+    printed = subprocess.run(command, cwd=README.parent, check=True, capture_output=True, text=True).stdout
+    shown = re.search(r"<!-- benchmarks -->\n(.*?)\n<!-- /benchmarks -->", README.read_text(), re.DOTALL)
+    assert shown is not None
+    assert shown[1].strip() == printed.strip()
 
 
 def test_measures_table_names_every_measure():
