@@ -187,6 +187,7 @@ def test_dense_lists_know_the_same_places(way, dtype, options):
     }
     given = {name: value for name, value in all_options.items() if name in options}
     want = standing(scores, judged, **given)
+    assert_stands(tr.Ranking.from_scores(scores, grade, **given), want)  # irrelevant candidates too
     for reach in (None, 1, 5, 40):
         parts = list(tr.Ranking.blocks(arrange(scores, grade, **given), Need(reach, relevant=True)))
         end = 0
