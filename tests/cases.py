@@ -92,6 +92,9 @@ def many_configs() -> list[Config]:
         for top_k in (None, 1, 2, 3, 10):
             for normalize in ("relevant", "min", "retrieved"):
                 found.append(config("map", top_k=top_k, normalize=normalize, ties=ties))
+            found.append(config("precision", top_k=top_k, adaptive_k=True, ties=ties))
+            for max_fpr in (0.25, 0.7, 1):
+                found.append(config("auroc", top_k=top_k, max_fpr=max_fpr, ties=ties))
             for beta in (0.5, 3):
                 found.append(config("fbeta", top_k=top_k, beta=beta, ties=ties))
         for name in ("dcg", "ndcg"):

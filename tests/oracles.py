@@ -9,6 +9,7 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -77,10 +78,12 @@ def hit(ranks: Sequence[float], length: int, missing: int, top_k: int | None = N
 # ---- measures of binary relevance: is the candidate at rank 1, 2, ... relevant, and how many relevant ones lack
 
 
-def precision(relevant: Sequence[bool], missing: int, top_k: int | None = None) -> float | None:
+def precision(
+    relevant: Sequence[bool], missing: int, top_k: int | None = None, adaptive_k: bool = False
+) -> float | None:
     if not any(relevant) and not missing:
         return None
-    if top_k is None:
+    if top_k is None or (adaptive_k and len(relevant) < top_k):
         return sum(relevant) / len(relevant) if relevant else 0.0
     return sum(relevant[:top_k]) / top_k
 
@@ -126,15 +129,32 @@ def fall_out(relevant: Sequence[bool], missing: int, top_k: int | None = None) -
     return sum(irrelevant[:top_k]) / sum(irrelevant)
 
 
-def area_under_roc(relevant: Sequence[bool], missing: int, top_k: int | None = None) -> float | None:
+def area_under_roc(
+    relevant: Sequence[bool], missing: int, top_k: int | None = None, max_fpr: float | None = None
+) -> float | None:
     if not any(relevant) and not missing:
         return None
     if all(relevant):
         return 0.0 if missing and not relevant else None
     first = relevant[:top_k]
     pairs = sum(first) * (len(first) - sum(first))
+    if max_fpr is not None and pairs:
+        return partial_area(first, Fraction(max_fpr))
     won = sum(one and not other for one, other in itertools.combinations(first, 2))
     return won / pairs if pairs else 0.0
+
+
+def partial_area(relevant: Sequence[bool], limit: Fraction) -> float:
+    """Walk along the ROC curve up to a false positive rate, then rescale as McClish did."""
+    rate, height, area = Fraction(0), Fraction(0), Fraction(0)
+    for one in relevant:
+        if one:
+            height += Fraction(1, sum(relevant))
+        else:
+            step = min(Fraction(1, len(relevant) - sum(relevant)), limit - rate)
+            rate, area = rate + step, area + step * height
+    least, most = limit**2 / 2, limit
+    return float((1 + (area - least) / (most - least)) / 2)
 
 
 # ---- measures of graded relevance: the grades at rank 1, 2, ..., and those which lack ------------

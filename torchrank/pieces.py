@@ -57,6 +57,11 @@ class Pieces(Places):
 
     _pieces: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    def take(self, queries: Tensor) -> Self:
+        """The ranking of some of its queries, given by their numbers here, int64 [query]."""
+        fields = ("first", "tied", "grade", "valid", "num_candidates", "pool", "queries")
+        return replace(self, **{f: x[queries] for f in fields if (x := getattr(self, f)) is not None})
+
     # ---- transforms --------------------------------------------------------------------------------------------
 
     def under(self, ties: str) -> Self:
@@ -152,6 +157,18 @@ class Pieces(Places):
     def hits(self, level: float, top_k: int | None) -> Tensor:
         """float64 [query]: (expected) number of relevant candidates among the first ``top_k``."""
         return torch.where(self.found(level), self.share(top_k), 0.0).sum(-1)
+
+    def hits_by_rank(self, level: float, ranks: int) -> Tensor:
+        """float64 [query, rank]: :meth:`hits` of ``top_k`` = 1, 2, ..., ``ranks``."""
+        # A block adds its share of relevant candidates to every rank from its first on, until the next begins.
+        share = ratio(self.relevant_around(level)[1], self.tied)
+        table = share.new_zeros((len(share), ranks + 1))
+        begins = (self.first - 1).clamp_max(ranks).long()
+        density = table.scatter(1, begins, share)
+        if not self.untied:
+            ends = (self.first - 1 + self.tied).clamp_max(ranks).long()
+            density = running_sum(density - table.scatter(1, ends, share))
+        return running_sum(density[:, :ranks])
 
     @shared
     def relevant_around(self, level: float) -> tuple[Tensor, Tensor]:

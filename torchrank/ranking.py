@@ -299,12 +299,8 @@ class Ranking(Pieces):
         errors = torch.stack([part.errors for part in parts]).sum(0)
         depth = max(part.depth for part in parts)
         places = in_rank_order(first, tied, grade, valid, lengths, errors, depth)
-        if (order := batch_order([part.queries for part in parts])) is not None:
-            rows = {
-                name: getattr(places, name)[order] for name in ("first", "tied", "grade", "valid", "num_candidates")
-            }
-            places = replace(places, **rows)
-        return cls._of(places)
+        order = batch_order([part.queries for part in parts])
+        return cls._of(places) if order is None else cls._of(places).take(order)
 
     @classmethod
     def _of(cls, places: Places) -> Ranking:

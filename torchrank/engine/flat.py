@@ -32,6 +32,8 @@ class _Entries:
     start: Tensor
     #: float64 [query]
     num_candidates: Tensor
+    #: no tied entry has a larger rank
+    depth: int
 
 
 def place_flat(lists: FlatRows, need: Need) -> Iterator[Places]:
@@ -44,8 +46,8 @@ def place_flat(lists: FlatRows, need: Need) -> Iterator[Places]:
         named = torch.unique(lists.indexes[scores.isnan()])
         errors = errors + count(Problem.NAN_SCORES, torch.ones_like(named, dtype=torch.bool))
     entries = _entries(lists, scores, all_listed=least > -math.inf)
-    for queries in _groups(entries.sizes):
-        yield _rectangle(entries, queries, errors)
+    for queries, width in _groups(entries.sizes):
+        yield _rectangle(entries, queries, width, errors)
         errors = torch.zeros_like(errors)
 
 
@@ -57,12 +59,13 @@ def _entries(lists: FlatRows, scores: Tensor, all_listed: bool) -> _Entries:
     row = relevant.gather(0, order).nonzero().squeeze(-1)
     query = torch.searchsorted(query_start, row, right=True) - 1
     first = row - query_start.gather(0, query) + 1
-    tied = None
+    tied, depth = None, 1
     if len(entry := _tied(key, row)):
         mine, tied = key.gather(0, row.gather(0, entry)), torch.ones_like(row)
         beginning = torch.searchsorted(key, mine)
         tied[entry] = torch.searchsorted(key, mine, right=True) - beginning
         first[entry] += beginning - row[entry]
+        depth = int((first[entry] + tied[entry]).max()) - 1
     num_candidates = sizes
     if not all_listed:
         unlisted = scores.gather(0, order) == -math.inf
@@ -79,6 +82,7 @@ def _entries(lists: FlatRows, scores: Tensor, all_listed: bool) -> _Entries:
         entries_of,
         entries_of.cumsum(0) - entries_of,
         num_candidates.to(dtype),
+        depth,
     )
 
 
@@ -131,8 +135,8 @@ def _new(x: Tensor) -> Tensor:
     return torch.cat([torch.ones_like(x[:1], dtype=torch.bool), x[1:] != x[:-1]])
 
 
-def _groups(sizes: Tensor) -> Iterator[Tensor]:
-    """Queries that go into one rectangle, so that padding costs less than another rectangle would."""
+def _groups(sizes: Tensor) -> Iterator[tuple[Tensor, int]]:
+    """Queries that go into one rectangle, so that padding costs less than another would, and how wide it is."""
     ordered, queries = sizes.cpu().sort()
     cuts, todo = [], [(0, len(ordered))]
     while todo:
@@ -144,19 +148,19 @@ def _groups(sizes: Tensor) -> Iterator[Tensor]:
             todo += [(start, middle), (middle, stop)]
         else:
             cuts.append((start, stop))
-    if len(cuts) == 1 and len(ordered) * int(ordered[-1:].sum()) <= BLOCK:
-        yield torch.arange(len(sizes), device=sizes.device)  # in the order in which they came
+    widest = max(1, int(ordered[-1:].sum()))
+    if len(cuts) == 1 and len(ordered) * widest <= BLOCK:
+        yield torch.arange(len(sizes), device=sizes.device), widest  # in the order in which they came
         return
+    queries = queries.to(sizes.device)  # once: each copy would wait for the device
     for start, stop in cuts:
         for first, last in rectangles(ordered[start:stop], BLOCK):
-            yield queries[start + first : start + last].to(sizes.device)
+            yield queries[start + first : start + last], max(1, int(ordered[start + last - 1]))
 
 
-def _rectangle(entries: _Entries, queries: Tensor, errors: Tensor) -> Places:
-    sizes = entries.sizes[queries].unsqueeze(-1)
-    width = max(1, int(sizes.max())) if len(sizes) else 1
+def _rectangle(entries: _Entries, queries: Tensor, width: int, errors: Tensor) -> Places:
     position = torch.arange(width, device=queries.device)
-    valid = position < sizes
+    valid = position < entries.sizes[queries].unsqueeze(-1)
     at = (entries.start[queries].unsqueeze(-1) + position).clamp_max_(max(0, len(entries.first) - 1))
 
     def cut(x: Tensor) -> Tensor:
@@ -168,8 +172,5 @@ def _rectangle(entries: _Entries, queries: Tensor, errors: Tensor) -> Places:
 
     lengths = entries.num_candidates[queries]
     first = torch.where(valid, cut(entries.first), (lengths + 1).unsqueeze(-1))
-    tied, depth = valid.to(first.dtype), 1
-    if entries.tied is not None and len(queries):
-        tied = cut(entries.tied)
-        depth = max(1, int(((first + tied - 1) * (tied > 1)).max()))
-    return Places(first, tied, cut(entries.grade), valid, lengths, errors, depth, queries=queries)
+    tied = valid.to(first.dtype) if entries.tied is None else cut(entries.tied)
+    return Places(first, tied, cut(entries.grade), valid, lengths, errors, entries.depth, queries=queries)

@@ -21,7 +21,8 @@ def one_of(argument: str, value: object, known: Iterable[object], or_callable: b
         raise ValueError(f"Expected {argument} to be one of {', '.join(map(repr, known))}{also}, got {value!r}")
 
 
-def number(argument: str, value: object, above: float) -> None:
-    """Raise ValueError unless an argument is a finite number larger than a bound."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not above < value < math.inf:
-        raise ValueError(f"Expected {argument} to be a number > {above}, got {value!r}")
+def number(argument: str, value: object, above: float, most: float = math.inf) -> None:
+    """Raise ValueError unless an argument is a finite number within its bounds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not above < value <= most or value == math.inf:
+        also = "" if most == math.inf else f" and <= {most}"
+        raise ValueError(f"Expected {argument} to be a number > {above}{also}, got {value!r}")

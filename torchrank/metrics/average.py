@@ -13,6 +13,7 @@ from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.metrics.state as state
+from torchrank.metrics.contract import SafeMetric
 from torchrank.metrics.state import JointReduction, Sum
 from torchrank.problems import explain
 
@@ -46,19 +47,17 @@ def with_sums(values: Tensor, weights: Tensor, empty: Tensor, present: Tensor, e
     return [QueryValues(*row) for row in zip(values, weights, skipped, errors, sums)]
 
 
-class QueryAverage(Metric):
+class QueryAverage(SafeMetric):
     """The average over queries of values that come in batches: state, synchronisation, report.
 
     The state is one small vector of sums, whatever was seen; only an ``aggregation`` other than the mean keeps the
-    values themselves.
+    values themselves. The value of a batch with bad values, from ``forward``, is NaN; :meth:`compute` raises for them.
 
     Args:
         aggregation: as :class:`torchrank.RankingMetric`.
         skip_empty: empty queries have no value.
         kwargs: of :class:`torchmetrics.Metric`.
     """
-
-    full_state_update = False
 
     def __init__(self, aggregation: str | Callable[[Tensor], Tensor], skip_empty: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -138,34 +137,12 @@ class QueryAverage(Metric):
 
     # ---- torchmetrics' contract ----------------------------------------------------------------------------------
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Add a batch and return its own value; NaN if it holds bad values. A call that raises leaves no trace."""
-        if self._is_synced:
-            return super().forward(*args, **kwargs)  # which refuses
-        # torchmetrics changes these on its way, and restores them only if nothing raises.
-        before = {name: list(value) if isinstance(value, list) else value for name, value in self.metric_state.items()}
-        before |= {name: getattr(self, name) for name in ("_update_count", "compute_on_cpu")}
-        try:
-            return super().forward(*args, **kwargs)
-        except Exception:
-            for name, value in before.items():
-                setattr(self, name, value)
-            self._is_synced, self._computed = False, None
-            self._to_sync, self._should_unsync, self._enable_grad = self.sync_on_compute, True, False
-            raise
-
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         stock = super()._wrap_compute(compute)
 
         @functools.wraps(compute)
         def computed(*args: Any, **kwargs: Any) -> Any:
-            if self._to_sync and self.distributed_available_fn():
-                self._computed = None  # a worker that answers from its cache would let the others wait
-            try:
-                value = stock(*args, **kwargs)
-            except Exception:  # of the user's aggregation
-                self.unsync(self._is_synced and self._should_unsync)
-                raise
+            value = stock(*args, **kwargs)
             in_forward = not self._should_unsync
             if not in_forward and self._errors is not None and (found := explain(self._errors)):
                 self._computed = None
@@ -227,13 +204,9 @@ class QueryAverage(Metric):
             raise ValueError(f"Expected the state of another {self._state}, got {getattr(other, 'label', other)!r}")
         return theirs
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = "") -> Any:
-        def move(x: Tensor) -> Tensor:  # fn may cast as well, of which only the device is followed
-            device = fn(torch.empty(0, dtype=torch.float32, device=x.device)).device
-            is_state = x.dtype == torch.float64 or x.shape == (2, state.SIZE)
-            return state.carry(x, device) if is_state else x.to(device)
-
-        return super()._apply(move, exclude_state)
+    def moved(self, x: Tensor, device: torch.device) -> Tensor:
+        is_state = x.dtype == torch.float64 or x.shape == (2, state.SIZE)
+        return state.carry(x, device) if is_state else x.to(device)
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any, **kwargs: Any) -> None:
         saved = [name for name in self._defaults if prefix + name in state_dict]

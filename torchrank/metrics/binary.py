@@ -58,6 +58,7 @@ class Precision(BinaryMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
+        adaptive_k: divide by the length of a list that is shorter than k, as torchmetrics' argument of that name does.
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
@@ -69,8 +70,15 @@ class Precision(BinaryMetric):
 
     name = "precision"
 
+    def __init__(self, top_k: int | None = None, *, adaptive_k: bool = False, **kwargs: Any) -> None:
+        one_of("adaptive_k", adaptive_k, (True, False))
+        super().__init__(top_k, adaptive_k=bool(adaptive_k), **kwargs)
+
+    adaptive_k: bool
+
     def measure(self, ranking: Ranking) -> Tensor:
-        return ratio(self.hits(ranking), self.length(ranking))
+        length = self.length(ranking)
+        return ratio(self.hits(ranking), torch.minimum(length, ranking.num_candidates) if self.adaptive_k else length)
 
 
 class Recall(BinaryMetric):
@@ -280,10 +288,18 @@ class AUROC(BinaryMetric):
     under ``ties="expected"``. A query without a pair to compare is empty, except that it scores 0 where relevant
     candidates exist but none was retrieved, and where the first k hold no pair.
 
+    With ``max_fpr`` = F only the part of the curve up to a false positive rate of F counts, rescaled to 1/2 for chance
+    and 1 at best: :math:`\frac{1}{2} \left(1 + \frac{A - F^2 / 2}{F - F^2 / 2}\right)`, A its area (McClish, Analyzing
+    a portion of the ROC curve, Medical Decision Making 9, 1989).
+
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
+        max_fpr: the largest false positive rate that counts, > 0 and <= 1; None = 1.
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Raises:
+        ValueError: ``max_fpr`` is not a number > 0 and <= 1.
 
     Example:
         >>> import torch, torchrank as tr
@@ -292,6 +308,13 @@ class AUROC(BinaryMetric):
     """
 
     name = "auroc"
+
+    def __init__(self, top_k: int | None = None, *, max_fpr: float | None = None, **kwargs: Any) -> None:
+        if max_fpr is not None:
+            number("max_fpr", max_fpr, above=0, most=1)
+        super().__init__(top_k, max_fpr=max_fpr, **kwargs)
+
+    max_fpr: float | None
 
     def need(self) -> Need:
         return Need(relevant=True)  # it counts the relevant candidates that were retrieved at all
@@ -304,6 +327,8 @@ class AUROC(BinaryMetric):
         before, beside = ranking.relevant_around(self.relevance_level)
         cut = Boundary.of(ranking, self.relevance_level, self.top_k)
         length = torch.minimum(self.length(ranking), ranking.num_candidates).unsqueeze(-1)
+        if self.max_fpr is not None and self.max_fpr < 1:
+            return self._partial(ranking, cut, length)
         # Irrelevant candidates behind each relevant one that is surely inside, and half of those tied with it ...
         behind = length - (ranking.first + ranking.tied - 1) - (cut.before - before - beside)
         pairs = torch.where(found & (share == 1), behind + (ranking.tied - beside) / 2, 0.0).sum(-1, keepdim=True)
@@ -311,6 +336,31 @@ class AUROC(BinaryMetric):
         h, s, inside = cut.hits, cut.places, cut.before + cut.hits
         ordered = pairs - cut.before * h + h * (s - h) / 2
         return (cut.chance * ratio(ordered, inside * (length - inside))).sum(-1)
+
+    def _partial(self, ranking: Ranking, cut: Boundary, length: Tensor) -> Tensor:
+        """The rescaled area up to ``max_fpr``, for each number h of hits that a tie cut by k can have."""
+        assert self.max_fpr is not None
+        inside = (ranking.found(self.relevance_level) & (ranking.share(self.top_k) == 1))[:, : self.top_k]
+        before, beside = ranking.relevant_around(self.relevance_level)
+        ahead = (ranking.first - 1 - before)[:, : self.top_k]
+        among = (ranking.tied - beside)[:, : self.top_k]
+        possible = 1 if self.top_k is None or ranking.untied else min(self.top_k + 1, cut.hits.shape[-1])
+        chance = 0.5 * self.max_fpr**2
+        total = torch.zeros_like(length)
+        for h in range(possible):
+            relevant, others = cut.before + h, length - cut.before - h
+            room = self.max_fpr * others  # false positives that count
+            area = torch.where(inside, _uncounted(room - ahead, among), 0.0).sum(-1, keepdim=True)
+            area = area + h * _uncounted(room - (cut.at(ranking.first) - 1 - cut.before), (cut.places - h).clamp_min(0))
+            rescaled = 0.5 * (1 + (ratio(area, relevant * others) - chance) / (self.max_fpr - chance))
+            total = total + cut.chance[:, h : h + 1] * torch.where(relevant * others > 0, rescaled, 0.0)
+        return total.squeeze(-1)
+
+
+def _uncounted(room: Tensor, among: Tensor) -> Tensor:
+    """Mean of max(0, room - t) over t = 0, 1, ..., ``among``: false positives to come, t of those tied being ahead."""
+    terms = torch.minimum(room.ceil().clamp_min(0), among + 1)
+    return terms * (room - (terms - 1) / 2) / (among + 1)
 
 
 def _nothing_irrelevant(ranking: Ranking, level: float) -> Tensor:

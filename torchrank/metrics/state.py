@@ -207,7 +207,7 @@ def all_reduce(
     keepers = [i for i in wanted if metrics[i].rows is not None]
     if keepers:
         counts = notes[:, 1:].round().long()[:, keepers].tolist()
-        parts = _all_gather(torch.cat([rows[i] for i in keepers]), [sum(count) for count in counts], group)
+        parts = all_gather(torch.cat([rows[i] for i in keepers]), [sum(count) for count in counts], group)
         split = [part.split(count) for part, count in zip(parts, counts)]
         gathered = {i: [by_worker[n] for by_worker in split] for n, i in enumerate(keepers)}
     return [(metrics[i], sums[id(metrics[i])], gathered.get(i)) for i in wanted]
@@ -217,8 +217,8 @@ def _flat(rows: list[Tensor], device: torch.device) -> Tensor:
     return torch.cat([torch.empty((0, 2), dtype=real(device), device=device), *(r.to(device) for r in rows)])
 
 
-def _all_gather(rows: Tensor, sizes: list[int], group: Any) -> list[Tensor]:
-    """The rows [n, 2] of every worker, of known numbers that may differ: one collective, none if all are empty."""
+def all_gather(rows: Tensor, sizes: list[int], group: Any) -> list[Tensor]:
+    """The rows [n, column] of every worker, of known numbers that may differ: one collective, none if all are empty."""
     longest = max(sizes)
     if not longest:
         return [rows[:0] for _ in sizes]

@@ -1,0 +1,59 @@
+"""torchmetrics' contract, without its surprises: what every stateful class of this library builds on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+
+class SafeMetric(Metric):
+    """A :class:`torchmetrics.Metric` that leaves no trace of a call that raised and never lets workers wait in vain."""
+
+    full_state_update = False
+
+    @torch.jit.unused
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Add a batch and return its own value. A call that raises leaves no trace."""
+        if self._is_synced:
+            return super().forward(*args, **kwargs)  # which refuses
+        # torchmetrics changes these on its way, and restores them only if nothing raises.
+        before = {name: list(value) if isinstance(value, list) else value for name, value in self.metric_state.items()}
+        before |= {name: getattr(self, name) for name in ("_update_count", "compute_on_cpu")}
+        try:
+            return super().forward(*args, **kwargs)
+        except Exception:
+            for name, value in before.items():
+                setattr(self, name, value)
+            self._is_synced, self._computed = False, None
+            self._to_sync, self._should_unsync, self._enable_grad = self.sync_on_compute, True, False
+            raise
+
+    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        stock = super()._wrap_compute(compute)
+
+        @functools.wraps(compute)
+        def computed(*args: Any, **kwargs: Any) -> Any:
+            if self._to_sync and self.distributed_available_fn():
+                self._computed = None  # a worker that answers from its cache would let the others wait
+            try:
+                return stock(*args, **kwargs)
+            except Exception:
+                self.unsync(self._is_synced and self._should_unsync)
+                raise
+
+        return computed
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = "") -> Any:
+        def move(x: Tensor) -> Tensor:  # fn may cast as well, of which only the device is followed
+            return self.moved(x, fn(torch.empty(0, dtype=torch.float32, device=x.device)).device)
+
+        return super()._apply(move, exclude_state)
+
+    def moved(self, x: Tensor, device: torch.device) -> Tensor:
+        """A state, or another tensor of the metric, on another device."""
+        return x.to(device)
