@@ -25,7 +25,7 @@ from sharding import (
 )
 
 import torchrank as tr
-from torchrank.engine import counting, flat, fused, topk
+from torchrank.engine import counting, fused, rows, topk
 from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.layouts import arrange
 from torchrank.lists import Need
@@ -335,17 +335,25 @@ def every_value(dtype):
     return values[torch.randperm(len(values), generator=g)]
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
-def test_packed_rows_sort_by_index_and_then_by_descending_score(dtype):
-    scores = every_value(dtype)
-    for indexes in (torch.zeros(len(scores)).long(), torch.arange(len(scores)) % 3 * (2**30 - 1) + 1):
-        key, order = flat._packed(scores, indexes).sort()
-        index, score = indexes[order], scores[order].double()
-        assert (index.diff() >= 0).all()
-        same = index[1:] == index[:-1]
-        assert (score.diff()[same & score[1:].isfinite() & score[:-1].isfinite()] <= 0).all()
-        assert (score[1:] <= score[:-1])[same].all()
-        assert torch.equal(key[1:] == key[:-1], same & (score[1:] == score[:-1]))
+@pytest.mark.parametrize("many", [1, 2**40], ids=["32 bits first", "64 bits"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_rows_in_order_go_by_index_and_then_by_descending_score(monkeypatch, dtype, many):
+    monkeypatch.setattr(rows, "MANY", many)
+    monkeypatch.setattr(rows, "AGAIN", 1)
+    values = every_value(torch.float32 if dtype == torch.float64 else dtype).to(dtype)
+    normal = torch.randn(20_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(dtype)
+    for scores in (values, values[values.isfinite()], normal, normal.round(decimals=1), normal[:1].expand(50)):
+        for indexes in (torch.zeros(len(scores)).long(), torch.arange(len(scores)) % 3 * (2**30 - 1) + 1):
+            order, fresh, start = rows.in_order(scores, indexes)
+            assert torch.equal(order.sort().values, torch.arange(len(scores)))
+            index, score = indexes[order], scores[order]
+            assert (index.diff() >= 0).all()
+            same = index[1:] == index[:-1]
+            assert (score[1:] <= score[:-1])[same].all()
+            assert fresh[0]
+            assert torch.equal(fresh[1:-1], ~(same & (score[1:] == score[:-1])))
+            assert fresh[-1]
+            assert torch.equal(start[1:], (~same).nonzero().flatten() + 1)
 
 
 LIMIT = torch.iinfo(torch.int64)

@@ -196,6 +196,38 @@ def rectangles(widths: Tensor, room: int) -> list[tuple[int, int]]:
     return cuts
 
 
+def groups(sizes: Tensor, overhead: int, room: int) -> Iterator[tuple[Tensor, int]]:
+    """Rows of some sizes that go into one rectangle, so that padding costs less than another rectangle would.
+
+    Args:
+        sizes: int64 [row].
+        overhead: padding that costs as much as another rectangle.
+        room: a rectangle has no more elements, unless a single row has.
+
+    Yields:
+        the numbers of the rows, int64, and the width of their rectangle, at least 1.
+    """
+    ordered, rows = sizes.cpu().sort()
+    cuts, todo = [], [(0, len(ordered))]
+    while todo:
+        start, stop = todo.pop()
+        below = ordered[start : max(start, stop - 1)]
+        ahead = torch.arange(1, len(below) + 1) * (ordered[start:stop].amax() - below) if len(below) else below
+        if len(ahead) and int(ahead.max()) > overhead:
+            middle = start + int(ahead.argmax()) + 1
+            todo += [(start, middle), (middle, stop)]
+        else:
+            cuts.append((start, stop))
+    widest = max(1, int(ordered[-1:].sum()))
+    if len(cuts) == 1 and len(ordered) * widest <= room:
+        yield torch.arange(len(sizes), device=sizes.device), widest  # in the order in which they came
+        return
+    rows = rows.to(sizes.device)  # once: each copy would wait for the device
+    for start, stop in cuts:
+        for first, last in rectangles(ordered[start:stop], room):
+            yield rows[start + first : start + last], max(1, int(ordered[start + last - 1]))
+
+
 @dataclass(frozen=True, eq=False)
 class DenseLists(Lists):
     """A score and a grade for every candidate."""

@@ -22,7 +22,7 @@ from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torchrank.layouts import arrange
-from torchrank.lists import BLOCK
+from torchrank.lists import BLOCK, Need
 from torchrank.metrics import AUROC, MAP, MRR, NDCG, FallOut, HitRate, Precision, RankingMetric, Recall, RPrecision
 from torchrank.metrics.contract import SafeMetric
 from torchrank.metrics.state import all_gather
@@ -120,7 +120,8 @@ class OnRows(SafeMetric):
         if other is not None and other._ranked and all(map(_same, rows, other._ranked[0])):
             found = other._ranked[1]
         else:
-            found = list(Ranking.blocks(arrange(rows.preds, rows.target, indexes=rows.indexes)))
+            lists = arrange(rows.preds, rows.target, indexes=rows.indexes)
+            found = list(Ranking.blocks(lists, Need(relevant=True)))
             self._ranked, OnRows._latest = (rows, found), weakref.ref(self)
         if not self.allow_non_binary_target and not _binary(rows.target):  # a metric of grades has led its collection
             raise ValueError("`target` must contain `binary` values")
@@ -211,11 +212,14 @@ def _compact(rows: Rows, graded: bool) -> Rows:
     target = target.to(torch.int8) if target.dtype == torch.bool else target
     if not graded and not _binary(target):
         raise ValueError("`target` must contain `binary` values")
-    return Rows(preds.clone(), _narrow(target if graded else target.to(torch.int8)), _narrow(indexes))
+    return Rows(preds.clone(), _narrow(target) if graded else target.to(torch.int8, copy=True), _narrow(indexes))
 
 
 def _binary(target: Tensor) -> bool:
-    return bool(((target == 0) | (target == 1)).all())
+    if target.is_floating_point() or not len(target):
+        return bool(((target == 0) | (target == 1)).all())
+    low, high = torch.stack(target.aminmax()).tolist()
+    return low >= 0 and high <= 1
 
 
 def _narrow(x: Tensor) -> Tensor:

@@ -8,9 +8,10 @@ import torch
 
 from torchrank.engine.catalogue import place_catalogue
 from torchrank.engine.dense import condense, place_dense
-from torchrank.engine.flat import place_flat
+from torchrank.engine.flat import place_flat, squared
 from torchrank.engine.ids import place_ids
 from torchrank.engine.places import Places
+from torchrank.engine.sparse import is_sparse, place_sparse
 from torchrank.engine.streams import place_embedded, place_streamed
 from torchrank.lists import (
     CatalogueLists,
@@ -37,7 +38,12 @@ def place(lists: Lists, need: Need) -> Iterator[Places]:
     if lists.errors.device.type == "cpu":
         _keep_freed_memory()
     if isinstance(lists, FlatRows):
+        lists = squared(lists)
+    if isinstance(lists, FlatRows):
         yield from place_flat(lists, need)
+        return
+    if is_sparse(lists, need):
+        yield from place_sparse(lists)
         return
     for block in condense(lists, need).blocks(need):
         yield _ENGINES[type(block)](block, need)

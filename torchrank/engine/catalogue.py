@@ -94,7 +94,7 @@ def place_columns(
 
 
 def cheapest(
-    entries: int, candidates: int, reach: int | None, device: torch.device, tie_break: Tensor | None
+    entries: float, candidates: int, reach: int | None, device: torch.device, tie_break: Tensor | None
 ) -> Engine:
     """The engine to take for so many judged among so many candidates, if ranks up to ``reach`` matter.
 

@@ -10,11 +10,15 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.places import Places, real
-from torchrank.lists import BLOCK, FlatRows, Need, rectangles
+from torchrank.engine.rows import in_order
+from torchrank.lists import BLOCK, DenseLists, FlatRows, Lists, Need, groups
 from torchrank.problems import Problem, count
 
-# Padding of so many elements costs as much as ranking one more block of queries.
+# Padding of so many entries costs as much as another rectangle of them.
 OVERHEAD = 2**15
+
+# Lists of equal length are looked for up to this one.
+LONGEST = 2**12
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +40,29 @@ class _Entries:
     depth: int
 
 
+def squared(lists: FlatRows) -> Lists:
+    """Rows that lie side by side in lists of equal length as the matrix that they are; any other as they are.
+
+    It shows in the values, at which only the CPU can look without waiting.
+    """
+    indexes = lists.indexes
+    if indexes.device.type != "cpu" or not len(indexes):
+        return lists
+    start = indexes[:LONGEST]
+    width = int((start != indexes[0]).int().argmax()) or len(indexes)
+    if len(indexes) % width or bool((start[1:] < start[:-1]).any()):
+        return lists
+    of_row = indexes.view(-1, width)
+    if not bool((of_row == of_row[:, :1]).all()) or not bool((of_row[1:, 0] > of_row[:-1, 0]).all()):
+        return lists
+
+    def matrix(x: Tensor | None) -> Tensor | None:
+        return None if x is None else x.reshape(-1, width)
+
+    scores, grade = lists.scores.reshape(-1, width), lists.grade.reshape(-1, width)
+    return DenseLists(lists.errors, lists.validate, scores, grade, matrix(lists.mask), matrix(lists.tie_break))
+
+
 def place_flat(lists: FlatRows, need: Need) -> Iterator[Places]:
     """Places of the relevant rows, for queries with similar numbers of them at a time."""
     scores, errors = lists.scores, lists.errors
@@ -46,13 +73,13 @@ def place_flat(lists: FlatRows, need: Need) -> Iterator[Places]:
         named = torch.unique(lists.indexes[scores.isnan()])
         errors = errors + count(Problem.NAN_SCORES, torch.ones_like(named, dtype=torch.bool))
     entries = _entries(lists, scores, all_listed=least > -math.inf)
-    for queries, width in _groups(entries.sizes):
+    for queries, width in groups(entries.sizes, OVERHEAD, BLOCK):
         yield _rectangle(entries, queries, width, errors)
         errors = torch.zeros_like(errors)
 
 
 def _entries(lists: FlatRows, scores: Tensor, all_listed: bool) -> _Entries:
-    order, key, query_start = _sorted(scores, lists.tie_break, lists.indexes)
+    order, fresh, query_start = in_order(scores, lists.indexes, lists.tie_break)
     ends = torch.tensor([len(order)], device=order.device)
     sizes = torch.diff(query_start, append=ends)
     relevant = lists.grade > 0 if lists.mask is None else (lists.grade > 0) & lists.mask
@@ -60,11 +87,11 @@ def _entries(lists: FlatRows, scores: Tensor, all_listed: bool) -> _Entries:
     query = torch.searchsorted(query_start, row, right=True) - 1
     first = row - query_start.gather(0, query) + 1
     tied, depth = None, 1
-    if len(entry := _tied(key, row)):
-        mine, tied = key.gather(0, row.gather(0, entry)), torch.ones_like(row)
-        beginning = torch.searchsorted(key, mine)
-        tied[entry] = torch.searchsorted(key, mine, right=True) - beginning
-        first[entry] += beginning - row[entry]
+    if len(entry := (~(fresh[row] & fresh[row + 1])).nonzero().squeeze(-1)):
+        tied, beginning = torch.ones_like(row), fresh.nonzero().squeeze(-1)
+        block = torch.searchsorted(beginning, row[entry], right=True) - 1
+        tied[entry] = beginning[block + 1] - beginning[block]
+        first[entry] += beginning[block] - row[entry]
         depth = int((first[entry] + tied[entry]).max()) - 1
     num_candidates = sizes
     if not all_listed:
@@ -84,78 +111,6 @@ def _entries(lists: FlatRows, scores: Tensor, all_listed: bool) -> _Entries:
         num_candidates.to(dtype),
         depth,
     )
-
-
-def _tied(key: Tensor, row: Tensor) -> Tensor:
-    """Which of some rows, in order, are as good as the row before or behind them: int64."""
-    mine = key.gather(0, row)
-    before = (key.gather(0, (row - 1).clamp_min(0)) == mine) & (row > 0)
-    behind_it = (key.gather(0, (row + 1).clamp_max(len(key) - 1)) == mine) & (row + 1 < len(key))
-    return (before | behind_it).nonzero().squeeze(-1)
-
-
-def _sorted(scores: Tensor, tie_break: Tensor | None, indexes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows by query, by descending score, by descending tie break.
-
-    Returns:
-        their order, int64 [row]; what they were sorted by, int64 [row], ascending, equal where tied; and where each
-        query begins, int64 [query].
-    """
-    indexes = indexes.long()
-    low, high = (int(x) for x in indexes.aminmax()) if len(indexes) else (0, -1)
-    if scores.dtype != torch.float64 and high - low < 2**31 and tie_break is None:
-        # Both fit into one integer, which is sorted in a fraction of the time.
-        key, order = _packed(scores, indexes - low if low else indexes).sort()
-        if high - low < len(key):
-            bounds = (torch.arange(high - low + 2, device=key.device) << 32) - 2**31
-            start = torch.searchsorted(key, bounds)
-            return order, key, start[:-1][start[1:] > start[:-1]]
-        return order, key, _new((key + 2**31) >> 32).nonzero().squeeze(-1)
-    order = torch.arange(len(scores), device=scores.device)
-    if tie_break is not None:
-        order = tie_break.argsort(descending=True, stable=True)
-    order = order[scores[order].argsort(descending=True, stable=True)]
-    order = order[indexes[order].argsort(stable=True)]
-    new_query = _new(indexes[order])
-    new_block = new_query | _new(scores[order])
-    if tie_break is not None:
-        new_block = new_block | _new(tie_break[order])
-    return order, new_block.cumsum(0), new_query.nonzero().squeeze(-1)
-
-
-def _packed(scores: Tensor, indexes: Tensor) -> Tensor:
-    """int64 [row] that sort by index and then by descending score: equal for equal ones of a query."""
-    bits = (0.0 - scores.float()).view(torch.int32)  # of the negative, in which both zeros are +0
-    bits = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # floats compare like integers, once the negative ones are turned over
-    return (indexes << 32) + bits
-
-
-def _new(x: Tensor) -> Tensor:
-    """Where an element is not equal to the one before it."""
-    return torch.cat([torch.ones_like(x[:1], dtype=torch.bool), x[1:] != x[:-1]])
-
-
-def _groups(sizes: Tensor) -> Iterator[tuple[Tensor, int]]:
-    """Queries that go into one rectangle, so that padding costs less than another would, and how wide it is."""
-    ordered, queries = sizes.cpu().sort()
-    cuts, todo = [], [(0, len(ordered))]
-    while todo:
-        start, stop = todo.pop()
-        below = ordered[start : max(start, stop - 1)]
-        ahead = torch.arange(1, len(below) + 1) * (ordered[start:stop].amax() - below) if len(below) else below
-        if len(ahead) and int(ahead.max()) > OVERHEAD:
-            middle = start + int(ahead.argmax()) + 1
-            todo += [(start, middle), (middle, stop)]
-        else:
-            cuts.append((start, stop))
-    widest = max(1, int(ordered[-1:].sum()))
-    if len(cuts) == 1 and len(ordered) * widest <= BLOCK:
-        yield torch.arange(len(sizes), device=sizes.device), widest  # in the order in which they came
-        return
-    queries = queries.to(sizes.device)  # once: each copy would wait for the device
-    for start, stop in cuts:
-        for first, last in rectangles(ordered[start:stop], BLOCK):
-            yield queries[start + first : start + last], max(1, int(ordered[start + last - 1]))
 
 
 def _rectangle(entries: _Entries, queries: Tensor, width: int, errors: Tensor) -> Places:
