@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import workers
+import workers_retrieval  # noqa: F401 (its scenarios)
 
 pytestmark = pytest.mark.xdist_group("workers")
 WORLDS = (2, 3)

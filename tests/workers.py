@@ -46,6 +46,7 @@ def work(rank, world, folder, names):
     """The main function of a worker: run scenarios one after another, each in a process group of its own."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    importlib.import_module("workers_retrieval")  # its scenarios
     folder = Path(folder)
     for name in names:
         run = SCENARIOS[name]

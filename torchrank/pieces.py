@@ -163,10 +163,10 @@ class Pieces(Places):
         # A block adds its share of relevant candidates to every rank from its first on, until the next begins.
         share = ratio(self.relevant_around(level)[1], self.tied)
         table = share.new_zeros((len(share), ranks + 1))
-        begins = (self.first - 1).clamp_max(ranks).long()
+        begins = (self.first.ceil() - 1).clamp_max(ranks).long()
         density = table.scatter(1, begins, share)
         if not self.untied:
-            ends = (self.first - 1 + self.tied).clamp_max(ranks).long()
+            ends = torch.where(self.tied > 0, self.first - 1 + self.tied, ranks).clamp_max(ranks).long()
             density = running_sum(density - table.scatter(1, ends, share))
         return running_sum(density[:, :ranks])
 

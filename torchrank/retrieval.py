@@ -9,24 +9,19 @@ index each. Where every query is whole in one batch, :class:`torchrank.RankingMe
 
 from __future__ import annotations
 
-import functools
 import inspect
 import weakref
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
-import torch.distributed as dist
 import torchmetrics.retrieval as stock
 from torch import Tensor
-from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torchrank.layouts import arrange
-from torchrank.lists import BLOCK, Need
+from torchrank.lists import BLOCK, Need, groups
 from torchrank.metrics import AUROC, MAP, MRR, NDCG, FallOut, HitRate, Precision, RankingMetric, Recall, RPrecision
-from torchrank.metrics.contract import SafeMetric
-from torchrank.metrics.state import all_gather
-from torchrank.pieces import ratio
+from torchrank.metrics.rows import KeepsRows, Rows
 from torchrank.problems import explain
 from torchrank.ranking import Ranking, batch_order
 
@@ -45,56 +40,46 @@ __all__ = [
 ]
 
 
-Aggregation = Literal["mean", "median", "min", "max"] | Callable
+AGGREGATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "mean": lambda values: values.mean(0),
+    "median": lambda values: values.median(0).values,
+    "min": lambda values: values.amin(0),
+    "max": lambda values: values.amax(0),
+}
+UNKNOWN = (torch.uint16, torch.uint32, torch.uint64)  # torch compares nothing with these
+
+# Padding of curves that costs as much as another rectangle of them.
+OVERHEAD = 2**17
 
 
-class Rows(NamedTuple):
-    """What a metric keeps, all [row]: of an empty one, in the dtypes of an empty one."""
-
-    preds: Tensor
-    target: Tensor
-    indexes: Tensor
-
-
-# What is kept of a row has one of these dtypes, which workers tell each other by number.
-EMPTY = (torch.float32, torch.int8, torch.int32)
-INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
-DTYPES = (*INTEGERS, torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
-
-class OnRows(SafeMetric):
-    """State and synchronisation of rows that are ranked as a whole in ``compute``.
-
-    A mixin before a class of torchmetrics, whose constructor it keeps.
-    """
+class Retrieval(KeepsRows):
+    """What all classes share: a mixin before one of torchmetrics, whose constructor it keeps."""
 
     if TYPE_CHECKING:  # torch.jit.script would try to understand them
-        ignore_index: int | None
         empty_target_action: str
-        aggregation: Aggregation
+        aggregation: Literal["mean", "median", "min", "max"] | Callable
         allow_non_binary_target: bool
         _ranked: tuple[Rows, list[Ranking]] | None
-        _latest: ClassVar[weakref.ref[OnRows] | None]
+        _latest: ClassVar[weakref.ref[Retrieval] | None]
 
     _ranked = None
     # The metric that has ranked last: others of its collection have the same rows.
     _latest = None
 
-    def add_state(self, name: str, default: Any, dist_reduce_fx: Any = None, persistent: bool = False) -> None:
-        if name in Rows._fields:
-            # torchmetrics.MetricCollection lets metrics whose states have equal names, and equal values after the first
-            # batch, share them. So the name says which rows are kept; the other arguments matter in compute only.
-            name, dist_reduce_fx = self._name(name), "cat"
-        super().add_state(name, default, dist_reduce_fx, persistent)
-
-    def _name(self, field: str) -> str:
-        return f"rows:{field}" if self.ignore_index is None else f"rows(ignore_index={self.ignore_index}):{field}"
+    def __setattr__(self, name: str, value: Any) -> None:
+        # torchmetrics checks these in some of its constructors.
+        if name in ("k", "top_k", "max_k") and value is not None and not (type(value) is int and value > 0):
+            shown = name if name == "max_k" else "top_k"
+            raise ValueError(f"`{shown}` has to be a positive integer or None, got {value!r}")
+        if name == "max_fpr" and value is not None and not (isinstance(value, float) and 0 < value <= 1):
+            raise ValueError(f"Arguments `max_fpr` should be a float in range (0, 1], but got: {value!r}")
+        super().__setattr__(name, value)
 
     def update(self, preds: Tensor, target: Tensor, indexes: Tensor) -> None:
         """Keep the rows of a batch, whose queries may have rows in others.
 
         Args:
-            preds: floating, of any shape: scores.
+            preds: floating, of any shape: scores; -inf = not retrieved.
             target: bool, integer or floating, of that shape: 0 or 1; grades for :class:`RetrievalNormalizedDCG`.
             indexes: integer, of that shape: the query of each row.
 
@@ -105,85 +90,65 @@ class OnRows(SafeMetric):
         if indexes is None:
             raise ValueError("Argument `indexes` cannot be None")
         _check(preds, target, indexes)
-        rows = Rows(preds.detach().flatten(), target.detach().flatten(), indexes.detach().flatten())
-        if self.ignore_index is not None:
-            kept = rows.target != self.ignore_index
+        rows = Rows(*(x.detach().flatten() for x in (preds, target, indexes)))
+        if self.ignore_index is not None:  # which no narrow dtype of the target may wrap around
+            kept = (rows.target if target.is_floating_point() else rows.target.long()) != self.ignore_index
             rows = Rows(*(x[kept] for x in rows))
-        if len(rows.preds):
-            for field, x in _compact(rows, self.allow_non_binary_target)._asdict().items():
-                getattr(self, self._name(field)).append(x)
+        if not len(rows.preds):
+            return
+        if not self.allow_non_binary_target:
+            rows = rows._replace(target=_binary(rows.target))
+        self.keep(rows)
 
     def rankings(self) -> list[Ranking]:
         """All rows, ranked: once for all metrics that have the same."""
-        rows = self._whole()
-        other = OnRows._latest() if OnRows._latest else None
-        if other is not None and other._ranked and all(map(_same, rows, other._ranked[0])):
-            found = other._ranked[1]
-        else:
+        rows = self.rows()
+        other = Retrieval._latest() if Retrieval._latest else None
+        if other is None or other._ranked is None or not all(map(_same, rows, other._ranked[0])):
             lists = arrange(rows.preds, rows.target, indexes=rows.indexes)
-            found = list(Ranking.blocks(lists, Need(relevant=True)))
-            self._ranked, OnRows._latest = (rows, found), weakref.ref(self)
-        if not self.allow_non_binary_target and not _binary(rows.target):  # a metric of grades has led its collection
-            raise ValueError("`target` must contain `binary` values")
+            self._ranked = rows, list(Ranking.blocks(lists, Need(relevant=True)))
+            Retrieval._latest, other = weakref.ref(self), self
+        assert other._ranked
+        found = other._ranked[1]
+        if not self.allow_non_binary_target:
+            _binary(rows.target)  # a metric of grades may have led the collection
         if problems := explain(torch.stack([ranking.errors for ranking in found]).sum(0)):
             raise ValueError(problems)
         return found
-
-    def _whole(self) -> Rows:
-        """The rows as one tensor each, which then replaces those of the batches."""
-        parts = [getattr(self, self._name(field)) for field in Rows._fields]
-        for part, dtype in zip(parts, EMPTY):
-            part[:] = [torch.cat(part) if part else torch.empty(0, dtype=dtype, device=self.device)]
-        return Rows(*(part[0] for part in parts))
 
     def empty(self, ranking: Ranking) -> Tensor:
         """bool [query]: nothing is relevant."""
         return ranking.num_relevant(1) == 0
 
-    def filled(self, ranking: Ranking, values: Tensor) -> Tensor:
-        """``values`` [query, ...] with the policy for empty queries applied: NaN where it skips."""
-        empty = self.empty(ranking)
+    def all_empty(self, rankings: list[Ranking]) -> Tensor:
+        """:meth:`empty` for all queries of the rankings, which raises if it must."""
+        empty = torch.cat([self.empty(ranking) for ranking in rankings])
         if self.empty_target_action == "error" and bool(empty.any()):
             lacking = "negative" if isinstance(self, stock.RetrievalFallOut) else "positive"
             raise ValueError(f"`compute` method was provided with a query with no {lacking} target.")
-        fill = {"neg": 0.0, "pos": 1.0}.get(self.empty_target_action, float("nan"))
-        return torch.where(empty.view(-1, *[1] * (values.dim() - 1)), fill, values)
+        return empty
 
-    def aggregated(self, parts: list[Tensor], dim: int | None = None) -> Tensor:
-        """The aggregate of what :meth:`filled` gave for all :meth:`rankings`, the queries in the order of their index.
-
-        float32 [] of values [query]; with ``dim`` 0 float32 [column] of [query, column]. 0 if every query was skipped.
-        """
-        values = torch.cat(parts)
-        if self.aggregation != "mean" and (order := batch_order([r.queries for r in self.rankings()])) is not None:
-            values = values[order]
+    def aggregated(self, values: Tensor, empty: Tensor, dim: int | None = None) -> Tensor:
+        """The aggregate of values [query], or with ``dim`` 0 [query, column], of which some are ``empty`` [query]."""
         if self.empty_target_action == "skip":
-            values = values[~values.view(len(values), -1).isnan().any(-1)]
-        if not len(values):
+            values = values[~empty]
+        else:
+            fill = float(self.empty_target_action == "pos")
+            values = torch.where(empty if dim is None else empty.unsqueeze(-1), fill, values)
+        if not len(values):  # as torchmetrics says, of queries that were all skipped
             return values.new_zeros(values.shape[1:]).float()
-        return _aggregate(self.aggregation, values, dim).float()
-
-    # ---- torchmetrics' contract ----------------------------------------------------------------------------------
+        if isinstance(self.aggregation, str):
+            return AGGREGATIONS[self.aggregation](values).float()
+        if _takes_dim(self.aggregation):
+            return torch.as_tensor(self.aggregation(values.float(), dim=dim))
+        columns = values.float().unsqueeze(-1).flatten(1).T
+        results = torch.stack([torch.as_tensor(self.aggregation(column)) for column in columns])
+        return results[0] if dim is None else results
 
     def reset(self) -> None:
         """Forget all rows."""
         super().reset()
         self._ranked = None
-
-    def _copy_state_dict(self) -> dict[str, Any]:
-        # Rows are never written to, so forward and synchronisation need no copies of them.
-        return {name: x.copy() if isinstance(x, list) else x.clone() for name, x in self.metric_state.items()}
-
-    def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
-        rows = self._whole()
-        if dist_sync_fn is not gather_all_tensors:  # the user's own
-            super()._sync_dist(dist_sync_fn, process_group)
-            for field in Rows._fields:
-                setattr(self, self._name(field), [getattr(self, self._name(field))])
-            return
-        gathered = _gathered(Rows(*(x.to(self.device) for x in rows)), process_group or self.process_group)
-        for field, x in gathered._asdict().items():
-            setattr(self, self._name(field), [x])
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_ranked": None}
@@ -194,75 +159,32 @@ def _check(preds: Tensor, target: Tensor, indexes: Tensor) -> None:
     if not indexes.shape == preds.shape == target.shape:
         got = [list(x.shape) for x in (indexes, preds, target)]
         raise ValueError(f"`indexes`, `preds` and `target` must be of the same shape, got {got}")
-    if indexes.is_floating_point() or indexes.is_complex() or indexes.dtype == torch.bool:
+    if indexes.is_floating_point() or indexes.is_complex() or indexes.dtype in (torch.bool, *UNKNOWN):
         raise ValueError(f"`indexes` must be a tensor of long integers, got {indexes.dtype}")
     if not preds.numel() or not preds.dim():
         raise ValueError(
             f"`indexes`, `preds` and `target` must be non-empty and non-scalar tensors, got shape {list(preds.shape)}"
         )
-    if target.is_complex() or target.dtype in (torch.uint16, torch.uint32, torch.uint64):
+    if target.is_complex() or target.dtype in UNKNOWN:
         raise ValueError(f"`target` must be a tensor of booleans, integers or floats, got {target.dtype}")
     if not preds.is_floating_point():
         raise ValueError(f"`preds` must be a tensor of floats, got {preds.dtype}")
 
 
-def _compact(rows: Rows, graded: bool) -> Rows:
-    """A copy in as few bytes as hold the values: one look at them."""
-    preds, target, indexes = rows
-    target = target.to(torch.int8) if target.dtype == torch.bool else target
-    if not graded and not _binary(target):
+def _binary(target: Tensor) -> Tensor:
+    """A target as int8, which must be 0 or 1: one look at its values."""
+    if target.dtype == torch.int8:
+        low, high = torch.stack(target.aminmax()).tolist() if len(target) else (0, 0)
+        good = low >= 0 and high <= 1
+    else:
+        good = bool(((target == 0) | (target == 1)).all())
+    if not good:
         raise ValueError("`target` must contain `binary` values")
-    return Rows(preds.clone(), _narrow(target) if graded else target.to(torch.int8, copy=True), _narrow(indexes))
-
-
-def _binary(target: Tensor) -> bool:
-    if target.is_floating_point() or not len(target):
-        return bool(((target == 0) | (target == 1)).all())
-    low, high = torch.stack(target.aminmax()).tolist()
-    return low >= 0 and high <= 1
-
-
-def _narrow(x: Tensor) -> Tensor:
-    """A copy in the smallest signed integers that hold its values; floats as they are."""
-    if x.is_floating_point() or x.dtype == torch.int8:
-        return x.clone()
-    low, high = torch.stack(x.aminmax()).tolist()
-    fitting = (t for t in INTEGERS if torch.iinfo(t).min <= low and high <= torch.iinfo(t).max)
-    return x.to(next(fitting), copy=True)
+    return target.to(torch.int8)
 
 
 def _same(x: Tensor, y: Tensor) -> bool:
     return x is y or (x.dtype == y.dtype and x.device == y.device and torch.equal(x, y))
-
-
-def _gathered(rows: Rows, group: Any) -> Rows:
-    """The rows of all workers, in the order of the workers: two collectives, whatever each has."""
-    mine = torch.tensor([len(rows.preds), *(DTYPES.index(x.dtype) for x in rows)], device=rows.preds.device)
-    heads = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(heads, mine, group=group)
-    counts, *codes = torch.stack(heads).T.tolist()
-    used = [[DTYPES[c] for c, n in zip(code, counts) if n] for code in codes]
-    dtypes = [functools.reduce(torch.promote_types, found) if found else x.dtype for found, x in zip(used, rows)]
-    # As bytes, so that all fields travel together.
-    packed = [x.to(t).unsqueeze(-1).view(torch.uint8).view(-1, t.itemsize) for x, t in zip(rows, dtypes)]
-    parts = torch.cat(all_gather(torch.cat(packed, dim=-1), counts, group))
-    fields = parts.split([t.itemsize for t in dtypes], dim=-1)
-    return Rows(*(x.contiguous().view(t).flatten() for x, t in zip(fields, dtypes)))
-
-
-def _aggregate(how: Aggregation, values: Tensor, dim: int | None) -> Tensor:
-    """One value of those of the queries [query]; with ``dim`` 0 one per column."""
-    if how == "mean":
-        return values.mean(0)
-    if how == "median":
-        return values.median(0).values
-    if how in ("min", "max"):
-        return values.amin(0) if how == "min" else values.amax(0)
-    assert callable(how)
-    values = values.float()
-    if _takes_dim(how):
-        return torch.as_tensor(how(values, dim=dim))
-    return torch.as_tensor(how(values)) if dim is None else torch.stack([torch.as_tensor(how(x)) for x in values.T])
 
 
 def _takes_dim(function: Callable) -> bool:
@@ -274,7 +196,7 @@ def _takes_dim(function: Callable) -> bool:
     return any(p.name == "dim" or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
-class PerQuery(OnRows):
+class PerQuery(Retrieval):
     """A measure with one value per query."""
 
     def measure(self) -> RankingMetric:
@@ -287,13 +209,11 @@ class PerQuery(OnRows):
         Raises:
             ValueError: a query is empty under ``empty_target_action="error"``, or scores or targets are NaN.
         """
-        measure = self.measure()
-        return self.aggregated([self.filled(ranking, measure.measure(ranking)) for ranking in self.rankings()])
-
-
-def _positive(top_k: Any) -> None:
-    if top_k is not None and not (isinstance(top_k, int) and top_k > 0):
-        raise ValueError(f"Argument ``top_k`` has to be a positive integer or None, but got {top_k}")
+        rankings, measure = self.rankings(), self.measure()
+        values, empty = torch.cat([measure.measure(ranking) for ranking in rankings]), self.all_empty(rankings)
+        if self.aggregation != "mean" and (order := batch_order([r.queries for r in rankings])) is not None:
+            values, empty = values[order], empty[order]  # by index
+        return self.aggregated(values, empty)
 
 
 class RetrievalMAP(PerQuery, stock.RetrievalMAP):
@@ -320,17 +240,6 @@ class RetrievalMAP(PerQuery, stock.RetrievalMAP):
         tensor(1.)
     """
 
-    def __init__(
-        self,
-        empty_target_action: str = "neg",
-        ignore_index: int | None = None,
-        top_k: int | None = None,
-        aggregation: Aggregation = "mean",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(empty_target_action, ignore_index, top_k, aggregation, **kwargs)
-        _positive(top_k)
-
     def measure(self) -> RankingMetric:
         return MAP(self.k, normalize="retrieved")
 
@@ -347,17 +256,6 @@ class RetrievalMRR(PerQuery, stock.RetrievalMRR):
         >>> RetrievalMRR()(preds, torch.tensor([0, 1, 0, 0, 1]), indexes=indexes)
         tensor(0.7500)
     """
-
-    def __init__(
-        self,
-        empty_target_action: str = "neg",
-        ignore_index: int | None = None,
-        top_k: int | None = None,
-        aggregation: Aggregation = "mean",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(empty_target_action, ignore_index, top_k, aggregation, **kwargs)
-        _positive(top_k)
 
     def measure(self) -> RankingMetric:
         return MRR(self.top_k)
@@ -487,25 +385,11 @@ class RetrievalAUROC(PerQuery, stock.RetrievalAUROC):
         tensor(0.7500)
     """
 
-    def __init__(
-        self,
-        empty_target_action: Literal["error", "skip", "neg", "pos"] = "neg",
-        ignore_index: int | None = None,
-        top_k: int | None = None,
-        max_fpr: float | None = None,
-        aggregation: Aggregation = "mean",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(empty_target_action, ignore_index, top_k, None, aggregation, **kwargs)
-        if max_fpr is not None and not (isinstance(max_fpr, float) and 0 < max_fpr <= 1):
-            raise ValueError(f"Arguments `max_fpr` should be a float in range (0, 1], but got: {max_fpr}")
-        self.max_fpr = max_fpr
-
     def measure(self) -> RankingMetric:
         return AUROC(self.top_k, max_fpr=self.max_fpr)
 
 
-class RetrievalPrecisionRecallCurve(OnRows, stock.RetrievalPrecisionRecallCurve):
+class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCurve):
     """Precision and recall at k = 1 ... max_k, as :class:`torchmetrics.retrieval.RetrievalPrecisionRecallCurve`.
 
     Args:
@@ -529,31 +413,46 @@ class RetrievalPrecisionRecallCurve(OnRows, stock.RetrievalPrecisionRecallCurve)
             ValueError: as :meth:`RetrievalMAP.compute`.
         """
         rankings = self.rankings()
-        most = self.max_k or max(
-            int(ranking.num_candidates.amax()) if ranking.num_queries else 0 for ranking in rankings
-        )
-        ranks = torch.arange(1, most + 1, device=rankings[0].first.device)
-        curves = [self._curves(part, ranks) for ranking in rankings for part in _parts(ranking, most)]
-        precision, recall = self.aggregated(curves, dim=0).split(most)
-        return precision, recall, ranks
+        empty, lengths = self.all_empty(rankings), torch.cat([r.num_candidates for r in rankings]).long().cpu()
+        ranks = torch.arange(1, 1 + (self.max_k or int(lengths.amax() if len(lengths) else 0)), device=empty.device)
+        parts, numbers = [], []
+        for ranking, some in zip(rankings, torch.arange(len(lengths)).split([r.num_queries for r in rankings])):
+            for queries, longest in groups(lengths[some], OVERHEAD, BLOCK):
+                whole = len(queries) == ranking.num_queries
+                part = ranking if whole else ranking.take(queries.to(empty.device))
+                curves = self._curves(part, ranks[:longest])
+                if self.aggregation == "mean":  # for which a sum will do
+                    curves = curves.sum(0, keepdim=True)
+                parts.append(self._longer(curves, ranks))
+                numbers.append(some if whole else some[queries])
+        values = torch.cat(parts)
+        if self.aggregation == "mean":
+            skipped, filled = (empty.sum() * (self.empty_target_action == action) for action in ("skip", "pos"))
+            precision, recall = ((values.sum(0) + filled) / (len(empty) - skipped).clamp_min(1)).float()
+            return precision, recall, ranks
+        values = values[torch.cat(numbers).argsort().to(empty.device)]
+        if (order := batch_order([r.queries for r in rankings])) is not None:
+            values, empty = values[order], empty[order]  # by index
+        return self.aggregated(values[:, 0], empty, dim=0), self.aggregated(values[:, 1], empty, dim=0), ranks
 
     def _curves(self, ranking: Ranking, ranks: Tensor) -> Tensor:
-        """Precision and recall: float64 [query, 2 * k]."""
-        hits, length = ranking.hits_by_rank(1, len(ranks)), ranks
-        if self.adaptive_k:
-            length = torch.minimum(ranks, ranking.num_candidates.unsqueeze(-1))
-        curves = [ratio(hits, length), ratio(hits, ranking.num_relevant(1).unsqueeze(-1))]
-        return self.filled(ranking, torch.cat(curves, dim=-1))
+        """Precision and recall at the ranks: float64 [query, 2, rank]."""
+        hits = ranking.hits_by_rank(1, len(ranks))
+        length = torch.minimum(ranks, ranking.num_candidates.unsqueeze(-1)) if self.adaptive_k else ranks
+        curves = hits.new_empty((len(hits), 2, len(ranks)))
+        torch.div(hits, length.clamp_min(1), out=curves[:, 0])
+        torch.div(hits, ranking.num_relevant(1).clamp_min(1).unsqueeze(-1), out=curves[:, 1])
+        return curves
 
-
-def _parts(ranking: Ranking, most: int) -> Iterator[Ranking]:
-    """The ranking itself, or some of its queries at a time, so that curves of ``most`` ranks stay small."""
-    step = max(1, BLOCK // max(1, most))
-    if ranking.num_queries <= step:
-        yield ranking
-        return
-    for queries in torch.arange(ranking.num_queries, device=ranking.first.device).split(step):
-        yield ranking.take(queries)
+    def _longer(self, curves: Tensor, ranks: Tensor) -> Tensor:
+        """Curves [..., 2, rank] up to all ranks, where behind those that they have there are no more hits."""
+        width = curves.shape[-1]
+        if width == len(ranks):
+            return curves
+        behind = curves[..., -1:].expand(*curves.shape[:-1], len(ranks) - width).clone()
+        if not self.adaptive_k:
+            behind[..., 0, :] *= width / ranks[width:]
+        return torch.cat([curves, behind], dim=-1)
 
 
 class RetrievalRecallAtFixedPrecision(RetrievalPrecisionRecallCurve, stock.RetrievalRecallAtFixedPrecision):

@@ -208,16 +208,8 @@ class QueryAverage(SafeMetric):
         is_state = x.dtype == torch.float64 or x.shape == (2, state.SIZE)
         return state.carry(x, device) if is_state else x.to(device)
 
-    def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any, **kwargs: Any) -> None:
-        saved = [name for name in self._defaults if prefix + name in state_dict]
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-        for name in saved:
-            value = getattr(self, name)
-            moved = [state.carry(v, self.device) for v in ([value] if isinstance(value, Tensor) else value)]
-            setattr(self, name, moved[0].clone() if isinstance(value, Tensor) else moved)
-        if saved:
-            self._computed = None
-            self._update_count = max(1, self._update_count)
+    def restored(self, x: Tensor) -> Tensor:
+        return state.carry(x, self.device)
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy is on its own: it does not drag along the metrics that this one is reduced with.

@@ -57,3 +57,18 @@ class SafeMetric(Metric):
     def moved(self, x: Tensor, device: torch.device) -> Tensor:
         """A state, or another tensor of the metric, on another device."""
         return x.to(device)
+
+    def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any, **kwargs: Any) -> None:
+        saved = [name for name in self._defaults if prefix + name in state_dict]
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        for name in saved:  # the checkpoint stays as it is
+            value = getattr(self, name)
+            one = isinstance(value, Tensor)
+            setattr(self, name, self.restored(value).clone() if one else [self.restored(x) for x in value])
+        if saved:
+            self._computed = None
+            self._update_count = max(1, self._update_count)
+
+    def restored(self, x: Tensor) -> Tensor:
+        """A state as it is on this device, from one that was saved on another."""
+        return x.to(self.device)

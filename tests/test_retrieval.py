@@ -1,0 +1,1054 @@
+"""torchrank.retrieval beside torchmetrics.retrieval: the same numbers where these are right, and its contract."""
+
+import copy
+import inspect
+import io
+import itertools
+import math
+import pickle
+from collections import Counter
+
+import matplotlib
+import pytest
+import torch
+import torchmetrics
+import torchmetrics.retrieval as stock
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import Query, value
+from torch import tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import torchrank as tr
+import torchrank.engine
+from torchrank import retrieval
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+NAN, INF = float("nan"), float("inf")
+NAMES = retrieval.__all__
+CURVES = ["RetrievalPrecisionRecallCurve", "RetrievalRecallAtFixedPrecision"]
+SINGLE = [name for name in NAMES if name not in CURVES]
+TOP_K = [name for name in SINGLE if name != "RetrievalRPrecision"]
+BINARY = [name for name in NAMES if name != "RetrievalNormalizedDCG"]
+MEASURES = {
+    "RetrievalMAP": "map",
+    "RetrievalMRR": "mrr",
+    "RetrievalNormalizedDCG": "ndcg",
+    "RetrievalPrecision": "precision",
+    "RetrievalRecall": "recall",
+    "RetrievalHitRate": "hitrate",
+    "RetrievalFallOut": "fallout",
+    "RetrievalRPrecision": "rprecision",
+    "RetrievalAUROC": "auroc",
+}
+
+every_class = pytest.mark.parametrize("name", NAMES)
+
+
+def ours(name, **kwargs):
+    return getattr(retrieval, name)(**kwargs)
+
+
+def theirs(name, **kwargs):
+    return getattr(stock, name)(**kwargs)
+
+
+def rows(seed, queries=30, longest=12, grades=2):
+    """Scores in (0, 1) without ties, targets and indexes, shuffled; some queries of one class, some of one row."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, longest + 1, (queries,), generator=generator)
+    names = torch.randperm(3 * queries, generator=generator)[:queries] - queries
+    indexes = names.repeat_interleave(lengths)
+    indexes = indexes[torch.randperm(len(indexes), generator=generator)]
+    target = torch.randint(0, grades, indexes.shape, generator=generator)
+    target[torch.isin(indexes, names[:3])] = 0
+    target[torch.isin(indexes, names[3:6])] = 1
+    preds = (torch.randperm(len(indexes), generator=generator) + 1) / (len(indexes) + 1)
+    return preds, target, indexes
+
+
+def split(batch, parts):
+    """Rows over batches, wherever their query is."""
+    return list(zip(*(x.tensor_split(parts) for x in batch)))
+
+
+def filled(metric, *batches):
+    for preds, target, indexes in batches:
+        metric.update(preds, target, indexes=indexes)
+    return metric
+
+
+def close(one, other):
+    """Equal numbers and shapes; float32 sums of another order."""
+    torch.testing.assert_close(one, other, rtol=2e-6, atol=2e-6)
+
+
+def equal(one, other):
+    one, other = ((x,) if isinstance(x, torch.Tensor) else x for x in (one, other))
+    return len(one) == len(other) and all(map(torch.equal, one, other))
+
+
+def stored(metric):
+    """Of the rows that a metric keeps, the dtypes of scores, targets and indexes in each batch."""
+    state = {name.split(":")[1]: x for name, x in metric.metric_state.items()}
+    return [tuple(x.dtype for x in part) for part in zip(state["preds"], state["target"], state["indexes"])]
+
+
+def scale(values, dim=None):
+    return values.mean() * 2 if dim is None else values.mean(dim=dim) * 2
+
+
+# ---- torchmetrics' numbers -------------------------------------------------------------------------------------
+
+AGGREGATIONS = ["mean", "median", "min", "max", scale]
+POLICIES = [
+    *({"empty_target_action": action, "aggregation": how} for action in ("neg", "pos") for how in AGGREGATIONS),
+    *({"empty_target_action": "skip", "aggregation": how} for how in ("mean", "median", "min", scale)),
+    {},
+]
+
+
+def variants(name):
+    """Arguments of a class beside those that all have."""
+    if name in CURVES:
+        found = [{}, {"max_k": 3}, {"max_k": 20}, {"max_k": 5, "adaptive_k": True}, {"adaptive_k": True}]
+        if name == "RetrievalRecallAtFixedPrecision":
+            found = [{**kwargs, "min_precision": p} for kwargs, p in zip(found, (0.3137, 0.0, 0.2137, 1.0, 0.5137))]
+        return found
+    found = [{}, {"top_k": 1}, {"top_k": 4}, {"top_k": 50}] if name in TOP_K else [{}]
+    if name == "RetrievalPrecision":
+        found += [{"top_k": 4, "adaptive_k": True}, {"adaptive_k": True}]
+    if name == "RetrievalAUROC":
+        found += [{"max_fpr": 0.4}, {"max_fpr": 1.0}, {"max_fpr": 0.75, "top_k": 5}]
+    return found
+
+
+@every_class
+def test_numbers_of_torchmetrics_for_every_argument(name):
+    for seed, (own, policy) in enumerate(itertools.product(variants(name), POLICIES)):
+        batch = rows(seed, queries=15, grades=4 if name == "RetrievalNormalizedDCG" else 2)
+        one, other = (filled(make(name, **own, **policy), batch) for make in (ours, theirs))
+        close(one.compute(), other.compute())
+
+
+@every_class
+@pytest.mark.parametrize("parts", [1, 3])
+def test_numbers_of_torchmetrics_over_batches_and_in_forward(name, parts):
+    for seed, own in enumerate(variants(name)):
+        one, other = ours(name, **own), theirs(name, **own)
+        for preds, target, indexes in split(rows(100 + seed), parts):
+            close(one(preds, target, indexes=indexes), other(preds, target, indexes=indexes))
+        close(one.compute(), other.compute())
+        assert one.update_count == other.update_count == parts
+
+
+@every_class
+def test_numbers_of_torchmetrics_for_any_shape(name):
+    batch = [x[:120] for x in rows(7)]
+    flat = filled(ours(name), batch).compute()
+    for shape in ((8, 15), (15, 8), (120, 1), (2, 3, 20)):
+        shaped = [x.reshape(shape) for x in batch]
+        close(filled(ours(name), shaped).compute(), filled(theirs(name), shaped).compute())
+        assert equal(filled(ours(name), shaped).compute(), flat)
+        assert equal(filled(ours(name), [x.T if x.dim() == 2 else x for x in shaped]).compute(), flat)
+
+
+@every_class
+@pytest.mark.parametrize("levels", [3, 10**6])
+def test_the_order_of_rows_does_not_matter(name, levels):
+    generator = torch.Generator().manual_seed(levels)
+    for width, kwargs in itertools.product((1, 7), variants(name)):
+        shape = 20, width
+        preds = torch.randint(-levels, levels, shape, generator=generator) / 4
+        target = torch.randint(0, 2, shape, generator=generator)
+        batch = [x.flatten() for x in (preds, target, torch.arange(20).unsqueeze(-1).expand(shape))]
+        want = ours(name, **kwargs)(*batch)
+        for order in (torch.randperm(20 * width, generator=generator), torch.arange(20 * width).flip(0)):
+            close(ours(name, **kwargs)(*(x[order] for x in batch)), want)
+            close(filled(ours(name, **kwargs), *split([x[order] for x in batch], 3)).compute(), want)
+
+
+@every_class
+@pytest.mark.parametrize("ignore_index", [-100, 7, 0, 1])
+def test_numbers_of_torchmetrics_with_ignore_index(name, ignore_index):
+    preds, target, indexes = rows(11)
+    generator = torch.Generator().manual_seed(12)
+    target[torch.rand(len(target), generator=generator) < 0.3] = ignore_index
+    for action in ("neg", "pos", "skip"):
+        one, other = (make(name, ignore_index=ignore_index, empty_target_action=action) for make in (ours, theirs))
+        for batch in split((preds, target, indexes), 2):
+            close(one(*batch), other(*batch))
+        close(one.compute(), other.compute())
+
+
+@every_class
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32, torch.float32, torch.float64])
+def test_numbers_of_torchmetrics_for_any_dtype_of_targets(name, dtype):
+    preds, target, indexes = rows(13)
+    # torchmetrics' R-precision takes no floats
+    close(ours(name)(preds, target.to(dtype), indexes), theirs(name)(preds, target, indexes))
+
+
+@pytest.mark.parametrize("top_k", [None, 1, 4])
+def test_numbers_of_torchmetrics_for_fractional_grades(top_k):
+    preds, target, indexes = rows(14, grades=9)
+    batch = preds, target / 8, indexes
+    one, other = (filled(make("RetrievalNormalizedDCG", top_k=top_k), batch) for make in (ours, theirs))
+    close(one.compute(), other.compute())
+
+
+@every_class
+def test_empty_queries_raise_where_torchmetrics_does(name):
+    messages = []
+    preds, target, indexes = tensor([0.1, 0.4, 0.3, 0.2]), tensor([1, 0, 0, 1]), tensor([0, 0, 1, 1])
+    for make in (ours, theirs):
+        metric = make(name, empty_target_action="error")
+        close(metric(preds, target, indexes), theirs(name)(preds, target, indexes))
+        metric.reset()
+        metric.update(preds, torch.full((4,), int(name == "RetrievalFallOut")), indexes)
+        with pytest.raises(ValueError, match="provided with a query with no") as raised:
+            metric.compute()
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
+
+
+def test_an_area_of_one_class_is_0():
+    preds, indexes = tensor([0.1, 0.4, 0.3, 0.2]), tensor([0, 0, 1, 1])
+    for target, kwargs in itertools.product(([1, 1, 1, 1], [0, 0, 0, 0], [0, 1, 1, 0]), ({}, {"top_k": 1})):
+        one, other = (make("RetrievalAUROC", **kwargs)(preds, tensor(target), indexes) for make in (ours, theirs))
+        assert one == other
+    assert ours("RetrievalAUROC", empty_target_action="pos")(preds, tensor([1, 1, 1, 1]), indexes) == 0
+
+
+@every_class
+def test_nothing_but_skipped_queries_is_0(name):
+    preds, indexes = tensor([0.1, 0.4, 0.3]), tensor([0, 0, 1])
+    target = torch.full((3,), int(name == "RetrievalFallOut"))
+    for own in variants(name):
+        one, other = (make(name, empty_target_action="skip", **own)(preds, target, indexes) for make in (ours, theirs))
+        assert equal(one, other)
+
+
+# ---- where torchmetrics is wrong -------------------------------------------------------------------------------
+
+
+@every_class
+def test_scores_are_only_compared(name):
+    for seed, own in enumerate(variants(name)):
+        preds, target, indexes = rows(200 + seed)
+        want = filled(ours(name, **own), (preds, target, indexes)).compute()
+        close(want, theirs(name, **own)(preds, target, indexes))
+        for moved in (preds - 2, preds - 0.5, preds * 1e30, -1 / preds, preds.logit(), preds.double() * 1e-300):
+            assert equal(filled(ours(name, **own), (moved, target, indexes)).compute(), want)
+
+
+def empty(name, query):
+    """Whether it is one in torchmetrics' sense."""
+    grades = [grade for _, grade in query.listed]
+    return all(grade > 0 for grade in grades) if name == "RetrievalFallOut" else all(grade <= 0 for grade in grades)
+
+
+def from_definition(name, query, action, **kwargs):
+    if empty(name, query):
+        return {"neg": 0.0, "pos": 1.0, "skip": NAN}[action]
+    if name == "RetrievalMAP":
+        kwargs["normalize"] = "retrieved"
+    return value(MEASURES[name], query, empty_target_action="neg", **kwargs)
+
+
+def flatten(queries, seed=0):
+    """Lists of (score, grade) as shuffled rows."""
+    found = [(score, grade, index) for index, query in enumerate(queries) for score, grade in query.listed]
+    order = torch.randperm(len(found), generator=torch.Generator().manual_seed(seed))
+    preds, target, indexes = (torch.tensor(x) for x in zip(*found))
+    return preds[order], target[order], indexes[order]
+
+
+def mean(values):
+    values = [x for x in values if not math.isnan(x)]
+    return math.fsum(values) / len(values) if values else 0.0
+
+
+def tied_queries(grades):
+    """A few short lists of few scores, positive or not."""
+    row = st.tuples(st.sampled_from([-1.5, -0.0, 0.0, 0.25, 2.0]), st.sampled_from(grades))
+    return st.lists(st.lists(row, min_size=1, max_size=6).map(lambda x: Query(tuple(x))), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("name", SINGLE)
+@given(data=st.data(), action=st.sampled_from(["neg", "pos", "skip"]), top_k=st.sampled_from([None, 1, 2, 3, 9]))
+def test_ties_are_worth_their_expectation(name, data, action, top_k):
+    graded = name == "RetrievalNormalizedDCG"
+    queries = data.draw(tied_queries([-2, 0, 0, 1, 3] if graded else [0, 1]))
+    kwargs = {"top_k": top_k} if name in TOP_K else {}
+    if name == "RetrievalPrecision":
+        kwargs["adaptive_k"] = data.draw(st.booleans())
+    if name == "RetrievalAUROC":
+        kwargs["max_fpr"] = data.draw(st.sampled_from([None, 0.3, 1.0]))
+    want = mean(from_definition(name, query, action, **kwargs) for query in queries)
+    got = ours(name, empty_target_action=action, **kwargs)(*flatten(queries))
+    assert got.item() == pytest.approx(want, rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("adaptive_k", [False, True])
+@given(
+    queries=tied_queries([0, 1]), action=st.sampled_from(["neg", "pos", "skip"]), max_k=st.sampled_from([None, 2, 8])
+)
+def test_curves_of_ties_are_their_expectation(adaptive_k, queries, action, max_k):
+    ranks = range(1, (max_k or max(len(query.listed) for query in queries)) + 1)
+
+    def curve(name, **kwargs):
+        return [mean(from_definition(name, q, action, top_k=k, **kwargs) for q in queries) for k in ranks]
+
+    want = [torch.tensor(x) for x in (curve("RetrievalPrecision", adaptive_k=adaptive_k), curve("RetrievalRecall"))]
+    # torchmetrics squeezes curves of a single point
+    want = [x.squeeze() for x in (*want, torch.tensor(ranks))]
+    metric = ours(CURVES[0], max_k=max_k, adaptive_k=adaptive_k, empty_target_action=action)
+    torch.testing.assert_close(metric(*flatten(queries)), tuple(want), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", TOP_K)
+@pytest.mark.parametrize("top_k", [-5, 4.0, 0])
+def test_a_cut_that_is_no_positive_integer_is_refused(name, top_k):
+    with pytest.raises(ValueError, match="positive integer"):
+        ours(name, top_k=top_k)
+
+
+@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("wrong", [{"max_k": 0}, {"max_k": -5}, {"max_k": 4.0}, {"adaptive_k": 1}])
+def test_curves_refuse_arguments_as_torchmetrics_does(name, wrong):
+    for make in (ours, theirs):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            make(name, **wrong)
+
+
+@pytest.mark.parametrize("max_fpr", [0.0, -1.0, 2.0, NAN, 2])
+def test_a_false_positive_rate_that_is_none_is_refused(max_fpr):
+    with pytest.raises(ValueError, match="max_fpr"):
+        ours("RetrievalAUROC", max_fpr=max_fpr)
+
+
+@every_class
+@pytest.mark.parametrize("wrong", [{"empty_target_action": "none"}, {"ignore_index": 0.5}, {"aggregation": "sum"}])
+def test_arguments_are_refused_as_torchmetrics_does(name, wrong):
+    for make in (ours, theirs):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            make(name, **wrong)
+
+
+@every_class
+def test_double_precision_is_not_rounded(name):
+    kwargs = {CURVES[1]: {"min_precision": 0.6}, "RetrievalAUROC": {}}.get(name, {"top_k": 1} if name in TOP_K else {})
+    step = 2.0**-40
+    preds, target, indexes = tensor([1 + step, 1, 1 - step], dtype=torch.float64), tensor([1, 0, 0]), tensor([5, 5, 5])
+    want = ours(name, **kwargs)(tensor([3.0, 2.0, 1.0]), target, indexes)
+    metric = ours(name, **kwargs)
+    assert equal(metric(preds, target, indexes), want)
+    assert stored(metric) == [(torch.float64, torch.int8, torch.int8)]
+    assert not equal(ours(name, **kwargs)(preds.float(), target, indexes), want)
+
+
+@every_class
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_compared_as_it_is(name, dtype):
+    preds, target, indexes = rows(17)
+    preds = (preds * 20 - 10).to(dtype)
+    metric = ours(name)
+    assert equal(metric(preds, target, indexes), ours(name)(preds.double(), target, indexes))
+    assert {x[0] for x in stored(metric)} == {dtype}
+
+
+@every_class
+def test_scores_that_are_nan_raise_in_compute(name):
+    metric = ours(name)
+    metric.update(tensor([0.1, NAN, 0.3]), tensor([0, 1, 0]), tensor([0, 0, 1]))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="NaN"):
+            metric.compute()
+    metric.reset()
+    assert equal(metric(*rows(1)), ours(name)(*rows(1)))
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("bad", [0.5, 2, -1, 1.5, NAN])
+def test_targets_that_are_not_binary_raise_in_update(name, bad):
+    metric = ours(name, ignore_index=-100)
+    with pytest.raises(ValueError, match="binary"):
+        metric.update(tensor([0.1, 0.2, 0.3]), tensor([0, bad, -100]), tensor([0, 0, 0]))
+    assert stored(metric) == []
+
+
+def test_gains_take_any_grade_and_negative_ones_gain_nothing():
+    preds, target, indexes = rows(18, grades=5)
+    target = target - 2
+    for graded in (target, target / 2):
+        got = ours("RetrievalNormalizedDCG")(preds, graded, indexes)
+        assert equal(got, ours("RetrievalNormalizedDCG")(preds, graded.clamp_min(0), indexes))
+    with pytest.raises(ValueError, match="grades"):
+        ours("RetrievalNormalizedDCG")(tensor([0.1, 0.2]), tensor([NAN, 1.0]), tensor([0, 0]))
+
+
+@every_class
+def test_a_batch_that_is_ignored_as_a_whole_changes_nothing(name):
+    batch = rows(19)
+    preds, target, indexes = batch
+    metric = ours(name, ignore_index=-1)
+    ignored = preds, torch.full_like(target, -1), indexes
+    metric.update(*ignored)
+    assert stored(metric) == []
+    filled(metric, batch, ignored)
+    close(metric.compute(), theirs(name)(*batch))
+    assert metric.update_count == 3
+
+
+@every_class
+def test_ignored_rows_may_have_any_score(name):
+    preds, target, indexes = tensor([0.1, NAN, 0.3]), tensor([1, -1, 0]), tensor([0, 0, 0])
+    assert equal(
+        ours(name, ignore_index=-1)(preds, target, indexes), ours(name)(*(x[::2] for x in (preds, target, indexes)))
+    )
+
+
+@pytest.mark.parametrize(("dtype", "ignore_index"), [(torch.uint8, -256), (torch.int8, 256), (torch.int32, 2**32)])
+def test_an_ignore_index_beyond_the_dtype_of_targets_ignores_nothing(dtype, ignore_index):
+    preds, target, indexes = tensor([0.3, 0.2, 0.1]), tensor([0, 1, 0], dtype=dtype), tensor([0, 0, 0])
+    assert ours("RetrievalMRR", ignore_index=ignore_index)(preds, target, indexes) == 0.5
+
+
+@every_class
+def test_a_plain_function_aggregates(name):
+    for seed, own in enumerate(variants(name)):
+        batch = rows(300 + seed)
+        for action in ("neg", "skip"):
+            kwargs = {**own, "empty_target_action": action}
+            want = ours(name, **kwargs)(*batch)
+            close(ours(name, aggregation=lambda v: v.mean(), **kwargs)(*batch), want)
+            close(ours(name, aggregation=lambda v: float(v.mean()), **kwargs)(*batch), want)
+            close(ours(name, aggregation=torch.mean, **kwargs)(*batch), want)
+
+
+def test_a_function_sees_one_curve_at_a_time():
+    def relative(values, dim=None):
+        return (values / values.mean()).amax(dim=dim)
+
+    batch = rows(45)
+    close(*(make(CURVES[0], max_k=2, aggregation=relative)(*batch) for make in (ours, theirs)))
+
+
+def test_a_function_sees_the_queries_in_order_of_their_index():
+    seen = []
+    preds, target, indexes = rows(20)
+    ours("RetrievalMRR", aggregation=lambda v: seen.append(v.clone()) or v.mean())(preds, target, indexes)
+    want = [theirs("RetrievalMRR")(*(x[indexes == i] for x in (preds, target, indexes))) for i in indexes.unique()]
+    close(seen[0], torch.stack(want))
+    assert seen[0].dtype == torch.float32
+
+
+@every_class
+def test_a_long_query_among_short_ones(name):
+    # It goes into a rectangle of its own, so that the queries are not ranked in the order of their index.
+    generator = torch.Generator().manual_seed(22)
+    preds, target, indexes = rows(21, queries=20)
+    middle = int(indexes.median())
+    preds, target, indexes = (x[indexes != middle] for x in (preds, target, indexes))
+    long = torch.randperm(8000, generator=generator) / 8000
+    more = long, torch.randint(0, 2, long.shape, generator=generator), torch.full(long.shape, middle)
+    batch = tuple(torch.cat(x) for x in zip((preds, target, indexes), more))
+    own = {CURVES[0]: {"max_k": 5}, CURVES[1]: {"max_k": 5, "min_precision": 0.3137}}.get(name, {})
+    for policy in (*POLICIES, {"aggregation": lambda v: v[0]}):
+        found = ours(name, **own, **policy)(*batch)
+        if "lambda" in getattr(policy.get("aggregation"), "__name__", ""):
+            policy = {"aggregation": lambda v, dim: v[0]}
+        close(found, theirs(name, **own, **policy)(*batch))
+
+
+@every_class
+@pytest.mark.parametrize("action", ["neg", "pos", "skip", "error"])
+def test_no_rows_are_worth_0(name, action):
+    for own in variants(name):
+        found = ours(name, empty_target_action=action, **own).compute()
+        if name in SINGLE:
+            assert (found.item(), found.dtype) == (0, torch.float32)
+            continue
+        length = own.get("max_k") or 0
+        if name == CURVES[0]:
+            assert [x.shape for x in found] == [(length,)] * 3
+            assert not found[0].any()
+            assert not found[1].any()
+        else:
+            assert [x.item() for x in found] == [0, length]
+
+
+# ---- what is kept ----------------------------------------------------------------------------------------------
+
+
+@every_class
+def test_rows_are_kept_in_few_bytes(name):
+    metric = ours(name)
+    assert len(metric.metric_state) == 3
+    assert all(":" in state and x == [] for state, x in metric.metric_state.items())
+    preds, target = tensor([0.1, 0.2]), tensor([0, 1])
+    wanted = []
+    for bound, dtype in (
+        (2**7, torch.int8),
+        (2**15, torch.int16),
+        (2**31, torch.int32),
+        (2**63, torch.int64),
+    ):
+        for indexes in ([-bound, bound - 1], [0, bound - 1]):
+            filled(metric, (preds, target, tensor(indexes)))
+            wanted.append((torch.float32, torch.int8, dtype))
+    metric.update(preds.double(), target.bool(), tensor([300, 5], dtype=torch.int32))
+    metric.update(preds.half(), target.float() if name in BINARY else target.short(), tensor([300, 5]))
+    wanted += [(torch.float64, torch.int8, torch.int16), (torch.float16, torch.int8, torch.int16)]
+    assert stored(metric) == wanted
+
+
+def test_grades_are_kept_in_few_bytes():
+    metric = ours("RetrievalNormalizedDCG")
+    for target in ([0, 127], [0, 128], [0, -129], [0, 2**15], [0, 2**31], [0, 0.5]):
+        metric.update(tensor([0.1, 0.2]), tensor(target), tensor([0, 0]))
+    dtypes = [torch.int8, torch.int16, torch.int16, torch.int32, torch.int64, torch.float32]
+    assert [x[1] for x in stored(metric)] == dtypes
+
+
+@pytest.mark.parametrize("name", ["RetrievalMAP", "RetrievalNormalizedDCG", "RetrievalPrecisionRecallCurve"])
+@pytest.mark.parametrize("ignore_index", [None, -1])
+@pytest.mark.parametrize("dtypes", [(torch.float32, torch.int64, torch.int64), (torch.float64, torch.int8, torch.int8)])
+def test_what_happens_to_the_users_tensors_later_does_not_matter(name, ignore_index, dtypes):
+    for forward in (False, True):
+        batch = [x.to(dtype) for x, dtype in zip(rows(23), dtypes)]
+        want = ours(name)(*batch)
+        metric = ours(name, ignore_index=ignore_index)
+        metric(*batch) if forward else metric.update(*batch)
+        for x in batch:
+            x.zero_()
+        assert equal(metric.compute(), want)
+
+
+@every_class
+def test_checkpoints_hold_no_rows_unless_asked(name):
+    metric = filled(ours(name), *split(rows(24), 3))
+    assert metric.state_dict() == {}
+    metric.persistent(True)
+    assert len(metric.state_dict()) == 3
+
+
+@every_class
+def test_resumes_from_a_checkpoint(name):
+    first, second, third = split(rows(25), 3)
+    metric = filled(ours(name), first, second)
+    metric.persistent(True)
+    file = io.BytesIO()
+    torch.save(metric.state_dict(), file)
+    file.seek(0)
+    other = ours(name)
+    other.load_state_dict(torch.load(file))
+    assert equal(other.compute(), metric.compute())
+    assert equal(filled(other, third).compute(), filled(metric, third).compute())
+
+
+def test_a_checkpoint_serves_two_metrics():
+    first, second, _ = split(rows(26), 3)
+    metric = filled(ours("RetrievalMAP"), first)
+    metric.persistent(True)
+    checkpoint = metric.state_dict()
+    one, other = ours("RetrievalMAP"), ours("RetrievalMAP")
+    one.load_state_dict(checkpoint)
+    other.load_state_dict(checkpoint)
+    one.update(*second)
+    assert equal(other.compute(), metric.compute())
+    assert [len(x) for x in checkpoint.values()] == [1, 1, 1]
+
+
+def test_a_checkpoint_replaces_what_was_computed():
+    first, second, _ = split(rows(26), 3)
+    metric = filled(ours("RetrievalMAP"), first)
+    metric.persistent(True)
+    other = filled(ours("RetrievalMAP"), second)
+    other.compute()
+    other.load_state_dict(metric.state_dict())
+    assert equal(other.compute(), metric.compute())
+
+
+@every_class
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize(
+    "way",
+    [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy, lambda m: m.clone()],
+    ids=["pickle", "copy", "clone"],
+)
+def test_a_copy_goes_on_by_itself(name, computed, way):
+    first, second, third = split(rows(27), 3)
+    metric = filled(ours(name), first)
+    if computed:
+        metric.compute()
+    twin = filled(way(metric), second)
+    assert equal(twin.compute(), filled(ours(name), first, second).compute())
+    assert equal(metric.compute(), filled(ours(name), first).compute())
+    assert equal(filled(metric, third).compute(), filled(ours(name), first, third).compute())
+    assert twin.update_count == metric.update_count == 2
+
+
+@every_class
+@pytest.mark.parametrize(
+    "cast",
+    [lambda m: m.to(torch.bfloat16), lambda m: m.half(), lambda m: m.double(), lambda m: m.set_dtype(torch.half)],
+)
+def test_casts_leave_rows_and_results_alone(name, cast):
+    first, second = split(rows(28), 2)
+    metric = filled(ours(name), first)
+    before = stored(metric)
+    cast(metric)
+    assert stored(metric) == before
+    assert equal(filled(metric, second).compute(), filled(ours(name), first, second).compute())
+
+
+@every_class
+def test_merge_state(name):
+    first, second, third = split(rows(29), 3)
+    one, other = filled(ours(name), first), filled(ours(name), second, third)
+    whole = filled(ours(name), first, second, third)
+    one.merge_state(other)
+    close(one.compute(), whole.compute())
+    close(other.compute(), filled(ours(name), second, third).compute())
+    fresh = ours(name)
+    fresh.merge_state(one.metric_state)
+    close(fresh.compute(), whole.compute())
+    fresh.merge_state(ours(name))
+    close(fresh.compute(), whole.compute())
+    with pytest.raises(ValueError, match="Expected"):
+        one.merge_state(ours(name, ignore_index=-1))
+
+
+def test_a_merge_replaces_what_was_computed():
+    first, second, _ = split(rows(30), 3)
+    one, other = filled(ours("RetrievalMAP"), first), filled(ours("RetrievalMAP"), second)
+    one.compute()
+    one.merge_state(other)
+    close(one.compute(), filled(ours("RetrievalMAP"), first, second).compute())
+
+
+@every_class
+def test_reset_forgets_everything(name):
+    first, second = split(rows(31), 2)
+    metric = filled(ours(name), first)
+    metric.compute()
+    metric.reset()
+    assert stored(metric) == []
+    assert metric.update_count == 0
+    assert equal(filled(metric, second).compute(), ours(name)(*second))
+
+
+@every_class
+def test_a_call_of_forward_that_raises_leaves_no_trace(name):
+    first, second = split(rows(32), 2)
+    short = tensor([0.1, 0.2])
+    metric = filled(ours(name), first)
+    for computed in (False, True):
+        if computed:
+            metric.compute()
+        before = {state: list(x) for state, x in metric.metric_state.items()}
+        for wrong in (
+            (short, tensor([0, 1]), tensor([0])),
+            (short, tensor([0, 1]), None),
+            (short, tensor([0, 1]), tensor([0.0, 1.0])),
+            (tensor([0.1, NAN]), tensor([0, 1]), tensor([0, 0])),
+            *([(short, tensor([0, 2]), tensor([0, 0]))] if name in BINARY else []),
+        ):
+            with pytest.raises(ValueError):
+                metric(*wrong)
+            assert metric.metric_state.keys() == before.keys()
+            for state, x in metric.metric_state.items():
+                assert len(x) == len(before[state])
+                assert all(map(torch.equal, x, before[state]))
+            assert metric.update_count == 1
+        assert equal(metric.compute(), filled(ours(name), first).compute())
+    metric(*second)
+    assert equal(metric.compute(), filled(ours(name), first, second).compute())
+
+
+@every_class
+def test_compute_is_fresh_after_every_update(name):
+    metric = ours(name)
+    seen = []
+    for batch in split(rows(33), 4):
+        seen.append(batch)
+        metric.update(*batch)
+        close(metric.compute(), theirs(name)(*(torch.cat(x) for x in zip(*seen))))
+        assert equal(metric.compute(), metric.compute())
+    metric(*seen[0])
+    assert equal(metric.compute(), filled(ours(name), *seen, seen[0]).compute())
+
+
+@every_class
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_modes_without_gradients_and_scores_with_them(name, mode):
+    (preds, target, indexes), second = split(rows(34), 2)
+    want = filled(ours(name), (preds, target, indexes)).compute()
+    metric = ours(name)
+    with mode():
+        assert equal(metric(preds, target, indexes), want)
+        assert equal(metric.compute(), want)
+    assert equal(filled(metric, second).compute(), filled(ours(name), (preds, target, indexes), second).compute())
+    leaf = preds.clone().requires_grad_()
+    metric = ours(name)
+    value = metric(leaf * 1, target, indexes)
+    assert equal(value, want)
+    assert not any(x.requires_grad for x in ((value,) if name in SINGLE else value))
+    assert not any(x.requires_grad for part in metric.metric_state.values() for x in part)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        (tensor(0.5), tensor(1), tensor(0)),
+        (torch.rand(0), torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long)),
+        (tensor([1, 2]), tensor([0, 1]), tensor([0, 0])),
+        (tensor([0.1, 0.2]), tensor([0, 1]), tensor([False, True])),
+        (tensor([0.1, 0.2]), tensor([0, 1]), tensor([0.0, 0.0])),
+        (tensor([0.1, 0.2]), tensor([0, 1]), tensor([0, 0], dtype=torch.uint16)),
+        (tensor([0.1, 0.2]), tensor([0, 1j]), tensor([0, 0])),
+        (tensor([0.1, 0.2]), tensor([[0, 1]]), tensor([0, 0])),
+        (tensor([0.1, 0.2]), tensor([0, 1]), None),
+    ],
+    ids=[
+        "scalar",
+        "empty",
+        "integer scores",
+        "bool indexes",
+        "float indexes",
+        "unsigned indexes",
+        "complex targets",
+        "shapes",
+        "no indexes",
+    ],
+)
+def test_inputs_that_torchmetrics_refuses_are_refused(wrong):
+    for make, name in itertools.product((ours, theirs), ("RetrievalMAP", "RetrievalPrecisionRecallCurve")):
+        with pytest.raises(ValueError):
+            make(name).update(*wrong)
+
+
+@pytest.mark.parametrize("far", [2**31, 2**40, 2**62, 2**63 - 1])
+def test_indexes_may_be_any_integers(far):
+    preds, target, indexes = rows(35)
+    names = indexes.unique()
+    moved = {**dict.fromkeys(names.tolist())}
+    for at, name in enumerate(moved):
+        moved[name] = (far - at) * (-1) ** at
+    far_off = tensor([moved[i] for i in indexes.tolist()])
+    for name in NAMES:
+        close(ours(name)(preds, target, far_off), theirs(name)(preds, target, indexes))
+        close(ours(name)(preds.double(), target, far_off), theirs(name)(preds, target, indexes))
+
+
+# ---- collections -----------------------------------------------------------------------------------------------
+
+
+def count_rankings(monkeypatch):
+    """Calls of the engine that ranks flat rows."""
+    real, calls = torchrank.engine.place_flat, []
+
+    def counted(lists, need):
+        calls.append(len(lists.scores))
+        return real(lists, need)
+
+    monkeypatch.setattr(torchrank.engine, "place_flat", counted)
+    return calls
+
+
+def everything(**kwargs):
+    """Metrics that differ in all that does not change their rows."""
+    return {
+        **{name: ours(name, **kwargs) for name in BINARY},
+        "RetrievalNormalizedDCG": ours("RetrievalNormalizedDCG", **kwargs),
+        **{f"{name}@3": ours(name, top_k=3, **kwargs) for name in TOP_K},
+        "median": ours("RetrievalMRR", aggregation="median", **kwargs),
+        "skip": ours("RetrievalMAP", empty_target_action="skip", **kwargs),
+        "adaptive": ours(CURVES[0], adaptive_k=True, max_k=9, **kwargs),
+    }
+
+
+@pytest.mark.parametrize("ignore_index", [None, -1])
+def test_a_collection_keeps_and_ranks_its_rows_once(monkeypatch, ignore_index):
+    calls = count_rankings(monkeypatch)
+    collection = torchmetrics.MetricCollection(everything(ignore_index=ignore_index))
+    batches = split(rows(36 if ignore_index is None else 360), 3)
+    for batch in batches:
+        collection.update(*batch)
+    assert len(collection.compute_groups) == 1
+    assert calls == []
+    total = sum(len(preds) for preds, _, _ in batches)
+    found = collection.compute()
+    assert calls == [total]
+    again = collection.compute()
+    assert calls == [total]
+    collection.update(*batches[0])
+    collection.compute()
+    assert calls == [total, total + len(batches[0][0])]
+    for name, metric in everything(ignore_index=ignore_index).items():
+        want = filled(metric, *batches).compute()
+        assert equal(found[name], want)
+        assert equal(again[name], want)
+
+
+def test_a_collection_ranks_each_batch_of_forward_once(monkeypatch):
+    calls = count_rankings(monkeypatch)
+    collection = torchmetrics.MetricCollection(everything())
+    for batch in split(rows(37), 3):
+        values = collection(*batch)
+        assert calls == [len(batch[0])]
+        calls.clear()
+        for name, metric in everything().items():
+            assert equal(values[name], metric(*batch))
+        calls.clear()
+
+
+def test_a_collection_starts_anew_after_reset():
+    first, second = split(rows(38), 2)
+    collection = torchmetrics.MetricCollection(everything())
+    collection.update(*first)
+    collection.compute()
+    collection.reset()
+    collection.update(*second)
+    for name, found in collection.compute().items():
+        assert equal(found, everything()[name](*second))
+
+
+def test_metrics_that_ignore_other_rows_keep_their_own():
+    generator = torch.Generator().manual_seed(39)
+    first, (preds, target, indexes) = split(rows(39), 2)
+    names = ["RetrievalMAP", "RetrievalNormalizedDCG", CURVES[0]]
+    metrics = {f"{name} {i}": ours(name, ignore_index=i) for name in names for i in (0, 1, -1, None)}
+    collection = torchmetrics.MetricCollection(metrics)
+    flags = preds, torch.ones_like(target), indexes
+    ignored = torch.where(torch.rand(len(target), generator=generator) < 0.3, 1, 0)
+    collection.update(*flags)  # of which most of them ignore nothing
+    groups = {frozenset(group) for group in collection.compute_groups.values()}
+    assert groups == {frozenset(f"{name} {i}" for name in names) for i in (0, 1, -1, None)}
+    for batch in (first, (preds, ignored, indexes)):
+        collection.update(*batch)
+    for name, found in collection.compute().items():
+        kind, i = name.split()
+        metric = ours(kind, ignore_index=None if i == "None" else int(i))
+        assert equal(found, filled(metric, flags, first, (preds, ignored, indexes)).compute())
+
+
+def test_a_collection_led_by_a_metric_of_grades_still_refuses_them_elsewhere():
+    preds, target, indexes = rows(40, grades=4)
+    collection = torchmetrics.MetricCollection(
+        {"a": ours("RetrievalNormalizedDCG"), "b": ours("RetrievalMAP"), "c": ours(CURVES[0])}
+    )
+    collection.update(preds, target.clamp_max(1), indexes)
+    assert collection.compute_groups == {0: ["a", "b", "c"]}
+    collection.update(preds, target, indexes)
+    for name in ("b", "c"):
+        with pytest.raises(ValueError, match="binary"):
+            collection[name].compute()
+    with pytest.raises(ValueError, match="binary"):
+        collection.compute()
+    batches = [(preds, target.clamp_max(1), indexes), (preds, target, indexes)]
+    close(collection["a"].compute(), filled(theirs("RetrievalNormalizedDCG"), *batches).compute())
+
+
+def test_torchmetrics_own_classes_stay_by_themselves():
+    batches = split(rows(41), 3)
+    names = ["RetrievalMAP", "RetrievalMRR", CURVES[0]]
+    mixed = torchmetrics.MetricCollection(
+        {f"{name} {make.__name__}": make(name) for name in names for make in (ours, theirs)}
+    )
+    for batch in batches:
+        mixed.update(*batch)
+    groups = {frozenset(group) for group in mixed.compute_groups.values()}
+    assert groups == {frozenset(f"{name} {make.__name__}" for name in names) for make in (ours, theirs)}
+    found = mixed.compute()
+    for name in names:
+        close(found[f"{name} ours"], found[f"{name} theirs"])
+        close(found[f"{name} ours"], filled(ours(name), *batches).compute())
+
+
+def test_metrics_apart_do_not_take_each_others_rankings():
+    first, second = split(rows(42), 2)
+    one, other = filled(ours("RetrievalMAP"), first), filled(ours("RetrievalMAP"), second)
+    for _ in range(2):
+        assert equal(one.compute(), ours("RetrievalMAP")(*first))
+        assert equal(other.compute(), ours("RetrievalMAP")(*second))
+        one._computed = other._computed = None
+    flipped = first[0], 1 - first[1], first[2]
+    assert equal(filled(ours("RetrievalMRR"), flipped).compute(), ours("RetrievalMRR")(*flipped))
+
+
+# ---- torchmetrics' interface -----------------------------------------------------------------------------------
+
+
+def test_all_classes_of_torchmetrics_are_here():
+    assert sorted(NAMES) == sorted(stock.__all__)
+
+
+@every_class
+def test_a_class_looks_like_that_of_torchmetrics(name):
+    one, other = getattr(retrieval, name), getattr(stock, name)
+    signatures = [
+        [(p.name, p.kind, p.default) for p in inspect.signature(cls).parameters.values()] for cls in (one, other)
+    ]
+    assert signatures[0] == signatures[1]
+    assert [*inspect.signature(one.update).parameters] == [*inspect.signature(other.update).parameters]
+    assert issubclass(one, other)
+    assert isinstance(one(), other)
+    for attribute in ("higher_is_better", "is_differentiable", "full_state_update"):
+        assert getattr(one, attribute) == getattr(other, attribute)
+
+
+@every_class
+def test_arguments_go_by_position_as_in_torchmetrics(name):
+    batch = rows(43)
+    positions = {CURVES[0]: (3, True, "pos", -1), CURVES[1]: (0.25, 3, True, "pos", -1)}.get(name, ("pos", -1))
+    if name in TOP_K:
+        positions += (2,)
+    close(getattr(retrieval, name)(*positions)(*batch), getattr(stock, name)(*positions)(*batch))
+
+
+@every_class
+def test_a_module_that_holds_one_can_be_scripted(name):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.metric = ours(name)
+
+        def forward(self, x):
+            return x + 1
+
+    assert torch.jit.script(Model())(tensor(1.0)) == 2
+    torch.jit.script(ours(name))
+
+
+@every_class
+def test_plot(name):
+    metric = ours(name)
+    values = [metric(*batch) for batch in split(rows(44), 3)]
+    try:
+        figure, _ = metric.plot()
+        assert isinstance(figure, pyplot.Figure)
+        if name not in CURVES:
+            figure, _ = metric.plot(values)
+            assert isinstance(figure, pyplot.Figure)
+        _, axes = pyplot.subplots()
+        metric.plot(values[0], ax=axes)
+    finally:
+        pyplot.close("all")
+
+
+# ---- looks at values -------------------------------------------------------------------------------------------
+
+
+class Looks(TorchDispatchMode):
+    """Counts what waits for a device: values read back, shapes that depend on values, copies."""
+
+    NAMES = {
+        "_local_scalar_dense",
+        "nonzero",
+        "_to_copy",
+        "equal",
+        "is_nonzero",
+        "masked_select",
+        "_unique2",
+        "unique_dim",
+    }
+
+    def __init__(self):
+        super().__init__()
+        self.seen = Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function.overloadpacket.__name__
+        masked = name == "index" and any(x is not None and x.dtype == torch.bool for x in args[1])
+        if name in self.NAMES or masked:
+            self.seen[name] += 1
+        return function(*args, **(kwargs or {}))
+
+
+@every_class
+@pytest.mark.parametrize("action", ["neg", "skip", "error"])
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("aggregation", ["mean", "median"])
+def test_compute_looks_at_values_equally_often_for_any_number_of_queries(name, action, aggregation, shuffled):
+    counts = []
+    for queries in (50, 2000):
+        generator = torch.Generator().manual_seed(queries)
+        preds = torch.randperm(queries * 8, generator=generator) / (queries * 8)
+        target = torch.randint(0, 2, (queries, 8), generator=generator)
+        target[:, 0], target[:, 1] = 0, 1
+        batch = [preds, target.flatten(), torch.arange(queries).repeat_interleave(8)]
+        if shuffled:
+            order = torch.randperm(len(preds), generator=generator)
+            batch = [x[order] for x in batch]
+        for own in variants(name):
+            # The latest ranking is that of scores in another dtype: it takes no look to see that they are others.
+            ours(name)(tensor([0.5], dtype=torch.float64), tensor([1]), tensor([0]))
+            metric = ours(name, empty_target_action=action, aggregation=aggregation, **own)
+            metric.update(*batch)
+            with Looks() as looks:
+                metric.compute()
+            counts.append(looks.seen)
+    half = len(counts) // 2
+    assert counts[:half] == counts[half:]
+    assert all(counts)
+
+
+# ---- hits at every rank ----------------------------------------------------------------------------------------
+
+
+def assert_hits_by_rank(ranking):
+    for level, ranks in itertools.product((1, 2), (1, 3, 15)):
+        table = ranking.hits_by_rank(level, ranks)
+        assert table.shape == (ranking.num_queries, ranks)
+        want = torch.stack([ranking.hits(level, k) for k in range(1, ranks + 1)], dim=-1)
+        torch.testing.assert_close(table, want, rtol=0, atol=1e-12)
+
+
+def drawn(seed, levels):
+    """Scores [query, candidate] of so many levels, some of them -inf, grades and a mask."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (int(torch.randint(1, 7, (), generator=generator)), int(torch.randint(1, 12, (), generator=generator)))
+    scores = torch.randint(-levels, levels, shape, generator=generator) / 4
+    scores[torch.rand(shape, generator=generator) < 0.15] = -INF
+    target = torch.randint(-1, 4, shape, generator=generator)
+    return scores, target, torch.rand(shape, generator=generator) < 0.8
+
+
+seeds = st.integers(0, 2**31)
+
+
+@given(
+    seed=seeds,
+    levels=st.sampled_from([1, 2, 5, 10_000]),
+    masked=st.booleans(),
+    ties=st.sampled_from(["expected", "optimistic", "pessimistic"]),
+)
+def test_hits_by_rank_of_dense_scores(seed, levels, masked, ties):
+    scores, target, mask = drawn(seed, levels)
+    assert_hits_by_rank(tr.Ranking.from_scores(scores, target, mask=mask if masked else None).under(ties))
+
+
+@given(seed=seeds, levels=st.sampled_from([1, 2, 5, 10_000]), masked=st.booleans())
+def test_hits_by_rank_of_flat_rows(seed, levels, masked):
+    scores, target, mask = drawn(seed, levels)
+    generator = torch.Generator().manual_seed(seed)
+    indexes = torch.randint(0, 4, (scores.numel(),), generator=generator)
+    mask = mask.flatten() if masked else None
+    assert_hits_by_rank(tr.Ranking.from_flat(scores.flatten(), target.flatten(), indexes, mask=mask))
+
+
+@given(seed=seeds, masked=st.booleans())
+def test_hits_by_rank_of_ids(seed, masked):
+    generator = torch.Generator().manual_seed(seed)
+    queries, length = (int(x) for x in torch.randint(1, 9, (2,), generator=generator))
+    ids = torch.rand(queries, 12, generator=generator).argsort(dim=-1)[:, :length]
+    ids[torch.rand(ids.shape, generator=generator) < 0.1] = -1
+    query, item = (torch.rand(queries, 12, generator=generator) < 0.3).nonzero(as_tuple=True)
+    grade = torch.randint(0, 4, query.shape, generator=generator)
+    mask = torch.rand(ids.shape, generator=generator) < 0.8 if masked else None
+    assert_hits_by_rank(tr.Ranking.from_ids(ids, (query, item, grade), mask=mask))
