@@ -173,11 +173,12 @@ def _check(preds: Tensor, target: Tensor, indexes: Tensor) -> None:
 
 def _binary(target: Tensor) -> Tensor:
     """A target as int8, which must be 0 or 1: one look at its values."""
-    if target.dtype == torch.int8:
+    if target.is_floating_point():
+        good = bool(((target == 0) | (target == 1)).all())
+    else:
+        target = target.view(torch.int8) if target.dtype == torch.bool else target
         low, high = torch.stack(target.aminmax()).tolist() if len(target) else (0, 0)
         good = low >= 0 and high <= 1
-    else:
-        good = bool(((target == 0) | (target == 1)).all())
     if not good:
         raise ValueError("`target` must contain `binary` values")
     return target.to(torch.int8)

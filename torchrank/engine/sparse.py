@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TypeGuard
 
 import torch
+from torch import Tensor
 
 from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.engine.counting import stand_by_counting
@@ -18,26 +18,34 @@ from torchrank.problems import Problem, count
 # Padding of so many comparisons costs as much as another rectangle.
 OVERHEAD = 2**20
 
+# Queries to look at before all others.
+AHEAD = 64
 
-def is_sparse(lists: Lists, need: Need) -> TypeGuard[DenseLists]:
-    """Whether comparing is the cheapest: dense lists as they are, with so few relevant candidates.
 
-    It shows in the values, at which only the CPU can look without waiting.
+def sparse(lists: Lists, need: Need) -> Tensor | None:
+    """Which elements of dense lists are relevant, int64 [element], if comparing these is the cheapest; else None.
+
+    How many there are shows in the values, at which only the CPU can look without waiting.
     """
     if not isinstance(lists, DenseLists) or not need.relevant or lists.scores.device.type != "cpu":
-        return False
+        return None
     if lists.mask is not None or lists.exclude is not None or lists.tie_break is not None or not len(lists.grade):
-        return False
+        return None
     queries, candidates = lists.grade.shape
-    each = int((lists.grade > 0).sum()) / queries
-    return cheapest(each, candidates, need.reach, lists.scores.device, None) is Engine.COUNT
+
+    def cheap(each: float) -> bool:
+        return cheapest(each, candidates, need.reach, lists.scores.device, None) is Engine.COUNT
+
+    if not cheap(int((lists.grade[:AHEAD] > 0).sum()) / min(queries, AHEAD)):
+        return None  # as a few queries show already
+    relevant = (lists.grade.flatten() > 0).nonzero().squeeze(-1)
+    return relevant if cheap(len(relevant) / queries) else None
 
 
-def place_sparse(lists: DenseLists) -> Iterator[Places]:
-    """Places of the relevant candidates, for queries with similar numbers of them at a time."""
+def place_sparse(lists: DenseLists, relevant: Tensor) -> Iterator[Places]:
+    """Places of the ``relevant`` elements, for queries with similar numbers of them at a time."""
     scores, grade, errors = lists.scores, lists.grade, lists.errors
     queries, candidates = grade.shape
-    relevant = (grade.flatten() > 0).nonzero().squeeze(-1)
     owner = relevant // candidates
     sizes = torch.bincount(owner, minlength=queries)
     flat = scores.flatten()

@@ -211,6 +211,8 @@ class MAP(BinaryMetric):
 
     def _by_hits(self, ranking: Ranking) -> Tensor:
         """AP divided by the hits in the first k, which a tie cut by k makes random: a sum over their number."""
+        if self.top_k is None or ranking.untied:
+            return ratio(self._precisions(ranking).sum(-1), self.hits(ranking))
         found, share = ranking.found(self.relevance_level), ranking.share(self.top_k)
         cut = Boundary.of(ranking, self.relevance_level, self.top_k)
         full = torch.where(found & (share == 1), self._precisions(ranking), 0.0).sum(-1)
@@ -344,10 +346,9 @@ class AUROC(BinaryMetric):
         before, beside = ranking.relevant_around(self.relevance_level)
         ahead = (ranking.first - 1 - before)[:, : self.top_k]
         among = (ranking.tied - beside)[:, : self.top_k]
-        possible = 1 if self.top_k is None or ranking.untied else min(self.top_k + 1, cut.hits.shape[-1])
         chance = 0.5 * self.max_fpr**2
         total = torch.zeros_like(length)
-        for h in range(possible):
+        for h in range(cut.hits.shape[-1]):
             relevant, others = cut.before + h, length - cut.before - h
             room = self.max_fpr * others  # false positives that count
             area = torch.where(inside, _uncounted(room - ahead, among), 0.0).sum(-1, keepdim=True)
@@ -394,7 +395,8 @@ class Boundary:
         cut = found & (share > 0) & (share < 1)
         n, r, s = (_at(cut, x) for x in (ranking.tied, ranking.relevant_around(level)[1], ranking.places(top_k)))
         before = (found & (share == 1)).sum(-1, keepdim=True).to(share.dtype)
-        hits = torch.arange(found.shape[1] + 1, dtype=share.dtype, device=share.device).expand(len(n), -1)
+        most = 0 if top_k is None or ranking.untied else min(top_k, found.shape[1])
+        hits = torch.arange(most + 1, dtype=share.dtype, device=share.device).expand(len(n), -1)
         return cls(cut, before, s, hits, _hypergeometric(hits, n, r, s))
 
     def at(self, x: Tensor) -> Tensor:

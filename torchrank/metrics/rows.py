@@ -61,7 +61,8 @@ class KeepsRows(SafeMetric):
     def rows(self) -> Rows:
         """All rows in one tensor each, which from now on stands for those of the batches."""
         for parts, dtype in zip(self._parts(), EMPTY):
-            parts[:] = [torch.cat(parts) if parts else torch.empty(0, dtype=dtype, device=self.device)]
+            if len(parts) != 1:
+                parts[:] = [torch.cat(parts) if parts else torch.empty(0, dtype=dtype, device=self.device)]
         return Rows(*(parts[0] for parts in self._parts()))
 
     def merge_state(self, incoming_state: Any) -> None:
