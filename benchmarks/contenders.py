@@ -133,6 +133,17 @@ class Suite:
         return Prepared(run, lambda _: suite.compute())
 
 
+def retrieval(names: str) -> Contender:
+    """The classes of torchmetrics' names, or a collection of several."""
+
+    def prepare(data: Data) -> Prepared:
+        from torchrank import retrieval
+
+        return from_rows(retrieval, names, data)
+
+    return prepare
+
+
 def our_best_k(data: Data) -> Prepared:
     """The best scores and their ids; the scores found at these ids are read, too."""
     from torchrank.engine.topk import top_k  # newer than the rest of the library
@@ -143,6 +154,43 @@ def our_best_k(data: Data) -> Prepared:
         return {"scores": values, "at ids": data.scores.gather(1, ids) if distinct else torch.full_like(values, -1)}
 
     return Prepared(lambda: top_k(data.scores, data.k), read)
+
+
+# ---- rows, whose queries may come in pieces -----------------------------------------------------------------------
+
+
+RETRIEVAL: dict[str, dict[str, Any]] = {
+    "MAP": {},
+    "MRR": {},
+    "NormalizedDCG": {"top_k": 10},
+    "Precision": {"top_k": 10},
+    "Recall": {"top_k": 10},
+    "HitRate": {"top_k": 10},
+    "FallOut": {"top_k": 10},
+    "RPrecision": {},
+    "AUROC": {},
+    "PrecisionRecallCurve": {},
+    "RecallAtFixedPrecision": {"min_precision": 0.2},
+}
+
+
+def from_rows(library: Any, names: str, data: Data) -> Prepared:
+    """An epoch of one batch, by classes of one of two libraries that have the same names and arguments."""
+    from torchmetrics import MetricCollection
+
+    made = {name: getattr(library, f"Retrieval{name}")(**RETRIEVAL[name]).to(data.device) for name in names.split()}
+    metric = MetricCollection(made) if len(made) > 1 else made[names]
+
+    def run() -> Any:
+        metric.reset()
+        metric.update(data.scores, data.target, indexes=data.indexes)
+        return metric.compute()
+
+    def read(found: Any) -> Numbers:
+        parts = found if isinstance(found, tuple) else (found,)
+        return found if isinstance(found, dict) else {f"{names} {n}": part for n, part in enumerate(parts)}
+
+    return Prepared(run, read)
 
 
 # ---- references ----------------------------------------------------------------------------------------------------

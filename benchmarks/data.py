@@ -95,6 +95,18 @@ def flat_rows(shape: Shape, device: str) -> Data:
     return Data(device=device, scores=scores, target=target, indexes=indexes, keys=packed(indexes, scores))
 
 
+def positive_rows(shape: Shape, device: str) -> Data:
+    """The same with scores above 0, below which torchmetrics takes candidates for irrelevant; or lists side by side."""
+    if "candidates" not in shape:
+        data = flat_rows(shape, device)
+        data.scores = data.scores.exp()
+        return data
+    queries, candidates = shape["queries"], shape["candidates"]
+    indexes = torch.arange(queries, device=device).repeat_interleave(candidates)
+    target = (torch.rand(len(indexes), generator=seeded(device, 7), device=device) < shape["share"]).long()
+    return Data(device=device, scores=(normal(indexes.shape, device) + target).exp(), target=target, indexes=indexes)
+
+
 def packed(indexes: Tensor, scores: Tensor) -> Tensor:
     """int64 keys in the order of (query, score): the query in the high bits, below it the score as an integer."""
     bits = scores.view(torch.int32).long()

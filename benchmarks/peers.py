@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.contenders import from_rows
 from benchmarks.plan import Contender, Data, Numbers, Prepared, UnavailableError, cuts, label
 
 
@@ -66,6 +67,17 @@ def torchmetrics(measures: str) -> Contender:
             return suite.compute()
 
         return Prepared(run, lambda found: {key: value for key, value in found.items() if key.startswith("ndcg")})
+
+    return prepare
+
+
+def torchmetrics_rows(names: str) -> Contender:
+    """torchmetrics' classes of these names, as they are."""
+
+    def prepare(data: Data) -> Prepared:
+        from torchmetrics import retrieval
+
+        return from_rows(retrieval, names, data)
 
     return prepare
 

@@ -156,7 +156,8 @@ def judged(target: Target, contenders: Mapping[str, Row]) -> Row:
     value = None
     if len(found) == len(names):
         over, *under = reversed(found) if target.versus and target.at_least else found
-        value = short(over / under[0]) if under else over
+        if not under or under[0]:  # a small run may take no memory at all
+            value = short(over / under[0]) if under else over
     met = None if value is None else bool(value >= target.limit if target.at_least else value <= target.limit)
     return {
         "contender": target.contender,

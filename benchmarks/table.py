@@ -86,7 +86,8 @@ def _to_floor(row: dict[str, Any]) -> list[str]:
 
 def _other(row: dict[str, Any], name: str) -> str:
     told = f"{name} {_result(row['contenders'][name], spread=False)}"
-    asked = [_asked(target, " times as long") for target in row["targets"] if target["versus"] == name]
+    units = {"peak_mb": " times its memory"}
+    asked = [_asked(t, units.get(t["quantity"], " times as long")) for t in row["targets"] if t["versus"] == name]
     return f"{told}: {', '.join(asked)}" if asked else told
 
 

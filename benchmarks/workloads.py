@@ -14,6 +14,7 @@ RUN = "ndcg@10,100 mrr@10 map@100 recall@100 precision@10"
 NEXT_ITEM = "ndcg@10,100 mrr@10 map@100 recall@100 precision@10 hitrate@10"
 LINKS = "mr mrr hitrate@1,3,10"
 CATALOGUE = "ndcg@10 recall@100 mr"
+SIX = "MAP MRR NormalizedDCG Precision Recall HitRate"
 FLAT = "ndcg@10 mrr map precision@10 recall@100"
 
 
@@ -189,6 +190,25 @@ def flat() -> Workload:
     )
 
 
+def retrieval(names: str, lists: bool, times: float, memory: bool = False) -> Workload:
+    """The classes that are called as torchmetrics' are, one or a collection, against these."""
+    layout = "in no order" if not lists else "in lists"
+    sizes = {"queries": 8000, "candidates": 40} if lists else {"rows": 300_000, "queries": 5000, "longest": 3000}
+    quick = {"queries": 60, "candidates": 20} if lists else {"rows": 1200, "queries": 40, "longest": 300}
+    bound = (Target(1, versus="torchmetrics", quantity="peak_mb"),) if memory else ()
+    return Workload(
+        "retrieval",
+        f"{'six classes' if ' ' in names else names}, {layout}",
+        "{queries:,} x {candidates:,} rows" if lists else "{rows:,} rows of {queries:,} queries",
+        shape={**sizes, "share": 0.1},
+        quick={**quick, "share": 0.1},
+        make=data.positive_rows,
+        contenders={OURS: c.retrieval(names), "torchmetrics": peers.torchmetrics_rows(names)},
+        memory=(OURS, "torchmetrics") if memory else (),
+        targets=(faster(times, "torchmetrics", device=None), *bound),
+    )
+
+
 def sync() -> Workload:
     """Workers that come to one result."""
     return Workload(
@@ -253,6 +273,12 @@ WORKLOADS: tuple[Workload, ...] = (
     catalogue(1),
     catalogue(5),
     flat(),
+    *(
+        retrieval(name, lists, 50, memory=name in ("MAP", "PrecisionRecallCurve"))
+        for lists in (True, False)
+        for name in c.RETRIEVAL
+    ),
+    *(retrieval(SIX, lists, 100, memory=True) for lists in (True, False)),
     sync(),
     imports(),
     accelerator("float32"),
