@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.engine.counting import stand_by_counting
+from torchrank.engine.dense import AHEAD, SPARSE
 from torchrank.engine.places import Places, real
 from torchrank.engine.rows import in_order
 from torchrank.lists import BLOCK, DenseLists, Lists, Need, groups
@@ -18,23 +19,23 @@ from torchrank.problems import Problem, count
 # Padding of so many comparisons costs as much as another rectangle.
 OVERHEAD = 2**20
 
-# Queries to look at before all others.
-AHEAD = 64
-
 
 def sparse(lists: Lists, need: Need) -> Tensor | None:
     """Which elements of dense lists are relevant, int64 [element], if comparing these is the cheapest; else None.
 
     How many there are shows in the values, at which only the CPU can look without waiting.
     """
-    if not isinstance(lists, DenseLists) or not need.relevant or lists.scores.device.type != "cpu":
+    if not isinstance(lists, DenseLists) or lists.scores.device.type != "cpu" or not len(lists.grade):
         return None
-    if lists.mask is not None or lists.exclude is not None or lists.tie_break is not None or not len(lists.grade):
+    if lists.mask is not None or lists.exclude is not None or lists.tie_break is not None:
+        return None
+    if not need.relevant or need.reach is not None:  # the best k are found sooner
         return None
     queries, candidates = lists.grade.shape
 
     def cheap(each: float) -> bool:
-        return cheapest(each, candidates, need.reach, lists.scores.device, None) is Engine.COUNT
+        counting = cheapest(each, candidates, None, lists.scores.device, None) is Engine.COUNT
+        return counting and each * SPARSE <= candidates
 
     if not cheap(int((lists.grade[:AHEAD] > 0).sum()) / min(queries, AHEAD)):
         return None  # as a few queries show already
