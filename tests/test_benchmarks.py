@@ -149,6 +149,7 @@ def test_every_workload_has_targets_as_data(parts):
         "top_k",
         "catalogue",
         "flat",
+        "retrieval",
         "sync",
         "import",
         "accelerator",

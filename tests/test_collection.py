@@ -72,7 +72,9 @@ def fill(suite, batches=BATCHES, **kwargs):
 def same(values, expected):
     assert list(values) == list(expected)
     for key, value in values.items():
-        torch.testing.assert_close(value, expected[key], rtol=0, atol=0, equal_nan=True, msg=key)
+        # Among other measures an engine may know more entries, whose zeros change the order of a sum.
+        close = 1e-13 if value.dtype == torch.float64 else 0
+        torch.testing.assert_close(value, expected[key], rtol=close, atol=0, equal_nan=True, msg=key)
 
 
 # ---- what goes in, and under which key -------------------------------------------------------------------------------
@@ -479,6 +481,8 @@ OTHERS = {
     "relevance_level": [1, 2, 0.5],
     "beta": [1, 2, 0.5],
     "normalize": ["min", "retrieved"],
+    "adaptive_k": [True],
+    "max_fpr": [0.25, 0.5],
     "gain": ["exponential", torch.sqrt, cube],
     "discount": ["reciprocal", torch.rsqrt],
     "log_base": [10, 2.5],

@@ -511,6 +511,8 @@ OTHERS = {
     "relevance_level": [2, 0.5, 1e-07, 1.5],
     "beta": [2, 0.5, 1e-3],
     "normalize": ["min", "retrieved"],
+    "adaptive_k": [True],
+    "max_fpr": [0.25, 0.5],
     "gain": ["exponential", torch.sqrt],
     "discount": ["reciprocal", torch.rsqrt],
     "log_base": [10, 2.5, math.e],

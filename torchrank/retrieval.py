@@ -19,7 +19,7 @@ import torchmetrics.retrieval as stock
 from torch import Tensor
 
 from torchrank.layouts import arrange
-from torchrank.lists import BLOCK, Need, groups
+from torchrank.lists import BLOCK, Need, as_given, groups
 from torchrank.metrics import AUROC, MAP, MRR, NDCG, FallOut, HitRate, Precision, RankingMetric, Recall, RPrecision
 from torchrank.metrics.rows import KeepsRows, Rows
 from torchrank.problems import explain
@@ -106,7 +106,8 @@ class Retrieval(KeepsRows):
         other = Retrieval._latest() if Retrieval._latest else None
         if other is None or other._ranked is None or not all(map(_same, rows, other._ranked[0])):
             lists = arrange(rows.preds, rows.target, indexes=rows.indexes)
-            self._ranked = rows, list(Ranking.blocks(lists, Need(relevant=True)))
+            with as_given(rows.preds.device):
+                self._ranked = rows, list(Ranking.blocks(lists, Need(relevant=True)))
             Retrieval._latest, other = weakref.ref(self), self
         assert other._ranked
         found = other._ranked[1]

@@ -11,7 +11,7 @@ from torchrank.engine.dense import condense, place_dense
 from torchrank.engine.flat import place_flat, squared
 from torchrank.engine.ids import place_ids
 from torchrank.engine.places import Places
-from torchrank.engine.sparse import place_sparse, sparse
+from torchrank.engine.sparse import few_relevant, place_sparse
 from torchrank.engine.streams import place_embedded, place_streamed
 from torchrank.lists import (
     CatalogueLists,
@@ -42,7 +42,7 @@ def place(lists: Lists, need: Need) -> Iterator[Places]:
     if isinstance(lists, FlatRows):
         yield from place_flat(lists, need)
         return
-    if (relevant := sparse(lists, need)) is not None:
+    if (relevant := few_relevant(lists, need)) is not None:
         yield from place_sparse(cast(DenseLists, lists), relevant)
         return
     for block in condense(lists, need).blocks(need):

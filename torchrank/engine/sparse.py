@@ -20,7 +20,7 @@ from torchrank.problems import Problem, count
 OVERHEAD = 2**20
 
 
-def sparse(lists: Lists, need: Need) -> Tensor | None:
+def few_relevant(lists: Lists, need: Need) -> Tensor | None:
     """Which elements of dense lists are relevant, int64 [element], if comparing these is the cheapest; else None.
 
     How many there are shows in the values, at which only the CPU can look without waiting.
