@@ -118,7 +118,8 @@ def force(monkeypatch, engine):
 def make_blocks_small(monkeypatch):
     sizes = {"lists.BLOCK": 150, "engine.catalogue.BLOCK": 7, "engine.counting.BLOCK": 200, "engine.topk.BLOCK": 20}
     sizes |= {"engine.counting.CACHED": 130, "engine.flat.BLOCK": 16, "engine.flat.OVERHEAD": 4}
-    sizes |= {"engine.flat.LONGEST": 64, "engine.rows.MANY": 4, "engine.rows.AGAIN": 2, "engine.sparse.OVERHEAD": 8}
+    sizes |= {"engine.flat.LONGEST": 64, "engine.sorting.MANY": 4, "engine.sorting.AGAIN": 2}
+    sizes |= {"engine.sparse.OVERHEAD": 8, "engine.sparse.COPIED": 100}
     for name, size in sizes.items():
         monkeypatch.setattr(f"torchrank.{name}", size)
     monkeypatch.setattr("torchrank.engine.topk.GROUP", 3)

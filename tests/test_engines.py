@@ -25,7 +25,7 @@ from sharding import (
 )
 
 import torchrank as tr
-from torchrank.engine import counting, fused, rows, topk
+from torchrank.engine import counting, fused, sorting, topk
 from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.layouts import arrange
 from torchrank.lists import Need
@@ -338,13 +338,13 @@ def every_value(dtype):
 @pytest.mark.parametrize("many", [1, 2**40], ids=["32 bits first", "64 bits"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
 def test_rows_in_order_go_by_index_and_then_by_descending_score(monkeypatch, dtype, many):
-    monkeypatch.setattr(rows, "MANY", many)
-    monkeypatch.setattr(rows, "AGAIN", 1)
+    monkeypatch.setattr(sorting, "MANY", many)
+    monkeypatch.setattr(sorting, "AGAIN", 1)
     values = every_value(torch.float32 if dtype == torch.float64 else dtype).to(dtype)
     normal = torch.randn(20_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(dtype)
     for scores in (values, values[values.isfinite()], normal, normal.round(decimals=1), normal[:1].expand(50)):
         for indexes in (torch.zeros(len(scores)).long(), torch.arange(len(scores)) % 3 * (2**30 - 1) + 1):
-            order, fresh, start = rows.in_order(scores, indexes)
+            order, fresh, start = sorting.sorted_rows(scores, indexes)
             assert torch.equal(order.sort().values, torch.arange(len(scores)))
             index, score = indexes[order], scores[order]
             assert (index.diff() >= 0).all()

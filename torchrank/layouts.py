@@ -125,9 +125,10 @@ def _flat(
         raise TypeError(f"Expected integer indexes that int64 can hold, got {indexes.dtype}")
     grade = grades(target, preds.device)
     errors = _bad_grades(grade, mask) + _bad_tie_break(tie_break, mask, preds)
-    return FlatRows(
-        errors, validate, preds, grade, indexes.detach().to(preds.device), _on(preds, mask), _on(preds, tie_break)
-    )
+    indexes = indexes.detach().to(preds.device)
+    if indexes.dtype in (torch.uint16, torch.uint32):  # with which torch compares nothing
+        indexes = indexes.long()
+    return FlatRows(errors, validate, preds, grade, indexes, _on(preds, mask), _on(preds, tie_break))
 
 
 def _ranked_ids(

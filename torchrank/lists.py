@@ -197,15 +197,16 @@ def rectangles(widths: Tensor, room: int) -> list[tuple[int, int]]:
 
 
 def groups(sizes: Tensor, overhead: int, room: int) -> Iterator[tuple[Tensor, int]]:
-    """Rows of some sizes that go into one rectangle, so that padding costs less than another rectangle would.
+    """Queries of some sizes that go into one rectangle, so that padding costs less than another rectangle would.
 
     Args:
-        sizes: int64 [row].
+        sizes: int64 [query].
         overhead: padding that costs as much as another rectangle.
-        room: a rectangle has no more elements, unless a single row has.
+        room: a rectangle has no more elements, unless a single query has.
 
     Yields:
-        the numbers of the rows, int64, and the width of their rectangle, at least 1.
+        the numbers of the queries, int64 on the device of the sizes, and the width of their rectangle, at least 1. If
+        all go into one, they are 0, 1, ...
     """
     ordered, rows = sizes.cpu().sort()
     cuts, todo = [], [(0, len(ordered))]
@@ -267,6 +268,10 @@ class CatalogueLists(Lists):
     @property
     def elements(self) -> Tensor:
         return self.judged.sizes
+
+
+class SparseLists(CatalogueLists):
+    """Lists of which all ranks matter, with so few judged items that counting is cheapest, and nothing else to heed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,7 +348,7 @@ class FlatRows(Lists):
     scores: Tensor
     #: [row]
     grade: Tensor
-    #: int64 [row], any numbers
+    #: signed integers or uint8 [row], any numbers
     indexes: Tensor
     mask: Tensor | None = None
     tie_break: Tensor | None = None

@@ -2,16 +2,16 @@
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from torchrank.engine.catalogue import place_catalogue
 from torchrank.engine.dense import condense, place_dense
-from torchrank.engine.flat import place_flat, squared
+from torchrank.engine.flat import as_matrix, place_flat
 from torchrank.engine.ids import place_ids
 from torchrank.engine.places import Places
-from torchrank.engine.sparse import few_relevant, place_sparse
+from torchrank.engine.sparse import place_sparse
 from torchrank.engine.streams import place_embedded, place_streamed
 from torchrank.lists import (
     CatalogueLists,
@@ -21,6 +21,7 @@ from torchrank.lists import (
     Lists,
     Need,
     RankedIds,
+    SparseLists,
     StreamedLists,
 )
 
@@ -37,15 +38,16 @@ def place(lists: Lists, need: Need) -> Iterator[Places]:
     """Find where the judged candidates stand, block by block, so that temporaries stay small."""
     if lists.errors.device.type == "cpu":
         _keep_freed_memory()
-    if isinstance(lists, FlatRows):
-        lists = squared(lists)
+    if isinstance(lists, FlatRows) and need.relevant:
+        lists = as_matrix(lists)
+    lists = condense(lists, need)
     if isinstance(lists, FlatRows):
         yield from place_flat(lists, need)
         return
-    if (relevant := few_relevant(lists, need)) is not None:
-        yield from place_sparse(cast(DenseLists, lists), relevant)
+    if isinstance(lists, SparseLists):
+        yield from place_sparse(lists)
         return
-    for block in condense(lists, need).blocks(need):
+    for block in lists.blocks(need):
         yield _ENGINES[type(block)](block, need)
 
 

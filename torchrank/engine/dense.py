@@ -7,9 +7,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.engine.places import Places, real, runs
 from torchrank.engine.topk import top_k
-from torchrank.lists import CatalogueLists, DenseLists, Lists, Need, Pairs, Ragged
+from torchrank.lists import CatalogueLists, DenseLists, Lists, Need, Pairs, Ragged, SparseLists
 from torchrank.problems import Problem, count
 
 # Relevant candidates are looked up one by one if they are no more than one in so many.
@@ -17,6 +18,8 @@ SPARSE = 4
 
 # Queries to look at before all others.
 AHEAD = 64
+
+CPU = torch.device("cpu")
 
 
 def condense(lists: Lists, need: Need) -> Lists:
@@ -27,24 +30,32 @@ def condense(lists: Lists, need: Need) -> Lists:
     if not isinstance(lists, DenseLists) or not need.relevant or lists.scores.device.type != "cpu":
         return lists
     queries, candidates = lists.grade.shape
+    plain = lists.mask is None and lists.exclude is None and lists.tie_break is None
+    # Queries with similar numbers go together where all ranks matter, so that some may have many.
+    counted = plain and need.reach is None
+
+    def kind(sizes: Tensor) -> type[CatalogueLists] | None:
+        each, most = float(sizes.float().mean()), int(sizes.max())
+        if counted and each * SPARSE <= candidates and cheapest(each, candidates, None, CPU, None) is Engine.COUNT:
+            return SparseLists
+        return CatalogueLists if most * SPARSE <= candidates else None
+
+    if not queries or kind((lists.grade[:AHEAD] > 0).sum(-1)) is None:
+        return lists  # as a few queries show already
     sizes = torch.zeros(queries, dtype=torch.int64)
     items: list[Tensor] = []
     step = max(1, 2**22 // candidates)
-    if int((lists.grade[:AHEAD] > 0).sum(-1).amax(dim=0) if queries else 0) * SPARSE > candidates:
-        return lists  # as a few queries show already
     for start in range(0, queries, step):
         query, item = (lists.grade[start : start + step] > 0).nonzero(as_tuple=True)
         sizes[start : start + step] = torch.bincount(query, minlength=min(step, queries - start))
         items.append(item)
-        if int(sizes.max()) * SPARSE > candidates:
+        if kind(sizes[: start + step]) is None:
             return lists
-    item = torch.cat(items) if items else sizes.new_empty(0)
+    item = torch.cat(items)
     query = torch.repeat_interleave(torch.arange(queries), sizes)
-    start_of = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
-    judged = Ragged(item, lists.grade[query, item], start_of)
-    return CatalogueLists(
-        lists.errors, lists.validate, lists.scores, judged, lists.mask, lists.tie_break, lists.exclude
-    )
+    judged = Ragged(item, lists.grade[query, item], torch.nn.functional.pad(sizes.cumsum(0), (1, 0)))
+    made = kind(sizes) or CatalogueLists
+    return made(lists.errors, lists.validate, lists.scores, judged, lists.mask, lists.tie_break, lists.exclude)
 
 
 def place_dense(lists: DenseLists, need: Need) -> Places:

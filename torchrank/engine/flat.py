@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.places import Places, real
-from torchrank.engine.rows import in_order
+from torchrank.engine.sorting import sorted_rows
 from torchrank.lists import BLOCK, DenseLists, FlatRows, Lists, Need, groups
 from torchrank.problems import Problem, count
 
@@ -40,7 +40,7 @@ class _Entries:
     depth: int
 
 
-def squared(lists: FlatRows) -> Lists:
+def as_matrix(lists: FlatRows) -> Lists:
     """Rows that lie side by side in lists of equal length as the matrix that they are; any other as they are.
 
     It shows in the values, at which only the CPU can look without waiting.
@@ -52,15 +52,13 @@ def squared(lists: FlatRows) -> Lists:
     width = int((start != indexes[0]).int().argmax()) or len(indexes)
     if len(indexes) % width or bool((start[1:] < start[:-1]).any()):
         return lists
-    of_row = indexes.view(-1, width)
+    of_row = indexes.reshape(-1, width)
     if not bool((of_row == of_row[:, :1]).all()) or not bool((of_row[1:, 0] > of_row[:-1, 0]).all()):
         return lists
 
-    def matrix(x: Tensor | None) -> Tensor | None:
-        return None if x is None else x.reshape(-1, width)
-
     scores, grade = lists.scores.reshape(-1, width), lists.grade.reshape(-1, width)
-    return DenseLists(lists.errors, lists.validate, scores, grade, matrix(lists.mask), matrix(lists.tie_break))
+    mask, tie_break = (None if x is None else x.reshape(-1, width) for x in (lists.mask, lists.tie_break))
+    return DenseLists(lists.errors, lists.validate, scores, grade, mask, tie_break)
 
 
 def place_flat(lists: FlatRows, need: Need) -> Iterator[Places]:
@@ -79,20 +77,19 @@ def place_flat(lists: FlatRows, need: Need) -> Iterator[Places]:
 
 
 def _entries(lists: FlatRows, scores: Tensor, all_listed: bool) -> _Entries:
-    order, fresh, query_start = in_order(scores, lists.indexes, lists.tie_break)
+    order, fresh, query_start = sorted_rows(scores, lists.indexes, lists.tie_break)
     ends = torch.tensor([len(order)], device=order.device)
     sizes = torch.diff(query_start, append=ends)
     relevant = lists.grade > 0 if lists.mask is None else (lists.grade > 0) & lists.mask
     row = relevant.gather(0, order).nonzero().squeeze(-1)
     query = torch.searchsorted(query_start, row, right=True) - 1
     first = row - query_start.gather(0, query) + 1
-    tied, depth = None, 1
+    tied = None
     if len(entry := (~(fresh[row] & fresh[row + 1])).nonzero().squeeze(-1)):
         tied, beginning = torch.ones_like(row), fresh.nonzero().squeeze(-1)
         block = torch.searchsorted(beginning, row[entry], right=True) - 1
         tied[entry] = beginning[block + 1] - beginning[block]
         first[entry] += beginning[block] - row[entry]
-        depth = int((first[entry] + tied[entry]).max()) - 1
     num_candidates = sizes
     if not all_listed:
         unlisted = scores.gather(0, order) == -math.inf
@@ -100,6 +97,9 @@ def _entries(lists: FlatRows, scores: Tensor, all_listed: bool) -> _Entries:
         num_candidates = sizes - torch.bincount(at, minlength=len(sizes))
         tied = torch.where(unlisted[row], 0, 1 if tied is None else tied)
         first = torch.where(tied > 0, first, num_candidates[query] + 1)
+    depth = 1
+    if tied is not None and bool((several := tied > 1).any()):
+        depth = int((first + tied)[several].max()) - 1
     entries_of = torch.bincount(query, minlength=len(sizes))
     dtype = real(order.device)
     return _Entries(

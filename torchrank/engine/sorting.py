@@ -16,15 +16,15 @@ class Order(NamedTuple):
 
     #: int64 [row]
     rows: Tensor
-    #: bool [row + 1]: one is not tied with the one before it; True at the end
+    #: bool [row + 1]: whether a row is not tied with the one before it; True at both ends
     fresh: Tensor
     #: int64 [query]: where each query begins
     query_start: Tensor
 
 
-def in_order(scores: Tensor, indexes: Tensor, tie_break: Tensor | None = None) -> Order:
-    """Sort rows, all [row]."""
-    low, high = (int(x) for x in indexes.aminmax()) if len(indexes) else (0, -1)
+def sorted_rows(scores: Tensor, indexes: Tensor, tie_break: Tensor | None = None) -> Order:
+    """Sort rows, all [row]: floating scores, integer indexes, any tie breaks. Looks at the values."""
+    low, high = torch.stack(indexes.aminmax()).tolist() if len(indexes) else (0, -1)
     if tie_break is None and high - low < 2**31:
         found = _roughly(scores, indexes, low, high) if scores.device.type == "cpu" else None
         return _exactly(scores, indexes, low, high) if found is None else found
@@ -32,14 +32,14 @@ def in_order(scores: Tensor, indexes: Tensor, tie_break: Tensor | None = None) -
 
 
 def _roughly(scores: Tensor, indexes: Tensor, low: int, high: int) -> Order | None:
-    """By 32 bits instead of 64, in half the time, and then again what these did not tell apart; None if that is much.
+    """By 32 bits, in half the time of 64, and then again what these did not tell apart; None if that is too much.
 
     Of the bits that the index leaves the score has its place between the largest and the smallest, rounded down.
     """
     bits = min(20, 31 - (high - low).bit_length())
     if len(scores) < MANY or bits < 8:
         return None
-    least, most = (float(x) for x in scores.aminmax())
+    least, most = torch.stack(scores.aminmax()).tolist()
     wide = scores.float() if scores.dtype.itemsize < 4 else scores
     spread, large = most - least, torch.finfo(wide.dtype).max / 2**20
     if not 1 / large < spread < large:  # or NaN: they would not survive the arithmetic
@@ -66,7 +66,7 @@ def _exactly(scores: Tensor, indexes: Tensor, low: int, high: int) -> Order:
 
 
 def _one_by_one(scores: Tensor, indexes: Tensor, tie_break: Tensor | None) -> Order:
-    """By the last first."""
+    """By stable sorts, by the least important key first."""
     rows = torch.arange(len(scores), device=scores.device)
     if tie_break is not None:
         rows = tie_break.argsort(descending=True, stable=True)
