@@ -95,12 +95,15 @@ def flat_rows(shape: Shape, device: str) -> Data:
     return Data(device=device, scores=scores, target=target, indexes=indexes, keys=packed(indexes, scores))
 
 
-def positive_rows(shape: Shape, device: str) -> Data:
-    """The same with scores above 0, below which torchmetrics takes candidates for irrelevant; or lists side by side."""
-    if "candidates" not in shape:
-        data = flat_rows(shape, device)
-        data.scores = data.scores.exp()
-        return data
+def positive_flat_rows(shape: Shape, device: str) -> Data:
+    """:func:`flat_rows` with scores above 0, below which torchmetrics takes candidates for irrelevant."""
+    data = flat_rows(shape, device)
+    data.scores = data.scores.exp()
+    return data
+
+
+def positive_lists(shape: Shape, device: str) -> Data:
+    """Rows of lists of equal length side by side, scores above 0."""
     queries, candidates = shape["queries"], shape["candidates"]
     indexes = torch.arange(queries, device=device).repeat_interleave(candidates)
     target = (torch.rand(len(indexes), generator=seeded(device, 7), device=device) < shape["share"]).long()

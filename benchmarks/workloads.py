@@ -192,17 +192,17 @@ def flat() -> Workload:
 
 def retrieval(names: str, lists: bool, times: float, memory: bool = False) -> Workload:
     """The classes that are called as torchmetrics' are, one or a collection, against these."""
-    layout = "in no order" if not lists else "in lists"
+    layout = "in lists" if lists else "in no order"
     sizes = {"queries": 8000, "candidates": 40} if lists else {"rows": 300_000, "queries": 5000, "longest": 3000}
     quick = {"queries": 60, "candidates": 20} if lists else {"rows": 1200, "queries": 40, "longest": 300}
     bound = (Target(1, versus="torchmetrics", quantity="peak_mb"),) if memory else ()
     return Workload(
         "retrieval",
-        f"{'six classes' if ' ' in names else names}, {layout}",
+        f"{'six classes' if names == SIX else names}, {layout}",
         "{queries:,} x {candidates:,} rows" if lists else "{rows:,} rows of {queries:,} queries",
         shape={**sizes, "share": 0.1},
         quick={**quick, "share": 0.1},
-        make=data.positive_rows,
+        make=data.positive_lists if lists else data.positive_flat_rows,
         contenders={OURS: c.retrieval(names), "torchmetrics": peers.torchmetrics_rows(names)},
         memory=(OURS, "torchmetrics") if memory else (),
         targets=(faster(times, "torchmetrics", device=None), *bound),

@@ -159,7 +159,7 @@ class Pieces(Places):
         return torch.where(self.found(level), self.share(top_k), 0.0).sum(-1)
 
     def hits_by_rank(self, level: float, ranks: int) -> Tensor:
-        """float64 [query, rank]: :meth:`hits` of ``top_k`` = 1, 2, ..., ``ranks``."""
+        """float64 [query, rank]: :meth:`hits` of ``top_k`` = 1, 2, ..., ``ranks``. Not under "realistic" ties."""
         # A block adds its share of relevant candidates to every rank from its first on, until the next begins.
         share = ratio(self.relevant_around(level)[1], self.tied)
         table = share.new_zeros((len(share), ranks + 1))

@@ -9,6 +9,7 @@ index each. Where every query is whole in one batch, :class:`torchrank.RankingMe
 
 from __future__ import annotations
 
+import functools
 import inspect
 import weakref
 from collections.abc import Callable
@@ -46,7 +47,7 @@ AGGREGATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "min": lambda values: values.amin(0),
     "max": lambda values: values.amax(0),
 }
-UNKNOWN = (torch.uint16, torch.uint32, torch.uint64)  # torch compares nothing with these
+INCOMPARABLE = (torch.uint16, torch.uint32, torch.uint64)  # torch compares nothing with these
 
 # Padding of curves that costs as much as another rectangle of them.
 OVERHEAD = 2**17
@@ -62,6 +63,10 @@ class Retrieval(KeepsRows):
         _ranked: tuple[Rows, list[Ranking]] | None
         _latest: ClassVar[weakref.ref[Retrieval] | None]
 
+    #: what an empty query lacks
+    needed = "positive"
+
+    # Its rows and their rankings, which others of its collection share, until the next update or reset.
     _ranked = None
     # The metric that has ranked last: others of its collection have the same rows.
     _latest = None
@@ -76,7 +81,7 @@ class Retrieval(KeepsRows):
         super().__setattr__(name, value)
 
     def update(self, preds: Tensor, target: Tensor, indexes: Tensor) -> None:
-        """Keep the rows of a batch, whose queries may have rows in others.
+        """Keep the rows of a batch, whose queries may have rows in others. Looks at values, for which a GPU is waited.
 
         Args:
             preds: floating, of any shape: scores; -inf = not retrieved.
@@ -87,13 +92,11 @@ class Retrieval(KeepsRows):
             ValueError: shapes or dtypes do not fit, the batch is empty, or a target is not binary where it should be.
         """
         self._ranked = None
-        if indexes is None:
-            raise ValueError("Argument `indexes` cannot be None")
         _check(preds, target, indexes)
         rows = Rows(*(x.detach().flatten() for x in (preds, target, indexes)))
         if self.ignore_index is not None:  # which no narrow dtype of the target may wrap around
             kept = (rows.target if target.is_floating_point() else rows.target.long()) != self.ignore_index
-            rows = Rows(*(x[kept] for x in rows))
+            rows = Rows(*(x.index_select(0, kept.nonzero().squeeze(-1)) for x in rows))
         if not len(rows.preds):
             return
         if not self.allow_non_binary_target:
@@ -104,18 +107,17 @@ class Retrieval(KeepsRows):
         """All rows, ranked: once for all metrics that have the same."""
         rows = self.rows()
         other = Retrieval._latest() if Retrieval._latest else None
-        if other is None or other._ranked is None or not all(map(_same, rows, other._ranked[0])):
+        ranked = other._ranked if other else None
+        if ranked is None or not all(map(_same, rows, ranked[0])):
             lists = arrange(rows.preds, rows.target, indexes=rows.indexes)
             with as_given(rows.preds.device):
-                self._ranked = rows, list(Ranking.blocks(lists, Need(relevant=True)))
-            Retrieval._latest, other = weakref.ref(self), self
-        assert other._ranked
-        found = other._ranked[1]
+                ranked = self._ranked = rows, list(Ranking.blocks(lists, Need(relevant=True)))
+            Retrieval._latest = weakref.ref(self)
         if not self.allow_non_binary_target:
             _binary(rows.target)  # a metric of grades may have led the collection
-        if problems := explain(torch.stack([ranking.errors for ranking in found]).sum(0)):
+        if problems := explain(torch.stack([ranking.errors for ranking in ranked[1]]).sum(0)):
             raise ValueError(problems)
-        return found
+        return ranked[1]
 
     def empty(self, ranking: Ranking) -> Tensor:
         """bool [query]: nothing is relevant."""
@@ -125,18 +127,18 @@ class Retrieval(KeepsRows):
         """:meth:`empty` for all queries of the rankings, which raises if it must."""
         empty = torch.cat([self.empty(ranking) for ranking in rankings])
         if self.empty_target_action == "error" and bool(empty.any()):
-            lacking = "negative" if isinstance(self, stock.RetrievalFallOut) else "positive"
-            raise ValueError(f"`compute` method was provided with a query with no {lacking} target.")
+            raise ValueError(f"`compute` method was provided with a query with no {self.needed} target.")
         return empty
 
-    def aggregated(self, values: Tensor, empty: Tensor, dim: int | None = None) -> Tensor:
-        """The aggregate of values [query], or with ``dim`` 0 [query, column], of which some are ``empty`` [query]."""
+    def aggregated(self, values: Tensor, empty: Tensor) -> Tensor:
+        """The aggregate of values [query], or of each column of values [query, rank]; some queries are ``empty``."""
+        dim = 0 if values.dim() > 1 else None  # as torchmetrics passes it
         if self.empty_target_action == "skip":
             values = values[~empty]
         else:
             fill = float(self.empty_target_action == "pos")
             values = torch.where(empty if dim is None else empty.unsqueeze(-1), fill, values)
-        if not len(values):  # as torchmetrics says, of queries that were all skipped
+        if not values.numel():  # as torchmetrics says, of queries that were all skipped
             return values.new_zeros(values.shape[1:]).float()
         if isinstance(self.aggregation, str):
             return AGGREGATIONS[self.aggregation](values).float()
@@ -151,22 +153,28 @@ class Retrieval(KeepsRows):
         super().reset()
         self._ranked = None
 
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        self._ranked = None  # which may be on another device
+        return super()._apply(*args, **kwargs)
+
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_ranked": None}
 
 
 def _check(preds: Tensor, target: Tensor, indexes: Tensor) -> None:
     """Shapes and dtypes, as torchmetrics checks them."""
+    if indexes is None:
+        raise ValueError("Argument `indexes` cannot be None")
     if not indexes.shape == preds.shape == target.shape:
         got = [list(x.shape) for x in (indexes, preds, target)]
         raise ValueError(f"`indexes`, `preds` and `target` must be of the same shape, got {got}")
-    if indexes.is_floating_point() or indexes.is_complex() or indexes.dtype in (torch.bool, *UNKNOWN):
+    if indexes.is_floating_point() or indexes.is_complex() or indexes.dtype in (torch.bool, *INCOMPARABLE):
         raise ValueError(f"`indexes` must be a tensor of long integers, got {indexes.dtype}")
     if not preds.numel() or not preds.dim():
         raise ValueError(
             f"`indexes`, `preds` and `target` must be non-empty and non-scalar tensors, got shape {list(preds.shape)}"
         )
-    if target.is_complex() or target.dtype in UNKNOWN:
+    if target.is_complex() or target.dtype in INCOMPARABLE:
         raise ValueError(f"`target` must be a tensor of booleans, integers or floats, got {target.dtype}")
     if not preds.is_floating_point():
         raise ValueError(f"`preds` must be a tensor of floats, got {preds.dtype}")
@@ -192,18 +200,28 @@ def _same(x: Tensor, y: Tensor) -> bool:
 def _takes_dim(function: Callable) -> bool:
     """Whether it has the argument that torchmetrics passes, though it does not ask for it."""
     try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # of torch
-        return True
+        called = function.forward if isinstance(function, torch.nn.Module) else function
+        parameters = inspect.signature(called).parameters.values()
+    except ValueError:  # a builtin
+        return False
     return any(p.name == "dim" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+@functools.cache
+def made(metric: type[RankingMetric], *args: Any, **kwargs: Any) -> RankingMetric:
+    """A metric for its formulas alone, which is made once."""
+    return metric(*args, **kwargs)
 
 
 class PerQuery(Retrieval):
     """A measure with one value per query."""
 
-    def measure(self) -> RankingMetric:
-        """Its definition."""
+    def counterpart(self) -> RankingMetric:
+        """The metric of this library that defines it."""
         raise NotImplementedError
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return self.counterpart().empty(ranking)
 
     def compute(self) -> Tensor:
         """The aggregate over all queries: float32 []; 0 if every query was skipped.
@@ -211,9 +229,10 @@ class PerQuery(Retrieval):
         Raises:
             ValueError: a query is empty under ``empty_target_action="error"``, or scores or targets are NaN.
         """
-        rankings, measure = self.rankings(), self.measure()
-        values, empty = torch.cat([measure.measure(ranking) for ranking in rankings]), self.all_empty(rankings)
-        if self.aggregation != "mean" and (order := batch_order([r.queries for r in rankings])) is not None:
+        rankings, metric = self.rankings(), self.counterpart()
+        values = torch.cat([metric.measure(metric.settled(ranking)) for ranking in rankings])
+        empty = self.all_empty(rankings)
+        if callable(self.aggregation) and (order := batch_order([r.queries for r in rankings])) is not None:
             values, empty = values[order], empty[order]  # by index
         return self.aggregated(values, empty)
 
@@ -242,8 +261,8 @@ class RetrievalMAP(PerQuery, stock.RetrievalMAP):
         tensor(1.)
     """
 
-    def measure(self) -> RankingMetric:
-        return MAP(self.k, normalize="retrieved")
+    def counterpart(self) -> RankingMetric:
+        return made(MAP, self.k, normalize="retrieved")
 
 
 class RetrievalMRR(PerQuery, stock.RetrievalMRR):
@@ -259,8 +278,8 @@ class RetrievalMRR(PerQuery, stock.RetrievalMRR):
         tensor(0.7500)
     """
 
-    def measure(self) -> RankingMetric:
-        return MRR(self.top_k)
+    def counterpart(self) -> RankingMetric:
+        return made(MRR, self.top_k)
 
 
 class RetrievalNormalizedDCG(PerQuery, stock.RetrievalNormalizedDCG):
@@ -276,11 +295,8 @@ class RetrievalNormalizedDCG(PerQuery, stock.RetrievalNormalizedDCG):
         tensor(0.6373)
     """
 
-    def measure(self) -> RankingMetric:
-        return NDCG(self.top_k)
-
-    def empty(self, ranking: Ranking) -> Tensor:
-        return NDCG().empty(ranking)
+    def counterpart(self) -> RankingMetric:
+        return made(NDCG, self.top_k)
 
 
 class RetrievalPrecision(PerQuery, stock.RetrievalPrecision):
@@ -297,8 +313,8 @@ class RetrievalPrecision(PerQuery, stock.RetrievalPrecision):
         tensor(0.5000)
     """
 
-    def measure(self) -> RankingMetric:
-        return Precision(self.top_k, adaptive_k=self.adaptive_k)
+    def counterpart(self) -> RankingMetric:
+        return made(Precision, self.top_k, adaptive_k=self.adaptive_k)
 
 
 class RetrievalRecall(PerQuery, stock.RetrievalRecall):
@@ -314,8 +330,8 @@ class RetrievalRecall(PerQuery, stock.RetrievalRecall):
         tensor(0.7500)
     """
 
-    def measure(self) -> RankingMetric:
-        return Recall(self.top_k)
+    def counterpart(self) -> RankingMetric:
+        return made(Recall, self.top_k)
 
 
 class RetrievalHitRate(PerQuery, stock.RetrievalHitRate):
@@ -331,8 +347,8 @@ class RetrievalHitRate(PerQuery, stock.RetrievalHitRate):
         tensor(0.5000)
     """
 
-    def measure(self) -> RankingMetric:
-        return HitRate(self.top_k)
+    def counterpart(self) -> RankingMetric:
+        return made(HitRate, self.top_k)
 
 
 class RetrievalFallOut(PerQuery, stock.RetrievalFallOut):
@@ -349,17 +365,16 @@ class RetrievalFallOut(PerQuery, stock.RetrievalFallOut):
         tensor(0.2500)
     """
 
-    def measure(self) -> RankingMetric:
-        return FallOut(self.top_k)
+    needed = "negative"
 
-    def empty(self, ranking: Ranking) -> Tensor:
-        return FallOut().empty(ranking)
+    def counterpart(self) -> RankingMetric:
+        return made(FallOut, self.top_k)
 
 
 class RetrievalRPrecision(PerQuery, stock.RetrievalRPrecision):
     """R-precision, as :class:`torchmetrics.retrieval.RetrievalRPrecision`.
 
-    :class:`torchrank.RPrecision`. Arguments of :class:`RetrievalMAP`, but ``top_k``.
+    :class:`torchrank.RPrecision`. Arguments of :class:`RetrievalMAP`, except ``top_k``.
 
     Example:
         >>> import torch
@@ -369,8 +384,8 @@ class RetrievalRPrecision(PerQuery, stock.RetrievalRPrecision):
         tensor(0.7500)
     """
 
-    def measure(self) -> RankingMetric:
-        return RPrecision()
+    def counterpart(self) -> RankingMetric:
+        return made(RPrecision)
 
 
 class RetrievalAUROC(PerQuery, stock.RetrievalAUROC):
@@ -387,15 +402,18 @@ class RetrievalAUROC(PerQuery, stock.RetrievalAUROC):
         tensor(0.7500)
     """
 
-    def measure(self) -> RankingMetric:
-        return AUROC(self.top_k, max_fpr=self.max_fpr)
+    def counterpart(self) -> RankingMetric:
+        return made(AUROC, self.top_k, max_fpr=self.max_fpr)
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return Retrieval.empty(self, ranking)  # of one class it is 0, and not empty
 
 
 class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCurve):
     """Precision and recall at k = 1 ... max_k, as :class:`torchmetrics.retrieval.RetrievalPrecisionRecallCurve`.
 
     Args:
-        max_k: the largest k; None = the length of the longest list.
+        max_k: the largest k; None = the length of the longest list of retrieved rows.
         adaptive_k: divide by the length of a list that is shorter than k.
         empty_target_action, ignore_index, aggregation, kwargs: as :class:`RetrievalMAP`.
 
@@ -419,23 +437,29 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
         ranks = torch.arange(1, 1 + (self.max_k or int(lengths.amax() if len(lengths) else 0)), device=empty.device)
         parts, numbers = [], []
         for ranking, some in zip(rankings, torch.arange(len(lengths)).split([r.num_queries for r in rankings])):
-            for queries, longest in groups(lengths[some], OVERHEAD, BLOCK):
+            for queries, longest in groups(lengths[some].clamp_max(len(ranks)), OVERHEAD, BLOCK):
                 whole = len(queries) == ranking.num_queries
                 part = ranking if whole else ranking.take(queries.to(empty.device))
                 curves = self._curves(part, ranks[:longest])
                 if self.aggregation == "mean":  # for which a sum will do
-                    curves = curves.sum(0, keepdim=True)
-                parts.append(self._longer(curves, ranks))
+                    parts.append(self._longer(curves.sum(0, keepdim=True), ranks))
+                    continue
+                parts.append(self._longer(curves, ranks).float())
                 numbers.append(some if whole else some[queries])
         values = torch.cat(parts)
         if self.aggregation == "mean":
-            skipped, filled = (empty.sum() * (self.empty_target_action == action) for action in ("skip", "pos"))
-            precision, recall = ((values.sum(0) + filled) / (len(empty) - skipped).clamp_min(1)).float()
+            filled = empty.sum() * (self.empty_target_action == "pos")
+            counted = len(empty) - empty.sum() * (self.empty_target_action == "skip")
+            precision, recall = ((values.sum(0) + filled) / counted.clamp_min(1)).float()
             return precision, recall, ranks
-        values = values[torch.cat(numbers).argsort().to(empty.device)]
-        if (order := batch_order([r.queries for r in rankings])) is not None:
-            values, empty = values[order], empty[order]  # by index
-        return self.aggregated(values[:, 0], empty, dim=0), self.aggregated(values[:, 1], empty, dim=0), ranks
+        del parts
+        number = torch.cat(numbers).to(empty.device)
+        empty = empty[number]
+        if callable(self.aggregation):  # which may look at the order: by index
+            order = batch_order([r.queries for r in rankings])
+            order = number.argsort() if order is None else number.argsort()[order]
+            values, empty = values[order], empty[order]
+        return self.aggregated(values[:, 0], empty), self.aggregated(values[:, 1], empty), ranks
 
     def _curves(self, ranking: Ranking, ranks: Tensor) -> Tensor:
         """Precision and recall at the ranks: float64 [query, 2, rank]."""

@@ -62,6 +62,9 @@ class Precision(BinaryMetric):
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
+    Raises:
+        ValueError: ``adaptive_k`` is not a bool.
+
     Example:
         >>> import torch, torchrank as tr
         >>> tr.Precision(top_k=2).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))
