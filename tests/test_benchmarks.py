@@ -164,4 +164,5 @@ def test_every_workload_has_targets_as_data(parts):
         assert set(workload.grow.values()) <= set(workload.shape)
         if workload.measure is None:
             asked = {name for t in workload.targets for name in (t.contender, t.versus) if name}
-            assert asked | {workload.floor} | set(workload.memory) <= set(workload.contenders)
+            floor = {workload.floor} - {None}
+            assert asked | floor | set(workload.memory) <= set(workload.contenders)

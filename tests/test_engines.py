@@ -1,7 +1,9 @@
 """Every way to find where candidates stand gives what counting one query at a time gives, as far as it is looked at."""
 
+import multiprocessing
 import os
 import shutil
+import sys
 from collections import Counter
 from functools import cache
 from itertools import pairwise
@@ -9,6 +11,7 @@ from itertools import pairwise
 import cases
 import oracles
 import pytest
+import sharding
 import torch
 from sharding import (
     DTYPES,
@@ -364,6 +367,8 @@ INDEXES = {
     "int16": (range(-30_000, 30_001, 6_000), torch.int16),
     "int8": (range(-100, 101, 20), torch.int8),
     "uint8": (range(5, 256, 25), torch.uint8),
+    "uint16": (range(5, 65_000, 6_000), torch.uint16),
+    "uint32": (range(5, 2**32, 2**28), torch.uint32),
     "huge": (
         (LIMIT.min, LIMIT.min + 1, -(2**40), -1, 0, 1, 2**31, 2**32, 2**40, LIMIT.max - 1, LIMIT.max),
         torch.int64,
@@ -395,6 +400,34 @@ def test_flat_rows_of_any_index_stand_as_in_their_lists(monkeypatch, name, dtype
         assert_stands(
             tr.Ranking.from_flat(*rows, tie_break=tie_break[item]), standing(scores, judged, there, tie_break=tie_break)
         )
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [3, 0, 4, 1, 5, 2]], ids=["in lists", "in no order"])
+def test_flat_rows_have_the_same_entries_however_they_lie(order):
+    scores, target = torch.tensor([0.3, 0.2, 0.1, 0.9, 0.5, 0.5])[order], torch.tensor([1, 0, 0, 0, 2, 0])[order]
+    indexes = torch.tensor([4, 4, 4, 7, 7, 7])[order]
+    ranking = tr.Ranking.from_flat(scores, target, indexes)
+    assert ranking.first.tolist() == [[1], [2]]
+    assert ranking.tied.tolist() == [[1], [2]]
+    tie_break = torch.tensor([1, 2, 3, 4, 5, 6], dtype=torch.uint16)[order]
+    ranking = tr.Ranking.from_flat(scores, target, indexes, tie_break=tie_break)
+    assert ranking.first.tolist() == [[1], [3]]
+    wanted = tr.NDCG().score(torch.stack([scores, scores]), torch.stack([target, target]))
+    assert torch.equal(tr.NDCG().score(scores.repeat(2), target.repeat(2), indexes=torch.arange(12) // 6), wanted)
+
+
+def test_a_tie_of_what_was_not_retrieved_is_none():
+    scores, indexes = torch.tensor([0.3, -INF, -INF, 0.1]), torch.tensor([7, 7, 7, 2])
+    ranking = tr.Ranking.from_flat(scores, torch.ones(4), indexes)
+    assert ranking.untied
+    assert ranking.tied.tolist() == [[1, 0, 0], [1, 0, 0]]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of memory from /proc")
+def test_scores_of_which_few_are_relevant_are_not_copied():
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        grown = pool.apply_async(sharding.memory_of_sparse_lists).get(60)
+    assert max(grown) < 64, "of 160 MB of scores, in rows and transposed"
 
 
 def test_queries_of_very_different_sizes_come_in_ascending_order_of_index():

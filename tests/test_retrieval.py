@@ -1052,3 +1052,16 @@ def test_hits_by_rank_of_ids(seed, masked):
     grade = torch.randint(0, 4, query.shape, generator=generator)
     mask = torch.rand(ids.shape, generator=generator) < 0.8 if masked else None
     assert_hits_by_rank(tr.Ranking.from_ids(ids, (query, item, grade), mask=mask))
+
+
+def test_recalls_below_0_are_recalls():
+    def strange(values, dim=None):
+        return values[-1] - 0.8 * values[0]
+
+    rows = torch.tensor([0.9, 0.8, 0.9, 0.8, 0.7]), torch.tensor([1, 0, 1, 0, 1]), torch.tensor([0, 0, 1, 1, 1])
+    found = []
+    for library in (stock, retrieval):
+        metric = library.RetrievalRecallAtFixedPrecision(min_precision=0.1, max_k=2, aggregation=strange)
+        recall, k = metric(*rows)
+        found.append((pytest.approx(recall.item()), k.item()))
+    assert found[0] == found[1]

@@ -51,6 +51,7 @@ def arrange(
     if not isinstance(preds, Tensor):
         raise TypeError(f"Expected preds to be a tensor of scores or ids or a Ranking, got {type(preds).__name__}")
     preds = preds.detach()
+    tie_break = _comparable(tie_break) if isinstance(tie_break, Tensor) else tie_break
     for name, x in (("preds", preds), ("target", target)):
         if isinstance(x, Tensor) and x.layout is not torch.strided:
             raise TypeError(f"Expected {name} to be a dense tensor, got {x.layout}; (query, item) pairs are a tuple")
@@ -125,9 +126,7 @@ def _flat(
         raise TypeError(f"Expected integer indexes that int64 can hold, got {indexes.dtype}")
     grade = grades(target, preds.device)
     errors = _bad_grades(grade, mask) + _bad_tie_break(tie_break, mask, preds)
-    indexes = indexes.detach().to(preds.device)
-    if indexes.dtype in (torch.uint16, torch.uint32):  # with which torch compares nothing
-        indexes = indexes.long()
+    indexes = _comparable(indexes.detach().to(preds.device))
     return FlatRows(errors, validate, preds, grade, indexes, _on(preds, mask), _on(preds, tie_break))
 
 
@@ -377,6 +376,11 @@ def _check_grid(x: object, name: str, preds: Tensor, dtype: torch.dtype | None =
         raise TypeError(f"Expected {name} to be {wanted}, got {getattr(x, 'dtype', type(x).__name__)}")
     if x.shape != preds.shape:
         raise ValueError(f"Expected {name} of preds' shape {list(preds.shape)}{also}, got {list(x.shape)}")
+
+
+def _comparable(x: Tensor) -> Tensor:
+    """In a dtype with which torch can do all that is to be done."""
+    return x.long() if x.dtype in (torch.uint16, torch.uint32) else x
 
 
 def _on(preds: Tensor, x: Tensor | None) -> Tensor | None:

@@ -506,7 +506,10 @@ class RetrievalRecallAtFixedPrecision(RetrievalPrecisionRecallCurve, stock.Retri
             ValueError: as :meth:`RetrievalMAP.compute`.
         """
         precision, recall, ranks = super().compute()
-        recall = torch.where(precision >= self.min_precision, recall, 0.0)
-        best = recall.amax() if len(recall) else recall.new_zeros(())
-        reached = (recall == best) & (precision >= self.min_precision) if best > 0 else recall >= 0
-        return best, torch.where(reached, ranks, 0).amax() if len(ranks) else ranks.new_zeros(())
+        if not len(ranks):
+            return recall.new_zeros(()), ranks.new_zeros(())
+        enough = precision >= self.min_precision
+        best = torch.where(enough, recall, float("-inf")).amax()
+        best = torch.where(enough.any(), best, 0.0)
+        reached = torch.where(enough & (recall == best), ranks, 0).amax()
+        return best, torch.where(best == 0, ranks[-1], reached)
