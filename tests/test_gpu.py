@@ -1,5 +1,6 @@
 """On an accelerator: the same numbers, no waiting for the device in ``update``, determinism on request."""
 
+import warnings
 from contextlib import contextmanager
 
 import cases
@@ -9,6 +10,7 @@ from sharding import NAN, pairs_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
+from torchrank import retrieval
 
 
 def on_gpu(test):
@@ -229,3 +231,40 @@ def test_ranking_embeddings_looks_at_no_value(items, more):
 def test_pairs_and_flat_rows_have_their_shapes_in_their_values(arguments, keywords):
     with pytest.raises((NotImplementedError, RuntimeError), match="meta"):
         everything().update(*meta(arguments), **{name: meta(value) for name, value in keywords.items()})
+
+
+@on_gpu
+@pytest.mark.parametrize("name", retrieval.__all__)
+def test_rows_are_worth_the_same_on_both_devices(name):
+    generator = torch.Generator().manual_seed(0)
+    preds = torch.randn(5000, generator=generator).round(decimals=1)
+    rows = preds, torch.randint(0, 2, (5000,), generator=generator), torch.randint(0, 300, (5000,), generator=generator)
+    here, there = getattr(retrieval, name)(), getattr(retrieval, name)().cuda()
+    for part in zip(*(x.split(1700) for x in rows)):
+        here.update(*part)
+        there.update(*(x.cuda() for x in part))
+    values = here.compute(), there.compute()
+    for one, other in zip(*(value if isinstance(value, tuple) else (value,) for value in values), strict=True):
+        assert other.is_cuda
+        torch.testing.assert_close(other.cpu(), one)
+
+
+@on_gpu
+@pytest.mark.parametrize("name", retrieval.__all__)
+def test_compute_of_rows_waits_equally_often_for_any_number_of_queries(name):
+    waits = []
+    for queries in (50, 2000):
+        generator = torch.Generator().manual_seed(1)
+        indexes = torch.arange(queries).repeat_interleave(20)[torch.randperm(20 * queries, generator=generator)]
+        metric = getattr(retrieval, name)().cuda()
+        preds = torch.randn(len(indexes), generator=generator)
+        metric.update(preds.cuda(), torch.randint(0, 2, preds.shape, generator=generator).cuda(), indexes.cuda())
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            with warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always")
+                metric.compute()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        waits.append(sum("synchroniz" in str(warning.message) for warning in found))
+    assert waits[0] == waits[1] > 0
