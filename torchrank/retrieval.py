@@ -131,13 +131,16 @@ class Retrieval(KeepsRows):
         return empty
 
     def aggregated(self, values: Tensor, empty: Tensor) -> Tensor:
-        """The aggregate of values [query], or of each column of values [query, rank]; some queries are ``empty``."""
+        """The aggregate of values [query], or of each column of values [query, rank], some queries being ``empty``.
+
+        The values are overwritten.
+        """
         dim = 0 if values.dim() > 1 else None  # as torchmetrics passes it
         if self.empty_target_action == "skip":
             values = values[~empty]
         else:
             fill = float(self.empty_target_action == "pos")
-            values = torch.where(empty if dim is None else empty.unsqueeze(-1), fill, values)
+            values.masked_fill_(empty if dim is None else empty.unsqueeze(-1), fill)
         if not values.numel():  # as torchmetrics says, of queries that were all skipped
             return values.new_zeros(values.shape[1:]).float()
         if isinstance(self.aggregation, str):
@@ -444,7 +447,7 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
                 if self.aggregation == "mean":  # for which a sum will do
                     parts.append(self._longer(curves.sum(0, keepdim=True), ranks))
                     continue
-                parts.append(self._longer(curves, ranks).float())
+                parts.append(self._longer(curves.float(), ranks))
                 numbers.append(some if whole else some[queries])
         values = torch.cat(parts)
         if self.aggregation == "mean":
