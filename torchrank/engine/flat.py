@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchrank.engine.places import Places, real
+from torchrank.engine.places import Places, depth_of, real
 from torchrank.engine.sorting import sorted_rows
 from torchrank.lists import BLOCK, DenseLists, FlatRows, Lists, Need, groups
 from torchrank.problems import Problem, count
@@ -97,9 +97,6 @@ def _entries(lists: FlatRows, scores: Tensor, all_listed: bool) -> _Entries:
         num_candidates = sizes - torch.bincount(at, minlength=len(sizes))
         tied = torch.where(unlisted[row], 0, 1 if tied is None else tied)
         first = torch.where(tied > 0, first, num_candidates[query] + 1)
-    depth = 1
-    if tied is not None and bool((several := tied > 1).any()):
-        depth = int((first + tied)[several].max()) - 1
     entries_of = torch.bincount(query, minlength=len(sizes))
     dtype = real(order.device)
     return _Entries(
@@ -109,7 +106,7 @@ def _entries(lists: FlatRows, scores: Tensor, all_listed: bool) -> _Entries:
         entries_of,
         entries_of.cumsum(0) - entries_of,
         num_candidates.to(dtype),
-        depth,
+        1 if tied is None else depth_of(first, tied),
     )
 
 

@@ -51,6 +51,12 @@ def runs(fresh: Tensor) -> tuple[Tensor, Tensor]:
     return start, torch.searchsorted(start, start, right=True)
 
 
+def depth_of(first: Tensor, tied: Tensor) -> int:
+    """The largest rank of what is tied, 1 if nothing is; looks at the values."""
+    several = tied > 1
+    return int((first + tied)[several].max()) - 1 if bool(several.any()) else 1
+
+
 def behind(num_candidates: Tensor) -> Tensor:
     """The rank behind a list; behind every rank there is, if its length is unknown."""
     return num_candidates.nan_to_num(nan=2.0**60) + 1
@@ -69,8 +75,7 @@ def in_rank_order(
 ) -> Places:
     """Sort each row of entries by rank. What was not retrieved stands one behind the list, padding behind that."""
     if first.device.type == "cpu" and depth > 1:  # where looking at values costs nothing, and most data has no ties
-        several = tied > 1
-        depth = int(torch.where(several, first + tied - 1, 1).max()) if len(first) and several.any() else 1
+        depth = depth_of(first, tied)
     first = torch.where(tied > 0, first, behind(num_candidates).unsqueeze(-1))
     if first.shape[-1] > 1:
         order = torch.where(valid, first, float("inf")).argsort(dim=-1, stable=True)

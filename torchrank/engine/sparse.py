@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from torchrank.engine.counting import stand_by_counting
-from torchrank.engine.places import Places, real
+from torchrank.engine.places import Places, depth_of, real
 from torchrank.engine.sorting import sorted_rows
 from torchrank.lists import BLOCK, SparseLists, groups
 from torchrank.problems import Problem, count
@@ -45,11 +44,5 @@ def place_sparse(lists: SparseLists) -> Iterator[Places]:
             if lists.validate:
                 errors = errors + count(Problem.NAN_SCORES, standing.bad > 0)
             worth = torch.where(valid, grade[slot], 0) if len(own) else torch.zeros_like(slot, dtype=grade.dtype)
-            yield Places(first, tied, worth, valid, lengths, errors, _depth(first, tied), queries=some)
+            yield Places(first, tied, worth, valid, lengths, errors, depth_of(first, tied), queries=some)
             errors = torch.zeros_like(errors)
-
-
-def _depth(first: Tensor, tied: Tensor) -> int:
-    """The largest rank of what is tied."""
-    several = tied > 1
-    return int((first + tied)[several].max()) - 1 if bool(several.any()) else 1
