@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 from hypothesis import strategies as st
-from oracles import EMPTY, Query
+from oracles import EMPTY, FAMILIES
+from orders import Query
 from torch import Tensor
 
 import torchrank as tr
@@ -79,12 +80,23 @@ def few_configs() -> list[Config]:
             config("hitrate", top_k=2, ties=ties),
             config("hitrate", top_k=2, filtered=True, ties=ties),
         ]
-    return found
+    return found + of_families("FEW")
+
+
+def of_families(which: str) -> list[Config]:
+    """What the modules of further measures want to try, under every tie policy that a measure knows."""
+    return [
+        config(name, **parameters, ties=ties)
+        for family in FAMILIES
+        for name, several in getattr(family, which).items()
+        for parameters in several
+        for ties in tr.RankingMetric.registry[name].policies
+    ]
 
 
 def many_configs() -> list[Config]:
     """Every measure x parameter x tie policy."""
-    found = few_configs()
+    found = few_configs() + of_families("MANY")
     for ties in REAL_ORDERS:
         for top_k in (1, 2, 4, 10):
             for name in ("precision", "recall", "f1", "fallout", "auroc", "cg", "dcg", "ndcg"):
@@ -126,6 +138,26 @@ def many_configs() -> list[Config]:
             found.append(config(name, empty_target_action=action))
     return list(dict.fromkeys(found))
 
+
+#: Values to try of every parameter, for labels.
+OTHERS: dict[str, list[Any]] = {
+    "ties": ["optimistic", "pessimistic", "realistic"],
+    "empty_target_action": ["neg", "pos", "skip", "error"],
+    "aggregation": ["median", "min", "max", "none"],
+    "relevance_level": [2, 0.5],
+    "beta": [2, 0.5],
+    "normalize": ["min", "retrieved"],
+    "adaptive_k": [True],
+    "max_fpr": [0.25, 0.5],
+    "gain": ["exponential", torch.sqrt],
+    "discount": ["reciprocal", torch.rsqrt],
+    "log_base": [10, 2.5],
+    "filtered": [True],
+    "average": ["positive"],
+    "top_k": [1, 2, 100],
+}
+for family in FAMILIES:
+    OTHERS |= family.OTHERS
 
 # ---- queries -------------------------------------------------------------------------------------
 
@@ -217,6 +249,16 @@ class Layout(NamedTuple):
 
 
 LAYOUTS: dict[str, Layout] = {}
+
+
+def says_all(layout: str) -> bool:
+    """Whether a layout has every judgment, also of what is not relevant."""
+    return layout.startswith(("dense", "flat", "ranking_from_scores", "ranking_from_flat"))
+
+
+def suits(config: Config, layout: str) -> bool:
+    """Whether a measure finds in a layout what it looks at."""
+    return says_all(layout) or config.metric().need().relevant
 
 
 def layout(kind: str) -> Callable[[Callable], Callable]:

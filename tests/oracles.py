@@ -1,59 +1,21 @@
 """Every measure from its definition, in plain Python, with every order of tied candidates written out.
 
 Slow and obvious on purpose: this is what the library is compared with, so it shares no formula and no code with it.
+Families of measures have modules of their own, ``oracles_*.py``: a function of a whole :class:`Query` for each measure,
+and the parameters to try.
 """
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
-from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cache
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
-
-class Query(NamedTuple):
-    """The candidates of one query, in no particular order."""
-
-    #: (score, grade) of every candidate that was retrieved
-    listed: tuple[tuple[float, float], ...] = ()
-    #: grades of the judged candidates that were not
-    missing: tuple[float, ...] = ()
-
-
-# ---- the orders that ties leave open -------------------------------------------------------------
-
-
-def blocks(query: Query) -> list[tuple[float, ...]]:
-    """Grades of the candidates that share a score, the best score first."""
-    by_score = defaultdict(list)
-    for score, grade in query.listed:
-        by_score[score].append(grade)
-    return [tuple(sorted(by_score[score])) for score in sorted(by_score, reverse=True)]
-
-
-@cache
-def arrangements(block: tuple[float, ...]) -> list[tuple[tuple[float, ...], int]]:
-    """Every order of a block, with the number of permutations that look like it."""
-    return list(Counter(itertools.permutations(block)).items())
-
-
-@cache
-def orders(query: Query, ties: str) -> list[tuple[tuple[float, ...], int]]:
-    """Every order of grades that a tie policy allows, with its weight."""
-    if ties == "expected":
-        choices = [arrangements(block) for block in blocks(query)]
-    else:
-        best_first = {"optimistic": True, "pessimistic": False}[ties]
-        choices = [[(tuple(sorted(block, reverse=best_first)), 1)] for block in blocks(query)]
-    found = []
-    for choice in itertools.product(*choices):
-        grades = tuple(itertools.chain.from_iterable(part for part, _ in choice))
-        found.append((grades, math.prod(weight for _, weight in choice)))
-    return found
-
+from orders import Query, expectation, flags, orders
 
 # ---- measures of single positions: the ranks of what is relevant, the length of the list, how many it lacks
 
@@ -228,24 +190,20 @@ BINARY = {
     "auroc": area_under_roc,
 }
 GRADED = {"cg": cumulative_gain, "dcg": discounted_cumulative_gain, "ndcg": normalised_gain}
-ORACLES = {**POSITIONS, **BINARY, **GRADED}
+
+#: Modules with further measures. Each has
+#: ORACLES: functions (query, *, ties, **parameters) -> value, or None if there is nothing to measure, by name;
+#: EMPTY: what an empty query counts for those of which it is not "neg";
+#: FEW, MANY: by name, the parameters to try in every layout, and in a few;
+#: OTHERS: by parameter, values for labels.
+FAMILIES = [importlib.import_module(path.stem) for path in sorted(Path(__file__).parent.glob("oracles_*.py"))]
+FAMILY = {name: oracle for family in FAMILIES for name, oracle in family.ORACLES.items()}
+ORACLES = {**POSITIONS, **BINARY, **GRADED, **FAMILY}
 
 #: What an empty query counts, unless it is said.
 EMPTY = dict.fromkeys(ORACLES, "neg") | {"mr": "skip", "fallout": "pos"}
-
-
-def flags(query: Query, level: float) -> Query:
-    """Relevance instead of grades; candidates that are missing and irrelevant are of no account."""
-    listed = tuple((score, grade >= level) for score, grade in query.listed)
-    return Query(listed, tuple(True for grade in query.missing if grade >= level))
-
-
-def expectation(values: list[tuple[float | None, int]]) -> float | None:
-    """The weighted mean of values; None if there is nothing to measure, in whatever order."""
-    if any(value is None for value, _ in values):
-        assert all(value is None for value, _ in values)
-        return None
-    return math.fsum(value * weight for value, weight in values) / sum(weight for _, weight in values)
+for family in FAMILIES:
+    EMPTY |= family.EMPTY
 
 
 def position_value(name: str, query: Query, ties: str, **parameters: Any) -> float | None:
@@ -273,10 +231,6 @@ def each_against_irrelevant(query: Query) -> list[Query]:
     return found + [Query(others, (flag,)) for flag in query.missing]
 
 
-def number_of_positives(query: Query, level: float = 1) -> int:
-    return sum(grade >= level for grade in [*(grade for _, grade in query.listed), *query.missing])
-
-
 def value(
     name: str,
     query: Query,
@@ -292,7 +246,10 @@ def value(
 
     ``average`` is about the mean over queries, and changes nothing here.
     """
-    if name in GRADED:
+    if name in FAMILY:
+        level = {} if relevance_level == 1 else {"relevance_level": relevance_level}
+        result = FAMILY[name](query, ties=ties, **level, **parameters)
+    elif name in GRADED:
         result = expectation(
             [(GRADED[name](order, query.missing, **parameters), weight) for order, weight in orders(query, ties)]
         )

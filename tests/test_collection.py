@@ -5,6 +5,7 @@ import itertools
 import math
 import pickle
 
+import cases
 import pytest
 import torch
 import torchmetrics
@@ -474,21 +475,11 @@ def test_stock_inside_own():
 
 # ---- torchmetrics' compute groups: metrics with equal state names and values become one, for good --------------------
 
-OTHERS = {
-    "ties": ["optimistic", "pessimistic", "realistic"],
-    "empty_target_action": ["neg", "pos", "skip", "error"],
+OTHERS = cases.OTHERS | {
     "aggregation": ["median", "min", "max", "none", torch.sum],
     "relevance_level": [1, 2, 0.5],
     "beta": [1, 2, 0.5],
-    "normalize": ["min", "retrieved"],
-    "adaptive_k": [True],
-    "max_fpr": [0.25, 0.5],
     "gain": ["exponential", torch.sqrt, cube],
-    "discount": ["reciprocal", torch.rsqrt],
-    "log_base": [10, 2.5],
-    "filtered": [True],
-    "average": ["positive"],
-    "top_k": [1, 2, 100],
 }
 
 

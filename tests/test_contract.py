@@ -7,6 +7,7 @@ import math
 import pickle
 import statistics
 
+import cases
 import matplotlib
 import pytest
 import torch
@@ -504,20 +505,11 @@ def test_the_state_is_small_and_named_by_the_label(cls, aggregation):
 
 # ---- labels ----------------------------------------------------------------------------------------------------------
 
-OTHERS = {
-    "ties": ["optimistic", "pessimistic", "realistic"],
-    "empty_target_action": ["neg", "pos", "skip", "error"],
+OTHERS = cases.OTHERS | {
     "aggregation": ["median", "min", "max", "none", spread],
     "relevance_level": [2, 0.5, 1e-07, 1.5],
     "beta": [2, 0.5, 1e-3],
-    "normalize": ["min", "retrieved"],
-    "adaptive_k": [True],
-    "max_fpr": [0.25, 0.5],
-    "gain": ["exponential", torch.sqrt],
-    "discount": ["reciprocal", torch.rsqrt],
     "log_base": [10, 2.5, math.e],
-    "filtered": [True],
-    "average": ["positive"],
     "top_k": [1, 10, 1000],
 }
 

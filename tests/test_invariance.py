@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from orders import Query
 
 import torchrank as tr
 
@@ -556,10 +557,10 @@ def test_lists_without_a_column(name):
         (torch.zeros(2, 0, dtype=torch.int64), torch.zeros(2, 0, dtype=torch.int64)),
     ]
     for config in CONFIGS[name]:
-        want = [oracles.value(name, oracles.Query(), **config.for_oracle)] * 2
+        want = [oracles.value(name, Query(), **config.for_oracle)] * 2
         for preds, target in empty:
             assert_same(config.metric().score(preds, target), torch.tensor(want, dtype=torch.float64))
-        missed = oracles.value(name, oracles.Query(missing=(1,)), **config.for_oracle)
+        missed = oracles.value(name, Query(missing=(1,)), **config.for_oracle)
         got = config.metric().score(torch.zeros(2, 0, dtype=torch.int64), torch.tensor([5, 6]))
         assert_same(got, torch.tensor([missed] * 2, dtype=torch.float64))
 
