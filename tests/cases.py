@@ -136,6 +136,10 @@ def many_configs() -> list[Config]:
     for name in EMPTY:
         for action in ("neg", "pos", "skip"):
             found.append(config(name, empty_target_action=action))
+        if "condensed" in tr.RankingMetric.registry[name].takes_unjudged_for:
+            for ties in tr.RankingMetric.registry[name].policies:
+                for unjudged in ("condensed", "lower", "upper"):
+                    found.append(config(name, unjudged=unjudged, ties=ties))
     return list(dict.fromkeys(found))
 
 
@@ -143,10 +147,11 @@ def many_configs() -> list[Config]:
 OTHERS: dict[str, list[Any]] = {
     "ties": ["optimistic", "pessimistic", "realistic"],
     "empty_target_action": ["neg", "pos", "skip", "error"],
-    "aggregation": ["median", "min", "max", "none"],
+    "aggregation": ["geometric", "harmonic", "median", "min", "max", "none"],
     "relevance_level": [2, 0.5],
     "beta": [2, 0.5],
     "normalize": ["min", "retrieved"],
+    "unjudged": ["condensed", "lower", "upper"],
     "adaptive_k": [True],
     "max_fpr": [0.25, 0.5],
     "gain": ["exponential", torch.sqrt],
@@ -258,7 +263,7 @@ def says_all(layout: str) -> bool:
 
 def suits(config: Config, layout: str) -> bool:
     """Whether a measure finds in a layout what it looks at."""
-    return says_all(layout) or config.metric().need().relevant
+    return says_all(layout) or config.metric().required().relevant
 
 
 def layout(kind: str) -> Callable[[Callable], Callable]:

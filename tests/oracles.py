@@ -231,7 +231,36 @@ def each_against_irrelevant(query: Query) -> list[Query]:
     return found + [Query(others, (flag,)) for flag in query.missing]
 
 
-def value(
+def judged(query: Query, unjudged: str, worth: float) -> list[Query]:
+    """The query for each thing that its unjudged candidates could be."""
+    everyone = [*query.listed, *((None, grade) for grade in query.missing)]
+    if unjudged == "condensed":
+        possible = [[(score, grade) for score, grade in everyone if grade >= 0]]
+    else:
+        options = [[grade] if grade >= 0 else [0, worth] for _, grade in everyone]
+        possible = [
+            [(score, grade) for (score, _), grade in zip(everyone, chosen)] for chosen in itertools.product(*options)
+        ]
+    return [
+        Query(
+            tuple((score, grade) for score, grade in one if score is not None),
+            tuple(grade for score, grade in one if score is None),
+        )
+        for one in possible
+    ]
+
+
+def value(name: str, query: Query, *, unjudged: str = "irrelevant", **parameters: Any) -> float:
+    """What the measure called ``name`` says of a query; NaN where it is skipped."""
+    if unjudged == "irrelevant":
+        return value_of(name, query, **parameters)
+    worth = max(1, parameters.get("relevance_level", 1))
+    values = [value_of(name, one, **parameters) for one in judged(query, unjudged, worth)]
+    values = [one for one in values if not math.isnan(one)]
+    return (max if unjudged == "upper" else min)(values, default=math.nan)
+
+
+def value_of(
     name: str,
     query: Query,
     *,
@@ -242,10 +271,7 @@ def value(
     average: str = "query",
     **parameters: Any,
 ) -> float:
-    """What the measure called ``name`` says of a query; NaN where it is skipped.
-
-    ``average`` is about the mean over queries, and changes nothing here.
-    """
+    """The same where no candidate is unjudged. ``average`` is about the mean over queries, and changes nothing here."""
     if name in FAMILY:
         level = {} if relevance_level == 1 else {"relevance_level": relevance_level}
         result = FAMILY[name](query, ties=ties, **level, **parameters)

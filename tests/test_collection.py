@@ -476,7 +476,7 @@ def test_stock_inside_own():
 # ---- torchmetrics' compute groups: metrics with equal state names and values become one, for good --------------------
 
 OTHERS = cases.OTHERS | {
-    "aggregation": ["median", "min", "max", "none", torch.sum],
+    "aggregation": ["geometric", "harmonic", "median", "min", "max", "none", torch.sum],
     "relevance_level": [1, 2, 0.5],
     "beta": [1, 2, 0.5],
     "gain": ["exponential", torch.sqrt, cube],

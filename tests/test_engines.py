@@ -208,7 +208,7 @@ def by_need(configs):
     """Metrics that look equally far, together: none of them can rely on what another asks for."""
     groups = {}
     for config in configs:
-        groups.setdefault(config.metric().need(), []).append(config)
+        groups.setdefault(config.metric().required(), []).append(config)
     return groups
 
 

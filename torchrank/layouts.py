@@ -70,7 +70,7 @@ def arrange(
     if isinstance(tie_break, Tensor) and tie_break.shape == preds.shape[1:]:
         tie_break = tie_break.expand_as(preds)
     _check_grid(tie_break, "tie_break", preds, also=f" or {list(preds.shape[1:])}")
-    if isinstance(target, Tensor) and target.dim() == 2:
+    if isinstance(target, Tensor) and target.dim() in (2, 3):
         return _dense(preds, target, mask, exclude, tie_break, validate)
     judged, errors = judged_items(target, preds, "preds [Q, D] of scores", limit=preds.shape[1])
     errors = errors + _bad_tie_break(tie_break, mask, preds)
@@ -83,19 +83,24 @@ def arrange(
 def _dense(
     preds: Tensor, target: Tensor, mask: Tensor | None, exclude: object, tie_break: Tensor | None, validate: bool
 ) -> DenseLists:
-    if target.shape != preds.shape:
+    if target.shape[:2] != preds.shape or 0 in target.shape[2:]:
         raise ValueError(
-            f"Expected target of preds' shape {list(preds.shape)} (a grade per candidate), or [{preds.shape[0]}] (the"
-            f" column of the positive), a (query, item) tuple or a list of {preds.shape[0]} id tensors, got shape"
-            f" {list(target.shape)}; padded ids beside scores are list(target)"
+            f"Expected target of preds' shape {list(preds.shape)} (a grade per candidate), with one more dimension (a"
+            f" grade per candidate and subtopic), or [{preds.shape[0]}] (the column of the positive), a (query, item)"
+            f" tuple or a list of {preds.shape[0]} id tensors, got shape {list(target.shape)}; padded ids beside scores"
+            " are list(target)"
         )
     grade = grades(target, preds.device)
+    subtopics = grade if grade.dim() == 3 else None
     errors = _bad_grades(grade, mask) + _bad_tie_break(tie_break, mask, preds)
     pairs, bad = _pairs(exclude, preds)
+    grade = grade if subtopics is None else grade.amax(-1)
     if not preds.shape[1]:
         preds, grade, tie_break = _one_column(preds), grade.new_zeros((len(grade), 1)), None
         mask = torch.zeros_like(preds, dtype=torch.bool)
-    return DenseLists(errors + bad, validate, preds, grade, _on(preds, mask), _on(preds, tie_break), pairs)
+        subtopics = None if subtopics is None else subtopics.new_zeros((len(preds), 1, subtopics.shape[2]))
+    on = (_on(preds, mask), _on(preds, tie_break))
+    return DenseLists(errors + bad, validate, preds, grade, *on, pairs, subtopics)
 
 
 def _flat(
@@ -324,7 +329,10 @@ def _bad_grades(grade: Tensor, where: Tensor | None) -> Tensor:
     if not grade.is_floating_point():
         return no_errors(grade.device)
     bad = ~grade.isfinite()
-    return count(Problem.BAD_GRADES, bad if where is None else bad & where.to(bad.device))
+    if where is not None:
+        where = where.to(bad.device)
+        bad = bad & (where.unsqueeze(-1) if bad.dim() > where.dim() else where)
+    return count(Problem.BAD_GRADES, bad)
 
 
 def _pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tuple[Pairs | None, Tensor]:

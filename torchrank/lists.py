@@ -26,12 +26,14 @@ class Need:
     reach: int | None = None
     #: no more than the candidates with a positive grade
     relevant: bool = False
+    #: every candidate, also those that a layout does not name
+    everything: bool = False
 
     def __or__(self, other: Need) -> Need:
         """What either needs."""
         unbounded = self.reach is None or other.reach is None
         reach = None if unbounded else max(self.reach, other.reach)  # type: ignore[type-var]
-        return Need(reach, self.relevant and other.relevant)
+        return Need(reach, self.relevant and other.relevant, self.everything or other.everything)
 
 
 ALL = Need()
@@ -243,12 +245,15 @@ class DenseLists(Lists):
     tie_break: Tensor | None = None
     #: pairs that are no candidates, unless relevant
     exclude: Pairs | None = None
+    #: [query, candidate, subtopic]: grade for each intent, of which ``grade`` is the largest
+    subtopics: Tensor | None = None
 
-    per_query = ("scores", "grade", "mask", "tie_break")
+    per_query = ("scores", "grade", "mask", "tie_break", "subtopics")
 
     @property
     def elements(self) -> Tensor:
-        return torch.tensor(self.scores.shape[1]).expand(self.num_queries)
+        intents = 1 if self.subtopics is None else self.subtopics.shape[2]
+        return torch.tensor(self.scores.shape[1] * max(1, intents)).expand(self.num_queries)
 
 
 @dataclass(frozen=True, eq=False)

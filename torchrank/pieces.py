@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import torch
 from torch import Tensor
 
-from torchrank.engine.places import Places, behind, runs
+from torchrank.engine.places import Places, behind, in_rank_order, runs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Pieces(Places):
 
     def take(self, queries: Tensor) -> Self:
         """The ranking of some of its queries, given by their numbers here, int64 [query]."""
-        fields = ("first", "tied", "grade", "valid", "num_candidates", "pool", "queries")
+        fields = ("first", "tied", "grade", "valid", "num_candidates", "pool", "queries", "subtopics")
         return replace(self, **{f: x[queries] for f in fields if (x := getattr(self, f)) is not None})
 
     # ---- transforms --------------------------------------------------------------------------------------------
@@ -81,11 +81,34 @@ class Pieces(Places):
         order = self.grade.argsort(dim=-1, descending=best_first, stable=True)
         order = order.gather(-1, self.first.gather(-1, order).argsort(dim=-1, stable=True))
         first, tied, grade, valid = (x.gather(-1, order) for x in (self.first, self.tied, self.grade, self.valid))
-        start, stop = self._runs()
+        start, stop = self.runs()
         position = torch.arange(first.shape[1], device=first.device)
         first = first + (position - start if best_first else (tied - (stop - position)).clamp_min(0))
         first = torch.where(tied > 0, first, behind(self.num_candidates).unsqueeze(-1))
-        return replace(self, first=first, tied=tied.clamp_max(1), grade=grade, valid=valid, depth=1)
+        return replace(self, first=first, tied=tied.clamp_max(1), grade=grade, valid=valid, depth=1, subtopics=None)
+
+    @shared
+    def condensed(self) -> Self:
+        """The lists without their unjudged candidates, so that the judged ones move up (Sakai, SIGIR 2007)."""
+        judged = self.valid & (self.grade >= 0)
+        found = judged & (self.tied > 0)
+        before, beside = self.around(found)
+        lengths = found.sum(-1).to(self.first.dtype)
+        first, tied = torch.where(found, before + 1, 0), torch.where(found, beside, 0)
+        places = in_rank_order(
+            first, tied, self.grade, judged, lengths, self.errors, self.depth, None, self.queries, self.subtopics
+        )
+        return replace(self, **{f.name: getattr(places, f.name) for f in fields(Places)})
+
+    @shared
+    def each_subtopic(self) -> Self:
+        """The lists as each subtopic sees them: rows [query * subtopic], a grade for that subtopic alone."""
+        if self.subtopics is None:
+            raise ValueError("Expected target [query, candidate, subtopic], a grade for each, got no subtopics")
+        queries, entries, subtopics = self.subtopics.shape
+        rows = torch.arange(queries, device=self.first.device).repeat_interleave(subtopics)
+        grade = self.subtopics.transpose(1, 2).reshape(-1, entries)
+        return replace(self.take(rows), grade=grade, pool=None, subtopics=None)
 
     @shared
     def each_positive(self, level: float) -> Self:
@@ -160,31 +183,47 @@ class Pieces(Places):
 
     def hits_by_rank(self, level: float, ranks: int) -> Tensor:
         """float64 [query, rank]: :meth:`hits` of ``top_k`` = 1, 2, ..., ``ranks``. Not under "realistic" ties."""
-        # A block adds its share of relevant candidates to every rank from its first on, until the next begins.
-        share = ratio(self.relevant_around(level)[1], self.tied)
+        return running_sum(self._by_rank(self.relevant_around(level)[1], ranks))
+
+    def gains_by_rank(self, gain: Callable[[Tensor], Tensor], ranks: int) -> Tensor:
+        """float64 [query, rank]: (expected) gain at the ranks 1, 2, ..., ``ranks``. Not under "realistic" ties."""
+        gains = torch.where(self.tied > 0, self.gains(gain), 0.0)
+        return self._by_rank(gains if self.untied else self.around(gains)[1], ranks)
+
+    def _by_rank(self, of_block: Tensor, ranks: int) -> Tensor:
+        """The sum over a block of ties, given for each of its entries, spread evenly over its ranks."""
+        share = ratio(of_block, self.tied)
         table = share.new_zeros((len(share), ranks + 1))
         begins = (self.first.ceil() - 1).clamp_max(ranks).long()
         density = table.scatter(1, begins, share)
         if not self.untied:
             ends = torch.where(self.tied > 0, self.first - 1 + self.tied, ranks).clamp_max(ranks).long()
             density = running_sum(density - table.scatter(1, ends, share))
-        return running_sum(density[:, :ranks])
+        return density[:, :ranks]
 
     @shared
     def relevant_around(self, level: float) -> tuple[Tensor, Tensor]:
         """Retrieved relevant entries strictly before, and in, each entry's block of ties: float64 [query, entry]."""
-        found = self.found(level).to(self.first.dtype)
+        return self.around(self.found(level))
+
+    def around(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums of ``x`` over the entries strictly before, and in, each entry's block of ties: float64 [query, entry].
+
+        ``x`` is bool or float64 [query, entry].
+        """
+        alone = x.to(self.first.dtype)
         if self.first.shape[1] == 1:
-            return torch.zeros_like(self.first), found
+            return torch.zeros_like(self.first), alone
         if self.untied:
-            return running_sum(found) - found, found
-        so_far = torch.nn.functional.pad(self.found(level).cumsum(-1), (1, 0)).to(self.first.dtype)
-        start, stop = self._runs()
+            return running_sum(alone) - alone, alone
+        sums = x.cumsum(-1) if x.dtype == torch.bool else running_sum(x)
+        so_far = torch.nn.functional.pad(sums, (1, 0)).to(self.first.dtype)
+        start, stop = self.runs()
         before = so_far.gather(-1, start)
         return before, so_far.gather(-1, stop) - before
 
     @shared
-    def _runs(self) -> tuple[Tensor, Tensor]:
+    def runs(self) -> tuple[Tensor, Tensor]:
         """Where each entry's block starts and stops in its row: int64 [query, entry]. Blocks are adjacent entries."""
         if self.complete:
             above = torch.where(self.tied > 0, self.first - 1, 0)

@@ -298,7 +298,10 @@ class Ranking(Pieces):
         lengths = torch.cat([part.num_candidates for part in parts])
         errors = torch.stack([part.errors for part in parts]).sum(0)
         depth = max(part.depth for part in parts)
-        places = in_rank_order(first, tied, grade, valid, lengths, errors, depth)
+        intents = [part.subtopics for part in parts if part.subtopics is not None]  # dense, so of equal width
+        subtopics = torch.cat(intents) if intents else None
+        places = in_rank_order(first, tied, grade, valid, lengths, errors, depth, subtopics=subtopics)
+        places = replace(places, everything=all(part.everything for part in parts))
         order = batch_order([part.queries for part in parts])
         return cls._of(places) if order is None else cls._of(places).take(order)
 
@@ -311,6 +314,11 @@ class Ranking(Pieces):
         if self.reach is not None and (need.reach is None or need.reach > self.reach):
             wanted = "at all ranks" if need.reach is None else f"at ranks up to {need.reach}"
             raise ValueError(f"Expected a Ranking for {label}, which looks {wanted}, got one with top_k={self.reach}")
+        if need.everything and not self.everything:
+            raise ValueError(
+                f"Expected a Ranking for {label} with an entry for every candidate, got one of some judged candidates;"
+                " Ranking.from_scores with a grade for each, -1 = unjudged, makes one"
+            )
 
 
 def batch_order(queries: Sequence[Tensor | None]) -> Tensor | None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from torchrank.engine.catalogue import place_catalogue
-from torchrank.engine.dense import condense, place_dense
+from torchrank.engine.dense import condense, place_dense, spread
 from torchrank.engine.flat import as_matrix, place_flat
 from torchrank.engine.ids import place_ids
 from torchrank.engine.places import Places
@@ -38,8 +38,13 @@ def place(lists: Lists, need: Need) -> Iterator[Places]:
     """Find where the judged candidates stand, block by block, so that temporaries stay small."""
     if lists.errors.device.type == "cpu":
         _keep_freed_memory()
-    if isinstance(lists, FlatRows) and need.relevant:
+    if isinstance(lists, FlatRows):
         lists = as_matrix(lists)
+    if need.everything and isinstance(lists, CatalogueLists | RankedIds):
+        for named in lists.blocks(need):
+            for block in spread(named).blocks(need):  # type: ignore[arg-type]
+                yield place_dense(block, need)  # type: ignore[arg-type]
+        return
     lists = condense(lists, need)
     if isinstance(lists, FlatRows):
         yield from place_flat(lists, need)

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.catalogue import Engine, cheapest
-from torchrank.engine.places import Places, real, runs
+from torchrank.engine.ids import positions
+from torchrank.engine.places import Places, of_entries, real, runs
 from torchrank.engine.topk import top_k
-from torchrank.lists import CatalogueLists, DenseLists, Lists, Need, Pairs, Ragged, SparseLists
+from torchrank.lists import CatalogueLists, DenseLists, Lists, Need, Pairs, Ragged, RankedIds, SparseLists
 from torchrank.problems import Problem, count
 
 # Relevant candidates are looked up one by one if they are no more than one in so many.
@@ -28,6 +29,8 @@ def condense(lists: Lists, need: Need) -> Lists:
     How many are relevant shows in the values, at which only the CPU can look without waiting.
     """
     if not isinstance(lists, DenseLists) or not need.relevant or lists.scores.device.type != "cpu":
+        return lists
+    if lists.subtopics is not None:
         return lists
     queries, candidates = lists.grade.shape
     plain = lists.mask is None and lists.exclude is None and lists.tie_break is None
@@ -90,10 +93,35 @@ def place_dense(lists: DenseLists, need: Need) -> Places:
         errors,
         depth=1 if untied else ordered.shape[1],
         complete=mask is None,
+        everything=ordered.shape[1] == scores.shape[1],
+        subtopics=None if lists.subtopics is None else of_entries(lists.subtopics, order),
     )
-    if ordered.shape[1] == scores.shape[1]:
+    if places.everything:
         return places
     return replace(places, reach=reach, pool=grade if mask is None else grade.masked_fill(~mask, 0))
+
+
+def spread(lists: CatalogueLists | RankedIds) -> DenseLists:
+    """Lists of which a few items are judged, with a grade for every candidate: -1 for all others."""
+    items, grade = lists.judged.rectangle()
+    signed = grade if grade.is_signed() else grade.long()
+    if isinstance(lists, CatalogueLists):
+        whole = signed.new_full((len(items), lists.scores.shape[1] + 1), -1)
+        whole = whole.scatter(1, torch.where(items < 0, lists.scores.shape[1], items), signed)[:, :-1]
+        return DenseLists(lists.errors, lists.validate, lists.scores, whole, lists.mask, lists.tie_break, lists.exclude)
+    kept, found, errors = positions(lists)
+    ids, listed = lists.ids, found.any(-2)  # by position: whether its id is judged
+    at = torch.where(found.any(-1), found.int().argmax(-1), ids.shape[1])
+    whole = signed.new_full((len(ids), ids.shape[1] + 1), -1).scatter(1, at, signed)[:, :-1]
+    descending = -torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device).expand(ids.shape)
+    missing = (items >= 0) & ~found.any(-1)
+    return DenseLists(
+        errors,
+        False,
+        torch.cat([descending, torch.full_like(items, float("-inf"), dtype=torch.float32)], -1),
+        torch.cat([torch.where(listed, whole, -1), signed], -1),
+        torch.cat([kept, missing], -1),
+    )
 
 
 def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tuple[Tensor, Tensor, Tensor]:

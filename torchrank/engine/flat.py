@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ LONGEST = 2**12
 
 @dataclass(frozen=True, eq=False)
 class _Entries:
-    """The relevant rows, by query and in rank order."""
+    """The rows that are looked at, by query and in rank order."""
 
     #: float64 [entry]
     first: Tensor
@@ -62,7 +62,7 @@ def as_matrix(lists: FlatRows) -> Lists:
 
 
 def place_flat(lists: FlatRows, need: Need) -> Iterator[Places]:
-    """Places of the relevant rows, for queries with similar numbers of them at a time."""
+    """Places of the relevant rows, or of all, for queries with similar numbers of them at a time."""
     scores, errors = lists.scores, lists.errors
     if lists.mask is not None:
         scores = scores.masked_fill(~lists.mask, float("-inf"))
@@ -70,18 +70,20 @@ def place_flat(lists: FlatRows, need: Need) -> Iterator[Places]:
     if lists.validate and math.isnan(least):
         named = torch.unique(lists.indexes[scores.isnan()])
         errors = errors + count(Problem.NAN_SCORES, torch.ones_like(named, dtype=torch.bool))
-    entries = _entries(lists, scores, all_listed=least > -math.inf)
+    entries = _entries(lists, scores, need, all_listed=least > -math.inf)
     for queries, width in groups(entries.sizes, OVERHEAD, BLOCK):
-        yield _rectangle(entries, queries, width, errors)
+        places = _rectangle(entries, queries, width, errors)
+        yield places if need.relevant else replace(places, everything=True)
         errors = torch.zeros_like(errors)
 
 
-def _entries(lists: FlatRows, scores: Tensor, all_listed: bool) -> _Entries:
+def _entries(lists: FlatRows, scores: Tensor, need: Need, all_listed: bool) -> _Entries:
     order, fresh, query_start = sorted_rows(scores, lists.indexes, lists.tie_break)
     ends = torch.tensor([len(order)], device=order.device)
     sizes = torch.diff(query_start, append=ends)
-    relevant = lists.grade > 0 if lists.mask is None else (lists.grade > 0) & lists.mask
-    row = relevant.gather(0, order).nonzero().squeeze(-1)
+    wanted = lists.grade > 0 if need.relevant else torch.ones_like(lists.grade, dtype=torch.bool)
+    wanted = wanted if lists.mask is None else wanted & lists.mask
+    row = wanted.gather(0, order).nonzero().squeeze(-1)
     query = torch.searchsorted(query_start, row, right=True) - 1
     first = row - query_start.gather(0, query) + 1
     tied = None

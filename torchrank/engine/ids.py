@@ -10,6 +10,29 @@ from torchrank.problems import Problem, count
 
 def place_ids(lists: RankedIds, need: Need) -> Places:
     """Places of the judged ids; those that are not in the list were not retrieved."""
+    items, grade = lists.judged.rectangle()
+    kept, found, errors = positions(lists)
+    position = kept.cumsum(-1)
+    first = torch.where(found, position.unsqueeze(-2), 0).amax(-1)
+    dtype = real(items.device)
+    return in_rank_order(
+        first.to(dtype),
+        (first > 0).to(dtype),
+        grade,
+        items >= 0,
+        kept.sum(-1).to(dtype),
+        errors,
+        depth=1,
+    )
+
+
+def positions(lists: RankedIds) -> tuple[Tensor, Tensor, Tensor]:
+    """Find the judged ids in their lists.
+
+    Returns:
+        which positions hold a candidate, bool [query, position]; where each judged id stands, bool [query, entry,
+        position]; counters of bad values, int64 [kind].
+    """
     ids = lists.ids
     items, grade = lists.judged.rectangle()
     kept = ids >= 0
@@ -21,19 +44,7 @@ def place_ids(lists: RankedIds, need: Need) -> Places:
         errors = errors + count(Problem.DUPLICATE_IDS, (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0))
     if lists.exclude is not None:
         kept = kept & ~_excluded(lists.exclude, ids, items, grade)
-    position = kept.cumsum(-1)
-    found = (items.unsqueeze(-1) == ids.unsqueeze(-2)) & kept.unsqueeze(-2)
-    first = torch.where(found, position.unsqueeze(-2), 0).amax(-1)
-    dtype = real(ids.device)
-    return in_rank_order(
-        first.to(dtype),
-        (first > 0).to(dtype),
-        grade,
-        items >= 0,
-        kept.sum(-1).to(dtype),
-        errors,
-        depth=1,
-    )
+    return kept, (items.unsqueeze(-1) == ids.unsqueeze(-2)) & kept.unsqueeze(-2), errors
 
 
 def _excluded(exclude: Pairs, ids: Tensor, items: Tensor, grade: Tensor) -> Tensor:

@@ -40,6 +40,10 @@ class Places:
     complete: bool = False
     #: int64 [query]: the number of each query in its batch, where they are not consecutive
     queries: Tensor | None = None
+    #: every candidate is an entry, retrieved or not
+    everything: bool = False
+    #: [query, entry, subtopic]: grade for each intent, of which ``grade`` is the largest; None = there are none
+    subtopics: Tensor | None = None
 
 
 def runs(fresh: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,6 +76,7 @@ def in_rank_order(
     depth: int,
     reach: int | None = None,
     queries: Tensor | None = None,
+    subtopics: Tensor | None = None,
 ) -> Places:
     """Sort each row of entries by rank. What was not retrieved stands one behind the list, padding behind that."""
     if first.device.type == "cpu" and depth > 1:  # where looking at values costs nothing, and most data has no ties
@@ -80,4 +85,10 @@ def in_rank_order(
     if first.shape[-1] > 1:
         order = torch.where(valid, first, float("inf")).argsort(dim=-1, stable=True)
         first, tied, grade, valid = (x.gather(-1, order) for x in (first, tied, grade, valid))
-    return Places(first, tied, grade, valid, num_candidates, errors, depth, reach, queries=queries)
+        subtopics = None if subtopics is None else of_entries(subtopics, order)
+    return Places(first, tied, grade, valid, num_candidates, errors, depth, reach, queries=queries, subtopics=subtopics)
+
+
+def of_entries(subtopics: Tensor, order: Tensor) -> Tensor:
+    """Grades [query, entry, subtopic] in an order of the entries, int64 [query, entry]."""
+    return subtopics.gather(1, order.unsqueeze(-1).expand(-1, -1, subtopics.shape[2]))

@@ -14,7 +14,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.metrics.state as state
 from torchrank.metrics.contract import SafeMetric
-from torchrank.metrics.state import JointReduction, Sum
+from torchrank.metrics.state import MEANS, JointReduction, Mean, Sum, is_mean
 from torchrank.problems import explain
 
 
@@ -34,14 +34,16 @@ class QueryValues:
     sums: Tensor
 
 
-def with_sums(values: Tensor, weights: Tensor, empty: Tensor, present: Tensor, errors: Tensor) -> list[QueryValues]:
+def with_sums(
+    values: Tensor, averaged: Tensor, weights: Tensor, empty: Tensor, present: Tensor, errors: Tensor
+) -> list[QueryValues]:
     """What metrics have made of one batch, with what each adds to its state: summed for all at once.
 
-    All [metric, query], but present [query] and errors [metric, kind].
+    All [metric, query], but present [query] and errors [metric, kind]; ``averaged`` is what is summed of the values.
     """
     skipped = ~present | (empty & values.isnan())
     weights = torch.where(skipped, 0.0, weights)
-    counted = torch.where(weights > 0, values, 0.0)
+    counted = torch.where(weights > 0, averaged, 0.0)
     queries = present.sum().expand(len(values))
     sums = state.summed(counted, weights, queries, (empty & present).sum(-1), errors)
     return [QueryValues(*row) for row in zip(values, weights, skipped, errors, sums)]
@@ -50,7 +52,7 @@ def with_sums(values: Tensor, weights: Tensor, empty: Tensor, present: Tensor, e
 class QueryAverage(SafeMetric):
     """The average over queries of values that come in batches: state, synchronisation, report.
 
-    The state is one small vector of sums, whatever was seen; only an ``aggregation`` other than the mean keeps the
+    The state is one small vector of sums, whatever was seen; only an ``aggregation`` other than a mean keeps the
     values themselves. The value of a batch with bad values, from ``forward``, is NaN; :meth:`compute` raises for them.
 
     Args:
@@ -73,7 +75,7 @@ class QueryAverage(SafeMetric):
         # batch, for one and the same. The colon keeps the names apart from attributes.
         self._state = name
         self.add_state(f"{name}:sums", state.nothing(self.device), dist_reduce_fx="sum")
-        if self.aggregation != "mean":
+        if not is_mean(self.aggregation):
             self.add_state(f"{name}:values", [], dist_reduce_fx="cat")
 
     @property
@@ -84,7 +86,7 @@ class QueryAverage(SafeMetric):
     @property
     def rows(self) -> list[Tensor] | None:
         """Per-query (value, weight) of every batch, or None where a mean needs none."""
-        return None if self.aggregation == "mean" else getattr(self, f"{self._state}:values")
+        return None if is_mean(self.aggregation) else getattr(self, f"{self._state}:values")
 
     def _set(self, part: str, value: Tensor | list[Tensor]) -> None:
         setattr(self, f"{self._state}:{part}", value)
@@ -112,11 +114,21 @@ class QueryAverage(SafeMetric):
         sums = state.read(self.sums)
         self._errors = sums[Sum.ERRORS :]
         if self.rows is None:
-            value = state.mean(sums)
+            value = self.mean.outside(state.mean(sums))
         else:
             rows = torch.cat([sums.new_empty((0, 2)), *(row.to(sums.device) for row in self.rows)])
             value = state.aggregate(self.aggregation, rows[:, 0], rows[:, 1])
+        value = self.reported(value, sums)
         return torch.where(self._errors.sum() > 0, float("nan"), value).to(torch.float32)
+
+    @property
+    def mean(self) -> Mean:
+        """Which mean it is that needs no more than sums."""
+        return MEANS[self.aggregation] if is_mean(self.aggregation) else MEANS["mean"]
+
+    def reported(self, average: Tensor, sums: Tensor) -> Tensor:
+        """What :meth:`compute` makes of the average over queries: the average itself, unless a measure says more."""
+        return average
 
     @property
     def num_queries(self) -> int:
@@ -130,10 +142,14 @@ class QueryAverage(SafeMetric):
 
     @property
     def standard_error(self) -> Tensor:
-        """Standard error of the mean over queries, float32 []; in ``with metric.sync_context():`` of all workers'."""
+        """Standard error of the mean over queries, float32 []; in ``with metric.sync_context():`` of all workers'.
+
+        Of a geometric or harmonic mean to first order in the spread of the values.
+        """
         sums = state.read(self.sums)
         skipped = sums[Sum.EMPTY] if self.skip_empty else 0
-        return state.standard_error(sums, sums[Sum.QUERIES] - skipped).to(torch.float32)
+        error = state.standard_error(sums, sums[Sum.QUERIES] - skipped)
+        return (error * self.mean.slope(self.mean.outside(state.mean(sums)))).to(torch.float32)
 
     # ---- torchmetrics' contract ----------------------------------------------------------------------------------
 

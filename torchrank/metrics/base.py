@@ -18,11 +18,13 @@ from torchrank.layouts import arrange
 from torchrank.lists import Need, as_given
 from torchrank.metrics.arguments import one_of
 from torchrank.metrics.average import QueryAverage, QueryValues, with_sums
+from torchrank.metrics.unjudged import bound
 from torchrank.problems import Problem, count, explain
 from torchrank.ranking import Ranking, batch_order
 
 EMPTY_ACTIONS = ("neg", "pos", "skip", "error")
-AGGREGATIONS = ("mean", "median", "min", "max", "none")
+UNJUDGED = ("irrelevant", "condensed", "lower", "upper")
+AGGREGATIONS = ("mean", "geometric", "harmonic", "median", "min", "max", "none")
 
 
 class RankingMetric(QueryAverage):
@@ -44,8 +46,13 @@ class RankingMetric(QueryAverage):
             "pessimistic", or, for measures of single positions, "realistic" (the middle of the interval of ranks).
         empty_target_action: the value of a query without a relevant candidate: "neg" 0, "pos" 1, "skip" leaves the
             query out, "error" raises in ``compute``.
-        aggregation: "mean", "median", "min", "max", "none" (the values themselves), or a callable with a name that
-            takes values [query]. All but the mean keep per-query values.
+        aggregation: "mean"; "geometric", in which values below 1e-5 count as 1e-5; "harmonic"; "median", "min", "max",
+            "none" (the values themselves), or a callable with a name that takes values [query]. All but the three means
+            keep per-query values.
+        unjudged: what a candidate with a negative grade is taken for: "irrelevant"; "condensed", it is taken out of the
+            list (Sakai, SIGIR 2007), as far as judged candidates of grade 0 are known to be judged; "lower" and
+            "upper", the smallest and largest value over all that the unjudged candidates could be, see
+            :mod:`torchrank.metrics.unjudged`.
         validate_args: count bad values (NaN, indices out of range, duplicates) and raise for them in ``compute``.
         kwargs: ``process_group``, ``dist_sync_fn``, ``sync_on_compute`` ... of :class:`torchmetrics.Metric`.
 
@@ -61,6 +68,8 @@ class RankingMetric(QueryAverage):
     value_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     #: the tie policies that have a meaning for it
     policies: ClassVar[tuple[str, ...]] = ("expected", "optimistic", "pessimistic")
+    #: what it can take unjudged candidates for
+    takes_unjudged_for: ClassVar[tuple[str, ...]] = UNJUDGED
     #: whether it can be cut at a rank
     takes_top_k: ClassVar[bool] = True
 
@@ -86,6 +95,7 @@ class RankingMetric(QueryAverage):
         ties: str = "expected",
         empty_target_action: str = "neg",
         aggregation: str | Callable[[Tensor], Tensor] = "mean",
+        unjudged: str = "irrelevant",
         validate_args: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -102,10 +112,12 @@ class RankingMetric(QueryAverage):
         one_of("ties", ties, self.policies)
         one_of("empty_target_action", empty_target_action, EMPTY_ACTIONS)
         one_of("aggregation", aggregation, AGGREGATIONS, or_callable=True)
+        one_of("unjudged", unjudged, self.takes_unjudged_for)
         one_of("validate_args", validate_args, (True, False))
         self.top_k = top_k
         self.ties = ties
         self.empty_target_action = empty_target_action
+        self.unjudged = unjudged
         self.validate_args = validate_args
         for name, value in own.items():
             setattr(self, name, value)
@@ -140,6 +152,10 @@ class RankingMetric(QueryAverage):
         """What of a ranking it looks at: all of it, unless a measure says that less will do."""
         return Need()
 
+    def required(self) -> Need:
+        """What of a ranking it looks at, unjudged candidates considered."""
+        return self.need() if self.unjudged == "irrelevant" else Need(everything=self.unjudged in ("lower", "upper"))
+
     def empty(self, ranking: Ranking) -> Tensor:
         """bool [query]: there is nothing to measure."""
         raise NotImplementedError
@@ -168,11 +184,20 @@ class RankingMetric(QueryAverage):
             float64 [3, query]: value, weight besides the user's, and 1 if there was nothing to measure; and counters
             of bad values, int64 [kind].
         """
-        empty = self.empty(ranking)
-        fill = {"neg": 0.0, "pos": 1.0}.get(self.empty_target_action, float("nan"))
-        values = torch.where(empty, fill, self.measure(self.settled(ranking)))
+        ranking = ranking.condensed() if self.unjudged == "condensed" else ranking
+        if self.unjudged in ("lower", "upper"):
+            worth = max(1, getattr(self, "relevance_level", 1))
+            values, empty = bound(self.values, ranking, self.unjudged == "upper", worth)
+        else:
+            values, empty = self.values(ranking)
         table = torch.stack([values, self.weight(ranking), empty.to(values.dtype)])
         return table, self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
+
+    def values(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
+        """The value of each query, float64 [query], and where there was nothing to measure, bool [query]."""
+        empty = self.empty(ranking)
+        fill = {"neg": 0.0, "pos": 1.0}.get(self.empty_target_action, float("nan"))
+        return torch.where(empty, fill, self.measure(self.settled(ranking))), empty
 
     def score(
         self,
@@ -267,13 +292,13 @@ def evaluate(
     """What each metric makes of a batch in any layout, ranked once for all of them, block by block."""
     if not metrics:
         return []
-    need = functools.reduce(operator.or_, (metric.need() for metric in metrics))
+    need = functools.reduce(operator.or_, (metric.required() for metric in metrics))
     if isinstance(preds, Ranking):
         given = [name for name, value in {"target": target, **layout}.items() if value is not None]
         if given:
             raise ValueError(f"Expected nothing but weights beside a Ranking, got {', '.join(given)}")
         for metric in metrics:
-            preds.check(metric.need(), metric.label)
+            preds.check(metric.required(), metric.label)
         rankings: Iterable[Ranking] = [preds]
     else:
         validate = any(metric.validate_args for metric in metrics)
@@ -318,4 +343,6 @@ def _weighted(
         forbidden = [metric.empty_target_action == "error" for metric in metrics]
         found = [count(Problem.EMPTY_QUERIES, row & present) * check for row, check in zip(empty, forbidden)]
         errors = errors + torch.stack(found)
-    return with_sums(values, inner, empty, present, errors)
+    plain = all(metric.aggregation == "mean" for metric in metrics)
+    averaged = values if plain else torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
+    return with_sums(values, averaged, inner, empty, present, errors)

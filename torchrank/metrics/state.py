@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import torch
 import torch.distributed as dist
@@ -86,6 +87,33 @@ def summed(values: Tensor, weights: Tensor, queries: Tensor, empty: Tensor, erro
 def mean(sums: Tensor) -> Tensor:
     """The weighted mean; NaN of nothing."""
     return sums[Sum.WV] / sums[Sum.W]
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean of values that is a function of the arithmetic mean of functions of them, and so of sums."""
+
+    #: what is summed instead of a value
+    inside: Callable[[Tensor], Tensor]
+    #: from the mean of these to the mean of the values
+    outside: Callable[[Tensor], Tensor]
+    #: how much the mean of the values changes with the mean of what is summed, given the former
+    slope: Callable[[Tensor], Tensor]
+
+
+#: What a geometric mean takes smaller values for, or one query would decide alone (Robertson, CIKM 2006).
+FLOOR = 1e-5
+
+MEANS = {
+    "mean": Mean(lambda x: x, lambda x: x, torch.ones_like),
+    "geometric": Mean(lambda x: x.clamp_min(FLOOR).log(), torch.exp, lambda x: x),
+    "harmonic": Mean(torch.reciprocal, torch.reciprocal, torch.square),
+}
+
+
+def is_mean(how: object) -> TypeGuard[str]:
+    """Whether an aggregation needs no more than sums."""
+    return isinstance(how, str) and how in MEANS
 
 
 def standard_error(sums: Tensor, n: Tensor) -> Tensor:

@@ -1,0 +1,47 @@
+"""Bounds of a measure over all that its unjudged candidates could be.
+
+Each unjudged candidate (grade below 0) is either irrelevant or relevant, then of grade 1, or of the metric's
+``relevance_level`` if that is larger. Wherever a measure does not fall (or does not rise) when a relevant candidate
+changes places with an irrelevant one that stood before it, which is what a ranking measure is, its extreme values for
+a given number of relevant unjudged candidates belong to the first so many and to the last so many of them. So two
+values for each number are enough, instead of one for each of the 2 ** n possibilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from torchrank.ranking import Ranking
+
+
+def bound(
+    values: Callable[[Ranking], tuple[Tensor, Tensor]], ranking: Ranking, upper: bool, worth: float
+) -> tuple[Tensor, Tensor]:
+    """The smallest or largest value of each query, float64 [query], and where none has anything to measure.
+
+    Args:
+        values: the value of each query, and where there is nothing to measure.
+        ranking: with an entry for every candidate.
+        upper: the largest value rather than the smallest.
+        worth: grade of an unjudged candidate that is taken for relevant.
+    """
+    unjudged = ranking.valid & (ranking.grade < 0)
+    number = unjudged.cumsum(-1)
+    most = number[:, -1:]
+    found, empty = values(_judged(ranking, torch.zeros_like(unjudged), worth))
+    on_cpu = found.device.type == "cpu"
+    for relevant in range(1, (int(most.max()) if on_cpu and len(most) else unjudged.shape[1]) + 1):
+        for chosen in (number <= relevant, number > most - relevant):
+            value, nothing = values(_judged(ranking, unjudged & chosen, worth))
+            found, empty = torch.fmax(found, value) if upper else torch.fmin(found, value), empty & nothing
+    return found, empty
+
+
+def _judged(ranking: Ranking, relevant: Tensor, worth: float) -> Ranking:
+    """The ranking with some of its entries of a grade, and no other unjudged."""
+    grade = ranking.grade if float(worth).is_integer() else ranking.grade.to(ranking.first.dtype)
+    return replace(ranking, grade=torch.where(relevant, worth, grade.clamp_min(0)).to(grade.dtype))
