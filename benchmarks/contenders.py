@@ -46,6 +46,11 @@ def sort_keys(data: Data) -> Prepared:
     return Prepared(lambda: data.keys.sort())
 
 
+def sort_twice(data: Data) -> Prepared:
+    """Sort both scores of every query."""
+    return Prepared(lambda: (data.scores.sort(dim=-1), data.target.sort(dim=-1)))
+
+
 def blocked_product(data: Data) -> Prepared:
     """The similarities, block by block into one buffer, and nothing done with them."""
     count = len(data.queries)
@@ -70,6 +75,11 @@ def dense(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def filtered(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The same with pairs to exclude."""
     return (data.scores, data.target), {"exclude": data.exclude}
+
+
+def ranking(data: Data) -> Prepared:
+    """Find where all candidates stand, and measure nothing."""
+    return Prepared(lambda: tr.Ranking.from_scores(data.scores, data.target))
 
 
 def flat(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -31,6 +31,13 @@ def graded(shape: Shape, device: str) -> Data:
     return Data(device=device, scores=scores, target=target)
 
 
+def two_rankings(shape: Shape, device: str) -> Data:
+    """Two scores of every candidate, in double precision and without ties, that agree a little."""
+    size = shape["queries"], shape["candidates"]
+    scores, noise = normal((2, *size), device, torch.float64)
+    return Data(device=device, scores=scores, target=scores + LEARNT * noise)
+
+
 def some_of(queries: int, candidates: int, count: int, device: str) -> Tensor:
     """``count`` different candidates of each query: int64 [query, count]."""
     start = torch.randint(0, candidates, (queries, 1), generator=seeded(device, 2), device=device)

@@ -82,6 +82,35 @@ def torchmetrics_rows(names: str) -> Contender:
     return prepare
 
 
+def torchmetrics_kendall(data: Data) -> Prepared:
+    """torchmetrics' function, which takes all queries at once, as columns."""
+    from torchmetrics.functional import kendall_rank_corrcoef
+
+    scores, target = data.scores.T.contiguous(), data.target.T.contiguous()
+    return Prepared(
+        lambda: kendall_rank_corrcoef(scores, target, variant="b"), lambda found: {"kendalltau": found.mean()}
+    )
+
+
+# ---- scipy ---------------------------------------------------------------------------------------------------------
+
+
+def scipy(measure: str) -> Contender:
+    """scipy's function of two rankings, called for one query after the other."""
+    names = {"kendalltau": "kendalltau", "weightedtau": "weightedtau", "spearman": "spearmanr"}
+
+    def prepare(data: Data) -> Prepared:
+        _on_cpu(data)
+        from scipy import stats
+
+        function, pairs = getattr(stats, names[measure]), list(zip(data.scores.numpy(), data.target.numpy()))
+        return Prepared(
+            lambda: [function(*pair).statistic for pair in pairs], lambda found: {measure: sum(found) / len(found)}
+        )
+
+    return prepare
+
+
 # ---- evaluation of runs --------------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,14 @@ SIX = "MAP MRR NormalizedDCG Precision Recall HitRate"
 FLAT = "ndcg@10 mrr map precision@10 recall@100"
 
 
+FORTY = (
+    "ndcg@5,10 ndcg(gain=exponential)@10 dcg@10 cg@10 mrr mrr@10 map map@10 map(normalize=min)@10 precision@1,5,10"
+    " recall@5,10 f1@10 hitrate@1,10 rprecision fallout@10 auroc bpref judged@10 err@10 nerr@10 rbp qmeasure@10 arp pwa@10"
+    " iprec(recall=0.3) elevenpoint relprecision@10 opa lrap coverageerror rankingloss accuracy@10 mcc@10 setap mr"
+    " mr(adjusted=index,filtered=True)"
+)
+
+
 def ours(suite: c.Suite) -> dict[str, Contender]:
     """An update, eager and compiled, which are two things where scores come with one right answer per query."""
     return {OURS: suite.update, COMPILED: suite.compiled}
@@ -47,6 +55,50 @@ def ltr(row: str, decimals: int | None) -> Workload:
             faster(100, "torchmetrics, nDCG alone", contender=NUMBERS),
             Target(1.0, device="cuda"),
         ),
+        grow={"queries": "queries", "candidates": "candidates"},
+    )
+
+
+def forty() -> Workload:
+    """Many measures of one ranking."""
+    suite = c.Suite(FORTY)
+    return Workload(
+        "suite",
+        "",
+        "{queries:,} x {candidates:,}, grades 0 to 4, 40 measures",
+        shape={"queries": 8000, "candidates": 40, "grades": 5, "decimals": None},
+        quick={"queries": 60, "candidates": 20, "grades": 5, "decimals": None},
+        make=data.graded,
+        contenders={
+            OURS: suite.update,
+            "7 of them": c.Suite(LTR).update,
+            "their ranking alone": c.ranking,
+            "torch.sort": c.sort,
+        },
+        floor="their ranking alone",
+        references={"pytrec_eval": peers.pytrec_eval(FORTY)},
+        grow={"queries": "queries", "candidates": "candidates"},
+    )
+
+
+def correlation(measure: str) -> Workload:
+    """Two rankings compared."""
+    torchmetrics = {"torchmetrics": peers.torchmetrics_kendall} if measure == "kendalltau" else {}
+    return Workload(
+        "correlation",
+        measure,
+        "{queries:,} x {candidates:,}, no ties",
+        shape={"queries": 200, "candidates": 1000},
+        quick={"queries": 10, "candidates": 50},
+        make=data.two_rankings,
+        contenders={
+            NUMBERS: c.Suite(measure).numbers,
+            "two sorts": c.sort_twice,
+            "scipy, in a loop": peers.scipy(measure),
+            **torchmetrics,
+        },
+        floor="two sorts",
+        targets=(faster(10, "scipy, in a loop", contender=NUMBERS),),
         grow={"queries": "queries", "candidates": "candidates"},
     )
 
@@ -263,7 +315,9 @@ def accelerator(dtype: str) -> Workload:
 WORKLOADS: tuple[Workload, ...] = (
     ltr("no ties", None),
     ltr("many ties", 1),
+    forty(),
     run(),
+    *(correlation(measure) for measure in ("kendalltau", "weightedtau", "spearman")),
     next_item(),
     link_prediction(),
     top_k(256, 100_000, 10, 2.5),

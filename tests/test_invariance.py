@@ -69,8 +69,8 @@ def test_a_strictly_increasing_transform_of_the_scores_changes_nothing(name, dat
     assert_same(metric.score(moved, target), metric.score(preds, target))
     index = torch.arange(len(preds)).repeat_interleave(preds.shape[1])
     assert_same(metric.score(moved.flatten(), target.flatten(), indexes=index), metric.score(preds, target))
-    relevant = tuple((target > 0).nonzero().T)
-    triples = (*relevant, target[relevant])
+    named = tuple(((target > 0) | (not metric.required().relevant)).nonzero().T)
+    triples = (*named, target[named])
     assert_same(metric.score(moved, triples), metric.score(preds, target))
 
 

@@ -34,11 +34,12 @@ class RankingMetric(QueryAverage):
     does not depend on how queries are split over batches and workers. A query arrives whole in one ``update``.
 
     A new measure gives a ``name`` of its own (lower-case letters and digits), its ``value_range``, :meth:`measure`,
-    :meth:`empty`, and in :meth:`need` what of a ranking it looks at: everything, unless it says otherwise; the binary
-    and graded families say that they look at relevant candidates up to ``top_k``. Labels, lists and flat rows have no
-    entries for what is not relevant. Parameters of its own are
-    keyword-only and passed on, ``super().__init__(top_k, p=p, **kwargs)``, which stores and labels them. A function
-    that it passes to pieces of the ranking, as a discount, should be one that stays: pieces are shared by its identity.
+    :meth:`empty`, and in :meth:`need` what of a ranking it looks at: every judged candidate at every rank, unless it
+    says otherwise; the binary and graded families say that relevant candidates up to ``top_k`` will do. Labels and
+    lists of ids name none but the relevant. Parameters of its own are keyword-only and passed on,
+    ``super().__init__(top_k, p=p, **kwargs)``, which stores and labels them. A function that it passes to pieces of the
+    ranking, as a discount, should be one that stays: pieces are shared by its identity. Its docstring has a formula,
+    and sections ``Source`` and ``Also in``, from which the list of all measures is printed.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.

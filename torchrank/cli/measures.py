@@ -1,0 +1,112 @@
+"""Every measure, described by its own class: the page of the README that lists them."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import torchrank as tr
+
+HEAD = ("label", "what it is", "formula", "range", "source", "also in")
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a class says of itself."""
+
+    #: the class
+    name: str
+    #: how names call it; "@k" if it can be cut
+    label: str
+    #: the first sentence of its docstring, without its formula
+    summary: str
+    #: LaTeX, the first formula of its docstring
+    formula: str
+    #: smallest and largest value, and which way is better
+    range: str
+    #: who defined it
+    source: str
+    #: which libraries have it, under which name
+    also_in: str
+
+    @classmethod
+    def of(cls, measure: type) -> Description:
+        """Read a class.
+
+        Raises:
+            ValueError: its docstring lacks something.
+        """
+        text = inspect.getdoc(measure) or ""
+        formula = re.search(r":math:`(.*?)`", text, re.DOTALL)
+        if formula is None:
+            raise ValueError(f"Expected the docstring of {measure.__name__} to have a formula, :math:`...`, got none")
+        owner: Any = measure
+        cut = "@k" if getattr(owner, "takes_top_k", True) else ""
+        return cls(
+            measure.__name__,
+            owner.name + cut,
+            _summary(text),
+            " ".join(formula[1].split()),
+            _range(owner),
+            section(measure, "Source"),
+            section(measure, "Also in"),
+        )
+
+
+def section(measure: type, title: str) -> str:
+    """A section of a docstring as one line.
+
+    Raises:
+        ValueError: there is none of this title.
+    """
+    text = inspect.getdoc(measure) or ""
+    found = re.search(rf"^{title}:\n((?:    .*\n|\n)+)", text + "\n", re.MULTILINE)
+    if found is None:
+        raise ValueError(f"Expected the docstring of {measure.__name__} to have a section {title!r}, got none")
+    return " ".join(found[1].split()).replace("``", "`")
+
+
+def _summary(text: str) -> str:
+    first = text.split("\n\n")[0].replace("\n", " ")
+    plain = re.sub(r"[,:]?\s*:math:`.*?`", "", first)
+    sentence = re.split(r"(?<=[a-z)\]`])\.\s", plain + " ")[0]
+    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", sentence).strip().rstrip(".").replace("``", "`")
+
+
+def _range(measure: Any) -> str:
+    low, high = ("-∞" if bound == -math.inf else "∞" if bound == math.inf else f"{bound:g}" for bound in _bounds(measure))
+    better = {True: ", higher is better", False: ", lower is better", None: ""}[measure.higher_is_better]
+    return f"{low} … {high}{better}"
+
+
+def _bounds(measure: Any) -> tuple[float, float]:
+    return measure.value_range
+
+
+def described() -> list[Description]:
+    """All measures that the library exports, by label."""
+    measures = {
+        measure
+        for name in tr.__all__
+        if inspect.isclass(measure := getattr(tr, name)) and getattr(measure, "name", "") and not inspect.isabstract(measure)
+    }
+    return sorted((Description.of(measure) for measure in measures), key=lambda one: one.label)
+
+
+def table() -> str:
+    """The page, as a table in Markdown."""
+    rows = [
+        (f"`{one.label}` `{one.name}`", one.summary, f"${one.formula}$", one.range, one.source, one.also_in)
+        for one in described()
+    ]
+    lines = [HEAD, ("---",) * len(HEAD), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
+
+
+def run() -> int:
+    """Print it."""
+    print(table())
+    return 0
