@@ -5,16 +5,20 @@ from torchrank.metrics.binary import AUROC, F1, MAP, BinaryMetric, FallOut, FBet
 from torchrank.metrics.graded import CG, DCG, NDCG, GradedMetric
 from torchrank.metrics.parse import parse
 from torchrank.metrics.positions import MR, MRR, HitRate, PositionMetric
+from torchrank.metrics.propensity import IPS, PSNDCG, PSP, inverse_propensity, propensities
 
 __all__ = [
     "AUROC",
     "CG",
     "DCG",
     "F1",
+    "IPS",
     "MAP",
     "MR",
     "MRR",
     "NDCG",
+    "PSNDCG",
+    "PSP",
     "BinaryMetric",
     "FBeta",
     "FallOut",
@@ -25,5 +29,7 @@ __all__ = [
     "RPrecision",
     "RankingMetric",
     "Recall",
+    "inverse_propensity",
     "parse",
+    "propensities",
 ]
