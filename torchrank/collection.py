@@ -13,6 +13,7 @@ from torchmetrics.metric import jit_distributed_available
 from torchrank.metrics.base import RankingMetric, evaluate
 from torchrank.metrics.parse import parse_all
 from torchrank.metrics.state import JointReduction
+from torchrank.pointwise import POINTWISE, arguments_of
 from torchrank.ranking import Ranking
 
 
@@ -20,7 +21,8 @@ class RankingCollection(MetricCollection):
     """Metrics that are updated together: a batch is ranked once for all, and one all-reduce syncs all.
 
     Keys are the labels, in the order given. A :class:`torchmetrics.MetricCollection` with the same results as its
-    members would have alone; members that are not torchrank's get ``preds`` and ``target`` as they are. It can hold any
+    members would have alone. Members that are not torchrank's get ``preds`` and ``target``, where ``mask`` is True;
+    ``"mae"``, ``"mse"`` and ``"rmse"`` stand for torchmetrics' own. It can hold any
     :class:`torchmetrics.MetricCollection`; one of these can hold it as long as no label has a dot.
 
     Args:
@@ -204,7 +206,7 @@ class RankingCollection(MetricCollection):
                 f"Expected preds and target for {type(foreign[0]).__name__}, which ranks nothing, got a Ranking"
             )
         given = {key: value for key, value in keywords.items() if value is not None}
-        return [(metric, (preds, target), metric._filter_kwargs(**given) if given else {}) for metric in foreign]
+        return [(metric, *arguments_of(metric, preds, target, given)) for metric in foreign]
 
     # ---- reduce once -------------------------------------------------------------------------------------------
 
@@ -249,6 +251,8 @@ class RankingCollection(MetricCollection):
 def _metrics(value: Any) -> list[tuple[str, Metric]]:
     """The metrics, with their keys, that one element of a collection stands for."""
     if isinstance(value, str):
+        if value.lower() in POINTWISE:
+            return [(value.lower(), POINTWISE[value.lower()]())]
         return [(metric.label, metric) for metric in parse_all(value)]
     if isinstance(value, MetricCollection):
         return [(str(key), metric) for key, metric in value.items(keep_base=False)]
