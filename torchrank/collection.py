@@ -10,8 +10,10 @@ from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.metric import jit_distributed_available
 
+from torchrank.metrics.average import QueryAverage
 from torchrank.metrics.base import RankingMetric, evaluate
 from torchrank.metrics.parse import parse_all
+from torchrank.metrics.recommended import ListMetric
 from torchrank.metrics.state import JointReduction
 from torchrank.pointwise import POINTWISE, arguments_of
 from torchrank.ranking import Ranking
@@ -117,8 +119,9 @@ class RankingCollection(MetricCollection):
 
     def _link(self) -> None:
         """Let the metrics share one reduction."""
-        self._joint = JointReduction(self._own())
-        for metric in self._own():
+        averages = [metric for metric in self._modules.values() if isinstance(metric, QueryAverage)]
+        self._joint = JointReduction(averages)
+        for metric in averages:
             metric.reduce_with(self._joint)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -219,7 +222,7 @@ class RankingCollection(MetricCollection):
         self._joint.declare()
         values, raised = {}, []
         for inner, metric in self._modules.items():
-            if not isinstance(metric, RankingMetric) and jit_distributed_available():
+            if not isinstance(metric, QueryAverage) and jit_distributed_available():
                 metric._computed = None  # a worker that answers from its cache would let the others wait
             try:
                 values[inner] = metric.compute()
@@ -242,7 +245,7 @@ class RankingCollection(MetricCollection):
         if list(other._modules) != list(self._modules):
             raise ValueError(f"Expected a collection of {list(self.keys())}, got {list(other.keys())}")
         for inner, metric in self._modules.items():
-            if isinstance(metric, RankingMetric):  # all or none
+            if isinstance(metric, QueryAverage):  # all or none
                 metric.mergeable(other._modules[inner])
         for inner, metric in self._modules.items():
             metric.merge_state(other._modules[inner])
@@ -256,7 +259,7 @@ def _metrics(value: Any) -> list[tuple[str, Metric]]:
         return [(metric.label, metric) for metric in parse_all(value)]
     if isinstance(value, MetricCollection):
         return [(str(key), metric) for key, metric in value.items(keep_base=False)]
-    if isinstance(value, RankingMetric):
+    if isinstance(value, RankingMetric | ListMetric):
         return [(value.label, value)]
     if isinstance(value, Metric):
         return [(type(value).__name__, value)]

@@ -12,15 +12,7 @@ def place_ids(lists: RankedIds, need: Need) -> Places:
     """Places of the judged ids; those that are not in the list were not retrieved."""
     ids = lists.ids
     items, grade = lists.judged.rectangle()
-    kept = ids >= 0
-    if lists.mask is not None:
-        kept = kept & lists.mask
-    errors = lists.errors
-    if lists.validate and ids.shape[1] > 1:
-        ordered = torch.where(kept, ids, -1).sort(dim=-1).values
-        errors = errors + count(Problem.DUPLICATE_IDS, (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0))
-    if lists.exclude is not None:
-        kept = kept & ~_excluded(lists.exclude, ids, items, grade)
+    kept, errors = kept_ids(lists, items, grade)
     position = kept.cumsum(-1)
     found = (items.unsqueeze(-1) == ids.unsqueeze(-2)) & kept.unsqueeze(-2)
     first = torch.where(found, position.unsqueeze(-2), 0).amax(-1)
@@ -34,6 +26,21 @@ def place_ids(lists: RankedIds, need: Need) -> Places:
         errors,
         depth=1,
     )
+
+
+def kept_ids(lists: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions that hold a candidate, bool [query, position], beside judged items; and counters of bad values."""
+    ids = lists.ids
+    kept = ids >= 0
+    if lists.mask is not None:
+        kept = kept & lists.mask
+    errors = lists.errors
+    if lists.validate and ids.shape[1] > 1:
+        ordered = torch.where(kept, ids, -1).sort(dim=-1).values
+        errors = errors + count(Problem.DUPLICATE_IDS, (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0))
+    if lists.exclude is not None:
+        kept = kept & ~_excluded(lists.exclude, ids, items, grade)
+    return kept, errors
 
 
 def _excluded(exclude: Pairs, ids: Tensor, items: Tensor, grade: Tensor) -> Tensor:

@@ -1,7 +1,9 @@
 """The third room: one class per measure, each a formula on a Ranking."""
 
 from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.beyond import IntraListDiversity, Novelty, Popularity, Serendipity, Unexpectedness
 from torchrank.metrics.binary import AUROC, F1, MAP, BinaryMetric, FallOut, FBeta, Precision, Recall, RPrecision
+from torchrank.metrics.exposure import Coverage, Entropy, Gini, Personalization
 from torchrank.metrics.graded import CG, DCG, NDCG, GradedMetric
 from torchrank.metrics.parse import parse
 from torchrank.metrics.positions import MR, MRR, HitRate, PositionMetric
@@ -20,15 +22,24 @@ __all__ = [
     "PSNDCG",
     "PSP",
     "BinaryMetric",
+    "Coverage",
+    "Entropy",
     "FBeta",
     "FallOut",
+    "Gini",
     "GradedMetric",
     "HitRate",
+    "IntraListDiversity",
+    "Novelty",
+    "Personalization",
+    "Popularity",
     "PositionMetric",
     "Precision",
     "RPrecision",
     "RankingMetric",
     "Recall",
+    "Serendipity",
+    "Unexpectedness",
     "inverse_propensity",
     "parse",
     "propensities",
