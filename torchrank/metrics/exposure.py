@@ -48,15 +48,15 @@ class Coverage(ExposureMetric):
         super().__init__(top_k, num_items=num_items, **kwargs)
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
-        return (exposure > 0).sum() / len(exposure)
+        return (exposure > 0).to(exposure.dtype).mean()
 
 
 class Personalization(ExposureMetric):
     r"""Personalization: the mean over pairs of users of :math:`1 - |L_u \cap L_v| / \sqrt{|L_u| |L_v|}`.
 
-    That is 1 - cosine of their lists. From one sum over users: with :math:`x_i = \sum_u [i \in L_u] / \sqrt{|L_u|}` and U lists that are not empty it is
-    :math:`1 - (|x|^2 - U) / (U (U - 1))`, so no list is kept and no pair is looked at. NaN of fewer than two lists.
-    With weights, a pair counts the product of those of its lists.
+    That is 1 - cosine of their lists. From one sum over users: with :math:`x_i = \sum_u [i \in L_u] / \sqrt{|L_u|}`
+    and U lists that are not empty it is :math:`1 - (|x|^2 - U) / (U (U - 1))`, so no list is kept and no pair is looked
+    at. NaN of fewer than two lists. With weights, a pair counts the product of those of its lists.
 
     Source:
         Zhou et al., Solving the apparent diversity-accuracy dilemma of recommender systems, PNAS 107(10), 2010 (as
@@ -200,7 +200,8 @@ class Gini(Spread):
 
     Source:
         Gini, 1912; of recommendations, Fleder and Hosanagar, Blockbuster culture's next rise or fall, Management
-        Science 55(5), 2009. With a discount, Diaz et al., Evaluating stochastic rankings with expected exposure, CIKM 2020.
+        Science 55(5), 2009. With a discount, Diaz et al., Evaluating stochastic rankings with expected exposure, CIKM
+        2020.
 
     Also in:
         RecBole's ``giniindex``, LensKit's ``ListGini``; LensKit's ``ExposureGini`` is ``discount="geometric"``.
