@@ -350,6 +350,9 @@ BASELINES = {
     "cg": lambda n, r, k: k * r / n,
     "dcg": lambda n, r, k: r / n * discounts(k),
     "ndcg": lambda n, r, k: r / n * discounts(k) / discounts(min(r, k)),
+    "psp": lambda n, r, k: k * r / n / min(r, k),
+    "psndcg": lambda n, r, k: r / n * discounts(k) / discounts(min(r, k)),
+    "ips": lambda n, r, k: k * r / n,
 }
 
 

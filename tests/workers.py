@@ -847,3 +847,43 @@ def fuzz_with_whole_collections(rank, world):
 def fuzz_with_some_members_only(rank, world):
     for seed in range(5):
         fuzz(rank, world, seed, partial=True)
+
+
+# ---- measures of recommended lists, whose states are as long as the catalogue ----------------------------------------
+
+CATALOGUE = 11
+KNOWN = torch.arange(CATALOGUE) % 5
+
+
+def lists_of(seed):
+    """Ids with padding, and what is relevant; none at all for some seeds."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.stack([torch.randperm(CATALOGUE, generator=generator)[:6] for _ in range(1 + seed % 4)])
+    ids[torch.rand(ids.shape, generator=generator) < 0.3] = -1
+    return ids, [ids[q, :2][ids[q, :2] >= 0] for q in range(len(ids))]
+
+
+def beyond_suite():
+    exposure = [tr.Coverage(1, num_items=CATALOGUE), tr.Gini(num_items=CATALOGUE), tr.Entropy(4, num_items=CATALOGUE)]
+    users = [tr.Popularity(3, interactions=KNOWN), tr.Popularity(3, interactions=KNOWN, aggregation="median")]
+    return tr.RankingCollection(
+        [*exposure, "recall@3", *users, tr.IntraListDiversity(categories=KNOWN), tr.Serendipity(interactions=KNOWN)]
+    )
+
+
+@scenario
+def lists_beyond_accuracy(rank, world):
+    batches = [lists_of(seed) for seed in range(12)]
+    found = {}
+    for how in SHARES:
+        suite = fill(beyond_suite(), share(batches, rank, world, how))
+        with exactly(world, all_reduce=1, all_gather=1):
+            found[how] = {key: round(value.item(), 6) for key, value in suite.compute().items()}
+        alone = fill(tr.Gini(num_items=CATALOGUE), share(batches, rank, world, how))
+        with exactly(world, all_reduce=1):
+            found[how, "alone"] = alone.compute()
+        fill(suite, share(batches, rank, world, how))
+        found[how, "again"] = suite.compute()["gini"]
+    if rank == world - 1:
+        alone.update(torch.tensor([[CATALOGUE]]))
+    return {str(key): value for key, value in found.items()} | {"error": errors_of(alone.compute)}

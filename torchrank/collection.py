@@ -10,9 +10,12 @@ from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.metric import jit_distributed_available
 
+from torchrank.metrics.average import QueryAverage
 from torchrank.metrics.base import RankingMetric, evaluate
 from torchrank.metrics.parse import parse_all
+from torchrank.metrics.recommended import ListMetric
 from torchrank.metrics.state import JointReduction
+from torchrank.pointwise import POINTWISE, arguments_of
 from torchrank.ranking import Ranking
 
 
@@ -20,7 +23,8 @@ class RankingCollection(MetricCollection):
     """Metrics that are updated together: a batch is ranked once for all, and one all-reduce syncs all.
 
     Keys are the labels, in the order given. A :class:`torchmetrics.MetricCollection` with the same results as its
-    members would have alone; members that are not torchrank's get ``preds`` and ``target`` as they are. It can hold any
+    members would have alone. Members that are not torchrank's get ``preds`` and ``target``, where ``mask`` is True;
+    ``"mae"``, ``"mse"`` and ``"rmse"`` stand for torchmetrics' own. It can hold any
     :class:`torchmetrics.MetricCollection`; one of these can hold it as long as no label has a dot.
 
     Args:
@@ -115,8 +119,9 @@ class RankingCollection(MetricCollection):
 
     def _link(self) -> None:
         """Let the metrics share one reduction."""
-        self._joint = JointReduction(self._own())
-        for metric in self._own():
+        averages = [metric for metric in self._modules.values() if isinstance(metric, QueryAverage)]
+        self._joint = JointReduction(averages)
+        for metric in averages:
             metric.reduce_with(self._joint)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -204,7 +209,7 @@ class RankingCollection(MetricCollection):
                 f"Expected preds and target for {type(foreign[0]).__name__}, which ranks nothing, got a Ranking"
             )
         given = {key: value for key, value in keywords.items() if value is not None}
-        return [(metric, (preds, target), metric._filter_kwargs(**given) if given else {}) for metric in foreign]
+        return [(metric, *arguments_of(metric, preds, target, given)) for metric in foreign]
 
     # ---- reduce once -------------------------------------------------------------------------------------------
 
@@ -217,7 +222,7 @@ class RankingCollection(MetricCollection):
         self._joint.declare()
         values, raised = {}, []
         for inner, metric in self._modules.items():
-            if not isinstance(metric, RankingMetric) and jit_distributed_available():
+            if not isinstance(metric, QueryAverage) and jit_distributed_available():
                 metric._computed = None  # a worker that answers from its cache would let the others wait
             try:
                 values[inner] = metric.compute()
@@ -240,7 +245,7 @@ class RankingCollection(MetricCollection):
         if list(other._modules) != list(self._modules):
             raise ValueError(f"Expected a collection of {list(self.keys())}, got {list(other.keys())}")
         for inner, metric in self._modules.items():
-            if isinstance(metric, RankingMetric):  # all or none
+            if isinstance(metric, QueryAverage):  # all or none
                 metric.mergeable(other._modules[inner])
         for inner, metric in self._modules.items():
             metric.merge_state(other._modules[inner])
@@ -249,10 +254,12 @@ class RankingCollection(MetricCollection):
 def _metrics(value: Any) -> list[tuple[str, Metric]]:
     """The metrics, with their keys, that one element of a collection stands for."""
     if isinstance(value, str):
+        if value.lower() in POINTWISE:
+            return [(value.lower(), POINTWISE[value.lower()]())]
         return [(metric.label, metric) for metric in parse_all(value)]
     if isinstance(value, MetricCollection):
         return [(str(key), metric) for key, metric in value.items(keep_base=False)]
-    if isinstance(value, RankingMetric):
+    if isinstance(value, RankingMetric | ListMetric):
         return [(value.label, value)]
     if isinstance(value, Metric):
         return [(type(value).__name__, value)]

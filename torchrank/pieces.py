@@ -297,6 +297,13 @@ class Pieces(Places):
         return _gains(self.grade, self.valid & (self.grade > 0), gain, self.first.dtype)
 
     @shared
+    def worth(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
+        """float64 [query]: sum of the gains of all judged candidates, retrieved or not, also those beyond ``reach``."""
+        if self.pool is None:
+            return self.gains(gain).sum(-1)
+        return _gains(self.pool, self.pool > 0, gain, self.first.dtype).sum(-1)
+
+    @shared
     def ideal(
         self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:

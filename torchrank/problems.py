@@ -27,7 +27,8 @@ MEANING = {
     Problem.NAN_SCORES: "{n} queries with NaN among the scores or tie breaks of candidates; expected numbers or -inf",
     Problem.BAD_GRADES: "{n} relevance grades, or gains of them, that are NaN or infinite; expected finite numbers",
     Problem.OUT_OF_RANGE: (
-        "{n} labels or (query, item) indices outside the batch; expected query in 0 ... Q - 1, item in 0 ... D - 1"
+        "{n} labels, ids or (query, item) indices outside the batch or the catalogue; expected query in 0 ... Q - 1,"
+        " item in 0 ... D - 1"
     ),
     Problem.DUPLICATE_TARGETS: (
         "{n} targets given more than once for their query; expected each relevant item once"

@@ -77,7 +77,9 @@ def _summary(text: str) -> str:
 
 
 def _range(measure: Any) -> str:
-    low, high = ("-∞" if bound == -math.inf else "∞" if bound == math.inf else f"{bound:g}" for bound in _bounds(measure))
+    low, high = (
+        "-∞" if bound == -math.inf else "∞" if bound == math.inf else f"{bound:g}" for bound in _bounds(measure)
+    )
     better = {True: ", higher is better", False: ", lower is better", None: ""}[measure.higher_is_better]
     return f"{low} … {high}{better}"
 
@@ -91,7 +93,9 @@ def described() -> list[Description]:
     measures = {
         measure
         for name in tr.__all__
-        if inspect.isclass(measure := getattr(tr, name)) and getattr(measure, "name", "") and not inspect.isabstract(measure)
+        if inspect.isclass(measure := getattr(tr, name))
+        and getattr(measure, "name", "")
+        and not inspect.isabstract(measure)
     }
     return sorted((Description.of(measure) for measure in measures), key=lambda one: one.label)
 

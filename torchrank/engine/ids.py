@@ -35,6 +35,13 @@ def positions(lists: RankedIds) -> tuple[Tensor, Tensor, Tensor]:
     """
     ids = lists.ids
     items, grade = lists.judged.rectangle()
+    kept, errors = kept_ids(lists, items, grade)
+    return kept, (items.unsqueeze(-1) == ids.unsqueeze(-2)) & kept.unsqueeze(-2), errors
+
+
+def kept_ids(lists: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions that hold a candidate, bool [query, position], beside judged items; and counters of bad values."""
+    ids = lists.ids
     kept = ids >= 0
     if lists.mask is not None:
         kept = kept & lists.mask
@@ -44,7 +51,7 @@ def positions(lists: RankedIds) -> tuple[Tensor, Tensor, Tensor]:
         errors = errors + count(Problem.DUPLICATE_IDS, (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0))
     if lists.exclude is not None:
         kept = kept & ~_excluded(lists.exclude, ids, items, grade)
-    return kept, (items.unsqueeze(-1) == ids.unsqueeze(-2)) & kept.unsqueeze(-2), errors
+    return kept, errors
 
 
 def _excluded(exclude: Pairs, ids: Tensor, items: Tensor, grade: Tensor) -> Tensor:

@@ -1,29 +1,46 @@
 """The third room: one class per measure, each a formula on a Ranking."""
 
 from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.beyond import IntraListDiversity, Novelty, Popularity, Serendipity, Unexpectedness
 from torchrank.metrics.binary import AUROC, F1, MAP, BinaryMetric, FallOut, FBeta, Precision, Recall, RPrecision
+from torchrank.metrics.exposure import Coverage, Entropy, Gini, Personalization
 from torchrank.metrics.graded import CG, DCG, NDCG, GradedMetric
 from torchrank.metrics.parse import parse
 from torchrank.metrics.positions import MR, MRR, HitRate, PositionMetric
+from torchrank.metrics.propensity import IPS, PSNDCG, PSP, inverse_propensity, propensities
 
 __all__ = [
     "AUROC",
     "CG",
     "DCG",
     "F1",
+    "IPS",
     "MAP",
     "MR",
     "MRR",
     "NDCG",
+    "PSNDCG",
+    "PSP",
     "BinaryMetric",
+    "Coverage",
+    "Entropy",
     "FBeta",
     "FallOut",
+    "Gini",
     "GradedMetric",
     "HitRate",
+    "IntraListDiversity",
+    "Novelty",
+    "Personalization",
+    "Popularity",
     "PositionMetric",
     "Precision",
     "RPrecision",
     "RankingMetric",
     "Recall",
+    "Serendipity",
+    "Unexpectedness",
+    "inverse_propensity",
     "parse",
+    "propensities",
 ]

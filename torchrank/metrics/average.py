@@ -69,12 +69,12 @@ class QueryAverage(SafeMetric):
         self._joint: JointReduction | None = None
         self._errors: Tensor | None = None
 
-    def name_state(self, name: str) -> None:
-        """Begin with nothing seen, under a name that no other metric has."""
+    def name_state(self, name: str, more: int = 0) -> None:
+        """Begin with nothing seen, under a name that no other metric has; with so many ``more`` sums of its own."""
         # torchmetrics.MetricCollection takes metrics whose states have equal names, and equal values after the first
         # batch, for one and the same. The colon keeps the names apart from attributes.
         self._state = name
-        self.add_state(f"{name}:sums", state.nothing(self.device), dist_reduce_fx="sum")
+        self.add_state(f"{name}:sums", state.nothing(self.device, more), dist_reduce_fx="sum")
         if not is_mean(self.aggregation):
             self.add_state(f"{name}:values", [], dist_reduce_fx="cat")
 
@@ -112,14 +112,18 @@ class QueryAverage(SafeMetric):
             ValueError: bad values were met, on whatever worker: how many of which kind. The metric can go on.
         """
         sums = state.read(self.sums)
-        self._errors = sums[Sum.ERRORS :]
+        self._errors = sums[Sum.ERRORS : state.SIZE]
         if self.rows is None:
-            value = self.mean.outside(state.mean(sums))
+            value = self.result(sums)
         else:
             rows = torch.cat([sums.new_empty((0, 2)), *(row.to(sums.device) for row in self.rows)])
             value = state.aggregate(self.aggregation, rows[:, 0], rows[:, 1])
         value = self.reported(value, sums)
         return torch.where(self._errors.sum() > 0, float("nan"), value).to(torch.float32)
+
+    def result(self, sums: Tensor) -> Tensor:
+        """The number that the sums of all queries stand for: float64 []."""
+        return self.mean.outside(state.mean(sums))
 
     @property
     def mean(self) -> Mean:
@@ -221,7 +225,7 @@ class QueryAverage(SafeMetric):
         return theirs
 
     def moved(self, x: Tensor, device: torch.device) -> Tensor:
-        is_state = x.dtype == torch.float64 or x.shape == (2, state.SIZE)
+        is_state = x.dtype == torch.float64 or state.compensated(x)
         return state.carry(x, device) if is_state else x.to(device)
 
     def restored(self, x: Tensor) -> Tensor:

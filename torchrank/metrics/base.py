@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -18,6 +17,7 @@ from torchrank.layouts import arrange
 from torchrank.lists import Need, as_given
 from torchrank.metrics.arguments import one_of
 from torchrank.metrics.average import QueryAverage, QueryValues, with_sums
+from torchrank.metrics.state import Mean
 from torchrank.metrics.unjudged import bound
 from torchrank.problems import Problem, count, explain
 from torchrank.ranking import Ranking, batch_order
@@ -131,13 +131,8 @@ class RankingMetric(QueryAverage):
     @functools.cache
     def definition(cls) -> dict[str, Any]:
         """The arguments that make the number, with their defaults, the measure's own first."""
-        found: dict[str, Any] = {}
-        for owner in cls.__mro__:
-            if issubclass(owner, RankingMetric) and "__init__" in owner.__dict__:
-                for name, parameter in inspect.signature(owner.__init__).parameters.items():
-                    if parameter.kind is parameter.KEYWORD_ONLY and name != "validate_args":
-                        found.setdefault(name, parameter.default)
-        return found
+        found = labels.arguments(cls, RankingMetric)
+        return {name: default for name, default in found.items() if name != "validate_args"}
 
     @property
     def label(self) -> str:
@@ -322,12 +317,22 @@ def evaluate(
     table = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
     if (order := batch_order(numbers)) is not None:
         table = table[..., order]
-    return _weighted(metrics, table, errors, weights)
+    return weighted(metrics, table, errors, weights)
 
 
-def _weighted(
-    metrics: Sequence[RankingMetric], table: Tensor, errors: Tensor, weights: Tensor | None
-) -> list[QueryValues]:
+class Weighed(Protocol):
+    """What the weights of queries have to know of a metric."""
+
+    validate_args: bool
+    empty_target_action: str
+    aggregation: str | Callable[[Tensor], Tensor]
+
+    @property
+    def mean(self) -> Mean:
+        """Which mean it takes."""
+
+
+def weighted(metrics: Sequence[Weighed], table: Tensor, errors: Tensor, weights: Tensor | None) -> list[QueryValues]:
     """Values, weights and emptiness [metric, 3, query], with error counters [metric, kind], and the user's weights."""
     values, inner, empty = table.unbind(1)
     empty, present = empty > 0, torch.ones_like(values[0], dtype=torch.bool)

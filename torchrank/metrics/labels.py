@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 _SHAPE = re.compile(r"\s*(?P<name>[A-Za-z][\w+-]*)\s*(?:\((?P<parameters>.*)\))?\s*(?:@(?P<cuts>[\d\s,]+))?\s*")
@@ -52,6 +54,17 @@ def read(text: str) -> Label:
     if not all(cut.isdigit() for cut in cuts):
         raise ValueError(f"Expected cut-offs like '@10' or '@5,10' in {text!r}, got '@{parts['cuts']}'")
     return Label(parts["name"], parameters, tuple(int(cut) for cut in cuts))
+
+
+def arguments(cls: type, root: type) -> dict[str, Any]:
+    """Keyword-only arguments of a class and of its parents up to a root, with their defaults, its own first."""
+    found: dict[str, Any] = {}
+    for owner in cls.__mro__:
+        if issubclass(owner, root) and "__init__" in owner.__dict__:
+            for name, parameter in inspect.signature(owner.__init__).parameters.items():
+                if parameter.kind is parameter.KEYWORD_ONLY:
+                    found.setdefault(name, parameter.default)
+    return found
 
 
 def name_of(function: Callable) -> str:

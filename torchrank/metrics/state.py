@@ -29,19 +29,21 @@ class Sum(IntEnum):
     W2 = 4
     QUERIES = 5
     EMPTY = 6
-    ERRORS = 7  # and all that follows
+    ERRORS = 7  # and all that follows, but what a metric adds from SIZE on
 
 
 SIZE = Sum.ERRORS + len(Problem)
 
 
-def nothing(device: torch.device) -> Tensor:
-    """The state of a metric that has seen no query.
+def nothing(device: torch.device, more: int = 0) -> Tensor:
+    """The state of a metric that has seen no query, and adds up ``more`` numbers besides.
 
-    float64 [SIZE]; where a device has no float64, float32 [2, SIZE]: a sum and what its rounding has lost.
+    float64 [SIZE + more]; where a device has no float64, float32 [2, SIZE + more]: a sum and what its rounding has
+    lost.
     """
+    size = SIZE + more
     wide = real(device) == torch.float64
-    return torch.zeros(SIZE if wide else (2, SIZE), dtype=real(device), device=device)
+    return torch.zeros(size if wide else (2, size), dtype=real(device), device=device)
 
 
 def add(total: Tensor, extra: Tensor) -> Tensor:
@@ -65,12 +67,17 @@ def carry(state: Tensor, device: torch.device) -> Tensor:
     """A state on another device, in that device's own precision."""
     if not state.is_floating_point() or state.dtype == real(device):
         return state.to(device)
-    if state.dim() == 1 and len(state) == SIZE:
+    if state.dim() == 1 and len(state) >= SIZE:
         wide = state.to(torch.float64)
         high = wide.to(torch.float32)
         return torch.stack([high, (wide - high).to(torch.float32)]).to(device)
     wide = state.to(device, dtype=real(device))
-    return wide.sum(0) if state.shape == (2, SIZE) else wide
+    return wide.sum(0) if compensated(state) else wide
+
+
+def compensated(x: Tensor) -> bool:
+    """Whether a tensor is a state of sums and of what their rounding has lost; per-query values are narrower."""
+    return x.dim() == 2 and len(x) == 2 and x.shape[1] >= SIZE
 
 
 def summed(values: Tensor, weights: Tensor, queries: Tensor, empty: Tensor, errors: Tensor) -> Tensor:
@@ -227,7 +234,8 @@ def all_reduce(
     everything = torch.cat([*(m.sums.to(device).reshape(-1) for m in metrics), notes.reshape(-1)])
     dist.all_reduce(everything, group=group)
 
-    states, notes = everything[: -notes.numel()].chunk(len(metrics)), everything[-notes.numel() :].reshape(world, -1)
+    *states, notes = everything.split([*(m.sums.numel() for m in metrics), notes.numel()])
+    notes = notes.reshape(world, -1)
     sums = {id(m): state.reshape(m.sums.shape) for m, state in zip(metrics, states)}
     gathered: dict[int, list[Tensor]] = {}
     agreed = bool((notes[:, 0] == 1).all())

@@ -1,0 +1,174 @@
+"""Metrics of single scores beside rankings: torchmetrics computes, and never sees padding."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torchmetrics import MeanAbsoluteError, MeanMetric, MeanSquaredError, MinMaxMetric, PearsonCorrCoef
+from torchmetrics.classification import MulticlassAccuracy
+from torchmetrics.retrieval import RetrievalMRR
+
+import torchrank as tr
+
+NAMES = ["ndcg@3", "mae", "rmse", "mse"]
+NAN = float("nan")
+
+
+def batch(seed, queries=6, items=7):
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(queries, items, generator=generator)
+    target = torch.randint(0, 4, (queries, items), generator=generator).float()
+    return scores, target, torch.rand(queries, items, generator=generator) < 0.6
+
+
+BATCHES = [batch(seed) for seed in range(3)]
+
+
+def members():
+    return [*NAMES, MeanSquaredError(squared=False), PearsonCorrCoef()]
+
+
+def hidden(preds, target, mask):
+    """What is masked says nonsense."""
+    return preds.masked_fill(~mask, NAN), target.masked_fill(~mask, 10**6)
+
+
+def expected(batches=BATCHES):
+    preds, target = (torch.cat([b[i][b[2]] for b in batches]).double() for i in (0, 1))
+    error = preds - target
+    pearson = torch.corrcoef(torch.stack([preds, target]))[0, 1]
+    mse = error.square().mean()
+    return {"mae": error.abs().mean(), "rmse": mse.sqrt(), "mse": mse, "MeanSquaredError": mse.sqrt()} | {
+        "PearsonCorrCoef": pearson
+    }
+
+
+def check(values, batches=BATCHES):
+    for key, want in expected(batches).items():
+        torch.testing.assert_close(values[key].double(), want, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_masked_scores_are_not_seen(flat):
+    suite = tr.RankingCollection([*NAMES, RetrievalMRR()] if flat else members())
+    reference = RetrievalMRR()
+    for number, (preds, target, mask) in enumerate(BATCHES):
+        arguments, keywords = hidden(preds, target, mask), {"mask": mask}
+        if flat:
+            target = (target > 2).long()  # as torchmetrics' retrieval wants it
+            arguments = hidden(preds, target, mask)
+            indexes = torch.arange(len(preds))[:, None].expand_as(preds) + 10 * number
+            reference.update(preds[mask].sigmoid(), target[mask], indexes=indexes[mask])
+            arguments = tuple(x.flatten() for x in (arguments[0].sigmoid(), arguments[1]))
+            keywords = {"mask": mask.flatten(), "indexes": indexes.flatten()}
+        suite.update(*arguments, **keywords)
+    values = suite.compute()
+    if flat:
+        assert values["RetrievalMRR"] == reference.compute()
+        assert values["mae"].isfinite()
+    else:
+        check(values)
+    assert list(values)[:4] == ["ndcg@3", "mae", "rmse", "mse"]
+
+
+def test_without_a_mask_all_is_seen_as_it_is():
+    suite, alone = tr.RankingCollection(["mae", "mrr"]), MeanAbsoluteError()
+    for preds, target, _ in BATCHES:
+        suite.update(preds, target)
+        alone.update(preds, target)
+    assert suite.compute()["mae"] == alone.compute()
+
+
+def test_forward_reset_clone_and_checkpoint():
+    suite = tr.RankingCollection(members(), prefix="val/")
+    for batch in BATCHES:
+        values = suite(*hidden(*batch), mask=batch[2])
+        check({key.removeprefix("val/"): value for key, value in values.items()}, [batch])
+    for copied in (suite, suite.clone(), copy.deepcopy(suite), pickle.loads(pickle.dumps(suite))):
+        check({key.removeprefix("val/"): value for key, value in copied.compute().items()})
+    suite.persistent(True)
+    twin = tr.RankingCollection(members(), prefix="val/")
+    twin.persistent(True)
+    twin.load_state_dict(suite.state_dict())
+    assert twin.compute()["val/mae"] == suite.compute()["val/mae"]
+    suite.reset()
+    suite.update(*hidden(*BATCHES[0]), mask=BATCHES[0][2])
+    check({key.removeprefix("val/"): value for key, value in suite.compute().items()}, BATCHES[:1])
+
+
+def test_merge_state():
+    suite, other = tr.RankingCollection(NAMES), tr.RankingCollection(NAMES)
+    suite.update(*hidden(*BATCHES[0]), mask=BATCHES[0][2])
+    other.update(*hidden(*BATCHES[1]), mask=BATCHES[1][2])
+    suite.merge_state(other)
+    values = suite.compute()
+    assert values["mae"].item() == pytest.approx(expected(BATCHES[:2])["mae"].item(), rel=1e-5)
+
+
+def test_nothing_but_padding():
+    suite = tr.RankingCollection(["mae", "mrr"])
+    preds, target, mask = BATCHES[0]
+    suite.update(preds, target, mask=mask)
+    before = suite.compute()["mae"]
+    suite.update(preds, target, mask=mask & False)
+    assert suite.compute()["mae"] == before
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+@pytest.mark.parametrize(
+    ("error", "target"),
+    [
+        (ValueError, torch.tensor([1, 2, 0, 0, 1, 3])),
+        (ValueError, (torch.tensor([0]), torch.tensor([1]))),
+        (ValueError, [torch.tensor([1])] * 6),
+    ],
+)
+def test_layouts_without_a_value_for_each_score_are_refused(method, error, target):
+    suite = tr.RankingCollection(["mrr", "mae"])
+    with pytest.raises(error, match=r"Expected target of preds' shape \[6, 7\], a value for each.*MeanAbsoluteError"):
+        getattr(suite, method)(BATCHES[0][0], target)
+    assert suite["mrr"].num_queries == 0
+
+
+def test_ids_are_no_scores():
+    suite = tr.RankingCollection(["mrr", "mae"])
+    with pytest.raises(TypeError, match="floating point scores for MeanAbsoluteError"):
+        suite.update(torch.tensor([[1, 2]]), torch.tensor([[2, 3]]))
+
+
+@pytest.mark.parametrize("wrong", [{"mask": torch.ones(6, dtype=torch.bool)}, {"mask": [True]}])
+def test_a_mask_of_another_shape(wrong):
+    with pytest.raises(ValueError, match="mask of preds' shape"):
+        tr.RankingCollection(["mae"]).update(*BATCHES[0][:2], **wrong)
+
+
+def test_others_get_what_they_take():
+    """Class labels beside scores, wrappers, and metrics that know of masks themselves."""
+
+    class Masked(MeanMetric):
+        def update(self, preds, target, mask):
+            super().update((preds == 0) & mask)
+
+    label = BATCHES[0][1].argmax(-1)
+    suite = tr.RankingCollection({"accuracy": MulticlassAccuracy(7, average="micro"), "mrr": "mrr"})
+    suite.update(BATCHES[0][0], label)
+    assert suite.compute()["accuracy"] == (BATCHES[0][0].argmax(-1) == label).float().mean()
+    with pytest.raises(ValueError, match="beside a mask for MulticlassAccuracy"):
+        suite.update(BATCHES[0][0], label, mask=BATCHES[0][2])
+
+    preds, target, mask = BATCHES[0]
+    suite = tr.RankingCollection([Masked(), MinMaxMetric(tr.MRR())])
+    suite.update(preds * 0, target, mask=mask)
+    values = suite.compute()
+    assert values["Masked"] == mask.float().mean()
+    alone = tr.MRR()
+    alone.update(preds * 0, target, mask=mask)
+    assert values["MinMaxMetric_raw"] == alone.compute()
+
+
+def test_names_are_case_insensitive_and_given_once():
+    assert list(tr.RankingCollection(["MAE", "Rmse"]).keys()) == ["mae", "rmse"]
+    assert list(tr.RankingCollection({"error": "mae", "mae": MeanAbsoluteError()}).keys()) == ["error", "mae"]
+    with pytest.raises(ValueError, match="twice"):
+        tr.RankingCollection(["mae", "mae"])

@@ -1,0 +1,152 @@
+"""Propensity-scored measures: what papers and pyxclib say of them, in every layout that has grades."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import torchrank as tr
+
+
+def data(seed, queries=40, items=30):
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.rand(queries, items, generator=generator)
+    target = (torch.rand(queries, items, generator=generator) < 0.15).int()
+    target[:, 0] |= target.sum(-1) == 0  # pyxclib divides by how many there are
+    counts = torch.randint(0, 500, (items,), generator=generator)
+    return scores, target, tr.propensities(counts, num_samples=2000)
+
+
+def flags(order, target, inverse, k):
+    """[query, rank]: inverse propensities of what is relevant, in the order of the scores."""
+    places = np.argsort(-order, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(target * inverse, places, axis=1)
+
+
+def pyxclib(scores, target, inverse, k):
+    """Its psprecision and psndcg at k, from their formulas."""
+    found, best = flags(scores, target, inverse, k), flags(target * inverse, target, inverse, k)
+    discount = 1 / np.log2(np.arange(k) + 2)
+    most = np.minimum(
+        [math.fsum(1 / math.log2(rank + 1) for rank in range(1, int(n) + 1)) for n in target.sum(1)], discount.sum()
+    )
+    dcg = [np.mean((x * discount).sum(1) / most) for x in (found, best)]
+    return (
+        np.mean(found.sum(1) / k) / np.mean(best.sum(1) / k),
+        dcg[0] / dcg[1],
+        (found @ discount).sum() / (best @ discount).sum(),
+    )
+
+
+@pytest.mark.parametrize("k", [1, 3, 5, 10])
+def test_the_ratios_of_sums_are_those_of_pyxclib_and_of_the_paper(k):
+    psp, scaled, pooled = tr.PSP(k, average="pooled"), tr.PSNDCG(k, average="scaled"), tr.PSNDCG(k, average="pooled")
+    parts = [data(seed) for seed in range(3)]
+    propensity = parts[0][2]
+    for scores, target, _ in parts:
+        for metric in (psp, scaled, pooled):
+            metric.update(scores, tr.inverse_propensity(target, propensity))
+    scores, target = (torch.cat([part[i] for part in parts]).double().numpy() for i in (0, 1))
+    expected = pyxclib(scores, target, 1 / propensity.numpy(), k)
+    for metric, want in zip((psp, scaled, pooled), expected):
+        sums = metric.sums
+        assert (sums[0] / sums[1]).item() == pytest.approx(want, rel=1e-12)
+        assert metric.compute().item() == pytest.approx(want, rel=1e-6)
+
+
+def test_propensities_are_those_of_the_paper():
+    """One over what pyxclib's compute_inv_propesity computes."""
+    counts, a, b = np.array([0, 3, 70, 1000]), 0.6, 2.6
+    inverse = 1 + (math.log(5000) - 1) * (b + 1) ** a * (counts + b) ** -a
+    np.testing.assert_allclose(tr.propensities(torch.from_numpy(counts), 5000, a=a, b=b).numpy(), 1 / inverse)
+
+
+@pytest.mark.parametrize("metric", [tr.PSP(3), tr.PSNDCG(3), tr.IPS(3), tr.IPS(3, self_normalized="query")], ids=str)
+def test_every_layout_says_the_same(metric):
+    scores, target, propensity = data(7)
+    lists = [row.nonzero().flatten() for row in target]
+    width = max(map(len, lists))
+    padded = torch.stack([torch.nn.functional.pad(row, (0, width - len(row)), value=-1) for row in lists])
+    pairs = tuple(target.nonzero().T)
+    triples = (*pairs, torch.ones(len(pairs[0])))
+    expected = metric.score(scores, tr.inverse_propensity(target, propensity))
+    for given in (lists, padded, pairs, triples):
+        grades = tr.inverse_propensity(given, propensity)
+        torch.testing.assert_close(metric.score(scores, grades), expected, rtol=1e-12, atol=0)
+        ids = scores.argsort(dim=-1, descending=True)
+        torch.testing.assert_close(metric.score(ids, grades), expected, rtol=1e-12, atol=0)
+    of_queries = propensity.expand(len(scores), -1)
+    torch.testing.assert_close(metric.score(scores, tr.inverse_propensity(lists, of_queries)), expected)
+    label = torch.where(torch.arange(len(scores)) % 5 == 0, -1, target.argmax(-1))
+    dense = torch.zeros_like(scores).scatter(1, label.clamp_min(0)[:, None], (label >= 0).float()[:, None])
+    torch.testing.assert_close(
+        metric.score(scores, tr.inverse_propensity(label, propensity)),
+        metric.score(scores, tr.inverse_propensity(dense, propensity)),
+    )
+
+
+@pytest.mark.parametrize("discount", ["none", "log2", "reciprocal"])
+def test_the_estimate_is_unbiased(discount):
+    """The mean over everything that can be observed is the measure of what is relevant."""
+    scores = torch.tensor([[0.9, 0.8, 0.3, 0.1]])
+    relevant, propensity = torch.tensor([1, 0, 1, 1]), torch.tensor([0.5, 0.9, 0.2, 0.7], dtype=torch.float64)
+    metric, whole = tr.IPS(3, discount=discount), tr.IPS(3, discount=discount).score(scores, relevant[None])
+    expected = 0.0
+    for observed in torch.cartesian_prod(*[torch.tensor([0, 1])] * 4):
+        chance = torch.where(observed > 0, propensity, 1 - propensity).prod()
+        expected += chance * metric.score(scores, tr.inverse_propensity((observed * relevant)[None], propensity))
+    torch.testing.assert_close(expected, whole)
+    if discount == "log2":
+        torch.testing.assert_close(whole, tr.DCG(3).score(scores, relevant[None]))
+
+
+def test_self_normalised_by_hand():
+    scores = torch.tensor([[0.9, 0.8, 0.1], [0.1, 0.5, 0.9]])
+    grades = torch.tensor([[2.0, 0, 8], [4, 0, 2]])
+    values = {True: (2 + 2) / 16, "query": (2 / 10 + 2 / 6) / 2, False: (2 + 2) / 2}
+    for how, want in values.items():
+        metric = tr.IPS(1, self_normalized=how)
+        for row, grade in zip(scores, grades):
+            metric.update(row[None], grade[None])
+        assert metric.compute().item() == pytest.approx(want)
+
+
+def test_self_normalised_knows_what_lies_beyond_the_cut():
+    scores, target, propensity = data(3)
+    grades = tr.inverse_propensity(target, propensity)
+    got = tr.IPS(2, self_normalized=True)
+    got.update(scores, grades)
+    found = torch.where(scores.argsort(-1, descending=True).argsort(-1) < 2, grades, 0.0)
+    assert got.compute().item() == pytest.approx((found.sum() / grades.sum()).item(), rel=1e-6)
+    ranking = tr.Ranking.from_score_blocks([scores], tuple(target.nonzero().T), top_k=2)
+    flat = tr.Ranking.from_scores(scores, target)
+    metric = tr.IPS(2, self_normalized="query")
+    torch.testing.assert_close(metric.score(ranking), metric.score(flat))
+
+
+def test_what_is_refused():
+    scores, target, propensity = data(1)
+    with pytest.raises(ValueError, match="average"):
+        tr.PSP(average="scaled")
+    with pytest.raises(ValueError, match="discount"):
+        tr.IPS(discount="rank")
+    with pytest.raises(ValueError, match="self_normalized"):
+        tr.IPS(self_normalized="pooled")
+    with pytest.raises(ValueError, match="num_samples"):
+        tr.propensities(torch.ones(3), 2)
+    with pytest.raises(ValueError, match="counts"):
+        tr.propensities(torch.ones(3, 2), 100)
+    with pytest.raises(TypeError, match="propensities"):
+        tr.inverse_propensity(target, torch.ones(30, dtype=torch.int64))
+    with pytest.raises(ValueError, match="Expected grades"):
+        tr.inverse_propensity(torch.rand(3, 4), propensity)
+    metric = tr.PSP(3)
+    metric.update(scores, tr.inverse_propensity((torch.tensor([0, 99]), torch.tensor([30, 1])), propensity))
+    with pytest.raises(ValueError, match="2 labels"):
+        metric.compute()
+    zero = tr.inverse_propensity(target, propensity * 0)
+    metric = tr.PSP(3)
+    metric.update(scores, zero)
+    with pytest.raises(ValueError, match="grades"):
+        metric.compute()

@@ -1,0 +1,310 @@
+"""What measures of recommended lists share: ranked ids, a catalogue, and state that is a sum."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+import torchrank.metrics.labels as labels
+import torchrank.metrics.state as state
+from torchrank.engine.ids import kept_ids
+from torchrank.engine.places import real
+from torchrank.layouts import arrange
+from torchrank.lists import BLOCK, RankedIds
+from torchrank.metrics.arguments import one_of
+from torchrank.metrics.average import QueryAverage, QueryValues
+from torchrank.metrics.base import AGGREGATIONS, weighted
+from torchrank.metrics.state import Sum
+from torchrank.problems import Problem, count, explain
+
+
+@dataclass(frozen=True, eq=False)
+class Recommended:
+    """The first ranks of some lists."""
+
+    #: int64 [query, position]: ids, and some id of the catalogue where nothing is kept
+    ids: Tensor
+    #: bool [query, position]: an item is recommended here
+    kept: Tensor
+    #: int64 [query, position]: its rank in the list
+    rank: Tensor
+    #: int64 [query, entry] and grades of these: what is judged
+    judged: Tensor
+    grade: Tensor
+    #: float, as precise as the device allows, for results
+    dtype: torch.dtype
+
+    @property
+    def length(self) -> Tensor:
+        """Number of items in each list: float64 [query]."""
+        return self.kept.sum(-1).to(self.dtype)
+
+    def rows(self, start: int, stop: int) -> Recommended:
+        """Some consecutive queries."""
+        names = ("ids", "kept", "rank", "judged", "grade")
+        return replace(self, **{name: getattr(self, name)[start:stop] for name in names})
+
+    def mean(self, x: Tensor) -> Tensor:
+        """Mean of values [query, position] over each list: float64 [query]; NaN of an empty one."""
+        return torch.where(self.kept, x.to(self.dtype), 0.0).sum(-1) / self.length
+
+
+class ListMetric(QueryAverage):
+    """Base of measures that look at recommended lists alone: ids, best first, and what is known of the catalogue.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        catalogue: tensors, and numbers that differ from catalogue to catalogue, by name: attributes, of which the
+            tensors are buffers that follow the metric to its device; they are kept, not copied. They are no part of the
+            label; their digest is part of the name of the state, so that metrics with other ones are never taken for
+            the same.
+        num_items: ids are smaller than this; None = any id.
+        aggregation: as :class:`RankingMetric`.
+        validate_args: count bad values (ids outside the catalogue or twice in a list) and raise for them in
+            ``compute``. Without it ids outside the catalogue are no items.
+        kwargs: the parameters of the measure, which are stored and labelled; and those of
+            :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: an argument has a value that the metric does not know.
+    """
+
+    #: how labels call it
+    name: ClassVar[str] = ""
+    #: whether it compares lists with targets
+    needs_target: ClassVar[bool] = False
+    #: lists with fewer items have no value, and no part in the result
+    fewest: ClassVar[int] = 1
+    #: what :func:`torchrank.metrics.base.weighted` asks of metrics: an empty list is never an error
+    empty_target_action = "skip"
+
+    is_differentiable = False
+    higher_is_better = True
+    plot_lower_bound: float | None = 0.0
+
+    def __init__(
+        self,
+        top_k: int | None,
+        catalogue: Mapping[str, Tensor | int | None],
+        num_items: int | None,
+        *,
+        aggregation: str | Callable[[Tensor], Tensor] = "mean",
+        validate_args: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        own = {name: kwargs.pop(name) for name in self.definition() if name in kwargs}
+        super().__init__(aggregation, skip_empty=True, **kwargs)
+        if top_k is not None and (not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1):
+            raise ValueError(f"Expected top_k to be an integer >= 1 or None, got {top_k!r}")
+        one_of("aggregation", aggregation, AGGREGATIONS, or_callable=True)
+        one_of("validate_args", validate_args, (True, False))
+        self.top_k = top_k
+        self.num_items = num_items
+        self.validate_args = validate_args
+        for name, value in own.items():
+            setattr(self, name, value)
+        for name, value in catalogue.items():
+            if value is None or isinstance(value, Tensor):
+                self.register_buffer(name, None if value is None else value.detach(), persistent=False)
+            else:
+                setattr(self, name, value)
+        callables = [value for name in self.definition() if callable(value := getattr(self, name))]
+        number = "".join(f"#{n}" for value in callables if (n := labels.namesake(value)))
+        self.name_state(f"{self.label}{number}#{digest(*catalogue.values(), num_items)}", self.more)
+
+    @classmethod
+    @functools.cache
+    def definition(cls) -> dict[str, Any]:
+        """The parameters that make the number, with their defaults; what has none is the catalogue's."""
+        found = labels.arguments(cls, ListMetric)
+        return {k: v for k, v in found.items() if k != "validate_args" and v is not inspect.Parameter.empty}
+
+    @property
+    def label(self) -> str:
+        """Name, parameters that differ from their defaults, and cut-off: ``novelty(normalize=True)@10``."""
+        values = {k: (getattr(self, k), default) for k, default in self.definition().items()}
+        differing = {k: v for k, (v, default) in values.items() if not isinstance(v, Tensor) and v != default}
+        return labels.write(self.name, differing, self.top_k)
+
+    def extra_repr(self) -> str:
+        return self.label
+
+    @property
+    def more(self) -> int:
+        """How many numbers are added up besides those of a mean."""
+        return 0
+
+    def width(self, lists: Recommended) -> int:
+        """Elements that :meth:`measure` makes for each position, so that temporaries stay small."""
+        return 1
+
+    def measure(self, lists: Recommended) -> Tensor:
+        """The formula: float64 [query]. Whatever it says of a list with too few items is not looked at."""
+        raise NotImplementedError
+
+    # ---- add ---------------------------------------------------------------------------------------------------
+
+    def update(
+        self,
+        preds: Tensor,
+        target: Any = None,
+        *,
+        mask: Tensor | None = None,
+        exclude: tuple[Tensor, Tensor] | None = None,
+        weights: Tensor | None = None,
+    ) -> None:
+        """Add the lists of some users.
+
+        Args:
+            preds: int [query, position], ids of a ranked list, best first; negative = padding.
+            target: relevant ids, as :meth:`torchrank.RankingMetric.update` takes them beside ids. Only looked at where
+                the measure needs it, or to tell what ``exclude`` leaves.
+            mask: bool like ``preds``, True for real candidates.
+            exclude: (query, item) tuple of 1-D tensors: pairs that are no candidates, unless they are relevant.
+            weights: [query], finite and >= 0: how much each list counts; 0 = as if it were not there.
+
+        Raises:
+            TypeError: ``preds`` are no ids.
+            ValueError: shapes do not fit together. Bad values are counted and raise in :meth:`compute`.
+        """
+        self.absorb(self.evaluate(preds, target, mask, exclude, weights))
+
+    @torch.no_grad()
+    def evaluate(self, preds: Any, target: Any, mask: Any, exclude: Any, weights: Tensor | None) -> QueryValues:
+        """What it makes of a batch: values, and what they add to the state."""
+        lists, errors = self.recommended(preds, target, mask, exclude)
+        queries, positions = lists.ids.shape
+        step = max(1, BLOCK // (positions * max(1, self.width(lists))))
+        starts = range(0, max(1, queries), step)
+        values = torch.cat([self.measure(lists.rows(start, start + step)) for start in starts])
+        empty = lists.length < self.fewest
+        values = torch.where(empty, float("nan"), values)
+        table = torch.stack([values, torch.ones_like(values), empty.to(values.dtype)]).unsqueeze(0)
+        errors = errors if self.validate_args else torch.zeros_like(errors)
+        return self.with_more(weighted([self], table, errors.unsqueeze(0), weights)[0], lists)
+
+    def with_more(self, result: QueryValues, lists: Recommended) -> QueryValues:
+        """The result of a batch with the :attr:`more` numbers that it adds to the state."""
+        return result
+
+    def recommended(self, preds: Any, target: Any, mask: Any, exclude: Any) -> tuple[Recommended, Tensor]:
+        """The first ranks of the lists, checked, and counters of bad values."""
+        if not isinstance(preds, Tensor) or preds.is_floating_point() or preds.dtype == torch.bool:
+            got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
+            raise TypeError(
+                f"Expected integer ids [query, position] for {self.label}, best first, got {got}: of scores, pass"
+                " scores.topk(k).indices"
+            )
+        if preds.dim() != 2:
+            raise ValueError(f"Expected ids [query, position] for {self.label}, got shape {list(preds.shape)}")
+        if self.needs_target and target is None:
+            raise ValueError(f"Expected target for {self.label}, the relevant ids of each list, got None")
+        if not self.needs_target and exclude is None:
+            target = None
+        given = preds.new_full((len(preds),), -1, dtype=torch.int64) if target is None else target
+        lists = arrange(preds, given, mask=mask, exclude=exclude, validate=self.validate_args)
+        assert isinstance(lists, RankedIds)
+        judged, grade = lists.judged.rectangle()
+        kept, errors = kept_ids(lists, judged, grade)
+        rank = kept.cumsum(-1)
+        if self.num_items is not None:
+            outside = kept & (lists.ids >= self.num_items)
+            errors = errors + count(Problem.OUT_OF_RANGE, outside)
+            kept = kept & ~outside
+        if self.top_k is not None:
+            kept = kept & (rank <= self.top_k)
+        ids = torch.where(kept, lists.ids, 0)
+        return Recommended(ids, kept, rank, judged, grade, real(ids.device)), errors
+
+    def moved(self, x: Tensor, device: torch.device) -> Tensor:
+        if any(x is known for known in self._buffers.values()):
+            return x.to(device, dtype=real(device) if x.dtype == torch.float64 else x.dtype)
+        return super().moved(x, device)
+
+
+class UserMetric(ListMetric):
+    """A measure that has a value for every list: their mean, or another aggregate, is reported."""
+
+    def score(
+        self,
+        preds: Tensor,
+        target: Any = None,
+        *,
+        mask: Tensor | None = None,
+        exclude: tuple[Tensor, Tensor] | None = None,
+        weights: Tensor | None = None,
+    ) -> Tensor:
+        """The value of each list, float64 [query], without touching the state; NaN of what has too few items.
+
+        Raises:
+            TypeError, ValueError: as :meth:`update`, which takes the same, and for bad values at once.
+        """
+        result = self.evaluate(preds, target, mask, exclude, weights)
+        if found := explain(result.errors):
+            raise ValueError(f"{self.label}: {found}")
+        return result.values
+
+
+class ExposureMetric(ListMetric):
+    """A measure of how often each item of the catalogue is recommended: its state has a number for every item.
+
+    Sums of whole numbers are exact under any split of the lists; with discounts or weights, up to rounding.
+    """
+
+    def __init__(self, top_k: int | None, *, num_items: int, **kwargs: Any) -> None:
+        if not isinstance(num_items, int) or isinstance(num_items, bool) or num_items < 1:
+            raise ValueError(f"Expected num_items to be an integer >= 1, got {num_items!r}")
+        if "aggregation" in kwargs:
+            raise ValueError(f"Expected no aggregation for {type(self).__name__}, which has no value for each list")
+        super().__init__(top_k, {}, num_items, **kwargs)
+
+    @property
+    def more(self) -> int:
+        assert self.num_items is not None
+        return self.num_items
+
+    def amounts(self, lists: Recommended, weights: Tensor) -> Tensor:
+        """What each position adds to its item, in lists of these weights [query]: float64 [query, position]."""
+        return weights.unsqueeze(-1).expand(lists.ids.shape)
+
+    def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
+        """The formula, on what each item has got, float64 [item], and :class:`Sum` of the lists: float64 []."""
+        raise NotImplementedError
+
+    def measure(self, lists: Recommended) -> Tensor:
+        return torch.zeros_like(lists.length)
+
+    def with_more(self, result: QueryValues, lists: Recommended) -> QueryValues:
+        amounts = torch.where(lists.kept, self.amounts(lists, result.weights), 0.0)
+        exposure = torch.zeros(self.more, dtype=lists.dtype, device=lists.ids.device)
+        exposure.index_add_(0, lists.ids.flatten(), amounts.flatten())
+        return replace(result, sums=torch.cat([result.sums, exposure]))
+
+    def result(self, sums: Tensor) -> Tensor:
+        value = self.of_exposure(sums[state.SIZE :], sums)
+        return torch.where(sums[Sum.W] > 0, value, float("nan"))
+
+    @property
+    def standard_error(self) -> Tensor:
+        """NaN: it is no mean over queries."""
+        return torch.tensor(float("nan"), dtype=torch.float32, device=self.device)
+
+
+def digest(*data: Tensor | int | None) -> str:
+    """A short name for the contents of tensors and numbers, the same in every process. Reads them all."""
+    found = hashlib.blake2b(digest_size=4)
+    for x in data:
+        if isinstance(x, Tensor):
+            found.update(f"{x.dtype}{list(x.shape)}".encode())
+            for block in x.detach().contiguous().flatten().view(torch.uint8).split(2**24):
+                found.update(block.cpu().numpy())
+        else:
+            found.update(f"{x};".encode())
+    return found.hexdigest()
