@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.engine.places import Places, real, runs
+from torchrank.engine.sorting import descending
 from torchrank.engine.topk import top_k
 from torchrank.lists import CatalogueLists, DenseLists, Lists, Need, Pairs, Ragged, SparseLists
 from torchrank.problems import Problem, count
@@ -107,13 +108,13 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tu
         best = _best(scores, reach) if promising else None
         if best is not None:
             return (*best, _fresh(best[0]))
-        ordered, order = scores.sort(dim=-1, descending=True)
+        ordered, order = descending(scores)
         cut = ordered[:, reach - 1, None]
         width = reach + int((ordered[:, reach:] == cut).sum(-1).max()) if len(cut) else reach
         ordered, order = ordered[:, :width], order[:, :width]
         return ordered, order, _fresh(ordered)
     if tie_break is None:
-        ordered, order = scores.sort(dim=-1, descending=True)
+        ordered, order = descending(scores)
         return ordered, order, _fresh(ordered)
     by_tie = tie_break.argsort(dim=-1, descending=True, stable=True)
     ordered, order = scores.gather(-1, by_tie).sort(dim=-1, descending=True, stable=True)
