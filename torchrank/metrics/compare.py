@@ -124,7 +124,7 @@ class KendallDistance(ComparingMetric):
     Also in: none of the libraries compared.
 
     Args:
-        normalize: the share of all pairs instead of their number.
+        normalized: the share of all pairs instead of their number.
         penalty: what a pair counts that is tied in one ranking only, from 0 to 1.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
 
@@ -142,19 +142,19 @@ class KendallDistance(ComparingMetric):
     higher_is_better = False
     of_differences = False
 
-    def __init__(self, top_k: None = None, *, normalize: bool = False, penalty: float = 0.5, **kwargs: Any) -> None:
-        one_of("normalize", normalize, (True, False))
+    def __init__(self, top_k: None = None, *, normalized: bool = False, penalty: float = 0.5, **kwargs: Any) -> None:
+        one_of("normalized", normalized, (True, False))
         if isinstance(penalty, bool) or not isinstance(penalty, int | float) or not 0 <= penalty <= 1:
             raise ValueError(f"Expected penalty to be a number from 0 to 1, got {penalty!r}")
-        super().__init__(top_k, normalize=bool(normalize), penalty=penalty, **kwargs)
+        super().__init__(top_k, normalized=bool(normalized), penalty=penalty, **kwargs)
 
-    normalize: bool
+    normalized: bool
     penalty: float
 
     def compare(self, both: Orders) -> Tensor:
         tied, other_tied, alike = (both.pairs(x) for x in (both.beside, both.other_beside, both.alike))
         distance = both.reversed() + self.penalty * (tied + other_tied - 2 * alike)
-        return distance / both.total() if self.normalize else distance
+        return distance / both.total() if self.normalized else distance
 
 
 class WeightedTau(ComparingMetric):
