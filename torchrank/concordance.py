@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +28,8 @@ class Orders:
     entry: Tensor
     #: bool [query, entry]: whether it is a candidate
     there: Tensor
+    #: whether it is known that all entries are
+    whole: bool
     #: [query]: how many are
     number: Tensor
     #: [query, entry]: its place in the first ranking, equal ones in the order of the other
@@ -40,8 +43,12 @@ class Orders:
     #: [query, entry]: how many are tied with it in both, and its place among them
     alike: Tensor
     among_alike: Tensor
-    #: [query, entry]: how many candidates both rankings put on different sides of it
-    discordant: Tensor
+
+    @functools.cached_property
+    def discordant(self) -> Tensor:
+        """int64 [query, entry]: how many candidates the two rankings put on different sides of it."""
+        # Larger places before it, and the smaller ones behind it, which make up for where it stands.
+        return (2 * larger_before(self.place)).add_(self.place).sub_(self.other_place)
 
     @property
     def other_place(self) -> Tensor:
@@ -52,9 +59,20 @@ class Orders:
         """bool [query]: all candidates are tied in one of the rankings."""
         return torch.maximum(self.beside[:, 0], self.other_beside[:, 0]) >= self.number
 
-    def pairs(self, tied: Tensor) -> Tensor:
-        """float64 [query]: pairs of candidates that are tied, from how many are tied with each, itself included."""
-        return torch.where(self.there, tied - 1, 0).sum(-1).double() / 2
+    def of_candidates(self, x: Tensor) -> Tensor:
+        """``x`` [query, entry], and 0 for what is no candidate."""
+        return x if self.whole else torch.where(self.there, x, 0)
+
+    def pairs(self, tied: Tensor, weight: Tensor | None = None) -> Tensor:
+        """float64 [query]: pairs of candidates that are tied, from how many are tied with each, itself included.
+
+        A pair counts 1, or the sum of its weights, [query, entry], which are 0 for what is no candidate.
+        """
+        if not any(tied.stride()):  # a single 1 for all
+            return torch.zeros_like(self.number, dtype=torch.float64)
+        if weight is not None:
+            return (weight * (tied - 1)).sum(-1)
+        return self.of_candidates(tied - 1).sum(-1).double() / 2
 
     def total(self) -> Tensor:
         """float64 [query]: all pairs of candidates."""
@@ -63,7 +81,7 @@ class Orders:
 
     def reversed(self) -> Tensor:
         """float64 [query]: discordant pairs, which the rankings order differently."""
-        return torch.where(self.there, self.discordant, 0).sum(-1).double() / 2
+        return self.discordant.sum(-1).double() / 2  # what is no candidate has none
 
     def net(self) -> Tensor:
         """float64 [query]: concordant pairs less discordant ones."""
@@ -80,7 +98,6 @@ def orders(ranking: Pieces) -> Orders:
     """The entries of a ranking in the order of their grades, the larger first, beside their order by the ranking."""
     first, grade, there = ranking.first, ranking.grade, ranking.valid
     width = first.shape[1]
-    position = torch.arange(width, device=first.device)
     looks = first.device.type == "cpu"  # where looking at values costs nothing
     whole = looks and bool(there.all())
     filled = grade if whole else torch.where(there, grade, 0)
@@ -99,19 +116,18 @@ def orders(ranking: Pieces) -> Orders:
         place, above, beside, alike, among = entry, entry, one, one, one - 1
     else:
         above, beside, place, alike, among = _placed(ranking, entry, there, start, number)
-    ahead = larger_before(place)
     return Orders(
         entry,
         there,
+        whole,
         number,
         place,
         above,
         beside,
         start.expand(first.shape),
-        (stop - start).expand(first.shape),
+        stop.new_ones(()).expand(first.shape) if distinct and whole else stop - start,
         alike,
         among,
-        (2 * ahead).add_(place).sub_(position),
     )
 
 

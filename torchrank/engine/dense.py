@@ -76,6 +76,8 @@ def place_dense(lists: DenseLists, need: Need) -> Places:
         errors = errors + count(Problem.NAN_SCORES, ordered[:, 0].isnan() if lists.exclude is None else hidden)
 
     untied = scores.device.type == "cpu" and bool(fresh.all())  # where looking at values costs nothing
+    if untied and ordered.shape == scores.shape and bool((ordered[:, -1] > float("-inf")).all()):
+        return _plainly_ranked(grade, order, mask, errors)
     start, stop = runs(fresh)
     retrieved = ordered > float("-inf")
     num_candidates = retrieved.sum(-1) if ordered.shape == scores.shape else (scores > float("-inf")).sum(-1)
@@ -95,6 +97,22 @@ def place_dense(lists: DenseLists, need: Need) -> Places:
     if ordered.shape[1] == scores.shape[1]:
         return places
     return replace(places, reach=reach, pool=grade if mask is None else grade.masked_fill(~mask, 0))
+
+
+def _plainly_ranked(grade: Tensor, order: Tensor, mask: Tensor | None, errors: Tensor) -> Places:
+    """Places where all was retrieved and nothing is tied."""
+    dtype = real(grade.device)
+    first = torch.arange(1, order.shape[1] + 1, dtype=dtype, device=grade.device).repeat(len(order), 1)
+    return Places(
+        first,
+        torch.ones_like(first),
+        grade.gather(-1, order),
+        torch.ones_like(order, dtype=torch.bool) if mask is None else mask.gather(-1, order),
+        torch.full_like(first[:, 0], order.shape[1]),
+        errors,
+        depth=1,
+        complete=mask is None,
+    )
 
 
 def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tuple[Tensor, Tensor, Tensor]:

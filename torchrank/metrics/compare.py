@@ -195,9 +195,9 @@ class WeightedTau(ComparingMetric):
 
     def weighted(self, both: Orders, place: Tensor) -> Tensor:
         """The value for weights 1 / (1 + place)."""
-        weight = torch.where(both.there, 1 / (place + 1).double(), 0.0)
+        weight = both.of_candidates((place + 1).double().reciprocal_().expand(both.place.shape))
         total = weight.sum(-1) * (both.number - 1)
-        tied, other_tied, alike = ((weight * (x - 1)).sum(-1) for x in (both.beside, both.other_beside, both.alike))
+        tied, other_tied, alike = (both.pairs(x, weight) for x in (both.beside, both.other_beside, both.alike))
         net = total - tied - other_tied + alike - 2 * (weight * both.discordant).sum(-1)
         return (net / (total - tied).sqrt() / (total - other_tied).sqrt()).clamp(-1, 1)
 
@@ -229,7 +229,7 @@ class APTau(ComparingMetric):
         # In the blocks above a candidate: those that should be below it, and those tied with it in the true ranking.
         misplaced = (both.discordant + both.place - both.other_place) // 2
         indifferent = both.other_place - both.other_above - both.among_alike
-        net = torch.where(both.there, both.above - 2 * misplaced - indifferent, 0)
+        net = both.of_candidates(both.above - 2 * misplaced - indifferent)
         ranks = torch.arange(1, net.shape[1] + 1, dtype=torch.float64, device=net.device)
         harmonic = torch.nn.functional.pad(running_sum(1 / ranks), (1, 0))
         above = (both.above - 1).clamp_(0, net.shape[1])
@@ -262,7 +262,7 @@ class Spearman(ComparingMetric):
         # Twice the distance of each mean rank from the middle, a whole number.
         middle = both.number.unsqueeze(-1)
         one, other = (
-            torch.where(both.there, 2 * above + beside - middle, 0).double()
+            both.of_candidates(2 * above + beside - middle).double()
             for above, beside in ((both.above, both.beside), (both.other_above, both.other_beside))
         )
         spread = one.square().sum(-1).sqrt() * other.square().sum(-1).sqrt()
