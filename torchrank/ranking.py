@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine import Places, place
+from torchrank.engine.ids import both_lists
 from torchrank.engine.places import in_rank_order, real
 from torchrank.engine.progress import progress_bar
 from torchrank.engine.shards import Shard
@@ -118,6 +119,33 @@ class Ranking(Pieces):
                 f"Expected ids to be integer, best first, got {ids.dtype}; scores go to Ranking.from_scores"
             )
         return cls._whole(arrange(ids, relevant, mask=mask, exclude=exclude))
+
+    @classmethod
+    def from_rankings(cls, one: Tensor, other: Tensor) -> Ranking:
+        """Two lists of ids to compare, best first: int [query, position] each, negative = padding.
+
+        Entries are the ids of both lists: ranked as in ``one``, with the grades by which ``other`` ranks them, its
+        length for the first down to 1 for the last; -inf = it is not in ``other``. An id that one list lacks is tied
+        with others behind that list.
+
+        Raises:
+            TypeError, ValueError: lists are not integer, or not of the same queries.
+
+        Example:
+            >>> import torch, torchrank as tr
+            >>> ranking = tr.Ranking.from_rankings(torch.tensor([[7, 8, 9]]), torch.tensor([[7, 9, 8]]))
+            >>> tr.KendallTau().score(ranking), tr.Overlap(top_k=2).score(ranking)
+            (tensor([0.3333], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
+        """
+        for name, x in (("one", one), ("other", other)):
+            if x.is_floating_point() or x.dtype == torch.bool:
+                raise TypeError(f"Expected {name} to be integer ids, best first, got {x.dtype}")
+        if one.dim() != 2 or other.dim() != 2 or len(one) != len(other):
+            raise ValueError(
+                "Expected two lists of ids [query, position] of as many queries, got shapes"
+                f" {list(one.shape)} and {list(other.shape)}"
+            )
+        return cls._of(both_lists(one.detach().long(), other.detach().to(one.device).long()))
 
     @classmethod
     def from_ranks(cls, ranks: Tensor, num_candidates: Tensor | int | None = None) -> Ranking:

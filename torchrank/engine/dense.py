@@ -10,6 +10,7 @@ from torch import Tensor
 from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.engine.ids import positions
 from torchrank.engine.places import Places, of_entries, real, runs
+from torchrank.engine.sorting import descending
 from torchrank.engine.topk import top_k
 from torchrank.lists import CatalogueLists, DenseLists, Lists, Need, Pairs, Ragged, RankedIds, SparseLists
 from torchrank.problems import Problem, count
@@ -78,18 +79,13 @@ def place_dense(lists: DenseLists, need: Need) -> Places:
         errors = errors + count(Problem.NAN_SCORES, ordered[:, 0].isnan() if lists.exclude is None else hidden)
 
     untied = scores.device.type == "cpu" and bool(fresh.all())  # where looking at values costs nothing
-    start, stop = runs(fresh)
-    retrieved = ordered > float("-inf")
-    num_candidates = retrieved.sum(-1) if ordered.shape == scores.shape else (scores > float("-inf")).sum(-1)
-    first = torch.where(retrieved, start, num_candidates.unsqueeze(-1)) + 1
-    tied = torch.where(retrieved, stop - start, 0)
-    dtype = real(scores.device)
+    first, tied, num_candidates = _standing(ordered, fresh, scores, untied)
     places = Places(
-        first.to(dtype),
-        tied.to(dtype),
+        first,
+        tied,
         grade.gather(-1, order),
-        torch.ones_like(retrieved) if mask is None else mask.gather(-1, order),
-        num_candidates.to(dtype),
+        torch.ones_like(order, dtype=torch.bool) if mask is None else mask.gather(-1, order),
+        num_candidates,
         errors,
         depth=1 if untied else ordered.shape[1],
         complete=mask is None,
@@ -113,15 +109,29 @@ def spread(lists: CatalogueLists | RankedIds) -> DenseLists:
     ids, listed = lists.ids, found.any(-2)  # by position: whether its id is judged
     at = torch.where(found.any(-1), found.int().argmax(-1), ids.shape[1])
     whole = signed.new_full((len(ids), ids.shape[1] + 1), -1).scatter(1, at, signed)[:, :-1]
-    descending = -torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device).expand(ids.shape)
+    by_position = -torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device).expand(ids.shape)
     missing = (items >= 0) & ~found.any(-1)
     return DenseLists(
         errors,
         False,
-        torch.cat([descending, torch.full_like(items, float("-inf"), dtype=torch.float32)], -1),
+        torch.cat([by_position, torch.full_like(items, float("-inf"), dtype=torch.float32)], -1),
         torch.cat([torch.where(listed, whole, -1), signed], -1),
         torch.cat([kept, missing], -1),
     )
+
+
+def _standing(ordered: Tensor, fresh: Tensor, scores: Tensor, untied: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """``first`` and ``tied`` [query, entry] and ``num_candidates`` [query] of :class:`Places`, all floating."""
+    dtype, width = real(scores.device), ordered.shape[1]
+    whole = ordered.shape == scores.shape
+    if untied and whole and bool((ordered[:, -1] > float("-inf")).all()):  # each stands where it is
+        first = torch.arange(1, width + 1, dtype=dtype).repeat(len(ordered), 1)
+        return first, torch.ones_like(first), torch.full_like(first[:, 0], width)
+    start, stop = runs(fresh)
+    retrieved = ordered > float("-inf")
+    num_candidates = retrieved.sum(-1) if whole else (scores > float("-inf")).sum(-1)
+    first = torch.where(retrieved, start, num_candidates.unsqueeze(-1)) + 1
+    return first.to(dtype), torch.where(retrieved, stop - start, 0).to(dtype), num_candidates.to(dtype)
 
 
 def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -135,13 +145,13 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tu
         best = _best(scores, reach) if promising else None
         if best is not None:
             return (*best, _fresh(best[0]))
-        ordered, order = scores.sort(dim=-1, descending=True)
+        ordered, order = descending(scores)
         cut = ordered[:, reach - 1, None]
         width = reach + int((ordered[:, reach:] == cut).sum(-1).max()) if len(cut) else reach
         ordered, order = ordered[:, :width], order[:, :width]
         return ordered, order, _fresh(ordered)
     if tie_break is None:
-        ordered, order = scores.sort(dim=-1, descending=True)
+        ordered, order = descending(scores)
         return ordered, order, _fresh(ordered)
     by_tie = tie_break.argsort(dim=-1, descending=True, stable=True)
     ordered, order = scores.gather(-1, by_tie).sort(dim=-1, descending=True, stable=True)

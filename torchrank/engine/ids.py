@@ -54,6 +54,40 @@ def kept_ids(lists: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor, Te
     return kept, errors
 
 
+def both_lists(one: Tensor, other: Tensor) -> Places:
+    """Places in the first of two lists of ids [query, position], negative = padding, and in the other as grades.
+
+    Entries are the ids of the first list and those that only the other has; -inf is the grade of what it lacks.
+    """
+    width = one.shape[1]
+    ids = torch.cat([one, other], -1)
+    kept, other_kept = one >= 0, other >= 0
+    dtype = real(ids.device)
+    number, length = kept.sum(-1), other_kept.sum(-1, keepdim=True)
+    rank = torch.cat([kept.cumsum(-1), torch.zeros_like(other)], -1)
+    grade = torch.cat([torch.zeros_like(one), (length + 1 - other_kept.cumsum(-1)) * other_kept], -1)
+    # Side by side if both have it, that of the first list before the other.
+    ordered, order = ids.sort(dim=-1, stable=True)
+    second = order >= width
+    again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    pair = again & second[:, 1:] & ~second[:, :-1]
+    errors = count(Problem.DUPLICATE_IDS, again & (second[:, 1:] == second[:, :-1]))
+    repeated = torch.nn.functional.pad(pair, (1, 0))[:, : ids.shape[1]]
+    found = torch.nn.functional.pad(pair, (0, 1))[:, : ids.shape[1]]
+    beside = torch.where(found, grade.gather(-1, order).roll(-1, -1), 0)
+    grade = grade + torch.zeros_like(grade).scatter(-1, order, beside)
+    valid = torch.cat([kept, other_kept], -1) & ~torch.zeros_like(found).scatter(-1, order, repeated)
+    return in_rank_order(
+        rank.to(dtype),
+        (rank > 0).to(dtype) * valid,
+        torch.where(grade > 0, grade.to(dtype), float("-inf")),
+        valid,
+        number.to(dtype),
+        errors,
+        depth=1,
+    )
+
+
 def _excluded(exclude: Pairs, ids: Tensor, items: Tensor, grade: Tensor) -> Tensor:
     """Positions whose id is excluded and not relevant."""
     marked = torch.zeros_like(ids, dtype=torch.int32)

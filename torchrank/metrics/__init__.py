@@ -3,8 +3,10 @@
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.beyond import IntraListDiversity, Novelty, Popularity, Serendipity, Unexpectedness
 from torchrank.metrics.binary import AUROC, F1, MAP, BinaryMetric, FallOut, FBeta, Precision, Recall, RPrecision
+from torchrank.metrics.compare import APTau, ComparingMetric, KendallDistance, KendallTau, Spearman, WeightedTau
 from torchrank.metrics.exposure import Coverage, Entropy, Gini, Personalization
 from torchrank.metrics.graded import CG, DCG, NDCG, GradedMetric
+from torchrank.metrics.overlap import RBO, Overlap
 from torchrank.metrics.parse import parse
 from torchrank.metrics.positions import MR, MRR, HitRate, PositionMetric
 from torchrank.metrics.propensity import IPS, PSNDCG, PSP, inverse_propensity, propensities
@@ -21,7 +23,10 @@ __all__ = [
     "NDCG",
     "PSNDCG",
     "PSP",
+    "RBO",
+    "APTau",
     "BinaryMetric",
+    "ComparingMetric",
     "Coverage",
     "Entropy",
     "FBeta",
@@ -30,7 +35,10 @@ __all__ = [
     "GradedMetric",
     "HitRate",
     "IntraListDiversity",
+    "KendallDistance",
+    "KendallTau",
     "Novelty",
+    "Overlap",
     "Personalization",
     "Popularity",
     "PositionMetric",
@@ -39,7 +47,9 @@ __all__ = [
     "RankingMetric",
     "Recall",
     "Serendipity",
+    "Spearman",
     "Unexpectedness",
+    "WeightedTau",
     "inverse_propensity",
     "parse",
     "propensities",

@@ -1,0 +1,159 @@
+"""Two rankings compared: against scipy, torchmetrics, the package rbo's values, and examples from the papers."""
+
+import math
+
+import oracles_compare
+import pytest
+import torch
+from scipy import stats
+from torchmetrics.functional import kendall_rank_corrcoef
+
+import torchrank as tr
+from torchrank.concordance import larger_before
+
+
+def two_rankings(width, levels, seed=0, queries=5):
+    generator = torch.Generator().manual_seed(seed)
+    if levels is None:
+        return torch.rand((2, queries, width), generator=generator, dtype=torch.float64)
+    return torch.randint(-levels, levels, (2, queries, width), generator=generator).double()
+
+
+SCIPY = {
+    "kendalltau": stats.kendalltau,
+    "kendalltau(variant=c)": lambda x, y: stats.kendalltau(x, y, variant="c"),
+    "weightedtau": stats.weightedtau,
+    "weightedtau(weigh_by=preds)": lambda x, y: stats.weightedtau(x, y, rank=None),
+    "weightedtau(weigh_by=target)": lambda x, y: stats.weightedtau(y, x, rank=None),
+    "spearman": stats.spearmanr,
+}
+
+
+@pytest.mark.parametrize("label", SCIPY)
+@pytest.mark.parametrize("levels", [None, 50, 3, 1])
+@pytest.mark.parametrize("width", [2, 5, 33, 300, 2500])
+@pytest.mark.filterwarnings("ignore")
+def test_scipy(label, levels, width):
+    preds, target = two_rankings(width, levels)
+    preds[1:3, ::3] = -math.inf
+    mask = torch.rand(preds.shape, generator=torch.Generator().manual_seed(1)) < 0.8
+    mask[::2] = True
+    want = []
+    for x, y, kept in zip(preds.clamp_min(-1e9), target, mask):
+        want.append(SCIPY[label](x[kept].numpy(), y[kept].numpy()).statistic if kept.sum() > 1 else math.nan)
+    got = tr.parse(label).score(preds, target, mask=mask)
+    torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64), rtol=0, atol=1e-12, equal_nan=True)
+
+
+@pytest.mark.parametrize("levels", [None, 4])
+@pytest.mark.parametrize("variant", ["gamma", "b", "c"])
+def test_torchmetrics(levels, variant):
+    preds, target = two_rankings(40, levels)
+    want = kendall_rank_corrcoef(preds.T, target.T, variant="a" if variant == "gamma" else variant)
+    torch.testing.assert_close(tr.KendallTau(variant=variant).score(preds, target), want.double(), rtol=0, atol=1e-6)
+
+
+def test_one_swap_and_the_reverse_order():
+    preds, target = torch.tensor([[1.0, 2, 3]] * 2), torch.tensor([[1, 3, 2], [-1, -2, -3]])
+    assert tr.KendallTau().score(preds, target).tolist() == pytest.approx([1 / 3, -1])
+    assert tr.KendallDistance().score(preds, target).tolist() == [1, 3]
+    for metric in (tr.Spearman(), tr.WeightedTau(), tr.APTau()):
+        assert metric.score(preds, target)[1].item() == pytest.approx(-1)
+
+
+def test_ap_correlation_equals_the_r_package():
+    # The example of the package ircor, of the authors of tau_AP,a: truth first there.
+    x = [0.67, 0.45, 0.29, 0.12, 0.57, 0.24, 0.94, 0.75, 0.08, 0.54]
+    y = [0.48, 0.68, 0.32, 0.09, 0.06, 0.61, 0.87, 0.22, 0.44, 0.84]
+    rounded = [round(value, 1) for value in y]
+    got = tr.APTau().score(torch.tensor([y, rounded]), torch.tensor([x, x]))
+    assert got.tolist() == pytest.approx([0.3928571, 0.39903], abs=1e-6)
+
+
+@pytest.mark.parametrize("width", [0, 1, 2, 31, 32, 33, 1000, 1024, 1025, 2500])
+def test_inversions(width):
+    order = torch.rand((3, width), generator=torch.Generator().manual_seed(0)).argsort(-1)
+    want = (order.unsqueeze(1) > order.unsqueeze(2)).tril().sum(-1)
+    assert torch.equal(larger_before(order), want)
+
+
+# ---- two lists of ids ------------------------------------------------------------------------------------------------
+
+
+def shares(ids):
+    return oracles_compare.shares({name: float(place) for place, name in enumerate(ids)}, "a")
+
+
+@pytest.mark.parametrize("p", [0.5, 0.9, 0.98])
+def test_rank_biased_overlap_of_uneven_lists(p):
+    generator = torch.Generator().manual_seed(0)
+    for length, other_length, pool in ((5, 5, 5), (3, 8, 12), (9, 2, 10), (1, 1, 2), (6, 7, 40)):
+        pool = max(pool, length, other_length)
+        one = torch.randperm(pool, generator=generator)[:length]
+        other = torch.randperm(pool, generator=generator)[:other_length]
+        padded = torch.cat([one[:1], torch.tensor([-1]), one[1:]]).unsqueeze(0)
+        short, long = sorted((shares(one.tolist()), shares(other.tolist())), key=len)
+        want = oracles_compare.extrapolated(short, long, p, "a")
+        for variant in "abw":
+            metric = tr.RBO(p=p, variant=variant)
+            assert metric.score(tr.Ranking.from_rankings(padded, other[None])).item() == pytest.approx(want, abs=1e-12)
+            assert metric.score(tr.Ranking.from_rankings(other[None], padded)).item() == pytest.approx(want, abs=1e-12)
+
+
+def test_lists_of_ids():
+    one, other = torch.tensor([[3, 7, 5], [1, 2, -1]]), torch.tensor([[7, 9, -1, 3], [4, 5, 6, 7]])
+    ranking = tr.Ranking.from_rankings(one, other)
+    assert tr.Overlap(top_k=2).score(ranking).tolist() == [0.5, 0]
+    assert tr.Overlap().score(ranking).tolist() == [2 / 3, 0]
+    # Pairs (3, 7), (3, 9) and (5, 9) are in different order, none is tied.
+    assert tr.KendallDistance().score(ranking)[0].item() == 3
+    # Of two lists without a common id: all 8 pairs across, and half of the 1 and 6 within.
+    assert tr.KendallDistance().score(ranking)[1].item() == 8 + (1 + 6) / 2
+
+
+def test_lists_of_ids_that_cannot_be():
+    with pytest.raises(ValueError, match="1 ids that occur more than once"):
+        tr.RBO().score(tr.Ranking.from_rankings(torch.tensor([[1, 1]]), torch.tensor([[1, 2]])))
+    with pytest.raises(TypeError, match="integer ids"):
+        tr.Ranking.from_rankings(torch.tensor([[1.0]]), torch.tensor([[1]]))
+    with pytest.raises(ValueError, match="as many queries"):
+        tr.Ranking.from_rankings(torch.tensor([[1]]), torch.tensor([[1], [2]]))
+
+
+# Pairs of rankings with ties, "(...)", p, and RBO_ext by the variants "a", "b", "w": from the test data of the authors.
+TIED = [
+    (
+        "(i5 i9 i13 i15 i16 i19 i20) (i3 i8)",
+        "i6 (i4 i18) i2 i7 i8 i17 i14 (i11 i12) i1",
+        0.958074765324023,
+        (0.0808189832771587, 0.0813693619867344, 0.0816485573277354),
+    ),
+    (
+        "i11 (i8 i21) (i2 i18) (i6 i16 i20) (i4 i10)",
+        "i8 (i9 i20 i21) (i2 i3) i13 i1 i11 i14 i19",
+        0.93912403977192,
+        (0.46852753894333, 0.486650566878314, 0.482369482292872),
+    ),
+]
+
+
+def groups(text):
+    found, inside = [], False
+    for word in text.split():
+        if inside:
+            found[-1].append(word.strip("()"))
+        else:
+            found.append([word.strip("()")])
+        inside = (inside or word.startswith("(")) and not word.endswith(")")
+    return {name: float(-place) for place, group in enumerate(found) for name in group}
+
+
+@pytest.mark.parametrize(("one", "other", "p", "want"), TIED)
+def test_rank_biased_overlap_with_ties(one, other, p, want):
+    one, other = groups(one), groups(other)
+    names = sorted({*one, *other})
+    preds = torch.tensor([[one.get(name, -math.inf) for name in names]], dtype=torch.float64)
+    target = torch.tensor([[other.get(name, -math.inf) for name in names]], dtype=torch.float64)
+    ranking = tr.Ranking.from_scores(preds, target)  # a grade of -inf is counted as bad, and is in no list
+    got = [tr.RBO(p=p, variant=variant, validate_args=False).score(ranking).item() for variant in "abw"]
+    assert got == pytest.approx(want, abs=1e-12)

@@ -1,0 +1,226 @@
+"""Two orders of the same candidates: where each stands in both, and which pairs they put the other way round."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchrank.engine.places import runs
+from torchrank.engine.sorting import ascending, descending
+from torchrank.pieces import Pieces, shared
+
+# Pairs are compared one by one within blocks of so many elements, and counted by blocks within as many blocks.
+BLOCK_BITS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Orders:
+    """The candidates of each query in the order of the other ranking, equal ones in the order of the first.
+
+    Places and numbers are int64, places count from 0. Candidates that were not retrieved are tied with each other
+    behind all others; what is no candidate stands at the end of both orders.
+    """
+
+    #: [query, entry]: which entry of the ranking this is
+    entry: Tensor
+    #: bool [query, entry]: whether it is a candidate
+    there: Tensor
+    #: whether it is known that all entries are
+    whole: bool
+    #: [query]: how many are
+    number: Tensor
+    #: [query, entry]: its place in the first ranking, equal ones in the order of the other
+    place: Tensor
+    #: [query, entry]: how many candidates are above it in the first ranking, and how many tied with it, itself included
+    above: Tensor
+    beside: Tensor
+    #: [query, entry]: and in the other ranking
+    other_above: Tensor
+    other_beside: Tensor
+    #: [query, entry]: how many are tied with it in both, and its place among them
+    alike: Tensor
+    among_alike: Tensor
+
+    @functools.cached_property
+    def discordant(self) -> Tensor:
+        """int64 [query, entry]: how many candidates the two rankings put on different sides of it."""
+        # Larger places before it, and the smaller ones behind it, which make up for where it stands.
+        return (2 * larger_before(self.place)).add_(self.place).sub_(self.other_place)
+
+    @property
+    def other_place(self) -> Tensor:
+        """int64 [entry]: the place in the other ranking."""
+        return torch.arange(self.place.shape[1], device=self.place.device)
+
+    def all_tied(self) -> Tensor:
+        """bool [query]: all candidates are tied in one of the rankings."""
+        return torch.maximum(self.beside[:, 0], self.other_beside[:, 0]) >= self.number
+
+    def of_candidates(self, x: Tensor) -> Tensor:
+        """``x`` [query, entry], and 0 for what is no candidate."""
+        return x if self.whole else torch.where(self.there, x, 0)
+
+    def pairs(self, tied: Tensor, weight: Tensor | None = None) -> Tensor:
+        """float64 [query]: pairs of candidates that are tied, from how many are tied with each, itself included.
+
+        A pair counts 1, or the sum of its weights, [query, entry], which are 0 for what is no candidate.
+        """
+        if not any(tied.stride()):  # a single 1 for all
+            return torch.zeros_like(self.number, dtype=torch.float64)
+        if weight is not None:
+            return (weight * (tied - 1)).sum(-1)
+        return self.of_candidates(tied - 1).sum(-1).double() / 2
+
+    def total(self) -> Tensor:
+        """float64 [query]: all pairs of candidates."""
+        number = self.number.double()
+        return number * (number - 1) / 2
+
+    def reversed(self) -> Tensor:
+        """float64 [query]: discordant pairs, which the rankings order differently."""
+        return self.discordant.sum(-1).double() / 2  # what is no candidate has none
+
+    def net(self) -> Tensor:
+        """float64 [query]: concordant pairs less discordant ones."""
+        tied = self.pairs(self.beside) + self.pairs(self.other_beside) - self.pairs(self.alike)
+        return self.total() - tied - 2 * self.reversed()
+
+    def classes(self, above: Tensor, place: Tensor) -> Tensor:
+        """float64 [query]: how many different values a ranking has."""
+        return (self.there & (above == place)).sum(-1).double()
+
+
+@shared
+def orders(ranking: Pieces) -> Orders:
+    """The entries of a ranking in the order of their grades, the larger first, beside their order by the ranking."""
+    first, grade, there = ranking.first, ranking.grade, ranking.valid
+    width = first.shape[1]
+    looks = first.device.type == "cpu"  # where looking at values costs nothing
+    whole = looks and bool(there.all())
+    filled = grade if whole else torch.where(there, grade, 0)
+    values, entry = descending(filled)
+    start, stop = runs(_fresh(values))
+    distinct = looks and stop[:, :1].numel() > 0 and start.stride(0) == 0  # as runs says where nothing is tied
+    if not (distinct and whole):  # what is tied in the order of the entries, what is no candidate at the end
+        key = torch.where(there.gather(-1, entry), start, width) * width + entry
+        key = ascending(key)
+        entry = key % max(1, width)
+        start, stop = runs(_fresh(key // max(1, width)))
+        there = there.gather(-1, entry)
+    number = there.sum(-1)
+    if whole and ranking.untied and looks and bool((ranking.tied > 0).all()):
+        one = torch.ones((), dtype=torch.int64, device=first.device).expand(first.shape)
+        place, above, beside, alike, among = entry, entry, one, one, one - 1
+    else:
+        above, beside, place, alike, among = _placed(ranking, entry, there, start, number)
+    return Orders(
+        entry,
+        there,
+        whole,
+        number,
+        place,
+        above,
+        beside,
+        start.expand(first.shape),
+        stop.new_ones(()).expand(first.shape) if distinct and whole else stop - start,
+        alike,
+        among,
+    )
+
+
+def _placed(ranking: Pieces, entry: Tensor, there: Tensor, start: Tensor, number: Tensor) -> tuple[Tensor, ...]:
+    """Above, beside and place in the first ranking, and alike and among them, of entries in the order of the other."""
+    width = entry.shape[1]
+    position = torch.arange(width, device=entry.device)
+    block = torch.where(there, ranking.first.gather(-1, entry), torch.inf)
+    # By rank, equal ones in the order of the other ranking.
+    ranks = torch.where(there, block.nan_to_num(posinf=0).long(), 2**31)
+    key = ascending(ranks * width + position)
+    listed = key % max(1, width)
+    begins, ends = runs(_fresh(key // max(1, width)))
+    back = torch.empty_like(listed).scatter_(-1, listed, position.expand_as(listed))
+    above = begins.expand_as(listed).gather(-1, back)
+    beside = ends.expand_as(listed).gather(-1, back) - above
+    joint = _fresh(above) | _fresh(start.expand_as(above))
+    beginning, stop = runs(joint)
+    return above, beside, back, (stop - beginning).expand_as(back), (position - beginning).expand_as(back)
+
+
+def _fresh(x: Tensor) -> Tensor:
+    """Where an element is not equal to the one before it in its row."""
+    return torch.cat([x.new_ones((len(x), 1), dtype=torch.bool), x[:, 1:] != x[:, :-1]], -1)[:, : x.shape[1]]
+
+
+# ---- inversions ------------------------------------------------------------------------------------------------
+
+
+def larger_before(order: Tensor) -> Tensor:
+    """How many larger elements stand before each of a permutation: int64 like ``order``, [row, element].
+
+    Elements are sorted by bits, from the highest, each time stably: one that moves towards the front overtakes larger
+    ones only. Once groups are as small as 1024 elements, :func:`_in_group` counts what is left: O(D log D).
+    """
+    width = order.shape[1]
+    if width < 2:
+        return torch.zeros_like(order)
+    bits, low = (width - 1).bit_length(), 2 * BLOCK_BITS
+    unit = 1 << (low if bits > low else BLOCK_BITS)
+    padded = -(-width // unit) * unit
+    at = torch.arange(padded, device=order.device)
+    element = torch.cat([order, at[width:].expand(len(order), -1)], -1) if padded > width else order
+    if bits <= low:
+        return _in_group(element)[:, :width].long()
+    moved = torch.zeros_like(element)
+    for bit in reversed(range(low, bits)):
+        upper = (element >> bit) & 1
+        ones = upper.cumsum(-1)
+        half = (at >> (bit + 1)) << bit  # a group begins at twice this
+        to = torch.where(upper > 0, ones + (half + (1 << bit) - 1), (half + at) - ones)
+        moved += (at - to).clamp_min_(0)
+        element, moved = (torch.empty_like(to).scatter_(-1, to, x) for x in (element, moved))
+    groups = (element & (unit - 1)).reshape(-1, unit)
+    moved += _in_group(groups).view(moved.shape)
+    return torch.empty_like(moved).scatter_(-1, element, moved).gather(-1, order)
+
+
+def _in_group(order: Tensor) -> Tensor:
+    """:func:`larger_before` for permutations of at most 1024 elements, a multiple of the size of a block: int32.
+
+    Pairs in different blocks of places and of values are counted in a table of blocks; pairs in one block of places,
+    and those in one block of values, are compared.
+    """
+    rows, width = order.shape
+    size = 1 << BLOCK_BITS
+    blocks = width // size
+    at = torch.arange(width, device=order.device) // size
+    small = order.to(torch.int16)
+    cell = (small >> BLOCK_BITS).add_((at * blocks).to(torch.int16)).long()  # of the table that begins a row earlier
+    one = torch.ones((), dtype=torch.int32, device=order.device).expand(order.shape)
+    table = torch.zeros((rows, (blocks + 1) * blocks), dtype=torch.int32, device=order.device)
+    table[:, blocks:].scatter_add_(-1, cell, one)
+    upto = table.view(rows, blocks + 1, blocks).cumsum(1, dtype=torch.int32).cumsum(2, dtype=torch.int32)
+    # Of all in blocks before, those that are not in this block of values or a lower one.
+    before = (at * size).int() - upto.flatten(1).gather(-1, cell)
+    before += _compared(small.view(rows, blocks, size)).view(order.shape)
+    block = at.to(torch.int8).expand(order.shape)
+    by_value = torch.empty_like(block, memory_format=torch.contiguous_format).scatter_(-1, order, block)
+    behind = _compared(by_value.view(rows, blocks, size).flip(-1).neg_()).flip(-1)
+    return before.add_(behind.reshape(order.shape).gather(-1, order))
+
+
+def _compared(x: Tensor) -> Tensor:
+    """How many larger elements stand before each in its block: like ``x``, int8 or int16 [row, block, element].
+
+    All pairs of one distance at a time, for all blocks at once.
+    """
+    x = x.permute(2, 0, 1).contiguous()
+    counts = torch.zeros_like(x)
+    for distance in range(1, len(x)):
+        if x.dtype == torch.int8:
+            counts[distance:] += (x[:-distance] > x[distance:]).view(torch.int8)
+        else:  # several times as fast as comparing
+            counts[distance:] += (x[:-distance] - x[distance:]).clamp_(0, 1)
+    return counts.permute(1, 2, 0).contiguous()
