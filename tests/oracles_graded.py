@@ -5,13 +5,18 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oracles import gain_of
 from orders import Query, blocks, expectation, orders
 
 
 def over_orders(measure: Callable[..., float | None], query: Query, ties: str, **parameters: Any) -> float | None:
     """The mean of a function of (grades in rank order, grades that lack) over the orders that ties leave open."""
     return expectation([(measure(order, query.missing, **parameters), weight) for order, weight in orders(query, ties)])
+
+
+def gain_of(grade: float, gain: Any) -> float:
+    if grade <= 0:
+        return 0.0
+    return {"linear": float, "exponential": lambda g: 2.0**g - 1}[gain](grade) if isinstance(gain, str) else gain(grade)
 
 
 # ---- a reader who stops at what satisfies ----------------------------------------------------------------------------
