@@ -269,6 +269,7 @@ for several in MANY.values():
     several.append({"empty_target_action": "skip"})
 
 OTHERS = {
+    "rbpresidual.unjudged": [],
     "max_grade": [3, 2.5],
     "p": [0.5, 0.95],
     "rbp.normalize": [True],
@@ -289,15 +290,10 @@ def stops(n: int, r: int, k: int, max_grade: int = 4) -> float:
     stay = 1 - 1 / 2**max_grade
     passed = [1.0]
     for j in range(1, k + 1):
-        low, high = max(0, j - (n - r)), min(j, r)
-        # Hypergeometric chances from logarithms of factorials, which long lists need.
-        chances = (log_choose(r, h) + log_choose(n - r, j - h) - log_choose(n, j) for h in range(low, high + 1))
-        passed.append(math.fsum(math.exp(c) * stay**h for c, h in zip(chances, range(low, high + 1))))
+        hits = range(max(0, j - (n - r)), min(j, r) + 1)
+        chances = (math.comb(r, h) * math.comb(n - r, j - h) / math.comb(n, j) for h in hits)
+        passed.append(math.fsum(chance * stay**h for chance, h in zip(chances, hits)))
     return math.fsum((before - after) / j for j, (before, after) in enumerate(itertools.pairwise(passed), 1))
-
-
-def log_choose(n: int, r: int) -> float:
-    return math.lgamma(n + 1) - math.lgamma(r + 1) - math.lgamma(n - r + 1)
 
 
 def best_stops(r: int, k: int, max_grade: int = 4) -> float:
