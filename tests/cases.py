@@ -143,7 +143,7 @@ def many_configs() -> list[Config]:
     return list(dict.fromkeys(found))
 
 
-#: Values to try of every parameter, for labels.
+#: Values to try of every parameter, for labels; of a parameter that has others for some measure, "measure.parameter".
 OTHERS: dict[str, list[Any]] = {
     "ties": ["optimistic", "pessimistic", "realistic"],
     "empty_target_action": ["neg", "pos", "skip", "error"],

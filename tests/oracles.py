@@ -195,7 +195,8 @@ GRADED = {"cg": cumulative_gain, "dcg": discounted_cumulative_gain, "ndcg": norm
 #: ORACLES: functions (query, *, ties, **parameters) -> value, or None if there is nothing to measure, by name;
 #: EMPTY: what an empty query counts for those of which it is not "neg";
 #: FEW, MANY: by name, the parameters to try in every layout, and in a few;
-#: OTHERS: by parameter, values for labels.
+#: OTHERS: by parameter, values for labels;
+#: BASELINES: by name, what r relevant candidates among n in random order get at k.
 FAMILIES = [importlib.import_module(path.stem) for path in sorted(Path(__file__).parent.glob("oracles_*.py"))]
 FAMILY = {name: oracle for family in FAMILIES for name, oracle in family.ORACLES.items()}
 ORACLES = {**POSITIONS, **BINARY, **GRADED, **FAMILY}

@@ -354,6 +354,8 @@ BASELINES = {
     "psndcg": lambda n, r, k: r / n * discounts(k) / discounts(min(r, k)),
     "ips": lambda n, r, k: k * r / n,
 }
+for family in oracles.FAMILIES:
+    BASELINES |= family.BASELINES
 
 
 @every_measure

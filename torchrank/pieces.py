@@ -297,11 +297,14 @@ class Pieces(Places):
         return _gains(self.grade, self.valid & (self.grade > 0), gain, self.first.dtype)
 
     @shared
+    def judged_gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
+        """float64 [query, judged]: :meth:`gains` of all judged candidates, also beyond ``reach``, in some order."""
+        return self.gains(gain) if self.pool is None else _gains(self.pool, self.pool > 0, gain, self.first.dtype)
+
+    @shared
     def worth(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query]: sum of the gains of all judged candidates, retrieved or not, also those beyond ``reach``."""
-        if self.pool is None:
-            return self.gains(gain).sum(-1)
-        return _gains(self.pool, self.pool > 0, gain, self.first.dtype).sum(-1)
+        return self.judged_gains(gain).sum(-1)
 
     @shared
     def ideal(
@@ -322,6 +325,10 @@ class Pieces(Places):
         ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
         return (best * discount(ranks)).sum(-1)
 
+    def ideal_order(self, gain: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
+        """float64 [query, rank]: gains of all judged candidates in descending order, as far as ``top_k``."""
+        return self._best(gain)[:, :top_k]
+
     @shared
     def _best(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
         """Gains of all judged candidates in descending order, as far as ``reach``: float64 [query, rank].
@@ -331,7 +338,7 @@ class Pieces(Places):
         if self.pool is None:
             return self.gains(gain).sort(dim=-1, descending=True).values.clamp_min_(0)
         rank = min(self.reach or self.pool.shape[1], self.pool.shape[1])
-        return _gains(self.pool, self.pool > 0, gain, self.first.dtype).topk(rank).values.clamp_min_(0)
+        return self.judged_gains(gain).topk(rank).values.clamp_min_(0)
 
     @shared
     def _levels(self) -> int | None:

@@ -84,19 +84,10 @@ def _range(measure: Any) -> str:
     return f"{low} … {high}{better}"
 
 
-def _bounds(measure: Any) -> tuple[float, float]:
-    return measure.value_range
-
-
 def described() -> list[Description]:
     """All measures that the library exports, by label."""
-    measures = {
-        measure
-        for name in tr.__all__
-        if inspect.isclass(measure := getattr(tr, name))
-        and getattr(measure, "name", "")
-        and not inspect.isabstract(measure)
-    }
+    exported = [getattr(tr, name) for name in tr.__all__]
+    measures = [one for one in exported if inspect.isclass(one) and getattr(one, "name", "")]
     return sorted((Description.of(measure) for measure in measures), key=lambda one: one.label)
 
 

@@ -20,6 +20,39 @@ def exponential(grade: Tensor) -> Tensor:
     return torch.exp2(grade) - 1
 
 
+@cache
+def at_least(level: float) -> Callable[[Tensor], Tensor]:
+    """1 for grades at or above a level, else 0."""
+
+    def gain(grade: Tensor) -> Tensor:
+        return (grade >= level).to(grade.dtype)
+
+    gain.increasing = True  # type: ignore[attr-defined]
+    return gain
+
+
+@cache
+def scaled(largest: float) -> Callable[[Tensor], Tensor]:
+    """The share that a grade is of the largest one; 1 for those above it."""
+
+    def gain(grade: Tensor) -> Tensor:
+        return (grade / largest).clamp_max(1)
+
+    gain.increasing = True  # type: ignore[attr-defined]
+    return gain
+
+
+@cache
+def satisfying(largest: float) -> Callable[[Tensor], Tensor]:
+    """(2 ** grade - 1) / 2 ** largest, of grades up to the largest one (Chapelle et al., CIKM 2009)."""
+
+    def gain(grade: Tensor) -> Tensor:
+        return torch.exp2(grade.clamp_max(largest) - largest) - 2.0**-largest
+
+    gain.increasing = True  # type: ignore[attr-defined]
+    return gain
+
+
 def undiscounted(rank: Tensor) -> Tensor:
     """1 at every rank."""
     return torch.ones_like(rank)
@@ -28,6 +61,16 @@ def undiscounted(rank: Tensor) -> Tensor:
 def reciprocal(rank: Tensor) -> Tensor:
     """1 / rank."""
     return 1 / rank
+
+
+@cache
+def geometric(p: float) -> Callable[[Tensor], Tensor]:
+    """p ** (rank - 1)."""
+
+    def discount(rank: Tensor) -> Tensor:
+        return p ** (rank - 1)
+
+    return discount
 
 
 @cache

@@ -1,0 +1,212 @@
+"""Graded measures and models of users: worked examples, and the numbers of cwl_eval, ir_measures and ranx."""
+
+import math
+import random
+
+import pytest
+import torch
+from oracles_graded import hasty
+
+import torchrank as tr
+
+
+def listed(*grades, missing=()):
+    """One list of grades in rank order, and what it lacks."""
+    scores = [float(-rank) for rank in range(len(grades))] + [-math.inf] * len(missing)
+    return torch.tensor([scores], dtype=torch.float64), torch.tensor([[*grades, *missing]])
+
+
+def of(metric, *grades, **more):
+    return metric.score(*listed(*grades, **more)).item()
+
+
+# ---- by hand ---------------------------------------------------------------------------------------------------------
+
+
+def test_expected_reciprocal_rank_by_hand():
+    assert of(tr.ERR(), 1, 4) == pytest.approx(1 / 16 + 15 / 16 * 15 / 16 / 2)  # gdeval prints .50195
+    assert round(of(tr.ERR(), 1, 4), 5) == 0.50195
+    assert of(tr.ERR(max_grade=1), 0, 1, 1) == pytest.approx(1 / 2 * 1 / 2 + 1 / 3 * 1 / 2 * 1 / 2)
+    assert of(tr.ERR(max_grade=2), 7, 0) == of(tr.ERR(max_grade=2), 2, 0) == 3 / 4
+    assert of(tr.NERR(), 0, 4) == pytest.approx(1 / 2)
+    assert of(tr.NERR(top_k=1), 1, 0, missing=(3,)) == pytest.approx(1 / 7)
+    assert of(tr.NERR(), 3, 2, 1) == pytest.approx(1)
+
+
+def gdeval(grades, k, largest=4):
+    score, decay = 0.0, 1.0
+    for rank, grade in enumerate(grades[:k], 1):
+        chance = (2**grade - 1) / 2**largest
+        score += chance * decay / rank
+        decay *= 1 - chance
+    return score
+
+
+@pytest.mark.parametrize("k", [1, 5, 20, 100])
+def test_expected_reciprocal_rank_as_gdeval_does(k):
+    rng = random.Random(k)
+    for _ in range(20):
+        grades = [rng.choice((0, 0, 1, 2, 3, 4)) for _ in range(rng.randint(1, 50))]
+        assert of(tr.ERR(top_k=k), *grades) == pytest.approx(gdeval(grades, k), abs=1e-12)
+
+
+def test_rank_biased_precision_by_hand():
+    assert of(tr.RBP(p=0.5), 1, 0, 1) == 0.625
+    assert of(tr.RBP(p=0.5, top_k=2), 1, 0, 1) == 0.5
+    assert of(tr.RBP(p=0.5, max_grade=2), 2, 0, 1) == 0.5 + 1 / 16
+    assert of(tr.RBP(p=0.5, relevance_level=2), 2, 0, 1) == 0.5
+    assert of(tr.RBP(p=0.5, normalize=True), 1, 0, 1) == pytest.approx(1.25 / 1.5)
+    with pytest.raises(ValueError, match="either relevance_level or max_grade"):
+        tr.RBP(relevance_level=2, max_grade=3)
+    for bad in (0, 1, 1.5, -1, True, "0.5", math.nan):
+        for cls in (tr.RBP, tr.RBPResidual, tr.CWL):
+            with pytest.raises(ValueError, match="p to be a number > 0 and < 1"):
+                cls(p=bad)
+
+
+def test_precision_and_its_residual_are_what_it_is_if_all_that_is_unjudged_were_relevant():
+    # Moffat and Zobel: the residual is what is left for the unjudged, in the list and behind it.
+    assert of(tr.RBPResidual(p=0.5), 1, -1, 0) == pytest.approx(0.25 + 0.125)
+    assert of(tr.RBPResidual(p=0.5), 1, 0, 0) == pytest.approx(0.125)
+    assert of(tr.RBPResidual(p=0.5, top_k=2), 1, 0, -1) == pytest.approx(0.25)
+    rng = random.Random(0)
+    for _ in range(20):
+        grades = [rng.choice((-1, 0, 1)) for _ in range(30)]
+        full = [abs(grade) for grade in grades] + [1] * 300
+        value = of(tr.RBP(), *grades) if 1 in grades else 0.0
+        assert value + of(tr.RBPResidual(), *grades) == pytest.approx(of(tr.RBP(), *full), abs=1e-12)
+
+
+def test_q_measure_by_hand():
+    # Grades 1, 0, 3 of which the best order gains 3, 4, 4 so far.
+    assert of(tr.QMeasure(), 1, 0, 3) == pytest.approx((2 / 4 + 6 / 7) / 2)
+    assert of(tr.QMeasure(top_k=1), 1, 0, 3) == pytest.approx(2 / 4 / 2)
+    assert of(tr.QMeasure(top_k=1, normalize="min"), 1, 0, 3) == pytest.approx(2 / 4)
+    assert of(tr.QMeasure(), 3, 2, 1) == pytest.approx(1)
+    assert of(tr.QMeasure(), 1, missing=(1,)) == pytest.approx(1 / 2)
+    assert of(tr.QMeasure(beta=1e-9), 1, 0, 3, 0, 2) == pytest.approx(of(tr.MAP(), 1, 0, 3, 0, 2), abs=1e-7)
+
+
+def test_ties_far_behind_what_is_relevant():
+    # Beyond the ideal order the sums come from digamma functions.
+    n, behind = 3000, 500
+    scores = torch.cat([torch.arange(behind, 0, -1), torch.zeros(n)]).double().unsqueeze(0)
+    target = torch.zeros(1, n + behind, dtype=torch.int64)
+    target[0, [3, 40, behind + 5, behind + 77]] = torch.tensor([1, 3, 2, 1])
+    ideal = [3, 5, 6] + [7] * (n + behind)
+    alone = (1 + 1) / (4 + 7) + (2 + 4) / (41 + 7)
+    shared = 0.0
+    for grade, other in ((2, 1), (1, 2)):
+        for j in range(n):
+            count, gained = 2 + 1 + j / (n - 1), 4 + grade + other * j / (n - 1)
+            shared += (count + gained) / (behind + 1 + j + ideal[behind + j]) / n
+    pairs = target.nonzero()
+    for arguments in ((scores, target), (scores, (*pairs.T, target[tuple(pairs.T)]))):
+        assert tr.QMeasure().score(*arguments).item() == pytest.approx((alone + shared) / 4, rel=1e-12)
+
+
+def test_weighted_means_by_hand():
+    assert of(tr.ARP(), 3, 0, 1) == 1.5
+    assert of(tr.ARP(), 3, 0, missing=(1,)) == 1.5
+    assert of(tr.ARP(gain="exponential"), 2, 1) == pytest.approx((3 * 1 + 1 * 2) / 4)
+    assert of(tr.PWA(top_k=2), 1, 4, 7) == pytest.approx(2)
+    assert of(tr.PWA(top_k=5), 1, 4) == pytest.approx(2)
+    assert tr.ARP.higher_is_better is False
+
+
+# ---- users -----------------------------------------------------------------------------------------------------------
+
+
+def test_users_that_have_names_of_their_own():
+    grades = (0, 1, 0, 1, 1, 0)
+    for user, other in (
+        ("precision", tr.Precision(top_k=5)),
+        ("rbp", tr.RBP(p=0.8, top_k=5)),
+        ("rr", tr.MRR(top_k=5)),
+        ("ap", tr.MAP(top_k=5, normalize="retrieved")),
+        ("sdcg", tr.DCG(top_k=5)),
+    ):
+        whole = {"rbp": 1 - 0.8**5, "sdcg": math.fsum(1 / math.log2(1 + i) for i in range(1, 6))}.get(user, 1)
+        assert of(tr.CWL(top_k=5, user=user), *grades) == pytest.approx(of(other, *grades) / whole, abs=1e-12)
+
+
+def test_a_user_of_ones_own():
+    assert of(tr.CWL(top_k=2, user=hasty), 1, 0, 1) == pytest.approx(1 / (1 + 1 / 3))
+    assert tr.CWL(top_k=2, user=hasty).label == "cwl(user=hasty)@2"
+    with pytest.raises(ValueError, match="user"):
+        tr.CWL(user="somebody")
+    with pytest.raises(ValueError, match="name of its own"):
+        tr.CWL(user=lambda gain, rank: gain)
+
+
+def test_many_queries_are_taken_in_pieces():
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randint(0, 20, (700, 30), generator=generator).double()
+    target = torch.randint(0, 4, scores.shape, generator=generator)
+    metric = tr.CWL(user="inst", max_grade=3)
+    parts = [metric.score(*pair) for pair in zip(scores.split(50), target.split(50))]
+    torch.testing.assert_close(metric.score(scores, target), torch.cat(parts), rtol=1e-12, atol=0)
+
+
+def test_the_users_of_cwl_eval():
+    ruler = pytest.importorskip("cwl.ruler.cwl_ruler")
+    pairs = [
+        (tr.CWL(top_k=7, user="precision", max_grade=3), ruler.PrecisionCWLMetric(7)),
+        (tr.CWL(user="rbp", p=0.9, max_grade=3), ruler.RBPCWLMetric(0.9)),
+        (tr.CWL(user="rr", max_grade=3), ruler.RRCWLMetric()),
+        (tr.CWL(user="ap", max_grade=3), ruler.APCWLMetric()),
+        (tr.CWL(top_k=6, user="sdcg", max_grade=3), ruler.NDCGCWLMetric(6)),
+        (tr.CWL(user="insq", target=2.5, max_grade=3), ruler.INSQCWLMetric(2.5)),
+        (tr.CWL(user="inst", target=2, max_grade=3), ruler.INSTCWLMetric(2)),
+        (tr.CWL(top_k=8, user="bpm", target=2.1, max_grade=3), ruler.BPMCWLMetric(2.1, 8)),
+        # whose budget of costs stays what it is, whatever hc
+        (
+            tr.CWL(top_k=8, user="bpm", target=2.1, benefit=0.6, middle=0.4, max_grade=3),
+            ruler.BPMDCWLMetric(2.1, 8, hb=0.6, hc=1, gain_med=0.4),
+        ),
+        (tr.CWL(top_k=6, user="nerr8", max_grade=3), ruler.NERReq8CWLMetric(6)),
+        (tr.CWL(top_k=6, user="nerr9", max_grade=3), ruler.NERReq9CWLMetric(6)),
+        (tr.CWL(user="nerr10", p=0.9, max_grade=3), ruler.NERReq10CWLMetric(0.9)),
+        (tr.CWL(user="nerr11", target=1.5, max_grade=3), ruler.NERReq11CWLMetric(1.5)),
+        (tr.RBP(p=0.7, max_grade=3), ruler.RBPCWLMetric(0.7)),
+    ]
+    rng = random.Random(1)
+    for _ in range(30):
+        grades = [rng.choice((0, 0, 1, 2, 3)) for _ in range(rng.randint(1, 40))] + [1]
+        for ours, theirs in pairs:
+            ranking = ruler.Ranking("q", [grade / 3 for grade in grades], [1.0] * len(grades))
+            assert of(ours, *grades) == pytest.approx(theirs.measure(ranking), abs=1e-12), theirs.name()
+
+
+def test_the_measures_of_ir_measures():
+    irm = pytest.importorskip("ir_measures")
+    pytest.importorskip("cwl")
+    rng = random.Random(2)
+    names = [f"d{i}" for i in range(40)]
+    qrels = {f"q{i}": {name: rng.choice((0, 0, 1, 2, 3)) for name in rng.sample(names, 25)} for i in range(12)}
+    run = {query: {name: rng.random() for name in rng.sample(names, 30)} for query in qrels}
+    ranking = tr.Ranking.from_run(qrels, run)
+    for theirs, ours in {
+        irm.RBP(p=0.8, rel=2): tr.RBP(relevance_level=2),
+        irm.BPM(T=1.2, max_rel=3) @ 10: tr.CWL(top_k=10, user="bpm", target=1.2, max_grade=3),
+        irm.SDCG(max_rel=3) @ 10: tr.CWL(top_k=10, user="sdcg", max_grade=3),
+        irm.NERR8(max_rel=3) @ 10: tr.CWL(top_k=10, user="nerr8", max_grade=3),
+        irm.NERR11(T=2.0, max_rel=3): tr.CWL(user="nerr11", target=2, max_grade=3),
+        irm.INST(T=2.0, max_rel=3): tr.CWL(user="inst", target=2, max_grade=3),
+        irm.INSQ(T=2.0, max_rel=3): tr.CWL(user="insq", target=2, max_grade=3),
+    }.items():
+        found = {one.query_id: one.value for one in irm.iter_calc([theirs], qrels, run)}
+        want = torch.tensor([found[query] for query in qrels], dtype=torch.float64)
+        torch.testing.assert_close(ours.score(ranking), want, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("p", [0.5, 0.8, 0.95])
+def test_the_rank_biased_precision_of_ranx(p):
+    ranx = pytest.importorskip("ranx")
+    rng = random.Random(3)
+    qrels = {f"q{i:02}": {f"d{j}": rng.choice((1, 2, 3)) for j in rng.sample(range(50), 12)} for i in range(20)}
+    run = {query: {f"d{j}": rng.random() for j in rng.sample(range(50), 30)} for query in qrels}
+    ranking = tr.Ranking.from_run(qrels, run)
+    want = ranx.evaluate(ranx.Qrels(qrels), ranx.Run(run), f"rbp.{round(100 * p)}", return_mean=False)
+    got = 3 * tr.RBP(p=p, max_grade=3).score(ranking)  # whose gains are the grades
+    torch.testing.assert_close(got, torch.as_tensor(want, dtype=torch.float64), rtol=1e-9, atol=1e-12)

@@ -1,0 +1,100 @@
+"""Expected reciprocal rank: a reader goes down the list until a candidate satisfies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchrank.cascades import stopped
+from torchrank.lists import Need
+from torchrank.metrics.arguments import number
+from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.gains import reciprocal, satisfying, undiscounted
+from torchrank.pieces import ratio
+from torchrank.ranking import Ranking
+
+
+class ERR(RankingMetric):
+    r"""Expected reciprocal rank: :math:`\sum_{i \le k} \frac{1}{i} R_i \prod_{j < i} (1 - R_j)`.
+
+    A candidate satisfies the reader, who stops there, with the chance :math:`R = (2^{grade} - 1) / 2^{max\_grade}`.
+    Grades above ``max_grade`` count as ``max_grade``, since no chance exceeds 1. Under ``ties="expected"`` the exact
+    mean over all orders of the tied candidates, see :func:`torchrank.cascades.stopped`.
+
+    Source:
+        Chapelle, Metzler, Zhang and Grinspan, Expected reciprocal rank for graded relevance, CIKM 2009.
+
+    Also in:
+        ir_measures, ``ERR@k``, through TREC's gdeval, which has max_grade = 4 and rounds to 5 decimals.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        max_grade: the largest grade there can be, not only in this batch; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Raises:
+        ValueError: ``max_grade`` is not a number > 0.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.ERR().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 4, 0]]))  # 1/16 + 1/2 15/16 15/16
+        tensor([0.5020], dtype=torch.float64)
+    """
+
+    name = "err"
+
+    def __init__(self, top_k: int | None = None, *, max_grade: float = 4, **kwargs: Any) -> None:
+        number("max_grade", max_grade, above=0)
+        super().__init__(top_k, max_grade=max_grade, **kwargs)
+
+    max_grade: float
+
+    @property
+    def gain_function(self) -> Callable[[Tensor], Tensor]:
+        """From grades to the chance that they satisfy."""
+        return satisfying(self.max_grade)
+
+    def need(self) -> Need:
+        return Need(self.top_k, relevant=True)
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return ranking.ideal(self.gain_function, undiscounted, self.top_k) == 0
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return stopped(ranking, 1 - ranking.gains(self.gain_function), reciprocal, self.top_k)
+
+
+class NERR(ERR):
+    r"""Normalised expected reciprocal rank: :math:`nERR@k = ERR@k / IERR@k`.
+
+    IERR is the :class:`ERR` of the best order, descending grades, of all judged candidates, retrieved or not, cut
+    at k.
+
+    Source:
+        Clarke, Craswell, Soboroff and Ashkan, A comparative analysis of cascade measures for novelty and diversity,
+        WSDM 2011, who divide ERR by that of an ideal list.
+
+    Also in:
+        none of the libraries compared; NTCIREVAL has it as ``nERR``.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        max_grade: the largest grade there can be; see :class:`ERR`.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.NERR().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[0, 4, 0]]))
+        tensor([0.5000], dtype=torch.float64)
+    """
+
+    name = "nerr"
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        chance = ranking.ideal_order(self.gain_function, self.top_k)
+        reached = torch.nn.functional.pad((1 - chance).cumprod(-1), (1, 0), value=1.0)[:, :-1]
+        ranks = torch.arange(1, chance.shape[1] + 1, dtype=chance.dtype, device=chance.device)
+        return ratio(super().measure(ranking), (reached * chance / ranks).sum(-1))
