@@ -78,9 +78,12 @@ def average_precision(
     return math.fsum(at_hits) / whole if whole else 0.0
 
 
-def r_precision(relevant: Sequence[bool], missing: int) -> float | None:
+def r_precision(relevant: Sequence[bool], missing: int, multiple: float = 1) -> float | None:
     everywhere = sum(relevant) + missing
-    return precision(relevant, missing, everywhere) if everywhere else None
+    if not everywhere:
+        return None
+    cut = everywhere if multiple == 1 else int(multiple * everywhere + 0.9)
+    return precision(relevant, missing, cut) if cut else 0.0
 
 
 def fall_out(relevant: Sequence[bool], missing: int, top_k: int | None = None) -> float | None:
@@ -195,7 +198,8 @@ GRADED = {"cg": cumulative_gain, "dcg": discounted_cumulative_gain, "ndcg": norm
 #: ORACLES: functions (query, *, ties, **parameters) -> value, or None if there is nothing to measure, by name;
 #: EMPTY: what an empty query counts for those of which it is not "neg";
 #: FEW, MANY: by name, the parameters to try in every layout, and in a few;
-#: OTHERS: by parameter, values for labels.
+#: OTHERS: by parameter, values for labels;
+#: BASELINES: by name, what r relevant candidates among n in random order get at k.
 FAMILIES = [importlib.import_module(path.stem) for path in sorted(Path(__file__).parent.glob("oracles_*.py"))]
 FAMILY = {name: oracle for family in FAMILIES for name, oracle in family.ORACLES.items()}
 ORACLES = {**POSITIONS, **BINARY, **GRADED, **FAMILY}

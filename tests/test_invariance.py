@@ -351,6 +351,8 @@ BASELINES = {
     "dcg": lambda n, r, k: r / n * discounts(k),
     "ndcg": lambda n, r, k: r / n * discounts(k) / discounts(min(r, k)),
 }
+for family in oracles.FAMILIES:
+    BASELINES |= family.BASELINES
 
 
 @every_measure

@@ -11,6 +11,7 @@ from torchmetrics import Metric, MetricCollection
 from torchmetrics.metric import jit_distributed_available
 
 from torchrank.metrics.base import RankingMetric, evaluate
+from torchrank.metrics.curve import PRCurve
 from torchrank.metrics.parse import parse_all
 from torchrank.metrics.state import JointReduction
 from torchrank.ranking import Ranking
@@ -199,10 +200,11 @@ class RankingCollection(MetricCollection):
     ) -> list[tuple[Metric, tuple[Any, ...], dict[str, Any]]]:
         """The metrics of other libraries, with the arguments that their update takes."""
         foreign = [metric for metric in self._modules.values() if not isinstance(metric, RankingMetric)]
-        if foreign and isinstance(preds, Ranking):
-            raise TypeError(
-                f"Expected preds and target for {type(foreign[0]).__name__}, which ranks nothing, got a Ranking"
-            )
+        for metric in foreign if isinstance(preds, Ranking) else []:
+            if not isinstance(metric, PRCurve):
+                raise TypeError(
+                    f"Expected preds and target for {type(metric).__name__}, which ranks nothing, got a Ranking"
+                )
         given = {key: value for key, value in keywords.items() if value is not None}
         return [(metric, (preds, target), metric._filter_kwargs(**given) if given else {}) for metric in foreign]
 
@@ -252,7 +254,7 @@ def _metrics(value: Any) -> list[tuple[str, Metric]]:
         return [(metric.label, metric) for metric in parse_all(value)]
     if isinstance(value, MetricCollection):
         return [(str(key), metric) for key, metric in value.items(keep_base=False)]
-    if isinstance(value, RankingMetric):
+    if isinstance(value, RankingMetric | PRCurve):
         return [(value.label, value)]
     if isinstance(value, Metric):
         return [(type(value).__name__, value)]

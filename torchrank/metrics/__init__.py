@@ -2,7 +2,12 @@
 
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import AUROC, F1, MAP, BinaryMetric, FallOut, FBeta, Precision, Recall, RPrecision
+from torchrank.metrics.confusion import MCC, Accuracy, Utility
+from torchrank.metrics.curve import PRCurve
+from torchrank.metrics.cuts import RelativePrecision, SetAP
 from torchrank.metrics.graded import CG, DCG, NDCG, GradedMetric
+from torchrank.metrics.interpolated import ElevenPoint, InterpolatedPrecision, RecallAtPrecision
+from torchrank.metrics.pairs import LRAP, OPA, CoverageError, RankingLoss
 from torchrank.metrics.parse import parse
 from torchrank.metrics.positions import MR, MRR, HitRate, PositionMetric
 
@@ -11,19 +16,32 @@ __all__ = [
     "CG",
     "DCG",
     "F1",
+    "LRAP",
     "MAP",
+    "MCC",
     "MR",
     "MRR",
     "NDCG",
+    "OPA",
+    "Accuracy",
     "BinaryMetric",
+    "CoverageError",
+    "ElevenPoint",
     "FBeta",
     "FallOut",
     "GradedMetric",
     "HitRate",
+    "InterpolatedPrecision",
+    "PRCurve",
     "PositionMetric",
     "Precision",
     "RPrecision",
+    "RankingLoss",
     "RankingMetric",
     "Recall",
+    "RecallAtPrecision",
+    "RelativePrecision",
+    "SetAP",
+    "Utility",
     "parse",
 ]

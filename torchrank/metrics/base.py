@@ -296,10 +296,10 @@ def evaluate(
     table = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
     if (order := batch_order(numbers)) is not None:
         table = table[..., order]
-    return _weighted(metrics, table, errors, weights)
+    return weighted(metrics, table, errors, weights)
 
 
-def _weighted(
+def weighted(
     metrics: Sequence[RankingMetric], table: Tensor, errors: Tensor, weights: Tensor | None
 ) -> list[QueryValues]:
     """Values, weights and emptiness [metric, 3, query], with error counters [metric, kind], and the user's weights."""
