@@ -111,7 +111,7 @@ class MCC(ConfusionMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         hits, chosen, relevant, everything = self.table(ranking)
-        spread = (chosen * (everything - chosen)).sqrt() * (relevant * (everything - relevant)).sqrt()
+        spread = ((chosen * (everything - chosen)) * (relevant * (everything - relevant))).sqrt()
         return ratio(hits * everything - chosen * relevant, spread)
 
 
