@@ -78,9 +78,12 @@ def average_precision(
     return math.fsum(at_hits) / whole if whole else 0.0
 
 
-def r_precision(relevant: Sequence[bool], missing: int) -> float | None:
+def r_precision(relevant: Sequence[bool], missing: int, multiple: float = 1) -> float | None:
     everywhere = sum(relevant) + missing
-    return precision(relevant, missing, everywhere) if everywhere else None
+    if not everywhere:
+        return None
+    cut = everywhere if multiple == 1 else int(multiple * everywhere + 0.9)
+    return precision(relevant, missing, cut) if cut else 0.0
 
 
 def fall_out(relevant: Sequence[bool], missing: int, top_k: int | None = None) -> float | None:

@@ -504,6 +504,7 @@ FIRST = {
     "nothing": (PERFECT[0], PERFECT[1] * 0),
     "everything": (PERFECT[0], PERFECT[1] * 0 + 3),
 }
+NO_LIST = (PERFECT[0] - math.inf, PERFECT[1] * 0)
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)
@@ -511,7 +512,7 @@ FIRST = {
 @pytest.mark.parametrize("method", ["update", "forward"])
 def test_metrics_that_differ_in_one_parameter_never_merge(cls, first, method):
     members = {f"m{i:02}": metric for i, (_, metric) in enumerate(variants(cls))}
-    batches = [FIRST[first], *BATCHES, FIRST["everything"]]  # empty queries for every metric among them
+    batches = [FIRST[first], *BATCHES, FIRST["everything"], NO_LIST]  # empty queries for every metric among them
     for build in (MetricCollection, tr.RankingCollection):
         suite = build({key: metric.clone() for key, metric in members.items()})
         for arguments in batches:

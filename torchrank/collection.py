@@ -12,6 +12,7 @@ from torchmetrics.metric import jit_distributed_available
 
 from torchrank.metrics.average import QueryAverage
 from torchrank.metrics.base import RankingMetric, evaluate
+from torchrank.metrics.curve import PRCurve
 from torchrank.metrics.parse import parse_all
 from torchrank.metrics.recommended import ListMetric
 from torchrank.metrics.state import JointReduction
@@ -204,10 +205,11 @@ class RankingCollection(MetricCollection):
     ) -> list[tuple[Metric, tuple[Any, ...], dict[str, Any]]]:
         """The metrics of other libraries, with the arguments that their update takes."""
         foreign = [metric for metric in self._modules.values() if not isinstance(metric, RankingMetric)]
-        if foreign and isinstance(preds, Ranking):
-            raise TypeError(
-                f"Expected preds and target for {type(foreign[0]).__name__}, which ranks nothing, got a Ranking"
-            )
+        for metric in foreign if isinstance(preds, Ranking) else []:
+            if not isinstance(metric, PRCurve):
+                raise TypeError(
+                    f"Expected preds and target for {type(metric).__name__}, which ranks nothing, got a Ranking"
+                )
         given = {key: value for key, value in keywords.items() if value is not None}
         return [(metric, *arguments_of(metric, preds, target, given)) for metric in foreign]
 
@@ -259,7 +261,7 @@ def _metrics(value: Any) -> list[tuple[str, Metric]]:
         return [(metric.label, metric) for metric in parse_all(value)]
     if isinstance(value, MetricCollection):
         return [(str(key), metric) for key, metric in value.items(keep_base=False)]
-    if isinstance(value, RankingMetric | ListMetric):
+    if isinstance(value, RankingMetric | ListMetric | PRCurve):
         return [(value.label, value)]
     if isinstance(value, Metric):
         return [(type(value).__name__, value)]

@@ -77,10 +77,9 @@ def _summary(text: str) -> str:
 
 
 def _range(measure: Any) -> str:
-    low, high = (
-        "-∞" if bound == -math.inf else "∞" if bound == math.inf else f"{bound:g}" for bound in _bounds(measure)
-    )
-    better = {True: ", higher is better", False: ", lower is better", None: ""}[measure.higher_is_better]
+    names = {-math.inf: "-∞", math.inf: "∞"}
+    low, high = (names.get(bound, f"{bound:g}") for bound in measure.value_range)
+    better = {True: ", higher is better", False: ", lower is better"}.get(measure.higher_is_better, "")
     return f"{low} … {high}{better}"
 
 

@@ -5,9 +5,14 @@ from torchrank.metrics.beyond import IntraListDiversity, Novelty, Popularity, Se
 from torchrank.metrics.binary import AUROC, F1, MAP, BinaryMetric, FallOut, FBeta, Precision, Recall, RPrecision
 from torchrank.metrics.cascade import ERR, NERR
 from torchrank.metrics.compare import APTau, ComparingMetric, KendallDistance, KendallTau, Spearman, WeightedTau
+from torchrank.metrics.confusion import MCC, Accuracy, Utility
+from torchrank.metrics.curve import PRCurve
+from torchrank.metrics.cuts import RelativePrecision, SetAP
 from torchrank.metrics.exposure import Coverage, Entropy, Gini, Personalization
 from torchrank.metrics.graded import CG, DCG, NDCG, GradedMetric
+from torchrank.metrics.interpolated import ElevenPoint, InterpolatedPrecision, RecallAtPrecision
 from torchrank.metrics.overlap import RBO, Overlap
+from torchrank.metrics.pairs import LRAP, OPA, CoverageError, RankingLoss
 from torchrank.metrics.parse import parse
 from torchrank.metrics.positions import MR, MRR, HitRate, PositionMetric
 from torchrank.metrics.propensity import IPS, PSNDCG, PSP, inverse_propensity, propensities
@@ -24,31 +29,39 @@ __all__ = [
     "ERR",
     "F1",
     "IPS",
+    "LRAP",
     "MAP",
+    "MCC",
     "MR",
     "MRR",
     "NDCG",
     "NERR",
+    "OPA",
     "PSNDCG",
     "PSP",
     "PWA",
     "RBO",
     "RBP",
     "APTau",
+    "Accuracy",
     "BinaryMetric",
     "ComparingMetric",
     "Coverage",
+    "CoverageError",
+    "ElevenPoint",
     "Entropy",
     "FBeta",
     "FallOut",
     "Gini",
     "GradedMetric",
     "HitRate",
+    "InterpolatedPrecision",
     "IntraListDiversity",
     "KendallDistance",
     "KendallTau",
     "Novelty",
     "Overlap",
+    "PRCurve",
     "Personalization",
     "Popularity",
     "PositionMetric",
@@ -56,12 +69,17 @@ __all__ = [
     "QMeasure",
     "RBPResidual",
     "RPrecision",
+    "RankingLoss",
     "RankingMetric",
     "Recall",
+    "RecallAtPrecision",
+    "RelativePrecision",
     "Serendipity",
+    "SetAP",
     "Spearman",
     "Unexpectedness",
     "UserMetric",
+    "Utility",
     "WeightedTau",
     "inverse_propensity",
     "parse",

@@ -195,30 +195,15 @@ class MAP(BinaryMetric):
         relevant = ranking.num_relevant(self.relevance_level)
         if self.normalize == "min" and self.top_k is not None:
             relevant = relevant.clamp_max(self.top_k)
-        return ratio(self._precisions(ranking).sum(-1), relevant)
-
-    def _precisions(self, ranking: Ranking) -> Tensor:
-        """Expected rel * P@rank, summed over the ranks that an entry can have: float64 [query, entry].
-
-        A share c = (r - 1) / (n - 1) of the others in its block is relevant: P@j is (before + 1 + c (j - a - 1)) / j.
-        """
-        before, beside = ranking.relevant_around(self.relevance_level)
-        if ranking.untied:
-            return (before + beside) * ranking.summed(reciprocal, self.top_k) * beside
-        above = ranking.first - 1
-        inside = ranking.places(self.top_k)
-        c = ratio(beside - 1, ranking.tied - 1)
-        harmonic = ranking.summed(reciprocal, self.top_k)
-        total = (before + 1 - (above + 1) * c) * harmonic + c * inside
-        return torch.where(ranking.found(self.relevance_level), ratio(total, ranking.tied), 0.0)
+        return ratio(precisions(ranking, self.relevance_level, self.top_k).sum(-1), relevant)
 
     def _by_hits(self, ranking: Ranking) -> Tensor:
         """AP divided by the hits in the first k, which a tie cut by k makes random: a sum over their number."""
         if self.top_k is None or ranking.untied:
-            return ratio(self._precisions(ranking).sum(-1), self.hits(ranking))
+            return ratio(precisions(ranking, self.relevance_level, self.top_k).sum(-1), self.hits(ranking))
         found, share = ranking.found(self.relevance_level), ranking.share(self.top_k)
         cut = Boundary.of(ranking, self.relevance_level, self.top_k)
-        full = torch.where(found & (share == 1), self._precisions(ranking), 0.0).sum(-1)
+        full = torch.where(found & (share == 1), precisions(ranking, self.relevance_level, self.top_k), 0.0).sum(-1)
         # Given h hits among the s places of the cut block, they are a block of s with h relevant ones.
         h, s = cut.hits, cut.places
         first, harmonic = cut.at(ranking.first), cut.at(ranking.summed(reciprocal, self.top_k))
@@ -227,14 +212,42 @@ class MAP(BinaryMetric):
         return (cut.chance * ratio(full.unsqueeze(-1) + partial, cut.before + h)).sum(-1)
 
 
+def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
+    """Expected rel * P@rank, summed over the ranks that an entry can have: float64 [query, entry].
+
+    A share c = (r - 1) / (n - 1) of the others in its block is relevant: P@j is (before + 1 + c (j - a - 1)) / j.
+    """
+    before, beside = ranking.relevant_around(level)
+    if ranking.untied:
+        return (before + beside) * ranking.summed(reciprocal, top_k) * beside
+    above = ranking.first - 1
+    inside = ranking.places(top_k)
+    c = ratio(beside - 1, ranking.tied - 1)
+    harmonic = ranking.summed(reciprocal, top_k)
+    total = (before + 1 - (above + 1) * c) * harmonic + c * inside
+    return torch.where(ranking.found(level), ratio(total, ranking.tied), 0.0)
+
+
 class RPrecision(BinaryMetric):
     r"""R-precision: precision at rank R, the number of relevant candidates, :math:`\frac{1}{R} \sum_{i \le R} rel_i`.
 
-    trec_eval's ``Rprec``. R counts relevant candidates that were not retrieved.
+    R counts relevant candidates that were not retrieved. With a ``multiple`` m, precision at rank
+    :math:`\lfloor m R + 0.9 \rfloor`, 0 where that is no rank. A list that is shorter still divides by it.
+
+    Source:
+        trec_eval, ``Rprec``; with ``multiple`` ``Rprec_mult``.
+
+    Also in:
+        pytrec_eval (``Rprec``, ``Rprec_mult``), ir_measures (``Rprec``), ranx (``r-precision``), torchmetrics
+        (``RetrievalRPrecision``).
 
     Args:
+        multiple: at how many times R precision is looked at; > 0.
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Raises:
+        ValueError: ``multiple`` is not a number > 0.
 
     Example:
         >>> import torch, torchrank as tr
@@ -245,10 +258,16 @@ class RPrecision(BinaryMetric):
     name = "rprecision"
     takes_top_k = False
 
+    def __init__(self, top_k: None = None, *, multiple: float = 1, **kwargs: Any) -> None:
+        number("multiple", multiple, above=0)
+        super().__init__(top_k, multiple=multiple, **kwargs)
+
+    multiple: float
+
     def measure(self, ranking: Ranking) -> Tensor:
-        relevant = ranking.num_relevant(self.relevance_level)
-        share = ratio(ranking.places_within(relevant.unsqueeze(-1)), ranking.tied)
-        return ratio(torch.where(ranking.found(self.relevance_level), share, 0.0).sum(-1), relevant)
+        cut = (self.multiple * ranking.num_relevant(self.relevance_level) + 0.9).floor()
+        share = ratio(ranking.places_within(cut.unsqueeze(-1)), ranking.tied)
+        return ratio(torch.where(ranking.found(self.relevance_level), share, 0.0).sum(-1), cut)
 
 
 class FallOut(BinaryMetric):
@@ -278,7 +297,7 @@ class FallOut(BinaryMetric):
         return Need(relevant=True)  # it counts the relevant candidates that were retrieved at all
 
     def empty(self, ranking: Ranking) -> Tensor:
-        return _nothing_irrelevant(ranking, self.relevance_level)
+        return nothing_irrelevant(ranking, self.relevance_level)
 
     def measure(self, ranking: Ranking) -> Tensor:
         inside = torch.minimum(self.length(ranking), ranking.num_candidates) - self.hits(ranking)
@@ -325,7 +344,7 @@ class AUROC(BinaryMetric):
         return Need(relevant=True)  # it counts the relevant candidates that were retrieved at all
 
     def empty(self, ranking: Ranking) -> Tensor:
-        return super().empty(ranking) | _nothing_irrelevant(ranking, self.relevance_level)
+        return super().empty(ranking) | nothing_irrelevant(ranking, self.relevance_level)
 
     def measure(self, ranking: Ranking) -> Tensor:
         found, share = ranking.found(self.relevance_level), ranking.share(self.top_k)
@@ -367,7 +386,7 @@ def _uncounted(room: Tensor, among: Tensor) -> Tensor:
     return terms * (room - (terms - 1) / 2) / (among + 1)
 
 
-def _nothing_irrelevant(ranking: Ranking, level: float) -> Tensor:
+def nothing_irrelevant(ranking: Ranking, level: float) -> Tensor:
     """No irrelevant candidate was retrieved, though something was or nothing is relevant."""
     only_relevant = ranking.num_candidates == ranking.hits(level, None)
     return only_relevant & ~((ranking.num_candidates == 0) & (ranking.num_relevant(level) > 0))

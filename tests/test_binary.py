@@ -1,0 +1,443 @@
+"""Cuts, contingency tables, pairs and curves: worked by hand, and as other libraries have them."""
+
+import copy
+import io
+import itertools
+import math
+import pickle
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import torch
+import torchmetrics
+from oracles_binary import ordered_pairs
+from orders import Query
+from test_peers import by_trec_eval, collection, dense
+from torch import nn
+
+import torchrank as tr
+
+INF = math.inf
+TENTHS = [tenths / 10 for tenths in range(11)]
+RANKED = torch.tensor([[9.0, 8, 7, 6, 5, 4, 3, 2, 1, 0]])
+
+
+def of(metric, *flags, missing=0):
+    """The value of a query that has these flags in rank order, and so many relevant candidates beside."""
+    scores = [float(-rank) for rank in range(len(flags))] + [-INF] * missing
+    return metric.score(torch.tensor([scores]), torch.tensor([[*flags, *[1] * missing]])).item()
+
+
+def same(ours, theirs, tolerance=1e-9):
+    theirs = torch.as_tensor(np.array(theirs), dtype=torch.float64)
+    torch.testing.assert_close(ours.double(), theirs, rtol=tolerance, atol=tolerance)
+
+
+# ---- worked by hand ----------------------------------------------------------------------------------------------
+
+
+def test_rounding_of_recall_to_hits():
+    # 0.4 of three relevant ones is 1.2: one hit for the nearest, two for trec_eval 9. 0.8 of them is 2.4: two or three.
+    flags = (1, 0, 1, 0, 0, 1)
+    for recall, rounding, want in [(0.4, "nearest", 1), (0.4, "up", 2 / 3), (0.8, "nearest", 2 / 3), (0.8, "up", 0.5)]:
+        assert of(tr.InterpolatedPrecision(recall=recall, rounding=rounding), *flags) == pytest.approx(want)
+    assert of(tr.ElevenPoint(), *flags) == pytest.approx((5 + 4 * 2 / 3 + 2 * 0.5) / 11)
+    # 0.7 of three is just below 2.1 in floating point, so that 0.9 more is below 3: trec_eval 9 has two hits there.
+    assert of(tr.ElevenPoint(rounding="up"), *flags) == pytest.approx((4 + 4 * 2 / 3 + 3 * 0.5) / 11)
+
+
+def test_halves_are_rounded_away_from_zero():
+    # 0.5 of five is 2.5, of one 0.5: rounding to even would make it 2 and 0.
+    assert of(tr.InterpolatedPrecision(recall=0.5), 1, 1, 0, 1, 1, 1) == pytest.approx(5 / 6)
+    assert of(tr.InterpolatedPrecision(recall=0.5), 1, 1, 0, 0, 0, 1, 1, 1) == pytest.approx(5 / 8)
+    assert of(tr.InterpolatedPrecision(recall=0.5), missing=1) == 0
+    # What is just below a half must not be carried over it by a sum that is rounded itself.
+    below = math.nextafter(0.5, 0)
+    assert of(tr.InterpolatedPrecision(recall=below), 0, 1) == 0.5
+
+
+def test_interpolated_precision_of_ties_is_that_of_the_expected_curve():
+    scores, target = torch.tensor([[2.0, 1, 1, 1, 1]]), torch.tensor([[0, 1, 0, 0, 1]])
+    # Expected hits 0, 1/2, 1, 3/2, 2: precision rises all the way.
+    assert tr.InterpolatedPrecision(recall=0.5).score(scores, target).item() == pytest.approx(2 / 5)
+    # Behind a hit it falls: expected hits 1, 4/3, 5/3, 2, of which at least 1.5 are wanted ... at rank 3.
+    scores, target = torch.tensor([[2.0, 1, 1, 1]]), torch.tensor([[1, 1, 0, 0]])
+    assert tr.InterpolatedPrecision(recall=1).score(scores, target).item() == pytest.approx(2 / 4)
+    assert tr.InterpolatedPrecision(recall=0.5).score(scores, target).item() == 1
+
+
+def test_recall_at_a_precision():
+    flags = (1, 0, 1, 1, 0, 0, 1)  # precision 1, 1/2, 2/3, 3/4, 3/5, 1/2, 4/7
+    for asked, hits in [(1, 1), (0.75, 3), (0.76, 1), (0.6, 3), (0.57, 4), (0.1, 4)]:
+        assert of(tr.RecallAtPrecision(min_precision=asked), *flags) == hits / 4
+    assert of(tr.RecallAtPrecision(top_k=3, min_precision=0.5), *flags) == 2 / 4
+    assert of(tr.RecallAtPrecision(min_precision=0.6), 0, 1) == 0
+    assert of(tr.RecallAtPrecision(min_precision=2 / 3), 1, 1, 0, missing=1) == 2 / 3
+    # A precision that is exactly what is asked for suffices, though no float is 1/10.
+    assert of(tr.RecallAtPrecision(min_precision=0.1), *[0] * 9, 1) == 1
+
+
+def test_contingency():
+    flags = (1, 0, 1, 0, 0, 1)
+    assert of(tr.Accuracy(top_k=2), *flags) == 3 / 6
+    assert of(tr.Accuracy(top_k=2), *flags, missing=2) == 3 / 8
+    assert of(tr.Accuracy(), *flags) == 3 / 6
+    assert of(tr.MCC(top_k=3), *flags) == pytest.approx((2 * 2 - 1 * 1) / 9)
+    assert of(tr.MCC(top_k=2), 1, 1, 0) == 1
+    assert of(tr.MCC(top_k=1), 0, 1) == -1
+    assert of(tr.MCC(), 1, 0) == 0
+    worth = {"hit": 3, "false_alarm": -2, "miss": -0.5, "rejection": 0.25}
+    assert of(tr.Utility(top_k=2, **worth), *flags, missing=1) == 3 - 2 - 1.5 + 0.5
+    assert of(tr.Utility(top_k=2, **worth, collection_size=100), *flags, missing=1) == 3 - 2 - 1.5 + 0.25 * 95
+    assert of(tr.Utility(), 0, 0, 0) == -3
+
+
+def test_precision_at_a_multiple_of_r():
+    flags = (1, 0, 1, 0, 0)
+    for multiple, want in [(1, 1 / 2), (0.5, 1), (0.6, 1 / 2), (1.5, 2 / 3), (5, 2 / 10), (0.04, 0)]:
+        assert of(tr.RPrecision(multiple=multiple), *flags) == want
+
+
+def test_coverage_and_loss():
+    assert of(tr.CoverageError(), 1, 0, 1, 0) == 3
+    assert of(tr.CoverageError(), 1, 0, 1, 0, missing=1) == 5
+    assert of(tr.RankingLoss(), 1, 0, 1, 0) == 1 / 4
+    assert of(tr.RankingLoss(), 1, 0, 1, 0, missing=1) == 3 / 6
+    assert of(tr.RankingLoss(), missing=1) == 1
+    assert of(tr.RankingLoss(), 1, 1, missing=1) == 0
+    assert of(tr.RankingLoss(empty_target_action="pos"), 1, 1, missing=1) == 1
+
+
+BAD = [
+    (tr.RPrecision, {"multiple": 0}),
+    (tr.InterpolatedPrecision, {"recall": 1.1}),
+    (tr.InterpolatedPrecision, {"recall": -0.1}),
+    (tr.InterpolatedPrecision, {"recall": True}),
+    (tr.InterpolatedPrecision, {"rounding": "down"}),
+    (tr.ElevenPoint, {"rounding": None}),
+    (tr.RecallAtPrecision, {"min_precision": 0}),
+    (tr.RecallAtPrecision, {"min_precision": 1.5}),
+    (tr.Utility, {"miss": math.nan}),
+    (tr.Utility, {"hit": INF}),
+    (tr.Utility, {"collection_size": -1}),
+    (tr.Utility, {"collection_size": 2.5}),
+    (tr.PRCurve, {"top_k": 0}),
+    (tr.PRCurve, {"top_k": None}),
+    (tr.PRCurve, {"top_k": 3, "adaptive_k": 2}),
+    (tr.PRCurve, {"top_k": 3, "aggregation": "median"}),
+    (tr.PRCurve, {"top_k": 3, "ties": "grouped"}),
+]
+
+
+@pytest.mark.parametrize(("cls", "kwargs"), BAD, ids=str)
+def test_arguments_that_have_no_meaning(cls, kwargs):
+    with pytest.raises(ValueError, match=f"Expected {list(kwargs)[-1]}"):
+        cls(**kwargs)
+
+
+# ---- ordered pairs -----------------------------------------------------------------------------------------------
+
+
+def test_ordered_pairs_by_hand():
+    # Grades 1, 2, 0: of three pairs the first is wrong.
+    assert of(tr.OPA(), 1, 2, 0) == pytest.approx(2 / 3)
+    assert of(tr.OPA(), 1, -1, 0) == 1  # what is unjudged is no better than irrelevant
+    assert of(tr.OPA(), 0, missing=1) == 0
+    assert of(tr.OPA(empty_target_action="skip"), missing=1) == 0
+    assert math.isnan(of(tr.OPA(empty_target_action="skip"), 1, 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.uint8, torch.bool])
+@pytest.mark.parametrize("ties", ["expected", "optimistic", "pessimistic"])
+def test_ordered_pairs_of_long_lists_with_many_grades(dtype, ties):
+    generator = torch.Generator().manual_seed(0)
+    grades = torch.randn((5, 150), generator=generator) * 40
+    grades = grades > 0 if dtype == torch.bool else grades.clamp_min(-20 * dtype.is_signed).to(dtype)
+    scores = torch.randint(0, 60, grades.shape, generator=generator).double()
+    scores[torch.rand(scores.shape, generator=generator) < 0.1] = -INF
+    want = []
+    for row, grade in zip(scores.tolist(), grades.tolist()):
+        listed = tuple((s, g) for s, g in zip(row, grade) if s > -INF)
+        missing = tuple(g for s, g in zip(row, grade) if s == -INF)
+        want.append(ordered_pairs(Query(listed, missing), ties=ties))
+    metric = tr.OPA(ties=ties)
+    same(metric.score(scores, grades), want)
+    pairs = (grades > 0).nonzero()
+    labels = (*pairs.T, grades[grades > 0])
+    same(metric.score(scores, labels), want)
+
+
+def test_ordered_pairs_of_flags_are_the_rest_of_the_ranking_loss():
+    generator = torch.Generator().manual_seed(1)
+    scores = torch.randint(0, 20, (30, 50), generator=generator).double()
+    scores[torch.rand(scores.shape, generator=generator) < 0.1] = -INF
+    target = (torch.rand(scores.shape, generator=generator) < 0.3).long()
+    same(tr.OPA().score(scores, target), 1 - tr.RankingLoss().score(scores, target))
+    whole = torch.where(scores > -INF, scores, -1.0)
+    same(tr.OPA().score(whole, target), tr.AUROC().score(whole, target))
+
+
+# ---- trec_eval ---------------------------------------------------------------------------------------------------
+
+CUTS = (1, 2, 3, 5, 10, 30)
+TREC = {
+    **{f"relative_P_{k}": f"relprecision@{k}" for k in CUTS},
+    **{f"Rprec_mult_{m:.2f}": f"rprecision(multiple={m})" for m in (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)},
+    **{f"iprec_at_recall_{recall:.2f}": f"iprec(recall={recall},rounding=up)" for recall in TENTHS},
+    "11pt_avg": "elevenpoint(rounding=up)",
+    "set_P": "precision",
+    "set_recall": "recall",
+    "set_F": "f1",
+    "set_map": "setap",
+    "set_relative_P": "relprecision",
+    "utility": "utility",
+}
+
+
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("tied", [False, True])
+def test_trec_eval(tied, level):
+    for seed in range(5):
+        qrels, run = collection(seed, tied)
+        ranking = tr.Ranking.from_run(qrels, run)
+        preds, target = dense(qrels, run, seed)
+        theirs = by_trec_eval(qrels, run, TREC, level)
+        for name, label in TREC.items():
+            metric = tr.parse(label, relevance_level=level)
+            same(metric.score(ranking), [query[name] for query in theirs])
+            if not tied:
+                same(metric.score(preds, target), [query[name] for query in theirs])
+
+
+# ---- ranx --------------------------------------------------------------------------------------------------------
+
+
+def test_interpolated_precision_of_ranx():
+    ranx = pytest.importorskip("ranx")  # which takes long to import
+    module = pytest.importorskip("ranx.metrics.interpolated_precision_at_recall")
+    qrels, run = collection(4, False)
+    # Theirs takes a grade of 0 for no judgment, and knows no query without a relevant document.
+    kept = [query for query in qrels if any(grade > 0 for grade in qrels[query].values())]
+    judged, ranked = ranx.Qrels({q: qrels[q] for q in kept}), ranx.Run({q: run[q] for q in kept})
+    theirs = module.interpolated_precision_at_recall(judged.to_typed_list(), ranked.to_typed_list())
+    order = [list(judged.keys()).index(query) for query in kept]
+    ranking = tr.Ranking.from_run({q: qrels[q] for q in kept}, run)
+    for column, recall in enumerate(TENTHS):
+        same(tr.InterpolatedPrecision(recall=recall, rounding="up").score(ranking), theirs[order, column])
+
+
+# ---- scikit-learn ------------------------------------------------------------------------------------------------
+
+SKLEARN = {
+    "label_ranking_average_precision_score": tr.LRAP(ties="grouped", empty_target_action="pos"),
+    "coverage_error": tr.CoverageError(ties="pessimistic"),
+    "label_ranking_loss": tr.RankingLoss(ties="pessimistic"),
+}
+
+
+@pytest.mark.parametrize("name", SKLEARN)
+@pytest.mark.parametrize("levels", [2, 5, 1000])
+def test_scikit_learn(name, levels):
+    generator = np.random.default_rng(levels)
+    preds = generator.integers(-levels, levels, (60, 12)) / 4
+    target = (generator.random(preds.shape) < generator.choice((0, 0.1, 0.5, 0.9, 1), (60, 1))).astype(int)
+    theirs = [getattr(sklearn.metrics, name)(t[None], p[None]) for t, p in zip(target, preds)]
+    same(SKLEARN[name].score(torch.from_numpy(preds), torch.from_numpy(target)), theirs)
+
+
+def test_matthews_and_accuracy_of_scikit_learn():
+    generator = np.random.default_rng(0)
+    preds, target = generator.random((100, 12)), (generator.random((100, 12)) < 0.3).astype(int)
+    target[:, 0] = 1
+    for k in (1, 3, 8):
+        chosen = (preds.argsort(1).argsort(1) >= 12 - k).astype(int)
+        for theirs, ours in [
+            (sklearn.metrics.matthews_corrcoef, tr.MCC(top_k=k)),
+            (sklearn.metrics.accuracy_score, tr.Accuracy(top_k=k)),
+        ]:
+            want = [theirs(t, c) for t, c in zip(target, chosen)]
+            same(ours.score(torch.from_numpy(preds), torch.from_numpy(target)), want)
+
+
+# ---- the curve ---------------------------------------------------------------------------------------------------
+
+
+def batch(seed, queries=6, candidates=7):
+    generator = torch.Generator().manual_seed(seed)
+    preds = torch.randint(0, 9, (queries, candidates), generator=generator).float()
+    target = (torch.rand(preds.shape, generator=generator) < 0.4).long()
+    target[1] = 0
+    return preds, target
+
+
+BATCHES = [batch(seed, queries) for seed, queries in ((0, 6), (1, 2), (2, 9))]
+
+
+def parts(curve):
+    return torch.stack(curve[:2]).double()
+
+
+@pytest.mark.parametrize("adaptive_k", [False, True])
+@pytest.mark.parametrize("action", ["neg", "pos", "skip"])
+@pytest.mark.parametrize("k", [1, 4, 12])
+def test_the_curve_of_torchmetrics(adaptive_k, action, k):
+    theirs = torchmetrics.retrieval.RetrievalPrecisionRecallCurve(k, adaptive_k, empty_target_action=action)
+    ours = tr.PRCurve(k, adaptive_k=adaptive_k, empty_target_action=action)
+    for number in range(3):
+        generator = torch.Generator().manual_seed(number)
+        preds = torch.rand((20, 3 + 4 * number), generator=generator)
+        target = (torch.rand(preds.shape, generator=generator) < 0.3).long()
+        index = torch.arange(20).repeat_interleave(preds.shape[1])
+        theirs.update(preds.flatten(), target.flatten(), 20 * number + index)
+        ours.update(preds, target)
+    got, want = ours.compute(), theirs.compute()
+    same(parts(got), parts(want).reshape(2, k).numpy(), 1e-6)  # theirs has no dimension for a single rank
+    assert got[2].tolist() == list(range(1, k + 1))
+
+
+@pytest.mark.parametrize("ties", ["expected", "optimistic", "pessimistic"])
+@pytest.mark.parametrize("action", ["neg", "pos", "skip"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_curve_is_precision_and_recall_at_each_rank(ties, action, weighted):
+    options = {"ties": ties, "empty_target_action": action, "relevance_level": 2}
+    curve = tr.PRCurve(5, **options)
+    singles = [[cls(top_k=k, **options) for k in range(1, 6)] for cls in (tr.Precision, tr.Recall)]
+    for preds, target in BATCHES:
+        weights = torch.arange(len(preds)) / 2 if weighted else None
+        values = curve.score(preds, target * 2)
+        for row, measures in zip(values, singles):
+            want = torch.stack([measure.score(preds, target * 2) for measure in measures], dim=-1)
+            torch.testing.assert_close(row, want, rtol=1e-12, atol=1e-12, equal_nan=True)
+        curve.update(preds, target * 2, weights=weights)
+        for measure in itertools.chain(*singles):
+            measure.update(preds, target * 2, weights=weights)
+    want = [[measure.compute().item() for measure in measures] for measures in singles]
+    same(parts(curve.compute()), want, 1e-6)
+    assert (curve.num_queries, curve.num_empty) == (singles[0][0].num_queries, singles[0][0].num_empty)
+
+
+def test_layouts_of_the_curve():
+    preds, target = BATCHES[0]
+    curve = tr.PRCurve(4)
+    want = curve.score(preds, target)
+    index = torch.arange(len(preds)).repeat_interleave(preds.shape[1])
+    pairs = tuple((target > 0).nonzero().T)
+    ranking = tr.Ranking.from_scores(preds, target)
+    for arguments, keywords in [
+        ((preds.flatten(), target.flatten()), {"indexes": index}),
+        ((preds, pairs), {}),
+        ((ranking,), {}),
+    ]:
+        for got, row in zip(curve.score(*arguments, **keywords), want):
+            same(got, row)
+    with pytest.raises(ValueError, match="target"):
+        curve.update(ranking, target)
+    with pytest.raises(ValueError, match=r"prcurve@4.*top_k=2"):
+        curve.update(tr.Ranking.from_embeddings(preds, torch.eye(7), pairs, top_k=2))
+
+
+def test_a_wide_batch_of_the_curve_comes_in_several_blocks():
+    generator = torch.Generator().manual_seed(0)
+    preds = torch.rand((30, 40_000), generator=generator)
+    label = torch.randint(0, 40_000, (30,), generator=generator)
+    preds[torch.arange(30), label] = 1 - torch.rand(30, generator=generator) * 0.003
+    target = torch.zeros_like(preds, dtype=torch.int8).scatter_(1, label[:, None], 1)
+    weights = torch.rand(30, generator=generator)
+    one, other = tr.PRCurve(50), tr.PRCurve(50)
+    one.update(preds, target, weights=weights)
+    other.update(preds, label, weights=weights)
+    assert 0 < one.compute()[1][-1] < 1
+    same(parts(one.compute()), parts(other.compute()).numpy())
+
+
+def test_the_state_of_the_curve():
+    curve = tr.PRCurve(3)
+    assert parts(curve.compute()).isnan().all()
+    for number, (preds, target) in enumerate(BATCHES):
+        own = curve(preds, target)
+        alone = tr.PRCurve(3)
+        alone.update(preds, target)
+        assert torch.equal(parts(own), parts(alone.compute())), number
+    whole = tr.PRCurve(3)
+    whole.update(*(torch.cat(x) for x in zip(*BATCHES)))
+    want = parts(whole.compute())
+    same(parts(curve.compute()), want.numpy(), 1e-7)
+    assert curve.sums.shape == (whole.sums.numel(),)
+    assert curve.sums.dtype == torch.float64
+    assert all(curve.label in name for name in curve.metric_state)
+
+    # copied, cast, saved in mid-epoch, merged
+    for twin in (curve.clone(), copy.deepcopy(curve), pickle.loads(pickle.dumps(curve)), curve.to(torch.float16)):
+        same(parts(twin.compute()), want.numpy(), 1e-7)
+        assert twin.sums.dtype == torch.float64
+    owner = nn.ModuleDict({"curve": curve})
+    curve.persistent(True)
+    file = io.BytesIO()
+    torch.save(owner.state_dict(), file)
+    file.seek(0)
+    fresh = tr.PRCurve(3)
+    nn.ModuleDict({"curve": fresh}).load_state_dict(torch.load(file))
+    fresh.update(*BATCHES[0])
+    merged = tr.PRCurve(3)
+    merged.update(*BATCHES[0])
+    merged.merge_state(whole)
+    same(parts(fresh.compute()), parts(merged.compute()).numpy(), 1e-7)
+    curve.reset()
+    assert parts(curve.compute()).isnan().all()
+    assert curve.num_queries == 0
+
+
+def test_bad_values_raise_when_the_curve_is_computed():
+    curve = tr.PRCurve(2)
+    bad = (torch.tensor([[0.1, math.nan]]), torch.tensor([[1, 0]]))
+    with pytest.raises(ValueError, match=r"prcurve@2.*1 queries with NaN"):
+        curve.score(*bad)
+    assert parts(curve(*bad)).isnan().all()
+    curve.update(*BATCHES[0])
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"prcurve@2.*1 queries with NaN"):
+            curve.compute()
+    lenient = tr.PRCurve(2, validate_args=False)
+    lenient.update(*bad)
+    lenient.compute()
+    strict = tr.PRCurve(2, empty_target_action="error")
+    strict.update(*BATCHES[0])
+    with pytest.raises(ValueError, match="queries with nothing"):
+        strict.compute()
+
+
+def test_the_curve_in_collections():
+    members = [tr.PRCurve(3), tr.PRCurve(5, ties="optimistic"), "recall@3"]
+    suite = tr.RankingCollection(members)
+    stock = torchmetrics.MetricCollection({"a": tr.PRCurve(3), "b": tr.PRCurve(3, ties="optimistic"), "c": tr.MRR()})
+    assert list(suite.keys()) == ["prcurve@3", "prcurve(ties=optimistic)@5", "recall@3"]
+    for preds, target in BATCHES:
+        weights = torch.arange(len(preds)) + 1.0
+        suite.update(preds, target, weights=weights)
+        stock.update(preds, target, weights=weights)
+    assert all(len(group) == 1 for group in stock.compute_groups.values())
+    values = suite.compute()
+    assert values["prcurve@3"][1][-1] == values["recall@3"]
+    assert torch.equal(parts(values["prcurve@3"]), parts(stock.compute()["a"]))
+    assert (values["prcurve(ties=optimistic)@5"][0] >= 0).all()
+    whole = tr.RankingCollection([tr.PRCurve(3), "recall@3"])
+    for preds, target in BATCHES:
+        whole.update(tr.Ranking.from_scores(preds, target), weights=torch.arange(len(preds)) + 1.0)
+    assert torch.equal(parts(whole.compute()["prcurve@3"]), parts(values["prcurve@3"]))
+    with pytest.raises(TypeError, match="MeanSquaredError"):
+        tr.RankingCollection([tr.PRCurve(3), torchmetrics.MeanSquaredError()]).update(
+            tr.Ranking.from_scores(*BATCHES[0])
+        )
+
+
+def test_the_curve_is_drawn():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    curve = tr.PRCurve(4)
+    curve.update(*BATCHES[0])
+    figure, axes = curve.plot()
+    (line,) = axes.get_lines()
+    np.testing.assert_allclose(line.get_xdata(), curve.compute()[1].numpy())
+    np.testing.assert_allclose(line.get_ydata(), curve.compute()[0].numpy())
+    matplotlib.pyplot.close(figure)

@@ -1,0 +1,187 @@
+"""Measures of the contingency table: relevant or not, in the first ranks or not."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torchrank.lists import Need
+from torchrank.metrics.arguments import number
+from torchrank.metrics.binary import BinaryMetric
+from torchrank.pieces import ratio
+from torchrank.ranking import Ranking
+
+
+class Table(NamedTuple):
+    """The margins of a query's contingency table, and the hits, which are all that is left to say. float64 [query]."""
+
+    #: (expected) relevant candidates in the first k ranks
+    hits: Tensor
+    #: candidates in the first k ranks of the list
+    chosen: Tensor
+    #: relevant candidates, retrieved or not
+    relevant: Tensor
+    #: candidates of the list, and relevant ones that it lacks
+    all: Tensor
+
+
+class ConfusionMetric(BinaryMetric):
+    """A measure of the contingency table at rank k.
+
+    The first k ranks of a list, or all of a shorter one, are what was chosen. Not chosen is the rest of the list, and
+    every relevant candidate that was not retrieved. Given these numbers the table follows from the hits, and such
+    measures are linear in them, so their expectation under ties is exact.
+
+    Args:
+        top_k: the first ``top_k`` ranks are chosen; None = all of the list.
+        kwargs: as :class:`BinaryMetric`.
+    """
+
+    def need(self) -> Need:
+        return Need(relevant=True)  # relevant candidates of the whole list are counted
+
+    def table(self, ranking: Ranking) -> Table:
+        """The contingency table."""
+        relevant, listed = ranking.num_relevant(self.relevance_level), ranking.num_candidates
+        missing = relevant - ranking.hits(self.relevance_level, None)
+        return Table(self.hits(ranking), torch.minimum(self.length(ranking), listed), relevant, listed + missing)
+
+
+class Accuracy(ConfusionMetric):
+    r"""Accuracy at k, :math:`\frac{TP + TN}{N}`: the share of all N candidates on the right side of the cut.
+
+    Right are relevant candidates in the first k ranks and irrelevant ones behind them. N counts the list and the
+    relevant candidates that it lacks, which are on the wrong side. Without ``top_k`` all of the list is chosen, so that
+    only relevant candidates are right. Under ``ties="expected"`` the exact expectation.
+
+    Source:
+        RecTools, ``Accuracy``.
+
+    Also in:
+        none of the other libraries compared.
+
+    Args:
+        top_k: the first ``top_k`` ranks are chosen; None = all of the list.
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.Accuracy(top_k=1).score(torch.tensor([[0.9, 0.8, 0.7, 0.1]]), torch.tensor([[1, 0, 1, 0]]))
+        tensor([0.7500], dtype=torch.float64)
+    """
+
+    name = "accuracy"
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        hits, chosen, relevant, everything = self.table(ranking)
+        return ratio(everything - chosen - relevant + 2 * hits, everything)
+
+
+class MCC(ConfusionMetric):
+    r"""Matthews correlation at k, :math:`\frac{TP \cdot TN - FP \cdot FN}{\sqrt{(TP+FP)(TP+FN)(TN+FP)(TN+FN)}}`.
+
+    The correlation of being relevant with standing in the first k ranks, from -1 to 1, over the list and the relevant
+    candidates that it lacks; 0 where one of the sums is 0, as without ``top_k`` unless relevant candidates lack. Under
+    ``ties="expected"`` the exact expectation.
+
+    Source:
+        Matthews, Comparison of the predicted and observed secondary structure of T4 phage lysozyme, Biochimica et
+        Biophysica Acta 405, 1975.
+
+    Also in:
+        RecTools (``MCC``).
+
+    Args:
+        top_k: the first ``top_k`` ranks are chosen; None = all of the list.
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.MCC(top_k=2).score(torch.tensor([[0.9, 0.8, 0.7, 0.1]]), torch.tensor([[1, 1, 0, 0]]))
+        tensor([1.], dtype=torch.float64)
+    """
+
+    name = "mcc"
+    value_range = (-1.0, 1.0)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        hits, chosen, relevant, everything = self.table(ranking)
+        spread = ((chosen * (everything - chosen)) * (relevant * (everything - relevant))).sqrt()
+        return ratio(hits * everything - chosen * relevant, spread)
+
+
+class Utility(ConfusionMetric):
+    r"""Linear utility of the first k ranks, :math:`a \, TP + b \, FP + c \, FN + d \, TN`.
+
+    What is in the first k ranks, or in the whole list without ``top_k``, is shown to a user, who gains by each relevant
+    candidate and loses by each other. A list shorter than k shows no more than it has. The rest is the rest of the
+    list and the relevant candidates that were not retrieved or, with ``collection_size``, of the whole collection. Only
+    a query without relevant candidates and without a list is empty. Under ``ties="expected"`` the exact expectation.
+
+    Source:
+        trec_eval, ``utility`` with its coefficients in this order and ``-N collection_size``, where nothing given is 0.
+
+    Also in:
+        pytrec_eval (``utility``).
+
+    Args:
+        top_k: the first ``top_k`` ranks are shown; None = all of the list.
+        hit: what a relevant candidate that is shown is worth.
+        false_alarm: what an irrelevant one that is shown is worth.
+        miss: what a relevant one that is not shown is worth.
+        rejection: what an irrelevant one that is not shown is worth.
+        collection_size: candidates that there are in all; None = those of the list, and relevant ones that it lacks.
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Raises:
+        ValueError: a worth is no finite number, or ``collection_size`` neither None nor an integer >= 0.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.Utility(miss=-0.5).score(torch.tensor([[0.9, 0.8, 0.7, -torch.inf]]), torch.tensor([[1, 1, 0, 1]]))
+        tensor([0.5000], dtype=torch.float64)
+    """
+
+    name = "utility"
+    value_range = (-math.inf, math.inf)
+
+    def __init__(
+        self,
+        top_k: int | None = None,
+        *,
+        hit: float = 1,
+        false_alarm: float = -1,
+        miss: float = 0,
+        rejection: float = 0,
+        collection_size: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        worth = {"hit": hit, "false_alarm": false_alarm, "miss": miss, "rejection": rejection}
+        for name, value in worth.items():
+            number(name, value, above=-math.inf)
+        whole = isinstance(collection_size, int) and not isinstance(collection_size, bool) and collection_size >= 0
+        if collection_size is not None and not whole:
+            raise ValueError(f"Expected collection_size to be an integer >= 0 or None, got {collection_size!r}")
+        super().__init__(top_k, **worth, collection_size=collection_size, **kwargs)
+
+    hit: float
+    false_alarm: float
+    miss: float
+    rejection: float
+    collection_size: int | None
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return super().empty(ranking) & (ranking.num_candidates == 0)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        hits, chosen, relevant, everything = self.table(ranking)
+        if self.collection_size is not None:
+            everything = torch.full_like(everything, self.collection_size)
+        shown = self.hit * hits + self.false_alarm * (chosen - hits)
+        return shown + self.miss * (relevant - hits) + self.rejection * (everything - chosen - relevant + hits)

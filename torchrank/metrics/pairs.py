@@ -1,0 +1,234 @@
+"""Measures of pairs of candidates, and those that scikit-learn has for rankings of labels."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from torchrank.engine.places import runs
+from torchrank.lists import Need
+from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant, precisions
+from torchrank.pieces import ratio
+from torchrank.ranking import Ranking
+
+
+class LRAP(BinaryMetric):
+    r"""Label ranking average precision, :math:`\frac{1}{R} \sum_{i \in rel} \frac{|\{j \in rel: rank_j \le rank_i\}|}{rank_i}`.
+
+    Without ties it is average precision, and under "expected", "optimistic" and "pessimistic" ties it stays so. With
+    ``ties="grouped"``, as the source has it, a candidate's rank is the last one of its block of ties, and all relevant
+    candidates of the block count as ranked up to there. A relevant candidate that was not retrieved adds 0.
+    scikit-learn's ``label_ranking_average_precision_score`` is ``ties="grouped", empty_target_action="pos"``.
+
+    Source:
+        Tsoumakas, Katakis and Vlahavas, Mining multi-label data, in Data Mining and Knowledge Discovery Handbook, 2010.
+
+    Also in:
+        torchmetrics (``MultilabelRankingAveragePrecision``), scikit-learn (``label_ranking_average_precision_score``).
+
+    Args:
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties`` (also "grouped"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
+            :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.LRAP(ties="grouped").score(torch.tensor([[0.9, 0.5, 0.5, 0.5]]), torch.tensor([[0, 1, 1, 0]]))
+        tensor([0.5000], dtype=torch.float64)
+    """  # noqa: E501
+
+    name = "lrap"
+    policies = ("expected", "optimistic", "pessimistic", "grouped")
+    takes_top_k = False
+
+    def settled(self, ranking: Ranking) -> Ranking:
+        return ranking if self.ties == "grouped" else ranking.under(self.ties)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        if self.ties == "grouped":
+            before, beside = ranking.relevant_around(self.relevance_level)
+            each = ratio(before + beside, ranking.first - 1 + ranking.tied)
+            each = torch.where(ranking.found(self.relevance_level), each, 0.0)
+        else:
+            each = precisions(ranking, self.relevance_level, None)
+        return ratio(each.sum(-1), ranking.num_relevant(self.relevance_level))
+
+
+class CoverageError(BinaryMetric):
+    r"""Coverage error: how far down the list all relevant candidates are found, :math:`\max_{i \in rel} rank_i`.
+
+    Lower is better. A relevant candidate that was not retrieved has the rank behind the list. Under
+    ``ties="expected"`` the mean rank of the last relevant one: :math:`a + \frac{r (n + 1)}{r + 1}` for the last block
+    with a relevant one, of n tied candidates with r relevant, behind a others. scikit-learn's ``coverage_error`` is
+    ``ties="pessimistic"``.
+
+    Source:
+        Tsoumakas, Katakis and Vlahavas, Mining multi-label data, in Data Mining and Knowledge Discovery Handbook, 2010;
+        they subtract 1.
+
+    Also in:
+        torchmetrics (``MultilabelCoverageError``), scikit-learn (``coverage_error``).
+
+    Args:
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.CoverageError().score(torch.tensor([[0.9, 0.5, 0.5, 0.1]]), torch.tensor([[1, 1, 0, 0]]))
+        tensor([2.5000], dtype=torch.float64)
+    """
+
+    name = "coverageerror"
+    value_range = (0.0, math.inf)
+    higher_is_better = False
+    takes_top_k = False
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        _, beside = ranking.relevant_around(self.relevance_level)
+        last = ranking.first - 1 + beside * (ranking.tied + 1) / (beside + 1)
+        rank = torch.where(ranking.tied > 0, last, (ranking.num_candidates + 1).unsqueeze(-1))
+        return torch.where(ranking.relevant(self.relevance_level), rank, 0.0).amax(-1)
+
+
+class RankingLoss(BinaryMetric):
+    r"""Ranking loss, :math:`\frac{1}{R N} \sum_{i \in rel} \sum_{j \notin rel} [rank_i > rank_j]`.
+
+    The share of pairs in the wrong order, of R relevant candidates and N irrelevant ones in the list. Lower is better.
+    A tied pair counts half under ``ties="expected"``. A relevant candidate that was not retrieved stands behind all
+    others. A query without a pair is empty, except that it loses 1 where relevant candidates exist but nothing was
+    retrieved. scikit-learn's ``label_ranking_loss`` is ``ties="pessimistic"``.
+
+    Source:
+        Tsoumakas, Katakis and Vlahavas, Mining multi-label data, in Data Mining and Knowledge Discovery Handbook, 2010.
+
+    Also in:
+        torchmetrics (``MultilabelRankingLoss``), scikit-learn (``label_ranking_loss``).
+
+    Args:
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.RankingLoss().score(torch.tensor([[0.9, 0.8, 0.7, 0.1]]), torch.tensor([[1, 0, 1, 0]]))
+        tensor([0.2500], dtype=torch.float64)
+    """
+
+    name = "rankingloss"
+    higher_is_better = False
+    takes_top_k = False
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return super().empty(ranking) | nothing_irrelevant(ranking, self.relevance_level)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        before, beside = ranking.relevant_around(self.relevance_level)
+        found = self.hits(ranking).unsqueeze(-1)
+        irrelevant = ranking.num_candidates.unsqueeze(-1) - found
+        ahead = ranking.first - 1 - before  # irrelevant candidates, those tied being half ahead
+        right = irrelevant - ahead - (ranking.tied - beside) / 2
+        right = torch.where(ranking.found(self.relevance_level), right, 0.0).sum(-1)
+        return 1 - ratio(right, irrelevant.squeeze(-1) * ranking.num_relevant(self.relevance_level))
+
+
+class OPA(RankingMetric):
+    r"""Ordered pair accuracy: the share of pairs with different grades in the right order.
+
+    :math:`OPA = \frac{\sum_{g_i > g_j} [rank_i < rank_j]}{|\{(i, j): g_i > g_j\}|}`. Candidates are those of the list,
+    and those with a positive grade that it lacks, which stand behind it, tied with each other. A tied pair counts half
+    under ``ties="expected"``. Unjudged candidates, of negative grade, count as of grade 0, like those of which nothing
+    is known. A query without a pair is empty; one of which nothing was retrieved scores 0.
+
+    Source:
+        TensorFlow Ranking, ``OPAMetric``, which weights queries by their pairs and counts ties as wrong.
+
+    Also in:
+        rax (``opa_metric``, ties wrong).
+
+    Args:
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.OPA().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 2, 0]]))  # one pair of three is wrong
+        tensor([0.6667], dtype=torch.float64)
+    """
+
+    name = "opa"
+    takes_top_k = False
+
+    def need(self) -> Need:
+        return Need(relevant=True)
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        nothing_retrieved = (ranking.num_candidates == 0) & _positive(ranking).any(-1)
+        return (_pairs(ranking) == 0) & ~nothing_retrieved
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        # In every block the best and the worst order differ in all pairs, and half of these are right on average.
+        orders = ("optimistic", "pessimistic") if self.ties == "expected" else (self.ties,)
+        right = torch.stack([_in_order(ranking.under(ties)) for ties in orders]).mean(0)
+        return torch.where(ranking.num_candidates == 0, 0.0, ratio(right, _pairs(ranking)))
+
+
+def _positive(ranking: Ranking) -> Tensor:
+    """bool [query, entry]: candidates of positive grade."""
+    return ranking.valid & (ranking.grade > 0)
+
+
+def _pairs(ranking: Ranking) -> Tensor:
+    """float64 [query]: pairs of candidates with different grades."""
+    positive = _positive(ranking)
+    several = positive.sum(-1).to(ranking.first.dtype)
+    zeros = ranking.num_candidates - (positive & (ranking.tied > 0)).sum(-1)
+    grade, _, fresh = _sorted(ranking)
+    position = torch.arange(grade.shape[1], device=grade.device)
+    alike = torch.where(grade > 0, position - runs(fresh)[0], 0).sum(-1)  # earlier ones of the same grade
+    return several * zeros + several * (several - 1) / 2 - alike
+
+
+def _in_order(ranking: Ranking) -> Tensor:
+    """float64 [query]: pairs of which the higher grade stands first, in rankings without ties."""
+    positive = _positive(ranking)
+    found = positive & (ranking.tied > 0)
+    behind = ranking.num_candidates.unsqueeze(-1) - ranking.first  # less those of positive grade
+    zeros = behind - found.sum(-1, keepdim=True) + found.cumsum(-1)
+    _, order, fresh = _sorted(ranking)
+    level = torch.empty_like(order).scatter_(-1, order, fresh.cumsum(-1) - 1)
+    among = _descents(level, positive).to(zeros.dtype)
+    return torch.where(found, zeros, 0.0).sum(-1) + among
+
+
+def _sorted(ranking: Ranking) -> tuple[Tensor, Tensor, Tensor]:
+    """Positive grades in ascending order, 0 for all others, the entries they are of, and where a new grade begins."""
+    grade, order = torch.where(_positive(ranking), ranking.grade, 0).sort(dim=-1, stable=True)
+    return grade, order, _fresh(grade)
+
+
+def _fresh(x: Tensor) -> Tensor:
+    """bool like ``x``, whose rows are sorted: the value is another than before."""
+    return torch.cat([torch.ones_like(x[:, :1], dtype=torch.bool), x[:, 1:] != x[:, :-1]], dim=-1)
+
+
+def _descents(level: Tensor, counted: Tensor) -> Tensor:
+    """Pairs of counted elements of which the first has the higher level: int64 [query].
+
+    The levels of a pair agree in their upper binary digits, up to one which the first has and the second lacks. So
+    there is a pass for each digit, over elements grouped by the digits above it, rather than one for each level.
+    """
+    highest = level.shape[1] - 1
+    if level.device.type == "cpu":  # where looking at values costs nothing, and most data has few grades
+        highest = int(level.max()) if level.numel() else 0
+    total = torch.zeros_like(level[:, 0])
+    for digit in range(highest.bit_length()):
+        upper, order = (level >> (digit + 1)).sort(dim=-1, stable=True)
+        has = ((level >> digit) & 1).gather(-1, order) > 0
+        real = counted.gather(-1, order)
+        so_far = torch.nn.functional.pad((has & real).cumsum(-1), (1, 0))
+        ahead = so_far[:, :-1] - so_far.gather(-1, runs(_fresh(upper))[0])
+        total = total + torch.where(real & ~has, ahead, 0).sum(-1)
+    return total
