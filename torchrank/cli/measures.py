@@ -85,7 +85,7 @@ def _range(measure: Any) -> str:
 
 def described() -> list[Description]:
     """All measures that the library exports, by label."""
-    exported = [getattr(tr, name) for name in tr.__all__]
+    exported: list[Any] = [getattr(tr, name) for name in tr.__all__]
     measures = [one for one in exported if inspect.isclass(one) and getattr(one, "name", "")]
     return sorted((Description.of(measure) for measure in measures), key=lambda one: one.label)
 
