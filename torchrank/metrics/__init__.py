@@ -3,6 +3,7 @@
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import AUROC, F1, MAP, BinaryMetric, FallOut, FBeta, Precision, Recall, RPrecision
 from torchrank.metrics.graded import CG, DCG, NDCG, GradedMetric
+from torchrank.metrics.judged import Bpref, InfAP, Judged
 from torchrank.metrics.parse import parse
 from torchrank.metrics.positions import MR, MRR, HitRate, PositionMetric
 
@@ -16,10 +17,13 @@ __all__ = [
     "MRR",
     "NDCG",
     "BinaryMetric",
+    "Bpref",
     "FBeta",
     "FallOut",
     "GradedMetric",
     "HitRate",
+    "InfAP",
+    "Judged",
     "PositionMetric",
     "Precision",
     "RPrecision",

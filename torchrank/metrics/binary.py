@@ -354,15 +354,15 @@ class AUROC(BinaryMetric):
         for h in range(cut.hits.shape[-1]):
             relevant, others = cut.before + h, length - cut.before - h
             room = self.max_fpr * others  # false positives that count
-            area = torch.where(inside, _uncounted(room - ahead, among), 0.0).sum(-1, keepdim=True)
-            area = area + h * _uncounted(room - (cut.at(ranking.first) - 1 - cut.before), (cut.places - h).clamp_min(0))
+            area = torch.where(inside, uncounted(room - ahead, among), 0.0).sum(-1, keepdim=True)
+            area = area + h * uncounted(room - (cut.at(ranking.first) - 1 - cut.before), (cut.places - h).clamp_min(0))
             rescaled = 0.5 * (1 + (ratio(area, relevant * others) - chance) / (self.max_fpr - chance))
             total = total + cut.chance[:, h : h + 1] * torch.where(relevant * others > 0, rescaled, 0.0)
         return total.squeeze(-1)
 
 
-def _uncounted(room: Tensor, among: Tensor) -> Tensor:
-    """Mean of max(0, room - t) over t = 0, 1, ..., ``among``: false positives to come, t of those tied being ahead."""
+def uncounted(room: Tensor, among: Tensor) -> Tensor:
+    """Mean of max(0, room - t) over t = 0, 1, ..., ``among``: what t tied candidates that are ahead leave of it."""
     terms = torch.minimum(room.ceil().clamp_min(0), among + 1)
     return terms * (room - (terms - 1) / 2) / (among + 1)
 
