@@ -171,7 +171,8 @@ class MAP(BinaryMetric):
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         normalize: what N is: "relevant", all R relevant candidates (trec_eval's ``map`` and ``map_cut``); "min",
-            min(R, k); "retrieved", the relevant ones among the first k.
+            min(R, k); "retrieved", the relevant ones among the first k, with ``top_k`` and expected ties without bounds
+            over what is unjudged.
         kwargs: as :class:`BinaryMetric`.
 
     Example:
@@ -186,6 +187,8 @@ class MAP(BinaryMetric):
     def __init__(self, top_k: int | None = None, *, normalize: str = "relevant", **kwargs: Any) -> None:
         one_of("normalize", normalize, ("relevant", "min", "retrieved"))
         super().__init__(top_k, normalize=normalize, **kwargs)
+        if normalize == "retrieved" and top_k is not None:
+            refuse_bounds(self, "of which a tie cut by top_k makes the number of hits random")
 
     normalize: str
 
@@ -359,6 +362,15 @@ class AUROC(BinaryMetric):
             rescaled = 0.5 * (1 + (ratio(area, relevant * others) - chance) / (self.max_fpr - chance))
             total = total + cut.chance[:, h : h + 1] * torch.where(relevant * others > 0, rescaled, 0.0)
         return total.squeeze(-1)
+
+
+def refuse_bounds(metric: RankingMetric, why: str) -> None:
+    """ValueError if bounds are asked for that the extremes of :mod:`torchrank.metrics.unjudged` do not give."""
+    if metric.unjudged in ("lower", "upper") and metric.ties == "expected":
+        raise ValueError(
+            f"Expected ties to be optimistic or pessimistic for unjudged={metric.unjudged!r} of {metric.label}, {why},"
+            f" got {metric.ties!r}"
+        )
 
 
 def uncounted(room: Tensor, among: Tensor) -> Tensor:
