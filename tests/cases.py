@@ -261,8 +261,16 @@ def says_all(layout: str) -> bool:
     return layout.startswith(("dense", "flat", "ranking_from_scores", "ranking_from_flat"))
 
 
+#: Layouts whose padding says that something was judged irrelevant and not retrieved.
+PADDED = {"dense_padded", "dense_bool_grades", "dense_shared_tie_break", "flat", "flat_tie_break", "ranking_from_flat"}
+#: Measures to which that makes a difference.
+COUNTING_IRRELEVANT = {name for family in FAMILIES for name in getattr(family, "COUNTING_IRRELEVANT", ())}
+
+
 def suits(config: Config, layout: str) -> bool:
     """Whether a measure finds in a layout what it looks at."""
+    if config.name in COUNTING_IRRELEVANT and layout in PADDED:
+        return False
     return says_all(layout) or config.metric().required().relevant
 
 
@@ -478,7 +486,7 @@ def flat_rows(
 
 @layout("graded")
 def flat(queries: list[Query], rng: random.Random) -> Batch:
-    index, score, grade, _ = zip(*flat_rows(queries, rng, lambda: (-INF, rng.choice((0, -1)))))
+    index, score, grade, _ = zip(*flat_rows(queries, rng, lambda: (-INF, 0)))
     preds = torch.tensor(score, dtype=torch.float64)
     return Batch((preds, integers(grade)), {"indexes": integers(index)})
 
@@ -810,7 +818,8 @@ def ranking_from_run(queries: list[Query], rng: random.Random) -> Batch:
         chosen = sorted(rng.sample(names, len(order)))
         spare = [name for name in names if name not in chosen]
         key = f"q{-number}"
-        qrels[key] = {name: grade for name, (_, grade) in zip(chosen, order) if grade > 0 or rng.random() < 0.5}
+        # What lacks a judgment is outside the pool: a grade of -2.
+        qrels[key] = {name: grade for name, (_, grade) in zip(chosen, order) if grade > -2}
         qrels[key] |= dict(zip(spare, query.missing))
         scored = [(name, math.floor(score / 2)) for name, (score, _) in zip(chosen, order)]
         rng.shuffle(scored)

@@ -160,6 +160,11 @@ class Lists:
         raise NotImplementedError
 
     @property
+    def width(self) -> int:
+        """Elements of each query at least, where all its candidates are entries."""
+        return 1
+
+    @property
     def room(self) -> int:
         """Elements that are made in one go."""
         return BLOCK
@@ -176,7 +181,8 @@ class Lists:
     def blocks(self, need: Need) -> Iterator[Lists]:
         """The batch in pieces of bounded size. At least one piece, the errors in the first."""
         whole = need.reach is None  # then all elements are kept, and not just those up to a rank
-        cuts = rectangles(self.elements, self.room // 2 if whole else self.room)
+        elements = self.elements.clamp_min(self.width) if need.everything else self.elements
+        cuts = rectangles(elements, self.room // 2 if whole else self.room)
         if len(cuts) < 2:
             yield self
             return
@@ -271,6 +277,10 @@ class CatalogueLists(Lists):
     per_query = ("scores", "judged", "mask", "tie_break")
 
     @property
+    def width(self) -> int:
+        return self.scores.shape[1]
+
+    @property
     def elements(self) -> Tensor:
         return self.judged.sizes
 
@@ -339,6 +349,10 @@ class RankedIds(Lists):
     exclude: Pairs | None = None
 
     per_query = ("ids", "judged", "mask")
+
+    @property
+    def width(self) -> int:
+        return self.ids.shape[1]
 
     @property
     def elements(self) -> Tensor:

@@ -87,7 +87,7 @@ def described() -> list[Description]:
     """All measures that the library exports, by label."""
     exported: list[Any] = [getattr(tr, name) for name in tr.__all__]
     measures = [one for one in exported if inspect.isclass(one) and getattr(one, "name", "")]
-    return sorted((Description.of(measure) for measure in measures), key=lambda one: one.label)
+    return sorted(map(Description.of, measures), key=lambda one: one.label)
 
 
 def table() -> str:

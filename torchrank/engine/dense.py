@@ -105,12 +105,12 @@ def spread(lists: CatalogueLists | RankedIds) -> DenseLists:
         whole = signed.new_full((len(items), lists.scores.shape[1] + 1), -1)
         whole = whole.scatter(1, torch.where(items < 0, lists.scores.shape[1], items), signed)[:, :-1]
         return DenseLists(lists.errors, lists.validate, lists.scores, whole, lists.mask, lists.tie_break, lists.exclude)
-    kept, found, errors = positions(lists)
+    kept, found, valid, errors = positions(lists)
     ids, listed = lists.ids, found.any(-2)  # by position: whether its id is judged
     at = torch.where(found.any(-1), found.int().argmax(-1), ids.shape[1])
     whole = signed.new_full((len(ids), ids.shape[1] + 1), -1).scatter(1, at, signed)[:, :-1]
     by_position = -torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device).expand(ids.shape)
-    missing = (items >= 0) & ~found.any(-1)
+    missing = valid & ~found.any(-1)
     return DenseLists(
         errors,
         False,

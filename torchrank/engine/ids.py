@@ -11,7 +11,7 @@ from torchrank.problems import Problem, count
 def place_ids(lists: RankedIds, need: Need) -> Places:
     """Places of the judged ids; those that are not in the list were not retrieved."""
     items, grade = lists.judged.rectangle()
-    kept, found, errors = positions(lists)
+    kept, found, valid, errors = positions(lists)
     position = kept.cumsum(-1)
     first = torch.where(found, position.unsqueeze(-2), 0).amax(-1)
     dtype = real(items.device)
@@ -19,28 +19,28 @@ def place_ids(lists: RankedIds, need: Need) -> Places:
         first.to(dtype),
         (first > 0).to(dtype),
         grade,
-        items >= 0,
+        valid,
         kept.sum(-1).to(dtype),
         errors,
         depth=1,
     )
 
 
-def positions(lists: RankedIds) -> tuple[Tensor, Tensor, Tensor]:
+def positions(lists: RankedIds) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Find the judged ids in their lists.
 
     Returns:
         which positions hold a candidate, bool [query, position]; where each judged id stands, bool [query, entry,
-        position]; counters of bad values, int64 [kind].
+        position]; which of these are candidates, bool [query, entry]; counters of bad values, int64 [kind].
     """
     ids = lists.ids
     items, grade = lists.judged.rectangle()
-    kept, errors = kept_ids(lists, items, grade)
-    return kept, (items.unsqueeze(-1) == ids.unsqueeze(-2)) & kept.unsqueeze(-2), errors
+    kept, valid, errors = kept_ids(lists, items, grade)
+    return kept, (items.unsqueeze(-1) == ids.unsqueeze(-2)) & kept.unsqueeze(-2), valid, errors
 
 
-def kept_ids(lists: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor]:
-    """Positions that hold a candidate, bool [query, position], beside judged items; and counters of bad values."""
+def kept_ids(lists: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Positions that hold a candidate, bool [query, position]; judged items that are candidates; error counters."""
     ids = lists.ids
     kept = ids >= 0
     if lists.mask is not None:
@@ -49,9 +49,11 @@ def kept_ids(lists: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor, Te
     if lists.validate and ids.shape[1] > 1:
         ordered = torch.where(kept, ids, -1).sort(dim=-1).values
         errors = errors + count(Problem.DUPLICATE_IDS, (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0))
+    valid = items >= 0
     if lists.exclude is not None:
-        kept = kept & ~_excluded(lists.exclude, ids, items, grade)
-    return kept, errors
+        out, gone = _excluded(lists.exclude, ids, items, grade)
+        kept, valid = kept & ~out, valid & ~gone
+    return kept, valid, errors
 
 
 def both_lists(one: Tensor, other: Tensor) -> Places:
@@ -88,13 +90,15 @@ def both_lists(one: Tensor, other: Tensor) -> Places:
     )
 
 
-def _excluded(exclude: Pairs, ids: Tensor, items: Tensor, grade: Tensor) -> Tensor:
-    """Positions whose id is excluded and not relevant."""
-    marked = torch.zeros_like(ids, dtype=torch.int32)
+def _excluded(exclude: Pairs, ids: Tensor, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions, and judged ids, that are excluded and not relevant."""
+    marked, gone = torch.zeros_like(ids, dtype=torch.int32), torch.zeros_like(items, dtype=torch.int32)
     step = max(1, BLOCK // (ids.shape[1] + items.shape[1]))
     for start in range(0, len(exclude.query), step):
         query, item = exclude.query[start : start + step], exclude.item[start : start + step].unsqueeze(-1)
-        relevant = ((items[query] == item) & (grade[query] > 0)).any(-1)
+        judged = items[query] == item
+        relevant = (judged & (grade[query] > 0)).any(-1)
         applies = ((query >= 0) & ~relevant).unsqueeze(-1)
         marked.index_add_(0, query.clamp_min(0), ((ids[query] == item) & applies).int())
-    return marked > 0
+        gone.index_add_(0, query.clamp_min(0), (judged & applies).int())
+    return marked > 0, gone > 0

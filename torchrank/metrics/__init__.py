@@ -11,6 +11,7 @@ from torchrank.metrics.cuts import RelativePrecision, SetAP
 from torchrank.metrics.exposure import Coverage, Entropy, Gini, Personalization
 from torchrank.metrics.graded import CG, DCG, NDCG, GradedMetric
 from torchrank.metrics.interpolated import ElevenPoint, InterpolatedPrecision, RecallAtPrecision
+from torchrank.metrics.judged import Bpref, InfAP, Judged
 from torchrank.metrics.overlap import RBO, Overlap
 from torchrank.metrics.pairs import LRAP, OPA, CoverageError, RankingLoss
 from torchrank.metrics.parse import parse
@@ -45,6 +46,7 @@ __all__ = [
     "APTau",
     "Accuracy",
     "BinaryMetric",
+    "Bpref",
     "ComparingMetric",
     "Coverage",
     "CoverageError",
@@ -55,8 +57,10 @@ __all__ = [
     "Gini",
     "GradedMetric",
     "HitRate",
+    "InfAP",
     "InterpolatedPrecision",
     "IntraListDiversity",
+    "Judged",
     "KendallDistance",
     "KendallTau",
     "Novelty",

@@ -171,7 +171,8 @@ class MAP(BinaryMetric):
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         normalize: what N is: "relevant", all R relevant candidates (trec_eval's ``map`` and ``map_cut``); "min",
-            min(R, k); "retrieved", the relevant ones among the first k.
+            min(R, k); "retrieved", the relevant ones among the first k, with ``top_k`` and expected ties without bounds
+            over what is unjudged.
         kwargs: as :class:`BinaryMetric`.
 
     Example:
@@ -186,6 +187,8 @@ class MAP(BinaryMetric):
     def __init__(self, top_k: int | None = None, *, normalize: str = "relevant", **kwargs: Any) -> None:
         one_of("normalize", normalize, ("relevant", "min", "retrieved"))
         super().__init__(top_k, normalize=normalize, **kwargs)
+        if normalize == "retrieved" and top_k is not None:
+            refuse_bounds(self, "of which a tie cut by top_k makes the number of hits random")
 
     normalize: str
 
@@ -373,15 +376,24 @@ class AUROC(BinaryMetric):
         for h in range(cut.hits.shape[-1]):
             relevant, others = cut.before + h, length - cut.before - h
             room = self.max_fpr * others  # false positives that count
-            area = torch.where(inside, _uncounted(room - ahead, among), 0.0).sum(-1, keepdim=True)
-            area = area + h * _uncounted(room - (cut.at(ranking.first) - 1 - cut.before), (cut.places - h).clamp_min(0))
+            area = torch.where(inside, uncounted(room - ahead, among), 0.0).sum(-1, keepdim=True)
+            area = area + h * uncounted(room - (cut.at(ranking.first) - 1 - cut.before), (cut.places - h).clamp_min(0))
             rescaled = 0.5 * (1 + (ratio(area, relevant * others) - chance) / (self.max_fpr - chance))
             total = total + cut.chance[:, h : h + 1] * torch.where(relevant * others > 0, rescaled, 0.0)
         return total.squeeze(-1)
 
 
-def _uncounted(room: Tensor, among: Tensor) -> Tensor:
-    """Mean of max(0, room - t) over t = 0, 1, ..., ``among``: false positives to come, t of those tied being ahead."""
+def refuse_bounds(metric: RankingMetric, why: str) -> None:
+    """ValueError if bounds are asked for that the extremes of :mod:`torchrank.metrics.unjudged` do not give."""
+    if metric.unjudged in ("lower", "upper") and metric.ties == "expected":
+        raise ValueError(
+            f"Expected ties to be optimistic or pessimistic for unjudged={metric.unjudged!r} of {metric.label}, {why},"
+            f" got {metric.ties!r}"
+        )
+
+
+def uncounted(room: Tensor, among: Tensor) -> Tensor:
+    """Mean of max(0, room - t) over t = 0, 1, ..., ``among``: what t tied candidates that are ahead leave of it."""
     terms = torch.minimum(room.ceil().clamp_min(0), among + 1)
     return terms * (room - (terms - 1) / 2) / (among + 1)
 

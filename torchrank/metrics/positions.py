@@ -46,6 +46,11 @@ class PositionMetric(BinaryMetric):
                 " has one value per query, that of the first relevant candidate"
             )
         super().__init__(top_k, filtered=bool(filtered), average=average, **kwargs)
+        if average == "positive" and self.unjudged in ("lower", "upper"):
+            raise ValueError(
+                f"Expected average='query' with unjudged={self.unjudged!r}, got 'positive': what a query weighs would"
+                " depend on what its unjudged candidates are"
+            )
 
     filtered: bool
     average: str

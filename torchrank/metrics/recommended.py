@@ -212,7 +212,7 @@ class ListMetric(QueryAverage):
         lists = arrange(preds, given, mask=mask, exclude=exclude, validate=self.validate_args)
         assert isinstance(lists, RankedIds)
         judged, grade = lists.judged.rectangle()
-        kept, errors = kept_ids(lists, judged, grade)
+        kept, _, errors = kept_ids(lists, judged, grade)
         rank = kept.cumsum(-1)
         if self.num_items is not None:
             outside = kept & (lists.ids >= self.num_items)

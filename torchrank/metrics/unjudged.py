@@ -4,7 +4,13 @@ Each unjudged candidate (grade below 0) is either irrelevant or relevant, then o
 ``relevance_level`` if that is larger. Wherever a measure does not fall (or does not rise) when a relevant candidate
 changes places with an irrelevant one that stood before it, which is what a ranking measure is, its extreme values for
 a given number of relevant unjudged candidates belong to the first so many and to the last so many of them. So two
-values for each number are enough, instead of one for each of the 2 ** n possibilities.
+values for each number are enough, instead of one for each of the 2 ** n possibilities. A measure that is divided by
+what it finds up to a rank may fall then, but only as that number changes, and the first and the last so many have every
+number up to that rank; where a tie makes it random, MAP refuses. A discount should not rise with the rank.
+
+So the measure is evaluated twice for each unjudged candidate of the list that has most of them, on an accelerator for
+each column: for 8,000 lists of 40 candidates, half of them unjudged, it takes some 50 to 100 times as long. Bounds are
+for lists of tens or hundreds of candidates, not for catalogues.
 """
 
 from __future__ import annotations
@@ -43,5 +49,6 @@ def bound(
 
 def _judged(ranking: Ranking, relevant: Tensor, worth: float) -> Ranking:
     """The ranking with some of its entries of a grade, and no other unjudged."""
-    grade = ranking.grade if float(worth).is_integer() else ranking.grade.to(ranking.first.dtype)
+    fits = float(worth).is_integer() and worth <= 127  # in whatever dtype grades have
+    grade = ranking.grade if fits else ranking.grade.to(ranking.first.dtype)
     return replace(ranking, grade=torch.where(relevant, worth, grade.clamp_min(0)).to(grade.dtype))

@@ -1,0 +1,169 @@
+"""Incomplete judgments: trec_eval's measures of them, and every measure with what is unjudged taken out or bounded."""
+
+import itertools
+import math
+import random
+
+import pytest
+import pytrec_eval
+import torch
+
+import torchrank as tr
+from torchrank import lists
+
+INF = math.inf
+
+
+def collection(seed, grades=(-1, -1, 0, 0, 1, 2)):
+    """Judgments, some of which say only that a document was in the pool, and a run, some of which is outside it."""
+    rng = random.Random(seed)
+    qrels, run = {}, {}
+    for number in range(60):
+        documents = [f"d{i}" for i in range(rng.randint(2, 40))]
+        judged = rng.sample(documents, rng.randint(1, len(documents)))
+        listed = rng.sample(documents, rng.randint(1, len(documents)))
+        qrels[f"q{number}"] = {document: rng.choice(grades) for document in judged}
+        levels = rng.choice((1, 3, 100))
+        run[f"q{number}"] = {document: rng.randint(-levels, levels) / 8 for document in listed}
+    return qrels, run
+
+
+def by_trec_eval(qrels, run, names, **kwargs):
+    found = pytrec_eval.RelevanceEvaluator(qrels, names, **kwargs).evaluate(run)
+    return [found[query] for query in qrels]
+
+
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize(("theirs", "ours"), [("bpref", tr.Bpref), ("infAP", tr.InfAP)])
+def test_trec_eval(theirs, ours, level):
+    for seed in range(5):
+        qrels, run = collection(seed)
+        want = [query[theirs] for query in by_trec_eval(qrels, run, {theirs}, relevance_level=level)]
+        got = ours(relevance_level=level).score(tr.Ranking.from_run(qrels, run))
+        torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64), rtol=0, atol=1e-12)
+
+
+def test_the_geometric_mean_of_trec_eval():
+    qrels, run = collection(9)
+    logs = [query["gm_bpref"] for query in by_trec_eval(qrels, run, {"gm_bpref"})]  # of values that are at least 1e-5
+    metric = tr.Bpref(aggregation="geometric")
+    metric.update(tr.Ranking.from_run(qrels, run))
+    assert metric.compute().item() == pytest.approx(math.exp(sum(logs) / len(logs)), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["map", "recip_rank", "P_5", "recall_5", "Rprec", "ndcg", "ndcg_cut_5", "success_5"])
+def test_condensed_lists_are_those_without_what_is_unjudged(name):
+    # trec_eval -J removes them from the run, and so does this.
+    label = {"recip_rank": "mrr", "Rprec": "rprecision", "ndcg_cut_5": "ndcg@5", "P_5": "precision@5"}
+    label = {**label, "recall_5": "recall@5", "success_5": "hitrate@5"}.get(name, name)
+    qrels, run = collection(4)
+    left = {q: {d: s for d, s in documents.items() if qrels[q].get(d, -2) >= 0} for q, documents in run.items()}
+    assert any(not documents for documents in left.values())
+    names = {name if name in pytrec_eval.supported_measures else ".".join(name.rsplit("_", 1))}
+    found = pytrec_eval.RelevanceEvaluator(qrels, names).evaluate({q: x for q, x in left.items() if x})
+    want = [found[q][name] if left[q] else 0.0 for q in qrels]
+    metric = tr.parse(label, unjudged="condensed")
+    got = metric.score(tr.Ranking.from_run(qrels, run))
+    torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64), rtol=0, atol=1e-9)
+
+
+def test_binary_preference_worked_out():
+    scores = torch.tensor([[0.9, 0.8, 0.7, 0.6, 0.5, 0.4]])
+    target = torch.tensor([[0, 1, -1, 0, 1, 0]])
+    # R = 2, N = 3: one irrelevant before the first, two before the second
+    assert tr.Bpref().score(scores, target).item() == (1 - 1 / 2 + 1 - 2 / 2) / 2
+    nothing = torch.tensor([[1, -1, 1, -1, -1, -2]])
+    assert tr.Bpref().score(scores, nothing).item() == 1  # nothing judged irrelevant: ranx has NaN here
+    # the one relevant of a tie with two irrelevant ones has 0, 1 or 2 of them before it, of which R = 1 count
+    tied = tr.Bpref().score(torch.zeros(1, 4), torch.tensor([[1, 0, 0, -1]]))
+    assert tied.item() == pytest.approx(1 / 3)
+
+
+def test_the_share_of_judged_candidates():
+    scores = torch.tensor([[0.9, 0.8, 0.7, -INF], [0.5, 0.5, -INF, -INF], [-INF, -INF, -INF, -INF]])
+    target = torch.tensor([[0, -1, 2, 1], [-2, 1, 0, 0], [1, 1, 1, 1]])
+    assert tr.Judged(top_k=2).score(scores, target).tolist() == [0.5, 0.5, 0]
+    assert tr.Judged(top_k=4).score(scores, target).tolist() == [pytest.approx(2 / 3), 0.5, 0]  # of what was retrieved
+    assert tr.Judged(top_k=1, empty_target_action="skip").score(scores, target)[1].item() == 0.5
+    assert tr.Judged().score(scores[:1], -torch.ones(1, 4)).item() == 0
+
+
+def in_every_layout():
+    """A query with three judged of five candidates, as scores, as rows, and as the judgments of named items."""
+    scores = torch.tensor([[0.9, 0.7, 0.7, 0.3, -INF], [0.5, 0.4, 0.3, 0.2, 0.1]], dtype=torch.float64)
+    target = torch.tensor([[-2, 0, 1, -2, 1], [-2, 1, -2, 0, 1]])
+    query, item = (target >= 0).nonzero(as_tuple=True)
+    triples = (query, item, target[query, item])
+    yield (scores, target), {}
+    yield (scores.flatten(), target.flatten()), {"indexes": torch.arange(2).repeat_interleave(5)}
+    shuffled = torch.randperm(10, generator=torch.Generator().manual_seed(1))
+    rows = torch.arange(2).repeat_interleave(5)
+    yield (scores.flatten()[shuffled], target.flatten()[shuffled]), {"indexes": rows[shuffled]}
+    yield (scores, triples), {}
+    wide = torch.nn.functional.pad(scores, (0, 1), value=9.0)
+    yield (wide, triples), {"exclude": (torch.tensor([0, 1]), torch.tensor([5, 5]))}
+    yield (wide, triples), {"mask": torch.arange(6).expand(2, 6) < 5}
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [tr.Bpref(), tr.InfAP(), tr.Judged(top_k=3), tr.Judged()]
+    + [tr.MAP(unjudged=u) for u in ("condensed", "lower", "upper")]
+    + [tr.FallOut(top_k=3, unjudged=u) for u in ("condensed", "lower", "upper")]
+    + [tr.NDCG(top_k=3, unjudged=u) for u in ("condensed", "lower", "upper")],
+    ids=lambda metric: metric.label,
+)
+def test_every_layout_that_carries_judgments(metric, monkeypatch):
+    for room in (lists.BLOCK, 8):
+        monkeypatch.setattr(lists, "BLOCK", room)
+        values = [metric.score(*args, **kwargs) for args, kwargs in in_every_layout()]
+        for value in values[1:]:
+            torch.testing.assert_close(value, values[0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("unjudged", ["condensed", "lower", "upper"])
+def test_ids(unjudged):
+    # The third is excluded, and so is one that is judged irrelevant and not in the list: neither could be anything.
+    ids = torch.tensor([[5, 7, 9, 3]])
+    target = (torch.zeros(5, dtype=torch.int64), torch.tensor([7, 3, 9, 1, 2]), torch.tensor([1, 0, 0, -1, -1]))
+    exclude = (torch.zeros(2, dtype=torch.int64), torch.tensor([9, 2]))
+    same = (torch.tensor([[3.0, 2.0, 1.0, -INF]]), torch.tensor([[-1, 1, 0, -1]]))
+    for name in ("map", "recall@1", "bpref", "auroc", "fallout@2"):
+        metric = tr.parse(name, unjudged=unjudged)
+        torch.testing.assert_close(metric.score(ids, target, exclude=exclude), metric.score(*same))
+    assert tr.Bpref().score(ids, target, exclude=exclude).item() == 1
+
+
+def assignments(target, worth):
+    """The grades for each thing that the unjudged ones could be."""
+    options = [[grade] if grade >= 0 else [0, worth] for grade in target.tolist()]
+    return torch.tensor(list(itertools.product(*options)), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("level", [0.5, 2, 200])
+def test_bounds_for_any_level_and_dtype(level):
+    scores, target = torch.tensor([[0.9, 0.8, 0.8, 0.1]]), torch.tensor([[-1, 0, -1, 1]], dtype=torch.int8)
+    every = assignments(target[0], max(1, level))
+    values = tr.MAP(relevance_level=level).score(scores.expand(len(every), -1), every)
+    for unjudged, want in (("lower", values.min()), ("upper", values.max())):
+        got = tr.MAP(relevance_level=level, unjudged=unjudged).score(scores, target)
+        assert got.item() == pytest.approx(want.item())
+
+
+def test_bounds_that_cannot_be_had():
+    with pytest.raises(ValueError, match="random"):
+        tr.MAP(top_k=3, normalize="retrieved", unjudged="lower")
+    tr.MAP(top_k=3, normalize="retrieved", unjudged="lower", ties="pessimistic")
+    with pytest.raises(ValueError, match="average='query'"):
+        tr.MR(average="positive", unjudged="upper")
+
+
+def test_a_mean_of_bounds_over_batches_with_weights():
+    generator = torch.Generator().manual_seed(2)
+    scores, target = torch.rand(6, 5, generator=generator), torch.randint(-1, 2, (6, 5), generator=generator)
+    weights = torch.tensor([1.0, 0, 2, 0.5, 1, 3])
+    metric = tr.NDCG(top_k=3, unjudged="upper")
+    for part in (slice(0, 2), slice(2, 6)):
+        metric.update(scores[part], target[part], weights=weights[part])
+    values = metric.score(scores, target)
+    assert metric.compute().item() == pytest.approx(((values * weights).sum() / weights.sum()).item(), rel=1e-6)
