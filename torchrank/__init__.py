@@ -3,14 +3,22 @@
 from torchrank.collection import RankingCollection
 from torchrank.engine.fused import use_compiled
 from torchrank.metrics import (
+    APIA,
     AUROC,
     CG,
     DCG,
+    ERRIA,
     F1,
     MAP,
     MR,
     MRR,
     NDCG,
+    NERRIA,
+    NNRBP,
+    NRBP,
+    PIA,
+    AlphaDCG,
+    AlphaNDCG,
     FallOut,
     FBeta,
     HitRate,
@@ -18,6 +26,7 @@ from torchrank.metrics import (
     RankingMetric,
     Recall,
     RPrecision,
+    SubtopicRecall,
     parse,
 )
 from torchrank.ranking import Ranking
@@ -25,14 +34,22 @@ from torchrank.ranking import Ranking
 __version__ = "0.1.0"
 
 __all__ = [
+    "APIA",
     "AUROC",
     "CG",
     "DCG",
+    "ERRIA",
     "F1",
     "MAP",
     "MR",
     "MRR",
     "NDCG",
+    "NERRIA",
+    "NNRBP",
+    "NRBP",
+    "PIA",
+    "AlphaDCG",
+    "AlphaNDCG",
     "FBeta",
     "FallOut",
     "HitRate",
@@ -42,6 +59,7 @@ __all__ = [
     "RankingCollection",
     "RankingMetric",
     "Recall",
+    "SubtopicRecall",
     "parse",
     "use_compiled",
 ]

@@ -26,3 +26,9 @@ def number(argument: str, value: object, above: float, most: float = math.inf) -
     if isinstance(value, bool) or not isinstance(value, int | float) or not above < value <= most or value == math.inf:
         also = "" if most == math.inf else f" and <= {most}"
         raise ValueError(f"Expected {argument} to be a number > {above}{also}, got {value!r}")
+
+
+def fraction(argument: str, value: object) -> None:
+    """Raise ValueError unless an argument is a number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"Expected {argument} to be a number from 0 to 1, got {value!r}")
