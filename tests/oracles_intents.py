@@ -21,7 +21,9 @@ def tuples(query: Query) -> Query:
     def of(grade: Any) -> Grades:
         return grade if isinstance(grade, tuple) else (grade,)
 
-    return Query(tuple((score, of(grade)) for score, grade in query.listed), tuple(of(grade) for grade in query.missing))
+    return Query(
+        tuple((score, of(grade)) for score, grade in query.listed), tuple(of(grade) for grade in query.missing)
+    )
 
 
 def in_every_order(

@@ -490,8 +490,10 @@ def variants(cls):
     assert set(names) <= OTHERS.keys(), f"{cls.__name__} has parameters for which there are no values to try"
     for name in names:
         for value in OTHERS[name]:
-            if value != cls.definition().get(name) and (value != "realistic" or "realistic" in cls.policies):
+            known = {"ties": cls.policies, "unjudged": cls.takes_unjudged_for}.get(name, [value])
+            if value != cls.definition().get(name) and value in known:
                 extra = {"filtered": True} if name == "average" and cls is not tr.MR else {}
+                extra |= {"top_k": 3} if name == "bounded" else {}
                 yield name, cls(**{name: value}, **extra)
 
 

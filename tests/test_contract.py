@@ -518,14 +518,24 @@ def variants(cls):
     """Every metric of a class that differs from the default in one or two parameters."""
     names = [*cls.definition(), *(["top_k"] if cls.takes_top_k else [])]
     assert set(names) <= OTHERS.keys(), f"{cls.__name__} has parameters for which there are no values to try"
-    options = [(name, value) for name in names for value in OTHERS[name] if value != cls.definition().get(name)]
+    known = {"ties": (*cls.policies, "realistic"), "unjudged": cls.takes_unjudged_for}
+    options = [
+        (name, value)
+        for name in names
+        for value in OTHERS[name]
+        if value != cls.definition().get(name) and value in known.get(name, [value])
+    ]
     for chosen in [(), *((o,) for o in options), *itertools.combinations(options, 2)]:
         kwargs = dict(chosen)
         if len(kwargs) == len(chosen):
             try:
                 yield kwargs, cls(**kwargs)
             except ValueError:  # some do not go together
-                if len(kwargs) == 1 and set(kwargs) != {"average"} and kwargs.get("ties") != "realistic":
+                if (
+                    len(kwargs) == 1
+                    and not kwargs.keys() & {"average", "bounded"}
+                    and kwargs.get("ties") != "realistic"
+                ):
                     raise
 
 
