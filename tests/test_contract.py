@@ -349,7 +349,13 @@ def test_merge_state(cls, aggregation):
 @every_class
 def test_merge_state_takes_equals_only(cls):
     metric = filled(cls)
-    for other in (make(cls, ties="pessimistic"), make(cls, aggregation="none"), torchmetrics.MeanMetric(), {}, 3):
+    for other in (
+        make(cls, empty_target_action="error"),
+        make(cls, aggregation="none"),
+        torchmetrics.MeanMetric(),
+        {},
+        3,
+    ):
         with pytest.raises(ValueError, match="Expected"):
             metric.merge_state(other)
     check(metric.compute(), aggregated(metric, BATCHES))
@@ -402,7 +408,7 @@ def test_checkpoints_hold_no_state_unless_asked(cls):
     metric = filled(cls)
     assert not metric.state_dict()
     metric.persistent(True)
-    other = make(cls, ties="pessimistic")
+    other = make(cls, empty_target_action="error")
     other.persistent(True)
     with pytest.raises(RuntimeError, match="Unexpected key"):
         other.load_state_dict(metric.state_dict())
@@ -491,10 +497,10 @@ def test_the_default_dtype_does_not_matter(cls, aggregation, default_dtype):
 @every_class
 @pytest.mark.parametrize("aggregation", ["mean", "none"])
 def test_the_state_is_small_and_named_by_the_label(cls, aggregation):
-    metric = filled(cls, aggregation=aggregation, ties="optimistic")
+    metric = filled(cls, aggregation=aggregation, empty_target_action="error")
     names = list(metric.metric_state)
     assert all(metric.label in name and name not in dir(cls) for name in names)
-    assert "ties=optimistic" in metric.label
+    assert "empty_target_action=error" in metric.label
     vectors = [value for value in metric.metric_state.values() if isinstance(value, Tensor)]
     assert [vector.dim() for vector in vectors] == [1]
     assert vectors[0].numel() < 16
