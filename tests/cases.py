@@ -136,10 +136,10 @@ def many_configs() -> list[Config]:
     for name in EMPTY:
         for action in ("neg", "pos", "skip"):
             found.append(config(name, empty_target_action=action))
-        if "condensed" in tr.RankingMetric.registry[name].takes_unjudged_for:
-            for ties in tr.RankingMetric.registry[name].policies:
-                for unjudged in ("condensed", "lower", "upper"):
-                    found.append(config(name, unjudged=unjudged, ties=ties))
+        cls = tr.RankingMetric.registry[name]
+        for unjudged in cls.takes_unjudged_for:
+            if unjudged != "irrelevant":
+                found += [config(name, unjudged=unjudged, ties=ties) for ties in cls.policies]
     return list(dict.fromkeys(found))
 
 

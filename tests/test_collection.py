@@ -489,9 +489,11 @@ def variants(cls):
     names = [*cls.definition(), *(["top_k"] if cls.takes_top_k else [])]
     assert set(names) <= OTHERS.keys(), f"{cls.__name__} has parameters for which there are no values to try"
     for name in names:
+        known = {"ties": cls.policies, "unjudged": cls.takes_unjudged_for}
         for value in OTHERS.get(f"{cls.name}.{name}", OTHERS[name]):
-            if value != cls.definition().get(name) and (value != "realistic" or "realistic" in cls.policies):
+            if value != cls.definition().get(name) and value in known.get(name, [value]):
                 extra = {"filtered": True} if name == "average" and cls in (tr.MRR, tr.HitRate) else {}
+                extra |= {"top_k": 3} if name == "bounded" else {}
                 yield name, cls(**{name: value}, **extra)
 
 

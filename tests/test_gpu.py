@@ -32,6 +32,7 @@ NAMES = [
     *["map", "map(normalize=min)@5", "map(normalize=retrieved)@5", "cg@5", "dcg@5", "ndcg@5", "ndcg(gain=exponential)"],
     *["rprecision", "fallout@5", "auroc", "auroc@5", "mr(filtered=True)", "mrr(filtered=True,average=positive)"],
     *["mrr(ties=realistic)", "ndcg(ties=optimistic)@5", "map(ties=pessimistic)", "mrr(aggregation=median)"],
+    *["pia@5", "apia", "strecall@5", "alphadcg", "alphandcg@5", "nerria", "nrbp"],
 ]
 
 
@@ -44,6 +45,7 @@ def batch(layout):
     relevant[::3, 3:] = -1
     return {
         "dense": ((scores, torch.randint(-1, 4, scores.shape)), {"mask": scores < 1.5, "exclude": exclude}),
+        "dense, subtopics": ((scores, torch.randint(-1, 3, (*scores.shape, 4))), {"mask": scores < 1.5}),
         "dense, tie_break": ((scores, torch.randint(-1, 4, scores.shape)), {"tie_break": torch.rand(300)}),
         "bf16": ((scores.bfloat16(), torch.randint(0, 2, scores.shape)), {"weights": torch.rand(64)}),
         "label": ((scores, torch.randint(-1, 300, (64,))), {"exclude": exclude, "mask": scores < 1.5}),
@@ -58,7 +60,7 @@ def to_device(x):
     return type(x)(to_device(y) for y in x) if isinstance(x, list | tuple) else x
 
 
-LAYOUTS = ["dense", "dense, tie_break", "bf16", "label", "list", "ids"]
+LAYOUTS = ["dense", "dense, subtopics", "dense, tie_break", "bf16", "label", "list", "ids"]
 
 
 @on_gpu

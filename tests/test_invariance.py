@@ -3,6 +3,8 @@
 import copy
 import math
 import random
+from fractions import Fraction
+from functools import cache
 from math import comb
 
 import cases
@@ -332,6 +334,35 @@ def precisions(n, r, k):
     return math.fsum(r / n * (1 + (j - 1) * (r - 1) / max(1, n - 1)) / j for j in range(1, k + 1))
 
 
+@cache
+def left_at(n, r, k):
+    """Mean of 1/2 for each relevant one among the first 0, 1, ..., k of n in random order: how much gain is left."""
+    # Which of the n they are, r at a time: as the generating function sum over h of C(j, h) C(n - j, r - h) / 2 ** h.
+    left = []
+    for j in range(k + 1):
+        ways = sum(comb(j, h) * comb(n - j, r - h) << (r - h) for h in range(max(0, r - n + j), min(j, r) + 1))
+        left.append(float(Fraction(ways, comb(n, r) << r)))
+    return left
+
+
+def novelty(n, r, k, discount):
+    """Discounted gains that are halved by each relevant one: each takes half of what is left."""
+    left = left_at(n, r, k)
+    return math.fsum(2 * (left[j - 1] - left[j]) * discount(j) for j in range(1, k + 1))
+
+
+def best_novelty(r, k, discount):
+    return math.fsum(0.5 ** (j - 1) * discount(j) for j in range(1, min(r, k) + 1))
+
+
+def log_discount(rank):
+    return 1 / math.log2(1 + rank)
+
+
+def halves(rank):
+    return 0.5 ** (rank - 1)
+
+
 # What r relevant candidates among n in random order get at k, with integers as long as it takes.
 BASELINES = {
     "precision": lambda n, r, k: r / n,
@@ -353,6 +384,15 @@ BASELINES = {
     "psp": lambda n, r, k: k * r / n / min(r, k),
     "psndcg": lambda n, r, k: r / n * discounts(k) / discounts(min(r, k)),
     "ips": lambda n, r, k: k * r / n,
+    "pia": lambda n, r, k: r / n,
+    "apia": lambda n, r, k: precisions(n, r, k) / r,
+    "strecall": lambda n, r, k: (comb(n, r) - comb(n - k, r)) / comb(n, r),
+    "alphadcg": lambda n, r, k: novelty(n, r, k, log_discount),
+    "alphandcg": lambda n, r, k: novelty(n, r, k, log_discount) / best_novelty(r, k, log_discount),
+    "erria": lambda n, r, k: novelty(n, r, k, lambda rank: 1 / rank) / 2,
+    "nerria": lambda n, r, k: novelty(n, r, k, lambda rank: 1 / rank) / best_novelty(r, k, lambda rank: 1 / rank),
+    "nrbp": lambda n, r, k: novelty(n, r, k, halves) * 3 / 4,
+    "nnrbp": lambda n, r, k: novelty(n, r, k, halves) / best_novelty(r, k, halves),
 }
 for family in oracles.FAMILIES:
     BASELINES |= getattr(family, "BASELINES", {})

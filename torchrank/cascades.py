@@ -44,12 +44,13 @@ def stopped(ranking: Pieces, go: Tensor, discount: Callable[[Tensor], Tensor], t
     ranks = depth if top_k is None else min(top_k, depth)
     crowded = stops & (ranking.tied > 1)
     step = max(1, BLOCK // 4 // ranks)
-    parts = [
-        _stopped_in_blocks(ranking.first[rows], ranking.tied[rows], crowded[rows], reached[rows], go[rows], ranks)
-        for rows in (slice(start, start + step) for start in range(0, len(go), step))
-    ]
-    table = torch.cat(parts) if parts else go.new_zeros((0, ranks))
-    return total + (table * discount(torch.arange(1, ranks + 1, dtype=go.dtype, device=go.device))).sum(-1)
+    at = discount(torch.arange(1, ranks + 1, dtype=go.dtype, device=go.device))
+    parts = [total[:0]]
+    for start in range(0, len(go), step):
+        rows = slice(start, start + step)
+        block = (ranking.first[rows], ranking.tied[rows], crowded[rows], reached[rows], go[rows])
+        parts.append((_stopped_in_blocks(*block, ranks) * at).sum(-1))
+    return total + torch.cat(parts)
 
 
 def _stopped_in_blocks(first: Tensor, tied: Tensor, crowded: Tensor, reached: Tensor, go: Tensor, ranks: int) -> Tensor:

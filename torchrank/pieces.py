@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import torch
 from torch import Tensor
 
-from torchrank.engine.places import Places, behind, in_rank_order, runs
+from torchrank.engine.places import Places, behind, in_rank_order, of_entries, runs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,7 +85,9 @@ class Pieces(Places):
         position = torch.arange(first.shape[1], device=first.device)
         first = first + (position - start if best_first else (tied - (stop - position)).clamp_min(0))
         first = torch.where(tied > 0, first, behind(self.num_candidates).unsqueeze(-1))
-        return replace(self, first=first, tied=tied.clamp_max(1), grade=grade, valid=valid, depth=1, subtopics=None)
+        subtopics = None if self.subtopics is None else of_entries(self.subtopics, order)
+        tied = tied.clamp_max(1)
+        return replace(self, first=first, tied=tied, grade=grade, valid=valid, depth=1, subtopics=subtopics)
 
     @shared
     def condensed(self) -> Self:
@@ -100,15 +102,18 @@ class Pieces(Places):
         )
         return replace(self, **{f.name: getattr(places, f.name) for f in fields(Places)})
 
-    @shared
     def each_subtopic(self) -> Self:
-        """The lists as each subtopic sees them: rows [query * subtopic], a grade for that subtopic alone."""
-        if self.subtopics is None:
-            raise ValueError("Expected target [query, candidate, subtopic], a grade for each, got no subtopics")
-        queries, entries, subtopics = self.subtopics.shape
-        rows = torch.arange(queries, device=self.first.device).repeat_interleave(subtopics)
-        grade = self.subtopics.transpose(1, 2).reshape(-1, entries)
-        return replace(self.take(rows), grade=grade, pool=None, subtopics=None)
+        """The lists as each subtopic sees them: rows [query * subtopic], a grade for that subtopic alone.
+
+        Grades without subtopics are those for the only one.
+        """
+        return self if self.subtopics is None else self._of_subtopics(self.subtopics)
+
+    @shared
+    def _of_subtopics(self, subtopics: Tensor) -> Self:
+        rows = torch.arange(self.num_queries, device=self.first.device).repeat_interleave(self.num_subtopics)
+        grade = subtopics.transpose(1, 2).reshape(-1, subtopics.shape[1])
+        return replace(replace(self, subtopics=None, queries=None).take(rows), grade=grade)
 
     @shared
     def each_positive(self, level: float) -> Self:
@@ -136,6 +141,11 @@ class Pieces(Places):
     def num_queries(self) -> int:
         """Number of queries."""
         return len(self.num_candidates)
+
+    @property
+    def num_subtopics(self) -> int:
+        """Number of subtopics, also of those that a query has only for padding."""
+        return 1 if self.subtopics is None else self.subtopics.shape[2]
 
     @shared
     def relevant(self, level: float) -> Tensor:

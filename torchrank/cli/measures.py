@@ -86,7 +86,7 @@ def _range(measure: Any) -> str:
 def described() -> list[Description]:
     """All measures that the library exports, by label."""
     exported: list[Any] = [getattr(tr, name) for name in tr.__all__]
-    measures = [one for one in exported if inspect.isclass(one) and getattr(one, "name", "")]
+    measures = [one for one in exported if inspect.isclass(one) and vars(one).get("name")]
     return sorted(map(Description.of, measures), key=lambda one: one.label)
 
 

@@ -73,7 +73,9 @@ def place_dense(lists: DenseLists, need: Need) -> Places:
         kept = ~_excluded(lists.exclude, grade)
         mask = kept if mask is None else mask & kept
         scores = scores.masked_fill(~kept, float("-inf"))
-    reach = need.reach if need.relevant and scores.device.type == "cpu" else None
+    # The pool of what is judged beyond a reach has no subtopics.
+    cut = need.relevant and scores.device.type == "cpu" and lists.subtopics is None
+    reach = need.reach if cut else None
     ordered, order, fresh = _in_order(scores, lists.tie_break, reach)
     if lists.validate:  # NaN sorts first
         errors = errors + count(Problem.NAN_SCORES, ordered[:, 0].isnan() if lists.exclude is None else hidden)

@@ -10,8 +10,10 @@ from torchrank.metrics.curve import PRCurve
 from torchrank.metrics.cuts import RelativePrecision, SetAP
 from torchrank.metrics.exposure import Coverage, Entropy, Gini, Personalization
 from torchrank.metrics.graded import CG, DCG, NDCG, GradedMetric
+from torchrank.metrics.intents import APIA, PIA, IntentMetric, SubtopicRecall
 from torchrank.metrics.interpolated import ElevenPoint, InterpolatedPrecision, RecallAtPrecision
 from torchrank.metrics.judged import Bpref, InfAP, Judged
+from torchrank.metrics.novelty import ERRIA, NERRIA, NNRBP, NRBP, AlphaDCG, AlphaNDCG
 from torchrank.metrics.overlap import RBO, Overlap
 from torchrank.metrics.pairs import LRAP, OPA, CoverageError, RankingLoss
 from torchrank.metrics.parse import parse
@@ -22,12 +24,14 @@ from torchrank.metrics.users import CWL, RBP, RBPResidual, UserMetric
 from torchrank.metrics.weighted import ARP, PWA
 
 __all__ = [
+    "APIA",
     "ARP",
     "AUROC",
     "CG",
     "CWL",
     "DCG",
     "ERR",
+    "ERRIA",
     "F1",
     "IPS",
     "LRAP",
@@ -37,7 +41,11 @@ __all__ = [
     "MRR",
     "NDCG",
     "NERR",
+    "NERRIA",
+    "NNRBP",
+    "NRBP",
     "OPA",
+    "PIA",
     "PSNDCG",
     "PSP",
     "PWA",
@@ -45,6 +53,8 @@ __all__ = [
     "RBP",
     "APTau",
     "Accuracy",
+    "AlphaDCG",
+    "AlphaNDCG",
     "BinaryMetric",
     "Bpref",
     "ComparingMetric",
@@ -58,6 +68,7 @@ __all__ = [
     "GradedMetric",
     "HitRate",
     "InfAP",
+    "IntentMetric",
     "InterpolatedPrecision",
     "IntraListDiversity",
     "Judged",
@@ -81,6 +92,7 @@ __all__ = [
     "Serendipity",
     "SetAP",
     "Spearman",
+    "SubtopicRecall",
     "Unexpectedness",
     "UserMetric",
     "Utility",

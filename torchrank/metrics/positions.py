@@ -180,18 +180,23 @@ class HitRate(PositionMetric):
     name = "hitrate"
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
-        found = ranking.found(self.relevance_level)
-        value = torch.where(found, ranking.share(self.top_k), 0.0).amax(-1)
-        if found.shape[1] == 1 or ranking.untied:
-            return value
-        # In a block that is cut, C(n-s, r) / C(n, r) is a product with a factor for each of its relevant candidates.
-        rows = _rows(((value > 0) & (value < 1)).unsqueeze(-1))
-        found, before = found[rows], ranking.relevant_around(self.relevance_level)[0][rows]
-        n, s = ranking.tied[rows], ranking.places(self.top_k)[rows]
-        index = torch.minimum(found.cumsum(-1) - 1 - before, n - 1)  # among its block's relevant: 0, 1, ...
-        miss = ratio((n - s - index).clamp_min(0), n - index)
-        value[rows] = 1 - torch.where(found, miss, 1.0).prod(-1)
+        return hit(ranking, self.relevance_level, self.top_k)
+
+
+def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
+    """Chance that a candidate graded at or above ``level`` is among the first ``top_k``: float64 [query]."""
+    found = ranking.found(level)
+    value = torch.where(found, ranking.share(top_k), 0.0).amax(-1)
+    if found.shape[1] == 1 or ranking.untied:
         return value
+    # In a block that is cut, C(n-s, r) / C(n, r) is a product with a factor for each of its relevant candidates.
+    rows = _rows(((value > 0) & (value < 1)).unsqueeze(-1))
+    found, before = found[rows], ranking.relevant_around(level)[0][rows]
+    n, s = ranking.tied[rows], ranking.places(top_k)[rows]
+    index = torch.minimum(found.cumsum(-1) - 1 - before, n - 1)  # among its block's relevant: 0, 1, ...
+    miss = ratio((n - s - index).clamp_min(0), n - index)
+    value[rows] = 1 - torch.where(found, miss, 1.0).prod(-1)
+    return value
 
 
 def _rows(where: Tensor) -> Tensor | slice:

@@ -1,0 +1,221 @@
+"""Intent-aware measures from their definitions.
+
+A judgment is a tuple of grades, one for each subtopic; a grade alone is about the only one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import oracles
+from orders import Query, expectation, orders
+
+Grades = tuple[float, ...]
+
+
+def tuples(query: Query) -> Query:
+    """The query with grades for each subtopic."""
+
+    def of(grade: Any) -> Grades:
+        return grade if isinstance(grade, tuple) else (grade,)
+
+    return Query(
+        tuple((score, of(grade)) for score, grade in query.listed), tuple(of(grade) for grade in query.missing)
+    )
+
+
+def in_every_order(
+    query: Query, level: float, value: Callable[[Sequence[Grades], Sequence[Grades]], float]
+) -> float | None:
+    """The mean of ``value(order, missing)``; None if no candidate is relevant to any subtopic."""
+    query = tuples(query)
+    everything = [*(grades for _, grades in query.listed), *query.missing]
+    if not any(grade >= level for grades in everything for grade in grades):
+        return None
+    return expectation([(value(order, query.missing), weight) for order, weight in orders(query, "expected")])
+
+
+def by_subtopic(measure: Callable, **fixed: Any) -> Callable:
+    """The mean of a measure of flags over the subtopics for which it is defined."""
+
+    def oracle(query: Query, *, ties: str, relevance_level: float = 1, **parameters: Any) -> float | None:
+        def value(order: Sequence[Grades], missing: Sequence[Grades]) -> float:
+            found = []
+            for subtopic in range(len([*order, *missing][0])):
+                relevant = [grades[subtopic] >= relevance_level for grades in order]
+                lacking = sum(grades[subtopic] >= relevance_level for grades in missing)
+                if any(relevant) or lacking:
+                    found.append(getattr(oracles, measure)(relevant, lacking, **fixed, **parameters))
+            return math.fsum(found) / len(found)
+
+        return in_every_order(query, relevance_level, value)
+
+    return oracle
+
+
+def subtopic_recall(query: Query, *, ties: str, top_k: int | None = None, relevance_level: float = 1) -> float | None:
+    def value(order: Sequence[Grades], missing: Sequence[Grades]) -> float:
+        there, covered = set(), set()
+        for grades in [*order, *missing]:
+            there |= {subtopic for subtopic, grade in enumerate(grades) if grade >= relevance_level}
+        for grades in order[:top_k]:
+            covered |= {subtopic for subtopic, grade in enumerate(grades) if grade >= relevance_level}
+        return len(covered) / len(there)
+
+    return in_every_order(query, relevance_level, value)
+
+
+def gains_at(order: Sequence[Grades], worth: Callable[[float], float], fading: float) -> list[float]:
+    """What each candidate of an order gains."""
+    left = [1.0] * max((len(grades) for grades in order), default=0)
+    gains = []
+    for grades in order:
+        gains.append(math.fsum(worth(grade) * rest for grade, rest in zip(grades, left)))
+        left = [rest * (1 - fading * worth(grade)) for grade, rest in zip(grades, left)]
+    return gains
+
+
+def greedy(everything: Sequence[Grades], worth: Callable[[float], float], fading: float) -> list[Grades]:
+    """Put what gains most next, again and again."""
+    order: list[Grades] = []
+    rest = list(everything)
+    while rest:
+        gains = [gains_at([*order, one], worth, fading)[-1] for one in rest]
+        best = max(range(len(rest)), key=lambda i: (round(gains[i], 10), [worth(grade) for grade in rest[i]]))
+        order.append(rest.pop(best))
+    return order
+
+
+def novelty(
+    query: Query,
+    level: float,
+    worth: Callable[[float], float],
+    fading: float,
+    discount: Callable[[int], float],
+    top_k: int | None,
+    divided_by: str,
+    most: float = 1,
+) -> float | None:
+    def total(order: Sequence[Grades]) -> float:
+        gains = gains_at(order, worth, fading)[:top_k]
+        return math.fsum(gain * discount(rank) for rank, gain in enumerate(gains, 1))
+
+    def value(order: Sequence[Grades], missing: Sequence[Grades]) -> float:
+        everything = [*order, *missing]
+        intents = sum(any(grades[s] >= level for grades in everything) for s in range(len(everything[0])))
+        if divided_by == "ideal":
+            ideal = total(greedy(everything, worth, fading))
+            return total(order) / ideal if ideal else 0.0
+        if divided_by == "bound":
+            best = [math.prod([most, *[1 - fading * most] * i]) * discount(i + 1) for i in range(top_k or 0)]
+            return total(order) / (intents * math.fsum(best))
+        return total(order) / {"intents": intents, "nothing": 1}[divided_by]
+
+    return in_every_order(query, level, value)
+
+
+def alpha_dcg(divided_by: str) -> Callable:
+    def oracle(
+        query: Query,
+        *,
+        ties: str,
+        top_k: int | None = None,
+        alpha: float = 0.5,
+        bounded: bool = False,
+        relevance_level: float = 1,
+    ) -> float | None:
+        return novelty(
+            query,
+            relevance_level,
+            lambda grade: float(grade >= relevance_level),
+            alpha,
+            lambda rank: 1 / math.log2(1 + rank),
+            top_k,
+            "bound" if bounded else divided_by,
+        )
+
+    return oracle
+
+
+def err(divided_by: str) -> Callable:
+    def oracle(
+        query: Query,
+        *,
+        ties: str,
+        top_k: int | None = None,
+        max_grade: float = 1,
+        bounded: bool = False,
+        relevance_level: float = 1,
+    ) -> float | None:
+        def stop(grade: float) -> float:
+            return (2 ** min(grade, max_grade) - 1) / 2**max_grade if grade >= relevance_level else 0.0
+
+        how = "bound" if bounded else divided_by
+        return novelty(query, relevance_level, stop, 1, lambda rank: 1 / rank, top_k, how, most=stop(math.inf))
+
+    return oracle
+
+
+def rank_biased(divided_by: str) -> Callable:
+    def oracle(
+        query: Query,
+        *,
+        ties: str,
+        top_k: int | None = None,
+        alpha: float = 0.5,
+        beta: float = 0.5,
+        relevance_level: float = 1,
+    ) -> float | None:
+        relevant = lambda grade: float(grade >= relevance_level)  # noqa: E731
+        found = novelty(query, relevance_level, relevant, alpha, lambda i: beta ** (i - 1), top_k, divided_by)
+        return found if found is None or divided_by == "ideal" else found * (1 - (1 - alpha) * beta)
+
+    return oracle
+
+
+ORACLES = {
+    "pia": by_subtopic("precision"),
+    "apia": by_subtopic("average_precision"),
+    "strecall": subtopic_recall,
+    "alphadcg": alpha_dcg("nothing"),
+    "alphandcg": alpha_dcg("ideal"),
+    "erria": err("intents"),
+    "nerria": err("ideal"),
+    "nrbp": rank_biased("intents"),
+    "nnrbp": rank_biased("ideal"),
+}
+EMPTY: dict[str, str] = {}
+
+FEW: dict[str, list[dict[str, Any]]] = {
+    "pia": [{}, {"top_k": 3}],
+    "apia": [{}, {"top_k": 3}],
+    "strecall": [{}, {"top_k": 2}],
+    "alphadcg": [{}, {"top_k": 3}],
+    "alphandcg": [{}, {"top_k": 2}],
+    "erria": [{"top_k": 3}, {"max_grade": 3}],
+    "nerria": [{}, {"top_k": 2, "max_grade": 2}],
+    "nrbp": [{}, {"top_k": 2, "beta": 0.8}],
+    "nnrbp": [{}, {"top_k": 3, "alpha": 0.7}],
+}
+MANY: dict[str, list[dict[str, Any]]] = {
+    name: [
+        *({"top_k": top_k} for top_k in (1, 4, 10)),
+        *({"top_k": 3, "relevance_level": level} for level in (2, 0.5)),
+        {"relevance_level": 2},
+    ]
+    for name in ORACLES
+}
+MANY["pia"] += [{"top_k": 4, "adaptive_k": True}]
+MANY["apia"] += [{"top_k": top_k, "normalize": normalize} for top_k in (None, 2) for normalize in ("min", "retrieved")]
+for name in ("alphadcg", "alphandcg", "nrbp", "nnrbp"):
+    MANY[name] += [{"top_k": top_k, "alpha": alpha} for top_k in (None, 3) for alpha in (0, 0.3, 1)]
+for name in ("nrbp", "nnrbp"):
+    MANY[name] += [{"alpha": alpha, "beta": beta} for alpha in (0.5, 0.9) for beta in (0, 0.8, 1)]
+for name in ("erria", "nerria"):
+    MANY[name] += [{"top_k": top_k, "max_grade": most} for top_k in (None, 3) for most in (1.5, 2, 4)]
+MANY["alphadcg"] += [{"top_k": k, "alpha": alpha, "bounded": True} for k in (1, 4) for alpha in (0, 0.5, 0.9)]
+MANY["erria"] += [{"top_k": k, "max_grade": most, "bounded": True} for k in (1, 4) for most in (1, 3)]
+
+OTHERS: dict[str, list[Any]] = {"alpha": [0.25, 1], "bounded": [True], "max_grade": [2, 4.5], "beta": [2, 0.5]}
