@@ -805,7 +805,8 @@ def ranking_from_run(queries: list[Query], rng: random.Random) -> Batch:
         chosen = sorted(rng.sample(names, len(order)))
         spare = [name for name in names if name not in chosen]
         key = f"q{-number}"
-        qrels[key] = {name: grade for name, (_, grade) in zip(chosen, order) if grade > 0 or rng.random() < 0.5}
+        # What lacks a judgment is outside the pool: a grade of -2.
+        qrels[key] = {name: grade for name, (_, grade) in zip(chosen, order) if grade > -2}
         qrels[key] |= dict(zip(spare, query.missing))
         scored = [(name, math.floor(score / 2)) for name, (score, _) in zip(chosen, order)]
         rng.shuffle(scored)

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import tensor
@@ -309,6 +310,31 @@ def test_runs_break_ties_by_document_id_descending():
     assert tr.MRR().score(ranking).tolist() == [1 / 3]
     assert tr.Recall().score(ranking).tolist() == [1 / 2]
     assert ranking.num_queries == 1
+
+
+def test_what_a_run_has_without_a_judgment_is_outside_the_pool():
+    qrels = {"q": {"a": np.int64(2), "b": 0, "c": -1, "d": np.float32(-3), "e": True}, "none": {}, "lacks": {"x": 1}}
+    run = {"q": {"a": 1, "b": np.float32(0.5), "c": np.float64(0.25), "f": -1}, "none": {"y": 0.0}}
+    ranking = tr.Ranking.from_run(qrels, run)
+    found = [sorted(zip(*(part.tolist() for part in row))) for row in zip(ranking.first, ranking.tied, ranking.grade)]
+    assert found[0] == [(1, 1, 2), (2, 1, 0), (3, 1, -1), (4, 1, -2), (5, 0, -1), (5, 0, 1)]
+    assert [
+        list(row) for row in zip(*(part[1][ranking.valid[1]].tolist() for part in (ranking.tied, ranking.grade)))
+    ] == [[1, -2]]
+    assert ranking.num_candidates.tolist() == [4, 1, 0]
+    assert tr.Recall(empty_target_action="skip").score(ranking).tolist() == pytest.approx([1 / 2, NAN, 0], nan_ok=True)
+    assert tr.FallOut().score(ranking).tolist() == [1, 1, 0]
+    assert tr.Ranking.from_run({}, {"q": {"a": 1.0}}).num_queries == 0
+    assert tr.MAP().score(tr.Ranking.from_run({"q": {}, "p": {"a": 1}}, {})).tolist() == [0, 0]
+
+
+def test_scores_of_a_run_are_compared_in_double_precision():
+    ranking = tr.Ranking.from_run({"q": {"a": 1}}, {"q": {"a": 1 + 1e-12, "b": 1.0}})
+    assert tr.MRR().score(ranking).tolist() == [1]
+    with pytest.raises(ValueError, match="NaN"):
+        tr.MRR().score(tr.Ranking.from_run({"q": {"a": 1}}, {"q": {"a": NAN}}))
+    with pytest.raises(ValueError, match="grade"):
+        tr.MRR().score(tr.Ranking.from_run({"q": {"a": NAN}}, {"q": {"a": 1}}))
 
 
 def test_a_large_batch_is_ranked_in_blocks_with_the_same_result(monkeypatch):

@@ -18,6 +18,9 @@ from torchrank.lists import ALL, Lists, Need, as_given
 from torchrank.pieces import Pieces
 from torchrank.problems import Problem, count
 
+# Grades of documents without a judgment: in the pool that was to be judged, and outside it.
+IN_THE_POOL, OUTSIDE_THE_POOL = -1.0, -2.0
+
 
 @dataclass(frozen=True, eq=False)
 class Ranking(Pieces):
@@ -254,20 +257,31 @@ class Ranking(Pieces):
     def from_run(cls, qrels: Mapping[str, Mapping[str, float]], run: Mapping[str, Mapping[str, float]]) -> Ranking:
         """Judgments {query: {document: grade}} and a run {query: {document: score}}, queries in the order of ``qrels``.
 
-        Equal scores are ordered by document id, the larger first, as trec_eval does. A judged query that the run lacks
-        has retrieved nothing; queries without judgments are left out.
+        Scores are compared in double precision, and equal ones ordered by document id, the larger first, as trec_eval
+        does. A judged query that the run lacks has retrieved nothing; queries without judgments are left out. As in
+        trec_eval, a grade below 0 says that a document was in the pool but not judged: here -1, whatever it was. A
+        document of the run that the judgments lack was outside the pool: -2.
+
+        Example:
+            >>> import torchrank as tr
+            >>> ranking = tr.Ranking.from_run({"q": {"a": 1, "b": 0}}, {"q": {"a": 0.5, "b": 0.5, "c": 0.9}})
+            >>> tr.MRR().score(ranking), ranking.grade  # c, b, a
+            (tensor([0.3333], dtype=torch.float64), tensor([[-2.,  0.,  1.]], dtype=torch.float64))
         """
-        rows: list[tuple[int, float, float]] = []
+        # In ascending order of id, so that a later column has the larger one.
+        rows = [sorted({*judged, *run.get(query, {})}) for query, judged in qrels.items()]
+        shape = len(rows), max(map(len, rows), default=0)
+        scores = torch.full(shape, float("-inf"), dtype=torch.float64)
+        grades = torch.full(shape, OUTSIDE_THE_POOL, dtype=torch.float64)
+        sizes = torch.tensor([len(row) for row in rows], dtype=torch.int64)
         for number, (query, judged) in enumerate(qrels.items()):
-            scored = run.get(query, {})
-            documents = sorted({*judged, *scored})  # a later row has the larger id
-            rows += [(number, scored.get(d, float("-inf")), judged.get(d, 0)) for d in documents]
-            rows += [(number, float("-inf"), 0.0)] * (not documents)
-        query_, score, grade = (list(column) for column in zip(*rows)) if rows else ([], [], [])
-        scores = torch.tensor(score, dtype=torch.float64)
-        position = torch.arange(len(scores))
-        grades_ = torch.tensor(grade, dtype=torch.float64)
-        return cls._whole(arrange(scores, grades_, indexes=torch.tensor(query_, dtype=torch.int64), tie_break=position))
+            scored, row = run.get(query, {}), rows[number]
+            found = [float(scored.get(name, float("-inf"))) for name in row]
+            said = [max(float(judged[name]), IN_THE_POOL) if name in judged else OUTSIDE_THE_POOL for name in row]
+            scores[number, : len(row)] = torch.tensor(found, dtype=torch.float64)
+            grades[number, : len(row)] = torch.tensor(said, dtype=torch.float64)
+        columns = torch.arange(shape[1])
+        return cls._whole(arrange(scores, grades, mask=columns < sizes.unsqueeze(-1), tie_break=columns))
 
     @classmethod
     def blocks(cls, lists: Lists, need: Need = ALL) -> Iterator[Ranking]:
