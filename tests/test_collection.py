@@ -489,9 +489,10 @@ def variants(cls):
     names = [*cls.definition(), *(["top_k"] if cls.takes_top_k else [])]
     assert set(names) <= OTHERS.keys(), f"{cls.__name__} has parameters for which there are no values to try"
     for name in names:
-        for value in OTHERS[name]:
+        for value in OTHERS.get(f"{cls.name}.{name}", OTHERS[name]):
             if value != cls.definition().get(name) and (value != "realistic" or "realistic" in cls.policies):
                 extra = {"filtered": True} if name == "average" and cls is not tr.MR else {}
+                extra |= {"top_k": 3} if name == "normalize" and cls is tr.NDCG else {}
                 yield name, cls(**{name: value}, **extra)
 
 

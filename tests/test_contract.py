@@ -518,14 +518,20 @@ def variants(cls):
     """Every metric of a class that differs from the default in one or two parameters."""
     names = [*cls.definition(), *(["top_k"] if cls.takes_top_k else [])]
     assert set(names) <= OTHERS.keys(), f"{cls.__name__} has parameters for which there are no values to try"
-    options = [(name, value) for name in names for value in OTHERS[name] if value != cls.definition().get(name)]
+    options = [
+        (name, value)
+        for name in names
+        for value in OTHERS.get(f"{cls.name}.{name}", OTHERS[name])
+        if value != cls.definition().get(name)
+    ]
     for chosen in [(), *((o,) for o in options), *itertools.combinations(options, 2)]:
         kwargs = dict(chosen)
         if len(kwargs) == len(chosen):
             try:
                 yield kwargs, cls(**kwargs)
             except ValueError:  # some do not go together
-                if len(kwargs) == 1 and set(kwargs) != {"average"} and kwargs.get("ties") != "realistic":
+                needs_more = set(kwargs) == {"average"} or kwargs in ({"ties": "realistic"}, {"normalize": "k"})
+                if len(kwargs) == 1 and not needs_more:
                     raise
 
 
