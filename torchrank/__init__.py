@@ -20,6 +20,7 @@ from torchrank.metrics import (
     RPrecision,
     parse,
 )
+from torchrank.presets import preset
 from torchrank.ranking import Ranking
 
 __version__ = "0.1.0"
@@ -43,5 +44,6 @@ __all__ = [
     "RankingMetric",
     "Recall",
     "parse",
+    "preset",
     "use_compiled",
 ]

@@ -88,7 +88,9 @@ TREC_EVAL: dict[str, str | list[str]] = {
     "rbp_resid_p={p}": "rbpresidual(p={p})",
     "rbp_resid_{p}": "rbpresidual(p={p})",
     "rbp_resid": "rbpresidual(p=0.9)",
-    "utility_{hit},{miss},{lost},{rest}": "utility(relevant={hit},irrelevant={miss},missed={lost},rejected={rest})",
+    "utility_{hit},{false_alarm},{miss},{rejection}": (
+        "utility(hit={hit},false_alarm={false_alarm},miss={miss},rejection={rejection})"
+    ),
 }
 
 # ir_measures 0.4, where it differs from the above. Its SetF hands its beta on to trec_eval, as x.
