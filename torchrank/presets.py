@@ -172,7 +172,7 @@ TABLE: dict[str, dict[str, tuple[str, str | None, str]]] = {
     "mean rank": {"pykeen": ("arithmetic_mean_rank", "mr", "")},
     "geometric mean rank": {"pykeen": ("geometric_mean_rank", "mr(aggregation=geometric)", "")},
     "harmonic mean rank": {"pykeen": ("harmonic_mean_rank", "mr(aggregation=harmonic)", "")},
-    "median rank": {"pykeen": ("median_rank", "mr(aggregation=median)", "")},
+    "median rank": {"pykeen": ("median_rank", None, "the median of positives, not of queries")},
     "inverse mean rank": {"pykeen": ("inverse_arithmetic_mean_rank", "mr(inverse=True)", "")},
     "adjusted mean rank": {"pykeen": ("adjusted_arithmetic_mean_rank", "mr(adjusted=ratio)", "")},
     "adjusted mean rank index": {"pykeen": ("adjusted_arithmetic_mean_rank_index", "mr(adjusted=index)", "")},
