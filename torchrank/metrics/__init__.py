@@ -5,6 +5,7 @@ from torchrank.metrics.binary import AUROC, F1, MAP, BinaryMetric, FallOut, FBet
 from torchrank.metrics.graded import CG, DCG, NDCG, GradedMetric
 from torchrank.metrics.parse import parse
 from torchrank.metrics.positions import MR, MRR, HitRate, PositionMetric
+from torchrank.metrics.trec import BinG, NumRel, NumRelRet, NumRet
 
 __all__ = [
     "AUROC",
@@ -15,11 +16,15 @@ __all__ = [
     "MR",
     "MRR",
     "NDCG",
+    "BinG",
     "BinaryMetric",
     "FBeta",
     "FallOut",
     "GradedMetric",
     "HitRate",
+    "NumRel",
+    "NumRelRet",
+    "NumRet",
     "PositionMetric",
     "Precision",
     "RPrecision",
