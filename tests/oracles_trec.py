@@ -12,12 +12,6 @@ def of_orders(query, ties, level, value):
     return expectation([(value(order, missing), weight) for order, weight in orders(judged, ties)])
 
 
-def retrieved(query, *, ties, relevance_level=1, top_k=None):
-    number = len(query.listed[:top_k])
-    relevant = any(grade >= relevance_level for grade in [*(grade for _, grade in query.listed), *query.missing])
-    return float(number) if number or relevant else None
-
-
 def relevant(query, *, ties, relevance_level=1):
     grades = [*(grade for _, grade in query.listed), *query.missing]
     return float(sum(grade >= relevance_level for grade in grades)) or None
@@ -44,11 +38,10 @@ def binary_g(query, *, ties, relevance_level=1):
     return of_orders(query, ties, relevance_level, value)
 
 
-ORACLES = {"numret": retrieved, "numrel": relevant, "numrelret": relevant_retrieved, "bing": binary_g}
+ORACLES = {"numrel": relevant, "numrelret": relevant_retrieved, "bing": binary_g}
 EMPTY = {}
-FEW = {"numret": [{}, {"top_k": 3}], "numrel": [{}], "numrelret": [{}, {"top_k": 2}], "bing": [{}]}
+FEW = {"numrel": [{}], "numrelret": [{}, {"top_k": 2}], "bing": [{}]}
 MANY = {
     name: [{"relevance_level": level} for level in (2, 0.5)] + [{"empty_target_action": "skip"}] for name in ORACLES
 }
-MANY["numret"].append({"top_k": 1})
 OTHERS = {}

@@ -152,7 +152,6 @@ FURTHER = {
     "z_arithmetic_mean_rank": ("mr", {"adjusted": "z"}, ""),
     "amri": ("mr", {"adjusted": "index"}, ""),
     "inverse_geometric_mean_rank": ("mr", {"aggregation": "geometric", "inverse": True}, ""),
-    "NumRet": ("numret", {}, ""),
     "NumRet(rel=2)": ("numrelret", {"relevance_level": 2}, ""),
     "num_rel_ret": ("numrelret", {}, ""),
 }

@@ -161,7 +161,7 @@ TABLE: dict[str, dict[str, tuple[str, str | None, str]]] = {
     "precision at multiples of R": _both("Rprec_mult_0.80", "rprecision(multiple=0.8)"),
     "utility": _both("utility", "utility"),
     "binary G": _both("binG", "bing"),
-    "number retrieved": _both("num_ret", "numret"),
+    "number retrieved": _both("num_ret", None, "the length of the list"),
     "number relevant": _both("num_rel", "numrel"),
     "number of both": _both("num_rel_ret", "numrelret"),
     "G": _both("G", None, "no such measure yet"),

@@ -5,7 +5,7 @@ from torchrank.metrics.binary import AUROC, F1, MAP, BinaryMetric, FallOut, FBet
 from torchrank.metrics.graded import CG, DCG, NDCG, GradedMetric
 from torchrank.metrics.parse import parse
 from torchrank.metrics.positions import MR, MRR, HitRate, PositionMetric
-from torchrank.metrics.trec import BinG, NumRel, NumRelRet, NumRet
+from torchrank.metrics.trec import BinG, NumRel, NumRelRet
 
 __all__ = [
     "AUROC",
@@ -24,7 +24,6 @@ __all__ = [
     "HitRate",
     "NumRel",
     "NumRelRet",
-    "NumRet",
     "PositionMetric",
     "Precision",
     "RPrecision",

@@ -80,7 +80,6 @@ TREC_EVAL: dict[str, str | list[str]] = {
     "gm_map": "map(aggregation=geometric)",
     "gm_bpref": "bpref(aggregation=geometric)",
     "ndcg_rel": "ndcgrel",
-    "num_ret": "numret",
     "num_rel": "numrel",
     "num_rel_ret": "numrelret",
     "rbp_p={p}": "rbp(p={p})",

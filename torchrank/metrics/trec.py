@@ -14,39 +14,6 @@ from torchrank.pieces import ratio
 from torchrank.ranking import Ranking
 
 
-class NumRet(BinaryMetric):
-    r"""Number of retrieved candidates, :math:`n`; of the first k, :math:`\min(n, k)`.
-
-    The mean over queries, where trec_eval prints the sum. A query is empty where nothing was retrieved and nothing is
-    relevant. Ties change nothing.
-
-    Source:
-        trec_eval, ``num_ret``.
-
-    Also in:
-        ir_measures (``NumRet``).
-
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
-
-    Example:
-        >>> import torch, torchrank as tr
-        >>> tr.NumRet().score(torch.tensor([[0.9, 0.8, -torch.inf]]), torch.tensor([[1, 0, 1]]))
-        tensor([2.], dtype=torch.float64)
-    """
-
-    name = "numret"
-    value_range = (0.0, math.inf)
-
-    def empty(self, ranking: Ranking) -> Tensor:
-        return super().empty(ranking) & (ranking.num_candidates == 0)
-
-    def measure(self, ranking: Ranking) -> Tensor:
-        return torch.minimum(self.length(ranking), ranking.num_candidates)
-
-
 class NumRel(BinaryMetric):
     r"""Number of relevant candidates, retrieved or not, :math:`R`.
 
