@@ -102,8 +102,9 @@ def many_configs() -> list[Config]:
             for name in ("precision", "recall", "f1", "fallout", "auroc", "cg", "dcg", "ndcg"):
                 found.append(config(name, top_k=top_k, ties=ties))
         for top_k in (None, 1, 2, 3, 10):
-            for normalize in ("relevant", "min", "retrieved"):
+            for normalize in ("relevant", "min", "length", "k", "retrieved"):
                 found.append(config("map", top_k=top_k, normalize=normalize, ties=ties))
+            found.append(config("recall", top_k=top_k, normalize="min", ties=ties))
             found.append(config("precision", top_k=top_k, adaptive_k=True, ties=ties))
             for max_fpr in (0.25, 0.7, 1):
                 found.append(config("auroc", top_k=top_k, max_fpr=max_fpr, ties=ties))
@@ -115,10 +116,14 @@ def many_configs() -> list[Config]:
                     config(name, top_k=top_k, gain="exponential", ties=ties),
                     config(name, top_k=top_k, gain=squared, ties=ties),
                     config(name, top_k=top_k, discount="reciprocal", ties=ties),
+                    config(name, top_k=top_k, discount="clipped", ties=ties),
+                    config(name, top_k=top_k, discount="clipped", log_base=3, ties=ties),
                     config(name, top_k=top_k, discount=hyperbolic, ties=ties),
                     config(name, top_k=top_k, log_base=math.e, ties=ties),
                     config(name, top_k=top_k, gain="exponential", log_base=3, ties=ties),
                 ]
+        for top_k in (1, 3, 10):
+            found += [config("ndcg", top_k=top_k, normalize="k", gain=g, ties=ties) for g in ("linear", "exponential")]
         found += [config("cg", top_k=3, gain="exponential", ties=ties), config("cg", gain=squared, ties=ties)]
         for level in (2, 0.5):
             for name in ("precision", "recall", "f1", "fbeta", "map", "fallout", "auroc"):
@@ -150,12 +155,14 @@ OTHERS: dict[str, list[Any]] = {
     "aggregation": ["geometric", "harmonic", "median", "min", "max", "none"],
     "relevance_level": [2, 0.5],
     "beta": [2, 0.5],
-    "normalize": ["min", "retrieved"],
+    "normalize": ["min", "length", "k", "retrieved"],
     "unjudged": ["condensed", "lower", "upper"],
+    "recall.normalize": ["min"],
+    "ndcg.normalize": ["k"],
     "adaptive_k": [True],
     "max_fpr": [0.25, 0.5],
     "gain": ["exponential", torch.sqrt],
-    "discount": ["reciprocal", torch.rsqrt],
+    "discount": ["clipped", "reciprocal", torch.rsqrt],
     "log_base": [10, 2.5],
     "filtered": [True],
     "average": ["positive"],

@@ -50,10 +50,13 @@ def precision(
     return sum(relevant[:top_k]) / top_k
 
 
-def recall(relevant: Sequence[bool], missing: int, top_k: int | None = None) -> float | None:
+def recall(
+    relevant: Sequence[bool], missing: int, top_k: int | None = None, normalize: str = "relevant"
+) -> float | None:
     if not any(relevant) and not missing:
         return None
-    return sum(relevant[:top_k]) / (sum(relevant) + missing)
+    everywhere = sum(relevant) + missing
+    return sum(relevant[:top_k]) / (min(everywhere, top_k) if normalize == "min" and top_k else everywhere)
 
 
 def f_beta(relevant: Sequence[bool], missing: int, top_k: int | None = None, beta: float = 1) -> float | None:
@@ -73,6 +76,8 @@ def average_precision(
     whole = {
         "relevant": everywhere,
         "min": everywhere if top_k is None else min(everywhere, top_k),
+        "length": min(everywhere, len(relevant[:top_k])),
+        "k": len(relevant) if top_k is None else top_k,
         "retrieved": len(at_hits),
     }[normalize]
     return math.fsum(at_hits) / whole if whole else 0.0
@@ -141,6 +146,8 @@ def discounted(
     def at(rank: int) -> float:
         if discount == "log2":
             return math.log(log_base) / math.log(rank + 1)
+        if discount == "clipped":
+            return 1 if rank < log_base else math.log(log_base) / math.log(rank)
         return 1 / rank if discount == "reciprocal" else discount(rank)
 
     return math.fsum(gain_of(grade, gain) * at(rank) for rank, grade in enumerate(grades[:top_k], 1))
@@ -174,9 +181,11 @@ def normalised_gain(
     gain: Any = "linear",
     discount: Any = "log2",
     log_base: float = 2,
+    normalize: str = "ideal",
 ) -> float | None:
     ideal = discounted(sorted([*grades, *missing], reverse=True), top_k, gain, discount, log_base)
-    return discounted(grades, top_k, gain, discount, log_base) / ideal if ideal else None
+    whole = discounted([1] * top_k, top_k, gain, discount, log_base) if normalize == "k" and top_k else ideal
+    return discounted(grades, top_k, gain, discount, log_base) / whole if ideal else None
 
 
 # ---- one value for one query ---------------------------------------------------------------------

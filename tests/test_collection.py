@@ -493,7 +493,7 @@ def variants(cls):
         for value in OTHERS.get(f"{cls.name}.{name}", OTHERS[name]):
             if value != cls.definition().get(name) and value in known.get(name, [value]):
                 extra = {"filtered": True} if name == "average" and cls in (tr.MRR, tr.HitRate) else {}
-                extra |= {"top_k": 3} if name == "bounded" else {}
+                extra |= {"top_k": 3} if name == "bounded" or (name == "normalize" and cls is tr.NDCG) else {}
                 yield name, cls(**{name: value}, **extra)
 
 

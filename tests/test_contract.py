@@ -533,11 +533,8 @@ def variants(cls):
             try:
                 yield kwargs, cls(**kwargs)
             except ValueError:  # some do not go together
-                if (
-                    len(kwargs) == 1
-                    and not kwargs.keys() & {"average", "bounded"}
-                    and kwargs.get("ties") != "realistic"
-                ):
+                needs_more = kwargs.keys() & {"average", "bounded"}
+                if len(kwargs) == 1 and not needs_more and kwargs not in ({"ties": "realistic"}, {"normalize": "k"}):
                     raise
 
 

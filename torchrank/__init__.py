@@ -34,6 +34,7 @@ from torchrank.metrics import (
     AlphaDCG,
     AlphaNDCG,
     APTau,
+    BinG,
     Bpref,
     Coverage,
     CoverageError,
@@ -50,6 +51,8 @@ from torchrank.metrics import (
     KendallDistance,
     KendallTau,
     Novelty,
+    NumRel,
+    NumRelRet,
     Overlap,
     Personalization,
     Popularity,
@@ -74,6 +77,7 @@ from torchrank.metrics import (
     parse,
     propensities,
 )
+from torchrank.presets import preset
 from torchrank.ranking import Ranking
 
 __version__ = "0.1.0"
@@ -110,6 +114,7 @@ __all__ = [
     "Accuracy",
     "AlphaDCG",
     "AlphaNDCG",
+    "BinG",
     "Bpref",
     "Coverage",
     "CoverageError",
@@ -126,6 +131,8 @@ __all__ = [
     "KendallDistance",
     "KendallTau",
     "Novelty",
+    "NumRel",
+    "NumRelRet",
     "Overlap",
     "PRCurve",
     "Personalization",
@@ -150,6 +157,7 @@ __all__ = [
     "WeightedTau",
     "inverse_propensity",
     "parse",
+    "preset",
     "propensities",
     "use_compiled",
 ]

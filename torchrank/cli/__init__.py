@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from torchrank import __version__
+from torchrank.presets import table
 
 #: import name -> name in the package index, of what the extra [demo] installs
 DEMO = {"lightning": "lightning", "sklearn": "scikit-learn", "matplotlib": "matplotlib"}
@@ -52,6 +53,13 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--save", type=_new_file(), metavar="FILE", help="write the weights of the encoder when done")
     demo.add_argument("--load", type=_old_file, metavar="FILE", help="begin with weights that --save has written")
     demo.set_defaults(run=_demo)
+
+    presets = commands.add_parser(
+        "presets",
+        help="print which settings reproduce which library",
+        description="Print, in Markdown, the labels of the measures that give the numbers of other libraries.",
+    )
+    presets.set_defaults(run=_presets)
     return parser
 
 
@@ -64,6 +72,11 @@ def _demo(options: argparse.Namespace) -> int:
     from torchrank.cli.demo import run  # takes seconds, which `torchrank --help` does not need
 
     return run(options.epochs, options.workers, options.seed, options.plot, options.save, options.load)
+
+
+def _presets(options: argparse.Namespace) -> int:
+    print(table())
+    return 0
 
 
 def _new_file(*endings: str) -> Callable[[str], str]:

@@ -20,6 +20,7 @@ from torchrank.metrics.parse import parse
 from torchrank.metrics.positions import MR, MRR, HitRate, PositionMetric
 from torchrank.metrics.propensity import IPS, PSNDCG, PSP, inverse_propensity, propensities
 from torchrank.metrics.qmeasure import QMeasure
+from torchrank.metrics.trec import BinG, NumRel, NumRelRet
 from torchrank.metrics.users import CWL, RBP, RBPResidual, UserMetric
 from torchrank.metrics.weighted import ARP, PWA
 
@@ -55,6 +56,7 @@ __all__ = [
     "Accuracy",
     "AlphaDCG",
     "AlphaNDCG",
+    "BinG",
     "BinaryMetric",
     "Bpref",
     "ComparingMetric",
@@ -75,6 +77,8 @@ __all__ = [
     "KendallDistance",
     "KendallTau",
     "Novelty",
+    "NumRel",
+    "NumRelRet",
     "Overlap",
     "PRCurve",
     "Personalization",

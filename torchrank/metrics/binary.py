@@ -91,6 +91,8 @@ class Recall(BinaryMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
+        normalize: what it is divided by: "relevant", all R relevant candidates; "min", min(R, k), the most that the
+            first k ranks can hold, as LensKit does.
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
@@ -102,8 +104,16 @@ class Recall(BinaryMetric):
 
     name = "recall"
 
+    def __init__(self, top_k: int | None = None, *, normalize: str = "relevant", **kwargs: Any) -> None:
+        one_of("normalize", normalize, ("relevant", "min"))
+        super().__init__(top_k, normalize=normalize, **kwargs)
+
+    normalize: str
+
     def measure(self, ranking: Ranking) -> Tensor:
-        return ratio(self.hits(ranking), ranking.num_relevant(self.relevance_level))
+        relevant = ranking.num_relevant(self.relevance_level)
+        most = self.top_k if self.normalize == "min" else None
+        return ratio(self.hits(ranking), relevant if most is None else relevant.clamp_max(most))
 
 
 class FBeta(BinaryMetric):
@@ -171,8 +181,9 @@ class MAP(BinaryMetric):
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         normalize: what N is: "relevant", all R relevant candidates (trec_eval's ``map`` and ``map_cut``); "min",
-            min(R, k); "retrieved", the relevant ones among the first k, with ``top_k`` and expected ties without bounds
-            over what is unjudged.
+            min(R, k); "length", min(R, k, length of the list), as LensKit does; "k", k itself (without ``top_k`` the
+            length of the list), as RecTools can; "retrieved", the relevant ones among the first k, with ``top_k`` and
+            expected ties without bounds over what is unjudged.
         kwargs: as :class:`BinaryMetric`.
 
     Example:
@@ -185,7 +196,7 @@ class MAP(BinaryMetric):
     name = "map"
 
     def __init__(self, top_k: int | None = None, *, normalize: str = "relevant", **kwargs: Any) -> None:
-        one_of("normalize", normalize, ("relevant", "min", "retrieved"))
+        one_of("normalize", normalize, ("relevant", "min", "length", "k", "retrieved"))
         super().__init__(top_k, normalize=normalize, **kwargs)
         if normalize == "retrieved" and top_k is not None:
             refuse_bounds(self, "of which a tie cut by top_k makes the number of hits random")
@@ -195,10 +206,17 @@ class MAP(BinaryMetric):
     def measure(self, ranking: Ranking) -> Tensor:
         if self.normalize == "retrieved":
             return self._by_hits(ranking)
-        relevant = ranking.num_relevant(self.relevance_level)
-        if self.normalize == "min" and self.top_k is not None:
-            relevant = relevant.clamp_max(self.top_k)
-        return ratio(precisions(ranking, self.relevance_level, self.top_k).sum(-1), relevant)
+        each = precisions(ranking, self.relevance_level, self.top_k)
+        return ratio(each.sum(-1), self._whole(ranking))
+
+    def _whole(self, ranking: Ranking) -> Tensor:
+        """What the precisions are divided by, where that is no matter of chance."""
+        relevant, length = ranking.num_relevant(self.relevance_level), self.length(ranking)
+        if self.normalize == "k":
+            return length
+        if self.normalize == "length":
+            return torch.minimum(relevant, torch.minimum(length, ranking.num_candidates))
+        return relevant if self.normalize == "relevant" or self.top_k is None else torch.minimum(relevant, length)
 
     def _by_hits(self, ranking: Ranking) -> Tensor:
         """AP divided by the hits in the first k, which a tie cut by k makes random: a sum over their number."""

@@ -83,6 +83,17 @@ def logarithmic(base: float) -> Callable[[Tensor], Tensor]:
     return discount
 
 
+@cache
+def clipped(base: float) -> Callable[[Tensor], Tensor]:
+    """1 / log(rank) to a base, and 1 where that would be more (Järvelin and Kekäläinen, TOIS 2002)."""
+
+    def discount(rank: Tensor) -> Tensor:
+        rank = rank.clamp_min(base)
+        return 1 / torch.log2(rank) if base == 2 else math.log(base) / torch.log(rank)
+
+    return discount
+
+
 # A larger grade is worth more, so the largest gains are those of the largest grades.
 linear.increasing = exponential.increasing = True  # type: ignore[attr-defined]
 

@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from torchrank.lists import Need
 from torchrank.metrics.arguments import number, one_of
 from torchrank.metrics.base import RankingMetric
-from torchrank.metrics.gains import GAINS, logarithmic, reciprocal, undiscounted
+from torchrank.metrics.gains import GAINS, clipped, logarithmic, reciprocal, undiscounted
 from torchrank.pieces import ratio
 from torchrank.problems import Problem, count
 from torchrank.ranking import Ranking
@@ -96,8 +97,9 @@ class DCG(GradedMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        discount: "log2", 1 / log(1 + rank) to the base ``log_base``; "reciprocal", 1 / rank; or a callable with a name,
-            from ranks float64 to discounts.
+        discount: "log2", 1 / log(1 + rank) to the base ``log_base``; "clipped", 1 / log(rank) to that base and 1 up to
+            its rank, as Järvelin and Kekäläinen first had it and LensKit does; "reciprocal", 1 / rank; or a callable
+            with a name, from ranks float64 to discounts.
         log_base: base of the logarithm, > 1.
         kwargs: as :class:`GradedMetric`.
 
@@ -112,10 +114,12 @@ class DCG(GradedMetric):
     def __init__(
         self, top_k: int | None = None, *, discount: str | Callable = "log2", log_base: float = 2, **kwargs: Any
     ) -> None:
-        one_of("discount", discount, ("log2", "reciprocal"), or_callable=True)
+        one_of("discount", discount, ("log2", "clipped", "reciprocal"), or_callable=True)
         number("log_base", log_base, above=1)
-        if discount != "log2" and log_base != 2:
-            raise ValueError(f"Expected log_base only with discount='log2', got log_base={log_base} with {discount!r}")
+        if discount not in ("log2", "clipped") and log_base != 2:
+            raise ValueError(
+                f"Expected log_base only with a discount by a logarithm, got log_base={log_base} with {discount!r}"
+            )
         super().__init__(top_k, discount=discount, log_base=log_base, **kwargs)
 
     discount: str | Callable[[Tensor], Tensor]
@@ -125,7 +129,9 @@ class DCG(GradedMetric):
     def discount_function(self) -> Callable[[Tensor], Tensor]:
         if callable(self.discount):
             return self.discount
-        return reciprocal if self.discount == "reciprocal" else logarithmic(self.log_base)
+        if self.discount == "reciprocal":
+            return reciprocal
+        return clipped(self.log_base) if self.discount == "clipped" else logarithmic(self.log_base)
 
 
 class NDCG(DCG):
@@ -137,7 +143,9 @@ class NDCG(DCG):
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
-        discount, log_base: "log2", "reciprocal" or a callable with a name; see :class:`DCG`.
+        discount, log_base: "log2", "clipped", "reciprocal" or a callable with a name; see :class:`DCG`.
+        normalize: what DCG is divided by: "ideal", the above; "k", the DCG of k candidates of grade 1, however few
+            there are, as RecTools does: it needs ``top_k``, and exceeds 1 where larger grades are.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
@@ -149,5 +157,18 @@ class NDCG(DCG):
     name = "ndcg"
     value_range = (0.0, 1.0)
 
+    def __init__(self, top_k: int | None = None, *, normalize: str = "ideal", **kwargs: Any) -> None:
+        one_of("normalize", normalize, ("ideal", "k"))
+        if normalize == "k" and top_k is None:
+            raise ValueError("Expected top_k together with normalize='k', got None")
+        super().__init__(top_k, normalize=normalize, **kwargs)
+
+    normalize: str
+
     def measure(self, ranking: Ranking) -> Tensor:
-        return ratio(super().measure(ranking), self.ideal(ranking))
+        value, ideal = super().measure(ranking), self.ideal(ranking)
+        if self.normalize == "ideal":
+            return ratio(value, ideal)
+        assert self.top_k is not None
+        ranks = torch.arange(1, self.top_k + 1, dtype=value.dtype, device=value.device)
+        return ratio(value, (self.gain_function(torch.ones_like(ranks)) * self.discount_function(ranks)).sum())

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-_SHAPE = re.compile(r"\s*(?P<name>[A-Za-z][\w+-]*)\s*(?:\((?P<parameters>.*)\))?\s*(?:@(?P<cuts>[\d\s,]+))?\s*")
+# More than labels need: names of other libraries hold digits, dots, commas and what not.
+_SHAPE = re.compile(r"\s*(?P<name>[^\s@()]+)\s*(?:\((?P<inside>.*)\))?\s*(?:@\s*(?P<at>[^\s@()][^@()]*?))?\s*")
 _PARAMETER = re.compile(r"\s*(\w+)\s*=\s*('[^']*'|\"[^\"]*\"|[^,'\"]+?)\s*(?:,|$)")
 
 
@@ -21,9 +22,20 @@ _NAMESAKES: WeakKeyDictionary[Callable, int] = WeakKeyDictionary()
 class Label:
     """The parts of a label: ``ndcg(gain=exponential)@5,10``."""
 
+    #: as it was written
     name: str
+    #: by their names in lower case
     parameters: dict[str, object]
-    cuts: tuple[int, ...]
+    #: what stands behind the @, or nothing
+    at: str
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """The cut-offs. ValueError if something else stands behind the @."""
+        cuts = [cut.strip() for cut in self.at.split(",")] if self.at else []
+        if not all(cut.isdecimal() for cut in cuts):
+            raise ValueError(f"Expected cut-offs like '@10' or '@5,10' behind {self.name}, got '@{self.at}'")
+        return tuple(int(cut) for cut in cuts)
 
 
 def write(name: str, parameters: Mapping[str, object], top_k: int | None) -> str:
@@ -41,19 +53,16 @@ def read(text: str) -> Label:
     parts = _SHAPE.fullmatch(text)
     if parts is None:
         raise ValueError(f"Expected a label like 'ndcg@10' or 'map(normalize=min)@5,10', got {text!r}")
-    inside = parts["parameters"] or ""
+    inside = parts["inside"] or ""
     parameters: dict[str, object] = {}
     end = 0
     while inside[end:].strip():
         parameter = _PARAMETER.match(inside, end)
         if parameter is None:
             raise ValueError(f"Expected parameters like 'beta=2, ties=optimistic' in {text!r}, got {inside[end:]!r}")
-        parameters[parameter[1]] = _literal(parameter[2])
+        parameters[parameter[1].lower()] = _literal(parameter[2])
         end = parameter.end()
-    cuts = [cut.strip() for cut in parts["cuts"].split(",")] if parts["cuts"] else []
-    if not all(cut.isdigit() for cut in cuts):
-        raise ValueError(f"Expected cut-offs like '@10' or '@5,10' in {text!r}, got '@{parts['cuts']}'")
-    return Label(parts["name"], parameters, tuple(int(cut) for cut in cuts))
+    return Label(parts["name"], parameters, parts["at"] or "")
 
 
 def arguments(cls: type, root: type) -> dict[str, Any]:
@@ -102,6 +111,6 @@ def _value(value: object) -> str:
 
 def _literal(text: str) -> object:
     try:
-        return ast.literal_eval(text)
+        return ast.literal_eval(text.capitalize() if text.lower() in ("true", "false") else text)
     except (ValueError, SyntaxError):
         return text

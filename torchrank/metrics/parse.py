@@ -1,36 +1,33 @@
-"""From a name to a metric, in this library's spelling and in that of ir_measures."""
+"""From a name to a metric, in this library's spelling and in those of others."""
 
 from __future__ import annotations
 
 import difflib
+import functools
+import itertools
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.labels import Label, read
-
-# Other names of the measures, and of their parameters, in lower case.
-NAMES = {
-    "rr": "mrr",
-    "p": "precision",
-    "r": "recall",
-    "ap": "map",
-    "success": "hitrate",
-    "hits": "hitrate",
-    "hit": "hitrate",
-    "hr": "hitrate",
-    "rprec": "rprecision",
-    "auc": "auroc",
-}
-PARAMETERS = {"rel": "relevance_level", "norm": "normalize"}
-GAINS_OF_DCG = {"log2": "linear", "exp-log2": "exponential"}  # ir_measures' values of dcg=
+from torchrank.metrics.spellings import PARAMETERS, SPELLINGS
 
 
 def parse(name: str, **overrides: Any) -> RankingMetric:
     """The metric that a name stands for: the inverse of :attr:`RankingMetric.label`.
 
+    Besides labels it knows how ir_measures (``"nDCG@10"``, ``"AP(rel=2)@100"``, ``"RR"``), trec_eval
+    (``"ndcg_cut_10"``, ``"recip_rank"``, ``"P_5"``, with the definitions of version 10), PyKEEN
+    (``"hits_at_10"``, ``"adjusted_arithmetic_mean_rank_index"``) and others spell the measures:
+    :mod:`torchrank.metrics.spellings` lists them. A name says what the measure is, and not which ties, which aggregate
+    or which queries without a relevant candidate a library has in mind: that is what :func:`torchrank.preset` says.
+
     Args:
-        name: a label as ``"ndcg@10"`` or ``"map(normalize=min,relevance_level=2)@100"``, or ir_measures' spelling of
-            it (``"nDCG@10"``, ``"RR"``, ``"P@5"``, ``"AP(rel=2)@100"``, ``"Success@1"``). Case does not matter.
+        name: a label as ``"ndcg@10"`` or ``"map(normalize=min,relevance_level=2)@100"``, or another library's spelling.
+            Case does not matter.
         overrides: arguments of the metric, which win over those in the name.
 
     Raises:
@@ -38,8 +35,8 @@ def parse(name: str, **overrides: Any) -> RankingMetric:
 
     Example:
         >>> import torchrank as tr
-        >>> tr.parse("AP(rel=2)@100").label
-        'map(relevance_level=2)@100'
+        >>> tr.parse("AP(rel=2)@100").label, tr.parse("ndcg_cut_10").label, tr.parse("P_5", ties="optimistic").label
+        ('map(relevance_level=2)@100', 'ndcg@10', 'precision(ties=optimistic)@5')
     """
     metrics = parse_all(name, **overrides)
     if len(metrics) > 1:
@@ -53,11 +50,37 @@ def parse_all(name: str, **overrides: Any) -> list[RankingMetric]:
     """The metrics that a name with any number of cut-offs stands for: ``"ndcg@5,10"`` is two."""
     if not isinstance(name, str):
         raise TypeError(f"Expected the name of a metric, as 'ndcg@10', got {type(name).__name__}")
-    label = read(name)
-    measure = _measure(label, name)
+    return [metric for label in resolve(name) for metric in _metrics(label, name, overrides)]
+
+
+def resolve(name: str) -> list[Label]:
+    """The labels, in this library's own names, that a name stands for.
+
+    Raises:
+        ValueError: no measure has this name.
+    """
+    label, registry = read(name), RankingMetric.registry
+    own = label.name.lower()
+    spellings = [spelling for spelling in _spellings() if spelling.measure in registry]
+    if own in registry:  # then only what says more than a name is a spelling: IPrec@0.1
+        spellings = [spelling for spelling in spellings if spelling.example == own]
+    for spelling in spellings:
+        if found := spelling.fit(label):
+            return found
+    plain = own if own in registry else re.sub("[_-]", "", own)  # hit_rate, R-precision
+    if plain in registry:
+        return [Label(plain, label.parameters, label.at)]
+    examples = [spelling.example for spelling in spellings]
+    near = difflib.get_close_matches(own, [*registry, *examples], n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"Expected the name of a measure ({', '.join(sorted(registry))}), got {name!r}{hint}")
+
+
+def _metrics(label: Label, name: str, overrides: dict[str, Any]) -> list[RankingMetric]:
+    measure = RankingMetric.registry[label.name]
     given, known = _arguments(label), measure.definition()
     for argument in given:
-        if argument not in known:
+        if argument not in known and argument != "top_k":
             raise ValueError(
                 f"Expected {measure.name} to have parameters {', '.join(known)}, got {argument!r} in {name!r}"
             )
@@ -67,21 +90,84 @@ def parse_all(name: str, **overrides: Any) -> list[RankingMetric]:
     return [measure(**{**cut, **given, **overrides}) for cut in cuts]
 
 
-def _measure(label: Label, name: str) -> type[RankingMetric]:
-    registry = RankingMetric.registry
-    found = NAMES.get(label.name.lower(), label.name.lower())
-    if found not in registry:
-        near = difflib.get_close_matches(found, registry, n=1, cutoff=0.6)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"Expected the name of a measure ({', '.join(sorted(registry))}), got {name!r}{hint}")
-    return registry[found]
-
-
 def _arguments(label: Label) -> dict[str, Any]:
-    arguments = {PARAMETERS.get(key, key): value for key, value in label.parameters.items()}
-    if "dcg" in arguments:
-        spelling = arguments.pop("dcg")
-        if spelling not in GAINS_OF_DCG:
-            raise ValueError(f"Expected dcg to be one of {', '.join(GAINS_OF_DCG)}, got {spelling!r}")
-        arguments["gain"] = GAINS_OF_DCG[spelling]
+    """The parameters of a label by the names that they have here."""
+    arguments: dict[str, Any] = {}
+    known = RankingMetric.registry[label.name].definition()
+    for key, value in label.parameters.items():
+        other = key if key in known else PARAMETERS.get(key, key)
+        if isinstance(other, str):
+            arguments[other] = value
+        elif value in other:
+            arguments |= other[value]
+        else:
+            raise ValueError(f"Expected {key} to be one of {', '.join(map(str, other))}, got {value!r}")
     return arguments
+
+
+# ---- spellings -------------------------------------------------------------------------------------------------------
+
+_NUMBER = r"-?(?:\d+\.?\d*|\.\d+)"
+_FORMS = {"k": r"\d+(?:,\d+)*", "x": rf"{_NUMBER}(?:,{_NUMBER})*"}  # of others: one number
+_HOLE = re.compile(r"{(\w+)}")
+
+
+@dataclass(frozen=True)
+class _Spelling:
+    """How another library writes some labels; see :mod:`torchrank.metrics.spellings`."""
+
+    name: re.Pattern[str]
+    parameters: dict[str, object]
+    at: re.Pattern[str] | None
+    labels: Sequence[str]
+    #: a name that fits, for hints
+    example: str
+    #: the measure of the labels
+    measure: str
+
+    @classmethod
+    def of(cls, text: str, labels: str | list[str]) -> _Spelling:
+        parts = read(text)
+        example = _HOLE.sub(lambda hole: "10" if hole[1] == "k" else "0.5", parts.name)
+        at = re.compile(_pattern(parts.at)) if parts.at else None
+        name = re.compile(_pattern(parts.name), re.IGNORECASE)
+        labels = [labels] if isinstance(labels, str) else labels
+        measure = re.split("[(@]", labels[0])[0]
+        return cls(name, parts.parameters, at, labels, example, measure)
+
+    def fit(self, label: Label) -> list[Label]:
+        """The labels that stand for one in this spelling; nothing if it is in another."""
+        named = self.name.fullmatch(label.name)
+        behind = self.at.fullmatch(label.at) if self.at else None
+        if named is None or (self.at and behind is None):
+            return []
+        values = named.groupdict() | (behind.groupdict() if behind else {})
+        for key, wanted in self.parameters.items():
+            if key not in label.parameters:
+                return []
+            if isinstance(wanted, str) and (hole := _HOLE.fullmatch(wanted)):
+                values[hole[1]] = str(label.parameters[key])
+            elif label.parameters[key] != wanted:
+                return []
+        rest = {key: value for key, value in label.parameters.items() if key not in self.parameters}
+        numbers = values.pop("x", "0").split(",")
+        found = [
+            read(text.format(**values, x=x, root=math.sqrt(abs(float(x)))))
+            for text, x in itertools.product(self.labels, numbers)
+        ]
+        passed = "" if self.at else label.at
+        if passed and any(one.at for one in found):
+            return []  # two lists of cut-offs
+        return [Label(one.name, {**one.parameters, **rest}, one.at or passed) for one in found]
+
+
+def _pattern(text: str) -> str:
+    pieces = _HOLE.split(text)
+    literal = [re.escape(piece).replace("_", "[_.-]") for piece in pieces[::2]]
+    holes = [f"(?P<{name}>{_FORMS.get(name, _NUMBER)})" for name in pieces[1::2]]
+    return "".join(itertools.chain.from_iterable(itertools.zip_longest(literal, holes, fillvalue="")))
+
+
+@functools.cache
+def _spellings() -> list[_Spelling]:
+    return [_Spelling.of(text, labels) for text, labels in SPELLINGS.items()]
