@@ -212,3 +212,6 @@ OTHERS = {
     "weigh_by": ["preds", "target"],
     "p": [0.5, 0.25],
 }
+
+#: To these what stands behind the list is a candidate, also where a layout means padding.
+COUNTING_IRRELEVANT = tuple(ORACLES)

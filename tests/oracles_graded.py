@@ -59,7 +59,7 @@ def rank_biased(
     grades: Sequence[float],
     missing: Sequence[float],
     top_k: int | None = None,
-    p: float = 0.8,
+    p: float = 0.9,
     normalize: bool = False,
     relevance_level: float = 1,
     max_grade: float | None = None,
@@ -73,7 +73,7 @@ def rank_biased(
 
 
 def rank_biased_residual(
-    grades: Sequence[float], missing: Sequence[float], top_k: int | None = None, p: float = 0.8
+    grades: Sequence[float], missing: Sequence[float], top_k: int | None = None, p: float = 0.9
 ) -> float | None:
     if not grades:
         return None
@@ -310,8 +310,8 @@ def blended_baseline(n: int, r: int, k: int) -> float:
 BASELINES = {
     "err": stops,
     "nerr": lambda n, r, k: stops(n, r, k) / best_stops(r, k),
-    "rbp": lambda n, r, k: r / n * (1 - 0.8**k),
-    "rbpresidual": lambda n, r, k: 0.8**k,
+    "rbp": lambda n, r, k: r / n * (1 - 0.9**k),
+    "rbpresidual": lambda n, r, k: 0.9**k,
     "qmeasure": blended_baseline,
     "arp": lambda n, r, k: (n + 1) / 2,
     "pwa": lambda n, r, k: r / n,

@@ -38,10 +38,46 @@ def binary_g(query, *, ties, relevance_level=1):
     return of_orders(query, ties, relevance_level, value)
 
 
-ORACLES = {"numrel": relevant, "numrelret": relevant_retrieved, "bing": binary_g}
+def ndcg_at_levels(query, *, ties, gain="linear"):
+    worth = {"linear": lambda g: g, "exponential": lambda g: 2**g - 1}[gain]
+
+    def dcg(grades):
+        return math.fsum(max(0.0, worth(g)) / math.log2(1 + rank) for rank, g in enumerate(grades, 1))
+
+    best = sorted([*(grade for _, grade in query.listed), *query.missing], reverse=True)
+    levels = sorted({grade for grade in best if grade > 0}, reverse=True)
+    if not levels:
+        return None
+    cuts = [sum(grade >= level for grade in best) for level in levels]
+    if len(query.listed) > cuts[-1] + 1:
+        cuts.append(len(query.listed))
+
+    def value(order):
+        return math.fsum(dcg(order[:cut]) / dcg(best[:cut]) for cut in cuts) / len(cuts)
+
+    return expectation([(value(order), weight) for order, weight in orders(query, ties)])
+
+
+ORACLES = {"numrel": relevant, "numrelret": relevant_retrieved, "bing": binary_g, "rndcg": ndcg_at_levels}
 EMPTY = {}
-FEW = {"numrel": [{}], "numrelret": [{}, {"top_k": 2}], "bing": [{}]}
+FEW = {"numrel": [{}], "numrelret": [{}, {"top_k": 2}], "bing": [{}], "rndcg": [{}]}
 MANY = {
-    name: [{"relevance_level": level} for level in (2, 0.5)] + [{"empty_target_action": "skip"}] for name in ORACLES
-}
+    name: [{"relevance_level": level} for level in (2, 0.5)] + [{"empty_target_action": "skip"}]
+    for name in ("numrel", "numrelret", "bing")
+} | {"rndcg": [{"gain": "exponential"}, {"empty_target_action": "skip"}]}
 OTHERS = {}
+
+
+def log_discounts(k):
+    return math.fsum(1 / math.log2(1 + rank) for rank in range(1, k + 1))
+
+
+#: Of a scorer that knows nothing of n candidates, r of them relevant, cut at k.
+BASELINES = {
+    "numrel": lambda n, r, k: r,
+    "numrelret": lambda n, r, k: k * r / n,
+    "bing": lambda n, r, k: log_discounts(n - r + 1) / (n - r + 1),
+    "rndcg": lambda n, r, k: (
+        (r / n) * ((log_discounts(r) + log_discounts(n)) / 2 if n > r + 1 else log_discounts(r)) / log_discounts(r)
+    ),
+}

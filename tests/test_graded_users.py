@@ -187,7 +187,7 @@ def test_the_measures_of_ir_measures():
     run = {query: {name: rng.random() for name in rng.sample(names, 30)} for query in qrels}
     ranking = tr.Ranking.from_run(qrels, run)
     for theirs, ours in {
-        irm.RBP(p=0.8, rel=2): tr.RBP(relevance_level=2),
+        irm.RBP(p=0.9, rel=2): tr.RBP(relevance_level=2),
         irm.BPM(T=1.2, max_rel=3) @ 10: tr.CWL(top_k=10, user="bpm", target=1.2, max_grade=3),
         irm.SDCG(max_rel=3) @ 10: tr.CWL(top_k=10, user="sdcg", max_grade=3),
         irm.NERR8(max_rel=3) @ 10: tr.CWL(top_k=10, user="nerr8", max_grade=3),

@@ -148,7 +148,8 @@ class Ranking(Pieces):
                 "Expected two lists of ids [query, position] of as many queries, got shapes"
                 f" {list(one.shape)} and {list(other.shape)}"
             )
-        return cls._of(both_lists(one.detach().long(), other.detach().to(one.device).long()))
+        both = both_lists(one.detach().long(), other.detach().to(one.device).long())
+        return replace(cls._of(both), everything=True)
 
     @classmethod
     def from_ranks(cls, ranks: Tensor, num_candidates: Tensor | int | None = None) -> Ranking:

@@ -20,7 +20,7 @@ from torchrank.metrics.parse import parse
 from torchrank.metrics.positions import MR, MRR, HitRate, PositionMetric
 from torchrank.metrics.propensity import IPS, PSNDCG, PSP, inverse_propensity, propensities
 from torchrank.metrics.qmeasure import QMeasure
-from torchrank.metrics.trec import BinG, NumRel, NumRelRet
+from torchrank.metrics.trec import RNDCG, BinG, NumRel, NumRelRet
 from torchrank.metrics.users import CWL, RBP, RBPResidual, UserMetric
 from torchrank.metrics.weighted import ARP, PWA
 
@@ -52,6 +52,7 @@ __all__ = [
     "PWA",
     "RBO",
     "RBP",
+    "RNDCG",
     "APTau",
     "Accuracy",
     "AlphaDCG",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.concordance import Orders, orders
+from torchrank.lists import Need
 from torchrank.metrics.arguments import one_of
 from torchrank.metrics.base import RankingMetric
 from torchrank.pieces import running_sum
@@ -19,7 +20,8 @@ class ComparingMetric(RankingMetric):
     """A measure of how alike two rankings of the same candidates are.
 
     ``preds`` gives the first ranking. ``target`` gives the other one: a grade is a score there, the larger the better,
-    and may be any finite number; a negative one is a value like others. What is no candidate says ``mask``. Candidates
+    and may be any finite number; a negative one is a value like others. What a layout names no grade of has -1. What is
+    no candidate says ``mask``. Candidates
     that were not retrieved (a score of -inf) are tied with each other behind all others. Two lists of ids become a
     ranking by :meth:`torchrank.Ranking.from_rankings`.
 
@@ -34,9 +36,13 @@ class ComparingMetric(RankingMetric):
 
     value_range = (-1.0, 1.0)
     takes_top_k = False
+    takes_unjudged_for = ("irrelevant",)
 
     def __init__(self, top_k: int | None = None, *, empty_target_action: str = "skip", **kwargs: Any) -> None:
         super().__init__(top_k, empty_target_action=empty_target_action, **kwargs)
+
+    def need(self) -> Need:
+        return Need(everything=True)
 
     #: whether there is nothing to compare where all candidates are tied in one of the rankings
     of_differences = True

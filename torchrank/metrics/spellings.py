@@ -86,7 +86,7 @@ TREC_EVAL: dict[str, str | list[str]] = {
     "rbp_{p}": "rbp(p={p})",
     "rbp_resid_p={p}": "rbpresidual(p={p})",
     "rbp_resid_{p}": "rbpresidual(p={p})",
-    "rbp_resid": "rbpresidual(p=0.9)",
+    "rbp_resid": "rbpresidual",
     "utility_{hit},{false_alarm},{miss},{rejection}": (
         "utility(hit={hit},false_alarm={false_alarm},miss={miss},rejection={rejection})"
     ),

@@ -1,4 +1,4 @@
-"""Measures that trec_eval alone has: counts, and precision discounted by the irrelevant."""
+"""Measures that trec_eval alone has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from torch import Tensor
 from torchrank.lists import Need
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.metrics.gains import logarithmic
-from torchrank.pieces import ratio
+from torchrank.metrics.graded import GradedMetric
+from torchrank.pieces import ratio, running_sum
 from torchrank.ranking import Ranking
 
 
@@ -106,3 +107,43 @@ class BinG(BinaryMetric):
         values = single.discounted(logarithmic(2), None).reshape(ranking.first.shape)
         found = ranking.found(self.relevance_level)
         return ratio(torch.where(found, values, 0.0).sum(-1), ranking.num_relevant(self.relevance_level))
+
+
+class RNDCG(GradedMetric):
+    r"""NDCG averaged over the ranks at which the ideal order changes its grade, :math:`\frac{1}{m} \sum_j NDCG@R_j`.
+
+    :math:`R_j` judged candidates are of one of the j largest positive gains. As in trec_eval the whole list counts as
+    one more such rank if it is longer than all relevant candidates and one. The discount is 1 / log2(1 + rank). Linear
+    in the gains, so exact under ties.
+
+    Source:
+        trec_eval, ``Rndcg``.
+
+    Also in:
+        pytrec_eval (``Rndcg``).
+
+    Args:
+        gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.RNDCG().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[2, 0, 1]]))  # (1 + 2.5 / 2.6309) / 2
+        tensor([0.9012], dtype=torch.float64)
+    """
+
+    name = "rndcg"
+    value_range = (0.0, 1.0)
+    takes_top_k = False
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        gain, discount = self.gain_function, logarithmic(2)
+        best = ranking.ideal_order(gain, None)
+        ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
+        ideal = running_sum(best * discount(ranks))
+        reached = running_sum(ranking.gains_by_rank(gain, best.shape[1]) * discount(ranks))
+        ends = (best > 0) & (best != torch.nn.functional.pad(best[:, 1:], (0, 1)))
+        longer = ranking.num_candidates > (best > 0).sum(-1) + 1
+        whole = ratio((ranking.gains(gain) * ranking.discounted(discount, None)).sum(-1), ideal[:, -1])
+        total = torch.where(ends, ratio(reached, ideal), 0.0).sum(-1) + torch.where(longer, whole, 0.0)
+        return ratio(total, ends.sum(-1) + longer)

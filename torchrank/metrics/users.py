@@ -74,9 +74,9 @@ class RBP(UserMetric):
         Moffat and Zobel, Rank-biased precision for measurement of retrieval effectiveness, ACM TOIS 27(1), 2008.
 
     Also in:
-        ir_measures ``RBP(p=0.8,rel=1)``; trec_eval 10 ``rbp``, of which p is 0.9, with the largest grade of a query as
-        ``max_grade`` if that exceeds 1; ranx ``rbp.80``, whose gains are the grades, so ``max_grade`` times as much;
-        LensKit ``RBP``, of which p is 0.85.
+        trec_eval 10 ``rbp``, whose p is the default here, with the largest grade of a query as ``max_grade`` if that
+        exceeds 1; ir_measures ``RBP``, of which p is 0.8; ranx ``rbp.80``, whose gains are the grades, so
+        ``max_grade`` times as much; LensKit ``RBP``, of which p is 0.85.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -98,7 +98,7 @@ class RBP(UserMetric):
 
     name = "rbp"
 
-    def __init__(self, top_k: int | None = None, *, p: float = 0.8, normalize: bool = False, **kwargs: Any) -> None:
+    def __init__(self, top_k: int | None = None, *, p: float = 0.9, normalize: bool = False, **kwargs: Any) -> None:
         _chance("p", p)
         one_of("normalize", normalize, (True, False))
         super().__init__(top_k, p=p, normalize=bool(normalize), **kwargs)
@@ -126,7 +126,7 @@ class RBPResidual(RankingMetric):
         Moffat and Zobel, Rank-biased precision for measurement of retrieval effectiveness, ACM TOIS 27(1), 2008.
 
     Also in:
-        trec_eval 10 ``rbp_resid``, of which p is 0.9; cwl_eval's residuals.
+        trec_eval 10 ``rbp_resid``; cwl_eval's residuals.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -147,7 +147,7 @@ class RBPResidual(RankingMetric):
     takes_unjudged_for = ("irrelevant",)
 
     def __init__(
-        self, top_k: int | None = None, *, p: float = 0.8, empty_target_action: str = "pos", **kwargs: Any
+        self, top_k: int | None = None, *, p: float = 0.9, empty_target_action: str = "pos", **kwargs: Any
     ) -> None:
         _chance("p", p)
         super().__init__(top_k, p=p, empty_target_action=empty_target_action, **kwargs)
