@@ -154,7 +154,7 @@ OTHERS: dict[str, list[Any]] = {
     "empty_target_action": ["neg", "pos", "skip", "error"],
     "aggregation": ["geometric", "harmonic", "median", "min", "max", "none"],
     "relevance_level": [2, 0.5],
-    "beta": [2, 0.5],
+    "beta": [0.75, 0.5],
     "normalize": ["min", "length", "k", "retrieved"],
     "unjudged": ["condensed", "lower", "upper"],
     "recall.normalize": ["min"],

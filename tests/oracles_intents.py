@@ -218,4 +218,4 @@ for name in ("erria", "nerria"):
 MANY["alphadcg"] += [{"top_k": k, "alpha": alpha, "bounded": True} for k in (1, 4) for alpha in (0, 0.5, 0.9)]
 MANY["erria"] += [{"top_k": k, "max_grade": most, "bounded": True} for k in (1, 4) for most in (1, 3)]
 
-OTHERS: dict[str, list[Any]] = {"alpha": [0.25, 1], "bounded": [True], "max_grade": [2, 4.5], "beta": [2, 0.5]}
+OTHERS: dict[str, list[Any]] = {"alpha": [0.25, 1], "bounded": [True], "max_grade": [2, 4.5]}

@@ -478,7 +478,7 @@ def test_stock_inside_own():
 OTHERS = cases.OTHERS | {
     "aggregation": ["geometric", "harmonic", "median", "min", "max", "none", torch.sum],
     "relevance_level": [1, 2, 0.5],
-    "beta": [1, 2, 0.5],
+    "beta": [1, 0.75, 0.5],
     "gain": ["exponential", torch.sqrt, cube],
 }
 

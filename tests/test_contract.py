@@ -514,7 +514,7 @@ def test_the_state_is_small_and_named_by_the_label(cls, aggregation):
 OTHERS = cases.OTHERS | {
     "aggregation": ["geometric", "harmonic", "median", "min", "max", "none", spread],
     "relevance_level": [2, 0.5, 1e-07, 1.5],
-    "beta": [2, 0.5, 1e-3],
+    "beta": [0.75, 0.5, 1e-3],
     "log_base": [10, 2.5, math.e],
     "top_k": [1, 10, 1000],
 }

@@ -68,10 +68,12 @@ class KendallTau(ComparingMetric):
     :math:`2 (C - D) m / (n^2 (m - 1))`, "gamma" :math:`(C - D) / (C + D)`. "a" is the mean over all orders of what is
     tied, in both rankings. Where all candidates are tied only "a" is defined, and 0.
 
-    Source: "a", "b": Kendall, The treatment of ties in ranking problems, Biometrika 33, 1945; "c": Stuart, Biometrika
+    Source:
+        "a", "b": Kendall, The treatment of ties in ranking problems, Biometrika 33, 1945; "c": Stuart, Biometrika
         40, 1953; "gamma": Goodman and Kruskal, JASA 49, 1954.
 
-    Also in: scipy ``kendalltau`` ("b", "c"); torchmetrics ``KendallRankCorrCoef``, over all samples, whose variant "a"
+    Also in:
+        scipy ``kendalltau`` ("b", "c"); torchmetrics ``KendallRankCorrCoef``, over all samples, whose variant "a"
         is "gamma" here.
 
     Args:
@@ -125,9 +127,11 @@ class KendallDistance(ComparingMetric):
     some that the other lacks, it is :math:`K^{(penalty)}` of Fagin, Kumar and Sivakumar, Comparing top k lists, 2003.
     Lower is better.
 
-    Source: Fagin, Kumar, Mahdian, Sivakumar and Vee, Comparing and aggregating rankings with ties, PODS 2004.
+    Source:
+        Fagin, Kumar, Mahdian, Sivakumar and Vee, Comparing and aggregating rankings with ties, PODS 2004.
 
-    Also in: none of the libraries compared.
+    Also in:
+        none of the libraries compared.
 
     Args:
         normalized: the share of all pairs instead of their number.
@@ -170,9 +174,11 @@ class WeightedTau(ComparingMetric):
     :math:`\sum w s s' / \sqrt{\sum w s^2 \sum w s'^2}`, over all pairs. The ranks that make the weights are those of
     ``preds``, equal ones ranked by ``target``; or the other way round; or, by default, the mean of both values.
 
-    Source: Vigna, A weighted correlation index for rankings with ties, WWW 2015, additive and hyperbolic.
+    Source:
+        Vigna, A weighted correlation index for rankings with ties, WWW 2015, additive and hyperbolic.
 
-    Also in: scipy ``weightedtau``, whose ``rank=True`` is the default here.
+    Also in:
+        scipy ``weightedtau``, whose ``rank=True`` is the default here.
 
     Args:
         weigh_by: whose ranks make the weights: "both", "preds" or "target".
@@ -215,9 +221,11 @@ class APTau(ComparingMetric):
     the true ranking. With ties the exact mean over all orders of what is tied, in both rankings: that of tau_AP,a of
     Urbano and Marrero, ICTIR 2017, for ties in ``preds``; a pair tied in ``target`` is as good as half concordant.
 
-    Source: Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval, SIGIR 2008.
+    Source:
+        Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval, SIGIR 2008.
 
-    Also in: none of the libraries compared; the R package ircor has it.
+    Also in:
+        none of the libraries compared; the R package ircor has it.
 
     Args:
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
@@ -249,9 +257,11 @@ class Spearman(ComparingMetric):
     Tied candidates have the mean of their ranks, for which only the first form holds. Not defined where all candidates
     are tied in one of the rankings.
 
-    Source: Spearman, The proof and measurement of association between two things, 1904.
+    Source:
+        Spearman, The proof and measurement of association between two things, 1904.
 
-    Also in: scipy ``spearmanr``; torchmetrics ``SpearmanCorrCoef``, over all samples.
+    Also in:
+        scipy ``spearmanr``; torchmetrics ``SpearmanCorrCoef``, over all samples.
 
     Args:
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.

@@ -174,9 +174,11 @@ class Overlap(ComparingMetric):
     not in the list of ``preds``; where a list is shorter than k, the overlap is divided by k all the same. Without
     ``top_k``, k is the length of the longer list. A query without candidates is skipped by default.
 
-    Source: Fagin, Kumar and Sivakumar, Comparing top k lists, SIAM J. Discrete Mathematics 17(1), 2003.
+    Source:
+        Fagin, Kumar and Sivakumar, Comparing top k lists, SIAM J. Discrete Mathematics 17(1), 2003.
 
-    Also in: none of the libraries compared per query; of two runs as a whole in some.
+    Also in:
+        none of the libraries compared per query; of two runs as a whole in some.
 
     Args:
         top_k: how many of each ranking; None = all of the longer one.
@@ -216,10 +218,12 @@ class RBO(ComparingMetric):
     mean over all orders of what is tied, in both lists; "b", "a" corrected for what ties hide, so that a ranking agrees
     with itself wholly. Without ties all three are one.
 
-    Source: Webber, Moffat and Zobel, A similarity measure for indefinite rankings, TOIS 28(4), 2010; ties: Corsi and
+    Source:
+        Webber, Moffat and Zobel, A similarity measure for indefinite rankings, TOIS 28(4), 2010; ties: Corsi and
         Urbano, The treatment of ties in rank-biased overlap, SIGIR 2024.
 
-    Also in: the package rbo (``rbo_ext``), without ties; ir_measures and others have none, or a truncated sum.
+    Also in:
+        the package rbo (``rbo_ext``), without ties; ir_measures and others have none, or a truncated sum.
 
     Args:
         p: how likely the user goes on to the next rank; between 0 and 1.
