@@ -72,7 +72,9 @@ def reciprocal_rank(n: Tensor, r: Tensor, top_k: int | None, most: int) -> Chanc
         last, n = n if top_k is None else n.clamp_max(top_k), n.clamp_min(1)
         mean, square = r * harmonic(last) / n, r * harmonic_of_squares(last) / n
     elif top_k is None:
-        mean, square = _first_anywhere(n, r, most)
+        # Where many are relevant the closed form loses digits, but then one of the first 128 is, but for 1e-16.
+        pairs = zip(_first_up_to(n, r, 128), _first_anywhere(n, r, most))
+        mean, square = (torch.where(4 * r >= n, near, far) for near, far in pairs)
     else:
         mean, square = _first_up_to(n, r, top_k)
     sure = (r > 0) & (n <= r)  # the first rank is relevant
