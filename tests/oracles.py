@@ -17,26 +17,6 @@ from typing import Any
 
 from orders import Query, expectation, flags, orders
 
-# ---- measures of single positions: the ranks of what is relevant, the length of the list, how many it lacks
-
-
-def mean_rank(ranks: Sequence[float], length: int, missing: int) -> float | None:
-    everywhere = [*ranks, *[length + 1] * missing]
-    return math.fsum(everywhere) / len(everywhere) if everywhere else None
-
-
-def reciprocal_rank(ranks: Sequence[float], length: int, missing: int, top_k: int | None = None) -> float | None:
-    if not ranks and not missing:
-        return None
-    return max((1 / rank for rank in ranks if top_k is None or rank <= top_k), default=0.0)
-
-
-def hit(ranks: Sequence[float], length: int, missing: int, top_k: int | None = None) -> float | None:
-    if not ranks and not missing:
-        return None
-    return float(any(top_k is None or rank <= top_k for rank in ranks))
-
-
 # ---- measures of binary relevance: is the candidate at rank 1, 2, ... relevant, and how many relevant ones lack
 
 
@@ -190,7 +170,6 @@ def normalised_gain(
 
 # ---- one value for one query ---------------------------------------------------------------------
 
-POSITIONS = {"mr": mean_rank, "mrr": reciprocal_rank, "hitrate": hit}
 BINARY = {
     "precision": precision,
     "recall": recall,
@@ -211,37 +190,12 @@ GRADED = {"cg": cumulative_gain, "dcg": discounted_cumulative_gain, "ndcg": norm
 #: BASELINES: by name, what r relevant candidates among n in random order get at k.
 FAMILIES = [importlib.import_module(path.stem) for path in sorted(Path(__file__).parent.glob("oracles_*.py"))]
 FAMILY = {name: oracle for family in FAMILIES for name, oracle in family.ORACLES.items()}
-ORACLES = {**POSITIONS, **BINARY, **GRADED, **FAMILY}
+ORACLES = {**BINARY, **GRADED, **FAMILY}
 
 #: What an empty query counts, unless it is said.
-EMPTY = dict.fromkeys(ORACLES, "neg") | {"mr": "skip", "fallout": "pos"}
+EMPTY = dict.fromkeys(ORACLES, "neg") | {"fallout": "pos"}
 for family in FAMILIES:
     EMPTY |= family.EMPTY
-
-
-def position_value(name: str, query: Query, ties: str, **parameters: Any) -> float | None:
-    """A measure of the ranks of relevant candidates; the query holds flags."""
-    length, missing = len(query.listed), len(query.missing)
-    if ties == "realistic":
-        ranks = []
-        for score, relevant in query.listed:
-            ahead = sum(other > score for other, _ in query.listed)
-            tied = sum(other == score for other, _ in query.listed)
-            ranks += [ahead + 1 + (tied - 1) / 2] * bool(relevant)
-        return POSITIONS[name](ranks, length, missing, **parameters)
-    return expectation(
-        [
-            (POSITIONS[name]([r for r, flag in enumerate(order, 1) if flag], length, missing, **parameters), weight)
-            for order, weight in orders(query, ties)
-        ]
-    )
-
-
-def each_against_irrelevant(query: Query) -> list[Query]:
-    """Filtered ranking: a list of its own for every relevant candidate; the query holds flags."""
-    others = tuple((score, flag) for score, flag in query.listed if not flag)
-    found = [Query(((score, flag), *others)) for score, flag in query.listed if flag]
-    return found + [Query(others, (flag,)) for flag in query.missing]
 
 
 def judged(query: Query, unjudged: str, worth: float) -> list[Query]:
@@ -286,23 +240,18 @@ def value_of(
 ) -> float:
     """The same where no candidate is unjudged. ``average`` is about the mean over queries, and changes nothing here."""
     if name in FAMILY:
-        level = {} if relevance_level == 1 else {"relevance_level": relevance_level}
-        result = FAMILY[name](query, ties=ties, **level, **parameters)
+        given = {} if relevance_level == 1 else {"relevance_level": relevance_level}
+        given |= {"filtered": True} if filtered else {}
+        result = FAMILY[name](query, ties=ties, **given, **parameters)
     elif name in GRADED:
         result = expectation(
             [(GRADED[name](order, query.missing, **parameters), weight) for order, weight in orders(query, ties)]
         )
-    elif name in BINARY:
+    else:
         judged = flags(query, relevance_level)
         result = expectation(
             [(BINARY[name](order, len(judged.missing), **parameters), weight) for order, weight in orders(judged, ties)]
         )
-    elif filtered:
-        singles = each_against_irrelevant(flags(query, relevance_level))
-        values = [position_value(name, single, ties, **parameters) for single in singles]
-        result = math.fsum(values) / len(values) if values else None
-    else:
-        result = position_value(name, flags(query, relevance_level), ties, **parameters)
     if result is None:
         return {"neg": 0.0, "pos": 1.0, "skip": math.nan}[empty_target_action or EMPTY[name]]
     return result

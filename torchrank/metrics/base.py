@@ -24,7 +24,7 @@ from torchrank.ranking import Ranking, batch_order
 
 EMPTY_ACTIONS = ("neg", "pos", "skip", "error")
 UNJUDGED = ("irrelevant", "condensed", "lower", "upper")
-AGGREGATIONS = ("mean", "geometric", "harmonic", "median", "min", "max", "none")
+AGGREGATIONS = ("mean", "geometric", "harmonic", "median", "midpoint", "min", "max", "none")
 
 
 class RankingMetric(QueryAverage):
@@ -47,9 +47,10 @@ class RankingMetric(QueryAverage):
             "pessimistic", or, for measures of single positions, "realistic" (the middle of the interval of ranks).
         empty_target_action: the value of a query without a relevant candidate: "neg" 0, "pos" 1, "skip" leaves the
             query out, "error" raises in ``compute``.
-        aggregation: "mean"; "geometric", in which values below 1e-5 count as 1e-5; "harmonic"; "median", "min", "max",
-            "none" (the values themselves), or a callable with a name that takes values [query]. All but the three means
-            keep per-query values.
+        aggregation: "mean"; "geometric", in which values below 1e-5 count as 1e-5; "harmonic"; "median", the
+            lower of two middle values, or "midpoint", halfway between them; "min", "max", "none" (the values
+            themselves), or a callable with a name that takes values [query]. All but the three means keep per-query
+            values.
         unjudged: what a candidate with a negative grade is taken for: "irrelevant"; "condensed", it is taken out of the
             list (Sakai, SIGIR 2007), as far as judged candidates of grade 0 are known to be judged; "lower" and
             "upper", the smallest and largest value over all that the unjudged candidates could be, see

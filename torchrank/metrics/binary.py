@@ -56,6 +56,14 @@ class Precision(BinaryMetric):
     A list shorter than k still divides by k, as trec_eval's ``P_k`` does. Without ``top_k``, k is the length of the
     list (trec_eval's ``set_P``).
 
+    Source:
+        Kent, Berry, Luehrs and Perry, Machine literature searching VIII, American Documentation 6(2), 1955.
+
+    Also in:
+        trec_eval and pytrec_eval (``P_k``, ``set_P``), ir_measures (``P``), ranx, torchmetrics, PyG, RecTools, RePlay,
+        RecBole, Transformers4Rec, ranking-metrics-torch; divided by the length of a shorter list (``adaptive_k``), rax,
+        TensorFlow Ranking, metrax, LensKit.
+
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         adaptive_k: divide by the length of a list that is shorter than k, as torchmetrics' argument of that name does.
@@ -89,6 +97,14 @@ class Recall(BinaryMetric):
 
     R counts relevant candidates that were not retrieved, as trec_eval's ``recall_k`` does.
 
+    Source:
+        Kent, Berry, Luehrs and Perry, Machine literature searching VIII, American Documentation 6(2), 1955.
+
+    Also in:
+        trec_eval and pytrec_eval (``recall_k``, ``set_recall``), ir_measures (``R``), ranx, PyG, RecTools, RePlay,
+        RecBole; of the relevant candidates in the list only, torchmetrics, rax, TensorFlow Ranking, metrax, torcheval,
+        Transformers4Rec, ranking-metrics-torch.
+
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         normalize: what it is divided by: "relevant", all R relevant candidates; "min", min(R, k), the most that the
@@ -119,8 +135,13 @@ class Recall(BinaryMetric):
 class FBeta(BinaryMetric):
     r"""F-measure: :math:`F_\beta = \frac{(1 + \beta^2) P R}{\beta^2 P + R} = \frac{(1 + \beta^2) h}{\beta^2 R_0 + k}`.
 
-    h hits in the first k ranks, R0 relevant candidates in all. Per query, then averaged. After van Rijsbergen,
-    Information Retrieval, 1979. (trec_eval's ``set_F`` uses its parameter in place of beta squared.)
+    h hits in the first k ranks, R0 relevant candidates in all. Per query, then averaged.
+
+    Source:
+        van Rijsbergen, Information Retrieval, 1979.
+
+    Also in:
+        RecTools; trec_eval and ir_measures (``set_F``) with their parameter in place of beta squared.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -148,7 +169,13 @@ class FBeta(BinaryMetric):
 class F1(BinaryMetric):
     r"""F1: the harmonic mean of precision and recall, :math:`F_1@k = \frac{2 P R}{P + R}`, per query.
 
-    :class:`FBeta` with beta = 1. After van Rijsbergen, Information Retrieval, 1979.
+    :class:`FBeta` with beta = 1.
+
+    Source:
+        van Rijsbergen, Information Retrieval, 1979.
+
+    Also in:
+        ranx (``f1``), PyG (``LinkPredF1``), RecTools; trec_eval (``set_F``) over the whole list.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -177,6 +204,14 @@ class MAP(BinaryMetric):
 
     Ties after McSherry and Najork, Computing information retrieval performance measures efficiently in the presence of
     tied scores, ECIR 2008; the form for ``normalize="retrieved"`` sums over how many of a tie cut by k come before it.
+
+    Source:
+        trec_eval; Buckley and Voorhees, Evaluating evaluation measure stability, SIGIR 2000.
+
+    Also in:
+        trec_eval and pytrec_eval (``map``, ``map_cut_k``), ir_measures (``AP``), ranx, rax, TensorFlow Ranking, metrax,
+        RecTools; with ``normalize="min"`` PyG, RePlay, RecBole, Transformers4Rec, ranking-metrics-torch, LensKit; with
+        "retrieved" torchmetrics.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -256,11 +291,12 @@ class RPrecision(BinaryMetric):
     :math:`\lfloor m R + 0.9 \rfloor`, 0 where that is no rank. A list that is shorter still divides by it.
 
     Source:
-        trec_eval, ``Rprec``; with ``multiple`` ``Rprec_mult``.
+        trec_eval, ``Rprec``, and with ``multiple`` ``Rprec_mult``; Buckley and Voorhees, Evaluating evaluation measure
+        stability, SIGIR 2000.
 
     Also in:
-        pytrec_eval (``Rprec``, ``Rprec_mult``), ir_measures (``Rprec``), ranx (``r-precision``), torchmetrics
-        (``RetrievalRPrecision``).
+        trec_eval and pytrec_eval (``Rprec``, ``Rprec_mult``), ir_measures (``Rprec``), ranx (``r-precision``),
+        torchmetrics, of the relevant candidates in the list only.
 
     Args:
         multiple: at how many times R precision is looked at; > 0.
@@ -297,6 +333,12 @@ class FallOut(BinaryMetric):
     :math:`F@k = \frac{1}{N} \sum_{i \le \min(k, n)} (1 - rel_i)`, N irrelevant candidates in a list of n, retrieved
     ones only. A query without any is empty, and counts as 1 by default.
 
+    Source:
+        van Rijsbergen, Information Retrieval, 1979; at k torchmetrics.
+
+    Also in:
+        torchmetrics (``RetrievalFallOut``).
+
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant; > 0.
@@ -329,13 +371,19 @@ class AUROC(BinaryMetric):
     r"""Area under the ROC curve of each query: the chance that a relevant candidate stands before an irrelevant one.
 
     :math:`AUC = \frac{1}{P N} \sum_{i \in rel} \sum_{j \notin rel} [rank_i < rank_j]`, over the P relevant and N
-    irrelevant candidates among the first k retrieved (Hanley and McNeil, Radiology 143, 1982). A tied pair counts half
-    under ``ties="expected"``. A query without a pair to compare is empty, except that it scores 0 where relevant
-    candidates exist but none was retrieved, and where the first k hold no pair.
+    irrelevant candidates among the first k retrieved. A tied pair counts half under ``ties="expected"``. A
+    query without a pair to compare is empty, except that it scores 0 where relevant candidates exist but none was
+    retrieved, and where the first k hold no pair.
 
     With ``max_fpr`` = F only the part of the curve up to a false positive rate of F counts, rescaled to 1/2 for chance
-    and 1 at best: :math:`\frac{1}{2} \left(1 + \frac{A - F^2 / 2}{F - F^2 / 2}\right)`, A its area (McClish, Analyzing
-    a portion of the ROC curve, Medical Decision Making 9, 1989).
+    and 1 at best: :math:`\frac{1}{2} \left(1 + \frac{A - F^2 / 2}{F - F^2 / 2}\right)`, A its area.
+
+    Source:
+        Hanley and McNeil, Radiology 143, 1982; ``max_fpr``: McClish, Medical Decision Making 9, 1989.
+
+    Also in:
+        torchmetrics (``RetrievalAUROC``), ir_measures (``Accuracy``), scikit-learn (``roc_auc_score`` of one query),
+        RePlay, RecTools, RecBole (``GAUC``, weighted by the relevant), torchrec (``GAUC``).
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.

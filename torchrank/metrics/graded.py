@@ -73,7 +73,11 @@ class GradedMetric(RankingMetric):
 class CG(GradedMetric):
     r"""Cumulative gain: :math:`CG@k = \sum_{i \le k} gain_i`.
 
-    Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 20(4), 2002.
+    Source:
+        Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 20(4), 2002.
+
+    Also in:
+        none of the libraries compared.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -92,8 +96,14 @@ class CG(GradedMetric):
 class DCG(GradedMetric):
     r"""Discounted cumulative gain: :math:`DCG@k = \sum_{i \le k} \frac{gain_i}{\log_b (1 + i)}`.
 
-    Järvelin and Kekäläinen, TOIS 2002; with ``gain="exponential"`` as Burges et al., ICML 2005. Under
-    ``ties="expected"`` each tied candidate has the mean discount of its ranks (McSherry and Najork, ECIR 2008).
+    Under ``ties="expected"`` each tied candidate has the mean discount of its ranks (McSherry and Najork, ECIR 2008).
+
+    Source:
+        Järvelin and Kekäläinen, TOIS 20(4), 2002; ``gain="exponential"``: Burges et al., ICML 2005.
+
+    Also in:
+        trec_eval (``dcg``, without k), ranx, rax, TensorFlow Ranking, metrax, LensKit, Transformers4Rec, pytorchltr,
+        ranking-metrics-torch, scikit-learn (``dcg_score``).
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -137,8 +147,16 @@ class DCG(GradedMetric):
 class NDCG(DCG):
     r"""Normalised discounted cumulative gain: :math:`NDCG@k = DCG@k / IDCG@k`.
 
-    IDCG is the DCG of the best order of all judged candidates, retrieved or not, cut at k. trec_eval's ``ndcg`` and
-    ``ndcg_cut``; Järvelin and Kekäläinen, TOIS 2002.
+    IDCG is the DCG of the best order of all judged candidates, retrieved or not, cut at k.
+
+    Source:
+        Järvelin and Kekäläinen, TOIS 20(4), 2002.
+
+    Also in:
+        trec_eval and pytrec_eval (``ndcg``, ``ndcg_cut_k``), ir_measures (``nDCG``), ranx, torchmetrics, scikit-learn
+        (``ndcg_score``), PyG, LensKit (with a discount of its own), torchrec, Transformers4Rec, ranking-metrics-torch;
+        with ``gain="exponential"`` rax, TensorFlow Ranking, metrax, pytorchltr; of binary relevance RecTools, RePlay,
+        RecBole.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.

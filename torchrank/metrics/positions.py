@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+import torchrank.metrics.chance as chance
 from torchrank.lists import BLOCK, Need
 from torchrank.metrics.arguments import one_of
 from torchrank.metrics.binary import BinaryMetric
+from torchrank.metrics.chance import Chance
 from torchrank.metrics.gains import reciprocal
+from torchrank.metrics.state import MEANS, Mean, Sum, mean, read
 from torchrank.pieces import ratio
 from torchrank.ranking import Ranking
 
@@ -19,65 +22,143 @@ from torchrank.ranking import Ranking
 class PositionMetric(BinaryMetric):
     """A measure of where relevant candidates stand.
 
+    Adjusted for chance it says how much better the ranks are than those of a random order of each query's candidates
+    (Berrendorf et al., 2020; Hoyt et al., 2022). With m the mean over queries, e its expectation and v its variance in
+    random order, "index" is (m - e) / (1 - e), 1 at best and 0 by chance; "z" is (m - e) / sqrt(v), negated where
+    lower is better; "ratio", for :class:`MR` only, is m / e. ``compute`` says this of the mean, and ``score`` of each
+    query, so the former weighs the latter by what a query adds to e or v. Queries that leave nothing to chance, as one
+    with a single candidate, score 0 and weigh nothing; if all do, the result is NaN. The weights that ``update`` takes
+    count in m, e and v alike. An ``aggregation`` other than "mean" takes every query's value as one.
+
+    Lists must hold all candidates; a relevant one that was not retrieved is a candidate besides. With ``filtered``, the
+    candidates of a positive are itself and the irrelevant ones, and v takes positives of one query for independent.
+    Otherwise all orders of a query's candidates are as likely, however many are relevant.
+
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         filtered: rank every positive against the irrelevant candidates only, as link prediction does (Bordes et al.,
             NIPS 2013), and average over positives.
         average: with ``filtered``, "query": the mean over queries of the mean over their positives; "positive": the
             mean over all positives, in which a query without any has no part.
+        adjusted: None, "index" or "z", for :class:`MR` also "ratio": in terms of chance.
         kwargs: as :class:`BinaryMetric`; ``ties`` may be "realistic".
 
     Raises:
-        ValueError: ``average="positive"`` for a measure that has one value per query.
+        ValueError: ``average="positive"`` for a measure that has one value per query; ``adjusted`` together with a
+            geometric or harmonic mean, or with bounds over what is unjudged.
     """
 
     policies = ("expected", "optimistic", "pessimistic", "realistic")
     #: whether every positive has a value even where it is not filtered
     of_every_positive = False
+    #: what it can be in terms of chance, and the range of that
+    adjustments: ClassVar[dict[str, tuple[float, float]]] = {"index": (-math.inf, 1.0), "z": (-math.inf, math.inf)}
 
     def __init__(
-        self, top_k: int | None = None, *, filtered: bool = False, average: str = "query", **kwargs: Any
+        self,
+        top_k: int | None = None,
+        *,
+        filtered: bool = False,
+        average: str = "query",
+        adjusted: str | None = None,
+        **kwargs: Any,
     ) -> None:
         one_of("filtered", filtered, (True, False))
         one_of("average", average, ("query", "positive"))
+        one_of("adjusted", adjusted, (None, *self.adjustments))
         if average == "positive" and not (filtered or self.of_every_positive):
             raise ValueError(
                 f"Expected filtered=True together with average='positive', got filtered=False: unfiltered, {self.name}"
                 " has one value per query, that of the first relevant candidate"
             )
-        super().__init__(top_k, filtered=bool(filtered), average=average, **kwargs)
+        for other, wrong in (("aggregation", ("geometric", "harmonic")), ("unjudged", ("lower", "upper"))):
+            if adjusted is not None and kwargs.get(other) in wrong:
+                raise ValueError(f"Expected adjusted=None together with {other}={kwargs[other]!r}, got {adjusted!r}")
+        super().__init__(top_k, filtered=bool(filtered), average=average, adjusted=adjusted, **kwargs)
         if average == "positive" and self.unjudged in ("lower", "upper"):
             raise ValueError(
                 f"Expected average='query' with unjudged={self.unjudged!r}, got 'positive': what a query weighs would"
                 " depend on what its unjudged candidates are"
             )
+        if adjusted is not None:
+            self.reports(self.adjustments[adjusted], self.higher_is_better or adjusted != "ratio")
 
     filtered: bool
     average: str
+    adjusted: str | None
+
+    def reports(self, value_range: tuple[float, float], higher_is_better: bool) -> None:
+        """Say that this metric reports other values than its class does."""
+        low, high = (limit if math.isfinite(limit) else None for limit in value_range)
+        own = {"value_range": value_range, "plot_lower_bound": low, "plot_upper_bound": high}
+        vars(self).update(own, higher_is_better=higher_is_better)  # torchmetrics lets nobody assign them
 
     def need(self) -> Need:
-        return Need(relevant=True) if self.filtered else super().need()  # unfiltered, a rank may be any
+        # Unfiltered, a rank may be any; but chance depends on what was retrieved at all.
+        return Need(relevant=True) if self.filtered or self.adjusted else super().need()
 
     def settled(self, ranking: Ranking) -> Ranking:
         # Filtered positives are lists of their own: a tie between two of them is none.
         return ranking if self.filtered else ranking.under(self.ties)
 
     def measure(self, ranking: Ranking) -> Tensor:
+        value = self.plain(ranking)
+        if self.adjusted is None:
+            return value
+        return self.by_chance(ranking).adjusted(value, self.adjusted, type(self).higher_is_better)
+
+    def plain(self, ranking: Ranking) -> Tensor:
+        """The measure itself, whatever chance would give: float64 [query]."""
         if not self.filtered:
             return self.unfiltered(ranking)
         single = ranking.each_positive(self.relevance_level).under(self.ties)
-        values = self.unfiltered(single).reshape(ranking.first.shape)
+        values = self.inner.inside(self.unfiltered(single).reshape(ranking.first.shape))
         relevant = ranking.relevant(self.relevance_level)
-        return ratio(torch.where(relevant, values, 0.0).sum(-1), ranking.num_relevant(self.relevance_level))
+        total = torch.where(relevant, values, 0.0).sum(-1)
+        return self.inner.outside(ratio(total, ranking.num_relevant(self.relevance_level)))
+
+    @property
+    def inner(self) -> Mean:
+        """The mean over the positives of one query."""
+        return MEANS["mean"]
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         """The formula on lists as they are: float64 [query]."""
         raise NotImplementedError
 
+    def by_chance(self, ranking: Ranking) -> Chance:
+        """What :meth:`plain` is in a random order of the candidates of each query."""
+        found = ranking.found(self.relevance_level).sum(-1).to(ranking.first.dtype)
+        relevant, length = ranking.num_relevant(self.relevance_level), ranking.num_candidates
+        if not self.filtered:
+            return self.chance(length + relevant - found, relevant, most=ranking.first.shape[1])
+        each = self.chance(length - found + 1, relevant.clamp_max(1), most=1)
+        return Chance(each.mean, ratio(each.variance, relevant))
+
+    def chance(self, n: Tensor, r: Tensor, most: int) -> Chance:
+        """What :meth:`unfiltered` is by chance, of r relevant, ``most`` or fewer, among n candidates: [query] each."""
+        raise NotImplementedError
+
     def weight(self, ranking: Ranking) -> Tensor:
-        if self.average == "query":
-            return super().weight(ranking)
-        return ranking.num_relevant(self.relevance_level)
+        positives = self.average == "positive"
+        weight = ranking.num_relevant(self.relevance_level) if positives else super().weight(ranking)
+        if self.adjusted is None or self.aggregation != "mean":
+            return weight
+        return weight * self.by_chance(ranking).weight(self.adjusted)
+
+    def reported(self, average: Tensor, sums: Tensor) -> Tensor:
+        return average * self.slope(sums)
+
+    def slope(self, sums: Tensor) -> Tensor:
+        """How much what is reported changes with the average."""
+        if self.adjusted == "z" and self.aggregation == "mean":
+            return sums[Sum.W] / sums[Sum.W2].sqrt()
+        return torch.ones_like(sums[Sum.W])
+
+    @property
+    def standard_error(self) -> Tensor:
+        """Standard error of what is reported, float32 []; see :class:`torchrank.RankingMetric`."""
+        return (super().standard_error * self.slope(read(self.sums))).to(torch.float32)
 
 
 class MR(PositionMetric):
@@ -85,17 +166,47 @@ class MR(PositionMetric):
 
     One that was not retrieved takes the rank behind the list. Queries without any are skipped by default.
 
+    With ``aggregation="geometric"`` or "harmonic" the mean over the positives of a query is of that kind too, so that
+    ``filtered=True, average="positive"`` gives this mean of the ranks of all positives. Under ``ties="expected"`` the
+    logarithm, or the reciprocal, of a rank is what is expected; so 1 over the harmonic mean is the filtered
+    :class:`MRR`. The middle rank is ``aggregation="median"``, the lower of two, or "midpoint", halfway between them:
+    each query counts with its mean rank.
+
+    Adjusted for chance, "ratio" is the adjusted mean rank m / e, 1 by chance and lower if better; "index" is
+    1 - (m - 1) / (e - 1), at worst -1; "z" is (e - m) / sqrt(v); see :class:`PositionMetric`. One relevant among n
+    candidates has e = (n + 1) / 2 and v = (n^2 - 1) / 12.
+
+    Source:
+        Bordes et al., Translating embeddings for modeling multi-relational data, NIPS 2013. Adjusted: Berrendorf,
+        Faerman, Vermue and Tresp, Interpretable and fair comparison of link prediction or entity alignment methods,
+        arXiv 2002.06914, 2020. z and the other means: Hoyt, Berrendorf, Galkin, Tresp and Gyori, A unified framework
+        for rank-based evaluation metrics for link prediction in knowledge graphs, arXiv 2203.07544, 2022.
+
+    Also in:
+        PyKEEN, equal with ``filtered=True, average="positive", ties="realistic"``: ``mean_rank``,
+        ``geometric_mean_rank``, ``harmonic_mean_rank``, ``median_rank`` ("midpoint" here, one positive per query), the
+        inverse of each (``inverse=True``), ``adjusted_arithmetic_mean_rank`` ("ratio"),
+        ``adjusted_arithmetic_mean_rank_index``, ``z_arithmetic_mean_rank``.
+
     Args:
         relevance_level: a grade at or above it is relevant; > 0.
         filtered: rank every positive against the irrelevant candidates only; see :class:`PositionMetric`.
         average: "query", the mean over queries of their mean rank, or "positive", the mean over all positives.
+        adjusted: None, "ratio", "index" or "z": in terms of chance.
+        inverse: ``compute`` reports 1 / the average, of which more is better; ``score`` gives ranks all the same.
         kwargs: ``ties`` (also "realistic"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
             :class:`RankingMetric`.
 
+    Raises:
+        ValueError: ``inverse`` together with ``adjusted``, and as :class:`PositionMetric`.
+
     Example:
         >>> import torch, torchrank as tr
-        >>> tr.MR().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))
+        >>> scores, target = torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]])
+        >>> tr.MR().score(scores, target)
         tensor([2.], dtype=torch.float64)
+        >>> tr.MR(adjusted="index").score(scores, target)  # as good as chance
+        tensor([0.], dtype=torch.float64)
     """
 
     name = "mr"
@@ -103,28 +214,66 @@ class MR(PositionMetric):
     higher_is_better = False
     of_every_positive = True
     takes_top_k = False
+    adjustments: ClassVar = {"ratio": (0.0, 2.0), "index": (-1.0, 1.0), "z": (-math.inf, math.inf)}
 
-    def __init__(self, top_k: None = None, *, empty_target_action: str = "skip", **kwargs: Any) -> None:
-        super().__init__(top_k, empty_target_action=empty_target_action, **kwargs)
+    def __init__(
+        self, top_k: None = None, *, inverse: bool = False, empty_target_action: str = "skip", **kwargs: Any
+    ) -> None:
+        one_of("inverse", inverse, (True, False))
+        if inverse and kwargs.get("adjusted") is not None:
+            raise ValueError(f"Expected adjusted=None together with inverse=True, got {kwargs['adjusted']!r}")
+        super().__init__(top_k, inverse=bool(inverse), empty_target_action=empty_target_action, **kwargs)
+        if inverse:
+            self.reports((0.0, 1.0), higher_is_better=True)
+
+    inverse: bool
+
+    @property
+    def inner(self) -> Mean:
+        return self.mean
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         missing = (ranking.num_candidates + 1).unsqueeze(-1)
-        rank = torch.where(ranking.tied > 0, ranking.first + (ranking.tied - 1) / 2, missing)
+        if self.mean is MEANS["mean"]:
+            rank = ranking.first + (ranking.tied - 1) / 2
+        else:
+            rank, missing = ranking.discounted(self.mean.inside, None), self.mean.inside(missing)
         relevant = ranking.relevant(self.relevance_level)
-        return ratio(torch.where(relevant, rank, 0.0).sum(-1), ranking.num_relevant(self.relevance_level))
+        total = torch.where(relevant, torch.where(ranking.tied > 0, rank, missing), 0.0).sum(-1)
+        return self.mean.outside(ratio(total, ranking.num_relevant(self.relevance_level)))
+
+    def chance(self, n: Tensor, r: Tensor, most: int) -> Chance:
+        return chance.mean_rank(n, r)
+
+    def reported(self, average: Tensor, sums: Tensor) -> Tensor:
+        return 1 / average if self.inverse else super().reported(average, sums)
+
+    def slope(self, sums: Tensor) -> Tensor:
+        return 1 / self.mean.outside(mean(sums)).square() if self.inverse else super().slope(sums)
 
 
 class MRR(PositionMetric):
     r"""Reciprocal rank, whose mean is MRR: :math:`\frac{1}{rank}` of the first relevant candidate, 0 beyond k.
 
-    trec_eval's ``recip_rank``; Voorhees, TREC-8 question answering track, 1999. Under ``ties="expected"`` the mean
-    of 1/rank over the ranks that the first relevant candidate can have (McSherry and Najork, ECIR 2008), under
-    "realistic" 1 over its middle rank. With ``filtered``, the mean over positives of 1/rank.
+    Under ``ties="expected"`` the mean of 1/rank over the ranks that the first relevant candidate can have (McSherry and
+    Najork, ECIR 2008), under "realistic" 1 over its middle rank. With ``filtered``, the mean over positives of 1/rank.
+    For ``adjusted`` see :class:`PositionMetric`: one relevant among n candidates has the expectation H(n) / n, with H
+    the sum of the reciprocal ranks up to n, or up to k.
+
+    Source:
+        Voorhees, The TREC-8 question answering track report, TREC 1999. Adjusted: Hoyt et al., arXiv 2203.07544, 2022.
+
+    Also in:
+        trec_eval and pytrec_eval (``recip_rank``, without k), ir_measures (``RR``), ranx (``mrr``), torchmetrics
+        (``RetrievalMRR``), PyG (``LinkPredMRR``), PyKEEN (``inverse_harmonic_mean_rank``), rax, TensorFlow Ranking,
+        torcheval, RecTools, RePlay, RecBole, LensKit, metrax, Transformers4Rec. Adjusted, in PyKEEN only:
+        ``adjusted_inverse_harmonic_mean_rank`` ("index"), ``z_inverse_harmonic_mean_rank``.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant; > 0.
         filtered, average: every positive against the irrelevant only, and what is averaged: see :class:`PositionMetric`
+        adjusted: None, "index" or "z": in terms of chance.
         kwargs: ``ties`` (also "realistic"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
             :class:`RankingMetric`.
 
@@ -135,6 +284,9 @@ class MRR(PositionMetric):
     """
 
     name = "mrr"
+
+    def chance(self, n: Tensor, r: Tensor, most: int) -> Chance:
+        return chance.reciprocal_rank(n, r, self.top_k, most)
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         found = ranking.found(self.relevance_level)
@@ -160,14 +312,24 @@ class MRR(PositionMetric):
 class HitRate(PositionMetric):
     r"""Hits@k, hit rate, success: 1 if a relevant candidate is among the first k, else 0.
 
-    trec_eval's ``success``. Under ``ties="expected"`` the chance of it, for a block of n tied candidates with r
-    relevant of which s places are inside, :math:`1 - \binom{n-s}{r} / \binom{n}{r}`. With ``filtered``, the share of
-    the positives whose rank is at most k. Without ``top_k``: whether any was retrieved.
+    Under ``ties="expected"`` the chance of it, for a block of n tied candidates with r relevant of which s places are
+    inside, :math:`1 - \binom{n-s}{r} / \binom{n}{r}`. With ``filtered``, the share of the positives whose rank is at
+    most k. Without ``top_k``: whether any was retrieved, which leaves ``adjusted`` nothing to chance. For that see
+    :class:`PositionMetric`: one relevant among n candidates has the expectation min(k, n) / n.
+
+    Source:
+        trec_eval, ``success``; Hits@10 of Bordes et al., NIPS 2013. Adjusted: Hoyt et al., arXiv 2203.07544, 2022.
+
+    Also in:
+        trec_eval and pytrec_eval (``success``), ir_measures (``Success``), ranx (``hit_rate``), torchmetrics
+        (``RetrievalHitRate``), PyG (``LinkPredHitRatio``), PyKEEN (``hits_at_k``), TensorFlow Ranking, torcheval,
+        RecTools, RePlay, RecBole, LensKit. Adjusted, in PyKEEN only: ``adjusted_hits_at_k`` ("index"), ``z_hits_at_k``.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant; > 0.
         filtered, average: every positive against the irrelevant only, and what is averaged: see :class:`PositionMetric`
+        adjusted: None, "index" or "z": in terms of chance.
         kwargs: ``ties`` (also "realistic"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
             :class:`RankingMetric`.
 
@@ -178,6 +340,9 @@ class HitRate(PositionMetric):
     """
 
     name = "hitrate"
+
+    def chance(self, n: Tensor, r: Tensor, most: int) -> Chance:
+        return chance.hit(n, r, self.top_k, most)
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         return hit(ranking, self.relevance_level, self.top_k)

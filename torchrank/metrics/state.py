@@ -131,10 +131,10 @@ def standard_error(sums: Tensor, n: Tensor) -> Tensor:
 
 
 def aggregate(how: str | Callable[[Tensor], Tensor], values: Tensor, weights: Tensor) -> Tensor:
-    """Reduce per-query values [query], NaN = skipped, by "median", "min", "max", "none" or a callable.
+    """Reduce per-query values [query], NaN = skipped, by "median", "midpoint", "min", "max", "none" or a callable.
 
     Queries of weight 0 do not count. The median is the lower weighted one: the smallest value that at least half of
-    the weight does not exceed.
+    the weight does not exceed. If exactly half does not, "midpoint" is halfway between it and the next value.
     """
     if how == "none":
         return values
@@ -142,10 +142,11 @@ def aggregate(how: str | Callable[[Tensor], Tensor], values: Tensor, weights: Te
     values, weights = values[scored], weights[scored]
     if not len(values):
         return values.new_full((), float("nan"))
-    if how == "median":
+    if how in ("median", "midpoint"):
         values, order = values.sort()
-        reached = weights[order].cumsum(0) * 2 >= weights.sum() * (1 - 1e-12)
-        return values[reached.int().argmax()]
+        so_far, whole = weights[order].cumsum(0) * 2, weights.sum()
+        lower = values[(so_far >= whole * (1 - 1e-12)).int().argmax()]
+        return lower if how == "median" else (lower + values[(so_far > whole * (1 + 1e-12)).int().argmax()]) / 2
     if how in ("min", "max"):
         return values.amin() if how == "min" else values.amax()
     assert callable(how)

@@ -1,0 +1,116 @@
+"""The same numbers as PyKEEN has of realistic ranks and numbers of candidates."""
+
+import numpy as np
+import pytest
+import torch
+
+import torchrank as tr
+import torchrank.metrics.state as state
+
+ranking = pytest.importorskip("pykeen.metrics.ranking")
+
+PAIRS = {
+    "mr": ranking.ArithmeticMeanRank(),
+    "mr(aggregation=geometric)": ranking.GeometricMeanRank(),
+    "mr(aggregation=harmonic)": ranking.HarmonicMeanRank(),
+    "mr(aggregation=midpoint)": ranking.MedianRank(),
+    "mr(inverse=True)": ranking.InverseArithmeticMeanRank(),
+    "mr(inverse=True,aggregation=geometric)": ranking.InverseGeometricMeanRank(),
+    "mr(inverse=True,aggregation=harmonic)": ranking.InverseHarmonicMeanRank(),
+    "mr(inverse=True,aggregation=midpoint)": ranking.InverseMedianRank(),
+    "mr(adjusted=ratio)": ranking.AdjustedArithmeticMeanRank(),
+    "mr(adjusted=index)": ranking.AdjustedArithmeticMeanRankIndex(),
+    "mr(adjusted=z)": ranking.ZArithmeticMeanRank(),
+    "mrr": ranking.InverseHarmonicMeanRank(),
+    "mrr(adjusted=index)": ranking.AdjustedInverseHarmonicMeanRank(),
+    "mrr(adjusted=z)": ranking.ZInverseHarmonicMeanRank(),
+    **{
+        f"hitrate{more}@{k}": cls(k=k)
+        for k in (1, 3, 10, 50)
+        for more, cls in (
+            ("", ranking.HitsAtK),
+            ("(adjusted=index)", ranking.AdjustedHitsAtK),
+            ("(adjusted=z)", ranking.ZHitsAtK),
+        )
+    },
+}
+every_pair = pytest.mark.parametrize("name", PAIRS)
+
+
+def reported(metric):
+    """What ``compute`` says, before it is rounded to single precision."""
+    rows = metric.rows
+    if rows is None:
+        average = metric.mean.outside(state.mean(metric.sums))
+    else:
+        table = torch.cat(rows)
+        average = state.aggregate(metric.aggregation, table[:, 0], table[:, 1])
+    value = metric.reported(average, metric.sums)
+    torch.testing.assert_close(metric.compute(), value.float(), rtol=0, atol=0)
+    return value.item()
+
+
+def drawn(seed, queries=201, most=300):
+    """Ranks, some between two others, and numbers of candidates, some of which are one."""
+    rng = np.random.default_rng(seed)
+    n = rng.integers(1, most, queries)
+    n[:3] = 1
+    ranks = 1 + np.floor((2 * n - 1) * rng.random(queries) ** 2) / 2
+    return ranks, n, np.round(rng.random(queries) * 8) / 4
+
+
+@every_pair
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("filtered", [False, True])
+def test_ranks_and_numbers_of_candidates(name, seed, filtered):
+    ranks, n, _ = drawn(seed, queries=200 + seed % 2)
+    metric = tr.parse(name, filtered=filtered)
+    for part in np.array_split(np.arange(len(ranks)), 3):
+        metric.update(tr.Ranking.from_ranks(torch.tensor(ranks[part]), torch.tensor(n[part])))
+    assert reported(metric) == pytest.approx(PAIRS[name](ranks, n), rel=1e-10)
+
+
+@every_pair
+@pytest.mark.parametrize("seed", range(3))
+def test_weights(name, seed):
+    if not PAIRS[name].supports_weights:
+        pytest.skip("PyKEEN has no weights here")
+    ranks, n, weights = drawn(seed)
+    metric = tr.parse(name)
+    metric.update(tr.Ranking.from_ranks(torch.tensor(ranks), torch.tensor(n)), weights=torch.tensor(weights))
+    there = weights > 0
+    want = PAIRS[name](ranks[there], n[there], weights[there])
+    assert reported(metric) == pytest.approx(want, rel=1e-10)
+
+
+@every_pair
+@pytest.mark.parametrize("seed", range(3))
+def test_every_positive_of_scores_with_ties(name, seed):
+    """Each positive against the irrelevant candidates of its query, at the middle of its ties."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randint(0, 9, (40, 30), generator=generator).double()
+    target = (torch.rand(scores.shape, generator=generator) < 0.15).long()
+    if "midpoint" in name:  # over queries
+        target = torch.nn.functional.one_hot(torch.arange(40) % 30, 30)
+    ranks, n = [], []
+    for row, flags in zip(scores, target):
+        others = row[flags == 0]
+        for score in row[flags == 1]:
+            ranks.append(1 + (others > score).sum().item() + (others == score).sum().item() / 2)
+            n.append(len(others) + 1)
+    if "@50" in name:
+        pytest.skip("no list is as long, so that nobody can miss")
+    metric = tr.parse(name, filtered=True, average="positive", ties="realistic")
+    metric.update(scores[:17], target[:17])
+    metric.update(scores[17:], target[17:])
+    assert reported(metric) == pytest.approx(PAIRS[name](np.array(ranks), np.array(n)), rel=1e-10)
+
+
+def test_a_large_catalogue():
+    rng = np.random.default_rng(0)
+    n = rng.integers(10**5, 2 * 10**6, 300)
+    ranks = 1 + (n * rng.random(300) ** 6).astype(int)
+    for name, peer in PAIRS.items():
+        metric = tr.parse(name)
+        metric.update(tr.Ranking.from_ranks(torch.tensor(ranks, dtype=torch.float64), torch.tensor(n)))
+        assert reported(metric) == pytest.approx(peer(ranks, n), rel=1e-9), name

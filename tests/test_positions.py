@@ -1,0 +1,321 @@
+"""Measures of positions: other means of ranks, their inverses, and what is adjusted for chance."""
+
+import math
+import random
+import statistics
+
+import cases
+import oracles
+import oracles_positions
+import pytest
+import torch
+from orders import flags
+
+import torchrank as tr
+from torchrank.metrics import chance
+
+ADJUSTED = [
+    cases.config("mr", adjusted="ratio"),
+    cases.config("mr", adjusted="index", filtered=True),
+    cases.config("mr", adjusted="z"),
+    cases.config("mrr", adjusted="index"),
+    cases.config("mrr", adjusted="z", filtered=True),
+    cases.config("mrr", adjusted="z"),
+    cases.config("mrr", adjusted="index", top_k=3),
+    cases.config("hitrate", adjusted="index", top_k=2),
+    cases.config("hitrate", adjusted="z", top_k=2, filtered=True),
+    cases.config("mr", aggregation="geometric", filtered=True),
+    cases.config("mr", aggregation="harmonic"),
+]
+CHANCE = [config for config in ADJUSTED if "adjusted" in config.for_oracle]
+
+
+def value(config, query, **more):
+    return oracles.value(config.name, query, **config.for_oracle, **more)
+
+
+@pytest.mark.parametrize("config", ADJUSTED, ids=str)
+@pytest.mark.parametrize("layout", cases.LAYOUTS)
+def test_every_layout_equals_the_oracle(layout, config):
+    queries, batch = cases.batch(layout, 120)
+    want = torch.tensor([value(config, query) for query in queries], dtype=torch.float64)
+    got = config.metric().score(*batch.args, **batch.kwargs)
+    torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9, equal_nan=True)
+
+
+# ---- the mean of all, adjusted, is what compute says
+
+
+@pytest.mark.parametrize("config", CHANCE, ids=str)
+@pytest.mark.parametrize("average", ["query", "positive"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_is_adjusted_is_the_mean_over_all_queries(config, average, weighted):
+    parameters = config.for_oracle
+    if average == "positive" and not (config.name == "mr" or parameters.get("filtered")):
+        pytest.skip("one value per query")
+    how, name = parameters.pop("adjusted"), config.name
+    queries, batch = cases.batch("dense_masked", 300)
+    rng = random.Random(1)
+    weights = [rng.choice((0, 0.5, 1, 2.25)) if weighted else 1.0 for _ in queries]
+    metric = config.metric(average=average, empty_target_action="skip")
+    metric.update(*batch.args, **batch.kwargs, weights=torch.tensor(weights, dtype=torch.float64))
+    m = e = v = total = 0.0
+    for query, w in zip(queries, weights):
+        query = flags(query, 1)
+        positives = sum(flag for _, flag in query.listed) + len(query.missing)
+        if positives:
+            w *= positives if average == "positive" else 1
+            mean, variance = oracles_positions.by_chance(name, query, **parameters)
+            if how != "ratio" and (variance if how == "z" else abs(1 - mean)) < 1e-12:
+                continue  # nothing is left to chance
+            m += w * oracles.value(name, query, **parameters)
+            e, v, total = e + w * mean, v + w * w * variance, total + w
+    m, e, v = m / total, e / total, v / total**2
+    want = {
+        "ratio": m / e,
+        "index": (m - e) / (1 - e),
+        "z": (e - m if name == "mr" else m - e) / math.sqrt(v),
+    }[how]
+    assert metric.compute().item() == pytest.approx(want, rel=1e-6)
+
+
+def test_queries_without_a_choice_weigh_nothing():
+    scores, target = torch.tensor([[1.0, -math.inf], [2.0, 1.0]]), torch.tensor([[1, 0], [0, 1]])
+    for label, last in {"mr(adjusted=index)": -1, "mr(adjusted=z)": -1, "mrr(adjusted=index)": -1}.items():
+        metric = tr.parse(label)
+        assert metric.score(scores, target).tolist() == pytest.approx([0, last])
+        assert metric(scores, target).item() == pytest.approx(last)
+        assert metric(scores[:1], target[:1]).isnan()
+    assert tr.HitRate(adjusted="z")(scores, target).isnan()  # without k nobody can miss
+
+
+def test_the_length_of_the_list_must_be_known():
+    ranks = torch.tensor([3.0])
+    for label in ("mr(adjusted=index)", "mr(adjusted=z)", "mrr(adjusted=z)", "hitrate(adjusted=index)@2"):
+        assert tr.parse(label).score(tr.Ranking.from_ranks(ranks)).isnan().all()
+        assert tr.parse(label)(tr.Ranking.from_ranks(ranks)).isnan()
+        assert tr.parse(label).score(tr.Ranking.from_ranks(ranks, 9)).isfinite().all()
+
+
+@pytest.mark.parametrize(("n", "r"), [(2, 1), (9, 4), (1000, 1), (1000, 7), (3000, 2900), (20_000, 3)])
+def test_a_constant_scorer_is_as_good_as_chance(n, r):
+    target = torch.zeros(1, n, dtype=torch.int64)
+    target[0, -r:] = 1
+    for label in ("mr(adjusted=index)", "mr(adjusted=z)", "mrr(adjusted=index)", "mrr(adjusted=z)@1"):
+        for filtered in (False, True):
+            metric = tr.parse(label, filtered=filtered)
+            assert metric.score(torch.zeros(1, n), target).item() == pytest.approx(0, abs=1e-9)
+    assert tr.MR(adjusted="ratio")(torch.zeros(1, n), target) == 1
+    for k in (1, 5, 100):
+        assert tr.HitRate(top_k=k, adjusted="index").score(torch.zeros(1, n), target).item() == pytest.approx(
+            0, abs=1e-9
+        )
+
+
+def test_the_z_of_random_scores_is_a_standard_normal_variable():
+    generator = torch.Generator().manual_seed(0)
+    target = torch.zeros(100, 20, dtype=torch.int64)
+    target[:50, 0] = target[50:, :4] = 1
+    for label in ("mr(adjusted=z)", "mrr(adjusted=z)", "mrr(adjusted=z)@3", "hitrate(adjusted=z)@3"):
+        metric = tr.parse(label)
+        values = torch.stack([metric(torch.rand(target.shape, generator=generator), target) for _ in range(400)])
+        assert abs(values.mean().item()) < 0.2
+        assert abs(values.std().item() - 1) < 0.12
+
+
+# ---- the moments
+
+
+def moments(n, r, worth):
+    """Of the worth of the first of r relevant among n."""
+    chances = [math.comb(n - j, r - 1) / math.comb(n, r) for j in range(1, n + 1)]
+    mean = math.fsum(p * worth(j) for j, p in enumerate(chances, 1))
+    return mean, math.fsum(p * (worth(j) - mean) ** 2 for j, p in enumerate(chances, 1))
+
+
+@pytest.mark.parametrize("most", [1, 3000])
+def test_moments(most):
+    pairs = [
+        (n, r) for n in (1, 2, 3, 4, 7, 30, 200, 3000) for r in (1, 2, 3, 20, 199, 700, 800, 2999) if r <= min(n, most)
+    ]
+    n, r = torch.tensor(pairs, dtype=torch.float64).T
+    for k in (None, 1, 2, 5, 100, 5000):
+        mrr, hits = chance.reciprocal_rank(n, r, k, most), chance.hit(n, r, k, most)
+        for i, pair in enumerate(pairs):
+            mean, variance = moments(*pair, lambda j, k=k: 1 / j if k is None or j <= k else 0.0)
+            assert mrr.mean[i].item() == pytest.approx(mean, rel=1e-10), (pair, k)
+            assert mrr.variance[i].item() == pytest.approx(variance, rel=1e-8, abs=1e-12), (pair, k)
+            mean, variance = moments(*pair, lambda j, k=k: float(k is None or j <= k))
+            assert hits.mean[i].item() == pytest.approx(mean, rel=1e-10), (pair, k)
+            assert hits.variance[i].item() == pytest.approx(variance, rel=1e-9, abs=1e-12), (pair, k)
+
+
+def test_moments_in_many_pieces(monkeypatch):
+    n, r = torch.tensor([50.0, 60], dtype=torch.float64), torch.tensor([5.0, 30], dtype=torch.float64)
+    for k in (None, 20):
+        whole = chance.reciprocal_rank(n, r, k, 60), chance.hit(n, r, k, 60)
+        with monkeypatch.context() as patch:
+            patch.setattr(chance, "BLOCK", 24)
+            pieces = chance.reciprocal_rank(n, r, k, 60), chance.hit(n, r, k, 60)
+        for one, other in zip(whole, pieces):
+            torch.testing.assert_close(torch.stack(one), torch.stack(other), rtol=1e-12, atol=1e-14)
+
+
+def test_harmonic_numbers():
+    n = torch.tensor([0, 1, 2, 3, 10, 10**6], dtype=torch.float64)
+    for power, got in ((1, chance.harmonic(n)), (2, chance.harmonic_of_squares(n))):
+        want = [math.fsum(1 / j**power for j in range(1, int(x) + 1)) for x in n]
+        assert got.tolist() == pytest.approx(want, rel=1e-14, abs=1e-15)
+
+
+# ---- means and inverses
+
+
+@pytest.mark.parametrize("how", ["geometric", "harmonic"])
+@pytest.mark.parametrize("ties", ["optimistic", "realistic"])
+def test_the_mean_of_all_positives(how, ties):
+    generator = torch.Generator().manual_seed(0)
+    scores, target = torch.randint(0, 6, (20, 9), generator=generator).double(), torch.ones(20, 9, dtype=torch.int64)
+    target[:, 3:] = 0
+    target[::2, 1] = 0
+    metric = tr.MR(aggregation=how, filtered=True, average="positive", ties=ties)
+    metric.update(scores, target)
+    ranks = []
+    for row, flag in zip(scores, target):
+        for score in row[flag == 1]:
+            ahead, tied = (row[flag == 0] > score).sum().item(), (row[flag == 0] == score).sum().item()
+            ranks.append(1 + ahead + (tied / 2 if ties == "realistic" else 0))
+    want = (statistics.geometric_mean if how == "geometric" else statistics.harmonic_mean)(ranks)
+    assert metric.compute().item() == pytest.approx(want, rel=2e-7)
+
+
+def test_one_over_the_harmonic_mean_rank_is_the_mean_reciprocal_rank():
+    queries, batch = cases.batch("dense_masked", 200)
+    queries = [all(grade < 1 for grade in query.missing) for query in queries]
+    weights = torch.tensor(queries, dtype=torch.float64)  # what was not retrieved has a rank, and no reciprocal one
+    for ties in tr.MR.policies:
+        settings = {"filtered": True, "average": "positive", "ties": ties}
+        one, other = tr.MR(aggregation="harmonic", inverse=True, **settings), tr.MRR(**settings)
+        for metric in (one, other):
+            metric.update(*batch.args, **batch.kwargs, weights=weights)
+        assert one.compute().item() == pytest.approx(other.compute().item(), rel=2e-7)
+
+
+def test_inverse():
+    ranking = tr.Ranking.from_ranks(torch.tensor([1.0, 2, 4, 8]), 10)
+    want = {
+        "mean": 4 / 15,
+        "geometric": 64**-0.25,
+        "median": 1 / 2,
+        "midpoint": 1 / 3,
+        "max": 1 / 8,
+        "harmonic": 15 / 32,
+    }
+    for how, inverse in want.items():
+        metric = tr.MR(inverse=True, aggregation=how)
+        assert metric(ranking).item() == pytest.approx(inverse)
+        assert metric.score(ranking).tolist() == pytest.approx([1, 2, 4, 8])
+    assert tr.MR(inverse=True, aggregation="none")(ranking).tolist() == [1, 0.5, 0.25, 0.125]
+    plain, metric = tr.MR(), tr.MR(inverse=True)
+    plain.update(ranking)
+    metric.update(ranking)
+    assert metric.standard_error.item() == pytest.approx(plain.standard_error.item() * (4 / 15) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "weights", "expected"),
+    [
+        ([5.0, 1, 2], None, 2),
+        ([5.0, 1, 2, 4], None, 3),
+        ([5.0, 1, 2, 4], [1.0, 1, 1, 2], 4),
+        ([5.0, 1, 2, 4], [2.0, 1, 0, 1], 4.5),
+        ([7.0], None, 7),
+    ],
+)
+def test_midpoint(ranks, weights, expected):
+    metric = tr.MR(aggregation="midpoint")
+    weights = None if weights is None else torch.tensor(weights)
+    metric.update(tr.Ranking.from_ranks(torch.tensor(ranks), 10), weights=weights)
+    assert metric.compute().item() == expected
+
+
+# ---- what they are
+
+
+def test_labels():
+    for label in (
+        "mr(adjusted=index)",
+        "mr(adjusted=ratio)",
+        "mrr(adjusted=z)",
+        "hitrate(adjusted=index)@10",
+        "mr(inverse=True,aggregation=geometric)",
+        "mr(filtered=True,average=positive,adjusted=z,ties=realistic)",
+        "mr(aggregation=midpoint)",
+    ):
+        metric = tr.parse(label)
+        assert tr.parse(metric.label).label == metric.label
+        assert tr.parse(metric.label).definition() == metric.definition()
+
+
+@pytest.mark.parametrize(
+    ("label", "low", "high", "higher_is_better"),
+    [
+        ("mr", 1, math.inf, False),
+        ("mr(inverse=True)", 0, 1, True),
+        ("mr(adjusted=ratio)", 0, 2, False),
+        ("mr(adjusted=index)", -1, 1, True),
+        ("mr(adjusted=z)", -math.inf, math.inf, True),
+        ("mrr", 0, 1, True),
+        ("mrr(adjusted=index)", -math.inf, 1, True),
+        ("hitrate(adjusted=z)@3", -math.inf, math.inf, True),
+    ],
+)
+def test_range(label, low, high, higher_is_better):
+    for metric in (tr.parse(label), tr.parse(label).clone()):
+        assert metric.value_range == (low, high)
+        assert metric.plot_lower_bound == (low if math.isfinite(low) else None)
+        assert metric.plot_upper_bound == (high if math.isfinite(high) else None)
+        assert metric.higher_is_better is higher_is_better
+
+
+def test_values_stay_in_range():
+    _, batch = cases.batch("dense_masked", 500)
+    for ties in tr.MR.policies:
+        for how in ("ratio", "index"):
+            metric = tr.MR(adjusted=how, ties=ties)
+            values = metric.score(*batch.args, **batch.kwargs)
+            values = values[~values.isnan()]
+            assert values.min() >= metric.value_range[0] - 1e-12
+            assert values.max() <= metric.value_range[1] + 1e-12
+
+
+def test_what_does_not_go_together():
+    with pytest.raises(ValueError, match="adjusted=None together with inverse=True, got 'z'"):
+        tr.MR(inverse=True, adjusted="z")
+    for more in ({"aggregation": "geometric"}, {"aggregation": "harmonic"}, {"unjudged": "lower"}):
+        with pytest.raises(ValueError, match="adjusted=None together with"):
+            tr.MR(adjusted="index", **more)
+    for cls in (tr.MRR, tr.HitRate):
+        with pytest.raises(ValueError, match="adjusted to be one of None, 'index', 'z', got 'ratio'"):
+            cls(adjusted="ratio")
+    with pytest.raises(ValueError, match="inverse to be one of"):
+        tr.MR(inverse="yes")
+    ranking = tr.Ranking.from_score_blocks([torch.rand(2, 9)], torch.tensor([1, 2]), top_k=3)
+    with pytest.raises(ValueError, match="at all ranks"):  # chance must know what was retrieved
+        tr.HitRate(top_k=3, adjusted="index").score(ranking)
+
+
+def test_other_aggregations_take_each_query_once():
+    ranking = tr.Ranking.from_ranks(torch.tensor([1.0, 3, 90]), torch.tensor([3, 5, 100]))
+    values = tr.MR(adjusted="z").score(ranking)
+    assert torch.equal(tr.MR(adjusted="z", aggregation="none")(ranking), values.float())
+    assert tr.MR(adjusted="z", aggregation="median")(ranking).item() == pytest.approx(values.median().item())
+
+
+def test_adjusted_on_the_wide():
+    """Many candidates and many relevant ones, in bounded pieces."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand(4, 30_000, generator=generator)
+    target = (torch.rand(scores.shape, generator=generator) < 0.2).long()
+    for label in ("mrr(adjusted=z)", "mrr(adjusted=z)@20", "hitrate(adjusted=index)@20", "mr(adjusted=z)"):
+        assert tr.parse(label).score(scores, target).isfinite().all()
