@@ -27,7 +27,7 @@ class PositionMetric(BinaryMetric):
     random order, "index" is (m - e) / (1 - e), 1 at best and 0 by chance; "z" is (m - e) / sqrt(v), negated where
     lower is better; "ratio", for :class:`MR` only, is m / e. ``compute`` says this of the mean, and ``score`` of each
     query, so the former weighs the latter by what a query adds to e or v. Queries that leave nothing to chance, as one
-    with a single candidate, score 0 and weigh nothing; if all do, the result is NaN. The weights that ``update`` takes
+    with a single candidate, score 0 and weigh nothing; if all do, the result is 0. The weights that ``update`` takes
     count in m, e and v alike. An ``aggregation`` other than "mean" takes every query's value as one.
 
     Lists must hold all candidates; a relevant one that was not retrieved is a candidate besides. With ``filtered``, the
@@ -147,7 +147,10 @@ class PositionMetric(BinaryMetric):
         return weight * self.by_chance(ranking).weight(self.adjusted)
 
     def reported(self, average: Tensor, sums: Tensor) -> Tensor:
-        return average * self.slope(sums)
+        if self.adjusted is None or self.aggregation != "mean":
+            return average
+        certain = (sums[Sum.W] == 0) & (sums[Sum.QUERIES] > sums[Sum.EMPTY])  # 0 / 0, where nothing is left to chance
+        return torch.where(certain, 0.0, average * self.slope(sums))
 
     def slope(self, sums: Tensor) -> Tensor:
         """How much what is reported changes with the average."""
