@@ -274,11 +274,12 @@ PADDED = {"dense_padded", "dense_bool_grades", "dense_shared_tie_break", "flat",
 COUNTING_IRRELEVANT = {name for family in FAMILIES for name in getattr(family, "COUNTING_IRRELEVANT", ())}
 
 
-def suits(config: Config, layout: str) -> bool:
+def suits(config: Config | tr.RankingMetric, layout: str) -> bool:
     """Whether a measure finds in a layout what it looks at."""
     if config.name in COUNTING_IRRELEVANT and layout in PADDED:
         return False
-    return says_all(layout) or config.metric().required().relevant
+    metric = config.metric() if isinstance(config, Config) else config
+    return says_all(layout) or metric.required().relevant
 
 
 def layout(kind: str) -> Callable[[Callable], Callable]:
