@@ -60,6 +60,13 @@ def _parser() -> argparse.ArgumentParser:
         description="Print, in Markdown, the labels of the measures that give the numbers of other libraries.",
     )
     presets.set_defaults(run=_presets)
+
+    measures = commands.add_parser(
+        "measures",
+        help="print a list of all measures",
+        description="Print, in Markdown, every measure: label, formula, range, source, and who else has it.",
+    )
+    measures.set_defaults(run=_measures)
     return parser
 
 
@@ -77,6 +84,12 @@ def _demo(options: argparse.Namespace) -> int:
 def _presets(options: argparse.Namespace) -> int:
     print(table())
     return 0
+
+
+def _measures(options: argparse.Namespace) -> int:
+    from torchrank.cli.measures import run
+
+    return run()
 
 
 def _new_file(*endings: str) -> Callable[[str], str]:

@@ -10,6 +10,9 @@ from typing import Any
 
 import torchrank as tr
 
+# A vertical line would end the cell of a table.
+BAR, BAR_IN_MATH = "|", r"\vert "
+
 HEAD = ("label", "what it is", "formula", "range", "source", "also in")
 
 
@@ -93,7 +96,14 @@ def described() -> list[Description]:
 def table() -> str:
     """The page, as a table in Markdown."""
     rows = [
-        (f"`{one.label}` `{one.name}`", one.summary, f"${one.formula}$", one.range, one.source, one.also_in)
+        (
+            f"`{one.label}` `{one.name}`",
+            one.summary,
+            f"${one.formula.replace(BAR, BAR_IN_MATH)}$",
+            one.range,
+            one.source,
+            one.also_in,
+        )
         for one in described()
     ]
     lines = [HEAD, ("---",) * len(HEAD), *rows]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -60,6 +61,20 @@ class QueryAverage(SafeMetric):
         skip_empty: empty queries have no value.
         kwargs: of :class:`torchmetrics.Metric`.
     """
+
+    #: smallest and largest value
+    value_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    is_differentiable = False
+    higher_is_better = True
+    plot_lower_bound: float | None = 0.0
+    plot_upper_bound: float | None = 1.0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        low, high = cls.value_range
+        cls.plot_lower_bound = low if math.isfinite(low) else None
+        cls.plot_upper_bound = high if math.isfinite(high) else None
 
     def __init__(self, aggregation: str | Callable[[Tensor], Tensor], skip_empty: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -66,8 +65,6 @@ class RankingMetric(QueryAverage):
     name: ClassVar[str] = ""
     #: every measure by its name
     registry: ClassVar[dict[str, type[RankingMetric]]] = {}
-    #: smallest and largest value
-    value_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     #: the tie policies that have a meaning for it
     policies: ClassVar[tuple[str, ...]] = ("expected", "optimistic", "pessimistic")
     #: what it can take unjudged candidates for
@@ -75,20 +72,12 @@ class RankingMetric(QueryAverage):
     #: whether it can be cut at a rank
     takes_top_k: ClassVar[bool] = True
 
-    is_differentiable = False
-    higher_is_better = True
-    plot_lower_bound: float | None = 0.0
-    plot_upper_bound: float | None = 1.0
-
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if name := cls.__dict__.get("name"):
             if not re.fullmatch("[a-z][a-z0-9]*", name):
                 raise TypeError(f"Expected {cls.__name__}.name to be lower-case letters and digits, got {name!r}")
             cls.registry[name] = cls
-        low, high = cls.value_range
-        cls.plot_lower_bound = low if math.isfinite(low) else None
-        cls.plot_upper_bound = high if math.isfinite(high) else None
 
     def __init__(
         self,

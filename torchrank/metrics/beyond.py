@@ -10,10 +10,10 @@ from torch import Tensor
 
 from torchrank.engine.places import runs
 from torchrank.metrics.arguments import number, one_of
-from torchrank.metrics.recommended import Recommended, UserMetric
+from torchrank.metrics.recommended import PerUserMetric, Recommended
 
 
-class Novelty(UserMetric):
+class Novelty(PerUserMetric):
     r"""Mean inverse user frequency: :math:`\frac{1}{|L|} \sum_{i \in L} -\log_2 \frac{n_i}{U}` for a list L.
 
     An item that nobody has used counts as used by one, as in RecTools and RePlay. A list shorter than k counts by its
@@ -43,6 +43,7 @@ class Novelty(UserMetric):
     """
 
     name = "novelty"
+    value_range = (0.0, math.inf)
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class Novelty(UserMetric):
         return lists.mean(surprise) / (math.log2(self.num_users) if self.normalize else 1)
 
 
-class Popularity(UserMetric):
+class Popularity(PerUserMetric):
     r"""Average recommendation popularity: :math:`\frac{1}{|L|} \sum_{i \in L} pop_i` for a list L. Lower is rarer.
 
     A list shorter than k counts by its own length; an empty one has no part.
@@ -96,6 +97,7 @@ class Popularity(UserMetric):
     """
 
     name = "popularity"
+    value_range = (0.0, math.inf)
     higher_is_better = False
 
     def __init__(self, top_k: int | None = None, *, interactions: Tensor, **kwargs: Any) -> None:
@@ -108,7 +110,7 @@ class Popularity(UserMetric):
         return lists.mean(self.interactions[lists.ids])
 
 
-class IntraListDiversity(UserMetric):
+class IntraListDiversity(PerUserMetric):
     r"""Intra-list diversity: the mean distance of two items of a list, :math:`\frac{\sum_{i \ne j} d(i, j)}{m (m-1)}`.
 
     m is the number of items in the list, of which one shorter than k has fewer pairs; with fewer than two it has no
@@ -144,6 +146,7 @@ class IntraListDiversity(UserMetric):
     """
 
     name = "diversity"
+    value_range = (0.0, 2.0)
     fewest = 2
 
     def __init__(
@@ -195,7 +198,7 @@ class IntraListDiversity(UserMetric):
         return 1 - torch.where(kept, stop - start - 1, 0).sum(-1) / (m * (m - 1))
 
 
-class Unexpectedness(UserMetric):
+class Unexpectedness(PerUserMetric):
     r"""Unexpectedness: the share of a list L that a baseline B does not have, :math:`1 - |L \cap B| / |L|`.
 
     The baseline is one list for all users, such as the most popular items, cut at the same k. A list shorter than k
@@ -234,7 +237,7 @@ class Unexpectedness(UserMetric):
         return lists.mean(~torch.isin(lists.ids, self.baseline))
 
 
-class Serendipity(UserMetric):
+class Serendipity(PerUserMetric):
     r"""Serendipity: relevant and unexpected, :math:`\frac{1}{|L|} \sum_{i \in L} \max(p_i - pu_i, 0) \, rel_i`.
 
     Of N items, the one at rank i is recommended with :math:`p_i = (N + 1 - i) / N`, and by popularity alone with

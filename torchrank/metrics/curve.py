@@ -53,24 +53,34 @@ class PRCurve(SafeMetric):
         (tensor([1.0000, 0.5000, 0.6667]), tensor([0.5000, 0.5000, 1.0000]), tensor([1, 2, 3]))
     """  # noqa: E501
 
+    name = "prcurve"
+    value_range = (0.0, 1.0)
+    takes_top_k = True
+
     is_differentiable = False
     higher_is_better = True
 
     def __init__(self, top_k: int, *, adaptive_k: bool = False, **kwargs: Any) -> None:
         if top_k is None:
             raise ValueError("Expected top_k to be an integer >= 1, got None")
-        own = {key: kwargs.pop(key) for key in (*Precision.definition(), "validate_args") if key in kwargs}
-        if own.pop("aggregation", "mean") != "mean":
-            raise ValueError("Expected aggregation='mean' for a curve, which keeps no values of queries")
-        one_of("unjudged", own.get("unjudged", "irrelevant"), ("irrelevant",))
+        own = {key: kwargs.pop(key) for key in (*self.definition(), "validate_args") if key in kwargs}
+        one_of("aggregation", kwargs.pop("aggregation", "mean"), ("mean",))
+        one_of("unjudged", kwargs.pop("unjudged", "irrelevant"), ("irrelevant",))
         super().__init__(**kwargs)
         #: what settles ties, empty queries, weights and bad values
         self.rule = Precision(top_k, adaptive_k=adaptive_k, **own)
         differing = {k: v for k, default in self.rule.definition().items() if (v := getattr(self.rule, k)) != default}
-        self.label = labels.write("prcurve", differing, top_k)
+        self.label = labels.write(self.name, differing, top_k)
         nothing = torch.zeros(SIZE + 2 * top_k, dtype=real(self.device), device=self.device)
         self.add_state(f"{self.label}:sums", nothing, dist_reduce_fx="sum")
         self._errors: Tensor | None = None
+
+    @classmethod
+    def definition(cls) -> dict[str, Any]:
+        """The arguments that make the numbers, with their defaults."""
+        return {
+            name: value for name, value in Precision.definition().items() if name not in ("aggregation", "unjudged")
+        }
 
     @property
     def sums(self) -> Tensor:

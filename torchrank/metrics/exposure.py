@@ -42,7 +42,6 @@ class Coverage(ExposureMetric):
     """
 
     name = "coverage"
-    plot_upper_bound: float | None = 1.0
 
     def __init__(self, top_k: int | None = None, *, num_items: int, **kwargs: Any) -> None:
         super().__init__(top_k, num_items=num_items, **kwargs)
@@ -79,7 +78,6 @@ class Personalization(ExposureMetric):
     """
 
     name = "personalization"
-    plot_upper_bound: float | None = 1.0
 
     def __init__(self, top_k: int | None = None, *, num_items: int, **kwargs: Any) -> None:
         super().__init__(top_k, num_items=num_items, **kwargs)
@@ -167,6 +165,7 @@ class Entropy(Spread):
     """
 
     name = "entropy"
+    value_range = (0.0, math.inf)
 
     def __init__(
         self,
@@ -223,7 +222,6 @@ class Gini(Spread):
 
     name = "gini"
     higher_is_better = False
-    plot_upper_bound: float | None = 1.0
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
         n = len(exposure)

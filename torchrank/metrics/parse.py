@@ -12,11 +12,32 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.beyond import IntraListDiversity, Novelty, Popularity, Serendipity, Unexpectedness
+from torchrank.metrics.curve import PRCurve
+from torchrank.metrics.exposure import Coverage, Entropy, Gini, Personalization
 from torchrank.metrics.labels import Label, read
 from torchrank.metrics.spellings import PARAMETERS, SPELLINGS
 
+# Those of recommended lists need to know their catalogue: arguments that no name can hold.
+OF_LISTS = (
+    Coverage,
+    Entropy,
+    Gini,
+    IntraListDiversity,
+    Novelty,
+    Personalization,
+    Popularity,
+    Serendipity,
+    Unexpectedness,
+)
 
-def parse(name: str, **overrides: Any) -> RankingMetric:
+
+def measures() -> dict[str, Any]:
+    """Every measure by its name, those of users too."""
+    return {cls.name: cls for cls in (*OF_LISTS, PRCurve)} | RankingMetric.registry
+
+
+def parse(name: str, **overrides: Any) -> Any:
     """The metric that a name stands for: the inverse of :attr:`RankingMetric.label`.
 
     Besides labels it knows how ir_measures (``"nDCG@10"``, ``"AP(rel=2)@100"``, ``"RR"``), trec_eval
@@ -28,7 +49,8 @@ def parse(name: str, **overrides: Any) -> RankingMetric:
     Args:
         name: a label as ``"ndcg@10"`` or ``"map(normalize=min,relevance_level=2)@100"``, or another library's spelling.
             Case does not matter.
-        overrides: arguments of the metric, which win over those in the name.
+        overrides: arguments of the metric, which win over those in the name. Those of recommended lists need some:
+            ``tr.parse("coverage@10", num_items=1000)``.
 
     Raises:
         ValueError: an unknown name or parameter, or several cut-offs, which only a collection takes.
@@ -46,7 +68,7 @@ def parse(name: str, **overrides: Any) -> RankingMetric:
     return metrics[0]
 
 
-def parse_all(name: str, **overrides: Any) -> list[RankingMetric]:
+def parse_all(name: str, **overrides: Any) -> list[Any]:
     """The metrics that a name with any number of cut-offs stands for: ``"ndcg@5,10"`` is two."""
     if not isinstance(name, str):
         raise TypeError(f"Expected the name of a metric, as 'ndcg@10', got {type(name).__name__}")
@@ -59,7 +81,7 @@ def resolve(name: str) -> list[Label]:
     Raises:
         ValueError: no measure has this name.
     """
-    label, registry = read(name), RankingMetric.registry
+    label, registry = read(name), measures()
     own = label.name.lower()
     spellings = [spelling for spelling in _spellings() if spelling.measure in registry]
     if own in registry:  # then only what says more than a name is a spelling: IPrec@0.1
@@ -76,8 +98,8 @@ def resolve(name: str) -> list[Label]:
     raise ValueError(f"Expected the name of a measure ({', '.join(sorted(registry))}), got {name!r}{hint}")
 
 
-def _metrics(label: Label, name: str, overrides: dict[str, Any]) -> list[RankingMetric]:
-    measure = RankingMetric.registry[label.name]
+def _metrics(label: Label, name: str, overrides: dict[str, Any]) -> list[Any]:
+    measure = measures()[label.name]
     given, known = _arguments(label), measure.definition()
     for argument in given:
         if argument not in known and argument != "top_k":
@@ -93,7 +115,7 @@ def _metrics(label: Label, name: str, overrides: dict[str, Any]) -> list[Ranking
 def _arguments(label: Label) -> dict[str, Any]:
     """The parameters of a label by the names that they have here."""
     arguments: dict[str, Any] = {}
-    known = RankingMetric.registry[label.name].definition()
+    known = measures()[label.name].definition()
     for key, value in label.parameters.items():
         other = key if key in known else PARAMETERS.get(key, key)
         if isinstance(other, str):

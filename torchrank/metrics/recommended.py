@@ -78,16 +78,14 @@ class ListMetric(QueryAverage):
 
     #: how labels call it
     name: ClassVar[str] = ""
+    #: whether it can be cut at a rank
+    takes_top_k: ClassVar[bool] = True
     #: whether it compares lists with targets
     needs_target: ClassVar[bool] = False
     #: lists with fewer items have no value, and no part in the result
     fewest: ClassVar[int] = 1
     #: what :func:`torchrank.metrics.base.weighted` asks of metrics: an empty list is never an error
     empty_target_action = "skip"
-
-    is_differentiable = False
-    higher_is_better = True
-    plot_lower_bound: float | None = 0.0
 
     def __init__(
         self,
@@ -229,7 +227,7 @@ class ListMetric(QueryAverage):
         return super().moved(x, device)
 
 
-class UserMetric(ListMetric):
+class PerUserMetric(ListMetric):
     """A measure that has a value for every list: their mean, or another aggregate, is reported."""
 
     def score(
