@@ -603,7 +603,7 @@ def test_bad_values_are_counted_and_raise_in_compute(cls, aggregation, kind):
         number = 1
     elif cls in (tr.AUROC, tr.OPA, tr.RankingLoss) and action:
         number = 3
-    elif cls is tr.Utility and action:  # of which a list without anything relevant has a value
+    elif cls in (tr.Utility, tr.Judged) and action:  # of which a list without anything relevant has a value
         arguments = (torch.where(arguments[1] > 0, arguments[0], -math.inf), arguments[1])
     metric = make(cls, aggregation=aggregation, **action)
     metric.update(*GOOD)
