@@ -756,7 +756,7 @@ def ranking_from_catalogue_scores(queries: list[Query], rng: random.Random) -> B
 @layout("graded")
 def ranking_from_flat(queries: list[Query], rng: random.Random) -> Batch:
     made = flat_tie_break(queries, rng)
-    return Batch((tr.Ranking.from_flat(*made.args, **made.kwargs),))
+    return Batch((tr.Ranking.from_flat(*made.args, **made.kwargs, judged=True),))
 
 
 @layout("single")

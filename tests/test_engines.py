@@ -397,9 +397,10 @@ def test_flat_rows_of_any_index_stand_as_in_their_lists(monkeypatch, name, dtype
     for small in (False, True):
         if small:
             make_blocks_small(monkeypatch)
-        assert_stands(tr.Ranking.from_flat(*rows), standing(scores, judged, there))
+        assert_stands(tr.Ranking.from_flat(*rows, judged=True), standing(scores, judged, there))
         assert_stands(
-            tr.Ranking.from_flat(*rows, tie_break=tie_break[item]), standing(scores, judged, there, tie_break=tie_break)
+            tr.Ranking.from_flat(*rows, tie_break=tie_break[item], judged=True),
+            standing(scores, judged, there, tie_break=tie_break),
         )
 
 
@@ -407,12 +408,15 @@ def test_flat_rows_of_any_index_stand_as_in_their_lists(monkeypatch, name, dtype
 def test_flat_rows_have_the_same_entries_however_they_lie(order):
     scores, target = torch.tensor([0.3, 0.2, 0.1, 0.9, 0.5, 0.5])[order], torch.tensor([1, 0, 0, 0, 2, 0])[order]
     indexes = torch.tensor([4, 4, 4, 7, 7, 7])[order]
-    ranking = tr.Ranking.from_flat(scores, target, indexes)
+    ranking = tr.Ranking.from_flat(scores, target, indexes, judged=True)
     assert ranking.first.tolist() == [[1, 2, 3], [1, 2, 2]]
     assert ranking.tied.tolist() == [[1, 1, 1], [1, 2, 2]]
+    ranking = tr.Ranking.from_flat(scores, target, indexes)
+    assert ranking.first.tolist() == [[1], [2]]
+    assert ranking.tied.tolist() == [[1], [2]]
     tie_break = torch.tensor([1, 2, 3, 4, 5, 6], dtype=torch.uint16)[order]
     ranking = tr.Ranking.from_flat(scores, target, indexes, tie_break=tie_break)
-    assert ranking.first.tolist() == [[1, 2, 3], [1, 2, 3]]
+    assert ranking.first.tolist() == [[1], [3]]
     wanted = tr.NDCG().score(torch.stack([scores, scores]), torch.stack([target, target]))
     assert torch.equal(tr.NDCG().score(scores.repeat(2), target.repeat(2), indexes=torch.arange(12) // 6), wanted)
 

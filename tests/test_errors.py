@@ -316,7 +316,7 @@ RANKINGS = {
     ),
     "item outside the catalogue": (
         lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 3), torch.tensor([0, 4])),
-        ["1 labels or (query, item) indices outside"],
+        ["1 labels, ids or (query, item) indices outside"],
     ),
 }
 

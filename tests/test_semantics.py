@@ -89,8 +89,12 @@ def test_a_query_without_a_relevant_candidate_has_the_value_of_its_policy(name, 
 def test_defaults_for_nothing_relevant():
     assert {name: m().empty_target_action for name, m in tr.RankingMetric.registry.items()} == {
         **dict.fromkeys(tr.RankingMetric.registry, "neg"),
-        "mr": "skip",
+        **dict.fromkeys(("mr", "arp"), "skip"),  # a rank is at least 1
+        **dict.fromkeys(
+            ("kendalltau", "kendalldistance", "weightedtau", "aptau", "spearman", "overlap", "rbo"), "skip"
+        ),
         "fallout": "pos",
+        "rbpresidual": "pos",
     }
 
 

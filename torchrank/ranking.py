@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine import Places, place
+from torchrank.engine.flat import place_flat
 from torchrank.engine.ids import both_lists
 from torchrank.engine.places import in_rank_order, real
 from torchrank.engine.progress import progress_bar
@@ -99,9 +100,17 @@ class Ranking(Pieces):
         *,
         mask: Tensor | None = None,
         tie_break: Tensor | None = None,
+        judged: bool = False,
     ) -> Ranking:
-        """Rank flat rows, all [row]: ``indexes`` names the query of each. Queries come in ascending order of index."""
-        return cls._whole(arrange(preds, target, indexes=indexes, mask=mask, tie_break=tie_break))
+        """Rank flat rows, all [row]: ``indexes`` names the query of each. Queries come in ascending order of index.
+
+        Entries are the relevant candidates; with ``judged`` all of them, which measures of what is judged or irrelevant
+        need, in a rectangle as wide as the longest list.
+        """
+        rows = arrange(preds, target, indexes=indexes, mask=mask, tie_break=tie_break)
+        with as_given(rows.errors.device):
+            ranking = cls.join(map(cls._of, place_flat(rows, Need(relevant=not judged))))
+        return replace(ranking, only_relevant=not judged)
 
     @classmethod
     def from_ids(
@@ -357,6 +366,11 @@ class Ranking(Pieces):
         if self.reach is not None and (need.reach is None or need.reach > self.reach):
             wanted = "at all ranks" if need.reach is None else f"at ranks up to {need.reach}"
             raise ValueError(f"Expected a Ranking for {label}, which looks {wanted}, got one with top_k={self.reach}")
+        if self.only_relevant and not need.relevant:
+            raise ValueError(
+                f"Expected a Ranking for {label} with entries of irrelevant candidates, got one without;"
+                " Ranking.from_flat(..., judged=True) has them"
+            )
         if need.everything and not self.everything:
             raise ValueError(
                 f"Expected a Ranking for {label} with an entry for every candidate, got one of some judged candidates;"

@@ -42,6 +42,8 @@ class Places:
     queries: Tensor | None = None
     #: every candidate is an entry, retrieved or not
     everything: bool = False
+    #: what was judged irrelevant was left out
+    only_relevant: bool = False
     #: [query, entry, subtopic]: grade for each intent, of which ``grade`` is the largest; None = there are none
     subtopics: Tensor | None = None
 
