@@ -158,6 +158,7 @@ OTHERS: dict[str, list[Any]] = {
     "normalize": ["min", "length", "k", "retrieved"],
     "unjudged": ["condensed", "lower", "upper"],
     "recall.normalize": ["min"],
+    "ips.discount": ["log2", "reciprocal"],
     "ndcg.normalize": ["k"],
     "adaptive_k": [True],
     "max_fpr": [0.25, 0.5],

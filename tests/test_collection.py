@@ -507,6 +507,8 @@ FIRST = {
     "everything": (PERFECT[0], PERFECT[1] * 0 + 3),
 }
 NO_LIST = (PERFECT[0] - math.inf, PERFECT[1] * 0)
+FIRST["no list"] = NO_LIST
+NOTHING_TO_COMPARE = [(torch.zeros(1, 0), torch.zeros(1, 0, dtype=torch.int64)), (torch.ones(1, 1), torch.tensor([[1]]))]
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)
@@ -514,7 +516,8 @@ NO_LIST = (PERFECT[0] - math.inf, PERFECT[1] * 0)
 @pytest.mark.parametrize("method", ["update", "forward"])
 def test_metrics_that_differ_in_one_parameter_never_merge(cls, first, method):
     members = {f"m{i:02}": metric for i, (_, metric) in enumerate(variants(cls))}
-    batches = [FIRST[first], *BATCHES, FIRST["everything"], NO_LIST]  # empty queries for every metric among them
+    # Empty queries for every metric are among them.
+    batches = [FIRST[first], *BATCHES, FIRST["everything"], NO_LIST, *NOTHING_TO_COMPARE]
     for build in (MetricCollection, tr.RankingCollection):
         suite = build({key: metric.clone() for key, metric in members.items()})
         for arguments in batches:

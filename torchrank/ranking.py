@@ -16,7 +16,7 @@ from torchrank.engine.places import in_rank_order, real
 from torchrank.engine.progress import progress_bar
 from torchrank.engine.shards import Shard
 from torchrank.layouts import arrange, embedded, streamed
-from torchrank.lists import ALL, Lists, Need, as_given
+from torchrank.lists import ALL, FlatRows, Lists, Need, as_given
 from torchrank.pieces import Pieces
 from torchrank.problems import Problem, count
 
@@ -108,6 +108,7 @@ class Ranking(Pieces):
         need, in a rectangle as wide as the longest list.
         """
         rows = arrange(preds, target, indexes=indexes, mask=mask, tie_break=tie_break)
+        assert isinstance(rows, FlatRows)
         with as_given(rows.errors.device):
             ranking = cls.join(map(cls._of, place_flat(rows, Need(relevant=not judged))))
         return replace(ranking, only_relevant=not judged)
