@@ -13,7 +13,7 @@ from torchrank.metrics.graded import CG, DCG, NDCG, GradedMetric
 from torchrank.metrics.intents import APIA, PIA, IntentMetric, SubtopicRecall
 from torchrank.metrics.interpolated import ElevenPoint, InterpolatedPrecision, RecallAtPrecision
 from torchrank.metrics.judged import Bpref, InfAP, Judged
-from torchrank.metrics.novelty import ERRIA, NERRIA, NNRBP, NRBP, AlphaDCG, AlphaNDCG
+from torchrank.metrics.redundancy import ERRIA, NERRIA, NNRBP, NRBP, AlphaDCG, AlphaNDCG
 from torchrank.metrics.overlap import RBO, Overlap
 from torchrank.metrics.pairs import LRAP, OPA, CoverageError, RankingLoss
 from torchrank.metrics.parse import parse
