@@ -67,3 +67,12 @@ MANY: dict[str, list[dict[str, Any]]] = {
 }
 COUNTING_IRRELEVANT = {"bpref"}
 OTHERS: dict[str, list[Any]] = {}
+
+#: Of a scorer that knows nothing of n candidates, all judged, r of them relevant: any number of the irrelevant ones is
+#: as likely to be ahead of a relevant one.
+BASELINES = {
+    "bpref": lambda n, r, k: (
+        1 - sum(min(ahead, r) for ahead in range(n - r + 1)) / (n - r + 1) / min(n - r, r) if n > r else 1
+    ),
+    "judged": lambda n, r, k: 1,
+}

@@ -510,9 +510,6 @@ NO_LIST = (PERFECT[0] - math.inf, PERFECT[1] * 0)
 FIRST["no list"] = NO_LIST
 EMPTY_LIST = (torch.zeros(1, 0), torch.zeros(1, 0, dtype=torch.int64))
 NOTHING_TO_COMPARE = [EMPTY_LIST, (torch.ones(1, 1), torch.tensor([[1]]))]
-    (torch.zeros(1, 0), torch.zeros(1, 0, dtype=torch.int64)),
-    (torch.ones(1, 1), torch.tensor([[1]])),
-]
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)

@@ -601,9 +601,9 @@ def test_bad_values_are_counted_and_raise_in_compute(cls, aggregation, kind):
     action = {"empty_target_action": "error"} if kind is Problem.EMPTY_QUERIES else {}
     if cls is tr.FallOut and action:
         number = 1
-    elif cls in (tr.AUROC, tr.OPA, tr.RankingLoss) and action:
+    elif cls in (tr.AUROC, tr.OPA, tr.RankingLoss, tr.KendallTau) and action:
         number = 3
-    elif cls in (tr.Utility, tr.Judged) and action:  # of which a list without anything relevant has a value
+    elif cls in (tr.Utility, tr.Judged, tr.RBPResidual) and action:  # which look at the irrelevant too
         arguments = (torch.where(arguments[1] > 0, arguments[0], -math.inf), arguments[1])
     metric = make(cls, aggregation=aggregation, **action)
     metric.update(*GOOD)

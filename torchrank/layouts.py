@@ -76,7 +76,8 @@ def arrange(
     errors = errors + _bad_tie_break(tie_break, mask, preds)
     pairs, bad = _pairs(exclude, preds)
     if not preds.shape[1]:
-        preds, mask, tie_break = _one_column(preds), None, None
+        preds, tie_break = _one_column(preds), None
+        mask = torch.zeros_like(preds, dtype=torch.bool)  # and no candidate in it
     return CatalogueLists(errors + bad, validate, preds, judged, _on(preds, mask), _on(preds, tie_break), pairs)
 
 

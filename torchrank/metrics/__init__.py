@@ -13,13 +13,13 @@ from torchrank.metrics.graded import CG, DCG, NDCG, GradedMetric
 from torchrank.metrics.intents import APIA, PIA, IntentMetric, SubtopicRecall
 from torchrank.metrics.interpolated import ElevenPoint, InterpolatedPrecision, RecallAtPrecision
 from torchrank.metrics.judged import Bpref, InfAP, Judged
-from torchrank.metrics.redundancy import ERRIA, NERRIA, NNRBP, NRBP, AlphaDCG, AlphaNDCG
 from torchrank.metrics.overlap import RBO, Overlap
 from torchrank.metrics.pairs import LRAP, OPA, CoverageError, RankingLoss
 from torchrank.metrics.parse import parse
 from torchrank.metrics.positions import MR, MRR, HitRate, PositionMetric
 from torchrank.metrics.propensity import IPS, PSNDCG, PSP, inverse_propensity, propensities
 from torchrank.metrics.qmeasure import QMeasure
+from torchrank.metrics.redundancy import ERRIA, NERRIA, NNRBP, NRBP, AlphaDCG, AlphaNDCG
 from torchrank.metrics.trec import RNDCG, BinG, NumRel, NumRelRet
 from torchrank.metrics.users import CWL, RBP, RBPResidual, UserMetric
 from torchrank.metrics.weighted import ARP, PWA
