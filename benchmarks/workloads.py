@@ -77,6 +77,7 @@ def forty() -> Workload:
         },
         floor="their ranking alone",
         references={"pytrec_eval": peers.pytrec_eval(FORTY)},
+        targets=(at_most(40, "their ranking alone"),),
         grow={"queries": "queries", "candidates": "candidates"},
     )
 

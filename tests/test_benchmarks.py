@@ -143,6 +143,8 @@ def test_extra_memory_is_measured_in_a_fresh_process(parts):
 def test_every_workload_has_targets_as_data(parts):
     names = {
         "ltr",
+        "suite",
+        "correlation",
         "run",
         "next_item",
         "link_prediction",
