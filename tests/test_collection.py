@@ -508,6 +508,7 @@ FIRST = {
 }
 NO_LIST = (PERFECT[0] - math.inf, PERFECT[1] * 0)
 FIRST["no list"] = NO_LIST
+FIRST["no ties"] = (PERFECT[0], PERFECT[0].long())
 EMPTY_LIST = (torch.zeros(1, 0), torch.zeros(1, 0, dtype=torch.int64))
 NOTHING_TO_COMPARE = [EMPTY_LIST, (torch.ones(1, 1), torch.tensor([[1]]))]
 
