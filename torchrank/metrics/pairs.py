@@ -142,6 +142,7 @@ class OPA(RankingMetric):
     and those with a positive grade that it lacks, which stand behind it, tied with each other. A tied pair counts half
     under ``ties="expected"``. Unjudged candidates, of negative grade, count as of grade 0, like those of which nothing
     is known. A query without a pair is empty; one of which nothing was retrieved scores 0.
+    It has no bounds for unjudged candidates: how many pairs there are depends on which of them the list lacks.
 
     Source:
         TensorFlow Ranking, ``OPAMetric``, which weights queries by their pairs and counts ties as wrong.
@@ -159,6 +160,7 @@ class OPA(RankingMetric):
     """
 
     name = "opa"
+    takes_unjudged_for = ("irrelevant", "condensed")
     takes_top_k = False
 
     def need(self) -> Need:

@@ -128,8 +128,8 @@ class RNDCG(GradedMetric):
 
     Example:
         >>> import torch, torchrank as tr
-        >>> tr.RNDCG().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[2, 0, 1]]))  # (1 + 2.5 / 2.6309) / 2
-        tensor([0.9012], dtype=torch.float64)
+        >>> tr.RNDCG().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[2, 0, 1]]))  # (1 + 2 / 2.6309) / 2
+        tensor([0.8801], dtype=torch.float64)
     """
 
     name = "rndcg"
