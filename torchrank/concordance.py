@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchrank.engine.places import runs
+from torchrank.engine.places import fresh, runs
 from torchrank.engine.sorting import ascending, descending
 from torchrank.pieces import Pieces, shared
 
@@ -21,7 +21,7 @@ class Orders:
     """The candidates of each query in the order of the other ranking, equal ones in the order of the first.
 
     Places and numbers are int64, places count from 0. Candidates that were not retrieved are tied with each other
-    behind all others; what is no candidate stands at the end of both orders.
+    behind all others; what is no candidate stands at the end.
     """
 
     #: [query, entry]: which entry of the ranking this is
@@ -32,28 +32,44 @@ class Orders:
     whole: bool
     #: [query]: how many are
     number: Tensor
-    #: [query, entry]: its place in the first ranking, equal ones in the order of the other
-    place: Tensor
     #: [query, entry]: how many candidates are above it in the first ranking, and how many tied with it, itself included
     above: Tensor
     beside: Tensor
     #: [query, entry]: and in the other ranking
     other_above: Tensor
     other_beside: Tensor
-    #: [query, entry]: how many are tied with it in both, and its place among them
-    alike: Tensor
-    among_alike: Tensor
 
     @functools.cached_property
-    def discordant(self) -> Tensor:
-        """int64 [query, entry]: how many candidates the two rankings put on different sides of it."""
-        # Larger places before it, and the smaller ones behind it, which make up for where it stands.
-        return (2 * larger_before(self.place)).add_(self.place).sub_(self.other_place)
+    def place(self) -> Tensor:
+        """int64 [query, entry]: the place in the first ranking, equal ones in the order of the other."""
+        if self.whole and _strict(self.beside):
+            return self.above
+        order = _by(self.above if self.whole else torch.where(self.there, self.above, self.above.shape[1]))
+        return torch.empty_like(order).scatter_(-1, order, self.other_place.expand_as(order))
 
     @property
     def other_place(self) -> Tensor:
         """int64 [entry]: the place in the other ranking."""
-        return torch.arange(self.place.shape[1], device=self.place.device)
+        return torch.arange(self.above.shape[1], device=self.above.device)
+
+    @functools.cached_property
+    def alike(self) -> tuple[Tensor, Tensor]:
+        """int64 [query, entry] each: how many are tied with it in both rankings, and its place among them."""
+        if _strict(self.beside) or _strict(self.other_beside):
+            return _ones(self.above), _ones(self.above) - 1
+        start, stop = runs(fresh(self.above) | fresh(self.other_above) | fresh(self.there))
+        return stop - start, self.other_place - start
+
+    @functools.cached_property
+    def overtaken(self) -> Tensor:
+        """int64 [query, entry]: how many candidates before it in this order stand behind it in the first ranking."""
+        return larger_before(self.place)
+
+    @property
+    def discordant(self) -> Tensor:
+        """int64 [query, entry]: how many candidates the two rankings put on different sides of it."""
+        # Larger places before it, and the smaller ones behind it, which make up for where it stands.
+        return (2 * self.overtaken).add_(self.place).sub_(self.other_place)
 
     def all_tied(self) -> Tensor:
         """bool [query]: all candidates are tied in one of the rankings."""
@@ -68,7 +84,7 @@ class Orders:
 
         A pair counts 1, or the sum of its weights, [query, entry], which are 0 for what is no candidate.
         """
-        if not any(tied.stride()):  # a single 1 for all
+        if _strict(tied):
             return torch.zeros_like(self.number, dtype=torch.float64)
         if weight is not None:
             return (weight * (tied - 1)).sum(-1)
@@ -81,11 +97,11 @@ class Orders:
 
     def reversed(self) -> Tensor:
         """float64 [query]: discordant pairs, which the rankings order differently."""
-        return self.discordant.sum(-1).double() / 2  # what is no candidate has none
+        return self.overtaken.sum(-1).double()  # what is no candidate has none
 
     def net(self) -> Tensor:
         """float64 [query]: concordant pairs less discordant ones."""
-        tied = self.pairs(self.beside) + self.pairs(self.other_beside) - self.pairs(self.alike)
+        tied = self.pairs(self.beside) + self.pairs(self.other_beside) - self.pairs(self.alike[0])
         return self.total() - tied - 2 * self.reversed()
 
     def classes(self, above: Tensor, place: Tensor) -> Tensor:
@@ -96,62 +112,45 @@ class Orders:
 @shared
 def orders(ranking: Pieces) -> Orders:
     """The entries of a ranking in the order of their grades, the larger first, beside their order by the ranking."""
-    first, grade, there = ranking.first, ranking.grade, ranking.valid
-    width = first.shape[1]
-    looks = first.device.type == "cpu"  # where looking at values costs nothing
+    there, width = ranking.valid, ranking.first.shape[1]
+    looks = there.device.type == "cpu"  # where looking at values costs nothing
     whole = looks and bool(there.all())
-    filled = grade if whole else torch.where(there, grade, 0)
-    values, entry = descending(filled)
-    start, stop = runs(_fresh(values))
-    distinct = looks and stop[:, :1].numel() > 0 and start.stride(0) == 0  # as runs says where nothing is tied
-    if not (distinct and whole):  # what is tied in the order of the entries, what is no candidate at the end
-        key = torch.where(there.gather(-1, entry), start, width) * width + entry
-        key = ascending(key)
-        entry = key % max(1, width)
-        start, stop = runs(_fresh(key // max(1, width)))
-        there = there.gather(-1, entry)
+    values, entry = descending(ranking.grade if whole else torch.where(there, ranking.grade, 0))
+    start, stop = runs(fresh(values))
+    distinct = whole and stop[:, :1].numel() > 0 and start.stride(0) == 0  # as runs says where nothing is tied
+    if not distinct:  # what is tied in the order of the entries, what is no candidate at the end
+        kept = torch.where(there.gather(-1, entry), start, width)
+        order = _by(kept, entry)
+        if not whole:
+            there = there.gather(-1, order)
+            start, stop = runs(fresh(ascending(kept)))
+        entry = order
     number = there.sum(-1)
+    other_beside = _ones(entry) if distinct else stop - start
     if whole and ranking.untied and looks and bool((ranking.tied > 0).all()):
-        one = torch.ones((), dtype=torch.int64, device=first.device).expand(first.shape)
-        place, above, beside, alike, among = entry, entry, one, one, one - 1
-    else:
-        above, beside, place, alike, among = _placed(ranking, entry, there, start, number)
-    return Orders(
-        entry,
-        there,
-        whole,
-        number,
-        place,
-        above,
-        beside,
-        start.expand(first.shape),
-        stop.new_ones(()).expand(first.shape) if distinct and whole else stop - start,
-        alike,
-        among,
-    )
+        return Orders(entry, there, whole, number, entry, _ones(entry), start.expand_as(entry), other_beside)
+    # What was not retrieved stands behind the list, all of it tied.
+    missing = (number - ranking.num_candidates.long()).unsqueeze(-1)
+    tied = torch.where(ranking.tied > 0, ranking.tied.long(), missing).gather(-1, entry)
+    above = (ranking.first.gather(-1, entry) - 1).long()
+    return Orders(entry, there, whole, number, above, tied, start.expand_as(entry), other_beside)
 
 
-def _placed(ranking: Pieces, entry: Tensor, there: Tensor, start: Tensor, number: Tensor) -> tuple[Tensor, ...]:
-    """Above, beside and place in the first ranking, and alike and among them, of entries in the order of the other."""
-    width = entry.shape[1]
-    position = torch.arange(width, device=entry.device)
-    block = torch.where(there, ranking.first.gather(-1, entry), torch.inf)
-    # By rank, equal ones in the order of the other ranking.
-    ranks = torch.where(there, block.nan_to_num(posinf=0).long(), 2**31)
-    key = ascending(ranks * width + position)
-    listed = key % max(1, width)
-    begins, ends = runs(_fresh(key // max(1, width)))
-    back = torch.empty_like(listed).scatter_(-1, listed, position.expand_as(listed))
-    above = begins.expand_as(listed).gather(-1, back)
-    beside = ends.expand_as(listed).gather(-1, back) - above
-    joint = _fresh(above) | _fresh(start.expand_as(above))
-    beginning, stop = runs(joint)
-    return above, beside, back, (stop - beginning).expand_as(back), (position - beginning).expand_as(back)
+def _by(key: Tensor, element: Tensor | None = None) -> Tensor:
+    """Elements, or places, int64 [row, element], in the order of a key from 0, equal ones in their own order."""
+    bits = max(1, key.shape[1] - 1).bit_length()
+    element = torch.arange(key.shape[1], device=key.device) if element is None else element
+    return ascending((key << bits) + element) & ((1 << bits) - 1)
 
 
-def _fresh(x: Tensor) -> Tensor:
-    """Where an element is not equal to the one before it in its row."""
-    return torch.cat([x.new_ones((len(x), 1), dtype=torch.bool), x[:, 1:] != x[:, :-1]], -1)[:, : x.shape[1]]
+def _ones(like: Tensor) -> Tensor:
+    """int64 like a tensor, a single 1 for all."""
+    return torch.ones((), dtype=torch.int64, device=like.device).expand(like.shape)
+
+
+def _strict(tied: Tensor) -> bool:
+    """Whether it is known that nothing is tied."""
+    return not any(tied.stride())
 
 
 # ---- inversions ------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import torch
 from torch import Tensor
 
-from torchrank.engine.places import Places, behind, in_rank_order, of_entries, runs
+from torchrank.engine.places import Places, behind, fresh, in_rank_order, of_entries, runs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -238,9 +238,7 @@ class Pieces(Places):
         if self.complete:
             above = torch.where(self.tied > 0, self.first - 1, 0)
             return above.long(), (above + self.tied).long()
-        fresh = torch.ones_like(self.valid)
-        fresh[:, 1:] = self.first[:, 1:] != self.first[:, :-1]
-        return runs(fresh)
+        return runs(fresh(self.first))
 
     @shared
     def discounted(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.engine.ids import positions
-from torchrank.engine.places import Places, of_entries, real, runs
+from torchrank.engine.places import Places, fresh, of_entries, real, runs
 from torchrank.engine.sorting import descending
 from torchrank.engine.topk import top_k
 from torchrank.lists import CatalogueLists, DenseLists, Lists, Need, Pairs, Ragged, RankedIds, SparseLists
@@ -76,12 +76,12 @@ def place_dense(lists: DenseLists, need: Need) -> Places:
     # The pool of what is judged beyond a reach has no subtopics.
     cut = need.relevant and scores.device.type == "cpu" and lists.subtopics is None
     reach = need.reach if cut else None
-    ordered, order, fresh = _in_order(scores, lists.tie_break, reach)
+    ordered, order, begins = _in_order(scores, lists.tie_break, reach)
     if lists.validate:  # NaN sorts first
         errors = errors + count(Problem.NAN_SCORES, ordered[:, 0].isnan() if lists.exclude is None else hidden)
 
-    untied = scores.device.type == "cpu" and bool(fresh.all())  # where looking at values costs nothing
-    first, tied, num_candidates = _standing(ordered, fresh, scores, untied)
+    untied = scores.device.type == "cpu" and bool(begins.all())  # where looking at values costs nothing
+    first, tied, num_candidates = _standing(ordered, begins, scores, untied)
     places = Places(
         first,
         tied,
@@ -122,14 +122,14 @@ def spread(lists: CatalogueLists | RankedIds) -> DenseLists:
     )
 
 
-def _standing(ordered: Tensor, fresh: Tensor, scores: Tensor, untied: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _standing(ordered: Tensor, begins: Tensor, scores: Tensor, untied: bool) -> tuple[Tensor, Tensor, Tensor]:
     """``first`` and ``tied`` [query, entry] and ``num_candidates`` [query] of :class:`Places`, all floating."""
     dtype, width = real(scores.device), ordered.shape[1]
     whole = ordered.shape == scores.shape
     if untied and whole and bool((ordered[:, -1] > float("-inf")).all()):  # each stands where it is
         first = torch.arange(1, width + 1, dtype=dtype).repeat(len(ordered), 1)
         return first, torch.ones_like(first), torch.full_like(first[:, 0], width)
-    start, stop = runs(fresh)
+    start, stop = runs(begins)
     retrieved = ordered > float("-inf")
     num_candidates = retrieved.sum(-1) if whole else (scores > float("-inf")).sum(-1)
     first = torch.where(retrieved, start, num_candidates.unsqueeze(-1)) + 1
@@ -146,19 +146,19 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tu
         promising = 2 * (reach + 1) <= scores.shape[1] and _best(scores[:AHEAD], reach) is not None
         best = _best(scores, reach) if promising else None
         if best is not None:
-            return (*best, _fresh(best[0]))
+            return (*best, fresh(best[0]))
         ordered, order = descending(scores)
         cut = ordered[:, reach - 1, None]
         width = reach + int((ordered[:, reach:] == cut).sum(-1).max()) if len(cut) else reach
         ordered, order = ordered[:, :width], order[:, :width]
-        return ordered, order, _fresh(ordered)
+        return ordered, order, fresh(ordered)
     if tie_break is None:
         ordered, order = descending(scores)
-        return ordered, order, _fresh(ordered)
+        return ordered, order, fresh(ordered)
     by_tie = tie_break.argsort(dim=-1, descending=True, stable=True)
     ordered, order = scores.gather(-1, by_tie).sort(dim=-1, descending=True, stable=True)
     order = by_tie.gather(-1, order)
-    return ordered, order, _fresh(ordered) | _fresh(tie_break.gather(-1, order))
+    return ordered, order, fresh(ordered) | fresh(tie_break.gather(-1, order))
 
 
 def _best(scores: Tensor, reach: int) -> tuple[Tensor, Tensor] | None:
@@ -167,11 +167,6 @@ def _best(scores: Tensor, reach: int) -> tuple[Tensor, Tensor] | None:
     if (best[:, reach - 1] == best[:, reach]).any():
         return None
     return best[:, :reach], order[:, :reach]
-
-
-def _fresh(ordered: Tensor) -> Tensor:
-    """Where an element is not equal to the one before it in its row."""
-    return torch.cat([ordered.new_ones((len(ordered), 1), dtype=torch.bool), ordered[:, 1:] != ordered[:, :-1]], -1)
 
 
 def _excluded(exclude: Pairs, grade: Tensor) -> Tensor:

@@ -48,13 +48,21 @@ class Places:
     subtopics: Tensor | None = None
 
 
-def runs(fresh: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the run of each element starts and stops in its row: int64, like ``fresh``, bool, True where one begins."""
-    position = torch.arange(fresh.shape[-1], device=fresh.device)
-    if fresh.device.type == "cpu" and fresh.all():  # where looking at values costs nothing
-        return position.expand_as(fresh), (position + 1).expand_as(fresh)
-    start = torch.where(fresh, position, 0).cummax(-1).values
-    return start, torch.searchsorted(start, start, right=True)
+def fresh(x: Tensor) -> Tensor:
+    """bool like ``x``, [query, entry]: an element is not equal to the one before it in its row."""
+    return torch.cat([x.new_ones((len(x), 1), dtype=torch.bool), x[:, 1:] != x[:, :-1]], -1)[:, : x.shape[1]]
+
+
+def runs(begins: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the run of each element starts and stops in its row: int64, like ``begins``, bool, True where one does."""
+    position = torch.arange(begins.shape[-1], device=begins.device)
+    if begins.device.type == "cpu" and begins.all():  # where looking at values costs nothing
+        return position.expand_as(begins), (position + 1).expand_as(begins)
+    # Runs are numbered from 1, and a table says where each begins; its first place is for what begins none.
+    run = begins.cumsum(-1)
+    table = position.new_full((len(begins), len(position) + 2), len(position))
+    table.scatter_(-1, run * begins, position.expand_as(begins))
+    return table.gather(-1, run), table.gather(-1, run + 1)
 
 
 def depth_of(first: Tensor, tied: Tensor) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.engine.places import runs
+from torchrank.engine.places import fresh, runs
 from torchrank.metrics.arguments import number, one_of
 from torchrank.metrics.recommended import PerUserMetric, Recommended
 
@@ -192,9 +192,7 @@ class IntraListDiversity(PerUserMetric):
         ordered = lists.kept.sort(dim=-1, stable=True)  # what is not kept comes first, and stays apart
         category, order = self.categories[lists.ids].gather(-1, ordered.indices).sort(dim=-1, stable=True)
         kept = ordered.values.gather(-1, order)
-        fresh = torch.ones_like(kept)
-        fresh[:, 1:] = (category[:, 1:] != category[:, :-1]) | (kept[:, 1:] != kept[:, :-1])
-        start, stop = runs(fresh)
+        start, stop = runs(fresh(category) | fresh(kept))
         return 1 - torch.where(kept, stop - start - 1, 0).sum(-1) / (m * (m - 1))
 
 

@@ -162,7 +162,7 @@ class KendallDistance(ComparingMetric):
     penalty: float
 
     def compare(self, both: Orders) -> Tensor:
-        tied, other_tied, alike = (both.pairs(x) for x in (both.beside, both.other_beside, both.alike))
+        tied, other_tied, alike = (both.pairs(x) for x in (both.beside, both.other_beside, both.alike[0]))
         distance = both.reversed() + self.penalty * (tied + other_tied - 2 * alike)
         return distance / both.total() if self.normalized else distance
 
@@ -209,7 +209,7 @@ class WeightedTau(ComparingMetric):
         """The value for weights 1 / (1 + place)."""
         weight = both.of_candidates((place + 1).double().reciprocal_().expand(both.place.shape))
         total = weight.sum(-1) * (both.number - 1)
-        tied, other_tied, alike = (both.pairs(x, weight) for x in (both.beside, both.other_beside, both.alike))
+        tied, other_tied, alike = (both.pairs(x, weight) for x in (both.beside, both.other_beside, both.alike[0]))
         net = total - tied - other_tied + alike - 2 * (weight * both.discordant).sum(-1)
         return (net / (total - tied).sqrt() / (total - other_tied).sqrt()).clamp(-1, 1)
 
@@ -242,7 +242,7 @@ class APTau(ComparingMetric):
     def compare(self, both: Orders) -> Tensor:
         # In the blocks above a candidate: those that should be below it, and those tied with it in the true ranking.
         misplaced = (both.discordant + both.place - both.other_place) // 2
-        indifferent = both.other_place - both.other_above - both.among_alike
+        indifferent = both.other_place - both.other_above - both.alike[1]
         net = both.of_candidates(both.above - 2 * misplaced - indifferent)
         ranks = torch.arange(1, net.shape[1] + 1, dtype=torch.float64, device=net.device)
         harmonic = torch.nn.functional.pad(running_sum(1 / ranks), (1, 0))

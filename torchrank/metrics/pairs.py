@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from torchrank.engine.places import runs
+from torchrank.engine.places import fresh, runs
 from torchrank.lists import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant, precisions
@@ -187,9 +187,9 @@ def _pairs(ranking: Ranking) -> Tensor:
     positive = _positive(ranking)
     several = positive.sum(-1).to(ranking.first.dtype)
     zeros = ranking.num_candidates - (positive & (ranking.tied > 0)).sum(-1)
-    grade, _, fresh = _sorted(ranking)
+    grade, _, begins = _sorted(ranking)
     position = torch.arange(grade.shape[1], device=grade.device)
-    alike = torch.where(grade > 0, position - runs(fresh)[0], 0).sum(-1)  # earlier ones of the same grade
+    alike = torch.where(grade > 0, position - runs(begins)[0], 0).sum(-1)  # earlier ones of the same grade
     return several * zeros + several * (several - 1) / 2 - alike
 
 
@@ -199,8 +199,8 @@ def _in_order(ranking: Ranking) -> Tensor:
     found = positive & (ranking.tied > 0)
     behind = ranking.num_candidates.unsqueeze(-1) - ranking.first  # less those of positive grade
     zeros = behind - found.sum(-1, keepdim=True) + found.cumsum(-1)
-    _, order, fresh = _sorted(ranking)
-    level = torch.empty_like(order).scatter_(-1, order, fresh.cumsum(-1) - 1)
+    _, order, begins = _sorted(ranking)
+    level = torch.empty_like(order).scatter_(-1, order, begins.cumsum(-1) - 1)
     among = _descents(level, positive).to(zeros.dtype)
     return torch.where(found, zeros, 0.0).sum(-1) + among
 
@@ -208,12 +208,7 @@ def _in_order(ranking: Ranking) -> Tensor:
 def _sorted(ranking: Ranking) -> tuple[Tensor, Tensor, Tensor]:
     """Positive grades in ascending order, 0 for all others, the entries they are of, and where a new grade begins."""
     grade, order = torch.where(_positive(ranking), ranking.grade, 0).sort(dim=-1, stable=True)
-    return grade, order, _fresh(grade)
-
-
-def _fresh(x: Tensor) -> Tensor:
-    """bool like ``x``, whose rows are sorted: the value is another than before."""
-    return torch.cat([torch.ones_like(x[:, :1], dtype=torch.bool), x[:, 1:] != x[:, :-1]], dim=-1)
+    return grade, order, fresh(grade)
 
 
 def _descents(level: Tensor, counted: Tensor) -> Tensor:
@@ -231,6 +226,6 @@ def _descents(level: Tensor, counted: Tensor) -> Tensor:
         has = ((level >> digit) & 1).gather(-1, order) > 0
         real = counted.gather(-1, order)
         so_far = torch.nn.functional.pad((has & real).cumsum(-1), (1, 0))
-        ahead = so_far[:, :-1] - so_far.gather(-1, runs(_fresh(upper))[0])
+        ahead = so_far[:, :-1] - so_far.gather(-1, runs(fresh(upper))[0])
         total = total + torch.where(real & ~has, ahead, 0).sum(-1)
     return total
