@@ -1,9 +1,6 @@
 """What the table of presets says, against the libraries themselves; those that are not installed are skipped."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +8,9 @@ import torch
 from test_peers import assert_agree, by_trec_eval, collection, graded_batch
 
 import torchrank as tr
-from torchrank.presets import ALWAYS, LIBRARIES, TABLE, table
+from torchrank.presets import ALWAYS, LIBRARIES, TABLE
 
 CUTS = (1, 3, 40)
-README = Path(__file__).parents[1] / "README.md"
 
 
 def rows_of(*libraries, cuts=CUTS):
@@ -82,15 +78,6 @@ def test_errors():
     for k in (0, 2.0, True, "3"):
         with pytest.raises(ValueError, match="integers >= 1"):
             tr.preset("recbole", k)
-
-
-def test_the_readme_shows_the_table():
-    command = [sys.executable, "-m", "torchrank.cli", "presets"]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert printed == table() + "\n"
-    shown = re.search(r"<!-- presets -->\n(.*?)\n<!-- /presets -->", README.read_text(), re.DOTALL)
-    assert shown is not None
-    assert shown[1].strip() == printed.strip()
 
 
 # ---- one list, as every library was seen to measure it: definitions.md, 3.0 ------------------------------------------

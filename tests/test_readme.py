@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 from torchrank import RankingMetric
@@ -37,10 +38,18 @@ def test_blocks_without_prompts_run():
         assert set(model.suite.compute()) == {"val/ndcg@10", "val/recall@10", "val/recall@100", "val/mrr"}
 
 
-def test_figures_are_those_of_the_results():
-    command = [sys.executable, "-m", "benchmarks", "--table"]
-    printed = subprocess.run(command, cwd=README.parent, check=True, capture_output=True, text=True).stdout
-    shown = re.search(r"<!-- benchmarks -->\n(.*?)\n<!-- /benchmarks -->", README.read_text(), re.DOTALL)
+@pytest.mark.parametrize(
+    ("block", "command"),
+    [
+        ("measures", "torchrank.cli measures"),
+        ("presets", "torchrank.cli presets"),
+        ("benchmarks", "benchmarks --table"),
+    ],
+)
+def test_tables_are_what_their_commands_print(block, command):
+    argv = [sys.executable, "-m", *command.split()]
+    printed = subprocess.run(argv, cwd=README.parent, check=True, capture_output=True, text=True).stdout
+    shown = re.search(rf"<!-- {block} -->\n(.*?)\n<!-- /{block} -->", README.read_text(), re.DOTALL)
     assert shown is not None
     assert shown[1].strip() == printed.strip()
 

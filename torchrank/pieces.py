@@ -241,6 +241,12 @@ class Pieces(Places):
         return runs(fresh(self.first))
 
     @shared
+    def mean_rank(self) -> Tensor:
+        """float64 [query, entry]: the mean of the ranks an entry can have, that behind the list if not retrieved."""
+        missing = (self.num_candidates + 1).unsqueeze(-1)
+        return torch.where(self.tied > 0, self.first + (self.tied - 1) / 2, missing)
+
+    @shared
     def discounted(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and where not retrieved."""
         if self.untied:

@@ -21,14 +21,31 @@ def one_of(argument: str, value: object, known: Iterable[object], or_callable: b
         raise ValueError(f"Expected {argument} to be one of {', '.join(map(repr, known))}{also}, got {value!r}")
 
 
-def number(argument: str, value: object, above: float, most: float = math.inf) -> None:
+def number(
+    argument: str,
+    value: object,
+    *,
+    above: float = -math.inf,
+    least: float = -math.inf,
+    below: float = math.inf,
+    most: float = math.inf,
+) -> None:
     """Raise ValueError unless an argument is a finite number within its bounds."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not above < value <= most or value == math.inf:
-        also = "" if most == math.inf else f" and <= {most}"
-        raise ValueError(f"Expected {argument} to be a number > {above}{also}, got {value!r}")
+    real = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not real or not (above < value < below and least <= value <= most):  # type: ignore[operator]
+        bounds = [
+            f"{sign} {bound}"
+            for sign, bound in ((">", above), (">=", least), ("<", below), ("<=", most))
+            if math.isfinite(bound)
+        ]
+        wanted = " and ".join(bounds) or "that is finite"
+        raise ValueError(f"Expected {argument} to be a number {wanted}, got {value!r}")
 
 
-def fraction(argument: str, value: object) -> None:
-    """Raise ValueError unless an argument is a number from 0 to 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise ValueError(f"Expected {argument} to be a number from 0 to 1, got {value!r}")
+def integer(argument: str, value: object, least: int, or_none: bool = True) -> None:
+    """Raise ValueError unless an argument is an integer that is large enough, or None where that will do."""
+    if value is None and or_none:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        also = " or None" if or_none else ""
+        raise ValueError(f"Expected {argument} to be an integer >= {least}{also}, got {value!r}")

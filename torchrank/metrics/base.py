@@ -14,7 +14,7 @@ from torch import Tensor
 import torchrank.metrics.labels as labels
 from torchrank.layouts import arrange
 from torchrank.lists import Need, as_given
-from torchrank.metrics.arguments import one_of
+from torchrank.metrics.arguments import integer, one_of
 from torchrank.metrics.average import QueryAverage, QueryValues, with_sums
 from torchrank.metrics.state import Mean
 from torchrank.metrics.unjudged import bound
@@ -96,8 +96,7 @@ class RankingMetric(QueryAverage):
             )
         own = {name: kwargs.pop(name) for name in self.definition() if name in kwargs}
         super().__init__(aggregation, skip_empty=empty_target_action == "skip", **kwargs)
-        if top_k is not None and (not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1):
-            raise ValueError(f"Expected top_k to be an integer >= 1 or None, got {top_k!r}")
+        integer("top_k", top_k, least=1)
         if top_k is not None and not self.takes_top_k:
             raise ValueError(f"Expected no top_k for {type(self).__name__}, which looks at the whole list, got {top_k}")
         one_of("ties", ties, self.policies)

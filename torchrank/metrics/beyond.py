@@ -157,18 +157,8 @@ class IntraListDiversity(PerUserMetric):
         categories: Tensor | None = None,
         **kwargs: Any,
     ) -> None:
-        if (embeddings is None) == (categories is None):
-            raise ValueError("Expected either embeddings or categories, got " + ("both", "neither")[embeddings is None])
-        name, x = ("embeddings", embeddings) if categories is None else ("categories", categories)
-        if not isinstance(x, Tensor) or not _is_known(name, x):
-            wanted = {
-                "embeddings": "floating [item, dimension]",
-                "categories": "integer [item] or bool [item, category]",
-            }
-            raise TypeError(f"Expected {name} {wanted[name]}, got {_described(x)}")
-        if x.is_floating_point() and not bool(x.isfinite().all()):
-            raise ValueError("Expected embeddings to be finite numbers, got NaN or infinite ones")
-        super().__init__(top_k, {"embeddings": embeddings, "categories": categories}, len(x), **kwargs)
+        catalogue = {"embeddings": embeddings, "categories": categories}
+        super().__init__(top_k, catalogue, _number_described(embeddings, categories), **kwargs)
 
     embeddings: Tensor | None
     categories: Tensor | None
@@ -178,22 +168,35 @@ class IntraListDiversity(PerUserMetric):
         return 1 if known is None or known.dim() == 1 else known.shape[1]
 
     def measure(self, lists: Recommended) -> Tensor:
-        m = lists.length
+        pairs = lists.length * (lists.length - 1)
         if self.embeddings is not None:
-            vectors = self.embeddings[lists.ids].to(lists.dtype)
-            vectors = torch.nn.functional.normalize(vectors, dim=-1, eps=1e-150) * lists.kept.unsqueeze(-1)
-            # |sum of all|^2 is the sum over all pairs, those of an item with itself included
-            alike = vectors.sum(1).square().sum(-1) - vectors.square().sum((1, 2))
-            return 1 - alike / (m * (m - 1))
+            return 1 - _cosines(self.embeddings[lists.ids], lists) / pairs
         assert self.categories is not None
-        if self.categories.dim() == 2:
-            have = (self.categories[lists.ids] & lists.kept.unsqueeze(-1)).sum(1).to(lists.dtype)
-            return 2 * (have * (m.unsqueeze(-1) - have)).mean(-1) / (m * (m - 1))
-        ordered = lists.kept.sort(dim=-1, stable=True)  # what is not kept comes first, and stays apart
-        category, order = self.categories[lists.ids].gather(-1, ordered.indices).sort(dim=-1, stable=True)
-        kept = ordered.values.gather(-1, order)
-        start, stop = runs(fresh(category) | fresh(kept))
-        return 1 - torch.where(kept, stop - start - 1, 0).sum(-1) / (m * (m - 1))
+        alike = _alike if self.categories.dim() == 1 else _alike_in_each
+        return 1 - alike(self.categories[lists.ids], lists) / pairs
+
+
+def _cosines(vectors: Tensor, lists: Recommended) -> Tensor:
+    """The sum of the cosines of all ordered pairs of a list: float64 [query]."""
+    vectors = torch.nn.functional.normalize(vectors.to(lists.dtype), dim=-1, eps=1e-150) * lists.kept.unsqueeze(-1)
+    # |sum of all|^2 is the sum over all pairs, those of an item with itself included
+    return vectors.sum(1).square().sum(-1) - vectors.square().sum((1, 2))
+
+
+def _alike(category: Tensor, lists: Recommended) -> Tensor:
+    """How many ordered pairs of a list share their category, int [query, position]: int64 [query]."""
+    kept, order = lists.kept.sort(dim=-1, stable=True)  # what is not kept comes first, and stays apart
+    category, again = category.gather(-1, order).sort(dim=-1, stable=True)
+    kept = kept.gather(-1, again)
+    start, stop = runs(fresh(category) | fresh(kept))
+    return torch.where(kept, stop - start - 1, 0).sum(-1)
+
+
+def _alike_in_each(having: Tensor, lists: Recommended) -> Tensor:
+    """How many ordered pairs agree on a category, bool [query, position, category], on average: float64 [query]."""
+    have = (having & lists.kept.unsqueeze(-1)).sum(1).to(lists.dtype)
+    lack = lists.length.unsqueeze(-1) - have
+    return (have * (have - 1) + lack * (lack - 1)).mean(-1)
 
 
 class Unexpectedness(PerUserMetric):
@@ -301,6 +304,19 @@ def _counts(interactions: Any) -> Tensor:
     if not len(counts) or not bool((counts.isfinite() & (counts >= 0)).all()):
         raise ValueError("Expected interactions to be finite numbers >= 0, at least one, got others")
     return counts
+
+
+def _number_described(embeddings: Tensor | None, categories: Tensor | None) -> int:
+    """How many items the one or the other describes; an error unless it is one of them, as it should be."""
+    if (embeddings is None) == (categories is None):
+        raise ValueError("Expected either embeddings or categories, got " + ("both", "neither")[embeddings is None])
+    name, x = ("embeddings", embeddings) if categories is None else ("categories", categories)
+    if not isinstance(x, Tensor) or not _is_known(name, x):
+        wanted = {"embeddings": "floating [item, dimension]", "categories": "integer [item] or bool [item, category]"}
+        raise TypeError(f"Expected {name} {wanted[name]}, got {_described(x)}")
+    if x.is_floating_point() and not bool(x.isfinite().all()):
+        raise ValueError("Expected embeddings to be finite numbers, got NaN or infinite ones")
+    return len(x)
 
 
 def _described(x: object) -> str:

@@ -44,6 +44,11 @@ class BinaryMetric(RankingMetric):
         """(Expected) number of relevant candidates in the first ``top_k``: float64 [query]."""
         return ranking.hits(self.relevance_level, self.top_k)
 
+    def per_relevant(self, ranking: Ranking, values: Tensor) -> Tensor:
+        """Mean of values [query, entry] over the relevant candidates, 0 for what was not retrieved: float64 [query]."""
+        found = torch.where(ranking.found(self.relevance_level), values, 0.0)
+        return ratio(found.sum(-1), ranking.num_relevant(self.relevance_level))
+
     def length(self, ranking: Ranking) -> Tensor:
         """``top_k``, or the length of each list: float64 [query]."""
         lists = ranking.num_candidates
@@ -239,33 +244,18 @@ class MAP(BinaryMetric):
     normalize: str
 
     def measure(self, ranking: Ranking) -> Tensor:
-        if self.normalize == "retrieved":
-            return self._by_hits(ranking)
-        each = precisions(ranking, self.relevance_level, self.top_k)
-        return ratio(each.sum(-1), self._whole(ranking))
+        if self.normalize == "retrieved" and self.top_k is not None and not ranking.untied:
+            return _precision_by_hits(ranking, self.relevance_level, self.top_k)
+        return ratio(precisions(ranking, self.relevance_level, self.top_k).sum(-1), self.whole(ranking))
 
-    def _whole(self, ranking: Ranking) -> Tensor:
-        """What the precisions are divided by, where that is no matter of chance."""
+    def whole(self, ranking: Ranking) -> Tensor:
+        """What the precisions are divided by, where that is no matter of chance: float64 [query]."""
         relevant, length = ranking.num_relevant(self.relevance_level), self.length(ranking)
-        if self.normalize == "k":
-            return length
+        if self.normalize in ("retrieved", "k"):
+            return length if self.normalize == "k" else self.hits(ranking)
         if self.normalize == "length":
             return torch.minimum(relevant, torch.minimum(length, ranking.num_candidates))
         return relevant if self.normalize == "relevant" or self.top_k is None else torch.minimum(relevant, length)
-
-    def _by_hits(self, ranking: Ranking) -> Tensor:
-        """AP divided by the hits in the first k, which a tie cut by k makes random: a sum over their number."""
-        if self.top_k is None or ranking.untied:
-            return ratio(precisions(ranking, self.relevance_level, self.top_k).sum(-1), self.hits(ranking))
-        found, share = ranking.found(self.relevance_level), ranking.share(self.top_k)
-        cut = Boundary.of(ranking, self.relevance_level, self.top_k)
-        full = torch.where(found & (share == 1), precisions(ranking, self.relevance_level, self.top_k), 0.0).sum(-1)
-        # Given h hits among the s places of the cut block, they are a block of s with h relevant ones.
-        h, s = cut.hits, cut.places
-        first, harmonic = cut.at(ranking.first), cut.at(ranking.summed(reciprocal, self.top_k))
-        c = ratio(h - 1, s - 1)
-        partial = torch.where(h > 0, ratio(h, s) * ((cut.before + 1 - first * c) * harmonic + c * s), 0.0)
-        return (cut.chance * ratio(full.unsqueeze(-1) + partial, cut.before + h)).sum(-1)
 
 
 def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
@@ -282,6 +272,19 @@ def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     harmonic = ranking.summed(reciprocal, top_k)
     total = (before + 1 - (above + 1) * c) * harmonic + c * inside
     return torch.where(ranking.found(level), ratio(total, ranking.tied), 0.0)
+
+
+def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
+    """AP divided by the hits in the first k, which a tie cut by k makes random: a sum over their number."""
+    surely = ranking.found(level) & (ranking.share(top_k) == 1)
+    full = torch.where(surely, precisions(ranking, level, top_k), 0.0).sum(-1)
+    # Given h hits among the s places of the cut block, they are a block of s with h relevant ones.
+    cut = Boundary.of(ranking, level, top_k)
+    h, s = cut.hits, cut.places
+    first, harmonic = cut.at(ranking.first), cut.at(ranking.summed(reciprocal, top_k))
+    c = ratio(h - 1, s - 1)
+    partial = torch.where(h > 0, ratio(h, s) * ((cut.before + 1 - first * c) * harmonic + c * s), 0.0)
+    return (cut.chance * ratio(full.unsqueeze(-1) + partial, cut.before + h)).sum(-1)
 
 
 class RPrecision(BinaryMetric):
@@ -416,12 +419,13 @@ class AUROC(BinaryMetric):
         return super().empty(ranking) | nothing_irrelevant(ranking, self.relevance_level)
 
     def measure(self, ranking: Ranking) -> Tensor:
-        found, share = ranking.found(self.relevance_level), ranking.share(self.top_k)
-        before, beside = ranking.relevant_around(self.relevance_level)
-        cut = Boundary.of(ranking, self.relevance_level, self.top_k)
+        level, top_k = self.relevance_level, self.top_k
+        cut = Boundary.of(ranking, level, top_k)
         length = torch.minimum(self.length(ranking), ranking.num_candidates).unsqueeze(-1)
         if self.max_fpr is not None and self.max_fpr < 1:
-            return self._partial(ranking, cut, length)
+            return (cut.chance * _partial_area(ranking, level, top_k, cut, length, self.max_fpr)).sum(-1)
+        found, share = ranking.found(level), ranking.share(top_k)
+        before, beside = ranking.relevant_around(level)
         # Irrelevant candidates behind each relevant one that is surely inside, and half of those tied with it ...
         behind = length - (ranking.first + ranking.tied - 1) - (cut.before - before - beside)
         pairs = torch.where(found & (share == 1), behind + (ranking.tied - beside) / 2, 0.0).sum(-1, keepdim=True)
@@ -430,23 +434,23 @@ class AUROC(BinaryMetric):
         ordered = pairs - cut.before * h + h * (s - h) / 2
         return (cut.chance * ratio(ordered, inside * (length - inside))).sum(-1)
 
-    def _partial(self, ranking: Ranking, cut: Boundary, length: Tensor) -> Tensor:
-        """The rescaled area up to ``max_fpr``, for each number h of hits that a tie cut by k can have."""
-        assert self.max_fpr is not None
-        inside = (ranking.found(self.relevance_level) & (ranking.share(self.top_k) == 1))[:, : self.top_k]
-        before, beside = ranking.relevant_around(self.relevance_level)
-        ahead = (ranking.first - 1 - before)[:, : self.top_k]
-        among = (ranking.tied - beside)[:, : self.top_k]
-        chance = 0.5 * self.max_fpr**2
-        total = torch.zeros_like(length)
-        for h in range(cut.hits.shape[-1]):
-            relevant, others = cut.before + h, length - cut.before - h
-            room = self.max_fpr * others  # false positives that count
-            area = torch.where(inside, uncounted(room - ahead, among), 0.0).sum(-1, keepdim=True)
-            area = area + h * uncounted(room - (cut.at(ranking.first) - 1 - cut.before), (cut.places - h).clamp_min(0))
-            rescaled = 0.5 * (1 + (ratio(area, relevant * others) - chance) / (self.max_fpr - chance))
-            total = total + cut.chance[:, h : h + 1] * torch.where(relevant * others > 0, rescaled, 0.0)
-        return total.squeeze(-1)
+
+def _partial_area(
+    ranking: Ranking, level: float, top_k: int | None, cut: Boundary, length: Tensor, max_fpr: float
+) -> Tensor:
+    """The rescaled area of the first ``length``, for each number of hits in a tie cut by k: float64 [query, hits]."""
+    inside = (ranking.found(level) & (ranking.share(top_k) == 1))[:, :top_k]
+    before, beside = ranking.relevant_around(level)
+    ahead, among = (ranking.first - 1 - before)[:, :top_k], (ranking.tied - beside)[:, :top_k]
+    chance, areas = 0.5 * max_fpr**2, []
+    for h in range(cut.hits.shape[-1]):
+        relevant, others = cut.before + h, length - cut.before - h
+        room = max_fpr * others  # false positives that count
+        area = torch.where(inside, uncounted(room - ahead, among), 0.0).sum(-1, keepdim=True)
+        area = area + h * uncounted(room - (cut.at(ranking.first) - 1 - cut.before), (cut.places - h).clamp_min(0))
+        rescaled = 0.5 * (1 + (ratio(area, relevant * others) - chance) / (max_fpr - chance))
+        areas.append(torch.where(relevant * others > 0, rescaled, 0.0))
+    return torch.cat(areas, -1)
 
 
 def refuse_bounds(metric: RankingMetric, why: str) -> None:

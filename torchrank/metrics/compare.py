@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchrank.concordance import Orders, orders
 from torchrank.lists import Need
-from torchrank.metrics.arguments import one_of
+from torchrank.metrics.arguments import number, one_of
 from torchrank.metrics.base import RankingMetric
 from torchrank.pieces import running_sum
 from torchrank.ranking import Ranking
@@ -94,12 +94,9 @@ class KendallTau(ComparingMetric):
     def __init__(self, top_k: None = None, *, variant: str = "b", **kwargs: Any) -> None:
         one_of("variant", variant, ("a", "b", "c", "gamma"))
         super().__init__(top_k, variant=variant, **kwargs)
+        self.of_differences = variant != "a"
 
     variant: str
-
-    @property
-    def of_differences(self) -> bool:  # type: ignore[override]
-        return self.variant != "a"
 
     def empty(self, ranking: Ranking) -> Tensor:
         if self.variant != "gamma":
@@ -154,8 +151,7 @@ class KendallDistance(ComparingMetric):
 
     def __init__(self, top_k: None = None, *, normalized: bool = False, penalty: float = 0.5, **kwargs: Any) -> None:
         one_of("normalized", normalized, (True, False))
-        if isinstance(penalty, bool) or not isinstance(penalty, int | float) or not 0 <= penalty <= 1:
-            raise ValueError(f"Expected penalty to be a number from 0 to 1, got {penalty!r}")
+        number("penalty", penalty, least=0, most=1)
         super().__init__(top_k, normalized=bool(normalized), penalty=penalty, **kwargs)
 
     normalized: bool

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.lists import Need
-from torchrank.metrics.arguments import number
+from torchrank.metrics.arguments import integer, number
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.pieces import ratio
 from torchrank.ranking import Ranking
@@ -164,10 +164,8 @@ class Utility(ConfusionMetric):
     ) -> None:
         worth = {"hit": hit, "false_alarm": false_alarm, "miss": miss, "rejection": rejection}
         for name, value in worth.items():
-            number(name, value, above=-math.inf)
-        whole = isinstance(collection_size, int) and not isinstance(collection_size, bool) and collection_size >= 0
-        if collection_size is not None and not whole:
-            raise ValueError(f"Expected collection_size to be an integer >= 0 or None, got {collection_size!r}")
+            number(name, value)
+        integer("collection_size", collection_size, least=0)
         super().__init__(top_k, **worth, collection_size=collection_size, **kwargs)
 
     hit: float

@@ -14,7 +14,7 @@ import torchrank.metrics.labels as labels
 from torchrank.engine.places import real
 from torchrank.layouts import arrange
 from torchrank.lists import as_given
-from torchrank.metrics.arguments import one_of
+from torchrank.metrics.arguments import integer, one_of
 from torchrank.metrics.average import QueryValues
 from torchrank.metrics.base import weighted
 from torchrank.metrics.binary import Precision
@@ -61,8 +61,7 @@ class PRCurve(SafeMetric):
     higher_is_better = True
 
     def __init__(self, top_k: int, *, adaptive_k: bool = False, **kwargs: Any) -> None:
-        if top_k is None:
-            raise ValueError("Expected top_k to be an integer >= 1, got None")
+        integer("top_k", top_k, least=1, or_none=False)
         own = {key: kwargs.pop(key) for key in (*self.definition(), "validate_args") if key in kwargs}
         one_of("aggregation", kwargs.pop("aggregation", "mean"), ("mean",))
         one_of("unjudged", kwargs.pop("unjudged", "irrelevant"), ("irrelevant",))

@@ -43,11 +43,12 @@ def scaled(largest: float) -> Callable[[Tensor], Tensor]:
 
 
 @cache
-def satisfying(largest: float) -> Callable[[Tensor], Tensor]:
-    """(2 ** grade - 1) / 2 ** largest, of grades up to the largest one (Chapelle et al., CIKM 2009)."""
+def satisfying(largest: float, level: float = 0) -> Callable[[Tensor], Tensor]:
+    """(2 ** grade - 1) / 2 ** largest of grades up to the largest (Chapelle et al., CIKM 2009); 0 below a level."""
 
     def gain(grade: Tensor) -> Tensor:
-        return torch.exp2(grade.clamp_max(largest) - largest) - 2.0**-largest
+        chance = torch.exp2(grade.clamp_max(largest) - largest) - 2.0**-largest
+        return torch.where(grade >= level, chance, 0.0) if level else chance
 
     gain.increasing = True  # type: ignore[attr-defined]
     return gain

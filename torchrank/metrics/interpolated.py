@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.metrics.arguments import fraction, number, one_of
+from torchrank.metrics.arguments import number, one_of
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.pieces import ratio
 from torchrank.ranking import Ranking
@@ -76,7 +76,7 @@ class InterpolatedPrecision(BinaryMetric):
     takes_top_k = False
 
     def __init__(self, top_k: None = None, *, recall: float = 0.5, rounding: str = "nearest", **kwargs: Any) -> None:
-        fraction("recall", recall)
+        number("recall", recall, least=0, most=1)
         one_of("rounding", rounding, ROUNDINGS)
         super().__init__(top_k, recall=recall, rounding=rounding, **kwargs)
 

@@ -63,7 +63,7 @@ class Bpref(BinaryMetric):
         least = torch.minimum(irrelevant.sum(-1, keepdim=True), most)
         # min(n, R) is R less what n leaves of it, for n = before, before + 1, ... before + beside.
         violated = ratio(most - uncounted(most - before, beside), least)
-        return ratio(torch.where(ranking.found(self.relevance_level), 1 - violated, 0.0).sum(-1), relevant)
+        return self.per_relevant(ranking, 1 - violated)
 
 
 class InfAP(BinaryMetric):

@@ -48,13 +48,10 @@ class LRAP(BinaryMetric):
         return ranking if self.ties == "grouped" else ranking.under(self.ties)
 
     def measure(self, ranking: Ranking) -> Tensor:
-        if self.ties == "grouped":
-            before, beside = ranking.relevant_around(self.relevance_level)
-            each = ratio(before + beside, ranking.first - 1 + ranking.tied)
-            each = torch.where(ranking.found(self.relevance_level), each, 0.0)
-        else:
-            each = precisions(ranking, self.relevance_level, None)
-        return ratio(each.sum(-1), ranking.num_relevant(self.relevance_level))
+        if self.ties != "grouped":
+            return self.per_relevant(ranking, precisions(ranking, self.relevance_level, None))
+        before, beside = ranking.relevant_around(self.relevance_level)
+        return self.per_relevant(ranking, ratio(before + beside, ranking.first - 1 + ranking.tied))
 
 
 class CoverageError(BinaryMetric):

@@ -236,13 +236,11 @@ class MR(PositionMetric):
         return self.mean
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
-        missing = (ranking.num_candidates + 1).unsqueeze(-1)
-        if self.mean is MEANS["mean"]:
-            rank = ranking.first + (ranking.tied - 1) / 2
-        else:
-            rank, missing = ranking.discounted(self.mean.inside, None), self.mean.inside(missing)
-        relevant = ranking.relevant(self.relevance_level)
-        total = torch.where(relevant, torch.where(ranking.tied > 0, rank, missing), 0.0).sum(-1)
+        rank = ranking.mean_rank()
+        if self.mean is not MEANS["mean"]:
+            expected = ranking.discounted(self.mean.inside, None)
+            rank = torch.where(ranking.tied > 0, expected, self.mean.inside(rank))
+        total = torch.where(ranking.relevant(self.relevance_level), rank, 0.0).sum(-1)
         return self.mean.outside(ratio(total, ranking.num_relevant(self.relevance_level)))
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Chance:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -18,7 +18,36 @@ from torchrank.ranking import Ranking
 DISCOUNTS = {"none": undiscounted, "log2": logarithmic(2), "reciprocal": reciprocal}
 
 
-class PSP(GradedMetric):
+class PropensityScored(GradedMetric):
+    """A sum of gains over the largest possible one: the mean of the ratio over queries, or a ratio of sums over them.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        average: "query", or "pooled": the sum of what is measured over queries by the sum of what is possible.
+        kwargs: as :class:`GradedMetric`.
+
+    Raises:
+        ValueError: ``average`` is none of those that the measure knows.
+    """
+
+    value_range = (0.0, 1.0)
+    averages: ClassVar[tuple[str, ...]] = ("query", "pooled")
+
+    def __init__(self, top_k: int | None = None, *, average: str = "query", **kwargs: Any) -> None:
+        one_of("average", average, self.averages)
+        super().__init__(top_k, average=average, **kwargs)
+
+    average: str
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return ratio(super().measure(ranking), self.ideal(ranking))
+
+    def weight(self, ranking: Ranking) -> Tensor:
+        # A mean of ratios weighted by what they were divided by is the ratio of the sums.
+        return super().weight(ranking) if self.average == "query" else self.ideal(ranking)
+
+
+class PSP(PropensityScored):
     r"""Propensity-scored precision over the best possible, :math:`\sum_{i \le k} gain_i / \max \sum_{i \le k} gain_i`.
 
     The grade of a relevant candidate is 1 / its propensity, see :func:`torchrank.inverse_propensity`. The factor 1/k of
@@ -48,23 +77,9 @@ class PSP(GradedMetric):
     """
 
     name = "psp"
-    value_range = (0.0, 1.0)
-
-    def __init__(self, top_k: int | None = None, *, average: str = "query", **kwargs: Any) -> None:
-        one_of("average", average, ("query", "pooled"))
-        super().__init__(top_k, average=average, **kwargs)
-
-    average: str
-
-    def measure(self, ranking: Ranking) -> Tensor:
-        return ratio(super().measure(ranking), self.ideal(ranking))
-
-    def weight(self, ranking: Ranking) -> Tensor:
-        # A mean of ratios weighted by what they were divided by is the ratio of the sums.
-        return self.ideal(ranking) if self.average == "pooled" else super().weight(ranking)
 
 
-class PSNDCG(DCG):
+class PSNDCG(PropensityScored, DCG):
     r"""Propensity-scored NDCG, :math:`\sum_{i \le k} \frac{gain_i}{\log_2 (1+i)}` over its largest possible value.
 
     The grade of a relevant candidate is 1 / its propensity, see :func:`torchrank.inverse_propensity`. Linear in the
@@ -97,24 +112,13 @@ class PSNDCG(DCG):
     """
 
     name = "psndcg"
-    value_range = (0.0, 1.0)
-
-    def __init__(self, top_k: int | None = None, *, average: str = "query", **kwargs: Any) -> None:
-        one_of("average", average, ("query", "pooled", "scaled"))
-        super().__init__(top_k, average=average, **kwargs)
-
-    average: str
-
-    def measure(self, ranking: Ranking) -> Tensor:
-        return ratio(super().measure(ranking), self.ideal(ranking))
+    averages = ("query", "pooled", "scaled")
 
     def weight(self, ranking: Ranking) -> Tensor:
-        if self.average == "query":
-            return super().weight(ranking)
-        best = self.ideal(ranking)
-        if self.average == "pooled":
-            return best
-        return ratio(best, ranking.ideal(_indicator, self.discount_function, self.top_k))
+        weight = super().weight(ranking)
+        if self.average != "scaled":
+            return weight
+        return ratio(weight, ranking.ideal(_indicator, self.discount_function, self.top_k))
 
 
 class IPS(GradedMetric):

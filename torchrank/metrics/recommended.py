@@ -18,7 +18,7 @@ from torchrank.engine.ids import kept_ids
 from torchrank.engine.places import real
 from torchrank.layouts import arrange
 from torchrank.lists import BLOCK, RankedIds
-from torchrank.metrics.arguments import one_of
+from torchrank.metrics.arguments import integer, one_of
 from torchrank.metrics.average import QueryAverage, QueryValues
 from torchrank.metrics.base import AGGREGATIONS, weighted
 from torchrank.metrics.state import Sum
@@ -99,8 +99,7 @@ class ListMetric(QueryAverage):
     ) -> None:
         own = {name: kwargs.pop(name) for name in self.definition() if name in kwargs}
         super().__init__(aggregation, skip_empty=True, **kwargs)
-        if top_k is not None and (not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1):
-            raise ValueError(f"Expected top_k to be an integer >= 1 or None, got {top_k!r}")
+        integer("top_k", top_k, least=1)
         one_of("aggregation", aggregation, AGGREGATIONS, or_callable=True)
         one_of("validate_args", validate_args, (True, False))
         self.top_k = top_k
@@ -257,8 +256,7 @@ class ExposureMetric(ListMetric):
     """
 
     def __init__(self, top_k: int | None, *, num_items: int, **kwargs: Any) -> None:
-        if not isinstance(num_items, int) or isinstance(num_items, bool) or num_items < 1:
-            raise ValueError(f"Expected num_items to be an integer >= 1, got {num_items!r}")
+        integer("num_items", num_items, least=1, or_none=False)
         if "aggregation" in kwargs:
             raise ValueError(f"Expected no aggregation for {type(self).__name__}, which has no value for each list")
         super().__init__(top_k, {}, num_items, **kwargs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import torch
@@ -12,14 +11,14 @@ from torch import Tensor
 
 from torchrank.cascades import stopped
 from torchrank.greedy import best_first
-from torchrank.metrics.arguments import fraction, number, one_of
-from torchrank.metrics.gains import logarithmic, reciprocal
+from torchrank.metrics.arguments import number, one_of
+from torchrank.metrics.gains import at_least, geometric, logarithmic, reciprocal, satisfying
 from torchrank.metrics.intents import IntentMetric
 from torchrank.pieces import ratio
 from torchrank.ranking import Ranking
 
 
-class NoveltyMetric(IntentMetric):
+class FadingMetric(IntentMetric):
     r"""A measure in which what a candidate is worth to a subtopic fades with what that subtopic has seen before.
 
     To each subtopic a list is worth :math:`\sum_{i \le k} d(i) \, w_i \prod_{j < i} (1 - a w_j)`, w being the worth of
@@ -27,9 +26,9 @@ class NoveltyMetric(IntentMetric):
     """
 
     @property
-    def worth(self) -> Callable[[Tensor], Tensor]:
+    def gain_function(self) -> Callable[[Tensor], Tensor]:
         """From grades to worth, from 0 to 1."""
-        return covering(self.relevance_level)
+        return at_least(self.relevance_level)
 
     @property
     def fading(self) -> float:
@@ -42,7 +41,7 @@ class NoveltyMetric(IntentMetric):
         raise NotImplementedError
 
     def of_each(self, rows: Ranking) -> Tensor:
-        gains = rows.gains(self.worth)
+        gains = rows.gains(self.gain_function)
         if not self.fading:
             return (gains * rows.discounted(self.discount, self.top_k)).sum(-1)
         # The sum is the discount of the rank at which somebody stops whom each candidate stops with chance a w, over a.
@@ -50,7 +49,7 @@ class NoveltyMetric(IntentMetric):
 
     def ideal(self, ranking: Ranking) -> Tensor:
         """The sum over subtopics for the greedy order of all judged candidates, retrieved or not: float64 [query]."""
-        worth = ranking.each_subtopic().judged_gains(self.worth)
+        worth = ranking.each_subtopic().judged_gains(self.gain_function)
         worth = worth.view(ranking.num_queries, ranking.num_subtopics, worth.shape[-1])
         gains = best_first(worth, self.fading, self.top_k)
         ranks = torch.arange(1, gains.shape[1] + 1, dtype=gains.dtype, device=gains.device)
@@ -63,12 +62,12 @@ class NoveltyMetric(IntentMetric):
         return float((most * (1 - self.fading * most) ** (ranks - 1) * self.discount(ranks)).sum())
 
 
-class AlphaMetric(NoveltyMetric):
+class AlphaMetric(FadingMetric):
     """A measure in which a relevant candidate takes the share alpha from the worth of those behind it.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        alpha: how little a subtopic is worth again, from 0 to 1.
+        alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
         kwargs: as :class:`IntentMetric`.
 
     Raises:
@@ -76,7 +75,7 @@ class AlphaMetric(NoveltyMetric):
     """
 
     def __init__(self, top_k: int | None = None, *, alpha: float = 0.5, **kwargs: Any) -> None:
-        fraction("alpha", alpha)
+        number("alpha", alpha, least=0, most=1)
         super().__init__(top_k, alpha=alpha, **kwargs)
 
     alpha: float
@@ -108,8 +107,8 @@ class AlphaDCG(AlphaMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        alpha: how little a subtopic is worth again, from 0 to 1.
-        bounded: divide by what a list gets of which each of the first ``top_k`` is relevant to each of the subtopics.
+        alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
+        bounded: divide by the value of a list whose first ``top_k`` candidates are all relevant to every subtopic.
         relevance_level: a grade at or above it is relevant to the subtopic; > 0.
         kwargs: as :class:`IntentMetric`.
 
@@ -152,7 +151,7 @@ class AlphaNDCG(AlphaMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        alpha: how little a subtopic is worth again, from 0 to 1.
+        alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
         relevance_level: a grade at or above it is relevant to the subtopic; > 0.
         kwargs: as :class:`IntentMetric`.
 
@@ -172,7 +171,7 @@ class AlphaNDCG(AlphaMetric):
         return ratio(self.total(ranking), self.ideal(ranking))
 
 
-class CascadeMetric(NoveltyMetric):
+class CascadeMetric(FadingMetric):
     """A measure of readers each of whom wants one subtopic, and stops with chance R where the candidate satisfies.
 
     Args:
@@ -194,8 +193,8 @@ class CascadeMetric(NoveltyMetric):
     max_grade: float
 
     @property
-    def worth(self) -> Callable[[Tensor], Tensor]:
-        return satisfying(self.relevance_level, self.max_grade)
+    def gain_function(self) -> Callable[[Tensor], Tensor]:
+        return satisfying(self.max_grade, self.relevance_level)
 
     @property
     def discount(self) -> Callable[[Tensor], Tensor]:
@@ -221,7 +220,7 @@ class ERRIA(CascadeMetric):
         top_k: count only the first ``top_k`` ranks; None = all of them.
         max_grade: the grade that satisfies most, > 0. A larger one is taken for it, one below ``relevance_level`` for
             0. With 1, R is 1/2 for all that is relevant, as in ndeval.
-        bounded: divide by what a list gets of which each of the first ``top_k`` satisfies most in each subtopic.
+        bounded: divide by the value of a list whose first ``top_k`` candidates all satisfy every subtopic most.
         relevance_level: a grade at or above it is relevant to the subtopic; > 0.
         kwargs: as :class:`IntentMetric`.
 
@@ -298,7 +297,7 @@ class NRBP(AlphaMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        alpha: how little a subtopic is worth again, from 0 to 1.
+        alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
         beta: patience: the chance to go on to the next rank, from 0 to 1.
         relevance_level: a grade at or above it is relevant to the subtopic; > 0.
         kwargs: as :class:`IntentMetric`.
@@ -316,7 +315,7 @@ class NRBP(AlphaMetric):
     name = "nrbp"
 
     def __init__(self, top_k: int | None = None, *, beta: float = 0.5, **kwargs: Any) -> None:
-        fraction("beta", beta)
+        number("beta", beta, least=0, most=1)
         super().__init__(top_k, beta=beta, **kwargs)
 
     beta: float
@@ -343,7 +342,7 @@ class NNRBP(NRBP):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        alpha: how little a subtopic is worth again, from 0 to 1.
+        alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
         beta: patience: the chance to go on to the next rank, from 0 to 1.
         relevance_level: a grade at or above it is relevant to the subtopic; > 0.
         kwargs: as :class:`IntentMetric`.
@@ -362,37 +361,6 @@ class NNRBP(NRBP):
 
     def measure(self, ranking: Ranking) -> Tensor:
         return ratio(self.total(ranking), self.ideal(ranking))
-
-
-@cache
-def covering(level: float) -> Callable[[Tensor], Tensor]:
-    """1 for a grade at or above a level, else 0."""
-
-    def worth(grade: Tensor) -> Tensor:
-        return (grade >= level).to(grade.dtype)
-
-    return worth
-
-
-@cache
-def satisfying(level: float, max_grade: float) -> Callable[[Tensor], Tensor]:
-    """(2 ** grade - 1) / 2 ** max_grade of grades up to ``max_grade``, 0 for those below a level."""
-
-    def worth(grade: Tensor) -> Tensor:
-        chance = torch.exp2(grade.clamp_max(max_grade) - max_grade) - 2.0**-max_grade
-        return torch.where(grade >= level, chance, 0.0)
-
-    return worth
-
-
-@cache
-def geometric(patience: float) -> Callable[[Tensor], Tensor]:
-    """patience ** (rank - 1)."""
-
-    def discount(rank: Tensor) -> Tensor:
-        return patience ** (rank - 1)
-
-    return discount
 
 
 def _bounded(bounded: bool, top_k: int | None) -> None:

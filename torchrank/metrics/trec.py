@@ -105,8 +105,7 @@ class BinG(BinaryMetric):
     def measure(self, ranking: Ranking) -> Tensor:
         single = ranking.each_positive(self.relevance_level)
         values = single.discounted(logarithmic(2), None).reshape(ranking.first.shape)
-        found = ranking.found(self.relevance_level)
-        return ratio(torch.where(found, values, 0.0).sum(-1), ranking.num_relevant(self.relevance_level))
+        return self.per_relevant(ranking, values)
 
 
 class RNDCG(GradedMetric):

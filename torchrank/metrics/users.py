@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -99,7 +98,7 @@ class RBP(UserMetric):
     name = "rbp"
 
     def __init__(self, top_k: int | None = None, *, p: float = 0.9, normalize: bool = False, **kwargs: Any) -> None:
-        _chance("p", p)
+        number("p", p, above=0, below=1)
         one_of("normalize", normalize, (True, False))
         super().__init__(top_k, p=p, normalize=bool(normalize), **kwargs)
 
@@ -149,7 +148,7 @@ class RBPResidual(RankingMetric):
     def __init__(
         self, top_k: int | None = None, *, p: float = 0.9, empty_target_action: str = "pos", **kwargs: Any
     ) -> None:
-        _chance("p", p)
+        number("p", p, above=0, below=1)
         super().__init__(top_k, p=p, empty_target_action=empty_target_action, **kwargs)
 
     p: float
@@ -240,10 +239,10 @@ class CWL(UserMetric):
         **kwargs: Any,
     ) -> None:
         one_of("user", user, USERS, or_callable=True)
-        _chance("p", p)
+        number("p", p, above=0, below=1)
         number("target", target, above=0)
         for argument, value in (("benefit", benefit), ("cost", cost), ("middle", middle)):
-            number(argument, value, above=-math.inf)
+            number(argument, value)
         own = {"p": p, "target": target, "benefit": benefit, "cost": cost, "middle": middle}
         super().__init__(top_k, user=user, **own, **kwargs)
 
@@ -274,12 +273,6 @@ class CWL(UserMetric):
             seen = torch.nn.functional.pad(seen, (1, 0), value=1.0)
             values.append((seen * gain).sum(-1) / seen.sum(-1))
         return torch.cat(values)
-
-
-def _chance(argument: str, value: float) -> None:
-    """Raise ValueError unless an argument is a number between 0 and 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise ValueError(f"Expected {argument} to be a number > 0 and < 1, got {value!r}")
 
 
 # ---- users: chance to go on from each rank, of gains [query, rank] and ranks [rank]; beyond 0 and 1 it is cut --------

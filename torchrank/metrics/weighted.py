@@ -51,9 +51,7 @@ class ARP(GradedMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         gains = ranking.gains(self.gain_function)
-        behind = (ranking.num_candidates + 1).unsqueeze(-1)
-        rank = torch.where(ranking.tied > 0, ranking.first + (ranking.tied - 1) / 2, behind)
-        return ratio(torch.where(gains > 0, gains * rank, 0.0).sum(-1), gains.sum(-1))
+        return ratio(torch.where(gains > 0, gains * ranking.mean_rank(), 0.0).sum(-1), gains.sum(-1))
 
 
 class PWA(GradedMetric):
