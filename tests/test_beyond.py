@@ -373,6 +373,44 @@ def test_scores_are_refused():
         assert metric.num_queries == 0
 
 
+def test_a_collection_takes_a_batch_as_a_whole_or_not_at_all():
+    suite = tr.RankingCollection(["mrr", tr.Coverage(3, num_items=4), tr.Popularity(interactions=COUNTS)])
+    for method in (suite.update, suite.forward):
+        with pytest.raises(TypeError, match=r"scores.topk\(k\).indices"):
+            method(torch.rand(2, 3), torch.tensor([0, 1]))
+    assert [metric.num_queries for metric in suite.values()] == [0, 0, 0]
+    ids, target = torch.tensor([[1, 2], [3, 0]]), torch.tensor([2, 1])
+    scores = suite.score(ids, target)
+    assert scores.keys() == {"mrr", "popularity"}  # coverage has no value for each list
+    assert torch.equal(scores["popularity"], suite["popularity"].score(ids))
+
+
+def test_what_names_the_state_stays():
+    for metric in (tr.Coverage(3, num_items=4), tr.Novelty(interactions=COUNTS, num_users=20)):
+        with pytest.raises(AttributeError, match="make a new metric"):
+            metric.top_k = 5
+    with pytest.raises(AttributeError, match="make a new metric"):
+        metric.normalize = True
+
+
+def test_a_measure_of_ones_own_has_a_name():
+    class Longest(tr.metrics.recommended.PerUserMetric):
+        """The length of a list."""
+
+        name = "longest"
+
+        def __init__(self, top_k=None, **kwargs):
+            super().__init__(top_k, {}, None, **kwargs)
+
+        def measure(self, lists):
+            return lists.length
+
+    try:
+        assert tr.parse("longest@2").score(torch.tensor([[1, 2, 3], [1, -1, -1]])).tolist() == [2, 1]
+    finally:
+        del Longest.registry["longest"]
+
+
 def test_bad_values_raise_in_compute_and_all_can_go_on():
     for name in METRICS:
         metric = of(name)

@@ -383,6 +383,11 @@ def test_the_state_of_the_curve():
     merged.update(*BATCHES[0])
     merged.merge_state(whole)
     same(parts(fresh.compute()), parts(merged.compute()).numpy(), 1e-7)
+    apart = tr.PRCurve(3)
+    apart.update(*BATCHES[0])
+    apart.compute()  # whose value is kept until there is more
+    apart.merge_state(whole)
+    assert torch.equal(parts(apart.compute()), parts(merged.compute()))
     curve.reset()
     assert parts(curve.compute()).isnan().all()
     assert curve.num_queries == 0
@@ -421,6 +426,9 @@ def test_the_curve_in_collections():
     assert values["prcurve@3"][1][-1] == values["recall@3"]
     assert torch.equal(parts(values["prcurve@3"]), parts(stock.compute()["a"]))
     assert (values["prcurve(ties=optimistic)@5"][0] >= 0).all()
+    scores, alone = suite.score(*BATCHES[0]), members[0].score(*BATCHES[0])
+    assert torch.equal(torch.stack(scores["prcurve@3"]), torch.stack(alone))
+    assert torch.equal(scores["prcurve@3"][1][:, -1], scores["recall@3"])
     whole = tr.RankingCollection([tr.PRCurve(3), "recall@3"])
     for preds, target in BATCHES:
         whole.update(tr.Ranking.from_scores(preds, target), weights=torch.arange(len(preds)) + 1.0)

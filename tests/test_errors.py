@@ -269,6 +269,10 @@ CONSTRUCTORS = {
     "no label": (lambda: tr.parse("ndcg@"), ["'ndcg@10'", "'ndcg@'"]),
     "a bad parameter list": (lambda: tr.parse("ndcg(gain)"), ["parameters like", "'gain'"]),
     "one key for two metrics": (lambda: tr.RankingCollection({"n": "ndcg@5,10"}), ["one metric for key 'n'", "got 2"]),
+    "a name that is taken": (
+        lambda: type("Mine", (tr.MRR,), {"name": "rbp"}),
+        ["Mine to have a name of its own", "'rbp'"],
+    ),
     "a subclass without a name": (lambda: type("Mine", (tr.MRR,), {})(), ["Mine to have a name of its own", "'mrr'"]),
     "a name in capitals": (
         lambda: type("Mine", (tr.MRR,), {"name": "RR!"}),

@@ -154,8 +154,17 @@ def test_bounds_that_cannot_be_had():
     with pytest.raises(ValueError, match="random"):
         tr.MAP(top_k=3, normalize="retrieved", unjudged="lower")
     tr.MAP(top_k=3, normalize="retrieved", unjudged="lower", ties="pessimistic")
-    with pytest.raises(ValueError, match="average='query'"):
-        tr.MR(average="positive", unjudged="upper")
+    for make in (
+        lambda **kwargs: tr.MR(average="positive", **kwargs),
+        lambda **kwargs: tr.MRR(adjusted="z", **kwargs),
+        lambda **kwargs: tr.PSP(average="pooled", **kwargs),
+        lambda **kwargs: tr.PSNDCG(average="scaled", **kwargs),
+        lambda **kwargs: tr.IPS(self_normalized=True, **kwargs),
+    ):
+        with pytest.raises(ValueError, match="every query to weigh the same with unjudged='upper'"):
+            make(unjudged="upper")
+        make(unjudged="condensed")
+    tr.IPS(self_normalized="query", unjudged="upper")
 
 
 def test_a_mean_of_bounds_over_batches_with_weights():

@@ -292,7 +292,7 @@ def test_values_stay_in_range():
 def test_what_does_not_go_together():
     with pytest.raises(ValueError, match="adjusted=None together with inverse=True, got 'z'"):
         tr.MR(inverse=True, adjusted="z")
-    for more in ({"aggregation": "geometric"}, {"aggregation": "harmonic"}, {"unjudged": "lower"}):
+    for more in ({"aggregation": "geometric"}, {"aggregation": "harmonic"}):
         with pytest.raises(ValueError, match="adjusted=None together with"):
             tr.MR(adjusted="index", **more)
     for cls in (tr.MRR, tr.HitRate):

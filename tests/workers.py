@@ -249,6 +249,14 @@ for _how, _what in itertools.product(SHARES, (single_metrics, collections)):
 
 
 @scenario
+def curves(rank, world):
+    suite = fill(tr.RankingCollection([tr.PRCurve(3), "mrr"]), share(BATCHES, rank, world))
+    with exactly(world, all_reduce=1):
+        values = suite.compute()
+    return dict(zip(("precision", "recall", "rank"), values["prcurve@3"])) | {"mrr": values["mrr"]}
+
+
+@scenario
 def nothing_anywhere(rank, world):
     values = {}
     for aggregation in AGGREGATIONS:

@@ -10,11 +10,11 @@ from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.metric import jit_distributed_available
 
-from torchrank.metrics.average import QueryAverage
+from torchrank.metrics.average import QueryAverage, QueryValues
 from torchrank.metrics.base import RankingMetric, evaluate
-from torchrank.metrics.curve import PRCurve
+from torchrank.metrics.measure import Measure
 from torchrank.metrics.parse import parse_all
-from torchrank.metrics.recommended import ListMetric
+from torchrank.metrics.recommended import ListMetric, PerUserMetric
 from torchrank.metrics.state import JointReduction
 from torchrank.pointwise import POINTWISE, arguments_of
 from torchrank.ranking import Ranking
@@ -132,9 +132,6 @@ class RankingCollection(MetricCollection):
         super().__setstate__(state)
         self._link()
 
-    def _own(self) -> list[RankingMetric]:
-        return [metric for metric in self._modules.values() if isinstance(metric, RankingMetric)]
-
     # ---- rank once ---------------------------------------------------------------------------------------------
 
     def update(  # type: ignore[override]
@@ -150,12 +147,9 @@ class RankingCollection(MetricCollection):
     ) -> None:
         """Add a batch of whole queries to every metric; arguments as :meth:`RankingMetric.update`."""
         layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        foreign = self._foreign(preds, target, {**layout, "weights": weights})
-        own = self._own()
-        for metric, result in zip(own, evaluate(own, preds, target, weights, layout)):
-            metric.update(result)
-        for other, arguments, keywords in foreign:
-            other.update(*arguments, **keywords)
+        batch = self._evaluated(preds, target, weights, layout)
+        for metric, arguments, keywords in batch:
+            metric.update(*arguments, **keywords)
 
     def forward(
         self,
@@ -170,13 +164,9 @@ class RankingCollection(MetricCollection):
     ) -> dict[str, Any]:
         """Add a batch and return its own values; arguments as :meth:`update`."""
         layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        foreign = self._foreign(preds, target, {**layout, "weights": weights})
-        own = self._own()
-        results = evaluate(own, preds, target, weights, layout)
-        values = {id(metric): metric(result) for metric, result in zip(own, results)}
-        for other, arguments, keywords in foreign:
-            values[id(other)] = other(*arguments, **keywords)
-        return self._shown({inner: values[id(metric)] for inner, metric in self._modules.items()})
+        batch = self._evaluated(preds, target, weights, layout)
+        values = [metric(*arguments, **keywords) for metric, arguments, keywords in batch]
+        return self._shown(dict(zip(self._modules, values)))
 
     def score(
         self,
@@ -188,30 +178,48 @@ class RankingCollection(MetricCollection):
         exclude: tuple[Tensor, Tensor] | None = None,
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
-    ) -> dict[str, Tensor]:
-        """The values [query] of every torchrank metric for a batch, without touching any state.
+    ) -> dict[str, Any]:
+        """The values [query] of every metric that has a value for each query, without touching any state.
+
+        Those of other libraries have none, nor do measures of a whole catalogue, as :class:`torchrank.Coverage`.
 
         Raises:
             TypeError, ValueError: as :meth:`update`, and for bad values at once.
         """
         layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        own = self._own()
-        keys = [self._set_name(inner) for inner, metric in self._modules.items() if isinstance(metric, RankingMetric)]
-        results = evaluate(own, preds, target, weights, layout)
-        return {key: metric.checked(result).values for key, metric, result in zip(keys, own, results)}
+        kinds = {inner: m for inner, m in self._modules.items() if isinstance(m, RankingMetric | PerUserMetric)}
+        results = self._results(list(kinds.values()), preds, target, weights, layout)
+        return {self._set_name(inner): metric.scored(results[id(metric)]) for inner, metric in kinds.items()}
 
-    def _foreign(
-        self, preds: Any, target: Any, keywords: dict[str, Any]
+    def _evaluated(
+        self, preds: Any, target: Any, weights: Tensor | None, layout: dict[str, Any]
     ) -> list[tuple[Metric, tuple[Any, ...], dict[str, Any]]]:
-        """The metrics of other libraries, with the arguments that their update takes."""
-        foreign = [metric for metric in self._modules.values() if not isinstance(metric, RankingMetric)]
-        for metric in foreign if isinstance(preds, Ranking) else []:
-            if not isinstance(metric, PRCurve):
+        """Each metric with what its update takes of a batch: what does not fit raises before any has taken it."""
+        members = list(self._modules.values())
+        given = {key: value for key, value in {**layout, "weights": weights}.items() if value is not None}
+        for metric in members if isinstance(preds, Ranking) else []:
+            if not isinstance(metric, RankingMetric):
                 raise TypeError(
                     f"Expected preds and target for {type(metric).__name__}, which ranks nothing, got a Ranking"
                 )
-        given = {key: value for key, value in keywords.items() if value is not None}
-        return [(metric, *arguments_of(metric, preds, target, given)) for metric in foreign]
+        results = self._results([m for m in members if isinstance(m, Measure)], preds, target, weights, layout)
+        return [
+            (metric, (results[id(metric)],), {})
+            if isinstance(metric, Measure)
+            else (metric, *arguments_of(metric, preds, target, given))
+            for metric in members
+        ]
+
+    def _results(
+        self, metrics: Sequence[Measure], preds: Any, target: Any, weights: Tensor | None, layout: dict[str, Any]
+    ) -> dict[int, QueryValues]:
+        """What measures make of a batch, by the identity of each."""
+        ranking = [metric for metric in metrics if isinstance(metric, RankingMetric)]
+        results = dict(zip(map(id, ranking), evaluate(ranking, preds, target, weights, layout)))
+        for metric in metrics:
+            if isinstance(metric, ListMetric):
+                results[id(metric)] = metric.evaluate(preds, target, layout["mask"], layout["exclude"], weights)
+        return results
 
     # ---- reduce once -------------------------------------------------------------------------------------------
 
@@ -261,7 +269,7 @@ def _metrics(value: Any) -> list[tuple[str, Metric]]:
         return [(metric.label, metric) for metric in parse_all(value)]
     if isinstance(value, MetricCollection):
         return [(str(key), metric) for key, metric in value.items(keep_base=False)]
-    if isinstance(value, RankingMetric | ListMetric | PRCurve):
+    if isinstance(value, Measure):
         return [(value.label, value)]
     if isinstance(value, Metric):
         return [(type(value).__name__, value)]

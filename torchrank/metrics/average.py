@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,9 +14,13 @@ from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.metrics.state as state
+from torchrank.metrics.arguments import one_of
 from torchrank.metrics.contract import SafeMetric
 from torchrank.metrics.state import MEANS, JointReduction, Mean, Sum, is_mean
-from torchrank.problems import explain
+from torchrank.problems import Problem, count, explain
+
+EMPTY_ACTIONS = ("neg", "pos", "skip", "error")
+AGGREGATIONS = ("mean", "geometric", "harmonic", "median", "midpoint", "min", "max", "none")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,21 +39,6 @@ class QueryValues:
     sums: Tensor
 
 
-def with_sums(
-    values: Tensor, averaged: Tensor, weights: Tensor, empty: Tensor, present: Tensor, errors: Tensor
-) -> list[QueryValues]:
-    """What metrics have made of one batch, with what each adds to its state: summed for all at once.
-
-    All [metric, query], but present [query] and errors [metric, kind]; ``averaged`` is what is summed of the values.
-    """
-    skipped = ~present | (empty & values.isnan())
-    weights = torch.where(skipped, 0.0, weights)
-    counted = torch.where(weights > 0, averaged, 0.0)
-    queries = present.sum().expand(len(values))
-    sums = state.summed(counted, weights, queries, (empty & present).sum(-1), errors)
-    return [QueryValues(*row) for row in zip(values, weights, skipped, errors, sums)]
-
-
 class QueryAverage(SafeMetric):
     """The average over queries of values that come in batches: state, synchronisation, report.
 
@@ -57,8 +46,7 @@ class QueryAverage(SafeMetric):
     values themselves. The value of a batch with bad values, from ``forward``, is NaN; :meth:`compute` raises for them.
 
     Args:
-        aggregation: as :class:`torchrank.RankingMetric`.
-        skip_empty: empty queries have no value.
+        aggregation, empty_target_action, validate_args: as :class:`torchrank.RankingMetric`.
         kwargs: of :class:`torchmetrics.Metric`.
     """
 
@@ -76,10 +64,20 @@ class QueryAverage(SafeMetric):
         cls.plot_lower_bound = low if math.isfinite(low) else None
         cls.plot_upper_bound = high if math.isfinite(high) else None
 
-    def __init__(self, aggregation: str | Callable[[Tensor], Tensor], skip_empty: bool, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        aggregation: str | Callable[[Tensor], Tensor],
+        empty_target_action: str,
+        validate_args: bool,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        one_of("aggregation", aggregation, AGGREGATIONS, or_callable=True)
+        one_of("empty_target_action", empty_target_action, EMPTY_ACTIONS)
+        one_of("validate_args", validate_args, (True, False))
         self.aggregation = aggregation
-        self.skip_empty = skip_empty
+        self.empty_target_action = empty_target_action
+        self.validate_args = validate_args
         self._state = ""
         self._joint: JointReduction | None = None
         self._errors: Tensor | None = None
@@ -166,7 +164,7 @@ class QueryAverage(SafeMetric):
         Of a geometric or harmonic mean to first order in the spread of the values.
         """
         sums = state.read(self.sums)
-        skipped = sums[Sum.EMPTY] if self.skip_empty else 0
+        skipped = sums[Sum.EMPTY] if self.empty_target_action == "skip" else 0
         error = state.standard_error(sums, sums[Sum.QUERIES] - skipped)
         return (error * self.mean.slope(self.mean.outside(state.mean(sums)))).to(torch.float32)
 
@@ -182,6 +180,8 @@ class QueryAverage(SafeMetric):
             if not in_forward and self._errors is not None and (found := explain(self._errors)):
                 self._computed = None
                 raise ValueError(f"{self._state}: {found}")
+            if isinstance(value, tuple):
+                return tuple(part.reshape(-1) for part in value)
             return value.reshape(-1) if self.aggregation == "none" else value  # torchmetrics squeezes one value
 
         return computed
@@ -249,6 +249,45 @@ class QueryAverage(SafeMetric):
     def __getstate__(self) -> dict[str, Any]:
         # A copy is on its own: it does not drag along the metrics that this one is reduced with.
         return {**super().__getstate__(), "_joint": None, "_errors": None}
+
+
+def weighted(
+    metrics: Sequence[QueryAverage], table: Tensor, errors: Tensor, weights: Tensor | None
+) -> list[QueryValues]:
+    """What metrics have made of one batch, with what each adds to its state: summed for all at once.
+
+    Args:
+        metrics: the metrics.
+        table: values, weights and emptiness of queries, float64 [metric, 3, query].
+        errors: counters of bad values, int64 [metric, kind].
+        weights: of queries, given by the user, [query].
+
+    Raises:
+        ValueError: weights of another shape.
+    """
+    values, inner, empty = table.unbind(1)
+    empty, present = empty > 0, torch.ones_like(values[0], dtype=torch.bool)
+    if weights is not None:
+        if not isinstance(weights, Tensor) or weights.shape != present.shape:
+            got = list(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
+            raise ValueError(f"Expected weights of shape [{len(present)}], one per query, got {got}")
+        weight = weights.detach().to(values)
+        bad = ~(weight.isfinite() & (weight >= 0))
+        validated = [metric.validate_args for metric in metrics]
+        errors = torch.stack([row + count(Problem.BAD_WEIGHTS, bad) * check for row, check in zip(errors, validated)])
+        inner, present = inner * weight.masked_fill(bad, 0.0), weight > 0
+    if any(metric.empty_target_action == "error" for metric in metrics):
+        forbidden = [metric.empty_target_action == "error" for metric in metrics]
+        found = [count(Problem.EMPTY_QUERIES, row & present) * check for row, check in zip(empty, forbidden)]
+        errors = errors + torch.stack(found)
+    plain = all(metric.aggregation == "mean" for metric in metrics)
+    averaged = values if plain else torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
+    skipped = ~present | (empty & values.isnan())
+    inner = torch.where(skipped, 0.0, inner)
+    counted = torch.where(inner > 0, averaged, 0.0)
+    queries = present.sum().expand(len(values))
+    sums = state.summed(counted, inner, queries, (empty & present).sum(-1), errors)
+    return [QueryValues(*row) for row in zip(values, inner, skipped, errors, sums)]
 
 
 def _after(earlier: Tensor | list[Tensor], later: Tensor | list[Tensor]) -> Tensor | list[Tensor]:

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import functools
 import operator
-import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-import torchrank.metrics.labels as labels
 from torchrank.layouts import arrange
 from torchrank.lists import Need, as_given
-from torchrank.metrics.arguments import integer, one_of
-from torchrank.metrics.average import QueryAverage, QueryValues, with_sums
-from torchrank.metrics.state import Mean
+from torchrank.metrics.arguments import one_of
+from torchrank.metrics.average import QueryValues, weighted
+from torchrank.metrics.measure import Measure
 from torchrank.metrics.unjudged import bound
-from torchrank.problems import Problem, count, explain
 from torchrank.ranking import Ranking, batch_order
 
-EMPTY_ACTIONS = ("neg", "pos", "skip", "error")
 UNJUDGED = ("irrelevant", "condensed", "lower", "upper")
-AGGREGATIONS = ("mean", "geometric", "harmonic", "median", "midpoint", "min", "max", "none")
 
 
-class RankingMetric(QueryAverage):
+class RankingMetric(Measure):
     """Base of all ranking metrics; a subclass gives its name, its range and :meth:`measure`.
 
     A metric averages a value per query. It keeps one small float64 vector of sums, whatever it has seen, so the result
@@ -61,23 +56,12 @@ class RankingMetric(QueryAverage):
         ValueError: an argument has a value that the metric does not know.
     """
 
-    #: how labels call it
-    name: ClassVar[str] = ""
     #: every measure by its name
     registry: ClassVar[dict[str, type[RankingMetric]]] = {}
     #: the tie policies that have a meaning for it
     policies: ClassVar[tuple[str, ...]] = ("expected", "optimistic", "pessimistic")
     #: what it can take unjudged candidates for
     takes_unjudged_for: ClassVar[tuple[str, ...]] = UNJUDGED
-    #: whether it can be cut at a rank
-    takes_top_k: ClassVar[bool] = True
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if name := cls.__dict__.get("name"):
-            if not re.fullmatch("[a-z][a-z0-9]*", name):
-                raise TypeError(f"Expected {cls.__name__}.name to be lower-case letters and digits, got {name!r}")
-            cls.registry[name] = cls
 
     def __init__(
         self,
@@ -90,44 +74,20 @@ class RankingMetric(QueryAverage):
         validate_args: bool = True,
         **kwargs: Any,
     ) -> None:
-        if self.registry.get(self.name) is not type(self):
-            raise TypeError(
-                f"Expected {type(self).__name__} to have a name of its own, which its states bear, got {self.name!r}"
-            )
-        own = {name: kwargs.pop(name) for name in self.definition() if name in kwargs}
-        super().__init__(aggregation, skip_empty=empty_target_action == "skip", **kwargs)
-        integer("top_k", top_k, least=1)
-        if top_k is not None and not self.takes_top_k:
-            raise ValueError(f"Expected no top_k for {type(self).__name__}, which looks at the whole list, got {top_k}")
+        super().__init__(top_k, aggregation, empty_target_action, validate_args, ties=ties, unjudged=unjudged, **kwargs)
         one_of("ties", ties, self.policies)
-        one_of("empty_target_action", empty_target_action, EMPTY_ACTIONS)
-        one_of("aggregation", aggregation, AGGREGATIONS, or_callable=True)
         one_of("unjudged", unjudged, self.takes_unjudged_for)
-        one_of("validate_args", validate_args, (True, False))
-        self.top_k = top_k
-        self.ties = ties
-        self.empty_target_action = empty_target_action
-        self.unjudged = unjudged
-        self.validate_args = validate_args
-        for name, value in own.items():
-            setattr(self, name, value)
-        callables = [value for name in self.definition() if callable(value := getattr(self, name))]
-        self.name_state(self.label + "".join(f"#{n}" for value in callables if (n := labels.namesake(value))))
+        if unjudged in ("lower", "upper") and not self.weighs_alike:
+            raise ValueError(
+                f"Expected every query to weigh the same with unjudged={unjudged!r}, got {self.label}: what a query"
+                " weighs would depend on what its unjudged candidates are"
+            )
+        self.begin()
+
+    ties: str
+    unjudged: str
 
     # ---- what it is --------------------------------------------------------------------------------------------
-
-    @classmethod
-    @functools.cache
-    def definition(cls) -> dict[str, Any]:
-        """The arguments that make the number, with their defaults, the measure's own first."""
-        found = labels.arguments(cls, RankingMetric)
-        return {name: default for name, default in found.items() if name != "validate_args"}
-
-    @property
-    def label(self) -> str:
-        """Name, parameters that differ from their defaults, and cut-off: ``map(normalize=min)@10``."""
-        differing = {k: getattr(self, k) for k, default in self.definition().items() if getattr(self, k) != default}
-        return labels.write(self.name, differing, self.top_k)
 
     def measure(self, ranking: Ranking) -> Tensor:
         """The formula: float64 [query]. Ties are already settled by ``ties``; "expected" ones are still intervals."""
@@ -145,6 +105,11 @@ class RankingMetric(QueryAverage):
         """bool [query]: there is nothing to measure."""
         raise NotImplementedError
 
+    @property
+    def weighs_alike(self) -> bool:
+        """Whether all queries count the same in the mean, but for the user's weights."""
+        return True
+
     def weight(self, ranking: Ranking) -> Tensor:
         """float64 [query]: how much each query counts in the mean, besides the user's weight."""
         return torch.ones_like(ranking.num_candidates)
@@ -157,17 +122,14 @@ class RankingMetric(QueryAverage):
         """The ranking as :meth:`measure` takes it."""
         return ranking.under(self.ties)
 
-    def extra_repr(self) -> str:
-        return self.label
-
     # ---- rank, score -------------------------------------------------------------------------------------------
 
     def evaluate(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
         """What it makes of the queries of a ranking, the policy for empty ones applied.
 
         Returns:
-            float64 [3, query]: value, weight besides the user's, and 1 if there was nothing to measure; and counters
-            of bad values, int64 [kind].
+            float64 [3 + more, query]: value, weight besides the user's, 1 if there was nothing to measure, and
+            whatever a measure adds up besides; and counters of bad values, int64 [kind].
         """
         ranking = ranking.condensed() if self.unjudged == "condensed" else ranking
         if self.unjudged in ("lower", "upper"):
@@ -177,6 +139,10 @@ class RankingMetric(QueryAverage):
             values, empty = self.values(ranking)
         table = torch.stack([values, self.weight(ranking), empty.to(values.dtype)])
         return table, self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
+
+    def with_more(self, result: QueryValues, rows: Tensor) -> QueryValues:
+        """The result of a batch with the :attr:`more` numbers that it adds to the state, of rows [more, query]."""
+        return result
 
     def values(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
         """The value of each query, float64 [query], and where there was nothing to measure, bool [query]."""
@@ -207,13 +173,7 @@ class RankingMetric(QueryAverage):
         """
         layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         (result,) = evaluate([self], preds, target, weights, layout)
-        return self.checked(result).values
-
-    def checked(self, result: QueryValues) -> QueryValues:
-        """``result`` itself; ValueError if it met bad values. Waits for the device, so ``update`` does not call it."""
-        if found := explain(result.errors):
-            raise ValueError(f"{self.label}: {found}")
-        return result
+        return self.scored(result)
 
     def update(
         self,
@@ -259,12 +219,6 @@ class RankingMetric(QueryAverage):
         axes.set_ylabel(self.label)  # type: ignore[union-attr]
         return figure, axes
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        named = self.__dict__.get("_state")
-        if named and (name == "top_k" or name in self.definition()):
-            raise AttributeError(f"{name} is part of what {named} is, and names its state: make a new metric")
-        super().__setattr__(name, value)
-
 
 @torch.no_grad()
 def evaluate(
@@ -294,7 +248,7 @@ def evaluate(
     with as_given(preds.first.device if isinstance(preds, Ranking) else preds.device):
         for ranking in rankings:
             tables, found = zip(*(metric.evaluate(ranking) for metric in metrics))
-            block = torch.stack(tables)
+            block = torch.cat(tables)
             errors = torch.stack(found) if errors is None else errors.add_(torch.stack(found))
             numbers.append(ranking.queries)
             # What a block leaves behind is copied once all its temporaries are gone, or it would lie between them and
@@ -306,38 +260,8 @@ def evaluate(
     table = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
     if (order := batch_order(numbers)) is not None:
         table = table[..., order]
-    return weighted(metrics, table, errors, weights)
-
-
-class Weighed(Protocol):
-    """What the weights of queries have to know of a metric."""
-
-    validate_args: bool
-    empty_target_action: str
-    aggregation: str | Callable[[Tensor], Tensor]
-
-    @property
-    def mean(self) -> Mean:
-        """Which mean it takes."""
-
-
-def weighted(metrics: Sequence[Weighed], table: Tensor, errors: Tensor, weights: Tensor | None) -> list[QueryValues]:
-    """Values, weights and emptiness [metric, 3, query], with error counters [metric, kind], and the user's weights."""
-    values, inner, empty = table.unbind(1)
-    empty, present = empty > 0, torch.ones_like(values[0], dtype=torch.bool)
-    if weights is not None:
-        if not isinstance(weights, Tensor) or weights.shape != present.shape:
-            got = list(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
-            raise ValueError(f"Expected weights of shape [{len(present)}], one per query, got {got}")
-        weight = weights.detach().to(values)
-        bad = ~(weight.isfinite() & (weight >= 0))
-        validated = [metric.validate_args for metric in metrics]
-        errors = torch.stack([row + count(Problem.BAD_WEIGHTS, bad) * check for row, check in zip(errors, validated)])
-        inner, present = inner * weight.masked_fill(bad, 0.0), weight > 0
-    if any(metric.empty_target_action == "error" for metric in metrics):
-        forbidden = [metric.empty_target_action == "error" for metric in metrics]
-        found = [count(Problem.EMPTY_QUERIES, row & present) * check for row, check in zip(empty, forbidden)]
-        errors = errors + torch.stack(found)
-    plain = all(metric.aggregation == "mean" for metric in metrics)
-    averaged = values if plain else torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
-    return with_sums(values, averaged, inner, empty, present, errors)
+    rows = table.split([3 + metric.more for metric in metrics])
+    plain = len(table) == 3 * len(metrics)
+    block = table.view(len(metrics), 3, -1) if plain else torch.stack([part[:3] for part in rows])
+    results = weighted(metrics, block, errors, weights)
+    return [metric.with_more(result, part[3:]) for metric, result, part in zip(metrics, results, rows)]

@@ -12,29 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchrank.metrics.base import RankingMetric
-from torchrank.metrics.beyond import IntraListDiversity, Novelty, Popularity, Serendipity, Unexpectedness
 from torchrank.metrics.curve import PRCurve
-from torchrank.metrics.exposure import Coverage, Entropy, Gini, Personalization
 from torchrank.metrics.labels import Label, read
+from torchrank.metrics.recommended import ListMetric
 from torchrank.metrics.spellings import PARAMETERS, SPELLINGS
-
-# Those of recommended lists need to know their catalogue: arguments that no name can hold.
-OF_LISTS = (
-    Coverage,
-    Entropy,
-    Gini,
-    IntraListDiversity,
-    Novelty,
-    Personalization,
-    Popularity,
-    Serendipity,
-    Unexpectedness,
-)
 
 
 def measures() -> dict[str, Any]:
     """Every measure by its name, those of users too."""
-    return {cls.name: cls for cls in (*OF_LISTS, PRCurve)} | RankingMetric.registry
+    return ListMetric.registry | PRCurve.registry | RankingMetric.registry
 
 
 def parse(name: str, **overrides: Any) -> Any:

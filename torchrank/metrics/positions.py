@@ -71,15 +71,9 @@ class PositionMetric(BinaryMetric):
                 f"Expected filtered=True together with average='positive', got filtered=False: unfiltered, {self.name}"
                 " has one value per query, that of the first relevant candidate"
             )
-        for other, wrong in (("aggregation", ("geometric", "harmonic")), ("unjudged", ("lower", "upper"))):
-            if adjusted is not None and kwargs.get(other) in wrong:
-                raise ValueError(f"Expected adjusted=None together with {other}={kwargs[other]!r}, got {adjusted!r}")
+        if adjusted is not None and (how := kwargs.get("aggregation")) in ("geometric", "harmonic"):
+            raise ValueError(f"Expected adjusted=None together with aggregation={how!r}, got {adjusted!r}")
         super().__init__(top_k, filtered=bool(filtered), average=average, adjusted=adjusted, **kwargs)
-        if average == "positive" and self.unjudged in ("lower", "upper"):
-            raise ValueError(
-                f"Expected average='query' with unjudged={self.unjudged!r}, got 'positive': what a query weighs would"
-                " depend on what its unjudged candidates are"
-            )
         if adjusted is not None:
             self.reports(self.adjustments[adjusted], self.higher_is_better or adjusted != "ratio")
 
@@ -138,6 +132,10 @@ class PositionMetric(BinaryMetric):
     def chance(self, n: Tensor, r: Tensor, most: int) -> Chance:
         """What :meth:`unfiltered` is by chance, of r relevant, ``most`` or fewer, among n candidates: [query] each."""
         raise NotImplementedError
+
+    @property
+    def weighs_alike(self) -> bool:
+        return self.average == "query" and self.adjusted is None
 
     def weight(self, ranking: Ranking) -> Tensor:
         positives = self.average == "positive"

@@ -42,9 +42,13 @@ class PropensityScored(GradedMetric):
     def measure(self, ranking: Ranking) -> Tensor:
         return ratio(super().measure(ranking), self.ideal(ranking))
 
+    @property
+    def weighs_alike(self) -> bool:
+        return self.average == "query"
+
     def weight(self, ranking: Ranking) -> Tensor:
         # A mean of ratios weighted by what they were divided by is the ratio of the sums.
-        return super().weight(ranking) if self.average == "query" else self.ideal(ranking)
+        return super().weight(ranking) if self.weighs_alike else self.ideal(ranking)
 
 
 class PSP(PropensityScored):
@@ -184,8 +188,12 @@ class IPS(GradedMetric):
         value = super().measure(ranking)
         return ratio(value, ranking.worth(self.gain_function)) if self.self_normalized else value
 
+    @property
+    def weighs_alike(self) -> bool:
+        return self.self_normalized is not True
+
     def weight(self, ranking: Ranking) -> Tensor:
-        return ranking.worth(self.gain_function) if self.self_normalized is True else super().weight(ranking)
+        return super().weight(ranking) if self.weighs_alike else ranking.worth(self.gain_function)
 
 
 def _indicator(grade: Tensor) -> Tensor:

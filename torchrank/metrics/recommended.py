@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -12,17 +10,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-import torchrank.metrics.labels as labels
 import torchrank.metrics.state as state
 from torchrank.engine.ids import kept_ids
 from torchrank.engine.places import real
 from torchrank.layouts import arrange
 from torchrank.lists import BLOCK, RankedIds
-from torchrank.metrics.arguments import integer, one_of
-from torchrank.metrics.average import QueryAverage, QueryValues
-from torchrank.metrics.base import AGGREGATIONS, weighted
+from torchrank.metrics.arguments import integer
+from torchrank.metrics.average import QueryValues, weighted
+from torchrank.metrics.measure import Measure
 from torchrank.metrics.state import Sum
-from torchrank.problems import Problem, count, explain
+from torchrank.problems import Problem, count
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +53,7 @@ class Recommended:
         return torch.where(self.kept, x.to(self.dtype), 0.0).sum(-1) / self.length
 
 
-class ListMetric(QueryAverage):
+class ListMetric(Measure):
     """Base of measures that look at recommended lists alone: ids, best first, and what is known of the catalogue.
 
     Args:
@@ -76,16 +73,12 @@ class ListMetric(QueryAverage):
         ValueError: an argument has a value that the metric does not know.
     """
 
-    #: how labels call it
-    name: ClassVar[str] = ""
-    #: whether it can be cut at a rank
-    takes_top_k: ClassVar[bool] = True
+    #: every measure by its name
+    registry: ClassVar[dict[str, type[ListMetric]]] = {}
     #: whether it compares lists with targets
     needs_target: ClassVar[bool] = False
     #: lists with fewer items have no value, and no part in the result
     fewest: ClassVar[int] = 1
-    #: what :func:`torchrank.metrics.base.weighted` asks of metrics: an empty list is never an error
-    empty_target_action = "skip"
 
     def __init__(
         self,
@@ -97,46 +90,14 @@ class ListMetric(QueryAverage):
         validate_args: bool = True,
         **kwargs: Any,
     ) -> None:
-        own = {name: kwargs.pop(name) for name in self.definition() if name in kwargs}
-        super().__init__(aggregation, skip_empty=True, **kwargs)
-        integer("top_k", top_k, least=1)
-        one_of("aggregation", aggregation, AGGREGATIONS, or_callable=True)
-        one_of("validate_args", validate_args, (True, False))
-        self.top_k = top_k
+        super().__init__(top_k, aggregation, "skip", validate_args, **kwargs)
         self.num_items = num_items
-        self.validate_args = validate_args
-        for name, value in own.items():
-            setattr(self, name, value)
         for name, value in catalogue.items():
             if value is None or isinstance(value, Tensor):
                 self.register_buffer(name, None if value is None else value.detach(), persistent=False)
             else:
                 setattr(self, name, value)
-        callables = [value for name in self.definition() if callable(value := getattr(self, name))]
-        number = "".join(f"#{n}" for value in callables if (n := labels.namesake(value)))
-        self.name_state(f"{self.label}{number}#{digest(*catalogue.values(), num_items)}", self.more)
-
-    @classmethod
-    @functools.cache
-    def definition(cls) -> dict[str, Any]:
-        """The parameters that make the number, with their defaults; what has none is the catalogue's."""
-        found = labels.arguments(cls, ListMetric)
-        return {k: v for k, v in found.items() if k != "validate_args" and v is not inspect.Parameter.empty}
-
-    @property
-    def label(self) -> str:
-        """Name, parameters that differ from their defaults, and cut-off: ``novelty(normalize=True)@10``."""
-        values = {k: (getattr(self, k), default) for k, default in self.definition().items()}
-        differing = {k: v for k, (v, default) in values.items() if not isinstance(v, Tensor) and v != default}
-        return labels.write(self.name, differing, self.top_k)
-
-    def extra_repr(self) -> str:
-        return self.label
-
-    @property
-    def more(self) -> int:
-        """How many numbers are added up besides those of a mean."""
-        return 0
+        self.begin(f"#{digest(*catalogue.values(), num_items)}")
 
     def width(self, lists: Recommended) -> int:
         """Elements that :meth:`measure` makes for each position, so that temporaries stay small."""
@@ -150,7 +111,7 @@ class ListMetric(QueryAverage):
 
     def update(
         self,
-        preds: Tensor,
+        preds: Tensor | QueryValues,
         target: Any = None,
         *,
         mask: Tensor | None = None,
@@ -171,7 +132,9 @@ class ListMetric(QueryAverage):
             TypeError: ``preds`` are no ids.
             ValueError: shapes do not fit together. Bad values are counted and raise in :meth:`compute`.
         """
-        self.absorb(self.evaluate(preds, target, mask, exclude, weights))
+        if not isinstance(preds, QueryValues):  # from a collection
+            preds = self.evaluate(preds, target, mask, exclude, weights)
+        self.absorb(preds)
 
     @torch.no_grad()
     def evaluate(self, preds: Any, target: Any, mask: Any, exclude: Any, weights: Tensor | None) -> QueryValues:
@@ -243,10 +206,7 @@ class PerUserMetric(ListMetric):
         Raises:
             TypeError, ValueError: as :meth:`update`, which takes the same, and for bad values at once.
         """
-        result = self.evaluate(preds, target, mask, exclude, weights)
-        if found := explain(result.errors):
-            raise ValueError(f"{self.label}: {found}")
-        return result.values
+        return self.scored(self.evaluate(preds, target, mask, exclude, weights))
 
 
 class ExposureMetric(ListMetric):
