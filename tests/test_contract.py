@@ -13,6 +13,7 @@ import pytest
 import torch
 import torchmetrics
 from torch import Tensor, nn
+from workers import KINDS
 
 import torchrank as tr
 from torchrank.problems import Problem
@@ -31,19 +32,6 @@ def spread(values: Tensor) -> Tensor:
 AGGREGATIONS = ["mean", "median", "min", "max", "none", spread]
 every_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)
 # Aggregation is the same code for every class: in full on three classes, one of which skips.
-# State, copies and reports are the same code for all measures: one or two of each way to use it will do.
-KINDS = (
-    tr.MR,
-    tr.MRR,
-    tr.NDCG,
-    tr.Precision,
-    tr.FallOut,
-    tr.RBPResidual,
-    tr.Bpref,
-    tr.KendallTau,
-    tr.AlphaNDCG,
-    tr.PSP,
-)
 every_metric = pytest.mark.parametrize(
     ("cls", "aggregation"),
     [(cls, a) for cls in KINDS for a in (AGGREGATIONS if cls in (tr.NDCG, tr.MRR, tr.MR) else ["mean", "none"])],

@@ -190,7 +190,7 @@ def test_half_precision_scores_are_compared_as_they_are(name, dtype):
     assert max(map(len, lists)) > 30  # both ways to rank a catalogue
     short = [items[:3] for items in lists]
     label = torch.stack([items[0] for items in lists])
-    for config in CONFIGS[name]:
+    for config in CONFIGS[name][::6]:  # what is tested is the ranking
         metric = config.metric()
         full = metric.score(preds.float(), target)
         assert_same(metric.score(preds, target), full)
@@ -220,7 +220,7 @@ def test_float64_scores_closer_than_float32_can_tell_are_no_ties(name):
     names = [[f"{i:02}" for i in range(preds.shape[1])]] * len(preds)
     qrels = {str(q): dict(zip(names[q], row.tolist())) for q, row in enumerate(target)}
     run = {str(q): dict(zip(names[q], row.tolist())) for q, row in enumerate(preds)}
-    for config in CONFIGS[name]:
+    for config in CONFIGS[name][::4]:
         metric = config.metric()
         clear = metric.score(order.double(), target)
         assert_same(metric.score(preds, target), clear)
@@ -467,13 +467,12 @@ def test_nothing_is_written_to_the_users_tensors(layout):
     assert len(mine) > 2
     before = [(x._version, x.clone()) for x in mine]
     for name in MEASURES:
-        for config in CONFIGS[name][::9]:
+        for config in CONFIGS[name][::30]:
             if not cases.suits(config, layout):
                 continue
             metric = config.metric()
             metric.score(*batch.args, **batch.kwargs, weights=weights)
-            metric.update(*batch.args, **batch.kwargs, weights=weights)
-            metric(*batch.args, **batch.kwargs, weights=weights)
+            metric(*batch.args, **batch.kwargs, weights=weights)  # which updates
             metric.compute()
     for x, (version, copied) in zip(mine, before):
         assert x._version == version
@@ -617,7 +616,7 @@ def test_lists_without_a_column(name):
         (torch.zeros(2, 0), (none, none)),
         (torch.zeros(2, 0, dtype=torch.int64), torch.zeros(2, 0, dtype=torch.int64)),
     ]
-    for config in CONFIGS[name]:
+    for config in CONFIGS[name][::3]:
         want = [oracles.value(name, Query(), **config.for_oracle)] * 2
         for preds, target in empty:
             assert_same(config.metric().score(preds, target), torch.tensor(want, dtype=torch.float64))

@@ -101,9 +101,11 @@ def test_a_ranking_says_where_every_relevant_candidate_stands(layout):
 @pytest.mark.parametrize("name", MEASURES)
 @pytest.mark.parametrize("layout", ["dense_masked", "dense_float_grades", "flat", "catalogue_triples"])
 def test_every_parameter_equals_the_oracle(name, layout):
-    queries, batch = cases.batch(layout, 500)
+    many, few = cases.batch(layout, 500), cases.batch(layout, 120)
     for config in configs_of(name, MANY):
         if cases.suits(config, layout):
+            # Of bounds the oracle tries all that the unjudged could be, the metric twice as many as there are.
+            queries, batch = few if dict(config.parameters).get("unjudged") in ("lower", "upper") else many
             got = config.metric().score(*batch.args, **batch.kwargs)
             assert_equal(config, queries, got, layout)
 
@@ -133,7 +135,8 @@ def test_the_mean_of_updates_is_the_mean_of_the_oracle(layout):
     queries = cases.population(kind, 60)
     pieces = [queries[:1], queries[1:30], queries[30:]]
     batches = [make(list(piece), random.Random(layout)) for piece in pieces]
-    for config in [config for config in FEW if cases.suits(config, layout)]:
+    some = FEW[list(cases.LAYOUTS).index(layout) % 4 :: 4]  # others in another layout
+    for config in [config for config in some if cases.suits(config, layout)]:
         metric = config.metric()
         for batch in batches:
             metric.update(*batch.args, **batch.kwargs)

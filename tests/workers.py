@@ -166,6 +166,19 @@ def spread(values):
 
 AGGREGATIONS = ("mean", "median", "min", "max", "none", spread)
 CLASSES = list(tr.RankingMetric.registry.values())
+#: State, copies, reports and sync are the same code for all measures: one or two of each way to use it will often do.
+KINDS = (
+    tr.MR,
+    tr.MRR,
+    tr.NDCG,
+    tr.Precision,
+    tr.FallOut,
+    tr.RBPResidual,
+    tr.Bpref,
+    tr.KendallTau,
+    tr.AlphaNDCG,
+    tr.PSP,
+)
 SUMMED = [f"{name}@{k}" for name in ("ndcg", "recall", "precision", "mrr", "hitrate", "map", "f1") for k in range(1, 8)]
 SUMMED.append("mr")  # 50 in all
 MIXED = [
@@ -210,7 +223,9 @@ def errors_of(function, kind=ValueError):
 
 def single_metrics(rank, world, how):
     values = {}
-    for cls, aggregation in itertools.product(CLASSES, AGGREGATIONS):
+    several = [(cls, aggregation) for cls in KINDS for aggregation in AGGREGATIONS]
+    rest = [(cls, "mean") for cls in CLASSES if cls not in KINDS] if how == "uneven" else []
+    for cls, aggregation in [*several, *rest]:
         metric = cls(aggregation=aggregation, ties="pessimistic" if "pessimistic" in cls.policies else "expected")
         fill(metric, share(BATCHES, rank, world, how))
         kept = {} if aggregation == "mean" else {"all_gather": 1}
