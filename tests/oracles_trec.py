@@ -24,6 +24,26 @@ def relevant_retrieved(query, *, ties, relevance_level=1, top_k=None):
     return of_orders(query, ties, relevance_level, value)
 
 
+def retrieved(query, *, ties, top_k=None):
+    return float(len(query.listed[:top_k])) or None
+
+
+def log_odds(query, *, ties, relevance_level=1):
+    """Of the expected average precision."""
+
+    def value(order, missing):
+        if not any(order) and not missing:
+            return None
+        return math.fsum(sum(order[:rank]) / rank for rank, flag in enumerate(order, 1) if flag)
+
+    total = of_orders(query, ties, relevance_level, value)
+    return None if total is None else of_total(total, relevant(query, ties=ties, relevance_level=relevance_level))
+
+
+def of_total(total, everywhere):
+    return math.log((1 + total) / (1 + everywhere - total))
+
+
 def binary_g(query, *, ties, relevance_level=1):
     def value(order, missing):
         if not any(order) and not missing:
@@ -58,13 +78,30 @@ def ndcg_at_levels(query, *, ties, gain="linear"):
     return expectation([(value(order), weight) for order, weight in orders(query, ties)])
 
 
-ORACLES = {"numrel": relevant, "numrelret": relevant_retrieved, "bing": binary_g, "rndcg": ndcg_at_levels}
+ORACLES = {
+    "numrel": relevant,
+    "numrelret": relevant_retrieved,
+    "numret": retrieved,
+    "yaap": log_odds,
+    "bing": binary_g,
+    "rndcg": ndcg_at_levels,
+}
 EMPTY = {}
-FEW = {"numrel": [{}], "numrelret": [{}, {"top_k": 2}], "bing": [{}], "rndcg": [{}]}
+FEW = {
+    "numrel": [{}],
+    "numrelret": [{}, {"top_k": 2}],
+    "numret": [{}, {"top_k": 2}],
+    "yaap": [{}],
+    "bing": [{}],
+    "rndcg": [{}],
+}
 MANY = {
     name: [{"relevance_level": level} for level in (2, 0.5)] + [{"empty_target_action": "skip"}]
-    for name in ("numrel", "numrelret", "bing")
-} | {"rndcg": [{"gain": "exponential"}, {"empty_target_action": "skip"}]}
+    for name in ("numrel", "numrelret", "yaap", "bing")
+} | {
+    "numret": [{"top_k": 1}, {"empty_target_action": "skip"}],
+    "rndcg": [{"gain": "exponential"}, {"empty_target_action": "skip"}],
+}
 OTHERS = {}
 
 
@@ -76,6 +113,11 @@ def log_discounts(k):
 BASELINES = {
     "numrel": lambda n, r, k: r,
     "numrelret": lambda n, r, k: k * r / n,
+    "numret": lambda n, r, k: k,
+    # each rank has a share r / n of being relevant, and then of the j - 1 before it (r - 1) / (n - 1) are
+    "yaap": lambda n, r, k: of_total(
+        math.fsum(r / n * (1 + (j - 1) * (r - 1) / max(1, n - 1)) / j for j in range(1, n + 1)), r
+    ),
     "bing": lambda n, r, k: log_discounts(n - r + 1) / (n - r + 1),
     "rndcg": lambda n, r, k: (
         (r / n) * ((log_discounts(r) + log_discounts(n)) / 2 if n > r + 1 else log_discounts(r)) / log_discounts(r)

@@ -74,6 +74,8 @@ def section(measure: type, title: str) -> str:
 
 def _summary(text: str) -> str:
     first = text.split("\n\n")[0].replace("\n", " ")
+    if re.search(r":math:`[^`]*`\s+\w", first):
+        raise ValueError(f"Expected a first sentence that does not go on behind its formula, got {first!r}")
     plain = re.sub(r"[,:]?\s*:math:`.*?`", "", first)
     sentence = re.split(r"(?<=[a-z)\]`])\.\s", plain + " ")[0]
     return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", sentence).strip().rstrip(".").replace("``", "`")

@@ -20,7 +20,7 @@ from torchrank.metrics.positions import MR, MRR, HitRate, PositionMetric
 from torchrank.metrics.propensity import IPS, PSNDCG, PSP, inverse_propensity, propensities
 from torchrank.metrics.qmeasure import QMeasure
 from torchrank.metrics.redundancy import ERRIA, NERRIA, NNRBP, NRBP, AlphaDCG, AlphaNDCG
-from torchrank.metrics.trec import RNDCG, BinG, NumRel, NumRelRet
+from torchrank.metrics.trec import RNDCG, YAAP, BinG, NumRel, NumRelRet, NumRet
 from torchrank.metrics.users import CWL, RBP, RBPResidual, UserMetric
 from torchrank.metrics.weighted import ARP, PWA
 
@@ -53,6 +53,7 @@ __all__ = [
     "RBO",
     "RBP",
     "RNDCG",
+    "YAAP",
     "APTau",
     "Accuracy",
     "AlphaDCG",
@@ -80,6 +81,7 @@ __all__ = [
     "Novelty",
     "NumRel",
     "NumRelRet",
+    "NumRet",
     "Overlap",
     "PRCurve",
     "Personalization",

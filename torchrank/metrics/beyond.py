@@ -14,10 +14,10 @@ from torchrank.metrics.recommended import PerUserMetric, Recommended
 
 
 class Novelty(PerUserMetric):
-    r"""Mean inverse user frequency: :math:`\frac{1}{|L|} \sum_{i \in L} -\log_2 \frac{n_i}{U}` for a list L.
+    r"""Mean inverse user frequency: :math:`\frac{1}{|L|} \sum_{i \in L} -\log_2 \frac{n_i}{U}`.
 
-    An item that nobody has used counts as used by one, as in RecTools and RePlay. A list shorter than k counts by its
-    own length; an empty one has no part.
+    L is a list, U the number of users, of whom n have used an item. An item that nobody has used counts as used by one,
+    as in RecTools and RePlay. A list shorter than k counts by its own length; an empty one has no part.
 
     Source:
         Castells, Vargas and Wang, Novelty and diversity metrics for recommender systems, DDR 2011; Zhou et al., Solving
@@ -72,9 +72,10 @@ class Novelty(PerUserMetric):
 
 
 class Popularity(PerUserMetric):
-    r"""Average recommendation popularity: :math:`\frac{1}{|L|} \sum_{i \in L} pop_i` for a list L. Lower is rarer.
+    r"""Average recommendation popularity: :math:`\frac{1}{|L|} \sum_{i \in L} pop_i`.
 
-    A list shorter than k counts by its own length; an empty one has no part.
+    L is a list, pop how often an item was used. Lower is rarer. A list shorter than k counts by its own length; an
+    empty one has no part.
 
     Source:
         Yin et al., Challenging the long tail recommendation, VLDB 2012.
@@ -206,7 +207,8 @@ class Unexpectedness(PerUserMetric):
     counts by its own length (RePlay divides by k all the same); an empty one has no part.
 
     Source:
-        Murakami, Mori and Orihara, Metrics for evaluating the serendipity of recommendation lists, JSAI 2007.
+        Ge, Delgado-Battenfeld and Jannach, Beyond accuracy: evaluating recommender systems by coverage and serendipity,
+        RecSys 2010.
 
     Also in:
         RePlay's ``Unexpectedness``, with a baseline for each user.
@@ -247,7 +249,8 @@ class Serendipity(PerUserMetric):
     part; one of which nothing is relevant counts 0.
 
     Source:
-        RecTools' ``Serendipity``, after Ge, Delgado-Battenfeld and Jannach, Beyond accuracy, RecSys 2010.
+        RecTools' ``Serendipity``, after Murakami, Mori and Orihara, Metrics for evaluating the serendipity of
+        recommendation lists, JSAI 2007.
 
     Also in:
         none of the other libraries compared.

@@ -215,8 +215,8 @@ class MAP(BinaryMetric):
 
     Also in:
         trec_eval and pytrec_eval (``map``, ``map_cut_k``), ir_measures (``AP``), ranx, rax, TensorFlow Ranking, metrax,
-        RecTools; with ``normalize="min"`` PyG, RePlay, RecBole, Transformers4Rec, ranking-metrics-torch, LensKit; with
-        "retrieved" torchmetrics.
+        RecTools; with ``normalize="min"`` PyG, RePlay, RecBole, Transformers4Rec, ranking-metrics-torch; with "length"
+        LensKit; with "retrieved" torchmetrics.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.

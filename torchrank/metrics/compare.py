@@ -20,10 +20,9 @@ class ComparingMetric(RankingMetric):
     """A measure of how alike two rankings of the same candidates are.
 
     ``preds`` gives the first ranking. ``target`` gives the other one: a grade is a score there, the larger the better,
-    and may be any finite number; a negative one is a value like others. What a layout names no grade of has -1. What is
-    no candidate says ``mask``. Candidates
-    that were not retrieved (a score of -inf) are tied with each other behind all others. Two lists of ids become a
-    ranking by :meth:`torchrank.Ranking.from_rankings`.
+    and may be any finite number; a negative one is a value like others. What a layout names no grade of has -1, and
+    ``mask`` says what is no candidate. Candidates that were not retrieved (a score of -inf) are tied with each other
+    behind all others. Two lists of ids become a ranking by :meth:`torchrank.Ranking.from_rankings`.
 
     Under ``ties="expected"`` ties are treated as the measure says. "optimistic" and "pessimistic" settle those of
     ``preds``, in favour of the grades or against them; ties among the grades, and among what was not retrieved, stay.
@@ -69,8 +68,9 @@ class KendallTau(ComparingMetric):
     tied, in both rankings. Where all candidates are tied only "a" is defined, and 0.
 
     Source:
-        "a", "b": Kendall, The treatment of ties in ranking problems, Biometrika 33, 1945; "c": Stuart, Biometrika
-        40, 1953; "gamma": Goodman and Kruskal, JASA 49, 1954.
+        "a": Kendall, A new measure of rank correlation, Biometrika 30, 1938; "b": Kendall, The treatment of ties in
+        ranking problems, Biometrika 33, 1945; "c": Stuart, Biometrika 40, 1953; "gamma": Goodman and Kruskal, JASA 49,
+        1954.
 
     Also in:
         scipy ``kendalltau`` ("b", "c"); torchmetrics ``KendallRankCorrCoef``, over all samples, whose variant "a"
@@ -164,11 +164,12 @@ class KendallDistance(ComparingMetric):
 
 
 class WeightedTau(ComparingMetric):
-    r"""Vigna's weighted tau: Kendall's tau with pairs of weight :math:`\frac{1}{i} + \frac{1}{j}`, i and j their ranks.
+    r"""Vigna's weighted tau, Kendall's tau of weighted pairs: :math:`\sum w s s' / \sqrt{\sum w s^2 \sum w s'^2}`.
 
-    A correlation in the sense of tau b: with s the signs of the differences in the two rankings and w the weights,
-    :math:`\sum w s s' / \sqrt{\sum w s^2 \sum w s'^2}`, over all pairs. The ranks that make the weights are those of
-    ``preds``, equal ones ranked by ``target``; or the other way round; or, by default, the mean of both values.
+    Over all pairs of candidates, s being the signs of their differences in the two rankings and the weights
+    :math:`w = \frac{1}{i} + \frac{1}{j}` for ranks i and j: a correlation in the sense of tau b. The ranks that make
+    the weights are those of ``preds``, equal ones ranked by ``target``; or the other way round; or, by default, the
+    mean of both values.
 
     Source:
         Vigna, A weighted correlation index for rankings with ties, WWW 2015, additive and hyperbolic.
@@ -248,10 +249,11 @@ class APTau(ComparingMetric):
 
 
 class Spearman(ComparingMetric):
-    r"""Spearman's rank correlation of each query: Pearson's :math:`r` of the ranks, :math:`1 - 6 \sum d^2 / (n^3 - n)`.
+    r"""Spearman's rank correlation: :math:`\sum (x - m) (y - m) / \sqrt{\sum (x - m)^2 \sum (y - m)^2}`.
 
-    Tied candidates have the mean of their ranks, for which only the first form holds. Not defined where all candidates
-    are tied in one of the rankings.
+    Pearson's correlation of the ranks x and y that each candidate has in the two rankings, whose mean is m. It is
+    :math:`1 - 6 \sum (x - y)^2 / (n^3 - n)` where nothing is tied. Tied candidates have the mean of their ranks. Not
+    defined where all candidates are tied in one of the rankings.
 
     Source:
         Spearman, The proof and measurement of association between two things, 1904.

@@ -85,8 +85,8 @@ class MCC(ConfusionMetric):
     r"""Matthews correlation at k, :math:`\frac{TP \cdot TN - FP \cdot FN}{\sqrt{(TP+FP)(TP+FN)(TN+FP)(TN+FN)}}`.
 
     The correlation of being relevant with standing in the first k ranks, from -1 to 1, over the list and the relevant
-    candidates that it lacks; 0 where one of the sums is 0, as without ``top_k`` unless relevant candidates lack. Under
-    ``ties="expected"`` the exact expectation.
+    candidates that it lacks; 0 where one of the sums is 0, as without ``top_k`` unless the list lacks relevant
+    candidates. Under ``ties="expected"`` the exact expectation.
 
     Source:
         Matthews, Comparison of the predicted and observed secondary structure of T4 phage lysozyme, Biochimica et

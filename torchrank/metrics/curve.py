@@ -19,9 +19,9 @@ from torchrank.ranking import Ranking
 
 
 class PRCurve(Precision):
-    r"""Precision and recall at every rank up to k, averaged over queries: :math:`P@1, ..., P@k` and :math:`R@1, ..., R@k`.
+    r"""Precision and recall at every rank up to k, averaged: :math:`P@1, ..., P@k, R@1, ..., R@k`.
 
-    Each number is that of :class:`Precision` and :class:`Recall` at that rank, under ties as well. A query arrives whole
+    Averages over queries. Each number is that of :class:`Precision` and :class:`Recall` at that rank, under ties as well. A query arrives whole
     in one ``update``; the state is one vector of sums, whatever was seen.
 
     Source:

@@ -11,11 +11,11 @@ from torchrank.ranking import Ranking
 
 
 class RelativePrecision(BinaryMetric):
-    r"""Relative precision: precision at k divided by the largest possible, :math:`\frac{h@k}{\min(k, R)}` for h hits.
+    r"""Relative precision: precision at k divided by the largest possible, :math:`\frac{h@k}{\min(k, R)}`.
 
-    It is precision up to rank R and recall beyond. R counts relevant candidates that were not retrieved. Without
-    ``top_k``, k is the length of the list. A query of which nothing was retrieved scores 0. Under ``ties="expected"``
-    the exact expectation.
+    With h hits it is precision up to rank R and recall beyond. R counts relevant candidates that were not retrieved.
+    Without ``top_k``, k is the length of the list. A query of which nothing was retrieved scores 0. Under
+    ``ties="expected"`` the exact expectation.
 
     Source:
         trec_eval, ``relative_P``; without ``top_k`` ``set_relative_P``.

@@ -51,11 +51,12 @@ class Coverage(ExposureMetric):
 
 
 class Personalization(ExposureMetric):
-    r"""Personalization: the mean over pairs of users of :math:`1 - |L_u \cap L_v| / \sqrt{|L_u| |L_v|}`.
+    r"""Personalization: how different the lists of two users are, :math:`1 - |L_u \cap L_v| / \sqrt{|L_u| |L_v|}`.
 
-    That is 1 - cosine of their lists. From one sum over users: with :math:`x_i = \sum_u [i \in L_u] / \sqrt{|L_u|}`
-    and U lists that are not empty it is :math:`1 - (|x|^2 - U) / (U (U - 1))`, so no list is kept and no pair is looked
-    at. NaN of fewer than two lists. With weights, a pair counts the product of those of its lists.
+    That is 1 - cosine of their lists; the mean over all pairs of users. From one sum over users: with
+    :math:`x_i = \sum_u [i \in L_u] / \sqrt{|L_u|}` and U lists that are not empty it is
+    :math:`1 - (|x|^2 - U) / (U (U - 1))`, so no list is kept and no pair is looked at. NaN of fewer than two lists.
+    With weights, a pair counts the product of those of its lists.
 
     Source:
         Zhou et al., Solving the apparent diversity-accuracy dilemma of recommender systems, PNAS 107(10), 2010 (as
@@ -135,7 +136,7 @@ class Spread(ExposureMetric):
 
 
 class Entropy(Spread):
-    r"""Shannon entropy of exposure: :math:`-\sum_i p_i \log_b p_i`, where :math:`p_i` is the share of an item.
+    r"""Shannon entropy of the shares p of exposure that the items get: :math:`-\sum_i p_i \log_b p_i`.
 
     Source:
         Shannon, A mathematical theory of communication, 1948; of recommendations, Adomavicius and Kwon, Improving
@@ -199,8 +200,7 @@ class Gini(Spread):
 
     Source:
         Gini, 1912; of recommendations, Fleder and Hosanagar, Blockbuster culture's next rise or fall, Management
-        Science 55(5), 2009. With a discount, Diaz et al., Evaluating stochastic rankings with expected exposure, CIKM
-        2020.
+        Science 55(5), 2009.
 
     Also in:
         RecBole's ``giniindex``, LensKit's ``ListGini``; LensKit's ``ExposureGini`` is ``discount="geometric"``.

@@ -43,7 +43,7 @@ class IntentMetric(BinaryMetric):
 
     def of_each(self, rows: Ranking) -> Tensor:
         """The formula on the list of each subtopic, 0 where nothing is relevant: float64 [query * subtopic]."""
-        return super().measure(rows)  # of the measure that a subclass is made of as well
+        return super().measure(rows)  # the next class among a subclass's bases: Precision for PIA
 
 
 class PIA(IntentMetric, Precision):
@@ -87,7 +87,7 @@ class APIA(IntentMetric, MAP):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        normalize: "relevant", "min" or "retrieved"; see :class:`MAP`.
+        normalize: "relevant", "min", "length", "k" or "retrieved"; see :class:`MAP`.
         relevance_level: a grade at or above it is relevant to the subtopic; > 0.
         kwargs: as :class:`IntentMetric`.
 

@@ -120,7 +120,7 @@ class InfAP(BinaryMetric):
 
 
 class Judged(RankingMetric):
-    r"""How much of the first k ranks is judged: :math:`\frac{1}{\min(k, n)} \sum_{i \le k} [grade_i \ge 0]`.
+    r"""The share of the first k ranks that is judged: :math:`\frac{1}{\min(k, n)} \sum_{i \le k} [grade_i \ge 0]`.
 
     For lists of length n. A low value says that another measure at k may be far from what it is. A query of which
     nothing was retrieved is empty; one without any judgment is not, and has the value 0.

@@ -175,7 +175,8 @@ class Overlap(ComparingMetric):
     ``top_k``, k is the length of the longer list. A query without candidates is skipped by default.
 
     Source:
-        Fagin, Kumar and Sivakumar, Comparing top k lists, SIAM J. Discrete Mathematics 17(1), 2003.
+        Webber, Moffat and Zobel, A similarity measure for indefinite rankings, TOIS 28(4), 2010, as the overlap at a
+        depth; Fagin, Kumar and Sivakumar, Comparing top k lists, SIAM J. Discrete Mathematics 17(1), 2003.
 
     Also in:
         none of the libraries compared per query; of two runs as a whole in some.
@@ -207,7 +208,7 @@ class Overlap(ComparingMetric):
 
 
 class RBO(ComparingMetric):
-    r"""Rank-biased overlap: :math:`(1 - p) \sum_d p^{d-1} A_d`, extrapolated, with :math:`A_d = |S_d \cap L_d| / d`.
+    r"""Rank-biased overlap, extrapolated: :math:`(1 - p) \sum_d p^{d-1} |S_d \cap L_d| / d`.
 
     Agreement at each depth, weighed by the chance that a user who goes on with probability p gets there; what both
     lists leave open is extrapolated from what they show (RBO_ext). The lists may differ in length and in what they

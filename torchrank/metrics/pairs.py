@@ -24,7 +24,7 @@ class LRAP(BinaryMetric):
     scikit-learn's ``label_ranking_average_precision_score`` is ``ties="grouped", empty_target_action="pos"``.
 
     Source:
-        Tsoumakas, Katakis and Vlahavas, Mining multi-label data, in Data Mining and Knowledge Discovery Handbook, 2010.
+        Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000.
 
     Also in:
         torchmetrics (``MultilabelRankingAveragePrecision``), scikit-learn (``label_ranking_average_precision_score``).
@@ -63,8 +63,8 @@ class CoverageError(BinaryMetric):
     ``ties="pessimistic"``.
 
     Source:
-        Tsoumakas, Katakis and Vlahavas, Mining multi-label data, in Data Mining and Knowledge Discovery Handbook, 2010;
-        they subtract 1.
+        Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000, as
+        coverage, which is 1 less.
 
     Also in:
         torchmetrics (``MultilabelCoverageError``), scikit-learn (``coverage_error``).
@@ -100,7 +100,7 @@ class RankingLoss(BinaryMetric):
     retrieved. scikit-learn's ``label_ranking_loss`` is ``ties="pessimistic"``.
 
     Source:
-        Tsoumakas, Katakis and Vlahavas, Mining multi-label data, in Data Mining and Knowledge Discovery Handbook, 2010.
+        Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000.
 
     Also in:
         torchmetrics (``MultilabelRankingLoss``), scikit-learn (``label_ranking_loss``).
@@ -138,8 +138,8 @@ class OPA(RankingMetric):
     :math:`OPA = \frac{\sum_{g_i > g_j} [rank_i < rank_j]}{|\{(i, j): g_i > g_j\}|}`. Candidates are those of the list,
     and those with a positive grade that it lacks, which stand behind it, tied with each other. A tied pair counts half
     under ``ties="expected"``. Unjudged candidates, of negative grade, count as of grade 0, like those of which nothing
-    is known. A query without a pair is empty; one of which nothing was retrieved scores 0.
-    It has no bounds for unjudged candidates: how many pairs there are depends on which of them the list lacks.
+    is known; there are no bounds for them, since how many pairs there are depends on which of them the list lacks. A
+    query without a pair is empty; one of which nothing was retrieved scores 0.
 
     Source:
         TensorFlow Ranking, ``OPAMetric``, which weights queries by their pairs and counts ties as wrong.

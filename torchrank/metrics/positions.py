@@ -179,9 +179,9 @@ class MR(PositionMetric):
 
     Source:
         Bordes et al., Translating embeddings for modeling multi-relational data, NIPS 2013. Adjusted: Berrendorf,
-        Faerman, Vermue and Tresp, Interpretable and fair comparison of link prediction or entity alignment methods,
-        arXiv 2002.06914, 2020. z and the other means: Hoyt, Berrendorf, Galkin, Tresp and Gyori, A unified framework
-        for rank-based evaluation metrics for link prediction in knowledge graphs, arXiv 2203.07544, 2022.
+        Faerman, Vermue and Tresp, On the ambiguity of rank-based evaluation of entity alignment or link prediction
+        methods, arXiv 2002.06914, 2020. z and the other means: Hoyt, Berrendorf, Galkin, Tresp and Gyori, A unified
+        framework for rank-based evaluation metrics for link prediction in knowledge graphs, arXiv 2203.07544, 2022.
 
     Also in:
         PyKEEN, equal with ``filtered=True, average="positive", ties="realistic"``: ``mean_rank``,
@@ -252,12 +252,12 @@ class MR(PositionMetric):
 
 
 class MRR(PositionMetric):
-    r"""Reciprocal rank, whose mean is MRR: :math:`\frac{1}{rank}` of the first relevant candidate, 0 beyond k.
+    r"""Reciprocal rank of the first relevant candidate, whose mean over queries is MRR: :math:`\frac{1}{rank}`.
 
-    Under ``ties="expected"`` the mean of 1/rank over the ranks that the first relevant candidate can have (McSherry and
-    Najork, ECIR 2008), under "realistic" 1 over its middle rank. With ``filtered``, the mean over positives of 1/rank.
-    For ``adjusted`` see :class:`PositionMetric`: one relevant among n candidates has the expectation H(n) / n, with H
-    the sum of the reciprocal ranks up to n, or up to k.
+    0 beyond k. Under ``ties="expected"`` the mean of 1/rank over the ranks that the first relevant candidate can have
+    (McSherry and Najork, ECIR 2008), under "realistic" 1 over its middle rank. With ``filtered``, the mean over
+    positives of 1/rank. For ``adjusted`` see :class:`PositionMetric`: one relevant among n candidates has the
+    expectation H(n) / n, with H the sum of the reciprocal ranks up to n, or up to k.
 
     Source:
         Voorhees, The TREC-8 question answering track report, TREC 1999. Adjusted: Hoyt et al., arXiv 2203.07544, 2022.
@@ -309,7 +309,7 @@ class MRR(PositionMetric):
 
 
 class HitRate(PositionMetric):
-    r"""Hits@k, hit rate, success: 1 if a relevant candidate is among the first k, else 0.
+    r"""Hits@k, hit rate, success: 1 if a relevant candidate is among the first k, else 0, :math:`\max_{i \le k} rel_i`.
 
     Under ``ties="expected"`` the chance of it, for a block of n tied candidates with r relevant of which s places are
     inside, :math:`1 - \binom{n-s}{r} / \binom{n}{r}`. With ``filtered``, the share of the positives whose rank is at

@@ -84,10 +84,10 @@ class PSP(PropensityScored):
 
 
 class PSNDCG(PropensityScored, DCG):
-    r"""Propensity-scored NDCG, :math:`\sum_{i \le k} \frac{gain_i}{\log_2 (1+i)}` over its largest possible value.
+    r"""Propensity-scored NDCG, the DCG of gains 1 / propensity over the best possible: :math:`DCG@k / \max DCG@k`.
 
-    The grade of a relevant candidate is 1 / its propensity, see :func:`torchrank.inverse_propensity`. Linear in the
-    gains, so ``ties="expected"`` is exact.
+    :math:`DCG@k = \sum_{i \le k} \frac{gain_i}{\log_2 (1+i)}`. The grade of a relevant candidate is 1 / its propensity,
+    see :func:`torchrank.inverse_propensity`. Linear in the gains, so ``ties="expected"`` is exact.
 
     Source:
         Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking and other
@@ -134,9 +134,10 @@ class IPS(GradedMetric):
     adds nothing.
 
     Source:
-        Schnabel et al., Recommendations as treatments, ICML 2016. Self-normalised: Swaminathan and Joachims, The
-        self-normalized estimator for counterfactual learning, NIPS 2015; for each query: Yang et al., Unbiased offline
-        recommender evaluation for missing-not-at-random implicit feedback, RecSys 2018.
+        Schnabel et al., Recommendations as treatments, ICML 2016; of ranking measures, Joachims, Swaminathan and
+        Schnabel, Unbiased learning-to-rank with biased feedback, WSDM 2017. Self-normalised: Swaminathan and Joachims,
+        The self-normalized estimator for counterfactual learning, NIPS 2015; for each query: Yang et al., Unbiased
+        offline recommender evaluation for missing-not-at-random implicit feedback, RecSys 2018.
 
     Also in:
         none of the libraries compared.

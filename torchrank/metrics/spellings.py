@@ -39,7 +39,6 @@ COMMON = {
     "mean_rank": "mr",
     "auc": "auroc",
     "roc_auc": "auroc",
-    "gauc": "auroc",
     "gmap": "map(aggregation=geometric)",
     "normalized_dcg": "ndcg",
     "ndcg_burges": "ndcg(gain=exponential)",  # ranx
@@ -79,9 +78,9 @@ TREC_EVAL: dict[str, str | list[str]] = {
     "11pt_avg": "elevenpoint",
     "gm_map": "map(aggregation=geometric)",
     "gm_bpref": "bpref(aggregation=geometric)",
-    "ndcg_rel": "ndcgrel",
     "num_rel": "numrel",
     "num_rel_ret": "numrelret",
+    "num_ret": "numret",
     "rbp_p={p}": "rbp(p={p})",
     "rbp_{p}": "rbp(p={p})",
     "rbp_resid_p={p}": "rbpresidual(p={p})",

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from torchrank.lists import Need
-from torchrank.metrics.binary import BinaryMetric
+from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.binary import BinaryMetric, precisions
 from torchrank.metrics.gains import logarithmic
 from torchrank.metrics.graded import GradedMetric
 from torchrank.pieces import ratio, running_sum
@@ -76,8 +77,76 @@ class NumRelRet(BinaryMetric):
         return self.hits(ranking)
 
 
+class NumRet(RankingMetric):
+    r"""Number of retrieved candidates among the first k: :math:`\min(k, n)`.
+
+    The mean over queries, where trec_eval prints the sum. A query of which nothing was retrieved is empty. Ties change
+    nothing.
+
+    Source:
+        trec_eval, ``num_ret``.
+
+    Also in:
+        pytrec_eval (``num_ret``), ir_measures (``NumRet``), LensKit (``ListLength``).
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.NumRet().score(torch.tensor([[0.9, 0.8, -torch.inf]]), torch.tensor([[1, 0, 1]]))
+        tensor([2.], dtype=torch.float64)
+    """
+
+    name = "numret"
+    value_range = (0.0, math.inf)
+    higher_is_better = None  # type: ignore[assignment]
+    takes_unjudged_for = ("irrelevant",)
+
+    def need(self) -> Need:
+        return Need(1, relevant=True)  # it looks at no rank
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return ranking.num_candidates == 0
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return ranking.num_candidates if self.top_k is None else ranking.num_candidates.clamp_max(self.top_k)
+
+
+class YAAP(BinaryMetric):
+    r"""Yet another average precision, the log odds of AP: :math:`\ln \frac{1 + R \, AP}{1 + R - R \, AP}`.
+
+    So that the mean over queries does not hang on those of middling precision. Under ``ties="expected"`` that of the
+    expected average precision, which is not the expectation.
+
+    Source:
+        Robertson, On smoothing average precision, ECIR 2012; trec_eval, ``yaap``.
+
+    Also in:
+        none of the libraries compared.
+
+    Args:
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.YAAP().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))  # ln((1 + 5/3) / (3 - 5/3))
+        tensor([0.6931], dtype=torch.float64)
+    """
+
+    name = "yaap"
+    value_range = (-math.inf, math.inf)
+    takes_top_k = False
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        total = precisions(ranking, self.relevance_level, None).sum(-1)
+        return torch.log((1 + total) / (1 + ranking.num_relevant(self.relevance_level) - total))
+
+
 class BinG(BinaryMetric):
-    r"""Binary G: precision of every relevant candidate, discounted by what is irrelevant above it.
+    r"""Binary G: the mean over relevant candidates of a logarithmic discount for what is irrelevant above each.
 
     :math:`\frac{1}{R} \sum_{i \in rel} \frac{1}{\log_2 (2 + N_i)}`, with :math:`N_i` irrelevant candidates before
     relevant candidate i: a discount by its filtered rank. One that was not retrieved adds nothing. Under
