@@ -112,14 +112,23 @@ def _first_anywhere(n: Tensor, r: Tensor, most: int) -> tuple[Tensor, Tensor]:
 
 def _first_up_to(n: Tensor, r: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     """Expected 1 / rank and 1 / rank^2 of the first of r among n, 0 beyond k: [query] each, rank by rank."""
-    mean, square, none_yet = torch.zeros_like(n), torch.zeros_like(n), torch.ones_like(n).unsqueeze(-1)
-    for i in _steps(0, top_k, len(n), n):
-        left = (n.unsqueeze(-1) - i).clamp_min(1)
-        survive = none_yet * ((left - r.unsqueeze(-1)) / left).clamp_min(0).cumprod(-1)
-        chance = torch.cat([none_yet, survive[:, :-1]], dim=-1) * (r.unsqueeze(-1) / left).clamp_max(1)
-        mean, square = mean + (chance / (i + 1)).sum(-1), square + (chance / (i + 1) ** 2).sum(-1)
-        none_yet = survive[:, -1:]
+    mean, square = torch.zeros_like(n), torch.zeros_like(n)
+    for place, chance in first_at(n, r, top_k):
+        mean, square = mean + (chance / place).sum(-1), square + (chance / place**2).sum(-1)
     return mean, square
+
+
+def first_at(n: Tensor, r: Tensor, places: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Some places at a time, float64 [place], the chance that the first of r among n is there: float64 [query, place].
+
+    It is r / (n - j + 1) times the chance that none of the first j - 1 is.
+    """
+    none_yet, n, r = torch.ones_like(n).unsqueeze(-1), n.unsqueeze(-1), r.unsqueeze(-1)
+    for i in _steps(0, places, len(n), n):
+        left = (n - i).clamp_min(1)
+        survive = none_yet * ((left - r) / left).clamp_min(0).cumprod(-1)
+        yield i + 1, torch.cat([none_yet, survive[:, :-1]], dim=-1) * (r / left).clamp_max(1)
+        none_yet = survive[:, -1:]
 
 
 def _steps(start: int, stop: int, rows: int, like: Tensor) -> Iterator[Tensor]:

@@ -10,11 +10,9 @@ import torch
 from torch import Tensor
 
 from torchrank.metrics.arguments import number, one_of
-from torchrank.metrics.gains import logarithmic, reciprocal, undiscounted
+from torchrank.metrics.gains import DISCOUNTS, geometric
 from torchrank.metrics.recommended import ExposureMetric, Recommended
 from torchrank.metrics.state import Sum
-
-DISCOUNTS = {"none": undiscounted, "log2": logarithmic(2), "reciprocal": reciprocal}
 
 
 class Coverage(ExposureMetric):
@@ -127,12 +125,8 @@ class Spread(ExposureMetric):
     patience: float
 
     def amounts(self, lists: Recommended, weights: Tensor) -> Tensor:
-        return super().amounts(lists, weights) * self._discounts(lists.rank.clamp_min(1).to(lists.dtype))
-
-    def _discounts(self, rank: Tensor) -> Tensor:
-        if callable(self.discount):
-            return self.discount(rank)
-        return self.patience ** (rank - 1) if self.discount == "geometric" else DISCOUNTS[self.discount](rank)
+        discount = self.discount if callable(self.discount) else DISCOUNTS.get(self.discount, geometric(self.patience))
+        return super().amounts(lists, weights) * discount(lists.rank.clamp_min(1).to(lists.dtype))
 
 
 class Entropy(Spread):

@@ -95,6 +95,13 @@ def clipped(base: float) -> Callable[[Tensor], Tensor]:
     return discount
 
 
+#: discounts without parameters
+DISCOUNTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": undiscounted,
+    "log2": logarithmic(2),
+    "reciprocal": reciprocal,
+}
+
 # A larger grade is worth more, so the largest gains are those of the largest grades.
 linear.increasing = exponential.increasing = True  # type: ignore[attr-defined]
 

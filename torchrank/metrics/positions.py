@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 import torchrank.metrics.chance as chance
-from torchrank.lists import BLOCK, Need
+from torchrank.lists import Need
 from torchrank.metrics.arguments import one_of
 from torchrank.metrics.binary import BinaryMetric
-from torchrank.metrics.chance import Chance
+from torchrank.metrics.chance import Chance, first_at
 from torchrank.metrics.gains import reciprocal
 from torchrank.metrics.state import MEANS, Mean, Sum, mean, read
 from torchrank.pieces import ratio
@@ -369,21 +369,10 @@ def _rows(where: Tensor) -> Tensor | slice:
 
 
 def _first_of_several(n: Tensor, r: Tensor, s: Tensor, above: Tensor, where: Tensor, longest: int) -> Tensor:
-    """Expected 1 / rank of the first of r relevant in a block of n behind ``above`` others, cut after s: [query].
-
-    sum over j <= s of P(none of the first j - 1) * r / (n - j + 1) / (above + j), in pieces of bounded size.
-    """
+    """Expected 1 / rank of the first of r relevant in a block of n behind ``above`` others, cut after s: [query]."""
     if where.device.type == "cpu":  # looking at values costs nothing here, and most data has no such tie
         longest = min(longest, int(torch.where(where, s, 0.0).amax())) if len(s) else 0
-    total, none_yet = torch.zeros_like(n), torch.ones_like(n).unsqueeze(-1)
-    step = max(1, BLOCK // 4 // max(1, len(n)))
-    n, r, s, above = (x.unsqueeze(-1) for x in (n, r, s, above))
-    for start in range(0, longest, step):
-        j = torch.arange(start + 1, min(start + step, longest) + 1, dtype=n.dtype, device=n.device)
-        left = (n - j + 1).clamp_min(1)
-        survive = (none_yet * ((left - r) / left).clamp_min(0).cumprod(-1)).clamp_min(0)
-        reached = torch.cat([none_yet, survive[:, :-1]], dim=-1)
-        chance = torch.where(j <= s, reached * (r / left).clamp_max(1), 0.0)
-        total = total + (chance / (above + j)).sum(-1)
-        none_yet = survive[:, -1:]
+    total, s, above = torch.zeros_like(n), s.unsqueeze(-1), above.unsqueeze(-1)
+    for j, share in first_at(n, r, longest):
+        total = total + torch.where(j <= s, share / (above + j), 0.0).sum(-1)
     return total

@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 
 from torchrank.metrics.arguments import number, one_of
-from torchrank.metrics.gains import logarithmic, reciprocal, undiscounted
+from torchrank.metrics.gains import DISCOUNTS
 from torchrank.metrics.graded import DCG, GradedMetric
 from torchrank.pieces import ratio
 from torchrank.ranking import Ranking
-
-DISCOUNTS = {"none": undiscounted, "log2": logarithmic(2), "reciprocal": reciprocal}
 
 
 class PropensityScored(GradedMetric):
