@@ -16,7 +16,7 @@ from torchrank.metrics.measure import Measure
 from torchrank.metrics.parse import parse_all
 from torchrank.metrics.recommended import ListMetric, PerUserMetric
 from torchrank.metrics.state import JointReduction
-from torchrank.pointwise import POINTWISE, arguments_of
+from torchrank.pointwise import POINTWISE, Pointwise
 from torchrank.ranking import Ranking
 
 
@@ -203,10 +203,11 @@ class RankingCollection(MetricCollection):
                     f"Expected preds and target for {type(metric).__name__}, which ranks nothing, got a Ranking"
                 )
         results = self._results([m for m in members if isinstance(m, Measure)], preds, target, weights, layout)
+        others = Pointwise(preds, target, given)
         return [
             (metric, (results[id(metric)],), {})
             if isinstance(metric, Measure)
-            else (metric, *arguments_of(metric, preds, target, given))
+            else (metric, *others.arguments_of(metric))
             for metric in members
         ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -22,35 +23,44 @@ POINTWISE: dict[str, Callable[[], Metric]] = {
 }
 
 
-def arguments_of(
-    metric: Metric, preds: Any, target: Any, keywords: dict[str, Any]
-) -> tuple[tuple[Any, Any], dict[str, Any]]:
-    """What the ``update`` of another library's metric is called with: nothing that ``mask`` hides.
+class Pointwise:
+    """What metrics of other libraries see of a batch: nothing that ``mask`` hides.
 
     A metric whose update takes ``mask`` gets everything. Any other gets scores, targets and ``indexes`` of real
     candidates only, flat; without a mask, all as they are. Keywords that its update does not take are left out.
 
     Args:
-        metric: the metric.
         preds: scores.
         target: a value for each.
         keywords: those of :meth:`torchrank.RankingCollection.update` that were given.
-
-    Raises:
-        TypeError, ValueError: it needs a target for each score, and there is none.
     """
-    mask = keywords.get("mask")
-    hides = mask is not None and not _takes(metric, "mask")
-    if hides or _needs_values(metric):
-        _check(metric, preds, target, "a mask" if hides else "scores")
-    if hides:
-        there = _like(preds, mask, "mask", metric)
-        preds, target = preds[there], target.to(preds.device)[there]
-        indexes = keywords.get("indexes")
-        if indexes is not None:
-            indexes = _like(there, indexes, "indexes", metric)[there]
-            keywords = {**keywords, "indexes": indexes}
-    return (preds, target), metric._filter_kwargs(**keywords) if keywords else {}
+
+    def __init__(self, preds: Any, target: Any, keywords: dict[str, Any]) -> None:
+        self.preds, self.target, self.keywords = preds, target, keywords
+
+    def arguments_of(self, metric: Metric) -> tuple[tuple[Any, Any], dict[str, Any]]:
+        """What the ``update`` of a metric is called with.
+
+        Raises:
+            TypeError, ValueError: it needs a target for each score, and there is none.
+        """
+        hides = "mask" in self.keywords and not _takes(metric, "mask")
+        if hides or _needs_values(metric):
+            _check(metric, self.preds, self.target, "a mask" if hides else "scores")
+        try:
+            preds, target, keywords = self.real if hides else (self.preds, self.target, self.keywords)
+        except ValueError as error:
+            raise ValueError(f"{error}, for {type(metric).__name__}") from None
+        return (preds, target), metric._filter_kwargs(**keywords) if keywords else {}
+
+    @functools.cached_property
+    def real(self) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """Scores, targets and keywords of real candidates, taken once for all metrics. Waits for the device."""
+        there = _like(self.preds, self.keywords["mask"], "mask")
+        keywords = dict(self.keywords)
+        if "indexes" in keywords:
+            keywords["indexes"] = _like(there, keywords["indexes"], "indexes")[there]
+        return self.preds[there], self.target.to(self.preds.device)[there], keywords
 
 
 def _takes(metric: Metric, argument: str) -> bool:
@@ -61,7 +71,7 @@ def _takes(metric: Metric, argument: str) -> bool:
 
 def _needs_values(metric: Metric) -> bool:
     """Whether it compares each score with a value: then ids, labels and pairs would be taken for these."""
-    return type(metric).__module__.startswith("torchmetrics.regression")
+    return any(cls.__module__.startswith("torchmetrics.regression") for cls in type(metric).__mro__)
 
 
 def _check(metric: Metric, preds: Any, target: Any, beside: str) -> None:
@@ -80,8 +90,8 @@ def _check(metric: Metric, preds: Any, target: Any, beside: str) -> None:
         )
 
 
-def _like(preds: Tensor, x: Any, name: str, metric: Metric) -> Tensor:
+def _like(preds: Tensor, x: Any, name: str) -> Tensor:
     if not isinstance(x, Tensor) or x.shape != preds.shape:
         got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
-        raise ValueError(f"Expected {name} of preds' shape {list(preds.shape)} for {type(metric).__name__}, got {got}")
+        raise ValueError(f"Expected {name} of preds' shape {list(preds.shape)}, got {got}")
     return x.to(preds.device)
