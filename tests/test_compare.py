@@ -157,3 +157,10 @@ def test_rank_biased_overlap_with_ties(one, other, p, want):
     ranking = tr.Ranking.from_scores(preds, target)  # a grade of -inf is counted as bad, and is in no list
     got = [tr.RBO(p=p, variant=variant, validate_args=False).score(ranking).item() for variant in "abw"]
     assert got == pytest.approx(want, abs=1e-12)
+
+
+def test_two_lists_without_a_column():
+    none = torch.empty((2, 0), dtype=torch.int64)
+    ranking = tr.Ranking.from_rankings(none, none)
+    for cls in (tr.KendallTau, tr.Spearman, tr.WeightedTau, tr.APTau, tr.KendallDistance, tr.RBO, tr.Overlap):
+        assert cls().score(ranking).isnan().all(), cls.name

@@ -130,6 +130,20 @@ def test_users_that_have_names_of_their_own():
         assert of(tr.CWL(top_k=5, user=user), *grades) == pytest.approx(of(other, *grades) / whole, abs=1e-12)
 
 
+def test_equal_grades_are_one_level_whatever_their_gains_round_to():
+    grades = torch.tensor([0, 0.5, 0.5, 0.5, 0.5, 0.5]).expand(9, -1)
+    values = tr.RNDCG(gain="exponential").score(torch.arange(6.0).flip(0).expand(9, -1), grades)
+    torch.testing.assert_close(values, values[:1].expand(9), rtol=1e-12, atol=0)
+
+
+def test_q_of_a_very_large_gain_among_ties():
+    target = torch.zeros(1, 20, dtype=torch.float64)
+    for gain in (1e6, 1e9, 1e12, 1e15):  # with the gain at rank p: (1 + g) / (p + g), nearly 1
+        target[0, 0] = gain
+        want = math.fsum((1 + gain) / (p + gain) for p in range(1, 21)) / 20
+        assert tr.QMeasure().score(torch.zeros(1, 20), target).item() == pytest.approx(want, rel=1e-12)
+
+
 def test_a_user_of_ones_own():
     assert of(tr.CWL(top_k=2, user=hasty), 1, 0, 1) == pytest.approx(1 / (1 + 1 / 3))
     assert tr.CWL(top_k=2, user=hasty).label == "cwl(user=hasty)@2"

@@ -161,10 +161,46 @@ def test_bounds_that_cannot_be_had():
         lambda **kwargs: tr.PSNDCG(average="scaled", **kwargs),
         lambda **kwargs: tr.IPS(self_normalized=True, **kwargs),
     ):
-        with pytest.raises(ValueError, match="every query to weigh the same with unjudged='upper'"):
+        with pytest.raises(ValueError, match=r"in whose mean a query weighs .* got 'upper'"):
             make(unjudged="upper")
         make(unjudged="condensed")
     tr.IPS(self_normalized="query", unjudged="upper")
+    with pytest.raises(ValueError, match=r"which has more candidates .* got 'upper'"):
+        tr.Utility(1, rejection=2, unjudged="upper")
+    tr.Utility(1, rejection=2, collection_size=10, unjudged="upper")
+    for cls in (tr.OPA, tr.QMeasure):
+        with pytest.raises(ValueError, match="unjudged"):
+            cls(unjudged="upper")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_a_level_is_reached_in_the_dtype_of_the_grades(dtype):
+    scores = torch.tensor([[0.9, 0.8]])
+    for level in (0.1, 0.7, 1.1, 1.3, 2.3):
+        grades = torch.tensor([[level, 0.0]], dtype=dtype)
+        for cls in (tr.Precision, tr.RBP, tr.CWL, tr.PIA, tr.AlphaDCG):
+            found = cls(1, relevance_level=level).score(scores, grades)
+            assert found == cls(1).score(scores, (grades > 0).long()), f"{cls.name}, {level}"
+        assert tr.ERRIA(1, relevance_level=level, max_grade=3).score(scores, grades) > 0
+        for unjudged in ("lower", "upper"):
+            assert tr.MRR(relevance_level=level, unjudged=unjudged).score(scores, grades) == 1
+        unknown = torch.tensor([[-1.0, level]], dtype=dtype)
+        for unjudged, want in (("lower", 0.5), ("upper", 1)):
+            assert tr.MRR(relevance_level=level, unjudged=unjudged).score(scores, unknown) == want
+    whole = torch.tensor([[-1, 2]])
+    assert tr.MRR(relevance_level=1.3, unjudged="upper").score(scores, whole) == 1
+
+
+def test_the_pool_does_not_depend_on_what_stands_beside_in_a_collection():
+    scores = torch.tensor([[4.0, 3, 2, 1]])
+    for preds, target in (
+        (scores, [torch.tensor([3, 1])]),
+        (scores, (torch.tensor([0, 0]), torch.tensor([3, 1]))),
+        (torch.tensor([[0, 1, 2, 3]]), torch.tensor([[3, 1]])),
+    ):
+        beside = tr.RankingCollection([tr.InfAP(), tr.MRR(unjudged="upper")])
+        alone = tr.InfAP().score(preds, target).item()
+        assert beside.score(preds, target)["infap"].item() == alone == pytest.approx(0.5, abs=1e-4)
 
 
 def test_a_mean_of_bounds_over_batches_with_weights():

@@ -150,3 +150,24 @@ def test_what_is_refused():
     metric.update(scores, zero)
     with pytest.raises(ValueError, match="grades"):
         metric.compute()
+
+
+def test_inverse_propensities_keep_what_is_no_relevance():
+    p = torch.tensor([0.5, 0.25, 0.125])
+    dense = tr.inverse_propensity(torch.tensor([[math.nan, 1, 0], [-1.0, 0, 2]]), p)
+    torch.testing.assert_close(
+        dense, torch.tensor([[math.nan, 4, 0], [-1.0, 0, 16]], dtype=torch.float64), equal_nan=True
+    )
+    with pytest.raises(ValueError, match="NaN"):
+        tr.PSP(1).score(torch.rand(2, 3), dense)
+    pairs = (torch.tensor([0, 0]), torch.tensor([0, 1]), torch.tensor([-1.0, 1.0]))
+    assert tr.inverse_propensity(pairs, p)[2].tolist() == [-1, 4]
+    for empty in (torch.empty(0, dtype=torch.int64), torch.empty((0, 2), dtype=torch.int64)):
+        assert [len(part) for part in tr.inverse_propensity(empty, p)] == [0, 0, 0]
+    with pytest.raises(ValueError, match=r"ids \[query\]"):
+        tr.inverse_propensity(torch.tensor([True, False]), p)
+
+
+def test_one_is_true_for_the_self_normalised():
+    assert tr.IPS(self_normalized=1).label == tr.IPS(self_normalized=True).label == "ips(self_normalized=True)"
+    assert tr.IPS(self_normalized=0).label == "ips"

@@ -14,6 +14,9 @@ from torch import Tensor
 # so this keeps them, together, under 64 MB however large the batch is.
 BLOCK = 2**19
 
+# Grades of candidates without a judgment: in the pool that was to be judged, and outside it.
+IN_THE_POOL, OUTSIDE_THE_POOL = -1, -2
+
 # Scores that are made in one go, where they are products of embeddings.
 PRODUCT = 2**24
 

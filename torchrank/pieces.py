@@ -382,5 +382,7 @@ def _at_least(grade: Tensor, level: float) -> Tensor:
 
 
 def _gains(grade: Tensor, judged: Tensor, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
-    grade = torch.where(judged, grade, torch.zeros_like(grade)).to(dtype)
-    return torch.where(judged, gain(grade), 0.0)
+    wide = torch.where(judged, grade, torch.zeros_like(grade)).to(dtype)
+    if (level := getattr(gain, "level", None)) is not None:  # what is at a level in its own dtype is at least that here
+        wide = torch.where(_at_least(grade, level), wide.clamp_min(level), torch.zeros_like(wide))
+    return torch.where(judged, gain(wide), 0.0)

@@ -16,12 +16,9 @@ from torchrank.engine.places import in_rank_order, real
 from torchrank.engine.progress import progress_bar
 from torchrank.engine.shards import Shard
 from torchrank.layouts import arrange, embedded, streamed
-from torchrank.lists import ALL, FlatRows, Lists, Need, as_given
+from torchrank.lists import ALL, IN_THE_POOL, OUTSIDE_THE_POOL, FlatRows, Lists, Need, as_given
 from torchrank.pieces import Pieces
 from torchrank.problems import Problem, count
-
-# Grades of documents without a judgment: in the pool that was to be judged, and outside it.
-IN_THE_POOL, OUTSIDE_THE_POOL = -1.0, -2.0
 
 
 @dataclass(frozen=True, eq=False)

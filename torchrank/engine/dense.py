@@ -12,7 +12,17 @@ from torchrank.engine.ids import positions
 from torchrank.engine.places import Places, fresh, of_entries, real, runs
 from torchrank.engine.sorting import descending
 from torchrank.engine.topk import top_k
-from torchrank.lists import CatalogueLists, DenseLists, Lists, Need, Pairs, Ragged, RankedIds, SparseLists
+from torchrank.lists import (
+    OUTSIDE_THE_POOL,
+    CatalogueLists,
+    DenseLists,
+    Lists,
+    Need,
+    Pairs,
+    Ragged,
+    RankedIds,
+    SparseLists,
+)
 from torchrank.problems import Problem, count
 
 # Relevant candidates are looked up one by one if they are no more than one in so many.
@@ -100,24 +110,24 @@ def place_dense(lists: DenseLists, need: Need) -> Places:
 
 
 def spread(lists: CatalogueLists | RankedIds) -> DenseLists:
-    """Lists of which a few items are judged, with a grade for every candidate: -1 for all others."""
+    """Lists of which a few items are judged, with a grade for every candidate, all others outside the pool."""
     items, grade = lists.judged.rectangle()
     signed = grade if grade.is_signed() else grade.long()
     if isinstance(lists, CatalogueLists):
-        whole = signed.new_full((len(items), lists.scores.shape[1] + 1), -1)
+        whole = signed.new_full((len(items), lists.scores.shape[1] + 1), OUTSIDE_THE_POOL)
         whole = whole.scatter(1, torch.where(items < 0, lists.scores.shape[1], items), signed)[:, :-1]
         return DenseLists(lists.errors, lists.validate, lists.scores, whole, lists.mask, lists.tie_break, lists.exclude)
     kept, found, valid, errors = positions(lists)
     ids, listed = lists.ids, found.any(-2)  # by position: whether its id is judged
     at = torch.where(found.any(-1), found.int().argmax(-1), ids.shape[1])
-    whole = signed.new_full((len(ids), ids.shape[1] + 1), -1).scatter(1, at, signed)[:, :-1]
+    whole = signed.new_full((len(ids), ids.shape[1] + 1), OUTSIDE_THE_POOL).scatter(1, at, signed)[:, :-1]
     by_position = -torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device).expand(ids.shape)
     missing = valid & ~found.any(-1)
     return DenseLists(
         errors,
         False,
         torch.cat([by_position, torch.full_like(items, float("-inf"), dtype=torch.float32)], -1),
-        torch.cat([torch.where(listed, whole, -1), signed], -1),
+        torch.cat([torch.where(listed, whole, OUTSIDE_THE_POOL), signed], -1),
         torch.cat([kept, missing], -1),
     )
 

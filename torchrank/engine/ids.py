@@ -61,6 +61,8 @@ def both_lists(one: Tensor, other: Tensor) -> Places:
 
     Entries are the ids of the first list and those that only the other has; -inf is the grade of what it lacks.
     """
+    if not one.shape[1] + other.shape[1]:  # of a list without a column others would have nothing to look at
+        one = one.new_full((len(one), 1), -1)
     width = one.shape[1]
     ids = torch.cat([one, other], -1)
     kept, other_kept = one >= 0, other >= 0

@@ -77,10 +77,9 @@ class RankingMetric(Measure):
         super().__init__(top_k, aggregation, empty_target_action, validate_args, ties=ties, unjudged=unjudged, **kwargs)
         one_of("ties", ties, self.policies)
         one_of("unjudged", unjudged, self.takes_unjudged_for)
-        if unjudged in ("lower", "upper") and not self.weighs_alike:
+        if unjudged in ("lower", "upper") and (why := self.unbounded):
             raise ValueError(
-                f"Expected every query to weigh the same with unjudged={unjudged!r}, got {self.label}: what a query"
-                " weighs would depend on what its unjudged candidates are"
+                f"Expected unjudged to be 'irrelevant' or 'condensed' for {self.label}, {why}, got {unjudged!r}"
             )
         self.begin()
 
@@ -106,9 +105,9 @@ class RankingMetric(Measure):
         raise NotImplementedError
 
     @property
-    def weighs_alike(self) -> bool:
-        """Whether all queries count the same in the mean, but for the user's weights."""
-        return True
+    def unbounded(self) -> str:
+        """Why the extremes of :mod:`torchrank.metrics.unjudged` are none for it, a clause; nothing if they are."""
+        return ""
 
     def weight(self, ranking: Ranking) -> Tensor:
         """float64 [query]: how much each query counts in the mean, besides the user's weight."""

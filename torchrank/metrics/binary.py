@@ -238,10 +238,13 @@ class MAP(BinaryMetric):
     def __init__(self, top_k: int | None = None, *, normalize: str = "relevant", **kwargs: Any) -> None:
         one_of("normalize", normalize, ("relevant", "min", "length", "k", "retrieved"))
         super().__init__(top_k, normalize=normalize, **kwargs)
-        if normalize == "retrieved" and top_k is not None:
-            refuse_bounds(self, "of which a tie cut by top_k makes the number of hits random")
 
     normalize: str
+
+    @property
+    def unbounded(self) -> str:
+        random = self.normalize == "retrieved" and self.top_k is not None and self.ties == "expected"
+        return "of which a tie cut by top_k makes the number of hits random" if random else ""
 
     def measure(self, ranking: Ranking) -> Tensor:
         if self.normalize == "retrieved" and self.top_k is not None and not ranking.untied:
@@ -451,15 +454,6 @@ def _partial_area(
         rescaled = 0.5 * (1 + (ratio(area, relevant * others) - chance) / (max_fpr - chance))
         areas.append(torch.where(relevant * others > 0, rescaled, 0.0))
     return torch.cat(areas, -1)
-
-
-def refuse_bounds(metric: RankingMetric, why: str) -> None:
-    """ValueError if bounds are asked for that the extremes of :mod:`torchrank.metrics.unjudged` do not give."""
-    if metric.unjudged in ("lower", "upper") and metric.ties == "expected":
-        raise ValueError(
-            f"Expected ties to be optimistic or pessimistic for unjudged={metric.unjudged!r} of {metric.label}, {why},"
-            f" got {metric.ties!r}"
-        )
 
 
 def uncounted(room: Tensor, among: Tensor) -> Tensor:

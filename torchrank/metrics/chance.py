@@ -53,6 +53,7 @@ def mean_rank(n: Tensor, r: Tensor) -> Chance:
 
 def hit(n: Tensor, r: Tensor, top_k: int | None, most: int) -> Chance:
     """Of a relevant one among the first k; ``most`` bounds r."""
+    top_k = _reached(n, top_k)
     if top_k is None:
         mean = (r > 0).to(n.dtype)
     elif most <= 1:
@@ -68,6 +69,7 @@ def hit(n: Tensor, r: Tensor, top_k: int | None, most: int) -> Chance:
 
 def reciprocal_rank(n: Tensor, r: Tensor, top_k: int | None, most: int) -> Chance:
     """Of 1 / rank of the first relevant, 0 beyond k; ``most`` bounds r."""
+    top_k = _reached(n, top_k)
     if most <= 1:
         last, n = n if top_k is None else n.clamp_max(top_k), n.clamp_min(1)
         mean, square = r * harmonic(last) / n, r * harmonic_of_squares(last) / n
@@ -79,6 +81,14 @@ def reciprocal_rank(n: Tensor, r: Tensor, top_k: int | None, most: int) -> Chanc
         mean, square = _first_up_to(n, r, top_k)
     sure = (r > 0) & (n <= r)  # the first rank is relevant
     return Chance(torch.where(sure, 1.0, mean), torch.where(sure, 0.0, (square - mean * mean).clamp_min(0)))
+
+
+def _reached(n: Tensor, top_k: int | None) -> int | None:
+    """A cut no deeper than the longest list, where looking at values costs nothing."""
+    if top_k is None or n.device.type != "cpu" or not len(n):
+        return top_k
+    longest = float(n.max())
+    return top_k if math.isnan(longest) else min(top_k, max(1, int(longest)))
 
 
 def harmonic(n: Tensor) -> Tensor:

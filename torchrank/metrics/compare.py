@@ -20,7 +20,7 @@ class ComparingMetric(RankingMetric):
     """A measure of how alike two rankings of the same candidates are.
 
     ``preds`` gives the first ranking. ``target`` gives the other one: a grade is a score there, the larger the better,
-    and may be any finite number; a negative one is a value like others. What a layout names no grade of has -1, and
+    and may be any finite number; a negative one is a value like others. What a layout names no grade of has -2, and
     ``mask`` says what is no candidate. Candidates that were not retrieved (a score of -inf) are tied with each other
     behind all others. Two lists of ids become a ranking by :meth:`torchrank.Ranking.from_rankings`.
 

@@ -174,6 +174,11 @@ class Utility(ConfusionMetric):
     rejection: float
     collection_size: int | None
 
+    @property
+    def unbounded(self) -> str:
+        known = self.collection_size is not None or not self.rejection
+        return "" if known else "which has more candidates the more of those that the list lacks are relevant"
+
     def empty(self, ranking: Ranking) -> Tensor:
         return super().empty(ranking) & (ranking.num_candidates == 0)
 

@@ -27,7 +27,7 @@ def at_least(level: float) -> Callable[[Tensor], Tensor]:
     def gain(grade: Tensor) -> Tensor:
         return (grade >= level).to(grade.dtype)
 
-    gain.increasing = True  # type: ignore[attr-defined]
+    gain.increasing, gain.level = True, level  # type: ignore[attr-defined]
     return gain
 
 
@@ -51,6 +51,8 @@ def satisfying(largest: float, level: float = 0) -> Callable[[Tensor], Tensor]:
         return torch.where(grade >= level, chance, 0.0) if level else chance
 
     gain.increasing = True  # type: ignore[attr-defined]
+    if level:
+        gain.level = level  # type: ignore[attr-defined]
     return gain
 
 

@@ -215,9 +215,9 @@ class RBO(ComparingMetric):
     hold: what was not retrieved is not in the list of ``preds``. 0 if one of them is empty; where both are, the query
     is skipped by default.
 
-    Ties as Corsi and Urbano say: ``variant`` "w", tied candidates share the best of their ranks, as in sports; "a", the
-    mean over all orders of what is tied, in both lists; "b", "a" corrected for what ties hide, so that a ranking agrees
-    with itself wholly. Without ties all three are one.
+    Ties as Corsi and Urbano say: ``variant`` "w", tied candidates share the best of their ranks, as in sports; "a", at
+    each depth the mean over all orders of what is tied, in both lists; "b", "a" corrected for what ties hide, so that a
+    ranking agrees with itself wholly. Without ties all three are one.
 
     Source:
         Webber, Moffat and Zobel, A similarity measure for indefinite rankings, TOIS 28(4), 2010; ties: Corsi and

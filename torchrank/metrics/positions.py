@@ -15,6 +15,7 @@ from torchrank.metrics.binary import BinaryMetric
 from torchrank.metrics.chance import Chance, first_at
 from torchrank.metrics.gains import reciprocal
 from torchrank.metrics.state import MEANS, Mean, Sum, mean, read
+from torchrank.metrics.unjudged import UNEQUAL
 from torchrank.pieces import ratio
 from torchrank.ranking import Ranking
 
@@ -134,8 +135,8 @@ class PositionMetric(BinaryMetric):
         raise NotImplementedError
 
     @property
-    def weighs_alike(self) -> bool:
-        return self.average == "query" and self.adjusted is None
+    def unbounded(self) -> str:
+        return UNEQUAL if self.average == "positive" or self.adjusted else ""
 
     def weight(self, ranking: Ranking) -> Tensor:
         positives = self.average == "positive"

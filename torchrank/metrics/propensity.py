@@ -12,6 +12,7 @@ from torch import Tensor
 from torchrank.metrics.arguments import number, one_of
 from torchrank.metrics.gains import DISCOUNTS
 from torchrank.metrics.graded import DCG, GradedMetric
+from torchrank.metrics.unjudged import UNEQUAL
 from torchrank.pieces import ratio
 from torchrank.ranking import Ranking
 
@@ -41,12 +42,12 @@ class PropensityScored(GradedMetric):
         return ratio(super().measure(ranking), self.ideal(ranking))
 
     @property
-    def weighs_alike(self) -> bool:
-        return self.average == "query"
+    def unbounded(self) -> str:
+        return "" if self.average == "query" else UNEQUAL
 
     def weight(self, ranking: Ranking) -> Tensor:
         # A mean of ratios weighted by what they were divided by is the ratio of the sums.
-        return super().weight(ranking) if self.weighs_alike else self.ideal(ranking)
+        return super().weight(ranking) if self.average == "query" else self.ideal(ranking)
 
 
 class PSP(PropensityScored):
@@ -171,7 +172,8 @@ class IPS(GradedMetric):
     ) -> None:
         one_of("discount", discount, DISCOUNTS, or_callable=True)
         one_of("self_normalized", self_normalized, (False, True, "query"))
-        super().__init__(top_k, discount=discount, self_normalized=self_normalized, **kwargs)
+        how = "query" if self_normalized == "query" else bool(self_normalized)
+        super().__init__(top_k, discount=discount, self_normalized=how, **kwargs)
 
     discount: str | Callable[[Tensor], Tensor]
     self_normalized: bool | str
@@ -188,11 +190,11 @@ class IPS(GradedMetric):
         return ratio(value, ranking.worth(self.gain_function)) if self.self_normalized else value
 
     @property
-    def weighs_alike(self) -> bool:
-        return self.self_normalized is not True
+    def unbounded(self) -> str:
+        return UNEQUAL if self.self_normalized is True else ""
 
     def weight(self, ranking: Ranking) -> Tensor:
-        return super().weight(ranking) if self.weighs_alike else ranking.worth(self.gain_function)
+        return ranking.worth(self.gain_function) if self.self_normalized is True else super().weight(ranking)
 
 
 def _indicator(grade: Tensor) -> Tensor:
@@ -247,7 +249,8 @@ def inverse_propensity(
 ) -> Tensor | tuple[Tensor, Tensor, Tensor]:
     """Grades of 1 / propensity for what is relevant, in whatever layout targets come, as a target for metrics.
 
-    Grades that are there already, dense or in triples, are multiplied by the inverse: a relevance of 0 stays 0.
+    Grades that are there already, dense or in triples, are multiplied by the inverse where they are positive: what is
+    irrelevant or unjudged stays so.
 
     Args:
         target: grades [query, item]; or the relevant item of each query, int [query], or several, [query, entry] (as
@@ -275,19 +278,21 @@ def inverse_propensity(
     inverse = 1 / propensities.detach().to(torch.float64)
     items = propensities.shape[-1]
     if isinstance(target, Tensor) and target.dim() == 2 and target.shape[1] == items:
-        return torch.where(target > 0, target * inverse, 0.0)
+        return torch.where(target == 0, 0.0, target * torch.where(target < 0, 1.0, inverse))
     query, item, grade = _triples(target, inverse.device)
     there = (item >= 0) & (item < items)  # what is outside stays for the metric to report
     column = item.clamp(0, items - 1)
     row = query.clamp(0, len(inverse) - 1)
     found = inverse[column] if inverse.dim() == 1 else inverse[row, column]
-    return query, item, torch.where(there, grade * found, grade)
+    return query, item, torch.where(there & ~(grade <= 0), grade * found, grade)
 
 
 def _triples(target: Any, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """(query, item, grade) of targets that are ids, all [pair]."""
-    if isinstance(target, Tensor) and target.dim() in (1, 2) and not target.is_floating_point():
-        items = target.to(device).long().reshape(len(target), -1)
+    ids = isinstance(target, Tensor) and not target.is_floating_point() and target.dtype != torch.bool
+    if ids and target.dim() in (1, 2):
+        items = target.to(device).long()
+        items = items.unsqueeze(-1) if items.dim() == 1 else items
         query = torch.arange(len(items), device=device).repeat_interleave(items.shape[1])
         item = items.flatten()
         kept = item >= 0

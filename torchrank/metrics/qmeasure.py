@@ -12,6 +12,9 @@ from torchrank.metrics.graded import GradedMetric
 from torchrank.pieces import ratio, running_sum
 from torchrank.ranking import Ranking
 
+# Ranks of which sums are made one by one.
+TABLE = 512
+
 
 class QMeasure(GradedMetric):
     r"""Q-measure: :math:`\frac{1}{R} \sum_{i \in rel} \frac{C_i + \beta \, cg_i}{i + \beta \, cg^*_i}`.
@@ -19,7 +22,8 @@ class QMeasure(GradedMetric):
     At each rank i of the R candidates that gain: how many of them are among the first i, :math:`C_i`, what these gain
     together, :math:`cg_i`, and what the first i of the best order of all judged candidates do, :math:`cg^*_i`. With a
     small beta it is average precision. Under ``ties="expected"`` the exact mean over all orders of the tied candidates:
-    given the rank of one, the means of C and cg are linear in it.
+    given the rank of one, the means of C and cg are linear in it. There are no bounds over what is unjudged: where a
+    candidate that gains little moves up, the value may fall.
 
     Source:
         Sakai, New performance metrics based on multigrade relevance: their application to question answering,
@@ -46,6 +50,7 @@ class QMeasure(GradedMetric):
     """
 
     name = "qmeasure"
+    takes_unjudged_for = ("irrelevant", "condensed")
     value_range = (0.0, 1.0)
 
     def __init__(
@@ -83,6 +88,10 @@ def _blended(ranking: Ranking, start: Tensor, slope: Tensor, ideal: Tensor, top_
     Returns:
         float64 [query, entry]; of no meaning where an entry was not retrieved.
     """
+    # The closed form beyond the last rank loses digits of very large gains: better a longer table, if ties are short.
+    longer = min(ranking.depth, top_k or TABLE, TABLE) - ideal.shape[1]
+    if longer > 0:
+        ideal = torch.cat([ideal, ideal[:, -1:].expand(-1, longer)], -1)
     last = ideal.shape[1]
     ranks = torch.arange(1, last + 1, dtype=ideal.dtype, device=ideal.device)
     at = (ranking.first.clamp_max(last) - 1).clamp_min(0).long()
@@ -91,21 +100,21 @@ def _blended(ranking: Ranking, start: Tensor, slope: Tensor, ideal: Tensor, top_
         alone = torch.where(ranking.first <= top_k, alone, 0.0)
     if ranking.untied:
         return alone
-    # Sums up to a rank of 1 / (p + ideal) and of ideal / (p + ideal). Beyond the last, ideal is a constant c, of which
-    # the sum of 1 / (p + c) is a difference of digamma functions.
+    # Sums up to a rank of 1 / (p + ideal) and of p / (p + ideal). Beyond the last, ideal is a constant c, of which the
+    # sum of 1 / (p + c) is a difference of digamma functions, and p / (p + c) = 1 - c / (p + c).
     inverse = torch.nn.functional.pad(running_sum(1 / (ranks + ideal)), (1, 0))
-    share = torch.nn.functional.pad(running_sum(ideal / (ranks + ideal)), (1, 0))
+    share = torch.nn.functional.pad(running_sum(ranks / (ranks + ideal)), (1, 0))
     constant = ideal[:, -1:]
 
     def up_to(rank: Tensor) -> tuple[Tensor, Tensor]:
         within = rank.clamp_max(last).long()
         beyond = torch.digamma(rank.clamp_min(last) + constant + 1) - torch.digamma(last + constant + 1)
-        return inverse.gather(-1, within) + beyond, share.gather(-1, within) + constant * beyond
+        rest = (rank - last).clamp_min(0) - constant * beyond
+        return inverse.gather(-1, within) + beyond, share.gather(-1, within) + rest
 
     above = ranking.first - 1
     end = above + ranking.places(top_k)
     (inverse_end, share_end), (inverse_above, share_above) = up_to(end), up_to(torch.minimum(above, end))
     inverses, shares = inverse_end - inverse_above, share_end - share_above
-    # p / (p + ideal) = 1 - ideal / (p + ideal)
-    several = (start - slope * ranking.first) * inverses + slope * (ranking.places(top_k) - shares)
+    several = (start - slope * ranking.first) * inverses + slope * shares
     return torch.where(ranking.tied > 1, several / ranking.tied.clamp_min(1), alone)

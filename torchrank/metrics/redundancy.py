@@ -17,6 +17,9 @@ from torchrank.metrics.intents import IntentMetric
 from torchrank.pieces import ratio
 from torchrank.ranking import Ranking
 
+# What fades by less does not fade at all: the form for what does is a difference over this.
+FAINT = 1e-8
+
 
 class FadingMetric(IntentMetric):
     r"""A measure in which what a candidate is worth to a subtopic fades with what that subtopic has seen before.
@@ -42,7 +45,7 @@ class FadingMetric(IntentMetric):
 
     def of_each(self, rows: Ranking) -> Tensor:
         gains = rows.gains(self.gain_function)
-        if not self.fading:
+        if self.fading < FAINT:
             return (gains * rows.discounted(self.discount, self.top_k)).sum(-1)
         # The sum is the discount of the rank at which somebody stops whom each candidate stops with chance a w, over a.
         return stopped(rows, 1 - self.fading * gains, self.discount, self.top_k) / self.fading

@@ -15,6 +15,9 @@ from torchrank.metrics.graded import GradedMetric
 from torchrank.pieces import ratio, running_sum
 from torchrank.ranking import Ranking
 
+# Gains that differ by a smaller share are equal.
+ROUNDING = 1e-12
+
 
 class NumRel(BinaryMetric):
     r"""Number of relevant candidates, retrieved or not, :math:`R`.
@@ -210,7 +213,8 @@ class RNDCG(GradedMetric):
         ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
         ideal = running_sum(best * discount(ranks))
         reached = running_sum(ranking.gains_by_rank(gain, best.shape[1]) * discount(ranks))
-        ends = (best > 0) & (best != torch.nn.functional.pad(best[:, 1:], (0, 1)))
+        fall = best - torch.nn.functional.pad(best[:, 1:], (0, 1))
+        ends = fall > ROUNDING * best  # gains of equal grades may differ in the last digit
         longer = ranking.num_candidates > (best > 0).sum(-1) + 1
         whole = ratio((ranking.gains(gain) * ranking.discounted(discount, None)).sum(-1), ideal[:, -1])
         total = torch.where(ends, ratio(reached, ideal), 0.0).sum(-1) + torch.where(longer, whole, 0.0)

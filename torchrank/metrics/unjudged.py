@@ -15,6 +15,7 @@ for lists of tens or hundreds of candidates, not for catalogues.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -22,6 +23,9 @@ import torch
 from torch import Tensor
 
 from torchrank.ranking import Ranking
+
+# Why a mean over queries has none.
+UNEQUAL = "in whose mean a query weighs what its unjudged candidates make of it"
 
 
 def bound(
@@ -49,6 +53,8 @@ def bound(
 
 def _judged(ranking: Ranking, relevant: Tensor, worth: float) -> Ranking:
     """The ranking with some of its entries of a grade, and no other unjudged."""
-    fits = float(worth).is_integer() and worth <= 127  # in whatever dtype grades have
-    grade = ranking.grade if fits else ranking.grade.to(ranking.first.dtype)
+    grade = ranking.grade
+    if not grade.is_floating_point():
+        worth = math.ceil(worth)  # the least that is at the level
+        grade = grade if worth <= 127 else grade.to(ranking.first.dtype)  # which every dtype of grades can hold
     return replace(ranking, grade=torch.where(relevant, worth, grade.clamp_min(0)).to(grade.dtype))
