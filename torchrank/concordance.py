@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.places import fresh, runs
-from torchrank.engine.sorting import ascending, descending
+from torchrank.engine.sorting import ascending, by_key, descending
 from torchrank.pieces import Pieces, shared
 
 # Pairs are compared one by one within blocks of so many elements, and counted by blocks within as many blocks.
@@ -44,7 +44,7 @@ class Orders:
         """int64 [query, entry]: the place in the first ranking, equal ones in the order of the other."""
         if self.whole and _strict(self.beside):
             return self.above
-        order = _by(self.above if self.whole else torch.where(self.there, self.above, self.above.shape[1]))
+        order = by_key(self.above if self.whole else torch.where(self.there, self.above, self.above.shape[1]))
         return torch.empty_like(order).scatter_(-1, order, self.other_place.expand_as(order))
 
     @property
@@ -118,13 +118,11 @@ def orders(ranking: Pieces) -> Orders:
     values, entry = descending(ranking.grade if whole else torch.where(there, ranking.grade, 0))
     start, stop = runs(fresh(values))
     distinct = whole and stop[:, :1].numel() > 0 and start.stride(0) == 0  # as runs says where nothing is tied
-    if not distinct:  # what is tied in the order of the entries, what is no candidate at the end
+    if not whole:  # what is no candidate at the end
         kept = torch.where(there.gather(-1, entry), start, width)
-        order = _by(kept, entry)
-        if not whole:
-            there = there.gather(-1, order)
-            start, stop = runs(fresh(ascending(kept)))
-        entry = order
+        entry = by_key(kept, entry)
+        there = there.gather(-1, entry)
+        start, stop = runs(fresh(ascending(kept)))
     number = there.sum(-1)
     other_beside = _ones(entry) if distinct else stop - start
     if whole and ranking.untied and looks and bool((ranking.tied > 0).all()):
@@ -134,13 +132,6 @@ def orders(ranking: Pieces) -> Orders:
     tied = torch.where(ranking.tied > 0, ranking.tied.long(), missing).gather(-1, entry)
     above = (ranking.first.gather(-1, entry) - 1).long()
     return Orders(entry, there, whole, number, above, tied, start.expand_as(entry), other_beside)
-
-
-def _by(key: Tensor, element: Tensor | None = None) -> Tensor:
-    """Elements, or places, int64 [row, element], in the order of a key from 0, equal ones in their own order."""
-    bits = max(1, key.shape[1] - 1).bit_length()
-    element = torch.arange(key.shape[1], device=key.device) if element is None else element
-    return ascending((key << bits) + element) & ((1 << bits) - 1)
 
 
 def _ones(like: Tensor) -> Tensor:

@@ -367,7 +367,9 @@ class Pieces(Places):
     def finite(self) -> Tensor:
         """bool [query]: all grades are finite numbers."""
         grade = self.grade if self.pool is None else self.pool
-        return grade.isfinite().all(-1) if grade.is_floating_point() else torch.ones_like(self.valid[:, 0])
+        if not grade.is_floating_point() or not grade.shape[1]:
+            return torch.ones(len(grade), dtype=torch.bool, device=grade.device)
+        return grade.amax(-1).isfinite() & grade.amin(-1).isfinite()  # NaN is both
 
 
 def _places(first: Tensor, tied: Tensor, cut: Tensor | int | None) -> Tensor:

@@ -8,6 +8,8 @@ import numpy
 import torch
 from torch import Tensor
 
+from torchrank.engine.places import fresh, runs
+
 # With so many threads torch sorts as fast as numpy, which uses vector instructions and a single thread.
 THREADS = 4
 
@@ -16,21 +18,66 @@ MANY, AGAIN = 2**15, 8
 
 
 def descending(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Each row of a matrix in descending order, NaN first, and that order, int64; equal elements in any order."""
-    if not _for_numpy(x):
-        return x.sort(dim=-1, descending=True)
-    order = torch.from_numpy(numpy.argsort(x.numpy(), axis=-1)).flip(-1)
+    """Each row of a matrix in descending order, NaN first, and that order, int64; equal elements by column."""
+    if x.device.type != "cpu" or torch.get_num_threads() > THREADS or x.shape[1] < 2:
+        return x.sort(dim=-1, descending=True, stable=True)
+    bits = _bits(x)
+    if bits is None:
+        return _by_rank(x)
+    # Element and column in one integer, which numpy sorts in half the time of an indirect sort.
+    key = (bits.long() << 32) + torch.arange(x.shape[1])
+    key.numpy().sort(axis=-1)
+    order = key & 0xFFFFFFFF
     return x.gather(-1, order), order
 
 
+def _bits(x: Tensor) -> Tensor | None:
+    """Integers of 32 bits that ascend where ``x`` descends, NaN first; None if it takes more."""
+    if x.is_floating_point():
+        if x.dtype.itemsize > 4:
+            return None
+        bits = _falling(x)
+        unclear = x.amax(-1).isnan().any()  # whose bits may be those of the largest or of the smallest number
+        return bits.masked_fill_(x.isnan(), -(2**31)) if unclear else bits
+    if x.dtype == torch.int64 and x.numel():
+        low, high = x.aminmax()
+        if int(low) < -(2**31) or int(high) >= 2**31:
+            return None
+    return ~x.to(torch.int32)
+
+
+def _falling(x: Tensor) -> Tensor:
+    """int32 that ascend where floats of up to 32 bits descend, equal for equal ones; anything for NaN."""
+    bits = (0.0 - x.float()).view(torch.int32)  # of the negative, in which both zeros are +0
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)  # floats compare like integers, once the negative ones are turned over
+
+
+def _by_rank(x: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`descending` for elements of 64 bits: sorted in any order, and what is equal again, by column."""
+    order = torch.from_numpy(numpy.argsort(x.numpy(), axis=-1)).flip(-1)
+    ordered = x.gather(-1, order)
+    begins = fresh(ordered)
+    if not begins.all():
+        order = by_key(runs(begins)[0], order)
+    return ordered, order
+
+
+def by_key(key: Tensor, element: Tensor | None = None) -> Tensor:
+    """Elements, or columns, int64 [row, element], in the order of a key from 0, equal ones in their own order.
+
+    Both are smaller than the power of two that follows the number of columns.
+    """
+    bits = key.shape[1].bit_length()
+    dtype = torch.int32 if 2 * bits < 32 else torch.int64
+    element = torch.arange(key.shape[1], device=key.device) if element is None else element
+    return (ascending((key.to(dtype) << bits) + element.to(dtype)) & ((1 << bits) - 1)).long()
+
+
 def ascending(x: Tensor) -> Tensor:
-    """Each row of a matrix in ascending order."""
-    return torch.from_numpy(numpy.sort(x.numpy(), axis=-1)) if _for_numpy(x) else x.sort(dim=-1).values
-
-
-def _for_numpy(x: Tensor) -> bool:
-    known = x.dtype in (torch.float32, torch.float64, torch.int32, torch.int64)
-    return known and x.device.type == "cpu" and torch.get_num_threads() <= THREADS
+    """Each row of an integer matrix in ascending order."""
+    if x.device.type != "cpu" or torch.get_num_threads() > THREADS:
+        return x.sort(dim=-1).values
+    return torch.from_numpy(numpy.sort(x.numpy(), axis=-1))
 
 
 class Order(NamedTuple):
@@ -110,9 +157,7 @@ def _shifted(indexes: Tensor, low: int, bits: int, dtype: torch.dtype) -> Tensor
 
 def _packed(scores: Tensor, indexes: Tensor, low: int) -> Tensor:
     """int64 [row] that sort by index and then by descending score: equal for equal ones of a query."""
-    bits = (0.0 - scores.float()).view(torch.int32)  # of the negative, in which both zeros are +0
-    bits = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # floats compare like integers, once the negative ones are turned over
-    return _shifted(indexes, low, 32, torch.int64).add_(bits)
+    return _shifted(indexes, low, 32, torch.int64).add_(_falling(scores))
 
 
 def _starts(key: Tensor, span: int, bits: int, least: int) -> Tensor:
