@@ -37,6 +37,13 @@ def ratio(part: Tensor, whole: Tensor) -> Tensor:
     return torch.where(whole == 0, 0.0, part / whole)
 
 
+def marked_rows(where: Tensor) -> Tensor:
+    """Rows in which something is marked, int64; all of them where finding out would mean waiting for the device."""
+    if where.device.type != "cpu":
+        return torch.arange(len(where), device=where.device)
+    return where.any(-1).nonzero().squeeze(-1)
+
+
 def running_sum(x: Tensor) -> Tensor:
     """Cumulative sum of floats over the last dimension, in an order that does not change from run to run."""
     if x.device.type == "cpu":

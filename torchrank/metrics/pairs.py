@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.places import fresh, runs
+from torchrank.engine.sorting import by_key, descending
 from torchrank.lists import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant, precisions
-from torchrank.pieces import ratio
+from torchrank.pieces import marked_rows, ratio, shared
 from torchrank.ranking import Ranking
 
 
@@ -165,13 +166,18 @@ class OPA(RankingMetric):
 
     def empty(self, ranking: Ranking) -> Tensor:
         nothing_retrieved = (ranking.num_candidates == 0) & _positive(ranking).any(-1)
-        return (_pairs(ranking) == 0) & ~nothing_retrieved
+        return (different_grades(ranking) == 0) & ~nothing_retrieved
 
     def measure(self, ranking: Ranking) -> Tensor:
-        # In every block the best and the worst order differ in all pairs, and half of these are right on average.
-        orders = ("optimistic", "pessimistic") if self.ties == "expected" else (self.ties,)
-        right = torch.stack([_in_order(ranking.under(ties)) for ties in orders]).mean(0)
-        return torch.where(ranking.num_candidates == 0, 0.0, ratio(right, _pairs(ranking)))
+        pairs = different_grades(ranking)
+        right = _in_order(ranking)
+        if self.ties == "expected":
+            # In every block the best and the worst order differ in all pairs, and half of these are right on average.
+            lacking = _positive(ranking) & (ranking.tied == 0)  # tied with each other
+            rows = marked_rows((ranking.tied > 1) | (lacking & (lacking.sum(-1, keepdim=True) > 1)))
+            part = ranking.take(rows)
+            right[rows] = (_in_order(part.under("optimistic")) + _in_order(part.under("pessimistic"))) / 2
+        return torch.where(ranking.num_candidates == 0, 0.0, ratio(right, pairs))
 
 
 def _positive(ranking: Ranking) -> Tensor:
@@ -179,15 +185,24 @@ def _positive(ranking: Ranking) -> Tensor:
     return ranking.valid & (ranking.grade > 0)
 
 
-def _pairs(ranking: Ranking) -> Tensor:
+@shared
+def different_grades(ranking: Ranking) -> Tensor:
     """float64 [query]: pairs of candidates with different grades."""
     positive = _positive(ranking)
     several = positive.sum(-1).to(ranking.first.dtype)
     zeros = ranking.num_candidates - (positive & (ranking.tied > 0)).sum(-1)
-    grade, _, begins = _sorted(ranking)
+    grade, begins, _ = grade_classes(ranking)
     position = torch.arange(grade.shape[1], device=grade.device)
     alike = torch.where(grade > 0, position - runs(begins)[0], 0).sum(-1)  # earlier ones of the same grade
     return several * zeros + several * (several - 1) / 2 - alike
+
+
+@shared
+def grade_classes(ranking: Ranking) -> tuple[Tensor, Tensor, Tensor]:
+    """Positive grades in descending order, 0 for all others; where another begins; and each entry's class from 0."""
+    grade, order = descending(torch.where(_positive(ranking), ranking.grade, 0))
+    begins = fresh(grade)
+    return grade, begins, torch.empty_like(order).scatter_(-1, order, begins.cumsum(-1) - 1)
 
 
 def _in_order(ranking: Ranking) -> Tensor:
@@ -196,22 +211,14 @@ def _in_order(ranking: Ranking) -> Tensor:
     found = positive & (ranking.tied > 0)
     behind = ranking.num_candidates.unsqueeze(-1) - ranking.first  # less those of positive grade
     zeros = behind - found.sum(-1, keepdim=True) + found.cumsum(-1)
-    _, order, begins = _sorted(ranking)
-    level = torch.empty_like(order).scatter_(-1, order, begins.cumsum(-1) - 1)
-    among = _descents(level, positive).to(zeros.dtype)
+    among = _ascents(grade_classes(ranking)[2], positive).to(zeros.dtype)
     return torch.where(found, zeros, 0.0).sum(-1) + among
 
 
-def _sorted(ranking: Ranking) -> tuple[Tensor, Tensor, Tensor]:
-    """Positive grades in ascending order, 0 for all others, the entries they are of, and where a new grade begins."""
-    grade, order = torch.where(_positive(ranking), ranking.grade, 0).sort(dim=-1, stable=True)
-    return grade, order, fresh(grade)
+def _ascents(level: Tensor, counted: Tensor) -> Tensor:
+    """Pairs of counted elements of which the first has the lower level: int64 [query].
 
-
-def _descents(level: Tensor, counted: Tensor) -> Tensor:
-    """Pairs of counted elements of which the first has the higher level: int64 [query].
-
-    The levels of a pair agree in their upper binary digits, up to one which the first has and the second lacks. So
+    The levels of a pair agree in their upper binary digits, up to one which the second has and the first lacks. So
     there is a pass for each digit, over elements grouped by the digits above it, rather than one for each level.
     """
     highest = level.shape[1] - 1
@@ -219,10 +226,11 @@ def _descents(level: Tensor, counted: Tensor) -> Tensor:
         highest = int(level.max()) if level.numel() else 0
     total = torch.zeros_like(level[:, 0])
     for digit in range(highest.bit_length()):
-        upper, order = (level >> (digit + 1)).sort(dim=-1, stable=True)
+        upper = level >> (digit + 1)
+        order = by_key(upper)
         has = ((level >> digit) & 1).gather(-1, order) > 0
         real = counted.gather(-1, order)
-        so_far = torch.nn.functional.pad((has & real).cumsum(-1), (1, 0))
-        ahead = so_far[:, :-1] - so_far.gather(-1, runs(fresh(upper))[0])
-        total = total + torch.where(real & ~has, ahead, 0).sum(-1)
+        so_far = torch.nn.functional.pad((real & ~has).cumsum(-1), (1, 0))
+        ahead = so_far[:, :-1] - so_far.gather(-1, runs(fresh(upper.gather(-1, order)))[0])
+        total = total + torch.where(real & has, ahead, 0).sum(-1)
     return total

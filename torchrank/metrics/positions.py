@@ -16,7 +16,7 @@ from torchrank.metrics.chance import Chance, first_at
 from torchrank.metrics.gains import reciprocal
 from torchrank.metrics.state import MEANS, Mean, Sum, mean, read
 from torchrank.metrics.unjudged import UNEQUAL
-from torchrank.pieces import ratio
+from torchrank.pieces import marked_rows, ratio
 from torchrank.ranking import Ranking
 
 
@@ -296,7 +296,7 @@ class MRR(PositionMetric):
             return value
         before, beside = ranking.relevant_around(self.relevance_level)
         several = found & (before == 0) & (beside > 1)  # the first block with a relevant one, if there is company
-        rows = _rows(several)
+        rows = marked_rows(several)
         several = several[rows]
         at = several.int().argmax(-1, keepdim=True)
         r, s, n, above = (
@@ -355,18 +355,13 @@ def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     if found.shape[1] == 1 or ranking.untied:
         return value
     # In a block that is cut, C(n-s, r) / C(n, r) is a product with a factor for each of its relevant candidates.
-    rows = _rows(((value > 0) & (value < 1)).unsqueeze(-1))
+    rows = marked_rows(((value > 0) & (value < 1)).unsqueeze(-1))
     found, before = found[rows], ranking.relevant_around(level)[0][rows]
     n, s = ranking.tied[rows], ranking.places(top_k)[rows]
     index = torch.minimum(found.cumsum(-1) - 1 - before, n - 1)  # among its block's relevant: 0, 1, ...
     miss = ratio((n - s - index).clamp_min(0), n - index)
     value[rows] = 1 - torch.where(found, miss, 1.0).prod(-1)
     return value
-
-
-def _rows(where: Tensor) -> Tensor | slice:
-    """Rows in which something is marked; all of them where finding out would mean waiting for the device."""
-    return where.any(-1).nonzero().squeeze(-1) if where.device.type == "cpu" else slice(None)
 
 
 def _first_of_several(n: Tensor, r: Tensor, s: Tensor, above: Tensor, where: Tensor, longest: int) -> Tensor:
