@@ -1,5 +1,6 @@
 """Every way to find where candidates stand gives what counting one query at a time gives, as far as it is looked at."""
 
+import math
 import multiprocessing
 import os
 import shutil
@@ -515,3 +516,35 @@ def test_where_compiling_fails_the_eager_kernel_goes_on(monkeypatch, compiled):
     for ranking in rankings:
         assert_same(ranking, want)
     assert not fused.is_compiled()
+
+
+def matrices():
+    """Rows of every dtype, with ties, extremes and what 32 bits do not tell apart."""
+    generator = torch.Generator().manual_seed(0)
+    small = torch.randint(-3, 4, (50, 70), generator=generator)
+    for dtype in sorting.PACKED:
+        yield small.to(dtype)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        x = torch.randn((40, 90), generator=generator).to(dtype)
+        x[::2, ::7], x[1::3, 3], x[::5, 8], x[2, :] = math.inf, -math.inf, -0.0, 0.0
+        yield x
+        x = x.clone()
+        x[::3, 5], x[4, ::2] = math.nan, -torch.tensor(math.nan)
+        yield x
+    yield 1 + torch.randint(0, 5, (30, 40), generator=generator).double() * 1e-15
+    yield torch.tensor([[1e300, 2e300, -1e300, 1e-300, 0, -1e-300, 1e300]], dtype=torch.float64)
+    yield torch.tensor([[2**62, -(2**62), 2**62 + 1, 2**62], [3, 3, 3, 3]])
+    yield torch.tensor([[2**31 - 1, -(2**31), 0, 2**31 - 1]])
+    yield torch.tensor([[2**31 - 1, -(2**31), 0, 2**31 - 1]], dtype=torch.int32)
+    yield from (torch.zeros(3, 0), torch.zeros(0, 3), torch.zeros(3, 1))
+
+
+@pytest.mark.parametrize("x", list(matrices()), ids=lambda x: f"{x.dtype}{list(x.shape)}")
+def test_rows_are_sorted_as_torch_sorts_them(x):
+    values, order = sorting.descending(x)
+    want, expected = x.sort(dim=-1, descending=True, stable=True)
+    torch.testing.assert_close(values, want, rtol=0, atol=0, equal_nan=True)
+    assert order.dtype == torch.int64
+    assert torch.equal(order, expected)
+    if not x.is_floating_point():
+        assert torch.equal(sorting.ascending(x.long()), x.long().sort(dim=-1).values)

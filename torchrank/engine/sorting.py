@@ -13,47 +13,55 @@ from torchrank.engine.places import fresh, runs
 # With so many threads torch sorts as fast as numpy, which uses vector instructions and a single thread.
 THREADS = 4
 
+# What has 32 bits, or is sorted by so many first.
+PACKED = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+PACKED |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+
 # From so many rows on a first sort by fewer bits pays, if it leaves at most one row in so many to be sorted again.
 MANY, AGAIN = 2**15, 8
 
 
 def descending(x: Tensor) -> tuple[Tensor, Tensor]:
     """Each row of a matrix in descending order, NaN first, and that order, int64; equal elements by column."""
-    if x.device.type != "cpu" or torch.get_num_threads() > THREADS or x.shape[1] < 2:
+    if x.device.type != "cpu" or torch.get_num_threads() > THREADS or x.shape[1] < 2 or x.dtype not in PACKED:
         return x.sort(dim=-1, descending=True, stable=True)
-    bits = _bits(x)
-    if bits is None:
-        return _by_rank(x)
+    if x.dtype == torch.int64 and not _fits(x):
+        return _again(x)
     # Element and column in one integer, which numpy sorts in half the time of an indirect sort.
-    key = (bits.long() << 32) + torch.arange(x.shape[1])
+    key = (_bits(x).long() << 32) + torch.arange(x.shape[1])
     key.numpy().sort(axis=-1)
     order = key & 0xFFFFFFFF
-    return x.gather(-1, order), order
+    ordered = x.gather(-1, order)
+    if x.dtype == torch.float64:  # where 32 bits may not tell apart what differs
+        rows = (ordered[:, 1:] > ordered[:, :-1]).any(-1).nonzero().squeeze(-1)
+        if len(rows):
+            ordered[rows], order[rows] = _again(x[rows])
+    return ordered, order
 
 
-def _bits(x: Tensor) -> Tensor | None:
-    """Integers of 32 bits that ascend where ``x`` descends, NaN first; None if it takes more."""
-    if x.is_floating_point():
-        if x.dtype.itemsize > 4:
-            return None
-        bits = _falling(x)
-        unclear = x.amax(-1).isnan().any()  # whose bits may be those of the largest or of the smallest number
-        return bits.masked_fill_(x.isnan(), -(2**31)) if unclear else bits
-    if x.dtype == torch.int64 and x.numel():
-        low, high = x.aminmax()
-        if int(low) < -(2**31) or int(high) >= 2**31:
-            return None
-    return ~x.to(torch.int32)
+def _fits(x: Tensor) -> bool:
+    """Whether integers fit in 32 bits."""
+    low, high = x.aminmax() if x.numel() else (0, 0)
+    return int(low) >= -(2**31) and int(high) < 2**31
+
+
+def _bits(x: Tensor) -> Tensor:
+    """int32 that ascend where ``x``, rounded to 32 bits, descends; NaN first."""
+    if not x.is_floating_point():
+        return ~x.to(torch.int32)
+    bits = _falling(x)
+    unclear = x.amax(-1).isnan().any()  # whose bits may be those of the largest or of the smallest number
+    return bits.masked_fill_(x.isnan(), -(2**31)) if unclear else bits
 
 
 def _falling(x: Tensor) -> Tensor:
-    """int32 that ascend where floats of up to 32 bits descend, equal for equal ones; anything for NaN."""
+    """int32 that ascend where floats, rounded to 32 bits, descend, equal for equal ones; anything for NaN."""
     bits = (0.0 - x.float()).view(torch.int32)  # of the negative, in which both zeros are +0
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)  # floats compare like integers, once the negative ones are turned over
 
 
-def _by_rank(x: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`descending` for elements of 64 bits: sorted in any order, and what is equal again, by column."""
+def _again(x: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`descending` for what takes 64 bits: sorted indirectly, and what is equal once more, by column."""
     order = torch.from_numpy(numpy.argsort(x.numpy(), axis=-1)).flip(-1)
     ordered = x.gather(-1, order)
     begins = fresh(ordered)

@@ -22,7 +22,8 @@ class ERR(RankingMetric):
 
     A candidate satisfies the reader, who stops there, with the chance :math:`R = (2^{grade} - 1) / 2^{max\_grade}`.
     Grades above ``max_grade`` count as ``max_grade``, since no chance exceeds 1. Under ``ties="expected"`` the exact
-    mean over all orders of the tied candidates, see :func:`torchrank.cascades.stopped`.
+    mean over all orders of the tied candidates, see :func:`torchrank.cascades.stopped`. On an accelerator, which cannot
+    look for ties without waiting, it takes a pass for each candidate of a list.
 
     Source:
         Chapelle, Metzler, Zhang and Grinspan, Expected reciprocal rank for graded relevance, CIKM 2009.

@@ -98,7 +98,8 @@ class AlphaDCG(AlphaMetric):
     :math:`\alpha\text{-}DCG@k = \sum_{i \le k} \frac{1}{\log_2 (1 + i)} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}`, with
     c relevant candidates of the subtopic before rank i. With alpha = 0 it is the DCG of the number of subtopics. Exact
     under ties: :math:`rel_i (1-\alpha)^{c_i} \alpha` is the chance that who leaves at each relevant candidate with
-    chance alpha leaves at rank i, whose mean over the orders of a tie follows from that over its subsets.
+    chance alpha leaves at rank i, whose mean over the orders of a tie follows from that over its subsets. On an
+    accelerator, which cannot look for ties without waiting, it takes a pass for each candidate of a list.
 
     Source:
         Clarke, Kolla, Cormack, Vechtomova, Ashkan, Büttcher and MacKinnon, Novelty and diversity in information
