@@ -104,7 +104,6 @@ class NumRet(RankingMetric):
 
     name = "numret"
     value_range = (0.0, math.inf)
-    higher_is_better = None  # type: ignore[assignment]
     takes_unjudged_for = ("irrelevant",)
 
     def need(self) -> Need:
