@@ -164,3 +164,17 @@ def test_two_lists_without_a_column():
     ranking = tr.Ranking.from_rankings(none, none)
     for cls in (tr.KendallTau, tr.Spearman, tr.WeightedTau, tr.APTau, tr.KendallDistance, tr.RBO, tr.Overlap):
         assert cls().score(ranking).isnan().all(), cls.name
+
+
+def test_two_lists_of_ids_are_no_layout():
+    one, other = torch.tensor([[7, 8, 9, 4]]), torch.tensor([[7, 9, 8, 1]])
+    for cls in (tr.KendallTau, tr.KendallDistance, tr.RBO, tr.Overlap):
+        with pytest.raises(TypeError, match="from_rankings"):
+            cls().score(one, other)
+    with pytest.raises(TypeError, match="from_rankings"):
+        tr.RankingCollection(["mrr", "rbo"]).update(one, other)
+    for wrong in ([[1, 2]], torch.rand(1, 2)):
+        with pytest.raises(TypeError, match="integer ids"):
+            tr.Ranking.from_rankings(one, wrong)
+    grades = (torch.zeros(4, dtype=torch.int64), one[0], torch.tensor([3.0, 1, 2, 0]))
+    assert tr.KendallTau().score(one, grades).item() == pytest.approx(2 / 3)

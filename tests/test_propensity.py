@@ -145,11 +145,9 @@ def test_what_is_refused():
     metric.update(scores, tr.inverse_propensity((torch.tensor([0, 99]), torch.tensor([30, 1])), propensity))
     with pytest.raises(ValueError, match="2 labels"):
         metric.compute()
-    zero = tr.inverse_propensity(target, propensity * 0)
-    metric = tr.PSP(3)
-    metric.update(scores, zero)
-    with pytest.raises(ValueError, match="grades"):
-        metric.compute()
+    for wrong in (propensity * 0, -propensity, propensity * math.nan):
+        with pytest.raises(ValueError, match="propensities > 0"):
+            tr.inverse_propensity(target, wrong)
 
 
 def test_inverse_propensities_keep_what_is_no_relevance():

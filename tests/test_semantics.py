@@ -435,3 +435,39 @@ def test_weighted_mean_and_median():
         metric.update(scores, target, weights=tensor([1.0, 1.0, 4.0]))
     assert mean.compute() == 15 / 6
     assert median.compute() == 3
+
+
+def test_a_run_of_other_queries_warns():
+    with pytest.warns(UserWarning, match="No query of the run is judged: one is 1, and one of those judged '1'"):
+        ranking = tr.Ranking.from_run({"1": {"a": 1}}, {1: {"a": 0.5}})
+    assert tr.MRR().score(ranking).tolist() == [0]
+
+
+def test_what_a_measure_of_ones_own_gets_wrong():
+    scores, target = torch.rand(2, 3), torch.ones(2, 3)
+    try:
+
+        class Wide(tr.metrics.BinaryMetric):
+            name = "wide"
+
+            def measure(self, ranking):
+                return ranking.first
+
+        class Undefined(tr.metrics.BinaryMetric):
+            name = "undefined"
+
+        class Heavy(tr.metrics.BinaryMetric):
+            name = "heavy"
+
+            def __init__(self, top_k=None, *, weight=1, **kwargs):
+                super().__init__(top_k, weight=weight, **kwargs)
+
+        with pytest.raises(ValueError, match=r"Wide.measure to return \[query\], here 2 values, got shape \[2, 3\]"):
+            Wide().score(scores, target)
+        with pytest.raises(NotImplementedError, match=r"Undefined to define measure"):
+            Undefined().score(scores, target)
+        with pytest.raises(TypeError, match="no parameter like a method, got 'weight'"):
+            Heavy()
+    finally:
+        for name in ("wide", "undefined", "heavy"):
+            tr.RankingMetric.registry.pop(name, None)

@@ -346,11 +346,11 @@ def _pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tuple[Pair
         or not all(isinstance(x, Tensor) and x.dim() == 1 for x in exclude)
         or len(exclude[0]) != len(exclude[1])
     ):
-        got = (
-            [list(x.shape) if isinstance(x, Tensor) else x for x in exclude]
-            if isinstance(exclude, Sequence)
-            else exclude
-        )
+        got: object = type(exclude).__name__
+        if isinstance(exclude, Tensor):
+            got = f"a tensor {list(exclude.shape)}"
+        elif isinstance(exclude, tuple):
+            got = [list(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in exclude]
         raise ValueError(f"Expected exclude to be a (query, item) tuple of equally long 1-D tensors, got {got}")
     query, item = (_integer(x, "exclude", "a tuple").to(preds.device).long() for x in exclude)
     outside = (query < 0) | (query >= preds.shape[0]) | (item < 0)

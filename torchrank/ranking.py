@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -148,8 +149,9 @@ class Ranking(Pieces):
             (tensor([0.3333], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
         """
         for name, x in (("one", one), ("other", other)):
-            if x.is_floating_point() or x.dtype == torch.bool:
-                raise TypeError(f"Expected {name} to be integer ids, best first, got {x.dtype}")
+            if not isinstance(x, Tensor) or x.is_floating_point() or x.dtype == torch.bool:
+                got = x.dtype if isinstance(x, Tensor) else type(x).__name__
+                raise TypeError(f"Expected {name} to be integer ids, best first, got {got}")
         if one.dim() != 2 or other.dim() != 2 or len(one) != len(other):
             raise ValueError(
                 "Expected two lists of ids [query, position] of as many queries, got shapes"
@@ -304,6 +306,10 @@ class Ranking(Pieces):
             >>> tr.MRR().score(ranking), ranking.grade  # c, b, a
             (tensor([0.3333], dtype=torch.float64), tensor([[-2.,  0.,  1.]], dtype=torch.float64))
         """
+        if qrels and run and not qrels.keys() & run.keys():
+            ours, theirs = next(iter(qrels)), next(iter(run))
+            message = f"No query of the run is judged: one is {theirs!r}, and one of those judged {ours!r}"
+            warnings.warn(message, stacklevel=2)
         # In ascending order of id, so that a later column has the larger one.
         rows = [sorted({*judged, *run.get(query, {})}) for query, judged in qrels.items()]
         shape = len(rows), max(map(len, rows), default=0)

@@ -179,7 +179,7 @@ class QueryAverage(SafeMetric):
             in_forward = not self._should_unsync
             if not in_forward and self._errors is not None and (found := explain(self._errors)):
                 self._computed = None
-                raise ValueError(f"{self._state}: {found}")
+                raise ValueError(f"{self._state.split('#')[0]}: {found}")
             if isinstance(value, tuple):
                 return tuple(part.reshape(-1) for part in value)
             return value.reshape(-1) if self.aggregation == "none" else value  # torchmetrics squeezes one value

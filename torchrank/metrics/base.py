@@ -90,7 +90,7 @@ class RankingMetric(Measure):
 
     def measure(self, ranking: Ranking) -> Tensor:
         """The formula: float64 [query]. Ties are already settled by ``ties``; "expected" ones are still intervals."""
-        raise NotImplementedError
+        raise NotImplementedError(f"Expected {type(self).__name__} to define measure(ranking)")
 
     def need(self) -> Need:
         """What of a ranking it looks at: all of it, unless a measure says that less will do."""
@@ -102,7 +102,7 @@ class RankingMetric(Measure):
 
     def empty(self, ranking: Ranking) -> Tensor:
         """bool [query]: there is nothing to measure."""
-        raise NotImplementedError
+        raise NotImplementedError(f"Expected {type(self).__name__} to define empty(ranking)")
 
     @property
     def unbounded(self) -> str:
@@ -116,6 +116,9 @@ class RankingMetric(Measure):
     def errors(self, ranking: Ranking) -> Tensor:
         """Counters of bad values, those of the ranking and those that only the measure comes across: int64 [kind]."""
         return ranking.errors
+
+    def check(self, preds: Any, target: Any) -> None:
+        """Raise TypeError for a layout in which it would measure something else than it says."""
 
     def settled(self, ranking: Ranking) -> Ranking:
         """The ranking as :meth:`measure` takes it."""
@@ -147,7 +150,11 @@ class RankingMetric(Measure):
         """The value of each query, float64 [query], and where there was nothing to measure, bool [query]."""
         empty = self.empty(ranking)
         fill = {"neg": 0.0, "pos": 1.0}.get(self.empty_target_action, float("nan"))
-        return torch.where(empty, fill, self.measure(self.settled(ranking))), empty
+        value = self.measure(self.settled(ranking))
+        if value.shape != empty.shape:
+            name, shape = type(self).__name__, list(value.shape)
+            raise ValueError(f"Expected {name}.measure to return [query], here {len(empty)} values, got shape {shape}")
+        return torch.where(empty, fill, value), empty
 
     def score(
         self,
@@ -239,6 +246,8 @@ def evaluate(
             preds.check(metric.required(), metric.label)
         rankings: Iterable[Ranking] = [preds]
     else:
+        for metric in metrics:
+            metric.check(preds, target)
         validate = any(metric.validate_args for metric in metrics)
         rankings = Ranking.blocks(arrange(preds, target, validate=validate, **layout), need)
     blocks: list[Tensor] = []

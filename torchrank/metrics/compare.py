@@ -43,6 +43,14 @@ class ComparingMetric(RankingMetric):
     def need(self) -> Need:
         return Need(everything=True)
 
+    def check(self, preds: Any, target: Any) -> None:
+        graded = isinstance(target, tuple) and len(target) == 3
+        if isinstance(preds, Tensor) and not preds.is_floating_point() and not graded:
+            raise TypeError(
+                f"Expected two rankings of the same candidates for {self.label}, got a list of ids and what is"
+                " relevant: of two lists of ids make one Ranking.from_rankings(preds, target)"
+            )
+
     #: whether there is nothing to compare where all candidates are tied in one of the rankings
     of_differences = True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import re
@@ -60,7 +61,15 @@ class Measure(QueryAverage):
                 f"Expected {type(self).__name__} to have a name of its own, which its states bear, got {self.name!r}"
             )
         own = {name: kwargs.pop(name) for name in self.definition() if name in kwargs}
-        super().__init__(aggregation, empty_target_action, validate_args, **kwargs)
+        for name in own:
+            if callable(getattr(Measure, name, None)) or callable(getattr(type(self), name, None)):
+                raise TypeError(f"Expected {type(self).__name__} to name no parameter like a method, got {name!r}")
+        try:
+            super().__init__(aggregation, empty_target_action, validate_args, **kwargs)
+        except ValueError as error:
+            if unknown := [name for name in kwargs if f"`{name}`" in str(error)]:
+                raise ValueError(self._unknown(unknown[0])) from None
+            raise
         integer("top_k", top_k, least=1)
         if top_k is not None and not self.takes_top_k:
             raise ValueError(f"Expected no top_k for {type(self).__name__}, which looks at the whole list, got {top_k}")
@@ -74,6 +83,13 @@ class Measure(QueryAverage):
         """The arguments that make the number, with their defaults, the measure's own first."""
         found = labels.arguments(cls, Measure)
         return {k: v for k, v in found.items() if k != "validate_args" and v is not inspect.Parameter.empty}
+
+    def _unknown(self, name: str) -> str:
+        """What to say of an argument that there is not."""
+        known = [*(["top_k"] if self.takes_top_k else []), *self.definition(), "validate_args"]
+        near = difflib.get_close_matches({"k": "top_k"}.get(name, name), known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return f"Expected {type(self).__name__} to have arguments {', '.join(known)}, got {name!r}{hint}"
 
     @property
     def label(self) -> str:

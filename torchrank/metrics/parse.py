@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import inspect
 import itertools
 import math
 import re
@@ -81,7 +82,7 @@ def resolve(name: str) -> list[Label]:
     examples = [spelling.example for spelling in spellings]
     near = difflib.get_close_matches(own, [*registry, *examples], n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"Expected the name of a measure ({', '.join(sorted(registry))}), got {name!r}{hint}")
+    raise ValueError(f"Expected the name of a measure, got {name!r}{hint}; they are {', '.join(sorted(registry))}")
 
 
 def _metrics(label: Label, name: str, overrides: dict[str, Any]) -> list[Any]:
@@ -94,8 +95,20 @@ def _metrics(label: Label, name: str, overrides: dict[str, Any]) -> list[Any]:
             )
     if label.cuts and not measure.takes_top_k:
         raise ValueError(f"Expected no cut-off for {measure.name}, got {name!r}")
+    wanted = [key for key in required(measure) if key not in given and key not in overrides]
+    if wanted:
+        raise ValueError(
+            f"Expected {', '.join(wanted)} for {name!r}, got none: names say nothing of a catalogue; give"
+            f" tr.{measure.__name__}({', '.join(f'{key}=...' for key in wanted)})"
+        )
     cuts: list[dict[str, Any]] = [{"top_k": cut} for cut in label.cuts] or [{}]
     return [measure(**{**cut, **given, **overrides}) for cut in cuts]
+
+
+def required(measure: type) -> list[str]:
+    """Arguments without which there is no metric."""
+    known = inspect.signature(measure).parameters.values()
+    return [p.name for p in known if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
 
 
 def _arguments(label: Label) -> dict[str, Any]:

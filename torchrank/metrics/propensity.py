@@ -275,6 +275,8 @@ def inverse_propensity(
     if not isinstance(propensities, Tensor) or not propensities.is_floating_point() or propensities.dim() not in (1, 2):
         got = getattr(propensities, "dtype", type(propensities).__name__)
         raise TypeError(f"Expected propensities floating [item] or [query, item], got {got}")
+    if not bool((propensities > 0).all()):
+        raise ValueError(f"Expected propensities > 0, got {propensities.min().item()} among them")
     inverse = 1 / propensities.detach().to(torch.float64)
     items = propensities.shape[-1]
     if isinstance(target, Tensor) and target.dim() == 2 and target.shape[1] == items:
