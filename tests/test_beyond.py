@@ -383,6 +383,10 @@ def test_a_collection_takes_a_batch_as_a_whole_or_not_at_all():
     scores = suite.score(ids, target)
     assert scores.keys() == {"mrr", "popularity"}  # coverage has no value for each list
     assert torch.equal(scores["popularity"], suite["popularity"].score(ids))
+    layout = {"exclude": (torch.tensor([0]), torch.tensor([1])), "mask": torch.tensor([[True, True], [True, False]])}
+    hidden = suite.score(ids, target, **layout)["popularity"]
+    assert torch.equal(hidden, suite["popularity"].score(ids, target, **layout))
+    assert not (hidden == scores["popularity"]).any()
 
 
 def test_what_names_the_state_stays():
