@@ -21,8 +21,8 @@ from torchrank.ranking import Ranking
 class PRCurve(Precision):
     r"""Precision and recall at every rank up to k, averaged: :math:`P@1, ..., P@k, R@1, ..., R@k`.
 
-    Averages over queries. Each number is that of :class:`Precision` and :class:`Recall` at that rank, under ties as well. A query arrives whole
-    in one ``update``; the state is one vector of sums, whatever was seen.
+    Averages over queries. Each number is that of :class:`Precision` and :class:`Recall` at that rank, under ties as
+    well. A query arrives whole in one ``update``; the state is one vector of sums, whatever was seen.
 
     Source:
         torchmetrics, ``RetrievalPrecisionRecallCurve``.
@@ -44,7 +44,7 @@ class PRCurve(Precision):
         >>> curve = tr.PRCurve(top_k=3)
         >>> curve(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))
         (tensor([1.0000, 0.5000, 0.6667]), tensor([0.5000, 0.5000, 1.0000]), tensor([1, 2, 3]))
-    """  # noqa: E501
+    """
 
     name = "prcurve"
     #: a curve is no number, so it is not among the measures
