@@ -5,6 +5,7 @@ from __future__ import annotations
 import benchmarks.contenders as c
 import benchmarks.data as data
 import benchmarks.peers as peers
+from benchmarks.busy import BUDGET, FLOOR, largest, slowed
 from benchmarks.imports import importing
 from benchmarks.plan import COMPILED, NUMBERS, OURS, Contender, Target, Workload, at_most, faster
 from benchmarks.sync import LARGE, SMALL, synchronised
@@ -159,6 +160,25 @@ def next_item() -> Workload:
         ),
         grow={"queries": "queries", "candidates": "candidates"},
         reads=lambda data: data.scores.nbytes,
+    )
+
+
+def busy(row: str, measures: str, sizes: dict[str, object]) -> Workload:
+    """An update while other processes keep all cores busy."""
+    labels = "decimals" not in sizes
+    make = data.labels if labels else data.graded
+    sizes = {**sizes, "seconds": BUDGET}
+    small = {"queries": 60, "candidates": 20, "seconds": 0.01}
+    return Workload(
+        "busy",
+        row,
+        "{queries:,} x {candidates:,}, " + ("1 positive" if labels else "grades 0 to 4"),
+        shape=sizes,
+        quick={**sizes, **small},
+        measure=slowed(make, {OURS: c.Suite(measures).update, FLOOR: largest}),
+        floor=FLOOR,
+        targets=(at_most(2, FLOOR, quantity="slowed"),),
+        devices=("cpu",),
     )
 
 
@@ -321,6 +341,14 @@ WORKLOADS: tuple[Workload, ...] = (
     *(correlation(measure) for measure in ("kendalltau", "weightedtau", "spearman")),
     next_item(),
     link_prediction(),
+    *(
+        busy(f"{queries:,} x {candidates:,}", f"{NEXT_ITEM} mr", {"queries": queries, "candidates": candidates})
+        for queries, candidates in ((4096, 20_000), (256, 100_000), (1000, 1000))
+    ),
+    *(
+        busy(f"8,000 x 40, {row}", LTR, {"queries": 8000, "candidates": 40, "grades": 5, "decimals": decimals})
+        for row, decimals in (("no ties", None), ("many ties", 1))
+    ),
     top_k(256, 100_000, 10, 2.5),
     top_k(64, 1_000_000, 10, 2.5),
     top_k(256, 100_000, 100, 1.4),

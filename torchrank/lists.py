@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+
+from torchrank.threads import GRAIN, available, beside, each
 
 # Elements that are ranked in one go. Every temporary of the engine is a few bytes to a few dozen bytes per element,
 # so this keeps them, together, under 64 MB however large the batch is.
@@ -19,6 +22,12 @@ IN_THE_POOL, OUTSIDE_THE_POOL = -1, -2
 
 # Scores that are made in one go, where they are products of embeddings.
 PRODUCT = 2**24
+
+# Scores that are worth a thread of their own.
+WORTHWHILE = 2**18
+
+# Indexes that say how flat rows spread over queries.
+SAMPLED = 2**12
 
 
 @dataclass(frozen=True)
@@ -172,6 +181,40 @@ class Lists:
         """Elements that are made in one go."""
         return BLOCK
 
+    @property
+    def reads(self) -> int:
+        """Scores, or ids, of each query."""
+        return 0
+
+    @property
+    def size(self) -> int:
+        """Scores, or ids, of all queries."""
+        return self.num_queries * self.reads
+
+    @property
+    def work(self) -> Tensor:
+        """Elements of each query and excluded pairs, on average: int64 [query], on the CPU."""
+        pairs: Pairs | None = getattr(self, "exclude", None)
+        return self.elements if pairs is None else self.elements + len(pairs.query) // max(1, self.num_queries)
+
+    def parts(self) -> list[Lists]:
+        """The batch in parts for threads, the errors in the first; one part if threads would not pay."""
+        threads, queries = available(), self.num_queries
+        if threads < 2 or queries < 2 or self.errors.device.type != "cpu":
+            return [self]
+        work = self.work
+        total = int(work.sum())
+        if total < GRAIN and self.size < WORTHWHILE:
+            return [self]
+        count = min(queries, max(threads, total // self.room))
+        if work.stride(0):  # queries differ
+            shares = torch.arange(1, count) * (total / count)
+            cuts = sorted({0, queries, *torch.searchsorted(work.cumsum(0), shares.long()).tolist()})
+        else:
+            cuts = [queries * part // count for part in range(count + 1)]
+        first, *rest = (self.rows(*cut) for cut in pairwise(cuts))
+        return [first, *(replace(part, errors=torch.zeros_like(self.errors)) for part in rest)]
+
     def rows(self, start: int, stop: int) -> Lists:
         """The queries from start to stop."""
         cut: dict[str, Any] = {name: getattr(self, name) for name in self.per_query}
@@ -185,7 +228,8 @@ class Lists:
         """The batch in pieces of bounded size. At least one piece, the errors in the first."""
         whole = need.reach is None  # then all elements are kept, and not just those up to a rank
         elements = self.elements.clamp_min(self.width) if need.everything else self.elements
-        cuts = rectangles(elements, self.room // 2 if whole else self.room)
+        room = self.room // beside()
+        cuts = rectangles(elements, room // 2 if whole else room)
         if len(cuts) < 2:
             yield self
             return
@@ -260,6 +304,10 @@ class DenseLists(Lists):
     per_query = ("scores", "grade", "mask", "tie_break", "subtopics")
 
     @property
+    def reads(self) -> int:
+        return self.scores.shape[1]
+
+    @property
     def elements(self) -> Tensor:
         intents = 1 if self.subtopics is None else self.subtopics.shape[2]
         return torch.tensor(self.scores.shape[1] * max(1, intents)).expand(self.num_queries)
@@ -281,6 +329,10 @@ class CatalogueLists(Lists):
 
     @property
     def width(self) -> int:
+        return self.scores.shape[1]
+
+    @property
+    def reads(self) -> int:
         return self.scores.shape[1]
 
     @property
@@ -319,6 +371,18 @@ class EmbeddedLists(Lists):
     def room(self) -> int:
         return PRODUCT
 
+    def parts(self) -> list[Lists]:
+        # Workers of a sharded catalogue wait for each other once a block, in the same order.
+        return [self] if self.shard is not None else super().parts()
+
+    @property
+    def size(self) -> int:
+        return 0 if self.shard is not None else super().size
+
+    @property
+    def reads(self) -> int:
+        return len(self.catalogue)
+
     @property
     def elements(self) -> Tensor:
         return torch.tensor(self.chunk).expand(self.num_queries)
@@ -340,6 +404,13 @@ class StreamedLists(Lists):
     def elements(self) -> Tensor:
         return torch.tensor([1])  # columns come for all queries
 
+    @property
+    def size(self) -> int:
+        return 0  # not known yet, and the user's iterator stays on the user's thread
+
+    def parts(self) -> list[Lists]:
+        return [self]
+
 
 @dataclass(frozen=True, eq=False)
 class RankedIds(Lists):
@@ -355,6 +426,10 @@ class RankedIds(Lists):
 
     @property
     def width(self) -> int:
+        return self.ids.shape[1]
+
+    @property
+    def reads(self) -> int:
         return self.ids.shape[1]
 
     @property
@@ -378,3 +453,34 @@ class FlatRows(Lists):
     @property
     def elements(self) -> Tensor:
         return torch.tensor([1])  # one sort over all rows cannot be taken apart
+
+    @property
+    def size(self) -> int:
+        return len(self.scores)
+
+    @property
+    def work(self) -> Tensor:
+        return torch.tensor([len(self.scores)])
+
+    def parts(self) -> list[Lists]:
+        """Ranges of indexes with similar numbers of rows, each for one thread."""
+        threads, indexes = available(), self.indexes
+        if threads < 2 or len(indexes) < GRAIN or indexes.device.type != "cpu":
+            return [self]
+        found = indexes[:: max(1, len(indexes) // SAMPLED)].sort().values
+        bounds = found[torch.arange(1, threads) * len(found) // threads].unique()
+        fields = ("scores", "grade", "indexes", "mask", "tie_break")
+        given = {name: x for name in fields if (x := getattr(self, name)) is not None}
+        if bool((indexes[1:] >= indexes[:-1]).all()):
+            cuts = [0, *torch.searchsorted(indexes, bounds).tolist(), len(indexes)]
+            split = [{name: x[start:stop] for name, x in given.items()} for start, stop in pairwise(cuts)]
+        else:
+            place = torch.bucketize(indexes, bounds, right=True, out_int32=True)
+            split = each(
+                lambda part: {
+                    name: x[rows] for rows in [(place == part).nonzero().squeeze(-1)] for name, x in given.items()
+                },
+                range(len(bounds) + 1),
+            )
+        first, *rest = [replace(self, **fields) for fields in split if len(fields["indexes"])]
+        return [first, *(replace(part, errors=torch.zeros_like(self.errors)) for part in rest)]

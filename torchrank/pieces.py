@@ -64,8 +64,8 @@ class Pieces(Places):
 
     _pieces: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def take(self, queries: Tensor) -> Self:
-        """The ranking of some of its queries, given by their numbers here, int64 [query]."""
+    def take(self, queries: Tensor | slice) -> Self:
+        """The ranking of some of its queries, given by their numbers here, int64 [query], or as a slice."""
         fields = ("first", "tied", "grade", "valid", "num_candidates", "pool", "queries", "subtopics")
         return replace(self, **{f: x[queries] for f in fields if (x := getattr(self, f)) is not None})
 

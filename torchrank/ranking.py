@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -17,9 +18,10 @@ from torchrank.engine.places import in_rank_order, real
 from torchrank.engine.progress import progress_bar
 from torchrank.engine.shards import Shard
 from torchrank.layouts import arrange, embedded, streamed
-from torchrank.lists import ALL, IN_THE_POOL, OUTSIDE_THE_POOL, FlatRows, Lists, Need, as_given
-from torchrank.pieces import Pieces
+from torchrank.lists import ALL, BLOCK, IN_THE_POOL, OUTSIDE_THE_POOL, FlatRows, Lists, Need, as_given
+from torchrank.pieces import Pieces, shared
 from torchrank.problems import Problem, count
+from torchrank.threads import GRAIN, available, each, serially
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +110,7 @@ class Ranking(Pieces):
         rows = arrange(preds, target, indexes=indexes, mask=mask, tie_break=tie_break)
         assert isinstance(rows, FlatRows)
         with as_given(rows.errors.device):
-            ranking = cls.join(map(cls._of, place_flat(rows, Need(relevant=not judged))))
+            ranking = cls._apart(rows, lambda part: map(cls._of, place_flat(part, Need(relevant=not judged))))
         return replace(ranking, only_relevant=not judged)
 
     @classmethod
@@ -336,9 +338,33 @@ class Ranking(Pieces):
     @classmethod
     def _whole(cls, lists: Lists, need: Need = ALL) -> Ranking:
         with as_given(lists.errors.device):
-            ranking = cls.join(cls.blocks(lists, need))
+            ranking = cls._apart(lists, lambda part: cls.blocks(part, need))
         # What was promised holds whether or not the engine has made use of it.
         return ranking if need.reach is None else replace(ranking, reach=need.reach)
+
+    @classmethod
+    def _apart(cls, lists: Lists, rank: Callable[[Any], Iterable[Ranking]]) -> Ranking:
+        large = lists.size > GRAIN and lists.errors.device.type == "cpu"
+        return serially(cls.of_parts, lists, rank) if large else cls.of_parts(lists, rank)
+
+    @classmethod
+    def of_parts(cls, lists: Lists, rank: Callable[[Any], Iterable[Ranking]]) -> Ranking:
+        """One ranking of a batch, of which parts are ranked on threads, each as some blocks of queries."""
+        parts = each(lambda part: cls.join(rank(part)), lists.parts())
+        return parts[0] if len(parts) == 1 else cls.join(replace(part, queries=None) for part in parts)
+
+    def parts(self) -> list[Ranking]:
+        """The queries in parts for threads; itself if threads would not pay."""
+        threads, elements = available(), self.first.numel()
+        if threads < 2 or elements < GRAIN or self.first.device.type != "cpu":
+            return [self]
+        return self._parts(min(self.num_queries, max(threads, elements // BLOCK)))
+
+    @shared
+    def _parts(self, count: int) -> list[Ranking]:
+        cuts = [self.num_queries * part // count for part in range(count + 1)]
+        first, *rest = (self.take(slice(*cut)) for cut in pairwise(cuts))
+        return [first, *(replace(part, errors=torch.zeros_like(self.errors)) for part in rest)]
 
     @classmethod
     def join(cls, rankings: Iterable[Ranking]) -> Ranking:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torchrank.engine.fused import fused, is_compiled
 from torchrank.lists import BLOCK
+from torchrank.threads import beside
 
 # Scores to pass over repeatedly while they are in a processor's cache.
 CACHED = 2**20
@@ -124,7 +125,7 @@ def strips(
     They stay in a processor's cache between the passes over them.
     """
     on_cpu = scores.device.type == "cpu"
-    size = CACHED if on_cpu else BLOCK * 64
+    size = CACHED // beside() if on_cpu else BLOCK * 64
     width = max(1, min(scores.shape[1], size))
     height = min(max(1, size // width), len(scores))
     # Comparisons written as floats are summed by vector instructions, those written as bool are not.

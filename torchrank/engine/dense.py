@@ -11,7 +11,7 @@ from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.engine.ids import positions
 from torchrank.engine.places import Places, fresh, of_entries, real, runs
 from torchrank.engine.sorting import descending
-from torchrank.engine.topk import top_k
+from torchrank.engine.topk import best_pays, top_k
 from torchrank.lists import (
     OUTSIDE_THE_POOL,
     CatalogueLists,
@@ -152,8 +152,8 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tu
     With a ``reach``, as many of the best as hold that rank and all that is tied with it.
     """
     if reach is not None and reach < scores.shape[1] and tie_break is None:
-        # Where the first few queries have a tie at that rank, others will.
-        promising = 2 * (reach + 1) <= scores.shape[1] and _best(scores[:AHEAD], reach) is not None
+        # If the first few queries have a tie at that rank, others will.
+        promising = best_pays(scores, reach + 1) and _best(scores[:AHEAD], reach) is not None
         best = _best(scores, reach) if promising else None
         if best is not None:
             return (*best, fresh(best[0]))

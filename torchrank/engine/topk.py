@@ -19,6 +19,18 @@ GROUP = 64
 GROUPS_PER_RANK = 8
 
 
+def by_groups_pays(scores: Tensor, k: int) -> bool:
+    """Whether the k best scores are found faster by the maxima of groups than by :func:`torch.topk`."""
+    return scores.shape[1] >= GROUP * GROUPS_PER_RANK * k
+
+
+def best_pays(scores: Tensor, k: int) -> bool:
+    """Whether the k best scores are found faster than the order of all."""
+    # On one thread numpy sorts a row faster than torch finds its best.
+    serial = scores.device.type == "cpu" and torch.get_num_threads() == 1
+    return by_groups_pays(scores, k) if serial else 2 * k <= scores.shape[1]
+
+
 def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k best scores of each row, best first, and their columns.
 
@@ -43,7 +55,7 @@ def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     queries, candidates = scores.shape
     if not 0 <= k <= candidates:
         raise ValueError(f"Expected k in 0 ... {candidates}, the number of candidates, got {k}")
-    if candidates < GROUP * GROUPS_PER_RANK * k or not k or not queries:
+    if not by_groups_pays(scores, k) or not k or not queries:
         values, columns = scores.topk(k)
         return values, columns
     step = max(1, BLOCK // (candidates // GROUP + GROUP * k))

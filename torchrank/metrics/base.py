@@ -17,6 +17,9 @@ from torchrank.metrics.average import QueryValues, weighted
 from torchrank.metrics.measure import Measure
 from torchrank.metrics.unjudged import bound
 from torchrank.ranking import Ranking, batch_order
+from torchrank.threads import GRAIN, each, serially
+
+CPU = torch.device("cpu")
 
 UNJUDGED = ("irrelevant", "condensed", "lower", "upper")
 
@@ -226,7 +229,6 @@ class RankingMetric(Measure):
         return figure, axes
 
 
-@torch.no_grad()
 def evaluate(
     metrics: Sequence[RankingMetric],
     preds: Tensor | Ranking,
@@ -234,42 +236,67 @@ def evaluate(
     weights: Tensor | None,
     layout: dict[str, Any],
 ) -> list[QueryValues]:
-    """What each metric makes of a batch in any layout, ranked once for all of them, block by block."""
+    """The values of each metric for a batch in any layout, ranked once for all of them."""
     if not metrics:
         return []
-    need = functools.reduce(operator.or_, (metric.required() for metric in metrics))
     if isinstance(preds, Ranking):
         given = [name for name, value in {"target": target, **layout}.items() if value is not None]
         if given:
             raise ValueError(f"Expected nothing but weights beside a Ranking, got {', '.join(given)}")
         for metric in metrics:
             preds.check(metric.required(), metric.label)
-        rankings: Iterable[Ranking] = [preds]
     else:
         for metric in metrics:
             metric.check(preds, target)
-        validate = any(metric.validate_args for metric in metrics)
-        rankings = Ranking.blocks(arrange(preds, target, validate=validate, **layout), need)
-    blocks: list[Tensor] = []
-    numbers: list[Tensor | None] = []
-    errors: Tensor | None = None
-    with as_given(preds.first.device if isinstance(preds, Ranking) else preds.device):
-        for ranking in rankings:
-            tables, found = zip(*(metric.evaluate(ranking) for metric in metrics))
-            block = torch.cat(tables)
-            errors = torch.stack(found) if errors is None else errors.add_(torch.stack(found))
-            numbers.append(ranking.queries)
-            # What a block leaves behind is copied once all its temporaries are gone, or it would lie between them and
-            # keep the memory in pieces too small for the next block.
-            del ranking, tables, found
-            blocks.append(block.clone() if blocks else block)
-            del block
-    assert errors is not None
-    table = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
-    if (order := batch_order(numbers)) is not None:
-        table = table[..., order]
+    entries = preds.first if isinstance(preds, Ranking) else preds
+    with torch.no_grad(), as_given(entries.device if isinstance(entries, Tensor) else CPU):
+        if isinstance(entries, Tensor) and entries.device.type == "cpu" and entries.numel() > GRAIN:
+            return serially(_evaluated, metrics, preds, target, weights, layout)
+        return _evaluated(metrics, preds, target, weights, layout)
+
+
+def _evaluated(
+    metrics: Sequence[RankingMetric],
+    preds: Tensor | Ranking,
+    target: Any,
+    weights: Tensor | None,
+    layout: dict[str, Any],
+) -> list[QueryValues]:
+    if isinstance(preds, Ranking):
+        found = each(lambda part: _tables(metrics, [part]), preds.parts())
+    else:
+        need = functools.reduce(operator.or_, (metric.required() for metric in metrics))
+        lists = arrange(preds, target, validate=any(metric.validate_args for metric in metrics), **layout)
+        parts = lists.parts()
+        if len(parts) > 1 and int(lists.work.sum()) < GRAIN:  # much to rank, and little to measure
+            found = [_tables(metrics, [Ranking.of_parts(lists, lambda part: Ranking.blocks(part, need))])]
+        else:
+            found = each(lambda part: _tables(metrics, Ranking.blocks(part, need)), parts)
+    tables, errors = zip(*found)
+    table = tables[0] if len(tables) == 1 else torch.cat(tables, dim=-1)
     rows = table.split([3 + metric.more for metric in metrics])
     plain = len(table) == 3 * len(metrics)
     block = table.view(len(metrics), 3, -1) if plain else torch.stack([part[:3] for part in rows])
-    results = weighted(metrics, block, errors, weights)
+    results = weighted(metrics, block, torch.stack(errors).sum(0), weights)
     return [metric.with_more(result, part[3:]) for metric, result, part in zip(metrics, results, rows)]
+
+
+def _tables(metrics: Sequence[RankingMetric], rankings: Iterable[Ranking]) -> tuple[Tensor, Tensor]:
+    """The results of :meth:`RankingMetric.evaluate` for all metrics: [row, query], and errors [metric, kind]."""
+    blocks: list[Tensor] = []
+    numbers: list[Tensor | None] = []
+    errors: Tensor | None = None
+    for ranking in rankings:
+        tables, found = zip(*(metric.evaluate(ranking) for metric in metrics))
+        block = torch.cat(tables)
+        errors = torch.stack(found) if errors is None else errors.add_(torch.stack(found))
+        numbers.append(ranking.queries)
+        # What a block leaves behind is copied once all its temporaries are gone, or it would lie between them and
+        # keep the memory in pieces too small for the next block.
+        del ranking, tables, found
+        blocks.append(block.clone() if blocks else block)
+        del block
+    assert errors is not None
+    table = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
+    order = batch_order(numbers)
+    return table if order is None else table[..., order], errors

@@ -1,0 +1,70 @@
+"""An update on a quiet machine and beside one spinning process a core, and how much slower it is there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from benchmarks.measure import interleaved, repetitions, short, summary, warmed
+from benchmarks.plan import Contender, Data, Prepared, Shape
+
+FLOOR = "amax, over and over"
+BESIDE = "beside spinning processes"
+#: seconds for each contender, quiet and busy
+BUDGET = 3.0
+#: scores that the floor reads at least
+READ = 10**8
+
+
+def largest(data: Data) -> Prepared:
+    """Read every score, as often as takes some milliseconds: within one turn on a core nothing is slowed down."""
+    times = max(1, READ // data.scores.numel())
+
+    def read() -> None:
+        for _ in range(times):
+            data.scores.amax(-1)
+
+    return Prepared(read)
+
+
+@contextlib.contextmanager
+def spinning(count: int) -> Iterator[None]:
+    """Within it, so many other processes never rest."""
+    command = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(command) for _ in range(count)]
+    try:
+        time.sleep(0.2 * bool(count))  # Python starts
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def slowed(
+    make: Callable[[Shape, str], Data], contenders: Mapping[str, Contender]
+) -> Callable[[Shape, str], dict[str, Any]]:
+    """Measure contenders quiet and then busy: times, and ``slowed``, the busy time over the quiet one."""
+
+    def measure(shape: Shape, device: str) -> dict[str, Any]:
+        data = make(shape, device)
+        ready = {name: contender(data) for name, contender in contenders.items()}
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        found: dict[str, dict[str, Any]] = {}
+        for suffix, others in (("", 0), (f", {BESIDE}", cores)):
+            with spinning(others):
+                wanted = {
+                    name: repetitions(warmed(one, device)[0], shape["seconds"], (3, 50)) for name, one in ready.items()
+                }
+                times = interleaved(ready, wanted, device, lambda name: None)
+            found |= {name + suffix: summary(runs) for name, runs in times.items()}
+        for name in ready:
+            found[name]["slowed"] = short(found[f"{name}, {BESIDE}"]["median_ms"] / found[name]["median_ms"])
+        return {"contenders": found}
+
+    return measure
