@@ -147,6 +147,7 @@ def test_every_workload_has_targets_as_data(parts):
         "correlation",
         "run",
         "next_item",
+        "busy",
         "link_prediction",
         "top_k",
         "catalogue",
