@@ -103,7 +103,7 @@ def test_a_missing_extra_is_named(monkeypatch, capsys, name, package):
     monkeypatch.setitem(sys.modules, name, None)
     assert main(["demo"]) == 1
     said = capsys.readouterr().err
-    assert said == f'torchrank demo needs {package}, not installed here: pip install "torchrank[demo]"\n'
+    assert said == f'torchrank demo needs {package}, not installed here: pip install "torchrank-metrics[demo]"\n'
 
 
 def test_usage(capsys):

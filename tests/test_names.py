@@ -1,6 +1,9 @@
-"""Other libraries' names of the measures."""
+"""Other libraries' names of the measures, and the name under which this library is installed."""
 
 import math
+import re
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -186,3 +189,19 @@ def test_spellings_of_measures_that_are_not_there_are_unknown_names(monkeypatch)
 
 def test_the_parameter_of_set_f_is_the_square_of_beta():
     assert tr.parse("set_F_2").beta == math.sqrt(2)
+
+
+def test_the_distribution_has_the_name_that_every_page_and_message_installs():
+    root = Path(__file__).parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    assert project["name"] == "torchrank-metrics"
+    assert "torchrank-metrics[bench,demo]" in project["optional-dependencies"]["test"]
+    files = [
+        root / "README.md",
+        root / "pyproject.toml",
+        *root.glob("notebooks/*.ipynb"),
+        *root.rglob("torchrank/**/*.py"),
+    ]
+    named = [name for file in files for name in re.findall(r"(torchrank[\w-]*)\[\w+(?:,\w+)*\]", file.read_text())]
+    named += [name for file in files for name in re.findall(r"pip install \W*(torchrank[\w-]*)", file.read_text())]
+    assert set(named) == {"torchrank-metrics"}

@@ -74,7 +74,9 @@ def _demo(options: argparse.Namespace) -> int:
     missing = [package for name, package in DEMO.items() if find_spec(name) is None]
     if missing:
         needs = " and ".join(missing)
-        print(f'torchrank demo needs {needs}, not installed here: pip install "torchrank[demo]"', file=sys.stderr)
+        print(
+            f'torchrank demo needs {needs}, not installed here: pip install "torchrank-metrics[demo]"', file=sys.stderr
+        )
         return 1
     from torchrank.cli.demo import run  # takes seconds, which `torchrank --help` does not need
 
