@@ -139,7 +139,7 @@ def many_configs() -> list[Config]:
             found.append(config(name, filtered=True, average="positive", ties=ties))
         found.append(config("mr", average="positive", ties=ties))
     for name in EMPTY:
-        for action in ("neg", "pos", "skip"):
+        for action in ("neg", "pos", "skip", "listed"):
             found.append(config(name, empty_target_action=action))
         cls = tr.RankingMetric.registry[name]
         for unjudged in cls.takes_unjudged_for:
@@ -151,7 +151,7 @@ def many_configs() -> list[Config]:
 #: Values to try of every parameter, for labels; of a parameter that has others for some measure, "measure.parameter".
 OTHERS: dict[str, list[Any]] = {
     "ties": ["optimistic", "pessimistic", "realistic"],
-    "empty_target_action": ["neg", "pos", "skip", "error"],
+    "empty_target_action": ["neg", "pos", "skip", "listed", "error"],
     "aggregation": ["geometric", "harmonic", "median", "midpoint", "min", "max", "none"],
     "relevance_level": [2, 0.5],
     "beta": [0.75, 0.5],

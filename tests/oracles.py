@@ -239,6 +239,8 @@ def value_of(
     **parameters: Any,
 ) -> float:
     """The same where no candidate is unjudged. ``average`` is about the mean over queries, and changes nothing here."""
+    if empty_target_action == "listed" and not query.listed:
+        return math.nan
     if name in FAMILY:
         given = {} if relevance_level == 1 else {"relevance_level": relevance_level}
         given |= {"filtered": True} if filtered else {}
@@ -253,5 +255,5 @@ def value_of(
             [(BINARY[name](order, len(judged.missing), **parameters), weight) for order, weight in orders(judged, ties)]
         )
     if result is None:
-        return {"neg": 0.0, "pos": 1.0, "skip": math.nan}[empty_target_action or EMPTY[name]]
+        return {"neg": 0.0, "pos": 1.0, "skip": math.nan, "listed": 0.0}[empty_target_action or EMPTY[name]]
     return result

@@ -33,17 +33,19 @@ def contingency(relevant, missing, top_k):
     return [cells.count(cell) for cell in ((True, True), (False, True), (True, False), (False, False))]
 
 
-def accuracy(relevant, missing, top_k=None):
+def accuracy(relevant, missing, top_k=None, collection_size=None):
     if not any(relevant) and not missing:
         return None
     tp, fp, fn, tn = contingency(relevant, missing, top_k)
+    tn = max(tn, (collection_size or 0) - tp - fp - fn)
     return (tp + tn) / (tp + fp + fn + tn)
 
 
-def matthews(relevant, missing, top_k=None):
+def matthews(relevant, missing, top_k=None, collection_size=None):
     if not any(relevant) and not missing:
         return None
     tp, fp, fn, tn = contingency(relevant, missing, top_k)
+    tn = max(tn, (collection_size or 0) - tp - fp - fn)
     spread = (tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
     return (tp * tn - fp * fn) / math.sqrt(spread) if spread else 0.0
 
@@ -206,13 +208,13 @@ FEW = {
     "utility": [{}, {"top_k": 3, **WORTH}],
 }
 MANY = {
-    "accuracy": CUT + LEVELS_CUT,
+    "accuracy": CUT + LEVELS_CUT + [{"top_k": 3, "collection_size": size} for size in (4, 1000)],
     "coverageerror": LEVELS,
     "elevenpoint": [*LEVELS, {"rounding": "up"}, {"rounding": "up", "relevance_level": 2}],
     "iprec": LEVELS
     + [{"recall": r, "rounding": how} for r in (0, 0.1, 0.25, 0.3, 0.4, 0.7, 1) for how in ("nearest", "up")],
     "lrap": LEVELS,
-    "mcc": CUT + LEVELS_CUT,
+    "mcc": CUT + LEVELS_CUT + [{"top_k": 3, "collection_size": size} for size in (4, 1000)],
     "opa": [{"empty_target_action": "skip"}],
     "rankingloss": LEVELS,
     "recallatprecision": [

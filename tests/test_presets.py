@@ -1,6 +1,8 @@
 """What the table of presets says, against the libraries themselves; those that are not installed are skipped."""
 
+import math
 import re
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -146,6 +148,73 @@ def test_probe(library, theirs, number, missing):
     assert tr.parse(labels[theirs]).score(scores, target).item() == pytest.approx(number, abs=5e-5)
 
 
+# ---- edges, as the libraries were seen to measure them; they need not be installed -----------------------------------
+
+# Lists of the ids 1, 2, 3 and an empty one, cut at 2, of which 2 and 9, or nothing, is relevant.
+LISTS = torch.tensor([[1, 2, 3], [-1, -1, -1], [1, 2, 3], [-1, -1, -1]])
+RELEVANT = [torch.tensor([2, 9]), torch.tensor([2, 9]), torch.tensor([], dtype=torch.int64)]
+RELEVANT.append(RELEVANT[2])
+NAN = math.nan
+EDGES = {
+    "lenskit": {
+        "Precision@2": [0.5, NAN, 0, NAN], "Recall@2": [0.5, 0, NAN, NAN], "Hit@2": [1, 0, NAN, NAN],
+        "RecipRank@2": [0.5, 0, NAN, NAN], "AveragePrecision@2": [0.25, NAN], "NDCG@2": [0.5, 0, NAN, NAN],
+        "DCG@2": [1, 0, NAN, NAN], "RBP@2": [0.1275, 0, NAN, NAN],
+    },
+    # A list of which all items are masked has no part in a mean.
+    "rax": {
+        "precision_metric@2": [0.5, NAN, 0, NAN], "recall_metric@2": [0.5, NAN, 0, NAN],
+        "mrr_metric@2": [0.5, NAN, 0, NAN], "ap_metric@2": [0.25, NAN, 0, NAN],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("library", "theirs"), [(library, name) for library in EDGES for name in EDGES[library]])
+def test_edges(library, theirs):
+    metric, want = tr.parse(tr.preset(library, 2)[theirs]), torch.tensor(EDGES[library][theirs], dtype=torch.float64)
+    number = len(want)
+    torch.testing.assert_close(metric.score(LISTS[:number], RELEVANT[:number]), want, equal_nan=True)
+    metric.update(LISTS[:number], RELEVANT[:number])
+    scored = want[~want.isnan()]
+    assert metric.compute().item() == pytest.approx(scored.mean().item())
+    if len(scored) > 1:
+        assert metric.standard_error.item() == pytest.approx(scored.std().item() / len(scored) ** 0.5)
+    if "listed" in metric.label:
+        assert metric.num_queries == len(scored)
+
+
+def test_grades_of_which_none_is_positive_are_0_in_lenskits_ndcg():
+    for name in ("NDCG(gain=rating)@2", "DCG(gain=rating)@2"):
+        metric = tr.parse(tr.preset("lenskit", 2)[name])
+        target = (torch.tensor([0, 0]), torch.tensor([2, 9]), torch.tensor([0.0, -1.0]))
+        assert metric.score(torch.tensor([[1, 2, 3]]), target).item() == 0
+
+
+def test_one_class_has_no_area_in_scikit_learn():
+    scores, target = torch.tensor([[0.3, 0.2, 0.1]] * 3), torch.tensor([[1, 0, 0], [1, 1, 1], [0, 0, 0]])
+    area = tr.parse(tr.preset("sklearn")["roc_auc_score"]).score(scores, target)
+    torch.testing.assert_close(area, torch.tensor([1.0, NAN, NAN], dtype=torch.float64), equal_nan=True)
+    zeros = tr.parse(tr.preset("torchmetrics")["RetrievalAUROC"]).score(scores, target)
+    assert zeros.tolist() == [1, 0, 0]
+
+
+def test_the_size_of_a_collection_counts_what_lists_of_ids_do_not_name():
+    ids, relevant = torch.tensor([[4, 7, 1], [2, 3, 5]]), [torch.tensor([7, 50]), torch.tensor([60])]
+    for size in (10, 1000):
+        for name in ("Accuracy", "MCC"):
+            metric = tr.parse(tr.preset("rectools", 3)[f"{name}(k=3)"], collection_size=size)
+            assert tr.parse(metric.label).label == metric.label
+            for value, (tp, fn) in zip(metric.score(ids, relevant).tolist(), ((1, 1), (0, 1))):
+                fp, tn = 3 - tp, size - 3 - fn
+                spread = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+                want = (tp + tn) / size if name == "Accuracy" else (tp * tn - fp * fn) / spread
+                assert value == pytest.approx(want)
+    scores, grades = torch.rand(5, 30), torch.randint(0, 2, (5, 30))
+    for name in ("accuracy@3", "mcc@3"):  # never fewer than the list
+        small, none = tr.parse(name, collection_size=7), tr.parse(name)
+        assert torch.equal(small.score(scores, grades), none.score(scores, grades))
+
+
 # ---- the libraries ---------------------------------------------------------------------------------------------------
 
 
@@ -160,15 +229,17 @@ def test_scikit_learn(library, theirs, ours, tied):
             want = [getattr(metrics, name)([t], [p], k=k) for t, p in zip(target, preds)]
         else:
             target = (target >= 2).astype(int)
-            if name != "roc_auc_score":
-                target[0] = 0
+            target[0] = 0
+            target[2] = 1
             target[1] = 0
             target[1, 3] = 1
             rows = zip(target, preds)
             per_list = name in ("average_precision_score", "roc_auc_score")
             function = getattr(metrics, name)
             want = [function(t, p) if per_list else function([t], [p]) for t, p in rows]
-        assert_agree(metric.score(torch.from_numpy(preds), torch.from_numpy(target)), want, theirs)
+        found = metric.score(torch.from_numpy(preds), torch.from_numpy(target))
+        want = torch.tensor(want, dtype=torch.float64)
+        torch.testing.assert_close(found, want, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
 def binary_batch(seed, queries=50, candidates=25):
@@ -207,7 +278,11 @@ def test_trec_eval(library, theirs, ours, tied):
     metric = tr.parse(ours)
     for seed in range(3):
         qrels, run = collection(seed, tied, grades=(-1, 0, 0, 0, 1, 1, 2, 3))
-        found = [query[theirs] for query in by_trec_eval(qrels, run, {theirs})]
+        if theirs == "yaap":  # which pytrec_eval lacks: from its parts
+            parts = by_trec_eval(qrels, run, {"map", "num_rel"})
+            found = [math.log((1 + q["num_rel"] * q["map"]) / (1 + q["num_rel"] * (1 - q["map"]))) for q in parts]
+        else:
+            found = [query[theirs] for query in by_trec_eval(qrels, run, {theirs})]
         ranking = tr.Ranking.from_run(qrels, run)
         if theirs.startswith("gm_"):
             metric.reset()
@@ -230,6 +305,13 @@ def test_pyg(library, theirs, ours):
     other.update(ids, target.nonzero().T)
     metric.update(preds, target)
     assert metric.compute().item() == pytest.approx(other.compute().item(), abs=1e-6)
+    assert metric.num_empty == (~target.any(-1)).sum() > 0
+    other.reset()
+    metric.reset()
+    other.update(ids[:1], target[:1].nonzero().T)  # the query without ground truth alone
+    metric.update(preds[:1], target[:1])
+    assert other.compute().item() == 0  # which EXCEPT["pyg"] says
+    assert metric.compute().isnan()
 
 
 @rows_of("pykeen")
@@ -271,10 +353,20 @@ def test_rectools(library, theirs, ours):
     preds, target = binary_batch(7)
     reco, interactions = pandas_frames(pytest.importorskip("pandas"), preds, target)
     other = eval(theirs, vars(rectools))
-    catalog = {"catalog": range(preds.shape[1])} if theirs.startswith(("Accuracy", "MCC")) else {}
-    want = other.calc_per_user(reco, interactions, **catalog)
     users = sorted(set(interactions["user_id"]))
+    if not theirs.startswith(("Accuracy", "MCC")):
+        want = other.calc_per_user(reco, interactions)
+        assert_agree(metric.score(preds, target)[users], want.loc[users].to_numpy(), theirs)
+        return
+    if other.k > preds.shape[1]:
+        pytest.skip("counts candidates that there are not, as EXCEPT says")
+    want = other.calc_per_user(reco, interactions, catalog=range(preds.shape[1]))
     assert_agree(metric.score(preds, target)[users], want.loc[users].to_numpy(), theirs)
+    # Lists of ids do not tell how many items there are.
+    ids = preds.argsort(dim=-1, descending=True)[:, :5]
+    want = other.calc_per_user(reco[reco["rank"] <= 5], interactions, catalog=range(1000))
+    metric = tr.parse(ours, collection_size=1000)
+    assert_agree(metric.score(ids, tuple(target.nonzero().T))[users], want.loc[users].to_numpy(), theirs)
 
 
 @rows_of("lenskit")
@@ -283,21 +375,34 @@ def test_lenskit(library, theirs, ours):
     from lenskit.data import ItemList
 
     metric, (name, k) = tr.parse(ours), name_and_cut(theirs)
+    name, graded = name.removesuffix("(gain=rating)"), "gain" in name
+    if not hasattr(lenskit, name):
+        pytest.skip(f"this version of LensKit has no {name}")
     preds, target = binary_batch(8)
+    if graded:
+        target = target * (torch.arange(target.shape[1]) % 3 + 1)
+        if tuple(map(int, version("lenskit").split(".")[:2])) >= (2026, 2):  # since then no gain is negative
+            target[5:8] *= -1
+            target[8:20, ::2] *= -1
     want = []
-    for row, (scores, relevant) in enumerate(zip(preds, target)):
-        order = scores.argsort(descending=True)[: len(scores) - row % 20]  # lists of different lengths
-        preds[row, scores.argsort()[: row % 20]] = -torch.inf
-        recs = ItemList(item_ids=order.numpy(), ordered=True)
-        with np.errstate(invalid="ignore"):
-            if relevant.any() or name != "AveragePrecision":  # which divides by 0
-                want.append(
-                    getattr(lenskit, name)(n=k).measure_list(recs, ItemList(relevant.nonzero().flatten().numpy()))
-                )
-            else:
-                want.append(float("nan"))
-    ours = metric.score(preds, target)
-    torch.testing.assert_close(ours, torch.tensor(want, dtype=torch.float64), rtol=1e-6, atol=1e-6, equal_nan=True)
+    for row, (scores, grades) in enumerate(zip(preds, target)):
+        length = 0 if row in (3, 4) else len(scores) - row % 20  # lists of different lengths, two empty
+        order = scores.argsort(descending=True)
+        preds[row, order[length:]] = -torch.inf
+        items = grades.nonzero().flatten()
+        rating = {"rating": grades[items].double().numpy()} if graded else {}
+        recs, test = ItemList(item_ids=order[:length].numpy(), ordered=True), ItemList(item_ids=items.numpy(), **rating)
+        try:
+            with np.errstate(invalid="ignore"):
+                value = getattr(lenskit, name)(n=k, **({"gain": "rating"} if graded else {})).measure_list(recs, test)
+        except ZeroDivisionError:
+            value = None
+        # AveragePrecision divides by 0 where nothing is relevant, and what DCG is there has changed.
+        told = len(items) > 0 or not (graded or name in ("AveragePrecision", "DCG"))
+        want.append(value if told else None)
+    rows = [row for row, value in enumerate(want) if value is not None]
+    found, want = metric.score(preds, target)[rows], torch.tensor([want[row] for row in rows], dtype=torch.float64)
+    torch.testing.assert_close(found, want, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
 @rows_of("rax")
@@ -307,14 +412,18 @@ def test_rax(library, theirs, ours):
     preds, target = binary_batch(9)
     if name in ("ndcg_metric", "dcg_metric", "opa_metric"):
         target = target * (torch.arange(target.shape[1]) % 4)
-    want = (
-        getattr(rax, name)(preds.numpy(), target.numpy().astype(float), topn=k, reduce_fn=None)
-        if k
-        else getattr(rax, name)(preds.numpy(), target.numpy().astype(float), reduce_fn=None)
-    )
+    mask = torch.rand(preds.shape, generator=torch.Generator().manual_seed(9)) < 0.8
+    mask[[3, 7]] = False
+    preds[5, ::2] = -torch.inf
+    given = {"where": mask.numpy(), **({"topn": k} if k else {})}
+    theirs = getattr(rax, name)(preds.numpy(), target.numpy().astype(float), reduce_fn=None, **given)
+    found, counted = metric.score(preds, target, mask=mask), mask.any(-1)
     torch.testing.assert_close(
-        metric.score(preds, target), torch.tensor(np.array(want, dtype=float)), rtol=1e-5, atol=1e-5
+        found[counted], torch.tensor(np.array(theirs, dtype=float))[counted], rtol=1e-5, atol=1e-5
     )
+    metric.update(preds, target, mask=mask)
+    mean = getattr(rax, name)(preds.numpy(), target.numpy().astype(float), **given)
+    assert metric.compute().item() == pytest.approx(float(mean), abs=1e-5)
 
 
 RECBOLE = {"precision": "Precision", "recall": "Recall", "hit": "Hit", "mrr": "MRR", "map": "MAP", "ndcg": "NDCG"}

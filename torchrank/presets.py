@@ -28,6 +28,15 @@ ALWAYS: dict[str, dict[str, Any]] = {
     "rectools": {"empty_target_action": "skip"},
     "lenskit": {"empty_target_action": "skip"},
     "pykeen": {"filtered": True, "average": "positive", "ties": "realistic"},
+    "rax": {"empty_target_action": "listed"},
+}
+
+#: Where these numbers differ from a library's all the same.
+EXCEPT = {
+    "pyg": "0 if no query has a relevant candidate; here NaN",
+    "rectools": "`Accuracy` and `MCC` take a shorter list for one of k, and of ids need `collection_size` here",
+    "lenskit": "`gain=rating` is for users with test items; before 2026.2.1 `DCG` of none was 0",
+    "rax": "a list of nothing but scores of -inf counts as 0, and a batch of nothing but masked lists is 0",
 }
 
 
@@ -46,7 +55,7 @@ TABLE: dict[str, dict[str, tuple[str, str | None, str]]] = {
         "pyg": ("LinkPredPrecision@{k}", "precision@{k}", ""),
         "recbole": ("precision@{k}", "precision@{k}", ""),
         "rectools": ("Precision(k={k})", "precision@{k}", ""),
-        "lenskit": ("Precision[@{k}]", "precision(adaptive_k=True)[@{k}]", ""),
+        "lenskit": ("Precision[@{k}]", "precision(adaptive_k=True,empty_target_action=listed)[@{k}]", ""),
         "rax": ("precision_metric[@{k}]", "precision(adaptive_k=True)[@{k}]", ""),
     },
     "relative precision": {
@@ -95,17 +104,21 @@ TABLE: dict[str, dict[str, tuple[str, str | None, str]]] = {
         "pyg": ("LinkPredMAP@{k}", "map(normalize=min)@{k}", ""),
         "recbole": ("map@{k}", "map(normalize=min)@{k}", ""),
         "rectools": ("MAP(k={k})", "map@{k}", ""),
-        "lenskit": ("AveragePrecision[@{k}]", "map(normalize=length)[@{k}]", ""),
+        "lenskit": ("AveragePrecision[@{k}]", "map(normalize=length,empty_target_action=listed)[@{k}]", ""),
         "rax": ("ap_metric[@{k}]", "map[@{k}]", ""),
     },
     "average precision by k": {"rectools": ("MAP(k={k}, divide_by_k=True)", "map(normalize=k)@{k}", "")},
     "geometric mean AP": _both("gm_map", "map(aggregation=geometric)"),
+    "log odds of AP": {"trec_eval": ("yaap", "yaap", "")},
     "NDCG": {
         **_both("ndcg", "ndcg"),
         "sklearn": ("ndcg_score[@{k}]", "ndcg[@{k}]", ""),
         "torchmetrics": ("RetrievalNormalizedDCG[@{k}]", "ndcg[@{k}]", ""),
         "lenskit": ("NDCG[@{k}]", "ndcg(discount=clipped)[@{k}]", ""),
         "rax": ("ndcg_metric[@{k}]", "ndcg(gain=exponential)[@{k}]", ""),
+    },
+    "NDCG of graded test items": {
+        "lenskit": ("NDCG(gain=rating)[@{k}]", "ndcg(discount=clipped,empty_target_action=neg)[@{k}]", ""),
     },
     "NDCG at k": {
         **_both("ndcg_cut_{k}", "ndcg@{k}"),
@@ -116,8 +129,11 @@ TABLE: dict[str, dict[str, tuple[str, str | None, str]]] = {
     "NDCG by k": {"rectools": ("NDCG(k={k})", "ndcg(normalize=k)@{k}", "")},
     "DCG": {
         "sklearn": ("dcg_score[@{k}]", "dcg[@{k}]", ""),
-        "lenskit": ("DCG[@{k}]", "dcg(discount=clipped,empty_target_action=neg)[@{k}]", ""),
+        "lenskit": ("DCG[@{k}]", "dcg(discount=clipped)[@{k}]", ""),
         "rax": ("dcg_metric[@{k}]", "dcg(gain=exponential)[@{k}]", ""),
+    },
+    "DCG of graded test items": {
+        "lenskit": ("DCG(gain=rating)[@{k}]", "dcg(discount=clipped,empty_target_action=neg)[@{k}]", ""),
     },
     "R-precision": {
         **_both("Rprec", "rprecision"),
@@ -125,8 +141,8 @@ TABLE: dict[str, dict[str, tuple[str, str | None, str]]] = {
     },
     "fall-out": {"torchmetrics": ("RetrievalFallOut[@{k}]", "fallout[@{k}]", "")},
     "area under ROC": {
-        "sklearn": ("roc_auc_score", "auroc", ""),
-        "torchmetrics": ("RetrievalAUROC[@{k}]", "auroc[@{k}]", ""),
+        "sklearn": ("roc_auc_score", "auroc(empty_target_action=skip)", ""),
+        "torchmetrics": ("RetrievalAUROC[@{k}]", "auroc(empty_target_action=neg)[@{k}]", ""),
         "recbole": ("gauc", None, "weighs queries by their positives: give weights"),
         "rectools": ("PartialAUC(k={k})", None, "cuts at the k-th irrelevant one"),
     },
@@ -194,7 +210,8 @@ TABLE: dict[str, dict[str, tuple[str, str | None, str]]] = {
 def preset(name: str, *k: int) -> dict[str, str]:
     """The measures of another library under its own names, with the settings that reproduce its numbers.
 
-    The names of libraries are those of :data:`LIBRARIES`; what has no such setting is left out.
+    The names of libraries are those of :data:`LIBRARIES`; what has no such setting is left out. :data:`EXCEPT` tells
+    where the numbers differ all the same.
 
     Args:
         name: "trec_eval" (10), "trec_eval9", "sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit",
@@ -235,9 +252,10 @@ def preset(name: str, *k: int) -> dict[str, str]:
 
 
 def table() -> str:
-    """The table in Markdown, with what holds for all measures of a library in its first row."""
+    """The table in Markdown, with what holds for all measures of a library in its first two rows."""
     always = [", ".join(f"`{key}={value}`" for key, value in ALWAYS.get(name, {}).items()) for name in LIBRARIES]
     rows = [["", *LIBRARIES.values()], ["---"] * (1 + len(LIBRARIES)), ["all of these", *always]]
+    rows.append(["except", *(EXCEPT.get(name, "") for name in LIBRARIES)])
     for measure, row in TABLE.items():
         rows.append([measure, *(_shown(*row[name][1:]) if name in row else "" for name in LIBRARIES)])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)

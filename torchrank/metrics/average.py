@@ -19,7 +19,7 @@ from torchrank.metrics.contract import SafeMetric
 from torchrank.metrics.state import MEANS, JointReduction, Mean, Sum, is_mean
 from torchrank.problems import Problem, count, explain
 
-EMPTY_ACTIONS = ("neg", "pos", "skip", "error")
+EMPTY_ACTIONS = ("neg", "pos", "skip", "listed", "error")
 AGGREGATIONS = ("mean", "geometric", "harmonic", "median", "midpoint", "min", "max", "none")
 
 
@@ -258,7 +258,8 @@ def weighted(
 
     Args:
         metrics: the metrics.
-        table: values, weights and emptiness of queries, float64 [metric, 3, query].
+        table: of queries, values, weights, and 1 if there was nothing to measure, 2 if they do not count at all:
+            float64 [metric, 3, query].
         errors: counters of bad values, int64 [metric, kind].
         weights: of queries, given by the user, [query].
 
@@ -266,7 +267,7 @@ def weighted(
         ValueError: weights of another shape.
     """
     values, inner, empty = table.unbind(1)
-    empty, present = empty > 0, torch.ones_like(values[0], dtype=torch.bool)
+    absent, empty, present = empty == 2, empty == 1, torch.ones_like(values[0], dtype=torch.bool)
     if weights is not None:
         if not isinstance(weights, Tensor) or weights.shape != present.shape:
             got = list(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
@@ -282,10 +283,10 @@ def weighted(
         errors = errors + torch.stack(found)
     plain = all(metric.aggregation == "mean" for metric in metrics)
     averaged = values if plain else torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
-    skipped = ~present | (empty & values.isnan())
+    skipped = ~present | absent | (empty & values.isnan())
     inner = torch.where(skipped, 0.0, inner)
     counted = torch.where(inner > 0, averaged, 0.0)
-    queries = present.sum().expand(len(values))
+    queries = (present & ~absent).sum(-1)
     sums = state.summed(counted, inner, queries, (empty & present).sum(-1), errors)
     return [QueryValues(*row) for row in zip(values, inner, skipped, errors, sums)]
 

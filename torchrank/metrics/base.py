@@ -43,7 +43,8 @@ class RankingMetric(Measure):
         ties: what a tie is worth: "expected" (the mean over all orders of the tied candidates), "optimistic",
             "pessimistic", or, for measures of single positions, "realistic" (the middle of the interval of ranks).
         empty_target_action: the value of a query without a relevant candidate: "neg" 0, "pos" 1, "skip" leaves the
-            query out, "error" raises in ``compute``.
+            query out, "error" raises in ``compute``; "listed" 0, and a query without any candidate does not count,
+            even if something is relevant to it.
         aggregation: "mean"; "geometric", in which values below 1e-5 count as 1e-5; "harmonic"; "median", the
             lower of two middle values, or "midpoint", halfway between them; "min", "max", "none" (the values
             themselves), or a callable with a name that takes values [query]. All but the three means keep per-query
@@ -133,8 +134,8 @@ class RankingMetric(Measure):
         """What it makes of the queries of a ranking, the policy for empty ones applied.
 
         Returns:
-            float64 [3 + more, query]: value, weight besides the user's, 1 if there was nothing to measure, and
-            whatever a measure adds up besides; and counters of bad values, int64 [kind].
+            float64 [3 + more, query]: value, weight besides the user's, 1 if there was nothing to measure or 2 if the
+            query does not count, and whatever a measure adds up besides; and counters of bad values, int64 [kind].
         """
         ranking = ranking.condensed() if self.unjudged == "condensed" else ranking
         if self.unjudged in ("lower", "upper"):
@@ -142,7 +143,11 @@ class RankingMetric(Measure):
             values, empty = bound(self.values, ranking, self.unjudged == "upper", worth)
         else:
             values, empty = self.values(ranking)
-        table = torch.stack([values, self.weight(ranking), empty.to(values.dtype)])
+        flags = empty.to(values.dtype)
+        if self.empty_target_action == "listed":
+            absent = ranking.num_candidates == 0
+            values, flags = values.masked_fill(absent, float("nan")), flags.masked_fill(absent, 2)
+        table = torch.stack([values, self.weight(ranking), flags])
         return table, self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
 
     def with_more(self, result: QueryValues, rows: Tensor) -> QueryValues:
@@ -152,7 +157,7 @@ class RankingMetric(Measure):
     def values(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
         """The value of each query, float64 [query], and where there was nothing to measure, bool [query]."""
         empty = self.empty(ranking)
-        fill = {"neg": 0.0, "pos": 1.0}.get(self.empty_target_action, float("nan"))
+        fill = {"neg": 0.0, "pos": 1.0, "listed": 0.0}.get(self.empty_target_action, float("nan"))
         value = self.measure(self.settled(ranking))
         if value.shape != empty.shape:
             name, shape = type(self).__name__, list(value.shape)
@@ -175,7 +180,7 @@ class RankingMetric(Measure):
         Takes what :meth:`update` takes.
 
         Returns:
-            float64 [query]; NaN where ``empty_target_action="skip"`` skips.
+            float64 [query]; NaN where ``empty_target_action`` leaves a query out.
 
         Raises:
             TypeError, ValueError: as :meth:`update`, and for bad values at once.

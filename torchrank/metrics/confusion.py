@@ -24,7 +24,7 @@ class Table(NamedTuple):
     chosen: Tensor
     #: relevant candidates, retrieved or not
     relevant: Tensor
-    #: candidates of the list, and relevant ones that it lacks
+    #: candidates of the list, and relevant ones that it lacks; or of the collection, if these are more
     all: Tensor
 
 
@@ -37,8 +37,18 @@ class ConfusionMetric(BinaryMetric):
 
     Args:
         top_k: the first ``top_k`` ranks are chosen; None = all of the list.
+        collection_size: candidates that there are in all; None = those of the list, and relevant ones that it lacks.
         kwargs: as :class:`BinaryMetric`.
+
+    Raises:
+        ValueError: ``collection_size`` is neither None nor an integer >= 0.
     """
+
+    def __init__(self, top_k: int | None = None, *, collection_size: int | None = None, **kwargs: Any) -> None:
+        integer("collection_size", collection_size, least=0)
+        super().__init__(top_k, collection_size=collection_size, **kwargs)
+
+    collection_size: int | None
 
     def need(self) -> Need:
         return Need(relevant=True)  # relevant candidates of the whole list are counted
@@ -47,24 +57,32 @@ class ConfusionMetric(BinaryMetric):
         """The contingency table."""
         relevant, listed = ranking.num_relevant(self.relevance_level), ranking.num_candidates
         missing = relevant - ranking.hits(self.relevance_level, None)
-        return Table(self.hits(ranking), torch.minimum(self.length(ranking), listed), relevant, listed + missing)
+        everything = listed + missing
+        if self.collection_size is not None:
+            everything = everything.clamp_min(self.collection_size)
+        return Table(self.hits(ranking), torch.minimum(self.length(ranking), listed), relevant, everything)
 
 
 class Accuracy(ConfusionMetric):
     r"""Accuracy at k, :math:`\frac{TP + TN}{N}`: the share of all N candidates on the right side of the cut.
 
     Right are relevant candidates in the first k ranks and irrelevant ones behind them. N counts the list and the
-    relevant candidates that it lacks, which are on the wrong side. Without ``top_k`` all of the list is chosen, so that
-    only relevant candidates are right. Under ``ties="expected"`` the exact expectation.
+    relevant candidates that it lacks, which are on the wrong side. Lists of ids name no other candidates: give
+    ``collection_size`` with them. Without ``top_k`` all of the list is chosen, so that only relevant candidates of it
+    are right. Under ``ties="expected"`` the exact expectation.
+
+    Two other measures bear this name: the ``accuracy@k`` of sentence-transformers and BEIR is :class:`HitRate`, and
+    ir_measures' ``Accuracy`` is :class:`AUROC`.
 
     Source:
-        RecTools, ``Accuracy``.
+        RecTools, ``Accuracy``, where a list shorter than k counts as k candidates.
 
     Also in:
         none of the other libraries compared.
 
     Args:
         top_k: the first ``top_k`` ranks are chosen; None = all of the list.
+        collection_size: candidates that there are in all, listed or not; None, or fewer than N, = N.
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
@@ -86,17 +104,20 @@ class MCC(ConfusionMetric):
 
     The correlation of being relevant with standing in the first k ranks, from -1 to 1, over the list and the relevant
     candidates that it lacks; 0 where one of the sums is 0, as without ``top_k`` unless the list lacks relevant
-    candidates. Under ``ties="expected"`` the exact expectation.
+    candidates. Lists of ids name no other candidates: give ``collection_size`` with them. Under ``ties="expected"`` the
+    exact expectation.
 
     Source:
         Matthews, Comparison of the predicted and observed secondary structure of T4 phage lysozyme, Biochimica et
         Biophysica Acta 405, 1975.
 
     Also in:
-        RecTools (``MCC``).
+        RecTools (``MCC``), where a list shorter than k counts as k candidates.
 
     Args:
         top_k: the first ``top_k`` ranks are chosen; None = all of the list.
+        collection_size: candidates that there are in all, listed or not; None = those of the list, and relevant ones
+            that it lacks, which is also the least.
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
@@ -159,20 +180,17 @@ class Utility(ConfusionMetric):
         false_alarm: float = -1,
         miss: float = 0,
         rejection: float = 0,
-        collection_size: int | None = None,
         **kwargs: Any,
     ) -> None:
         worth = {"hit": hit, "false_alarm": false_alarm, "miss": miss, "rejection": rejection}
         for name, value in worth.items():
             number(name, value)
-        integer("collection_size", collection_size, least=0)
-        super().__init__(top_k, **worth, collection_size=collection_size, **kwargs)
+        super().__init__(top_k, **worth, **kwargs)
 
     hit: float
     false_alarm: float
     miss: float
     rejection: float
-    collection_size: int | None
 
     @property
     def unbounded(self) -> str:
