@@ -162,7 +162,7 @@ OTHERS: dict[str, list[Any]] = {
     "ndcg.normalize": ["k"],
     "adaptive_k": [True],
     "max_fpr": [0.25, 0.5],
-    "gain": ["exponential", torch.sqrt],
+    "gain": ["exponential", torch.sqrt, {0: 1, 1: 4.5}],
     "discount": ["clipped", "reciprocal", torch.rsqrt],
     "log_base": [10, 2.5],
     "filtered": [True],

@@ -314,13 +314,17 @@ class Pieces(Places):
 
     @shared
     def gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
-        """float64 [query, entry]: gain of each entry; 0 for grades of 0 and below, unjudged and padding."""
-        return _gains(self.grade, self.valid & (self.grade > 0), gain, self.first.dtype)
+        """float64 [query, entry]: gain of each entry; 0 for unjudged ones and padding, as a rule also for grade 0."""
+        return _gains(self.grade, self.valid & _gaining(self.grade, gain), gain, self.first.dtype)
 
     @shared
     def judged_gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, judged]: :meth:`gains` of all judged candidates, also beyond ``reach``, in some order."""
-        return self.gains(gain) if self.pool is None else _gains(self.pool, self.pool > 0, gain, self.first.dtype)
+        return (
+            self.gains(gain)
+            if self.pool is None
+            else _gains(self.pool, _gaining(self.pool, gain), gain, self.first.dtype)
+        )
 
     @shared
     def worth(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
@@ -388,6 +392,11 @@ def _at_least(grade: Tensor, level: float) -> Tensor:
     if not grade.is_floating_point() and level > torch.iinfo(grade.dtype).max:
         return torch.zeros_like(grade, dtype=torch.bool)  # where the comparison would wrap around
     return grade >= level
+
+
+def _gaining(grade: Tensor, gain: Callable[[Tensor], Tensor]) -> Tensor:
+    """Grades that can gain: a table of gains may have one for grade 0."""
+    return grade >= 0 if getattr(gain, "of_zero", False) else grade > 0
 
 
 def _gains(grade: Tensor, judged: Tensor, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:

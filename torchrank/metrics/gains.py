@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 
 import torch
 from torch import Tensor
+
+from torchrank.metrics.arguments import number
 
 
 def linear(grade: Tensor) -> Tensor:
@@ -53,6 +55,34 @@ def satisfying(largest: float, level: float = 0) -> Callable[[Tensor], Tensor]:
     gain.increasing = True  # type: ignore[attr-defined]
     if level:
         gain.level = level  # type: ignore[attr-defined]
+    return gain
+
+
+def worth(table: Mapping[float, float]) -> dict[float, float]:
+    """A table of gains by grade, in ascending order of grade.
+
+    Raises:
+        ValueError: it is empty, or has something else than finite numbers >= 0.
+    """
+    for grade, gain in table.items():
+        number("a grade of the table of gains", grade, least=0)
+        number(f"the gain of grade {grade}", gain, least=0)
+    if not table:
+        raise ValueError("Expected a table of gains by grade, as {1: 1, 2: 4}, got an empty one")
+    return dict(sorted(table.items()))
+
+
+@cache
+def tabled(table: tuple[tuple[float, float], ...]) -> Callable[[Tensor], Tensor]:
+    """The gain that a table has for a grade; the grade itself if it has none (ir_measures, trec_eval)."""
+
+    def gain(grade: Tensor) -> Tensor:
+        gains = grade
+        for level, worth in table:
+            gains = torch.where(grade == level, float(worth), gains)
+        return gains
+
+    gain.of_zero = dict(table).get(0, 0) > 0  # type: ignore[attr-defined]
     return gain
 
 

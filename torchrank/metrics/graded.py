@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from torchrank.lists import Need
 from torchrank.metrics.arguments import number, one_of
 from torchrank.metrics.base import RankingMetric
-from torchrank.metrics.gains import GAINS, clipped, logarithmic, reciprocal, undiscounted
+from torchrank.metrics.gains import GAINS, clipped, logarithmic, reciprocal, tabled, undiscounted, worth
 from torchrank.pieces import ratio
 from torchrank.problems import Problem, count
 from torchrank.ranking import Ranking
@@ -25,20 +25,30 @@ class GradedMetric(RankingMetric):
         top_k: count only the first ``top_k`` ranks; None = all of them.
         gain: what a grade is worth: "linear", the grade itself; "exponential", 2 ** grade - 1; or a callable with a
             name, from grades float64 to gains, which should not be negative. Grades of 0 and below, and what is
-            unjudged, gain 0 whatever it says.
+            unjudged, gain 0 whatever it says. Or a table of gains by grade, ``{1: 1, 2: 4}``, in which other grades
+            gain themselves: it may also have a gain for grade 0, which is for candidates that are judged.
         kwargs: as :class:`RankingMetric`.
 
     Raises:
-        ValueError: an unknown gain, or a callable without a name.
+        ValueError: an unknown gain, a callable without a name, or a table of other than numbers >= 0.
     """
 
     value_range = (0.0, math.inf)
 
-    def __init__(self, top_k: int | None = None, *, gain: str | Callable = "linear", **kwargs: Any) -> None:
-        one_of("gain", gain, GAINS, or_callable=True)
+    def __init__(
+        self, top_k: int | None = None, *, gain: str | Callable | Mapping[float, float] = "linear", **kwargs: Any
+    ) -> None:
+        if isinstance(gain, Mapping):
+            gain = worth(gain)
+        else:
+            one_of("gain", gain, GAINS, or_callable=True)
         super().__init__(top_k, gain=gain, **kwargs)
 
-    gain: str | Callable[[Tensor], Tensor]
+    gain: str | Callable[[Tensor], Tensor] | Mapping[float, float]
+
+    def required(self) -> Need:
+        needed = super().required()
+        return needed | Need() if getattr(self.gain_function, "of_zero", False) else needed
 
     def need(self) -> Need:
         return Need(self.top_k, relevant=True)
@@ -46,6 +56,8 @@ class GradedMetric(RankingMetric):
     @property
     def gain_function(self) -> Callable[[Tensor], Tensor]:
         """From grades to gains."""
+        if isinstance(self.gain, Mapping):
+            return tabled(tuple(self.gain.items()))
         return self.gain if callable(self.gain) else GAINS[self.gain]
 
     @property
