@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
 import torchrank as tr
 from torchrank.metrics.labels import read
@@ -65,7 +66,98 @@ LABELS = {
     "Fall-Out@5": "fallout@5",
     "MRR(filtered=true)": "mrr(filtered=True)",
     "Recall(Normalize=min)@5": "recall(normalize=min)@5",
+    # a cut-off in the name: MTEB, and all measures
+    "ndcg_at_10": "ndcg@10",
+    "ndcg_10": "ndcg@10",
+    "map_at_100": "map@100",
+    "Recall_At_5": "recall@5",
+    "alpha_ndcg_10": "alphandcg@10",
+    "err_20": "err@20",
+    "P5": "precision@5",
+    # ranx
+    "ndcg@10": "ndcg@10",
+    "map@10-l2": "map(relevance_level=2)@10",
+    "r-precision-l2": "rprecision(relevance_level=2)",
+    "rbp.95-l3": "rbp(p=0.95,relevance_level=3)",
+    "hits@5": "hitrate@5",
+    "dcg_burges": "dcg(gain=exponential)",
+    # ir_measures
+    "nDCG(gains={0:1, 1:4})@10": "ndcg(gain={0:1,1:4})@10",
+    "nDCG(gains={2:4.5,1:1},judged_only=True)": "ndcg(gain={1:1,2:4.5},unjudged=condensed)",
+    "infAP": "infap",
+    "BPref": "bpref",
+    "P_IA@5": "pia@5",
+    "MAP_IA": "apia",
+    "AP_IA": "apia",
+    "nNRBP": "nnrbp",
+    "StRecall@5": "strecall@5",
+    # TensorFlow Ranking and rax
+    "ordered_pair_accuracy": "opa",
+    "precision_ia@5": "pia@5",
+    "average_relevance_position": "arp",
+    "MeanAveragePrecisionMetric": "map",
+    "opa_metric": "opa",
+    "OPAMetric": "opa",
+    "ndcg_metric@3": "ndcg(gain=exponential)@3",
+    # BEIR, sentence-transformers, Keras
+    "R_cap@10": "recall(normalize=min)@10",
+    "top_k_accuracy@5": "hitrate@5",
+    "top_5_accuracy": "hitrate@5",
+    # torchmetrics, PyG, scikit-learn, scipy
+    "RetrievalMAP@5": "map(normalize=retrieved)@5",
+    "RetrievalNormalizedDCG@5": "ndcg@5",
+    "retrieval_reciprocal_rank": "mrr",
+    "RetrievalRPrecision": "rprecision",
+    "LinkPredMAP@5": "map(normalize=min)@5",
+    "LinkPredHitRatio@5": "hitrate@5",
+    "roc_auc_score": "auroc",
+    "label_ranking_average_precision_score": "lrap(ties=grouped,empty_target_action=pos)",
+    "matthews_corrcoef": "mcc",
+    "kendalltau": "kendalltau",
+    "spearmanr": "spearman",
+    # RecTools, RePlay, LensKit, torchrec, metrax, Transformers4Rec, pyxclib
+    "F1Beta@5": "fbeta@5",
+    "HitRate@5": "hitrate@5",
+    "RocAuc@5": "auroc@5",
+    "RecipRank@5": "mrr@5",
+    "AveragePrecision@5": "map@5",
+    "GAUC": "auroc",
+    "PrecisionAtK@5": "precision(adaptive_k=True)@5",
+    "AvgPrecisionAt@5": "map(normalize=min)@5",
+    "psndcg@5": "psndcg@5",
+    "psprecision@5": "psp@5",
+    # by their whole names
+    "discounted_cumulative_gain": "dcg",
+    "normalized_discounted_cumulative_gain@5": "ndcg@5",
+    "expected_reciprocal_rank": "err",
+    "rank-biased_precision": "rbp",
+    "rank_biased_overlap": "rbo",
 }
+
+# Measures of recommended lists, with what else they need.
+ITEMS = {"num_items": 100}
+COUNTS = {"interactions": torch.tensor([3, 1]), "num_users": 4}
+OF_LISTS = {
+    "giniindex@5": ("gini@5", ITEMS),
+    "itemcoverage@5": ("coverage@5", ITEMS),
+    "ItemCoverage": ("coverage", ITEMS),
+    "LinkPredCoverage@5": ("coverage@5", ITEMS),
+    "CatalogCoverage@5": ("coverage@5", ITEMS),
+    "ListGini": ("gini", ITEMS),
+    "ExposureGini": ("gini(discount=geometric)", ITEMS),
+    "shannonentropy@5": ("entropy@5", ITEMS),
+    "MeanInvUserFreq@5": ("novelty@5", COUNTS),
+    "Surprisal@5": ("novelty(normalize=True)@5", COUNTS),
+    "averagepopularity@5": ("popularity@5", {"interactions": COUNTS["interactions"]}),
+    "LinkPredPersonalization@5": ("personalization@5", ITEMS),
+    "intra_list_diversity@5": ("diversity@5", {"categories": torch.tensor([0, 1])}),
+}
+
+
+@pytest.mark.parametrize("name", OF_LISTS)
+def test_a_spelling_of_a_measure_of_lists_is_a_label(name):
+    label, catalogue = OF_LISTS[name]
+    assert tr.parse(name, **catalogue).label == label
 
 
 @pytest.mark.parametrize("name", LABELS)
@@ -84,8 +176,55 @@ def test_lists_of_cut_offs_are_for_collections():
     assert list(tr.RankingCollection(names)) == want
     assert len(parse_all("ndcg_cut")) == 9
     for name in (*names, "map_cut"):
-        with pytest.raises(ValueError, match="one cut-off"):
+        with pytest.raises(ValueError, match=r"one cut-off.*RankingCollection"):
             tr.parse(name)
+
+
+LISTS = {
+    "ndcg@10, mrr": ["ndcg@10", "mrr"],
+    "ndcg@10 map": ["ndcg@10", "map"],
+    " ndcg@5,10,mrr ": ["ndcg@5", "ndcg@10", "mrr"],
+    "recall@1, 10 precision @ 5": ["recall@1", "recall@10", "precision@5"],
+    "map(normalize=min, relevance_level=2)@3,5, ndcg(gain={0:1, 1:4})@3": [
+        "map(normalize=min,relevance_level=2)@3",
+        "map(normalize=min,relevance_level=2)@5",
+        "ndcg(gain={0:1,1:4})@3",
+    ],
+    "P.1,2 11pt_avg, mae rbp.8, f0.5": [
+        "precision@1",
+        "precision@2",
+        "elevenpoint",
+        "mae",
+        "rbp(p=0.8)",
+        "fbeta(beta=0.5)",
+    ],
+    "ndcg_cut_1-3": ["ndcg@1", "ndcg@2", "ndcg@3"],
+    "recall@1-3,10 mrr": ["recall@1", "recall@2", "recall@3", "recall@10", "mrr"],
+}
+
+
+@pytest.mark.parametrize("names", LISTS)
+def test_a_list_of_names_in_one_string_is_for_collections(names):
+    assert list(tr.RankingCollection(names)) == list(tr.RankingCollection([names])) == LISTS[names]
+    if "mae" not in names:
+        with pytest.raises(ValueError, match="RankingCollection"):
+            tr.parse(names)
+
+
+def test_a_range_of_cut_offs_is_for_collections():
+    assert list(tr.RankingCollection("recall@1-100")) == [f"recall@{k}" for k in range(1, 101)]
+    with pytest.raises(ValueError, match=r"one cut-off.*got 100.*RankingCollection"):
+        tr.parse("recall@1-100")
+    assert tr.parse("recall@7-7").label == "recall@7"
+    for name in ("recall@5-3", "recall@1-2-3", "recall@1-", "recall@-3", "recall@1-1000000000000", "recall@0-5"):
+        with pytest.raises(ValueError, match="Expected"):
+            tr.RankingCollection(name)
+
+
+def test_a_list_of_names_has_no_empty_one():
+    for names in ("ndcg@10,", "ndcg@10,,mrr", "", ", mrr"):
+        with pytest.raises(ValueError, match="Expected"):
+            tr.RankingCollection(names)
 
 
 def test_arguments_win_over_what_the_name_says():
@@ -101,13 +240,70 @@ def test_arguments_win_over_what_the_name_says():
         ("ndgc@10", "ndcg"),
         ("ndcg_cutt_10", "ndcg_cut_10"),
         ("recip_rnk", "recip_rank"),
-        ("arithmetic_meanrank", "arithmetic_mean_rank"),
+        ("arithmetic_mean_rnk", "arithmetic_mean_rank"),
+        ("ngcd", "ndcg"),
+        ("ngcd_10", "ndcg"),
+        ("hitrat@5", "hitrate"),
         ("precison@5", "precision"),
     ],
 )
 def test_an_unknown_name_suggests_the_nearest_of_all_names(name, nearest):
-    with pytest.raises(ValueError, match=f"did you mean '{nearest}'"):
+    with pytest.raises(ValueError, match=f"did you mean '{nearest}'") as raised:
         tr.parse(name)
+    assert str(raised.value).count(" or ") <= 2
+    assert len(str(raised.value)) < 200
+
+
+def test_a_name_like_no_other_gets_the_command_that_lists_them():
+    with pytest.raises(ValueError, match="got 'xyzzy': `torchrank measures` lists them"):
+        tr.parse("xyzzy")
+
+
+def test_a_number_behind_a_name_that_could_be_its_parameter_is_no_cut_off():
+    for name in ("f_2", "fbeta_2", "rbo_9", "mr_5"):
+        with pytest.raises(ValueError, match="Expected"):
+            tr.parse(name)
+
+
+def test_a_level_in_ranxs_spelling_is_refused_where_all_grades_count():
+    with pytest.raises(ValueError, match="relevance_level"):
+        tr.parse("ndcg@10-l2")
+
+
+def test_a_table_of_gains_may_have_one_for_judged_candidates_of_grade_0():
+    scores = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0]])
+    grades = torch.tensor([[0, 1, -1, 2, 0]])
+    gains = [1, 4, 0, 2, 1]  # of grade 2, which the table lacks, itself; nothing of what is not judged
+    metric = tr.parse("nDCG(gains={1:4,0:1})@4")
+    assert metric.label == "ndcg(gain={0:1,1:4})@4"
+    discounts = [1 / math.log2(1 + rank) for rank in range(1, 6)]
+    ideal = sum(g * d for g, d in zip([4, 2, 1, 1], discounts))
+    dcg = sum(g * d for g, d in zip(gains[:4], discounts))
+    assert metric.score(scores, grades).item() == pytest.approx(dcg / ideal)
+    suite = tr.RankingCollection([metric, "mrr@1", "ndcg@2"])  # which need less of the ranking
+    suite.update(scores, grades)
+    assert suite.compute()[metric.label].item() == pytest.approx(dcg / ideal)
+    assert tr.CG(gain={0: 1, 1: 4}).score(scores, grades).item() == 8
+    assert tr.CG(gain={0: 1, 1: 4}).score(scores, (torch.tensor([0, 0]), torch.tensor([0, 3]))).item() == 8
+    assert tr.CG(gain={0: 0, 2: 0.5}).score(scores, grades).item() == 1.5
+    assert tr.CG(gain={1: 4, 0: 1}).label == tr.CG(gain={0: 1.0, 1: 4.0}).label == "cg(gain={0:1,1:4})"
+
+
+@pytest.mark.parametrize("table", [{}, {1: -1}, {-1: 1}, {1: math.nan}, {"a": 1}, {1: True}])
+def test_a_table_of_gains_has_numbers_that_are_not_negative(table):
+    with pytest.raises(ValueError, match=r"Expected .*gain"):
+        tr.NDCG(gain=table)
+
+
+def test_ir_measures_has_the_same_table_of_gains():
+    ir_measures = pytest.importorskip("ir_measures")
+    qrels = {"a": {"d1": 0, "d2": 1, "d3": 2, "d9": 1}, "b": {"d1": 1, "d3": 0}}
+    run = {"a": {"d1": 3.0, "d2": 2.0, "d3": 1.0, "d4": 0.5}, "b": {"d3": 3.0, "d1": 2.0, "d2": 1.0}}
+    for name in ("nDCG(gains={0:1,1:4})@2", "nDCG(gains={0:1,1:4})", "nDCG(gains={2:7})@3"):
+        found = ir_measures.iter_calc([ir_measures.parse_measure(name)], qrels, run)
+        want = {one.query_id: one.value for one in found}
+        values = tr.parse(name).score(tr.Ranking.from_run(qrels, run)).tolist()
+        assert values == pytest.approx([want["a"], want["b"]])
 
 
 @pytest.mark.parametrize(
@@ -205,3 +401,51 @@ def test_the_distribution_has_the_name_that_every_page_and_message_installs():
     named = [name for file in files for name in re.findall(r"(torchrank[\w-]*)\[\w+(?:,\w+)*\]", file.read_text())]
     named += [name for file in files for name in re.findall(r"pip install \W*(torchrank[\w-]*)", file.read_text())]
     assert set(named) == {"torchrank-metrics"}
+
+
+def test_names_that_mean_something_else_elsewhere_are_met_with_both_meanings():
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    (accuracy,) = re.findall(r"^\| `accuracy@k` \|.*$", readme, re.MULTILINE)
+    assert "RecTools" in accuracy
+    assert "sentence-transformers and BEIR, `hitrate@k`" in accuracy
+    (hits,) = re.findall(r"^\| `hits@k` \|.*$", readme, re.MULTILINE)
+    assert "ranx, `numrelret@k`" in hits
+    for page in (tr.parse.__doc__, tr.HitRate.__doc__):
+        assert "ranx" in page
+        assert "sentence-transformers" in page
+    assert "sentence-transformers" in tr.Accuracy.__doc__
+
+
+def test_hits_of_ranx_are_counted():
+    ranx = pytest.importorskip("ranx")
+    qrels, run = {"a": {"d1": 1, "d2": 1, "d3": 0}}, {"a": {"d1": 3.0, "d2": 2.0, "d3": 1.0}}
+    ranking = tr.Ranking.from_run(qrels, run)
+    assert (
+        ranx.evaluate(ranx.Qrels(qrels), ranx.Run(run), "hits@3") == tr.parse("numrelret@3").score(ranking).item() == 2
+    )
+    assert tr.parse("hits@3").score(ranking).item() == 1
+
+
+@pytest.mark.parametrize("name", ["map@3-l2", "mrr@3-l2", "precision@3-l2", "recall-l2", "f1@3-l2", "r-precision-l2"])
+def test_the_level_in_a_name_of_ranx_is_what_counts_as_relevant(name):
+    ranx = pytest.importorskip("ranx")
+    qrels = {"a": {"d1": 1, "d2": 2, "d3": 0, "d4": 3}, "b": {"d1": 2, "d5": 1}}
+    run = {"a": {"d1": 4.0, "d2": 3.0, "d3": 2.0, "d4": 1.0}, "b": {"d5": 2.0, "d1": 1.0}}
+    want = ranx.evaluate(ranx.Qrels(qrels), ranx.Run(run), name, return_mean=False)
+    assert tr.parse(name).score(tr.Ranking.from_run(qrels, run)).tolist() == pytest.approx(list(want))
+
+
+def test_what_the_docstrings_say_of_other_libraries_measures():
+    # RePlay's Surprisal divides by k.
+    lists, counts, users = torch.tensor([[0, 2, -1, -1]]), torch.tensor([4, 1, 2]), 8
+    surprise = [math.log2(users / counts[item]) / math.log2(users) for item in (0, 2)]
+    ours = tr.Novelty(top_k=4, interactions=counts, num_users=users, normalize=True).score(lists).item()
+    assert ours == pytest.approx(sum(surprise) / 2) != pytest.approx(sum(surprise) / 4)
+    assert "divides by k" in tr.Novelty.__doc__
+    # RePlay's RocAuc is 1 where the first k are all relevant, and torchrec's GAUC leaves out equal predictions.
+    scores, target = torch.tensor([[3.0, 2.0, 1.0], [1.0, 1.0, 1.0]]), torch.tensor([[1, 1, 0], [1, 0, 0]])
+    assert tr.AUROC(top_k=2).score(scores[:1], target[:1]).item() == 0
+    assert tr.AUROC().score(scores, target).tolist() == [1, 0.5]
+    said = " ".join(tr.AUROC.__doc__.split())
+    assert "``RocAuc``), 1 where the first k are all relevant" in said
+    assert "torchrec (``GAUC``), without queries of equal scores alone" in said

@@ -12,6 +12,7 @@ from torchmetrics.metric import jit_distributed_available
 
 from torchrank.metrics.average import QueryAverage, QueryValues
 from torchrank.metrics.base import RankingMetric, evaluate
+from torchrank.metrics.labels import split
 from torchrank.metrics.measure import Measure
 from torchrank.metrics.parse import parse_all
 from torchrank.metrics.recommended import ListMetric, PerUserMetric
@@ -29,8 +30,8 @@ class RankingCollection(MetricCollection):
     :class:`torchmetrics.MetricCollection`; one of these can hold it as long as no label has a dot.
 
     Args:
-        metrics: names (``"ndcg@5,10"`` stands for two metrics), metrics, collections, or a sequence of these; or a dict
-            from keys to names or metrics.
+        metrics: names (``"ndcg@5,10"`` stands for two metrics, ``"recall@1-3, mrr"`` for four), metrics, collections,
+            or a sequence of these; or a dict from keys to names or metrics.
         more: further names or metrics.
         prefix: put before every key.
         postfix: put behind every key.
@@ -267,6 +268,8 @@ def _metrics(value: Any) -> list[tuple[str, Metric]]:
     if isinstance(value, str):
         if value.lower() in POINTWISE:
             return [(value.lower(), POINTWISE[value.lower()]())]
+        if len(names := split(value)) > 1:
+            return [found for name in names for found in _metrics(name)]
         return [(metric.label, metric) for metric in parse_all(value)]
     if isinstance(value, MetricCollection):
         return [(str(key), metric) for key, metric in value.items(keep_base=False)]

@@ -24,7 +24,8 @@ class Novelty(PerUserMetric):
         the apparent diversity-accuracy dilemma of recommender systems, PNAS 107(10), 2010.
 
     Also in:
-        RecTools' ``MeanInvUserFreq``; RePlay's ``Surprisal``, which is ``normalize=True``.
+        RecTools' ``MeanInvUserFreq``; RePlay's ``Surprisal``, which is ``normalize=True``, but divides by k where a
+        list is shorter. RePlay's ``Novelty`` is another measure: the share of a list that its user has not met.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.

@@ -388,8 +388,9 @@ class AUROC(BinaryMetric):
         Hanley and McNeil, Radiology 143, 1982; ``max_fpr``: McClish, Medical Decision Making 9, 1989.
 
     Also in:
-        torchmetrics (``RetrievalAUROC``), ir_measures (``Accuracy``), scikit-learn (``roc_auc_score`` of one query),
-        RePlay, RecTools, RecBole (``GAUC``, weighted by the relevant), torchrec (``GAUC``).
+        torchmetrics (``RetrievalAUROC``), ir_measures (``Accuracy``), scikit-learn (``roc_auc_score`` of one query);
+        RePlay (``RocAuc``), 1 where the first k are all relevant; RecTools (``PartialAUC``), cut at the k-th irrelevant
+        one; RecBole (``GAUC``), weighted by the relevant; torchrec (``GAUC``), without queries of equal scores alone.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.

@@ -182,7 +182,7 @@ class Utility(ConfusionMetric):
         rejection: float = 0,
         **kwargs: Any,
     ) -> None:
-        worth = {"hit": hit, "false_alarm": false_alarm, "miss": miss, "rejection": rejection}
+        worth: dict[str, Any] = {"hit": hit, "false_alarm": false_alarm, "miss": miss, "rejection": rejection}
         for name, value in worth.items():
             number(name, value)
         super().__init__(top_k, **worth, **kwargs)

@@ -12,7 +12,15 @@ from weakref import WeakKeyDictionary
 
 # More than labels need: names of other libraries hold digits, dots, commas and what not.
 _SHAPE = re.compile(r"\s*(?P<name>[^\s@()]+)\s*(?:\((?P<inside>.*)\))?\s*(?:@\s*(?P<at>[^\s@()][^@()]*?))?\s*")
-_PARAMETER = re.compile(r"\s*(\w+)\s*=\s*('[^']*'|\"[^\"]*\"|[^,'\"]+?)\s*(?:,|$)")
+_PARAMETER = re.compile(r"\s*(\w+)\s*=\s*('[^']*'|\"[^\"]*\"|{[^{}]*}|[^,'\"{}]+?)\s*(?:,|$)")
+
+# A list of labels in one string: commas and spaces between them, but not in parentheses, beside an @, or before
+# another cut-off.
+_PARENTHESES = re.compile(r"\([^()]*\)")
+_BETWEEN = re.compile(r"(?<![@,\s])(?:\s*,\s*|\s+)(?![@(,\s])(?!-?[\d.]+(?:-\d+)?\s*(?:,|\s|$))")
+
+#: cut-offs that one label may stand for
+MOST_CUTS = 1000
 
 
 _NAMESAKES: WeakKeyDictionary[Callable, int] = WeakKeyDictionary()
@@ -31,17 +39,37 @@ class Label:
 
     @property
     def cuts(self) -> tuple[int, ...]:
-        """The cut-offs. ValueError if something else stands behind the @."""
-        cuts = [cut.strip() for cut in self.at.split(",")] if self.at else []
-        if not all(cut.isdecimal() for cut in cuts):
-            raise ValueError(f"Expected cut-offs like '@10' or '@5,10' behind {self.name}, got '@{self.at}'")
-        return tuple(int(cut) for cut in cuts)
+        """The cut-offs, ``5,10`` or ``1-100``. ValueError if something else stands behind the @, or too many."""
+        cuts: list[int] = []
+        for part in self.at.split(",") if self.at else []:
+            ends = [end.strip() for end in part.split("-")]
+            numbers = [int(end) for end in ends if end.isascii() and end.isdecimal()]
+            if len(numbers) != len(ends) or len(ends) > 2 or numbers[0] > numbers[-1]:
+                raise ValueError(
+                    f"Expected cut-offs like '@10', '@5,10' or '@1-5' behind {self.name}, got '@{self.at}'"
+                )
+            if len(cuts) + numbers[-1] - numbers[0] >= MOST_CUTS:
+                raise ValueError(f"Expected at most {MOST_CUTS} cut-offs behind {self.name}, got '@{self.at}'")
+            cuts += range(numbers[0], numbers[-1] + 1)
+        return tuple(cuts)
 
 
 def write(name: str, parameters: Mapping[str, object], top_k: int | None) -> str:
     """A label with the parameters given, in their order."""
     inside = ",".join(f"{key}={_value(value)}" for key, value in parameters.items())
     return name + (f"({inside})" if inside else "") + ("" if top_k is None else f"@{top_k}")
+
+
+def split(text: str) -> list[str]:
+    """The labels of a list in one string: ``"ndcg@5,10, mrr"`` and ``"ndcg@5,10 mrr"`` are two."""
+    text = text.strip()
+    inside = [found.span() for found in _PARENTHESES.finditer(text)]
+    parts, start = [], 0
+    for between in _BETWEEN.finditer(text):
+        if not any(first <= between.start() < last for first, last in inside):
+            parts.append(text[start : between.start()])
+            start = between.end()
+    return [*parts, text[start:]]
 
 
 def read(text: str) -> Label:
@@ -106,6 +134,8 @@ def namesake(function: Callable) -> int:
 def _value(value: object) -> str:
     if callable(value):
         return name_of(value)
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_value(key)}:{_value(worth)}" for key, worth in value.items()) + "}"
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 

@@ -8,13 +8,14 @@ import inspect
 import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.curve import PRCurve
-from torchrank.metrics.labels import Label, read
+from torchrank.metrics.labels import Label, read, split, write
 from torchrank.metrics.recommended import ListMetric
 from torchrank.metrics.spellings import PARAMETERS, SPELLINGS
 
@@ -27,10 +28,12 @@ def measures() -> dict[str, Any]:
 def parse(name: str, **overrides: Any) -> Any:
     """The metric that a name stands for: the inverse of :attr:`RankingMetric.label`.
 
-    Besides labels it knows how ir_measures (``"nDCG@10"``, ``"AP(rel=2)@100"``, ``"RR"``), trec_eval
+    Besides labels it takes the spellings of ir_measures (``"nDCG@10"``, ``"AP(rel=2)@100"``, ``"RR"``), trec_eval
     (``"ndcg_cut_10"``, ``"recip_rank"``, ``"P_5"``, with the definitions of version 10), PyKEEN
-    (``"hits_at_10"``, ``"adjusted_arithmetic_mean_rank_index"``) and others spell the measures:
-    :mod:`torchrank.metrics.spellings` lists them. A name says what the measure is, and not which ties, which aggregate
+    (``"hits_at_10"``, ``"adjusted_arithmetic_mean_rank_index"``), ranx (``"map@10-l2"``), MTEB (``"ndcg_at_10"``) and
+    others: :mod:`torchrank.metrics.spellings` lists them. ``hits@k`` is :class:`HitRate`, where ranx counts the hits:
+    that is ``numrelret@k``. ``accuracy@k`` is that of RecTools: the one of sentence-transformers and BEIR is
+    ``hitrate@k``. A name says what the measure is, and not which ties, which aggregate
     or which queries without a relevant candidate a library has in mind: that is what :func:`torchrank.preset` says.
 
     Args:
@@ -40,7 +43,7 @@ def parse(name: str, **overrides: Any) -> Any:
             ``tr.parse("coverage@10", num_items=1000)``.
 
     Raises:
-        ValueError: an unknown name or parameter, or several cut-offs, which only a collection takes.
+        ValueError: an unknown name or parameter, or several names or cut-offs, which only a collection takes.
 
     Example:
         >>> import torchrank as tr
@@ -49,17 +52,18 @@ def parse(name: str, **overrides: Any) -> Any:
     """
     metrics = parse_all(name, **overrides)
     if len(metrics) > 1:
+        several = "metric" if len(split(name)) > 1 else "cut-off"
         raise ValueError(
-            f"Expected one cut-off in {name!r}, got {len(metrics)}: a list of them is for RankingCollection"
+            f"Expected one {several} in {name!r}, got {len(metrics)}: a list of them is for RankingCollection"
         )
     return metrics[0]
 
 
 def parse_all(name: str, **overrides: Any) -> list[Any]:
-    """The metrics that a name with any number of cut-offs stands for: ``"ndcg@5,10"`` is two."""
+    """The metrics that a list of names with any number of cut-offs stands for: ``"ndcg@5,10 recall@1-3"`` is five."""
     if not isinstance(name, str):
         raise TypeError(f"Expected the name of a metric, as 'ndcg@10', got {type(name).__name__}")
-    return [metric for label in resolve(name) for metric in _metrics(label, name, overrides)]
+    return [metric for one in split(name) for label in resolve(one) for metric in _metrics(label, one, overrides)]
 
 
 def resolve(name: str) -> list[Label]:
@@ -68,6 +72,8 @@ def resolve(name: str) -> list[Label]:
     Raises:
         ValueError: no measure has this name.
     """
+    if suffixed := _LEVEL.fullmatch(name):
+        return [_at_level(label, suffixed) for label in resolve(suffixed["name"])]
     label, registry = read(name), measures()
     own = label.name.lower()
     spellings = [spelling for spelling in _spellings() if spelling.measure in registry]
@@ -79,10 +85,43 @@ def resolve(name: str) -> list[Label]:
     plain = own if own in registry else re.sub("[_-]", "", own)  # hit_rate, R-precision
     if plain in registry:
         return [Label(plain, label.parameters, label.at)]
-    examples = [spelling.example for spelling in spellings]
-    near = difflib.get_close_matches(own, [*registry, *examples], n=1, cutoff=0.6)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"Expected the name of a measure, got {name!r}{hint}; they are {', '.join(sorted(registry))}")
+    cut = _CUT.fullmatch(label.name)
+    if cut and not label.at and cut["name"].lower() not in _NUMBERED:
+        try:
+            return resolve(write(cut["name"], label.parameters, None) + f"@{cut['k']}")
+        except ValueError:
+            pass  # about the name as it was given
+    stems = {own, cut["name"].lower()} if cut else {own}
+    near = _nearest(stems, {**dict(zip(registry, registry)), **{one.example: one.measure for one in spellings}})
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    raise ValueError(f"Expected the name of a measure, got {name!r}: {hint}`torchrank measures` lists them")
+
+
+#: ranx's suffix for what is relevant
+_LEVEL = re.compile(r"\s*(?P<name>[^()]+(?:\(.*\))?[^()]*?)-l(?P<level>\d+)\s*", re.IGNORECASE)
+#: a cut-off as MTEB and others write it, ndcg_at_10, ndcg_10
+_CUT = re.compile(r"(?P<name>.*?[^\W\d].*?)[_-](?:at[_-])?(?P<k>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)", re.IGNORECASE)
+#: behind these names a number may as well be their parameter
+_NUMBERED = ("f", "fbeta", "f_beta", "rbp", "rbo")
+
+
+def _at_level(label: Label, suffixed: re.Match[str]) -> Label:
+    return Label(label.name, {**label.parameters, "relevance_level": int(suffixed["level"])}, label.at)
+
+
+def _nearest(names: Iterable[str], known: dict[str, str]) -> list[str]:
+    """A few names, of different measures, that are most like an unknown one: in letters, and in their order."""
+    likeness = {other: max(_likeness(name, other) for name in names) for other in known}
+    found: dict[str, str] = {}
+    for near in sorted(known, key=likeness.__getitem__, reverse=True):
+        if likeness[near] >= 0.7 and likeness[near] > max(likeness.values()) - 0.15:
+            found.setdefault(known[near], near)
+    return list(found.values())[:3]
+
+
+def _likeness(one: str, other: str) -> float:
+    shared = 2 * (Counter(one) & Counter(other)).total() / (len(one) + len(other))
+    return (shared + difflib.SequenceMatcher(None, other, one).ratio()) / 2
 
 
 def _metrics(label: Label, name: str, overrides: dict[str, Any]) -> list[Any]:
@@ -129,7 +168,7 @@ def _arguments(label: Label) -> dict[str, Any]:
 # ---- spellings -------------------------------------------------------------------------------------------------------
 
 _NUMBER = r"-?(?:\d+\.?\d*|\.\d+)"
-_FORMS = {"k": r"\d+(?:,\d+)*", "x": rf"{_NUMBER}(?:,{_NUMBER})*"}  # of others: one number
+_FORMS = {"k": r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", "x": rf"{_NUMBER}(?:,{_NUMBER})*"}  # of others: one number
 _HOLE = re.compile(r"{(\w+)}")
 
 
@@ -184,7 +223,7 @@ class _Spelling:
 
 def _pattern(text: str) -> str:
     pieces = _HOLE.split(text)
-    literal = [re.escape(piece).replace("_", "[_.-]") for piece in pieces[::2]]
+    literal = [re.escape(piece).replace("_", "[_.-]?") for piece in pieces[::2]]
     holes = [f"(?P<{name}>{_FORMS.get(name, _NUMBER)})" for name in pieces[1::2]]
     return "".join(itertools.chain.from_iterable(itertools.zip_longest(literal, holes, fillvalue="")))
 

@@ -323,7 +323,8 @@ class HitRate(PositionMetric):
     Also in:
         trec_eval and pytrec_eval (``success``), ir_measures (``Success``), ranx (``hit_rate``), torchmetrics
         (``RetrievalHitRate``), PyG (``LinkPredHitRatio``), PyKEEN (``hits_at_k``), TensorFlow Ranking, torcheval,
-        RecTools, RePlay, RecBole, LensKit. Adjusted, in PyKEEN only: ``adjusted_hits_at_k`` ("index"), ``z_hits_at_k``.
+        RecTools, RePlay, RecBole, LensKit; ``accuracy@k`` in sentence-transformers and BEIR. ranx's ``hits@k`` is the
+        number of hits, :class:`NumRelRet`. Adjusted, in PyKEEN only: ``adjusted_hits_at_k`` ("index"), ``z_hits_at_k``.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.

@@ -60,7 +60,7 @@ class NumRelRet(BinaryMetric):
         trec_eval, ``num_rel_ret``.
 
     Also in:
-        ir_measures (``NumRelRet``, ``NumRet(rel=1)``), ranx (``hits@k``).
+        ir_measures (``NumRelRet``, ``NumRet(rel=1)``), ranx (``hits@k``, a name that elsewhere is :class:`HitRate`).
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -126,7 +126,7 @@ class YAAP(BinaryMetric):
         Robertson, On smoothing average precision, ECIR 2012; trec_eval, ``yaap``.
 
     Also in:
-        none of the libraries compared.
+        none of the other libraries compared.
 
     Args:
         relevance_level: a grade at or above it is relevant; > 0.
