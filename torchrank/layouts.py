@@ -288,7 +288,7 @@ def _of_lists(target: list, num_queries: int, device: torch.device) -> Ragged:
         )
     ids = [(_integer(x, "the ids of target", "a list") if len(x) else x).to(device).long() for x in target]
     items = torch.cat([torch.empty(0, dtype=torch.int64, device=device), *ids])
-    start = torch.tensor([0, *accumulate(len(x) for x in target)])
+    start = torch.tensor([0, *accumulate(len(x) for x in target)], device="cpu")
     return Ragged(items, torch.ones_like(items, dtype=torch.int8), start)
 
 

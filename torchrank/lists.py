@@ -70,7 +70,7 @@ class Pairs:
     def rows(self, start: int, stop: int) -> Pairs:
         """Those of the queries from start to stop, renumbered from 0. Others stay as -1: removing them would sync."""
         if self.query.device.type == "cpu":  # where looking at values costs nothing, and pairs are sorted by query
-            first, last = torch.searchsorted(self.query, torch.tensor([start, stop])).tolist()
+            first, last = torch.searchsorted(self.query, torch.tensor([start, stop], device="cpu")).tolist()
             return Pairs(self.query[first:last] - start, self.item[first:last])
         inside = (self.query >= start) & (self.query < stop)
         return Pairs(torch.where(inside, self.query - start, -1), self.item)
@@ -92,7 +92,7 @@ class Padded:
     @property
     def sizes(self) -> Tensor:
         """Entries of each query: int64 [query], on the CPU."""
-        return torch.tensor(self.items.shape[1]).expand(len(self.items))
+        return torch.tensor(self.items.shape[1], device="cpu").expand(len(self.items))
 
     def rectangle(self) -> tuple[Tensor, Tensor]:
         """Items and grades [query, entry]; an item of -1 is padding."""
@@ -132,13 +132,13 @@ class Ragged:
         """Items and grades [query, entry], as long as the longest; an item of -1 is padding."""
         sizes = self.sizes
         width = max(1, int(sizes.max())) if len(sizes) else 1
-        there = (torch.arange(width) < sizes.unsqueeze(-1)).to(self.items.device, non_blocking=True)
+        there = (torch.arange(width, device="cpu") < sizes.unsqueeze(-1)).to(self.items.device, non_blocking=True)
         items = torch.full_like(there, -1, dtype=torch.int64).masked_scatter_(there, self.items)
         return items, torch.zeros_like(there, dtype=self.grade.dtype).masked_scatter_(there, self.grade)
 
     def again(self) -> Tensor:
         """Where an item is that its query has already: bool, in some order."""
-        owner = torch.searchsorted(self.start, torch.arange(len(self.items)), right=True)
+        owner = torch.searchsorted(self.start, torch.arange(len(self.items), device="cpu"), right=True)
         owner = owner.to(self.items.device, non_blocking=True)
         order = self.items.argsort(stable=True)
         order = order[owner[order].argsort(stable=True)]
@@ -208,7 +208,7 @@ class Lists:
             return [self]
         count = min(queries, max(threads, total // self.room))
         if work.stride(0):  # queries differ
-            shares = torch.arange(1, count) * (total / count)
+            shares = torch.arange(1, count, device="cpu") * (total / count)
             cuts = sorted({0, queries, *torch.searchsorted(work.cumsum(0), shares.long()).tolist()})
         else:
             cuts = [queries * part // count for part in range(count + 1)]
@@ -244,7 +244,7 @@ def rectangles(widths: Tensor, room: int) -> list[tuple[int, int]]:
     start, total = 0, len(widths)
     while start < total:
         ahead = widths[start : start + max(1, room // max(1, int(widths[start])))].clamp_min(1).cummax(0).values
-        area = ahead * torch.arange(1, len(ahead) + 1)  # grows with every row
+        area = ahead * torch.arange(1, len(ahead) + 1, device=widths.device)  # grows with every row
         stop = start + max(1, int(torch.searchsorted(area, room, right=True)))
         cuts.append((start, stop))
         start = stop
@@ -268,7 +268,11 @@ def groups(sizes: Tensor, overhead: int, room: int) -> Iterator[tuple[Tensor, in
     while todo:
         start, stop = todo.pop()
         below = ordered[start : max(start, stop - 1)]
-        ahead = torch.arange(1, len(below) + 1) * (ordered[start:stop].amax() - below) if len(below) else below
+        ahead = (
+            torch.arange(1, len(below) + 1, device="cpu") * (ordered[start:stop].amax() - below)
+            if len(below)
+            else below
+        )
         if len(ahead) and int(ahead.max()) > overhead:
             middle = start + int(ahead.argmax()) + 1
             todo += [(start, middle), (middle, stop)]
@@ -310,7 +314,7 @@ class DenseLists(Lists):
     @property
     def elements(self) -> Tensor:
         intents = 1 if self.subtopics is None else self.subtopics.shape[2]
-        return torch.tensor(self.scores.shape[1] * max(1, intents)).expand(self.num_queries)
+        return torch.tensor(self.scores.shape[1] * max(1, intents), device="cpu").expand(self.num_queries)
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,7 +389,7 @@ class EmbeddedLists(Lists):
 
     @property
     def elements(self) -> Tensor:
-        return torch.tensor(self.chunk).expand(self.num_queries)
+        return torch.tensor(self.chunk, device="cpu").expand(self.num_queries)
 
 
 @dataclass(frozen=True, eq=False)
@@ -402,7 +406,7 @@ class StreamedLists(Lists):
 
     @property
     def elements(self) -> Tensor:
-        return torch.tensor([1])  # columns come for all queries
+        return torch.tensor([1], device="cpu")  # columns come for all queries
 
     @property
     def size(self) -> int:
@@ -452,7 +456,7 @@ class FlatRows(Lists):
 
     @property
     def elements(self) -> Tensor:
-        return torch.tensor([1])  # one sort over all rows cannot be taken apart
+        return torch.tensor([1], device="cpu")  # one sort over all rows cannot be taken apart
 
     @property
     def size(self) -> int:
@@ -460,7 +464,7 @@ class FlatRows(Lists):
 
     @property
     def work(self) -> Tensor:
-        return torch.tensor([len(self.scores)])
+        return torch.tensor([len(self.scores)], device="cpu")
 
     def parts(self) -> list[Lists]:
         """Ranges of indexes with similar numbers of rows, each for one thread."""
@@ -468,7 +472,7 @@ class FlatRows(Lists):
         if threads < 2 or len(indexes) < GRAIN or indexes.device.type != "cpu":
             return [self]
         found = indexes[:: max(1, len(indexes) // SAMPLED)].sort().values
-        bounds = found[torch.arange(1, threads) * len(found) // threads].unique()
+        bounds = found[torch.arange(1, threads, device="cpu") * len(found) // threads].unique()
         fields = ("scores", "grade", "indexes", "mask", "tie_break")
         given = {name: x for name in fields if (x := getattr(self, name)) is not None}
         if bool((indexes[1:] >= indexes[:-1]).all()):

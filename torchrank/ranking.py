@@ -315,16 +315,16 @@ class Ranking(Pieces):
         # In ascending order of id, so that a later column has the larger one.
         rows = [sorted({*judged, *run.get(query, {})}) for query, judged in qrels.items()]
         shape = len(rows), max(map(len, rows), default=0)
-        scores = torch.full(shape, float("-inf"), dtype=torch.float64)
-        grades = torch.full(shape, OUTSIDE_THE_POOL, dtype=torch.float64)
-        sizes = torch.tensor([len(row) for row in rows], dtype=torch.int64)
+        scores = torch.full(shape, float("-inf"), dtype=torch.float64, device="cpu")
+        grades = torch.full(shape, OUTSIDE_THE_POOL, dtype=torch.float64, device="cpu")
+        sizes = torch.tensor([len(row) for row in rows], dtype=torch.int64, device="cpu")
         for number, (query, judged) in enumerate(qrels.items()):
             scored, row = run.get(query, {}), rows[number]
             found = [float(scored.get(name, float("-inf"))) for name in row]
             said = [max(float(judged[name]), IN_THE_POOL) if name in judged else OUTSIDE_THE_POOL for name in row]
-            scores[number, : len(row)] = torch.tensor(found, dtype=torch.float64)
-            grades[number, : len(row)] = torch.tensor(said, dtype=torch.float64)
-        columns = torch.arange(shape[1])
+            scores[number, : len(row)] = torch.tensor(found, dtype=torch.float64, device="cpu")
+            grades[number, : len(row)] = torch.tensor(said, dtype=torch.float64, device="cpu")
+        columns = torch.arange(shape[1], device="cpu")
         return cls._whole(arrange(scores, grades, mask=columns < sizes.unsqueeze(-1), tie_break=columns))
 
     @classmethod

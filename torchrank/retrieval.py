@@ -146,9 +146,9 @@ class Retrieval(KeepsRows):
         if isinstance(self.aggregation, str):
             return AGGREGATIONS[self.aggregation](values).float()
         if _takes_dim(self.aggregation):
-            return torch.as_tensor(self.aggregation(values.float(), dim=dim))
+            return torch.as_tensor(self.aggregation(values.float(), dim=dim), device=values.device)
         columns = values.float().unsqueeze(-1).flatten(1).T
-        results = torch.stack([torch.as_tensor(self.aggregation(column)) for column in columns])
+        results = torch.stack([torch.as_tensor(self.aggregation(column), device=column.device) for column in columns])
         return results[0] if dim is None else results
 
     def reset(self) -> None:
@@ -439,7 +439,9 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
         empty, lengths = self.all_empty(rankings), torch.cat([r.num_candidates for r in rankings]).long().cpu()
         ranks = torch.arange(1, 1 + (self.max_k or int(lengths.amax() if len(lengths) else 0)), device=empty.device)
         parts, numbers = [], []
-        for ranking, some in zip(rankings, torch.arange(len(lengths)).split([r.num_queries for r in rankings])):
+        for ranking, some in zip(
+            rankings, torch.arange(len(lengths), device=lengths.device).split([r.num_queries for r in rankings])
+        ):
             for queries, longest in groups(lengths[some].clamp_max(len(ranks)), OVERHEAD, BLOCK):
                 whole = len(queries) == ranking.num_queries
                 part = ranking if whole else ranking.take(queries.to(empty.device))

@@ -47,11 +47,11 @@ class Share(Sampler[int]):
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
-        order = torch.arange(self.size)
+        order = torch.arange(self.size, device="cpu")
         if self.seed is not None:
             # The b-th batches of all workers are together the b-th batch that one worker alone would have.
             generator = torch.Generator().manual_seed(1000 * self.seed + self.epoch)
-            order = torch.randperm(self.size, generator=generator)
+            order = torch.randperm(self.size, generator=generator, device="cpu")
         return iter(order[self.rank : self.used : self.world].tolist())
 
     def __len__(self) -> int:
@@ -64,12 +64,13 @@ class Digits(L.LightningDataModule):
     def __init__(self, seed: int = 0, batch_size: int = 64) -> None:
         super().__init__()
         digits = load_digits()
-        images = torch.tensor(digits.data / digits.data.max(), dtype=torch.float32)
-        labels = torch.tensor(digits.target)
-        train, held_out = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed)).split([1000, 797])
+        images = torch.tensor(digits.data / digits.data.max(), dtype=torch.float32, device="cpu")
+        labels = torch.tensor(digits.target, device="cpu")
+        generator = torch.Generator().manual_seed(seed)
+        train, held_out = torch.randperm(len(images), generator=generator, device="cpu").split([1000, 797])
         self.train = TensorDataset(images[train], labels[train])
         # Each held-out image comes with its own column in the matrix of scores.
-        self.held_out = TensorDataset(images[held_out], labels[held_out], torch.arange(len(held_out)))
+        self.held_out = TensorDataset(images[held_out], labels[held_out], torch.arange(len(held_out), device="cpu"))
         self.seed, self.batch_size = seed, batch_size
 
     def _loader(self, data: TensorDataset, seed: int | None) -> DataLoader:

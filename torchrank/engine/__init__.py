@@ -64,4 +64,4 @@ def _keep_freed_memory() -> None:
     hundred kilobytes, which takes longer than most operations on it. It learns from the largest block of up to 32 MB
     that was ever freed; this one is never touched, so it takes no memory itself. Elsewhere it changes nothing.
     """
-    torch.empty(2**25 - 2**16, dtype=torch.uint8)
+    torch.empty(2**25 - 2**16, dtype=torch.uint8, device="cpu")

@@ -56,7 +56,7 @@ def condense(lists: Lists, need: Need) -> Lists:
 
     if not queries or kind((lists.grade[:AHEAD] > 0).sum(-1)) is None:
         return lists  # as a few queries show already
-    sizes = torch.zeros(queries, dtype=torch.int64)
+    sizes = torch.zeros(queries, dtype=torch.int64, device=CPU)
     items: list[Tensor] = []
     step = max(1, 2**22 // candidates)
     for start in range(0, queries, step):
@@ -66,7 +66,7 @@ def condense(lists: Lists, need: Need) -> Lists:
         if kind(sizes[: start + step]) is None:
             return lists
     item = torch.cat(items)
-    query = torch.repeat_interleave(torch.arange(queries), sizes)
+    query = torch.repeat_interleave(torch.arange(queries, device=CPU), sizes)
     judged = Ragged(item, lists.grade[query, item], torch.nn.functional.pad(sizes.cumsum(0), (1, 0)))
     made = kind(sizes) or CatalogueLists
     return made(lists.errors, lists.validate, lists.scores, judged, lists.mask, lists.tie_break, lists.exclude)
@@ -137,7 +137,7 @@ def _standing(ordered: Tensor, begins: Tensor, scores: Tensor, untied: bool) -> 
     dtype, width = real(scores.device), ordered.shape[1]
     whole = ordered.shape == scores.shape
     if untied and whole and bool((ordered[:, -1] > float("-inf")).all()):  # each stands where it is
-        first = torch.arange(1, width + 1, dtype=dtype).repeat(len(ordered), 1)
+        first = torch.arange(1, width + 1, dtype=dtype, device=scores.device).repeat(len(ordered), 1)
         return first, torch.ones_like(first), torch.full_like(first[:, 0], width)
     start, stop = runs(begins)
     retrieved = ordered > float("-inf")

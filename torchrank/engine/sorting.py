@@ -28,7 +28,7 @@ def descending(x: Tensor) -> tuple[Tensor, Tensor]:
     if x.dtype == torch.int64 and not _fits(x):
         return _again(x)
     # Element and column in one integer, which numpy sorts in half the time of an indirect sort.
-    key = (_bits(x).long() << 32) + torch.arange(x.shape[1])
+    key = (_bits(x).long() << 32) + torch.arange(x.shape[1], device=x.device)
     key.numpy().sort(axis=-1)
     order = key & 0xFFFFFFFF
     ordered = x.gather(-1, order)

@@ -24,7 +24,7 @@ def place_sparse(lists: SparseLists) -> Iterator[Places]:
     scores, judged, errors = lists.scores, lists.judged, lists.errors
     queries, candidates = scores.shape
     sizes = judged.sizes
-    owner = torch.repeat_interleave(torch.arange(queries), sizes)
+    owner = torch.repeat_interleave(torch.arange(queries, device="cpu"), sizes)
     own = scores[owner, judged.items]
     order = sorted_rows(own, owner).rows
     own, grade, start = own[order], judged.grade[order], sizes.cumsum(0) - sizes
@@ -32,7 +32,7 @@ def place_sparse(lists: SparseLists) -> Iterator[Places]:
     for group, width in groups(sizes, max(1, OVERHEAD // candidates), BLOCK):
         whole = len(group) == queries
         for some in [group] if whole else group.split(max(1, COPIED // candidates)):
-            position = torch.arange(width)
+            position = torch.arange(width, device="cpu")
             valid = position < sizes[some].unsqueeze(-1)
             slot = torch.where(valid, start[some].unsqueeze(-1) + position, 0)
             mine = own[slot] if len(own) else own.new_zeros(slot.shape)

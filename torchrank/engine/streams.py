@@ -65,7 +65,7 @@ def _guess(lists: EmbeddedLists) -> Tensor | None:
     local = items - lists.offset
     here = (local >= 0) & (local < len(lists.catalogue))
     local = torch.where(here, local, 0)
-    own = torch.zeros(items.shape, dtype=lists.queries.dtype)
+    own = lists.queries.new_zeros(items.shape)
     for start in range(0, len(items) if len(lists.catalogue) else 0, AHEAD):
         rows = slice(start, start + AHEAD)
         for entry in range(items.shape[1]):

@@ -72,6 +72,7 @@ class QueryAverage(SafeMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.leave_meta()
         one_of("aggregation", aggregation, AGGREGATIONS, or_callable=True)
         one_of("empty_target_action", empty_target_action, EMPTY_ACTIONS)
         one_of("validate_args", validate_args, (True, False))

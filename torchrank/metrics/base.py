@@ -228,8 +228,8 @@ class RankingMetric(Measure):
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot one value, or a list of values over time, with the bounds of the measure; needs matplotlib."""
         if isinstance(val, list | tuple):
-            val = [torch.as_tensor(value) for value in val]
-        figure, axes = self._plot(torch.as_tensor(val) if isinstance(val, float) else val, ax)
+            val = [torch.as_tensor(value, device="cpu") for value in val]
+        figure, axes = self._plot(torch.as_tensor(val, device="cpu") if isinstance(val, float) else val, ax)
         axes.set_ylabel(self.label)  # type: ignore[union-attr]
         return figure, axes
 

@@ -16,6 +16,11 @@ class SafeMetric(Metric):
 
     full_state_update = False
 
+    def leave_meta(self) -> None:
+        """Keep the state on the CPU if the default device is "meta", where tensors have no values."""
+        if self._device.type == "meta":
+            self._device = torch.device("cpu")
+
     @torch.jit.unused
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Add a batch and return its own value. A call that raises leaves no trace."""

@@ -300,9 +300,12 @@ def _triples(target: Any, device: torch.device) -> tuple[Tensor, Tensor, Tensor]
         kept = item >= 0
         pairs: Any = (query[kept], item[kept])
     elif isinstance(target, list) and all(isinstance(x, Tensor) and x.dim() == 1 for x in target):
-        sizes = torch.tensor([len(x) for x in target], dtype=torch.int64)
-        query = torch.arange(len(target)).repeat_interleave(sizes).to(device)
-        pairs = (query, torch.cat([torch.empty(0, dtype=torch.int64), *target]).to(device).long())
+        sizes = torch.tensor([len(x) for x in target], dtype=torch.int64, device=device)
+        query = torch.arange(len(target), device=device).repeat_interleave(sizes)
+        pairs = (
+            query,
+            torch.cat([torch.empty(0, dtype=torch.int64, device=device), *(x.to(device) for x in target)]).long(),
+        )
     elif isinstance(target, tuple) and len(target) in (2, 3) and all(isinstance(x, Tensor) for x in target):
         pairs = tuple(x.to(device) for x in target)
     else:
@@ -311,5 +314,5 @@ def _triples(target: Any, device: torch.device) -> tuple[Tensor, Tensor, Tensor]
             "Expected grades [query, item] with an item for each propensity, ids [query], a list of id tensors or a"
             f" (query, item[, grade]) tuple, got {got}"
         )
-    grade = pairs[2].to(torch.float64) if len(pairs) == 3 else torch.ones(len(pairs[1]), dtype=torch.float64)
-    return pairs[0], pairs[1], grade.to(device)
+    grade = pairs[2] if len(pairs) == 3 else torch.ones_like(pairs[1])
+    return pairs[0], pairs[1], grade.to(torch.float64)

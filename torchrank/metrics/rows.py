@@ -40,6 +40,7 @@ class KeepsRows(SafeMetric):
     def add_state(self, name: str, default: Any, dist_reduce_fx: Any = None, persistent: bool = False) -> None:
         """Add a state; that of rows under a name that says which are kept."""
         if name in Rows._fields:
+            self.leave_meta()
             # torchmetrics.MetricCollection lets metrics whose states have equal names, and equal values after the first
             # batch, share them. Arguments that matter in compute only are no part of the name: their rows are the same.
             self._kept = "rows" if self.ignore_index is None else f"rows(ignore_index={self.ignore_index})"

@@ -150,7 +150,7 @@ def aggregate(how: str | Callable[[Tensor], Tensor], values: Tensor, weights: Te
     if how in ("min", "max"):
         return values.amin() if how == "min" else values.amax()
     assert callable(how)
-    return torch.as_tensor(how(values))
+    return torch.as_tensor(how(values), device=values.device)
 
 
 class Summed(Protocol):

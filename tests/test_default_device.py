@@ -1,0 +1,168 @@
+"""A default device other than that of the tensors changes nothing: here "meta", where tensors have no values."""
+
+import ast
+from pathlib import Path
+
+import cases
+import pytest
+import test_beyond as beyond
+import torch
+from torch.utils._device import _device_constructors
+
+import torchrank as tr
+from torchrank import retrieval
+
+QUERIES = 40
+
+
+@pytest.fixture
+def other_device():
+    """What is made between ``send`` of True and of False is made under another default device."""
+    before = torch.get_default_device()
+    yield lambda on: torch.set_default_device("meta" if on else before)
+    torch.set_default_device(before)
+
+
+def both_ways(make, other_device):
+    """What a function returns, and what it returns under another default device."""
+    found = make()
+    other_device(True)
+    again = make()
+    other_device(False)
+    return found, again
+
+
+def same(found, again):
+    torch.testing.assert_close(again, found, rtol=0, atol=0, equal_nan=True)
+
+
+def test_every_factory_names_its_device():
+    factories = {function.__name__ for function in _device_constructors()}
+    silent = []
+    for path in Path(tr.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if called.removeprefix("torch.") in factories and called.startswith("torch."):
+                named = [keyword.arg for keyword in node.keywords]
+                silent += [] if "device" in named else [f"{path.name}:{node.lineno}: {ast.unparse(node)}"]
+    assert not silent
+
+
+@pytest.mark.parametrize("layout", cases.LAYOUTS)
+def test_every_measure_has_the_same_values_in_every_layout(layout, other_device):
+    arguments, keywords = cases.batch(layout, QUERIES)[1]
+    known = [config for config in dict.fromkeys(cases.few_configs()) if cases.suits(config, layout)]
+
+    def values():
+        suite = tr.RankingCollection([config.metric() for config in known])
+        suite.update(*arguments, **keywords)
+        errors = [metric.standard_error for metric in suite.values() if metric.aggregation == "mean"]
+        return suite.score(*arguments, **keywords), suite.compute(), errors
+
+    same(*both_ways(values, other_device))
+
+
+def test_every_constructor_of_a_ranking_makes_the_same(other_device):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand((QUERIES, 300), generator=generator)
+    grades = torch.randint(0, 3, scores.shape, generator=generator)
+    label = grades.argmax(-1)
+    ids = scores.argsort(-1)[:, :20]
+    several = [row.nonzero().squeeze(-1)[:50] for row in grades]
+    pairs = tuple(grades.nonzero().T)
+    indexes = torch.arange(QUERIES).repeat_interleave(300)
+    users, items = torch.rand((QUERIES, 4), generator=generator), torch.rand((300, 4), generator=generator)
+    names = [str(number) for number in range(30)]
+    run = {name: dict(zip(names, row)) for name, row in zip(names, scores.tolist())}
+    qrels = {name: dict(zip(names, row)) for name, row in zip(names, grades.tolist())}
+
+    def rankings():
+        ranking = tr.Ranking
+        return [
+            ranking.from_scores(scores, grades, exclude=pairs, tie_break=-scores),
+            ranking.from_scores(scores, several),
+            ranking.from_label(scores, label, mask=grades > 0),
+            ranking.from_flat(scores.flatten(), grades.flatten(), indexes),
+            ranking.from_flat(scores.flatten(), grades.flatten(), indexes, judged=True),
+            ranking.from_ids(ids, several),
+            ranking.from_rankings(ids, ids.flip(-1)),
+            ranking.from_ranks(label + 1, 300),
+            ranking.from_negatives(scores[:, 0], scores[:, 1:]),
+            ranking.from_embeddings(users, items, several, chunk_size=100),
+            ranking.from_embeddings(users, items, pairs, top_k=5),
+            ranking.from_score_blocks(list(scores.split(100, dim=1)), several),
+            ranking.from_run(qrels, run),
+        ]
+
+    for one, other in zip(*both_ways(rankings, other_device)):
+        for field in ("first", "tied", "grade", "valid", "num_candidates", "errors"):
+            same(getattr(one, field), getattr(other, field))
+        suite = tr.RankingCollection(
+            ["ndcg@3", "mrr(ties=pessimistic)", "map(unjudged=condensed)", "mrr(filtered=True)"]
+        )
+        if one.reach is None and not one.only_relevant:
+            same(*both_ways(lambda one=one, suite=suite: suite.score(one), other_device))
+
+
+def test_aggregations_and_other_states_work_where_metrics_are_made_there(other_device):
+    scores, grades = torch.rand((QUERIES, 9)), torch.randint(0, 2, (QUERIES, 9))
+    names = [f"mrr(aggregation={how})" for how in ("geometric", "harmonic", "median", "midpoint", "min", "max", "none")]
+    own = [tr.MRR(aggregation=torch.std), tr.PRCurve(4)]
+
+    def values():
+        suite = tr.RankingCollection([*names, *own]).clone()
+        first = suite(scores, grades)
+        suite.update(scores, grades)
+        twin = suite.clone()
+        twin.reset()
+        twin.update(scores, grades)
+        suite.merge_state(twin)
+        return first, suite.compute()
+
+    same(*both_ways(values, other_device))
+    other_device(True)
+    metric = tr.MRR()
+    torch.nn.ModuleList([metric, torch.nn.Linear(1, 1)]).to_empty(device="cpu")  # as a model that is made there
+    other_device(False)
+    metric.update(scores, grades)
+    same(tr.MRR()(scores, grades), metric.compute())
+
+
+@pytest.mark.parametrize("name", beyond.METRICS)
+def test_measures_of_recommended_lists(name, other_device):
+    ids, relevant = beyond.tensors(*beyond.draw(3))
+
+    def value():
+        metric = beyond.METRICS[name][0](2)
+        metric.update(ids, relevant)
+        return metric.compute()
+
+    same(*both_ways(value, other_device))
+
+
+def test_inverse_propensity(other_device):
+    items = [torch.tensor([1, 2]), torch.tensor([0])]
+    targets = [torch.tensor([[1, 0, 2]]), torch.tensor([1, 2]), items, (torch.tensor([0, 1]), torch.tensor([2, 0]))]
+    counts = torch.tensor([1, 5, 9])
+
+    def values():
+        propensity = tr.propensities(counts, num_samples=20)
+        return [tr.inverse_propensity(target, propensity) for target in targets]
+
+    same(*both_ways(values, other_device))
+
+
+@pytest.mark.parametrize("name", retrieval.__all__)
+@pytest.mark.parametrize("aggregation", ["mean", "median", torch.amax])
+def test_the_drop_in(name, aggregation, other_device):
+    scores, indexes = torch.rand(200), torch.arange(20).repeat_interleave(10)
+    target = torch.arange(200) % 3 // 2
+
+    def value():
+        metric = getattr(retrieval, name)(aggregation=aggregation)
+        for rows in (slice(0, 55), slice(55, 200)):
+            metric.update(scores[rows], target[rows], indexes[rows])
+        return metric.compute()
+
+    if not callable(aggregation) or "FixedPrecision" not in name:
+        same(*both_ways(value, other_device))
