@@ -327,6 +327,20 @@ def test_a_copy_goes_on_by_itself(cls, aggregation, way, computed):
         twin.ties = "optimistic"
 
 
+@pytest.mark.parametrize("way", ["deepcopy", "pickle", "torch.save"])
+@pytest.mark.parametrize("layout", [layout for layout in cases.LAYOUTS if layout.startswith("ranking")])
+def test_a_ranking_that_every_measure_has_scored_can_be_copied(layout, way):
+    (ranking,), _ = cases.batch(layout, 20)[1]
+    known = [config for config in dict.fromkeys(cases.few_configs()) if cases.suits(config, layout)]
+    suite = tr.RankingCollection([config.metric() for config in known])
+    fresh = len(pickle.dumps(ranking))
+    values = suite.score(ranking)
+    twin = COPIES[way](ranking)
+    assert len(pickle.dumps(ranking)) == fresh  # without the pieces that measures have shared
+    torch.testing.assert_close(suite.score(twin), values, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(suite.score(ranking), values, rtol=0, atol=0, equal_nan=True)
+
+
 @every_metric
 def test_merge_state(cls, aggregation):
     one, other, fresh = (make(cls, aggregation=aggregation) for _ in range(3))

@@ -64,6 +64,9 @@ class Pieces(Places):
 
     _pieces: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pieces": {}}  # whose keys are functions: a copy computes its own pieces
+
     def take(self, queries: Tensor | slice) -> Self:
         """The ranking of some of its queries, given by their numbers here, int64 [query], or as a slice."""
         fields = ("first", "tied", "grade", "valid", "num_candidates", "pool", "queries", "subtopics")
@@ -298,7 +301,7 @@ class Pieces(Places):
         ranks, longest = int(above.max()) + 1, int(self.tied.max()) + 1
         if ranks * longest * 4 > above.numel():
             return None
-        cells = torch.arange(ranks * longest)
+        cells = torch.arange(ranks * longest, device=self.first.device)
         at = above.mul_(longest).add_(self.tied).long().flatten()
         return (cells // longest + 1).to(self.first.dtype), (cells % longest).to(self.first.dtype), at
 
