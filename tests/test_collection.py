@@ -148,6 +148,9 @@ def test_odd_keys():
         assert f"v.{key}." in suite
     with pytest.raises(KeyError, match="nothing"):
         suite["nothing"]
+    assert list(suite.keys(keep_base=True)) == ODD
+    assert [(key, metric.top_k) for key, metric in suite.items(keep_base=True)] == list(zip(ODD, range(1, 11)))
+    assert [metric.top_k for metric in suite.values()] == list(range(1, 11))
     suite.persistent(True)
     twin = tr.RankingCollection({key: tr.NDCG(top_k=k) for k, key in enumerate(ODD, 1)}, prefix="v.", postfix=".")
     twin.load_state_dict(suite.state_dict())

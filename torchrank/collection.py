@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -110,14 +110,21 @@ class RankingCollection(MetricCollection):
         taken = hasattr(type(self), inner) or inner in self.__dict__
         return f"%{ord(inner[0]):02X}{inner[1:]}" if taken else inner
 
+    def keys(self, keep_base: bool = False) -> KeysView[str]:
+        """Keys; with ``keep_base`` without prefix and postfix."""
+        return self._unprefixed().keys() if keep_base else self._to_renamed_dict().keys()
+
     def items(self, keep_base: bool = False, copy_state: bool = True) -> Iterable[tuple[str, Metric]]:  # type: ignore[override]
-        """Keys and metrics.
+        """Keys and metrics; with ``keep_base`` keys without prefix and postfix.
 
         Metrics handed out together, on all workers alike, are reduced together when they are computed one by one.
         """
         if copy_state:  # and not torchmetrics' own look at its members
             self._joint.declare()
-        return super().items(keep_base, copy_state)
+        return self._unprefixed().items() if keep_base else super().items(False, copy_state)
+
+    def _unprefixed(self) -> dict[str, Metric]:
+        return {unquote(inner): metric for inner, metric in self._modules.items()}
 
     def _link(self) -> None:
         """Let the metrics share one reduction."""
