@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +12,12 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score, ndcg_score
 
-from torchrank import __version__
+import torchrank as tr
+from torchrank import __version__, preset
 from torchrank.cli import main
+from torchrank.cli.measures import described
+from torchrank.cli.plain import formula
+from torchrank.presets import ALWAYS, LIBRARIES
 
 
 def run(*arguments: str | Path) -> list[str]:
@@ -134,3 +140,96 @@ def test_files_are_refused_before_the_work(options, capsys):
     with pytest.raises(SystemExit):
         main(["demo", *options])
     assert f"got {options[1]}" in capsys.readouterr().err
+
+
+# ---- measures, presets -----------------------------------------------------------------------------------------------
+
+
+def as_module(*arguments, **options):
+    return subprocess.run([sys.executable, "-m", "torchrank", *arguments], text=True, timeout=120, **options)
+
+
+def test_the_module_is_the_command(capsys):
+    done = as_module("measures", "nDCG@10", capture_output=True, check=True)
+    assert main(["measures", "nDCG@10"]) == 0
+    assert capsys.readouterr().out == done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("command", [["measures"], ["presets"], ["measures", "ndcg"], ["--help"]])
+def test_a_closed_pipe_ends_the_command_quietly(command):
+    read, write = os.pipe()
+    os.close(read)
+    done = as_module(*command, stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_measure_is_shown_in_a_hundred_columns(capsys):
+    for one in described():
+        assert main(["measures", one.name]) == main(["measures", one.label.removesuffix("@k")]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= 100
+        text = " ".join(" ".join(lines).split())
+        for part in (one.label, one.name, one.summary, one.range, one.source, one.also_in):
+            assert text.count(" ".join(part.replace("`", "").split())) >= 2
+        assert not set("\\{}") & set(text) or "|{" in text  # no LaTeX; a set has braces
+
+
+@pytest.mark.parametrize(
+    ("latex", "text"),
+    [
+        (r"\frac{1}{R} \sum_{i \in rel} \frac{1}{i} \left(1 + d_i \frac{r_i + e}{j_i + 2 e}\right)",
+         "1/R Σ_(i ∈ rel) 1/i (1 + d_i (r_i + e) / (j_i + 2 e))"),
+        (r"\sqrt{\frac{a}{b_{10}}} \, \max(p_i, 0)", "√(a/b_10) max(p_i, 0)"),
+        (r"|\{(i, j): g_i \ge g_j\}|", "|{(i, j): g_i ≥ g_j}|"),
+    ],
+)  # fmt: skip
+def test_a_formula_is_shown_as_text(latex, text):
+    assert formula(latex) == text
+
+
+def test_several_measures_and_other_spellings(capsys):
+    assert main(["measures", "recip_rank", "nDCG_Burges", "AP(rel=2)@5,10", "f1"]) == 0
+    pages = capsys.readouterr().out.split("\n\n")[::2]
+    assert [page.split()[0] for page in pages] == ["mrr@k", "ndcg@k", "map@k", "f1@k"]
+    assert main(["measures", "nDCG_Burges", "AP(rel=2)@5,10"]) == 0
+    rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert ["nDCG_Burges", "ndcg(gain=exponential)"] in rows
+    assert ["AP(rel=2)@5,10", "map(relevance_level=2)@5, map(relevance_level=2)@10"] in rows
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_every_preset_is_shown_in_a_hundred_columns(library, capsys):
+    assert main(["presets", library]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    rows = dict(cells for line in lines if len(cells := re.split(" {2,}", line.strip())) == 2)
+    for theirs, ours in preset(library, 7).items():
+        label = rows[theirs.replace("7", "k")].replace("@k", "@7")
+        always = {key: value for key, value in ALWAYS.get(library, {}).items() if f"{key}=" not in label}
+        assert tr.parse(label, **always).label == tr.parse(ours).label
+        assert all(f"{key}={value}" in rows["all with"] for key, value in always.items())
+
+
+@pytest.mark.parametrize(
+    ("spelling", "shown"),
+    [("scikit-learn", "sklearn"), ("PyG", "pyg"), ("pytrec_eval", "trec_eval9"), ("trec_eval 10", "trec_eval")],
+)
+def test_libraries_go_by_other_spellings(spelling, shown, capsys):
+    assert main(["presets", spelling]) == 0
+    assert capsys.readouterr().out.startswith(f'tr.preset("{shown}", 10)')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [(["measures", "mrr", "ngcd"], "ndcg"), (["measures", "recal@5"], "recall"), (["presets", "sklaern"], "sklearn")],
+)
+def test_an_unknown_name_gets_the_nearest_few(arguments, near, capsys):
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"torchrank {arguments[0]}: Expected")
+    assert repr(arguments[-1]) in err
+    assert repr(near) in err.split("did you mean")[1]
+    assert len(err) < 200

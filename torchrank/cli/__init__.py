@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -24,8 +25,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    options = _parser().parse_args(arguments)
-    status: int = options.run(options)
+    try:
+        try:
+            options = _parser().parse_args(arguments)
+            status: int = options.run(options)
+        finally:
+            sys.stdout.flush()  # here, where a closed pipe can be met quietly, and not when Python ends
+    except BrokenPipeError:  # as of `torchrank measures | head -1`: who reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     return status
 
 
@@ -57,14 +65,20 @@ def _parser() -> argparse.ArgumentParser:
     presets = commands.add_parser(
         "presets",
         help="print which settings reproduce which library",
-        description="Print, in Markdown, the labels of the measures that give the numbers of other libraries.",
+        description="Print the labels of the measures that give the numbers of other libraries: of all, in Markdown, or"
+        " of those that are named.",
     )
+    presets.add_argument("libraries", nargs="*", metavar="LIBRARY", help="as recbole or scikit-learn; none = all")
     presets.set_defaults(run=_presets)
 
     measures = commands.add_parser(
         "measures",
-        help="print a list of all measures",
-        description="Print, in Markdown, every measure: label, formula, range, source, and who else has it.",
+        help="print a list of all measures, or describe some",
+        description="Print measures: label, formula, range, source, and who else has them. All, in Markdown, or those"
+        " that are named.",
+    )
+    measures.add_argument(
+        "names", nargs="*", metavar="NAME", help="as ndcg, nDCG@10 or another library's spelling; none = all"
     )
     measures.set_defaults(run=_measures)
     return parser
@@ -84,14 +98,28 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _presets(options: argparse.Namespace) -> int:
-    print(table())
+    from torchrank.cli.presets import library, page
+
+    try:
+        names = [library(name) for name in options.libraries]
+    except ValueError as error:
+        return _refused("presets", error)
+    print("\n\n".join(map(page, names)) if names else table())
     return 0
 
 
 def _measures(options: argparse.Namespace) -> int:
     from torchrank.cli.measures import run
 
-    return run()
+    try:
+        return run(options.names)
+    except ValueError as error:
+        return _refused("measures", error)
+
+
+def _refused(command: str, error: ValueError) -> int:
+    print(f"torchrank {command}: {error}", file=sys.stderr)
+    return 2
 
 
 def _new_file(*endings: str) -> Callable[[str], str]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import inspect
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torchrank as tr
+from torchrank.cli.plain import formula, nearest, rows
+from torchrank.metrics.parse import measures, parse_all, resolve
 
 # A vertical line would end the cell of a table.
 BAR, BAR_IN_MATH = "|", r"\vert "
@@ -112,7 +115,52 @@ def table() -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
 
 
-def run() -> int:
-    """Print it."""
-    print(table())
+def found(spelling: str) -> dict[str, list[str]]:
+    """The classes that a spelling stands for, each with the labels that say what of it is meant.
+
+    Raises:
+        ValueError: no measure has this name.
+    """
+    classes = {one.name.lower(): one.name for one in described()}
+    if spelling.lower() in classes:
+        return {classes[spelling.lower()]: []}
+    try:
+        labels = resolve(spelling)
+    except ValueError:
+        names = [*measures(), *classes]
+        raise ValueError(f"Expected the name of a measure, got {spelling!r}{nearest(spelling, names)}") from None
+    meant: dict[str, list[str]] = {measures()[label.name].__name__: [] for label in labels}
+    try:
+        metrics = parse_all(spelling)
+    except ValueError:
+        if any(label.parameters for label in labels):
+            raise
+        metrics = []  # those of a catalogue need more than a name
+    for metric in metrics:
+        meant[type(metric).__name__] += [metric.label] * (metric.label != metric.name)
+    return meant
+
+
+def page(measure: str, spelling: str, labels: list[str]) -> str:
+    """One measure, for people to read."""
+    one = next(one for one in described() if one.name == measure)
+    cls = getattr(tr, measure)
+    cells = [
+        ("formula", formula(one.formula)),
+        ("range", one.range),
+        ("parameters", ", ".join(f"{key}={value!r}" for key, value in cls.definition().items())),
+        ("source", one.source.replace("`", "")),
+        ("also in", one.also_in.replace("`", "")),
+    ]
+    if labels:
+        cells = [(spelling, ", ".join(labels)), *cells]
+    return "\n".join(
+        [f"{one.label}  (torchrank.{one.name})", *rows([("", one.summary.replace("`", ""))], 0), "", *rows(cells)]
+    )
+
+
+def run(names: Sequence[str]) -> int:
+    """Print those that are named; all of them, in Markdown, if none is."""
+    pages = [page(measure, name, labels) for name in names for measure, labels in found(name).items()]
+    print("\n\n".join(pages) if names else table())
     return 0

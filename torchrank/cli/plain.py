@@ -1,0 +1,63 @@
+"""Text for a terminal of 100 columns."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+
+WIDTH = 100
+
+# LaTeX commands that formulas use, as a terminal shows them.
+SYMBOLS = {
+    "sum": "Σ", "prod": "Π", "le": "≤", "ge": "≥", "ne": "≠", "in": "∈", "notin": "∉", "cap": "∩", "bigcup": "∪",  # noqa: RUF001
+    "exists": "∃", "cdot": "·", "alpha": "α", "beta": "β", "tau": "τ", "choose": " choose ", "left": "", "right": "",  # noqa: RUF001
+    "text": "", ",": " ", "{": "{", "}": "}",
+}  # fmt: skip
+
+
+def rows(pairs: Iterable[tuple[str, str]], indent: int = 2) -> list[str]:
+    """Two columns, of which the second is wrapped."""
+    pairs = list(pairs)
+    start = indent + max((len(left) for left, _ in pairs), default=0) + 2
+    lines = []
+    for left, right in pairs:
+        first, rest = " " * indent + left.ljust(start - indent), " " * start
+        lines += textwrap.wrap(right, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    return lines
+
+
+def formula(latex: str) -> str:
+    """A formula in LaTeX as text."""
+    latex = re.sub(r"([_^])\{(\w+)\}", r"\1\2", latex)
+    while found := re.search(r"\\frac(?={)", latex):
+        above, behind = _group(latex, found.end())
+        below, behind = _group(latex, behind)
+        over = "/" if re.fullmatch(r"\w+", above) and re.fullmatch(r"\w+", below) else " / "
+        latex = f"{latex[: found.start()]}{_factor(above)}{over}{_factor(below)}{latex[behind:]}"
+    while found := re.search(r"\\sqrt(?={)", latex):
+        inside, behind = _group(latex, found.end())
+        latex = f"{latex[: found.start()]}√({inside}){latex[behind:]}"
+    latex = re.sub(r"(?<!\\)\{", "(", re.sub(r"(?<!\\)\}", ")", latex))
+    return " ".join(re.sub(r"\\([a-z]+|.)", lambda command: SYMBOLS.get(command[1], command[1]), latex).split())
+
+
+def _group(text: str, start: int) -> tuple[str, int]:
+    """The inside of a group that begins with a brace, and where the text behind it begins."""
+    depth = 0
+    for at in range(start, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[at], 0) * (text[at - 1] != "\\")
+        if not depth:
+            return text[start + 1 : at], at + 1
+    raise ValueError(f"Expected a brace to close what {text[start:]!r} opens, got none")
+
+
+def _factor(text: str) -> str:
+    return text if re.fullmatch(r"\w+", text) else f"({text})"
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """The end of a message about an unknown name: the nearest few that are known."""
+    near = list(dict.fromkeys(difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)))
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -1,0 +1,38 @@
+"""The presets of some libraries, for people to read."""
+
+from __future__ import annotations
+
+import re
+
+from torchrank.cli.plain import nearest, rows
+from torchrank.presets import ALWAYS, LIBRARIES, TABLE
+
+
+def library(spelling: str) -> str:
+    """The preset that a library's name stands for.
+
+    Raises:
+        ValueError: there is none.
+    """
+    known = {_key(name): name for name in LIBRARIES}
+    known |= {_key(name): key for key, names in LIBRARIES.items() for name in names.split(", ")}
+    if _key(spelling) not in known:
+        hint = nearest(spelling, list(LIBRARIES))
+        raise ValueError(f"Expected a library, one of {', '.join(LIBRARIES)}, got {spelling!r}{hint}")
+    return known[_key(spelling)]
+
+
+def _key(name: str) -> str:
+    return re.sub("[^a-z0-9]", "", name.lower())
+
+
+def page(name: str) -> str:
+    """Which label gives the number of which measure of a library."""
+    always = ", ".join(f"{key}={value}" for key, value in ALWAYS.get(name, {}).items())
+    found = [row[name] for row in TABLE.values() if name in row]
+    cells = [(theirs, f"none: {why}" if ours is None else ours) for theirs, ours, why in found]
+    plain = [(re.sub("[][{}]", "", theirs), re.sub("[][{}]", "", ours)) for theirs, ours in cells]
+    head = [f'tr.preset("{name}", 10): {LIBRARIES[name]}', ""]
+    if always:
+        head += [*rows([("all with", f"{always}, unless a label says otherwise")]), ""]
+    return "\n".join([*head, *rows([("there", "here"), *plain])])
