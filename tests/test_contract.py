@@ -838,11 +838,12 @@ def test_plot_of_a_collection():
     suite = tr.RankingCollection(["ndcg@3", "mr", "map(relevance_level=1.5)", "f1@1,2"], prefix="val/")
     values = [suite(*arguments) for arguments in (BATCHES[0], BATCHES[2])]
     for given in (None, values):
-        plots = suite.plot(given)
+        plots = suite.plot(given, together=False)
         assert [axes.get_ylabel() for _, axes in plots] == [
             "ndcg@3", "mr", "map(relevance_level=1.5)", "f1@1", "f1@2"
         ]  # fmt: skip
-        suite.plot(given, together=True)
+        several = [axes for _, axes in plots]
+        assert [axes for _, axes in suite.plot(given, several)] == several
     pyplot.close("all")
 
 

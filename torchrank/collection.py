@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, KeysView, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.metric import jit_distributed_available
@@ -17,6 +19,7 @@ from torchrank.metrics.measure import Measure
 from torchrank.metrics.parse import parse_all
 from torchrank.metrics.recommended import ListMetric, PerUserMetric
 from torchrank.metrics.state import JointReduction
+from torchrank.plots import plot_lines, plot_steps, plot_values
 from torchrank.pointwise import POINTWISE, Pointwise
 from torchrank.ranking import Ranking
 
@@ -258,6 +261,52 @@ class RankingCollection(MetricCollection):
             several = {f"_{key}": part for key, part in value.items()} if isinstance(value, dict) else {"": value}
             shown |= {self._set_name(inner, key): part for key, part in several.items()}
         return shown
+
+    def plot(self, val: Any = None, ax: Any = None, together: bool | None = None, over_k: bool = False) -> Any:
+        """Plot the values of all metrics in one figure; needs matplotlib.
+
+        Args:
+            val: a result of :meth:`compute` or :meth:`forward`, or a list of them, drawn as lines; None = computes one.
+            ax: the axes to draw in, or, for one plot of each metric, a sequence of as many; None = new ones.
+            together: True = all in one axes; False = each metric in a figure of its own, as torchmetrics draws it.
+                None = all in one, unless ``ax`` is a sequence.
+            over_k: draw measures, in one axes, as lines over their cut-offs: ``ndcg@1``, ``ndcg@2``, ``ndcg@5`` are
+                one. A metric without a cut-off is a dashed line.
+
+        Returns:
+            The figure and its axes; not ``together``, a list of these, one for each metric.
+
+        Raises:
+            ValueError: a curve, or a value for each query over steps or over k, which has no place in one axes; a list
+                of results over k.
+        """
+        if not over_k and (together is False or (together is None and isinstance(ax, Sequence))):
+            return super().plot(val, ax, together=False)
+        val = self.compute() if val is None else val
+        several = isinstance(val, Sequence)
+        if over_k and several:
+            raise ValueError(f"Expected one result to plot over k, got a list of {len(val)}: give one of them")
+        for key, value in (val[0] if several else val).items():
+            if isinstance(value, tuple) or ((several or over_k) and torch.as_tensor(value, device="cpu").numel() != 1):
+                raise ValueError(f"Expected a number of each metric to plot, got several of {key!r}: plot it by itself")
+        if over_k:
+            return self._plot_over_k(val, ax)
+        return plot_steps(val, ax) if several else plot_values(val, ax)
+
+    def _plot_over_k(self, values: Mapping[str, Any], ax: Any) -> Any:
+        lines: dict[str, tuple[list[int], list[float]]] = {}
+        levels: dict[str, float] = {}
+        cuts = {key: getattr(metric, "top_k", None) for key, metric in self.items(copy_state=False)}
+        for key, cut in sorted(cuts.items(), key=lambda of: of[1] or 0):
+            if cut is None:
+                levels[key] = float(values[key])
+                continue
+            cutoff = re.compile(rf"@{cut}(?!\d)")
+            name = key if cutoff.search(key) else str(self[key].label)  # a key of the user's own
+            at, numbers = lines.setdefault(cutoff.sub("@k", name), ([], []))
+            at.append(cut)
+            numbers.append(float(values[key]))
+        return plot_lines(lines, "k", ax, levels)
 
     def merge_state(self, other: RankingCollection) -> None:
         """Add the states of another collection of the same metrics, whose queries come after this one's."""

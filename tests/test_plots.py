@@ -1,0 +1,150 @@
+"""Plots of a collection: one figure, in which every name can be read."""
+
+import itertools
+
+import matplotlib
+import pytest
+import torch
+
+import torchrank as tr
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+from matplotlib.text import Text
+
+CUTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+SUITES = {
+    3: {"_hidden": "ndcg@1", "cost $a$ in $": "recall@10", "mrr_$": "mrr"},
+    10: [f"ndcg@{k}" for k in CUTS],
+    12: ["ndcg@1,3,5,10", "recall@1,3,5,10", "mrr", "map", "hitrate@5", "map(normalize=min,relevance_level=2)@10"],
+    40: [f"{name}@{k}" for name in ("ndcg", "recall", "precision", "hitrate") for k in CUTS],
+}
+
+
+@pytest.fixture(autouse=True)
+def no_figure_before_and_behind():
+    pyplot.close("all")
+    yield
+    pyplot.close("all")
+
+
+def filled(metrics):
+    """A collection, and its results of five batches."""
+    generator = torch.Generator().manual_seed(0)
+    suite = tr.RankingCollection(metrics)
+    grades = torch.randint(0, 3, (5, 30, 20), generator=generator)
+    scores = torch.rand(grades.shape, generator=generator)
+    return suite, [suite(*batch) for batch in zip(scores, grades)]
+
+
+def shown(figure, texts):
+    """The boxes of texts, all within the figure and none on another."""
+    figure.draw_without_rendering()
+    boxes = [Text.get_window_extent(text) for text in texts]  # without the line to it
+    for box in boxes:
+        assert box.width > 0
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+    return boxes
+
+
+def names_beside(axes):
+    """Names of lines: in the legend, or at their ends."""
+    legend = axes.get_legend()
+    return legend.get_texts() if legend else [text for text in axes.texts if text.get_text()]
+
+
+@pytest.mark.parametrize("size", SUITES)
+def test_values_stand_in_one_axes_beside_their_names_and_numbers(size):
+    suite, _ = filled(SUITES[size])
+    figure, axes = suite.plot()
+    assert pyplot.get_fignums() == [figure.number]
+    assert figure.axes == [axes]
+    assert axes.get_legend() is None
+    values = suite.compute()
+    names = axes.get_yticklabels()
+    assert [name.get_text() for name in names] == list(values)
+    assert not any(name.get_parse_math() for name in names)
+    assert [text.get_text() for text in axes.texts] == [f"{value.item():.4g}" for value in values.values()]
+    for line, row, value in zip(axes.lines, axes.get_yticks(), values.values()):
+        assert (line.get_xdata().item(), line.get_ydata()[0]) == (value.item(), row)
+    inside = axes.get_window_extent()
+    boxes = shown(figure, [*names, *axes.texts])
+    assert all(box.x1 <= inside.x0 or box.x0 >= inside.x1 for box in boxes)
+
+
+@pytest.mark.parametrize("size", SUITES)
+def test_results_of_steps_are_lines_with_their_names_beside_the_axes(size):
+    suite, results = filled(SUITES[size])
+    figure, axes = suite.plot(results)
+    assert pyplot.get_fignums() == [figure.number]
+    assert figure.axes == [axes]
+    assert (axes.get_legend() is None) == (size > 10)
+    names = names_beside(axes)
+    assert sorted(name.get_text() for name in names) == sorted(results[0])
+    assert not any(name.get_parse_math() for name in names)
+    for line, key in zip(axes.lines, results[0]):
+        assert line.get_ydata() == pytest.approx([result[key].item() for result in results])
+    colors = {name.get_text(): name.get_color() for name in names}
+    assert size <= 10 or all(colors[key] == line.get_color() for line, key in zip(axes.lines, results[0]))
+    inside = axes.get_window_extent()
+    assert all(box.x0 > inside.x1 for box in shown(figure, names))
+
+
+def test_measures_are_lines_over_k():
+    cuts = (100, *range(1, 50))
+    suite, _ = filled([*(f"ndcg@{k}" for k in cuts), "recall(normalize=min)@1,3", "mrr", "map"])
+    suite.prefix = "val/"
+    figure, axes = suite.plot(over_k=True)
+    assert pyplot.get_fignums() == [figure.number]
+    names = ["val/ndcg@k", "val/recall(normalize=min)@k", "val/mrr", "val/map"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == names
+    values = {key: value.item() for key, value in suite.compute().items()}
+    ndcg, recall, *levels = axes.lines
+    assert list(ndcg.get_xdata()) == sorted(cuts)
+    assert list(ndcg.get_ydata()) == [values[f"val/ndcg@{k}"] for k in sorted(cuts)]
+    assert list(recall.get_ydata()) == [values[f"val/recall(normalize=min)@{k}"] for k in (1, 3)]
+    assert [set(line.get_ydata()) for line in levels] == [{values["val/mrr"]}, {values["val/map"]}]
+    again = suite.plot(suite.compute(), axes, over_k=True)
+    assert again == (figure, axes)
+
+
+def test_keys_of_ones_own_are_lines_over_k_by_their_labels():
+    suite, _ = filled({"P_5": "precision@5", "P_10": "precision@10", "at 1@10": "ndcg@10", "at 1@1": "ndcg@1"})
+    _, axes = suite.plot(over_k=True)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["at 1@k", "precision@k"]
+    assert [list(line.get_xdata()) for line in axes.lines] == [[1, 10], [5, 10]]
+
+
+def test_axes_that_are_given_are_drawn_in():
+    suite, results = filled(SUITES[3])
+    figure, axes = pyplot.subplots()
+    for given in (None, results, results[0], {key: value.item() for key, value in results[0].items()}):
+        assert suite.plot(given, axes) == suite.plot(given, axes, together=True) == (figure, axes)
+    assert pyplot.get_fignums() == [figure.number]
+
+
+def test_values_of_queries_are_marks_in_one_row():
+    suite, results = filled(["mrr(aggregation=none)", "ndcg"])
+    _, axes = suite.plot()
+    assert list(axes.lines[0].get_xdata()) == suite.compute()["mrr(aggregation=none)"].tolist()
+    assert axes.texts[0].get_text() == "150 values"
+    for refused in (lambda: suite.plot(results), lambda: suite.plot(over_k=True)):
+        with pytest.raises(ValueError, match="several of 'mrr"):
+            refused()
+
+
+def test_what_has_no_place_in_one_axes_is_refused():
+    suite, results = filled(["prcurve@3", "ndcg@3"])
+    with pytest.raises(ValueError, match="several of 'prcurve@3'"):
+        suite.plot()
+    with pytest.raises(ValueError, match="got a list of 5"):
+        suite.plot(results, over_k=True)
+
+
+def test_lines_without_a_number_are_drawn_too():
+    suite = tr.RankingCollection([*(f"mrr@{k}" for k in CUTS), "map", "ndcg"])
+    nothing = {key: torch.tensor(float("nan")) for key in suite.keys()}  # noqa: SIM118
+    figure, axes = suite.plot([nothing, nothing])
+    assert len(shown(figure, names_beside(axes))) == len(suite)
