@@ -226,7 +226,8 @@ def work(rank, folder):
     except BaseException:
         results["error"] = traceback.format_exc()
     Path(folder, f"{rank}.result").write_bytes(pickle.dumps(results))
-    dist.destroy_process_group()
+    workers.leave()
+    workers.end()
 
 
 # ---- memory ------------------------------------------------------------------------------------------------------

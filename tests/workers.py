@@ -9,6 +9,7 @@ import copy
 import datetime
 import importlib
 import itertools
+import os
 import pickle
 import random
 import time
@@ -59,12 +60,35 @@ def work(rank, world, folder, names):
         except BaseException:
             error = traceback.format_exc()
         seconds = time.monotonic() - started
-        dist.destroy_process_group()  # which wakes up whoever waits for this worker
+        leave()  # which wakes up whoever waits for this worker
         part = folder / f"{name}.{rank}.part"
         part.write_bytes(pickle.dumps((result, error, seconds)))
         part.rename(part.with_suffix(".result"))
+        if error and KEPT:
+            os._exit(1)  # which wakes up whoever waits for this worker
         while not all((folder / f"{name}.{other}.result").exists() for other in range(world)):
             time.sleep(0.005)
+    end()
+
+
+# Process groups that were left but not ended. Before torch 2.13, where it was not seen, the end of a gloo group may
+# hang in torch itself: it holds the GIL while it waits for its thread, which wants the GIL to drop the last work. So a
+# worker keeps its groups, and ends without an end of Python.
+KEPT = []
+ENDS_GROUPS = torch.__version__ >= (2, 13)
+
+
+def leave(group=None):
+    """Leave a process group; None = all of them."""
+    if not ENDS_GROUPS:
+        KEPT.extend(dist.distributed_c10d._world.pg_map if group is None else [group])
+    dist.destroy_process_group(group)
+
+
+def end():
+    """End a worker."""
+    if KEPT:
+        os._exit(0)
 
 
 def call(module, function, *args):
@@ -607,7 +631,7 @@ def subgroups(rank, world):
                 assert plain(values[name]) == plain(expected(name, everyone))
             for name in local:
                 assert plain(values[name]) == plain(expected(name.removeprefix("local "), both))
-    dist.destroy_process_group(group) if rank < 2 else None
+    leave(group) if rank < 2 else None
 
 
 # ---- inside sync_context, copies, checkpoints ------------------------------------------------------------------------
