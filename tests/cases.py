@@ -600,7 +600,7 @@ def catalogue_of_long_lists(queries: list[Query], rng: random.Random) -> Batch:
 @layout("single")
 def labels(queries: list[Query], rng: random.Random) -> Batch:
     rows = cells(queries, rng)
-    target = integers([items[0] if items else rng.choice((-1, -100)) for items in positives_of(rows)])
+    target = integers([items[0] if items else rng.choice((-1, -99, -101)) for items in positives_of(rows)])
     return Batch((scores_of(rows, lambda: -INF, torch.float32), target))
 
 

@@ -193,7 +193,7 @@ FAMILY = {name: oracle for family in FAMILIES for name, oracle in family.ORACLES
 ORACLES = {**BINARY, **GRADED, **FAMILY}
 
 #: What an empty query counts, unless it is said.
-EMPTY = dict.fromkeys(ORACLES, "neg") | {"fallout": "pos"}
+EMPTY = dict.fromkeys(ORACLES, "neg") | {"auroc": "skip", "fallout": "pos"}
 for family in FAMILIES:
     EMPTY |= family.EMPTY
 

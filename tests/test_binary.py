@@ -396,12 +396,12 @@ def test_the_state_of_the_curve():
 def test_bad_values_raise_when_the_curve_is_computed():
     curve = tr.PRCurve(2)
     bad = (torch.tensor([[0.1, math.nan]]), torch.tensor([[1, 0]]))
-    with pytest.raises(ValueError, match=r"prcurve@2.*1 queries with NaN"):
+    with pytest.raises(ValueError, match=r"prcurve@2.*1 query with NaN"):
         curve.score(*bad)
     assert parts(curve(*bad)).isnan().all()
     curve.update(*BATCHES[0])
     for _ in range(2):
-        with pytest.raises(ValueError, match=r"prcurve@2.*1 queries with NaN"):
+        with pytest.raises(ValueError, match=r"prcurve@2.*1 query with NaN"):
             curve.compute()
     lenient = tr.PRCurve(2, validate_args=False)
     lenient.update(*bad)

@@ -29,7 +29,7 @@ NAMES = [
     "hitrate@1",
     "recall(aggregation=none)@3",
     "fallout(aggregation=median)@2",
-    "auroc(empty_target_action=skip)",
+    "auroc(empty_target_action=neg)",
     "dcg(log_base=2.5)@3",
 ]
 
@@ -264,13 +264,13 @@ def test_one_bad_batch_and_all_can_go_on():
     suite = tr.RankingCollection(names)
     suite.update(torch.tensor([[0.1, 0.9]]), torch.tensor([[0, 1]]))
     assert all(v.isnan().all() for v in suite(torch.tensor([[NAN, 0.9]]), torch.tensor([[0, 1]])).values())
-    with pytest.raises(ValueError, match="1 queries with NaN"):
+    with pytest.raises(ValueError, match="1 query with NaN"):
         suite.compute()
-    with pytest.raises(ValueError, match="1 queries with NaN"):
+    with pytest.raises(ValueError, match="1 query with NaN"):
         suite.score(torch.tensor([[NAN, 0.9]]), torch.tensor([[0, 1]]))
     suite.reset()
     suite.update(torch.tensor([[0.1, 0.9]]), torch.tensor([[0, 0]]))
-    with pytest.raises(ValueError, match=r"map.*1 queries with nothing to measure"):
+    with pytest.raises(ValueError, match=r"map.*1 query with nothing to measure"):
         suite.compute()
     assert suite["mrr"].compute() == 0
     suite.reset()

@@ -138,9 +138,9 @@ def test_forward_of_bad_values_is_nan_and_loses_nothing(cls, aggregation, on_ste
     assert metric(*BAD).isnan().all()
     assert not metric(*BATCHES[2]).isnan().all()
     assert metric.num_queries == 12
-    with pytest.raises(ValueError, match="1 queries with NaN"):
+    with pytest.raises(ValueError, match="1 query with NaN"):
         metric.compute()
-    with pytest.raises(ValueError, match="1 queries with NaN"):
+    with pytest.raises(ValueError, match="1 query with NaN"):
         metric.compute()
     metric.update(*BAD)
     with pytest.raises(ValueError, match="2 queries with NaN"):

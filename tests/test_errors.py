@@ -298,12 +298,12 @@ def test_constructors_say_what_they_expect(case):
 RANKINGS = {
     "equal ranks in a list": (
         lambda: tr.Ranking.from_ranks(torch.tensor([[3, 3, 1]]), 10),
-        ["1 ranks", "equal to another"],
+        ["1 rank ", "equal to another"],
     ),
-    "ranks below one": (lambda: tr.Ranking.from_ranks(torch.tensor([0.5, 2.0])), ["1 ranks below 1"]),
+    "ranks below one": (lambda: tr.Ranking.from_ranks(torch.tensor([0.5, 2.0])), ["1 rank below 1"]),
     "ranks beyond the list": (
         lambda: tr.Ranking.from_ranks(torch.tensor([4, 2]), 3),
-        ["1 ranks", "beyond num_candidates"],
+        ["1 rank ", "beyond num_candidates"],
     ),
     "ranks of three dimensions": (lambda: tr.Ranking.from_ranks(torch.ones(1, 1, 1)), ["[query, entry]", "[1, 1, 1]"]),
     "scores as ids": (lambda: tr.Ranking.from_ids(SCORES, torch.tensor([1, 2])), ["ids to be integer", "float32"]),
@@ -323,7 +323,7 @@ RANKINGS = {
     ),
     "item outside the catalogue": (
         lambda: tr.Ranking.from_embeddings(torch.ones(2, 3), torch.ones(4, 3), torch.tensor([0, 4])),
-        ["1 labels, ids or (query, item) indices outside"],
+        ["1 label, id or (query, item) index outside"],
     ),
 }
 

@@ -212,7 +212,7 @@ MIXED = [
     "mr",
     "recall(aggregation=none)@3",
     "fallout(aggregation=max)@2",
-    "auroc(empty_target_action=skip)",
+    "auroc(empty_target_action=neg)",
     "mr(aggregation=none)",
     "dcg@3",
 ]
@@ -398,7 +398,7 @@ def bad_values_on_one_worker_raise_on_all(rank, world):
         metric.reset()
         value = fill(metric, share(BATCHES, rank, world)).compute()
         assert plain(value) == plain(expected(name, BATCHES))
-    assert all("1 queries with NaN" in message for message in messages)
+    assert all("1 query with NaN" in message for message in messages)
     return messages
 
 
@@ -517,7 +517,7 @@ def bad_values_of_one_worker_in_a_synced_step(rank, world):
             False,
             False,
         ]
-        assert "1 queries with NaN" in errors_of(suite.compute)
+        assert "1 query with NaN" in errors_of(suite.compute)
     return values
 
 

@@ -152,7 +152,7 @@ class RankingCollection(MetricCollection):
         *,
         mask: Tensor | None = None,
         indexes: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | None = None,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> None:
@@ -169,7 +169,7 @@ class RankingCollection(MetricCollection):
         *,
         mask: Tensor | None = None,
         indexes: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | None = None,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class RankingCollection(MetricCollection):
         *,
         mask: Tensor | None = None,
         indexes: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | None = None,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> dict[str, Any]:

@@ -7,9 +7,10 @@ Shapes and dtypes are checked here and raise at once. Values are counted on the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import accumulate, chain
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -32,6 +33,13 @@ from torchrank.lists import (
 )
 from torchrank.problems import Problem, count, no_errors
 
+# In which torch compares: neither 8 bits of floating point nor fewer bits of anything.
+_DTYPES = (
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
+    *(torch.uint16, torch.uint32, torch.uint64),
+)
+
 
 def arrange(
     preds: Tensor,
@@ -49,13 +57,12 @@ def arrange(
         TypeError: an argument has a type or dtype that no layout has.
         ValueError: shapes or devices do not fit together.
     """
-    if not isinstance(preds, Tensor):
-        raise TypeError(f"Expected preds to be a tensor of scores or ids or a Ranking, got {type(preds).__name__}")
+    check_tensor(preds, "preds", "a tensor of scores or ids or a Ranking")
     preds = preds.detach()
+    if isinstance(target, Tensor):
+        check_tensor(target, "target")
+        _refuse_exchanged(preds, target)
     tie_break = _comparable(tie_break) if isinstance(tie_break, Tensor) else tie_break
-    for name, x in (("preds", preds), ("target", target)):
-        if isinstance(x, Tensor) and x.layout is not torch.strided:
-            raise TypeError(f"Expected {name} to be a dense tensor, got {x.layout}; (query, item) pairs are a tuple")
     if preds.is_complex() or preds.dtype == torch.bool:
         raise TypeError(f"Expected preds to be floating point scores or integer ids, got {preds.dtype}")
     if preds.dim() == 1 or indexes is not None:
@@ -74,7 +81,7 @@ def arrange(
     if isinstance(target, Tensor) and target.dim() in (2, 3):
         return _dense(preds, target, mask, exclude, tie_break, validate)
     judged, errors = judged_items(target, preds, "preds [Q, D] of scores", limit=preds.shape[1])
-    errors = errors + _bad_tie_break(tie_break, mask, preds)
+    errors = errors + _bad_tie_break(tie_break, mask, preds, judged.ignored)
     pairs, bad = _pairs(exclude, preds)
     if not preds.shape[1]:
         preds, tie_break = _one_column(preds), None
@@ -129,7 +136,7 @@ def _flat(
     _check_grid(indexes, "indexes", preds)
     _check_grid(mask, "mask", preds, dtype=torch.bool)
     _check_grid(tie_break, "tie_break", preds)
-    if indexes.is_floating_point() or indexes.dtype in (torch.bool, torch.uint64):
+    if indexes.is_floating_point() or indexes.is_complex() or indexes.dtype in (torch.bool, torch.uint64):
         raise TypeError(f"Expected integer indexes that int64 can hold, got {indexes.dtype}")
     grade = grades(target, preds.device)
     errors = _bad_grades(grade, mask) + _bad_tie_break(tie_break, mask, preds)
@@ -143,6 +150,7 @@ def _ranked_ids(
     if tie_break is not None:
         raise ValueError("Expected no tie_break for integer preds, which are ids already ranked; got tie_break")
     _check_grid(mask, "mask", ids, dtype=torch.bool)
+    ids = _integer(ids, "preds", "target")
     judged, errors = judged_items(target, ids, "integer preds (ids, best first)", limit=None)
     pairs, bad = _pairs(exclude, ids, catalogue=False)
     if not ids.shape[1]:
@@ -166,8 +174,9 @@ def embedded(
     this worker's part of the catalogue, and None means that all of it is here.
     """
     for name, x in (("queries", queries), ("items", catalogue)):
-        if not isinstance(x, Tensor) or not x.is_floating_point():
-            raise TypeError(f"Expected {name} to be a floating point tensor, got {getattr(x, 'dtype', type(x))}")
+        check_tensor(x, name, "a floating point tensor")
+        if not x.is_floating_point():
+            raise TypeError(f"Expected {name} to be a floating point tensor, got {x.dtype}")
     if queries.dim() != 2 or catalogue.dim() != 2 or queries.shape[1] != catalogue.shape[1]:
         raise ValueError(
             "Expected queries [query, dimension] and items [item, dimension] of one dimension, got shapes"
@@ -180,8 +189,7 @@ def embedded(
         )
     if similarity not in ("dot", "cosine"):
         raise ValueError(f"Expected similarity to be 'dot' or 'cosine', got {similarity!r}")
-    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
-        raise ValueError(f"Expected chunk_size to be an integer >= 1 or None, got {chunk_size!r}")
+    chunk_size = integer("chunk_size", chunk_size, least=1)
     queries, catalogue = queries.detach(), catalogue.detach()
     if similarity == "cosine":
         with as_given(queries.device):
@@ -234,8 +242,10 @@ def streamed(blocks: object, relevant: object, exclude: object, top_k: int | Non
 
 
 def _checked_block(block: object, first: Tensor) -> Tensor:
-    if not isinstance(block, Tensor) or not block.is_floating_point():
-        raise TypeError(f"Expected blocks of floating point scores, got {getattr(block, 'dtype', type(block))}")
+    check_tensor(block, "each of blocks", "a floating point tensor")
+    assert isinstance(block, Tensor)
+    if not block.is_floating_point():
+        raise TypeError(f"Expected blocks of floating point scores, got {block.dtype}")
     if block.dim() != 2 or first.dim() != 2 or len(block) != len(first) or block.dtype != first.dtype:
         raise ValueError(
             "Expected blocks of scores [query, item] of the same queries and one dtype, got"
@@ -263,11 +273,11 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
         judged = _of_lists(target, num_queries, device)
     elif isinstance(target, Tensor) and target.shape[:1] == preds.shape[:1] and target.dim() in (1, 2):
         items = _integer(target, "target", beside).to(device=device).long()
-        items = items.unsqueeze(-1) if items.dim() == 1 else items
+        items = items.unsqueeze(-1) if items.dim() == 1 else items.clamp_min(-1)  # padding is no IGNORED label
         items = items if items.shape[1] else items.new_full((num_queries, 1), -1)
         judged = Padded(items, torch.ones_like(items, dtype=torch.int8))
     else:
-        got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else type(target).__name__
+        got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else _type_of(target, "target")
         raise (ValueError if isinstance(target, Tensor) else TypeError)(
             f"Expected target beside {beside} to be ids [{num_queries}], a list of {num_queries} id tensors or a"
             f" (query, item[, grade]) tuple, got {got}"
@@ -280,22 +290,32 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
 
 
 def _of_lists(target: list, num_queries: int, device: torch.device) -> Ragged:
-    if len(target) != num_queries or not all(isinstance(x, Tensor) and x.dim() == 1 for x in target):
-        raise ValueError(
-            f"Expected a list of {num_queries} 1-D id tensors, one per query, got a list of {len(target)} with"
-            f" {[list(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in target[:3]]}...; (query, item)"
-            " pairs are a tuple, which DataLoader collation turns into a list: pass tuple(target)"
-        )
-    ids = [(_integer(x, "the ids of target", "a list") if len(x) else x).to(device).long() for x in target]
-    items = torch.cat([torch.empty(0, dtype=torch.int64, device=device), *ids])
-    start = torch.tensor([0, *accumulate(len(x) for x in target)], device="cpu")
+    items, sizes = _id_lists(target, "target", num_queries, device)
+    start = torch.tensor([0, *accumulate(sizes)], device="cpu")
     return Ragged(items, torch.ones_like(items, dtype=torch.int8), start)
 
 
+def _id_lists(lists: list, name: str, num_queries: int, device: torch.device) -> tuple[Tensor, list[int]]:
+    """The ids of a list with a tensor for each query, one query after the other, and how many each has."""
+    if len(lists) != num_queries or not all(isinstance(x, Tensor) and not x.is_nested and x.dim() == 1 for x in lists):
+        shapes = [_shape(x) for x in lists[:3]]
+        wrong = [x for x in lists if not isinstance(x, Tensor)]
+        numbers = wrong and not any(hasattr(x, "__len__") for x in lists)
+        each = f"torch.as_tensor({name})" if numbers else f"[torch.as_tensor(x) for x in {name}]"
+        raise ValueError(
+            f"Expected {name} to be a list of {num_queries} 1-D id tensors, one per query, got a list of {len(lists)}"
+            f" with {shapes}...; (query, item) pairs are a tuple, which DataLoader collation turns into a list:"
+            f" pass tuple({name})" + (f", and tensors: {each}" if wrong else "")
+        )
+    ids = [(_integer(x, f"the ids of {name}", "a list") if len(x) else x).to(device).long() for x in lists]
+    return torch.cat([torch.empty(0, dtype=torch.int64, device=device), *ids]), [len(x) for x in lists]
+
+
 def _of_pairs(target: tuple, num_queries: int, device: torch.device) -> tuple[Ragged, Tensor]:
-    shapes = [list(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in target]
-    if len(target) not in (2, 3) or not all(isinstance(x, Tensor) and x.dim() == 1 for x in target):
-        raise ValueError(f"Expected a (query, item) or (query, item, grade) tuple of 1-D tensors, got {shapes}")
+    shapes = [_shape(x) for x in target]
+    if len(target) not in (2, 3) or not all(isinstance(x, Tensor) and not x.is_nested and x.dim() == 1 for x in target):
+        hint = "" if all(isinstance(x, Tensor) for x in target) else "; pass tuple(map(torch.as_tensor, target))"
+        raise ValueError(f"Expected a (query, item) or (query, item, grade) tuple of 1-D tensors, got {shapes}{hint}")
     if len({len(x) for x in target}) != 1:
         raise ValueError(f"Expected the tensors of a (query, item[, grade]) tuple to be equally long, got {shapes}")
     query, item = (_integer(x, name, "a tuple").to(device).long() for x, name in zip(target, ("query", "item")))
@@ -312,6 +332,7 @@ def _of_pairs(target: tuple, num_queries: int, device: torch.device) -> tuple[Ra
 
 def grades(target: Tensor, device: torch.device) -> Tensor:
     """Relevance grades as they came, bool as int8 (grades are subtracted and sorted)."""
+    check_tensor(target, "grades")
     if target.is_complex() or target.dtype in (torch.uint16, torch.uint32, torch.uint64):
         hint = "" if target.is_complex() else ", with which torch compares nothing: pass target.long()"
         raise TypeError(f"Expected grades to be integer, bool or floating point, got {target.dtype}{hint}")
@@ -319,12 +340,14 @@ def grades(target: Tensor, device: torch.device) -> Tensor:
     return target.to(torch.int8) if target.dtype == torch.bool else target
 
 
-def _bad_tie_break(tie_break: Tensor | None, mask: Tensor | None, preds: Tensor) -> Tensor:
+def _bad_tie_break(
+    tie_break: Tensor | None, mask: Tensor | None, preds: Tensor, ignored: Tensor | None = None
+) -> Tensor:
     if tie_break is None or not tie_break.is_floating_point():
         return no_errors(preds.device)
     bad = tie_break.to(preds.device).isnan()
     bad = bad if mask is None else bad & mask.to(preds.device)
-    return count(Problem.NAN_SCORES, bad.any(-1) if bad.dim() > 1 else bad)
+    return count(Problem.NAN_SCORES, bad.any(-1) if bad.dim() > 1 else bad, ignored)
 
 
 def _bad_grades(grade: Tensor, where: Tensor | None) -> Tensor:
@@ -342,49 +365,129 @@ def _pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tuple[Pair
     """The excluded pairs, of a catalogue each once; those outside get query -1, which nobody has, or are gone."""
     if exclude is None:
         return None, no_errors(preds.device)
-    if (
-        not isinstance(exclude, Sequence)
-        or len(exclude) != 2
-        or not all(isinstance(x, Tensor) and x.dim() == 1 for x in exclude)
-        or len(exclude[0]) != len(exclude[1])
-    ):
-        got: object = type(exclude).__name__
-        if isinstance(exclude, Tensor):
-            got = f"a tensor {list(exclude.shape)}"
-        elif isinstance(exclude, tuple):
-            got = [list(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in exclude]
-        raise ValueError(f"Expected exclude to be a (query, item) tuple of equally long 1-D tensors, got {got}")
-    query, item = (_integer(x, "exclude", "a tuple").to(preds.device).long() for x in exclude)
+    query, item = _excluded(exclude, preds)
+    # A list is padded with negatives, as that of targets; a pair with them is a mistake.
+    padding = item < 0 if isinstance(exclude, list) else torch.zeros_like(item, dtype=torch.bool)
     outside = (query < 0) | (query >= preds.shape[0]) | (item < 0)
     if not catalogue:  # ids may be any numbers
         query, order = query.masked_fill(outside, -1).sort(stable=True)
         pairs = Pairs(query, item.masked_fill(outside, 0)[order])
-        return pairs if preds.shape[0] else None, count(Problem.OUT_OF_RANGE, outside)
+        return pairs if preds.shape[0] else None, count(Problem.OUT_OF_RANGE, outside & ~padding)
     outside = outside | (item >= preds.shape[1])
     key = (query * 2**32 + item).masked_fill(outside, -1).sort().values  # no matrix has that many columns
     once = key >= 0
     once[1:] &= key[1:] != key[:-1]
     key = key[once] if key.device.type == "cpu" else key.masked_fill(~once, -1)  # removing them would sync
     pairs = Pairs(key >> 32, torch.where(key < 0, 0, key & (2**32 - 1)))
-    return pairs if preds.shape[0] else None, count(Problem.OUT_OF_RANGE, outside)
+    return pairs if preds.shape[0] else None, count(Problem.OUT_OF_RANGE, outside & ~padding)
+
+
+def _excluded(exclude: object, preds: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and items of the excluded pairs, int64 [pair] each, as they were given."""
+    queries, device = preds.shape[0], preds.device
+    if isinstance(exclude, list):
+        item, sizes = _id_lists(exclude, "exclude", queries, device)
+        query = torch.repeat_interleave(torch.arange(queries), torch.tensor(sizes, dtype=torch.int64))
+        return query.to(device, non_blocking=True), item
+    pairs: Any = exclude if isinstance(exclude, tuple) else ()
+    tensors = all(isinstance(x, Tensor) and not x.is_nested for x in pairs)
+    if not tensors or [x.dim() for x in pairs] != [1, 1] or len(pairs[0]) != len(pairs[1]):
+        got = [_shape(x) for x in pairs] if pairs else type(exclude).__name__
+        hint = "" if tensors else "; pass tuple(map(torch.as_tensor, exclude))"
+        raise ValueError(
+            "Expected exclude to be a (query, item) tuple of equally long 1-D tensors, or a list of"
+            f" {queries} 1-D id tensors, one per query, got {got}{hint}"
+        )
+    query, item = (_integer(x, "exclude", "a tuple").to(device).long() for x in pairs)
+    return query, item
 
 
 def _integer(ids: Tensor, name: str, beside: str) -> Tensor:
+    check_tensor(ids, name)
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         hint = ". Integer preds are ids, never scores: if yours are scores of graded candidates, pass preds.float()"
         raise TypeError(
             f"Expected {name} beside {beside} to hold integer ids, got {ids.dtype}"
             + hint * beside.startswith("integer preds")
         )
+    if ids.dtype == torch.uint64:
+        raise TypeError(
+            f"Expected {name} beside {beside} to hold ids that int64 can hold, got {ids.dtype}; pass ids below 2**63"
+            " as int64"
+        )
     return ids.detach()
+
+
+def _refuse_exchanged(preds: Tensor, target: Tensor) -> None:
+    """TypeError for labels in the place of scores, and scores in that of labels."""
+    if preds.is_floating_point() or preds.is_complex() or not target.is_floating_point():
+        return
+    if target.shape == preds.shape:
+        # Integer scores of float grades have another way out, so values decide; there is an error in any case.
+        labels = preds.dtype == torch.bool or bool(((preds == 0) | (preds == 1)).all())
+        exchanged = labels or bool((target != target.round()).any())
+    else:
+        exchanged = preds.dim() == 1 and target.dim() == 2 and len(target) == len(preds)
+    if exchanged:
+        raise TypeError(
+            "Expected scores first and their labels second, got preds that are labels,"
+            f" {preds.dtype} {list(preds.shape)}, and target that is scores, {target.dtype} {list(target.shape)};"
+            " exchange preds and target"
+        )
+
+
+def integer(argument: str, value: object, least: int, or_none: bool = True) -> int | None:
+    """An argument as a Python int; None where that will do.
+
+    Raises:
+        ValueError: it is no integer, of Python or of numpy, or smaller than ``least``.
+    """
+    if value is None and or_none:
+        return None
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        also = " or None" if or_none else ""
+        raise ValueError(f"Expected {argument} to be an integer >= {least}{also}, got {value!r}")
+    return int(value)
+
+
+def check_tensor(x: object, name: str, wanted: str = "a tensor") -> None:
+    """Raise TypeError unless an argument is a dense tensor of a dtype with which torch computes."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"Expected {name} to be {wanted}, got {_type_of(x, name)}")
+    if x.is_nested:
+        raise TypeError(
+            f"Expected {name} to be a dense tensor, got a nested tensor; pass"
+            " torch.nested.to_padded_tensor(...), and mask for its padding"
+        )
+    if x.layout is not torch.strided:
+        raise TypeError(
+            f"Expected {name} to be a dense tensor, got {x.layout}; pass it as .to_dense(), or (query, item) pairs as a"
+            " tuple"
+        )
+    if x.dtype not in _DTYPES and not x.is_complex():
+        raise TypeError(f"Expected {name} in a dtype that torch compares, got {x.dtype}; pass it as .float()")
+
+
+def _type_of(x: object, name: str) -> str:
+    """The type of an argument that is no tensor, and how to make it one."""
+    hint = f"; pass torch.as_tensor({name})" if isinstance(x, list | tuple) or hasattr(x, "__array__") else ""
+    return type(x).__name__ + hint
+
+
+def _shape(x: object) -> object:
+    """The shape of a tensor, or the type of anything else, for an error."""
+    if not isinstance(x, Tensor):
+        return type(x).__name__
+    return "nested" if x.is_nested else list(x.shape)
 
 
 def _check_grid(x: object, name: str, preds: Tensor, dtype: torch.dtype | None = None, also: str = "") -> None:
     if x is None and name != "target":
         return
-    if not isinstance(x, Tensor) or (dtype is not None and x.dtype != dtype):
-        wanted = "a bool tensor" if dtype is torch.bool else "a tensor"
-        raise TypeError(f"Expected {name} to be {wanted}, got {getattr(x, 'dtype', type(x).__name__)}")
+    check_tensor(x, name, wanted := "a bool tensor" if dtype is torch.bool else "a tensor")
+    assert isinstance(x, Tensor)
+    if dtype is not None and x.dtype != dtype:
+        raise TypeError(f"Expected {name} to be {wanted}, got {x.dtype}")
     if x.shape != preds.shape:
         raise ValueError(f"Expected {name} of preds' shape {list(preds.shape)}{also}, got {list(x.shape)}")
 

@@ -20,6 +20,9 @@ BLOCK = 2**19
 # Grades of candidates without a judgment: in the pool that was to be judged, and outside it.
 IN_THE_POOL, OUTSIDE_THE_POOL = -1, -2
 
+# The label of a query that does not count, as in cross-entropy.
+IGNORED = -100
+
 # Scores that are made in one go, where they are products of embeddings.
 PRODUCT = 2**24
 
@@ -80,10 +83,15 @@ class Pairs:
 class Padded:
     """The judged items of each query in a rectangle."""
 
-    #: int64 [query, entry]; negative = padding
+    #: int64 [query, entry]; negative = padding, IGNORED only for a query that does not count
     items: Tensor
     #: [query, entry]
     grade: Tensor
+
+    @property
+    def ignored(self) -> Tensor | None:
+        """bool [query]: the query does not count; None = all do."""
+        return self.items[:, 0] == IGNORED
 
     def __getitem__(self, rows: slice) -> Padded:
         """Those of some consecutive queries."""
@@ -116,6 +124,8 @@ class Ragged:
     grade: Tensor
     #: int64 [query + 1], on the CPU whatever the device: where the entries of each query begin
     start: Tensor
+    #: bool [query]: the query does not count; None = all do
+    ignored: ClassVar[Tensor | None] = None
 
     def __getitem__(self, rows: slice) -> Ragged:
         """Those of some consecutive queries."""
@@ -165,6 +175,12 @@ class Lists:
     def num_queries(self) -> int:
         """How many queries are in the batch."""
         return len(getattr(self, self.per_query[0]))
+
+    @property
+    def ignored(self) -> Tensor | None:
+        """bool [query]: a label says that the query does not count; None = all do."""
+        judged: Judged | None = getattr(self, "judged", None)
+        return None if judged is None else judged.ignored
 
     @property
     def elements(self) -> Tensor:

@@ -69,7 +69,7 @@ class Pieces(Places):
 
     def take(self, queries: Tensor | slice) -> Self:
         """The ranking of some of its queries, given by their numbers here, int64 [query], or as a slice."""
-        fields = ("first", "tied", "grade", "valid", "num_candidates", "pool", "queries", "subtopics")
+        fields = ("first", "tied", "grade", "valid", "num_candidates", "pool", "queries", "subtopics", "ignored")
         return replace(self, **{f: x[queries] for f in fields if (x := getattr(self, f)) is not None})
 
     # ---- transforms --------------------------------------------------------------------------------------------
@@ -110,7 +110,8 @@ class Pieces(Places):
         places = in_rank_order(
             first, tied, self.grade, judged, lengths, self.errors, self.depth, None, self.queries, self.subtopics
         )
-        return replace(self, **{f.name: getattr(places, f.name) for f in fields(Places)})
+        changed = {f.name: getattr(places, f.name) for f in fields(Places)}
+        return replace(self, **{**changed, "ignored": self.ignored})
 
     def each_subtopic(self) -> Self:
         """The lists as each subtopic sees them: rows [query * subtopic], a grade for that subtopic alone.
@@ -143,6 +144,7 @@ class Pieces(Places):
             valid=self.relevant(level).reshape(-1, 1),
             num_candidates=length.reshape(-1),
             complete=False,
+            ignored=None if self.ignored is None else self.ignored.repeat_interleave(self.first.shape[1]),
         )
 
     # ---- pieces that measures share ----------------------------------------------------------------------------

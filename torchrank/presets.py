@@ -141,7 +141,7 @@ TABLE: dict[str, dict[str, tuple[str, str | None, str]]] = {
     },
     "fall-out": {"torchmetrics": ("RetrievalFallOut[@{k}]", "fallout[@{k}]", "")},
     "area under ROC": {
-        "sklearn": ("roc_auc_score", "auroc(empty_target_action=skip)", ""),
+        "sklearn": ("roc_auc_score", "auroc", ""),
         "torchmetrics": ("RetrievalAUROC[@{k}]", "auroc(empty_target_action=neg)[@{k}]", ""),
         "recbole": ("gauc", None, "weighs queries by their positives: give weights"),
         "rectools": ("PartialAUC(k={k})", None, "cuts at the k-th irrelevant one"),

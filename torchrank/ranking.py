@@ -17,7 +17,7 @@ from torchrank.engine.ids import both_lists
 from torchrank.engine.places import in_rank_order, real
 from torchrank.engine.progress import progress_bar
 from torchrank.engine.shards import Shard
-from torchrank.layouts import arrange, embedded, streamed
+from torchrank.layouts import arrange, check_tensor, embedded, integer, streamed
 from torchrank.lists import ALL, BLOCK, IN_THE_POOL, OUTSIDE_THE_POOL, FlatRows, Lists, Need, as_given
 from torchrank.pieces import Pieces, shared
 from torchrank.problems import Problem, count
@@ -58,17 +58,19 @@ class Ranking(Pieces):
         target: Any,
         *,
         mask: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | None = None,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
         tie_break: Tensor | None = None,
     ) -> Ranking:
         """Rank scores.
 
         Args:
             preds: floating [query, candidate].
-            target: grades [query, candidate]; or the column of the positive, int [query], negative = none; or a
-                (query, item) or (query, item, grade) tuple of 1-D tensors; or a list of one id tensor per query.
+            target: grades [query, candidate]; or the column of the positive, int [query], negative = none, but -100 =
+                no query; or a (query, item) or (query, item, grade) tuple of 1-D tensors; or a list of one id tensor
+                per query.
             mask: bool [query, candidate], True for real candidates.
-            exclude: (query, item) tuple of 1-D tensors: pairs that are no candidates, unless they are relevant.
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: these are no candidates,
+                unless they are relevant.
             tie_break: [query, candidate] or [candidate], the larger ranks first among equal scores.
 
         Raises:
@@ -83,10 +85,15 @@ class Ranking(Pieces):
         label: Tensor,
         *,
         mask: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | None = None,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
         tie_break: Tensor | None = None,
     ) -> Ranking:
-        """Rank scores [query, item] over a catalogue with one right answer: ``label`` int [query], negative = none."""
+        """Rank scores [query, item] over a catalogue with one right answer: ``label`` int [query].
+
+        A negative label = none, but -100 = no query, as cross-entropy ignores it.
+        """
+        check_tensor(label, "label")
+        check_tensor(preds, "preds")
         if label.dim() != 1:
             raise ValueError(f"Expected label of shape [{len(preds)}], got {list(label.shape)}")
         return cls._whole(arrange(preds, label, mask=mask, exclude=exclude, tie_break=tie_break))
@@ -120,13 +127,14 @@ class Ranking(Pieces):
         relevant: Any,
         *,
         mask: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | None = None,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
     ) -> Ranking:
         """Rankings given as ids, best first: int [query, position], negative = padding.
 
-        ``relevant``: ids [query]; [query, entry] padded with negatives; a list of one id tensor per query; or a
-        (query, id) or (query, id, grade) tuple of 1-D tensors.
+        ``relevant``: ids [query], of which -100 = no query; [query, entry] padded with negatives; a list of one id
+        tensor per query; or a (query, id) or (query, id, grade) tuple of 1-D tensors.
         """
+        check_tensor(ids, "ids")
         if ids.is_floating_point():
             raise TypeError(
                 f"Expected ids to be integer, best first, got {ids.dtype}; scores go to Ranking.from_scores"
@@ -151,9 +159,9 @@ class Ranking(Pieces):
             (tensor([0.3333], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
         """
         for name, x in (("one", one), ("other", other)):
-            if not isinstance(x, Tensor) or x.is_floating_point() or x.dtype == torch.bool:
-                got = x.dtype if isinstance(x, Tensor) else type(x).__name__
-                raise TypeError(f"Expected {name} to be integer ids, best first, got {got}")
+            check_tensor(x, name, "integer ids, best first")
+            if x.is_floating_point() or x.dtype in (torch.bool, torch.uint64):
+                raise TypeError(f"Expected {name} to be integer ids that int64 can hold, best first, got {x.dtype}")
         if one.dim() != 2 or other.dim() != 2 or len(one) != len(other):
             raise ValueError(
                 "Expected two lists of ids [query, position] of as many queries, got shapes"
@@ -176,8 +184,12 @@ class Ranking(Pieces):
         Ranks between 0 and 1 or beyond ``num_candidates``, or equal in one query, are bad values.
 
         Raises:
+            TypeError: ranks are no tensor of numbers.
             ValueError: ranks have another shape.
         """
+        check_tensor(ranks, "ranks")
+        if ranks.is_complex() or ranks.dtype == torch.bool:
+            raise TypeError(f"Expected ranks to be integer or floating point, got {ranks.dtype}")
         if ranks.dim() not in (1, 2):
             raise ValueError(f"Expected ranks of shape [query] or [query, entry], got {list(ranks.shape)}")
         first = ranks.detach().to(real(ranks.device))
@@ -205,6 +217,10 @@ class Ranking(Pieces):
     @classmethod
     def from_negatives(cls, pos: Tensor, neg: Tensor) -> Ranking:
         """Positives, [query] or [query, positive] scores, against sampled negatives, [query, negative] scores."""
+        for name, x in (("pos", pos), ("neg", neg)):
+            check_tensor(x, name)
+            if x.is_complex() or x.dtype == torch.bool:
+                raise TypeError(f"Expected {name} to be scores, integer or floating point, got {x.dtype}")
         pos = pos.unsqueeze(-1) if pos.dim() == 1 else pos
         if pos.dim() != 2 or neg.dim() != 2 or len(pos) != len(neg):
             raise ValueError(
@@ -225,7 +241,7 @@ class Ranking(Pieces):
         items: Tensor,
         relevant: Any,
         *,
-        exclude: tuple[Tensor, Tensor] | None = None,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
         similarity: str = "dot",
         top_k: int | None = None,
         chunk_size: int | None = None,
@@ -237,9 +253,10 @@ class Ranking(Pieces):
         Args:
             queries: floating [query, dimension].
             items: floating [item, dimension].
-            relevant: items int [query], [query, entry] padded with negatives, a list of one id tensor per query, or a
-                (query, item) or (query, item, grade) tuple.
-            exclude: (query, item) tuple of 1-D tensors: pairs that are no candidates, unless they are relevant.
+            relevant: items int [query], of which -100 = no query; [query, entry] padded with negatives; a list of one
+                id tensor per query; or a (query, item) or (query, item, grade) tuple.
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: these are no candidates,
+                unless they are relevant.
             similarity: "dot" or "cosine".
             top_k: only ranks up to this one will be looked at, which is cheaper where many items are relevant. Metrics
                 that look further refuse the ranking.
@@ -261,7 +278,7 @@ class Ranking(Pieces):
         shard = None if group is False else lambda here, asked: Shard.of(here, asked, group, queries.device)
         with progress_bar(progress) as step:
             lists = embedded(queries, items, relevant, exclude, similarity, chunk_size, shard, step)
-            return cls._whole(lists, Need(_cut(top_k)))
+            return cls._whole(lists, Need(integer("top_k", top_k, least=1)))
 
     @classmethod
     def from_score_blocks(
@@ -269,7 +286,7 @@ class Ranking(Pieces):
         blocks: Iterable[Tensor] | Callable[[], Iterable[Tensor]],
         relevant: Any,
         *,
-        exclude: tuple[Tensor, Tensor] | None = None,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
         top_k: int | None = None,
     ) -> Ranking:
         """Rank a catalogue whose scores come in blocks of items, for all queries each.
@@ -277,9 +294,11 @@ class Ranking(Pieces):
         Args:
             blocks: floating [query, item] blocks from left to right: a list, another iterable that can be read twice,
                 a function that returns an iterator, which is called twice; or, together with ``top_k``, an iterator.
-            relevant: items int [query], [query, entry] padded with negatives, a list of one id tensor per query, or a
-                (query, item) or (query, item, grade) tuple. Items are numbered through all blocks.
-            exclude: (query, item) tuple of 1-D tensors: pairs that are no candidates, unless they are relevant.
+            relevant: items int [query], of which -100 = no query; [query, entry] padded with negatives; a list of one
+                id tensor per query; or a (query, item) or (query, item, grade) tuple. Items are numbered through all
+                blocks.
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: these are no candidates,
+                unless they are relevant.
             top_k: only ranks up to this one will be looked at. Metrics that look further refuse the ranking.
 
         Raises:
@@ -291,7 +310,7 @@ class Ranking(Pieces):
             >>> tr.MRR().score(tr.Ranking.from_score_blocks(blocks, torch.tensor([2])))
             tensor([0.5000], dtype=torch.float64)
         """
-        return cls._whole(streamed(blocks, relevant, exclude, top_k), Need(_cut(top_k)))
+        return cls._whole(streamed(blocks, relevant, exclude, top_k), Need(integer("top_k", top_k, least=1)))
 
     @classmethod
     def from_run(cls, qrels: Mapping[str, Mapping[str, float]], run: Mapping[str, Mapping[str, float]]) -> Ranking:
@@ -338,7 +357,7 @@ class Ranking(Pieces):
     @classmethod
     def _whole(cls, lists: Lists, need: Need = ALL) -> Ranking:
         with as_given(lists.errors.device):
-            ranking = cls._apart(lists, lambda part: cls.blocks(part, need))
+            ranking = replace(cls._apart(lists, lambda part: cls.blocks(part, need)), ignored=lists.ignored)
         # What was promised holds whether or not the engine has made use of it.
         return ranking if need.reach is None else replace(ranking, reach=need.reach)
 
@@ -383,7 +402,8 @@ class Ranking(Pieces):
         intents = [part.subtopics for part in parts if part.subtopics is not None]  # dense, so of equal width
         subtopics = torch.cat(intents) if intents else None
         places = in_rank_order(first, tied, grade, valid, lengths, errors, depth, subtopics=subtopics)
-        places = replace(places, everything=all(part.everything for part in parts))
+        ignored = _together([(part.ignored, part.num_candidates) for part in parts])
+        places = replace(places, everything=all(part.everything for part in parts), ignored=ignored)
         order = batch_order([part.queries for part in parts])
         return cls._of(places) if order is None else cls._of(places).take(order)
 
@@ -408,13 +428,14 @@ class Ranking(Pieces):
             )
 
 
+def _together(parts: Sequence[tuple[Tensor | None, Tensor]]) -> Tensor | None:
+    """Which queries of several batches do not count, bool [query]; each batch with something else [query]."""
+    if all(ignored is None for ignored, _ in parts):
+        return None
+    return torch.cat([torch.zeros_like(x, dtype=torch.bool) if flag is None else flag for flag, x in parts])
+
+
 def batch_order(queries: Sequence[Tensor | None]) -> Tensor | None:
     """Where each query of a batch stands in its parts, given their numbers in each; None if they are in order."""
     numbers = [part for part in queries if part is not None]
     return torch.cat(numbers).argsort() if numbers else None
-
-
-def _cut(top_k: int | None) -> int | None:
-    if top_k is not None and (not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1):
-        raise ValueError(f"Expected top_k to be an integer >= 1 or None, got {top_k!r}")
-    return top_k

@@ -67,7 +67,9 @@ def place_catalogue(lists: CatalogueLists, need: Need) -> Places:
     if pairs is not None:
         beside = None if tie_break is None else tie_break[pairs.query, pairs.item]
         _subtract(standing, pairs, scores[pairs.query, pairs.item], own, beside, own_tie_break)
-    return _placed(standing, own, grade, valid & ~gone, lists.errors, lists.validate, scores.shape[1], None)
+    return _placed(
+        standing, own, grade, valid & ~gone, lists.errors, lists.validate, scores.shape[1], None, lists.ignored
+    )
 
 
 def place_columns(
@@ -90,7 +92,7 @@ def place_columns(
         if pairs is not None:
             errors = errors + count(Problem.OUT_OF_RANGE, pairs.item >= seen.width)
     width = seen.width if columns.width is None else columns.width
-    return _placed(standing, seen.own, grade, valid, errors, validate, max(1, width), reach)
+    return _placed(standing, seen.own, grade, valid, errors, validate, max(1, width), reach, judged.ignored)
 
 
 def cheapest(
@@ -229,9 +231,10 @@ def _placed(
     validate: bool,
     width: int,
     reach: int | None,
+    ignored: Tensor | None,
 ) -> Places:
     if validate:
-        errors = errors + count(Problem.NAN_SCORES, standing.bad > 0)
+        errors = errors + count(Problem.NAN_SCORES, standing.bad > 0, ignored)
     dtype = real(own.device)
     tied = torch.where(valid & (own > float("-inf")), standing.equal, 0).to(dtype)
     first = (standing.greater + 1).to(dtype)

@@ -116,7 +116,11 @@ def spread(lists: CatalogueLists | RankedIds) -> DenseLists:
     if isinstance(lists, CatalogueLists):
         whole = signed.new_full((len(items), lists.scores.shape[1] + 1), OUTSIDE_THE_POOL)
         whole = whole.scatter(1, torch.where(items < 0, lists.scores.shape[1], items), signed)[:, :-1]
-        return DenseLists(lists.errors, lists.validate, lists.scores, whole, lists.mask, lists.tie_break, lists.exclude)
+        mask = lists.mask
+        if lists.ignored is not None:  # has no candidates, and so no bad scores
+            counts = ~lists.ignored.unsqueeze(-1)
+            mask = counts.expand_as(whole) if mask is None else mask & counts
+        return DenseLists(lists.errors, lists.validate, lists.scores, whole, mask, lists.tie_break, lists.exclude)
     kept, found, valid, errors = positions(lists)
     ids, listed = lists.ids, found.any(-2)  # by position: whether its id is judged
     at = torch.where(found.any(-1), found.int().argmax(-1), ids.shape[1])

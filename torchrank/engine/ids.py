@@ -48,7 +48,8 @@ def kept_ids(lists: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor, Te
     errors = lists.errors
     if lists.validate and ids.shape[1] > 1:
         ordered = torch.where(kept, ids, -1).sort(dim=-1).values
-        errors = errors + count(Problem.DUPLICATE_IDS, (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0))
+        again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+        errors = errors + count(Problem.DUPLICATE_IDS, again, lists.ignored)
     valid = items >= 0
     if lists.exclude is not None:
         out, gone = _excluded(lists.exclude, ids, items, grade)

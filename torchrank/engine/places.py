@@ -46,6 +46,8 @@ class Places:
     only_relevant: bool = False
     #: [query, entry, subtopic]: grade for each intent, of which ``grade`` is the largest; None = there are none
     subtopics: Tensor | None = None
+    #: bool [query]: the query does not count in any average; None = all do
+    ignored: Tensor | None = None
 
 
 def fresh(x: Tensor) -> Tensor:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from numbers import Real
+from typing import Any
 
+import numpy as np
+
+from torchrank.layouts import integer
 from torchrank.metrics.labels import name_of
+
+__all__ = ["integer", "number", "one_of", "plain"]
 
 
 def one_of(argument: str, value: object, known: Iterable[object], or_callable: bool = False) -> None:
@@ -31,7 +38,7 @@ def number(
     most: float = math.inf,
 ) -> None:
     """Raise ValueError unless an argument is a finite number within its bounds."""
-    real = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    real = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if not real or not (above < value < below and least <= value <= most):  # type: ignore[operator]
         bounds = [
             f"{sign} {bound}"
@@ -42,10 +49,6 @@ def number(
         raise ValueError(f"Expected {argument} to be a number {wanted}, got {value!r}")
 
 
-def integer(argument: str, value: object, least: int, or_none: bool = True) -> None:
-    """Raise ValueError unless an argument is an integer that is large enough, or None where that will do."""
-    if value is None and or_none:
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        also = " or None" if or_none else ""
-        raise ValueError(f"Expected {argument} to be an integer >= {least}{also}, got {value!r}")
+def plain(value: Any) -> Any:
+    """A number of numpy as Python's own, which labels show alike; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value

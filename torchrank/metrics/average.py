@@ -14,6 +14,7 @@ from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.metrics.state as state
+from torchrank.layouts import check_tensor
 from torchrank.metrics.arguments import one_of
 from torchrank.metrics.contract import SafeMetric
 from torchrank.metrics.state import MEANS, JointReduction, Mean, Sum, is_mean
@@ -253,7 +254,11 @@ class QueryAverage(SafeMetric):
 
 
 def weighted(
-    metrics: Sequence[QueryAverage], table: Tensor, errors: Tensor, weights: Tensor | None
+    metrics: Sequence[QueryAverage],
+    table: Tensor,
+    errors: Tensor,
+    weights: Tensor | None,
+    ignored: Tensor | None = None,
 ) -> list[QueryValues]:
     """What metrics have made of one batch, with what each adds to its state: summed for all at once.
 
@@ -263,21 +268,25 @@ def weighted(
             float64 [metric, 3, query].
         errors: counters of bad values, int64 [metric, kind].
         weights: of queries, given by the user, [query].
+        ignored: queries that do not count, bool [query]; None = all do.
 
     Raises:
+        TypeError: weights are no dense tensor.
         ValueError: weights of another shape.
     """
     values, inner, empty = table.unbind(1)
     absent, empty, present = empty == 2, empty == 1, torch.ones_like(values[0], dtype=torch.bool)
+    if ignored is not None:
+        values, present = values.masked_fill(ignored, float("nan")), ~ignored
     if weights is not None:
-        if not isinstance(weights, Tensor) or weights.shape != present.shape:
-            got = list(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
-            raise ValueError(f"Expected weights of shape [{len(present)}], one per query, got {got}")
+        check_tensor(weights, "weights", f"a tensor [{len(present)}], one per query")
+        if weights.shape != present.shape:
+            raise ValueError(f"Expected weights of shape [{len(present)}], one per query, got {list(weights.shape)}")
         weight = weights.detach().to(values)
-        bad = ~(weight.isfinite() & (weight >= 0))
+        bad = ~(weight.isfinite() & (weight >= 0)) & present
         validated = [metric.validate_args for metric in metrics]
         errors = torch.stack([row + count(Problem.BAD_WEIGHTS, bad) * check for row, check in zip(errors, validated)])
-        inner, present = inner * weight.masked_fill(bad, 0.0), weight > 0
+        inner, present = inner * weight.masked_fill(bad, 0.0), present & (weight > 0)
     if any(metric.empty_target_action == "error" for metric in metrics):
         forbidden = [metric.empty_target_action == "error" for metric in metrics]
         found = [count(Problem.EMPTY_QUERIES, row & present) * check for row, check in zip(empty, forbidden)]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.layouts import arrange
-from torchrank.lists import Need, as_given
+from torchrank.lists import Lists, Need, as_given
 from torchrank.metrics.arguments import one_of
 from torchrank.metrics.average import QueryValues, weighted
 from torchrank.metrics.measure import Measure
@@ -171,7 +171,7 @@ class RankingMetric(Measure):
         *,
         mask: Tensor | None = None,
         indexes: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | None = None,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Tensor:
@@ -180,7 +180,7 @@ class RankingMetric(Measure):
         Takes what :meth:`update` takes.
 
         Returns:
-            float64 [query]; NaN where ``empty_target_action`` leaves a query out.
+            float64 [query]; NaN where ``empty_target_action`` leaves a query out, and for a label of -100.
 
         Raises:
             TypeError, ValueError: as :meth:`update`, and for bad values at once.
@@ -196,7 +196,7 @@ class RankingMetric(Measure):
         *,
         mask: Tensor | None = None,
         indexes: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | None = None,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> None:
@@ -206,11 +206,12 @@ class RankingMetric(Measure):
             preds: floating scores [query, candidate] or, with ``indexes``, [row]; integer ids [query, position], best
                 first, negative = padding; or a :class:`Ranking`. A score of -inf = not retrieved.
             target: grades [query, candidate] or [row]; int [query], the column (or id) of the positive, negative =
-                none; a (query, item) or (query, item, grade) tuple of 1-D tensors; a list of one id tensor per query;
-                beside ids also [query, entry], negative = padding.
+                none, but -100 = no query, as cross-entropy ignores it; a (query, item) or (query, item, grade) tuple of
+                1-D tensors; a list of one id tensor per query; beside ids also [query, entry], negative = padding.
             mask: bool like ``preds``, True for real candidates.
             indexes: int [row], the query of each flat row; queries count in ascending order of index.
-            exclude: (query, item) tuple of 1-D tensors: pairs that are no candidates, unless they are relevant.
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: these are no candidates,
+                unless they are relevant.
             tie_break: like ``preds``, or [candidate]: the larger ranks first among equal scores.
             weights: [query], finite and >= 0; 0 = as if the query were not there.
 
@@ -268,11 +269,11 @@ def _evaluated(
     layout: dict[str, Any],
 ) -> list[QueryValues]:
     if isinstance(preds, Ranking):
-        found = each(lambda part: _tables(metrics, [part]), preds.parts())
+        ignored, found = preds.ignored, each(lambda part: _tables(metrics, [part]), preds.parts())
     else:
         need = functools.reduce(operator.or_, (metric.required() for metric in metrics))
         lists = arrange(preds, target, validate=any(metric.validate_args for metric in metrics), **layout)
-        parts = lists.parts()
+        ignored, parts = lists.ignored, lists.parts()
         if len(parts) > 1 and int(lists.work.sum()) < GRAIN:  # much to rank, and little to measure
             found = [_tables(metrics, [Ranking.of_parts(lists, lambda part: Ranking.blocks(part, need))])]
         else:
@@ -282,7 +283,7 @@ def _evaluated(
     rows = table.split([3 + metric.more for metric in metrics])
     plain = len(table) == 3 * len(metrics)
     block = table.view(len(metrics), 3, -1) if plain else torch.stack([part[:3] for part in rows])
-    results = weighted(metrics, block, torch.stack(errors).sum(0), weights)
+    results = weighted(metrics, block, torch.stack(errors).sum(0), weights, ignored)
     return [metric.with_more(result, part[3:]) for metric, result, part in zip(metrics, results, rows)]
 
 

@@ -378,8 +378,8 @@ class AUROC(BinaryMetric):
 
     :math:`AUC = \frac{1}{P N} \sum_{i \in rel} \sum_{j \notin rel} [rank_i < rank_j]`, over the P relevant and N
     irrelevant candidates among the first k retrieved. A tied pair counts half under ``ties="expected"``. A
-    query without a pair to compare is empty, except that it scores 0 where relevant candidates exist but none was
-    retrieved, and where the first k hold no pair.
+    query without a pair to compare is empty, and skipped by default, except that it scores 0 where relevant candidates
+    exist but none was retrieved, and where the first k hold no pair.
 
     With ``max_fpr`` = F only the part of the curve up to a false positive rate of F counts, rescaled to 1/2 for chance
     and 1 at best: :math:`\frac{1}{2} \left(1 + \frac{A - F^2 / 2}{F - F^2 / 2}\right)`, A its area.
@@ -388,9 +388,10 @@ class AUROC(BinaryMetric):
         Hanley and McNeil, Radiology 143, 1982; ``max_fpr``: McClish, Medical Decision Making 9, 1989.
 
     Also in:
-        torchmetrics (``RetrievalAUROC``), ir_measures (``Accuracy``), scikit-learn (``roc_auc_score`` of one query);
-        RePlay (``RocAuc``), 1 where the first k are all relevant; RecTools (``PartialAUC``), cut at the k-th irrelevant
-        one; RecBole (``GAUC``), weighted by the relevant; torchrec (``GAUC``), without queries of equal scores alone.
+        torchmetrics (``RetrievalAUROC``, where one class counts 0), ir_measures (``Accuracy``), scikit-learn
+        (``roc_auc_score`` of one query); RePlay (``RocAuc``), 1 where the first k are all relevant; RecTools
+        (``PartialAUC``), cut at the k-th irrelevant one; RecBole (``GAUC``), weighted by the relevant; torchrec
+        (``GAUC``), without queries of equal scores alone.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -409,10 +410,17 @@ class AUROC(BinaryMetric):
 
     name = "auroc"
 
-    def __init__(self, top_k: int | None = None, *, max_fpr: float | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        top_k: int | None = None,
+        *,
+        max_fpr: float | None = None,
+        empty_target_action: str = "skip",
+        **kwargs: Any,
+    ) -> None:
         if max_fpr is not None:
             number("max_fpr", max_fpr, above=0, most=1)
-        super().__init__(top_k, max_fpr=max_fpr, **kwargs)
+        super().__init__(top_k, max_fpr=max_fpr, empty_target_action=empty_target_action, **kwargs)
 
     max_fpr: float | None
 

@@ -77,6 +77,7 @@ class PRCurve(Precision):
 
     def with_more(self, result: QueryValues, rows: Tensor) -> QueryValues:
         sums = torch.where(result.weights > 0, rows * result.weights, 0.0).sum(-1)
+        rows = torch.where(result.values.isnan(), float("nan"), rows)
         return replace(result, values=rows, sums=torch.cat([result.sums, sums]))
 
     def result(self, sums: Tensor) -> Tensor:

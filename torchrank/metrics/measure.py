@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 import torchrank.metrics.labels as labels
-from torchrank.metrics.arguments import integer
+from torchrank.metrics.arguments import integer, plain
 from torchrank.metrics.average import QueryAverage, QueryValues
 from torchrank.problems import explain
 
@@ -60,7 +60,7 @@ class Measure(QueryAverage):
             raise TypeError(
                 f"Expected {type(self).__name__} to have a name of its own, which its states bear, got {self.name!r}"
             )
-        own = {name: kwargs.pop(name) for name in self.definition() if name in kwargs}
+        own = {name: plain(kwargs.pop(name)) for name in self.definition() if name in kwargs}
         for name in own:
             if callable(getattr(Measure, name, None)) or callable(getattr(type(self), name, None)):
                 raise TypeError(f"Expected {type(self).__name__} to name no parameter like a method, got {name!r}")
@@ -70,7 +70,7 @@ class Measure(QueryAverage):
             if unknown := [name for name in kwargs if f"`{name}`" in str(error)]:
                 raise ValueError(self._unknown(unknown[0])) from None
             raise
-        integer("top_k", top_k, least=1)
+        top_k = integer("top_k", top_k, least=1)
         if top_k is not None and not self.takes_top_k:
             raise ValueError(f"Expected no top_k for {type(self).__name__}, which looks at the whole list, got {top_k}")
         self.top_k = top_k

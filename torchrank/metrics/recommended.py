@@ -15,7 +15,7 @@ from torchrank.engine.ids import kept_ids
 from torchrank.engine.places import real
 from torchrank.layouts import arrange
 from torchrank.lists import BLOCK, RankedIds
-from torchrank.metrics.arguments import integer
+from torchrank.metrics.arguments import integer, plain
 from torchrank.metrics.average import QueryValues, weighted
 from torchrank.metrics.measure import Measure
 from torchrank.metrics.state import Sum
@@ -35,6 +35,8 @@ class Recommended:
     #: int64 [query, entry] and grades of these: what is judged
     judged: Tensor
     grade: Tensor
+    #: bool [query]: a label says that the list does not count; None = all do
+    ignored: Tensor | None
     #: float, as precise as the device allows, for results
     dtype: torch.dtype
 
@@ -45,8 +47,10 @@ class Recommended:
 
     def rows(self, start: int, stop: int) -> Recommended:
         """Some consecutive queries."""
-        names = ("ids", "kept", "rank", "judged", "grade")
-        return replace(self, **{name: getattr(self, name)[start:stop] for name in names})
+        names = ("ids", "kept", "rank", "judged", "grade", "ignored")
+        cut: dict[str, Any] = {name: getattr(self, name) for name in names}
+        cut = {name: None if x is None else x[start:stop] for name, x in cut.items()}
+        return replace(self, **cut)
 
     def mean(self, x: Tensor) -> Tensor:
         """Mean of values [query, position] over each list: float64 [query]; NaN of an empty one."""
@@ -96,7 +100,7 @@ class ListMetric(Measure):
             if value is None or isinstance(value, Tensor):
                 self.register_buffer(name, None if value is None else value.detach(), persistent=False)
             else:
-                setattr(self, name, value)
+                setattr(self, name, plain(value))
         self.begin(f"#{digest(*catalogue.values(), num_items)}")
 
     def width(self, lists: Recommended) -> int:
@@ -115,7 +119,7 @@ class ListMetric(Measure):
         target: Any = None,
         *,
         mask: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | None = None,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
         weights: Tensor | None = None,
     ) -> None:
         """Add the lists of some users.
@@ -123,9 +127,10 @@ class ListMetric(Measure):
         Args:
             preds: int [query, position], ids of a ranked list, best first; negative = padding.
             target: relevant ids, as :meth:`torchrank.RankingMetric.update` takes them beside ids. Only looked at where
-                the measure needs it, or to tell what ``exclude`` leaves.
+                the measure needs it, to tell what ``exclude`` leaves, or for a label of -100: that list does not count.
             mask: bool like ``preds``, True for real candidates.
-            exclude: (query, item) tuple of 1-D tensors: pairs that are no candidates, unless they are relevant.
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: these are no candidates,
+                unless they are relevant.
             weights: [query], finite and >= 0: how much each list counts; 0 = as if it were not there.
 
         Raises:
@@ -148,7 +153,7 @@ class ListMetric(Measure):
         values = torch.where(empty, float("nan"), values)
         table = torch.stack([values, torch.ones_like(values), empty.to(values.dtype)]).unsqueeze(0)
         errors = errors if self.validate_args else torch.zeros_like(errors)
-        return self.with_more(weighted([self], table, errors.unsqueeze(0), weights)[0], lists)
+        return self.with_more(weighted([self], table, errors.unsqueeze(0), weights, lists.ignored)[0], lists)
 
     def with_more(self, result: QueryValues, lists: Recommended) -> QueryValues:
         """The result of a batch with the :attr:`more` numbers that it adds to the state."""
@@ -166,7 +171,7 @@ class ListMetric(Measure):
             raise ValueError(f"Expected ids [query, position] for {self.label}, got shape {list(preds.shape)}")
         if self.needs_target and target is None:
             raise ValueError(f"Expected target for {self.label}, the relevant ids of each list, got None")
-        if not self.needs_target and exclude is None:
+        if not self.needs_target and exclude is None and not _labels(target, preds):
             target = None
         given = preds.new_full((len(preds),), -1, dtype=torch.int64) if target is None else target
         lists = arrange(preds, given, mask=mask, exclude=exclude, validate=self.validate_args)
@@ -176,12 +181,12 @@ class ListMetric(Measure):
         rank = kept.cumsum(-1)
         if self.num_items is not None:
             outside = kept & (lists.ids >= self.num_items)
-            errors = errors + count(Problem.OUT_OF_RANGE, outside)
+            errors = errors + count(Problem.OUT_OF_RANGE, outside, lists.ignored)
             kept = kept & ~outside
         if self.top_k is not None:
             kept = kept & (rank <= self.top_k)
         ids = torch.where(kept, lists.ids, 0)
-        return Recommended(ids, kept, rank, judged, grade, real(ids.device)), errors
+        return Recommended(ids, kept, rank, judged, grade, lists.ignored, real(ids.device)), errors
 
     def moved(self, x: Tensor, device: torch.device) -> Tensor:
         if any(x is known for known in self._buffers.values()):
@@ -198,7 +203,7 @@ class PerUserMetric(ListMetric):
         target: Any = None,
         *,
         mask: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | None = None,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
         weights: Tensor | None = None,
     ) -> Tensor:
         """The value of each list, float64 [query], without touching the state; NaN of what has too few items.
@@ -216,7 +221,7 @@ class ExposureMetric(ListMetric):
     """
 
     def __init__(self, top_k: int | None, *, num_items: int, **kwargs: Any) -> None:
-        integer("num_items", num_items, least=1, or_none=False)
+        num_items = integer("num_items", num_items, least=1, or_none=False) or 1
         if "aggregation" in kwargs:
             raise ValueError(f"Expected no aggregation for {type(self).__name__}, which has no value for each list")
         super().__init__(top_k, {}, num_items, **kwargs)
@@ -251,6 +256,16 @@ class ExposureMetric(ListMetric):
     def standard_error(self) -> Tensor:
         """NaN: it is no mean over queries."""
         return torch.tensor(float("nan"), dtype=torch.float32, device=self.device)
+
+
+def _labels(target: object, preds: Tensor) -> bool:
+    """Whether a target has one label for each list, which may say that the list does not count."""
+    return (
+        isinstance(target, Tensor)
+        and not target.is_nested
+        and target.shape == preds.shape[:1]
+        and not target.is_floating_point()
+    )
 
 
 def digest(*data: Tensor | int | None) -> str:
