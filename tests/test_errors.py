@@ -1,5 +1,6 @@
 """A wrong call of each kind says what was got and what was expected."""
 
+import numpy as np
 import pytest
 import torch
 from torchmetrics.regression import MeanAbsoluteError
@@ -65,7 +66,12 @@ SHAPES = {
     ),
     "tie_break of another shape": ((SCORES, GRADES), {"tie_break": ROWS}, ValueError, ["tie_break", "[3]", "[2]"]),
     "tie_break of ids": ((IDS, IDS), {"tie_break": IDS}, ValueError, ["no tie_break", "ids already ranked"]),
-    "exclude that is no pair": ((SCORES, GRADES), {"exclude": GRADES}, ValueError, ["(query, item) tuple", "tensor"]),
+    "exclude that is no pair": (
+        (SCORES, GRADES),
+        {"exclude": GRADES},
+        ValueError,
+        ["(query, item) tuple", "a list of 2 1-D id tensors", "Tensor"],
+    ),
     "exclude of unequal lengths": (
         (SCORES, GRADES),
         {"exclude": (torch.tensor([0]), torch.tensor([0, 1]))},
@@ -79,7 +85,68 @@ SHAPES = {
         ["no exclude for flat rows"],
     ),
     "weights of another number": ((SCORES, GRADES), {"weights": torch.ones(3)}, ValueError, ["weights", "[2]", "[3]"]),
-    "weights that are a list": ((SCORES, GRADES), {"weights": [1, 1]}, ValueError, ["weights", "[2]", "list"]),
+    "weights that are a list": (
+        (SCORES, GRADES),
+        {"weights": [1, 1]},
+        TypeError,
+        ["weights", "[2]", "list", "torch.as_tensor(weights)"],
+    ),
+    "preds of numpy": ((SCORES.numpy(), GRADES), {}, TypeError, ["preds", "ndarray", "torch.as_tensor(preds)"]),
+    "grades of numpy": ((SCORES, GRADES.numpy()), {}, TypeError, ["target", "ndarray", "torch.as_tensor(target)"]),
+    "labels in a list": ((SCORES, [1, 0]), {}, ValueError, ["list of 2", "'int'", "torch.as_tensor(target)"]),
+    "ids in lists": ((SCORES, [[1], [0, 2]]), {}, ValueError, ["'list'", "[torch.as_tensor(x) for x in target]"]),
+    "a tuple of numpy": (
+        (SCORES, (np.array([0]), np.array([1]))),
+        {},
+        ValueError,
+        ["'ndarray'", "tuple(map(torch.as_tensor, target))"],
+    ),
+    "exclude of numpy": (
+        (SCORES, GRADES),
+        {"exclude": (np.array([0]), np.array([1]))},
+        ValueError,
+        ["'ndarray'", "tuple(map(torch.as_tensor, exclude))"],
+    ),
+    "mask of numpy": (
+        (SCORES, GRADES),
+        {"mask": GRADES.numpy() > 0},
+        TypeError,
+        ["mask to be a bool tensor", "torch.as_tensor(mask)"],
+    ),
+    "bool labels before scores": ((GRADES > 0, SCORES), {}, TypeError, ["labels", "exchange preds and target"]),
+    "0 and 1 before scores": ((GRADES, SCORES), {}, TypeError, ["labels", "exchange preds and target"]),
+    "grades before scores": ((GRADES * 3, SCORES), {}, TypeError, ["labels", "exchange preds and target"]),
+    "a label per query before scores": (
+        (torch.tensor([1, 2]), SCORES),
+        {},
+        TypeError,
+        ["labels", "exchange preds and target"],
+    ),
+    "flat labels before scores": (
+        (torch.tensor([1, 0]), ROWS),
+        {"indexes": torch.tensor([0, 0])},
+        TypeError,
+        ["labels", "exchange preds and target"],
+    ),
+    "ids of 64 bits without a sign": ((IDS.to(torch.uint64), IDS), {}, TypeError, ["int64 can hold", "uint64"]),
+    "relevant ids without a sign": (
+        (IDS, torch.tensor([5, 2]).to(torch.uint64)),
+        {},
+        TypeError,
+        ["int64 can hold", "uint64"],
+    ),
+    "excluded ids without a sign": (
+        (IDS, IDS),
+        {"exclude": [torch.tensor([5]).to(torch.uint64)] * 2},
+        TypeError,
+        ["int64 can hold", "uint64"],
+    ),
+    "pairs to exclude that collation made a list": (
+        (SCORES, GRADES),
+        {"exclude": [torch.tensor([0, 1, 1])] * 3},
+        ValueError,
+        ["exclude to be a list of 2 1-D id tensors", "list of 3", "(query, item) pairs are a tuple", "tuple(exclude)"],
+    ),
     "indexes of another length": (
         (ROWS, torch.tensor([0, 1])),
         {"indexes": torch.tensor([0])},
@@ -150,66 +217,198 @@ def test_shapes_and_dtypes_raise_at_once(case, call):
         assert part in str(caught.value), str(caught.value)
 
 
-# (arguments, keywords, number that must be named, what it is called)
+PAIRS = (torch.tensor([0, 1]), torch.tensor([0, 1]))
+EMBEDDED, ITEMS, LABELS = torch.ones(2, 3), torch.ones(4, 3), torch.tensor([0, 1])
+
+# each with one argument, and how an error calls it
+DOORS = {
+    "preds": (SCORES, lambda x: tr.MRR().score(x, GRADES)),
+    "grades": (GRADES.float(), lambda x: tr.MRR().score(SCORES, x)),
+    "labels": (LABELS, lambda x: tr.MRR().score(SCORES, x)),
+    "a list": (LABELS, lambda x: tr.MRR().score(SCORES, [x, x])),
+    "a tuple": (PAIRS[1], lambda x: tr.MRR().score(SCORES, (PAIRS[0], x))),
+    "exclude": (PAIRS[1], lambda x: tr.MRR().score(SCORES, GRADES, exclude=(PAIRS[0], x))),
+    "a list to exclude": (PAIRS[1], lambda x: tr.MRR().score(SCORES, GRADES, exclude=[x, x])),
+    "mask": (GRADES > 0, lambda x: tr.MRR().score(SCORES, GRADES, mask=x)),
+    "tie_break": (SCORES, lambda x: tr.MRR().score(SCORES, GRADES, tie_break=x)),
+    "weights": (SCORES[:, 0], lambda x: tr.MRR().score(SCORES, GRADES, weights=x)),
+    "weights of lists": (SCORES[:, 0], lambda x: tr.Coverage(num_items=7).update(IDS, weights=x)),
+    "flat preds": (ROWS, lambda x: tr.MRR().score(x, LABELS, indexes=LABELS)),
+    "flat target": (LABELS, lambda x: tr.MRR().score(ROWS, x, indexes=LABELS)),
+    "indexes": (LABELS, lambda x: tr.MRR().score(ROWS, LABELS, indexes=x)),
+    "ids": (IDS, lambda x: tr.MRR().score(x, LABELS)),
+    "lists": (IDS, lambda x: tr.Coverage(num_items=7).update(x)),
+    "relevant of lists": (IDS, lambda x: tr.Serendipity(interactions=torch.ones(7)).score(IDS, x)),
+    "from_label": (LABELS, lambda x: tr.Ranking.from_label(SCORES, x)),
+    "from_ids": (IDS, lambda x: tr.Ranking.from_ids(x, LABELS)),
+    "from_rankings": (IDS, lambda x: tr.Ranking.from_rankings(IDS, x)),
+    "from_ranks": (SCORES, lambda x: tr.Ranking.from_ranks(x)),
+    "from_negatives, pos": (ROWS, lambda x: tr.Ranking.from_negatives(x, SCORES)),
+    "from_negatives, neg": (SCORES, lambda x: tr.Ranking.from_negatives(ROWS, x)),
+    "queries": (EMBEDDED, lambda x: tr.Ranking.from_embeddings(x, ITEMS, LABELS)),
+    "items": (ITEMS, lambda x: tr.Ranking.from_embeddings(EMBEDDED, x, LABELS)),
+    "relevant": (LABELS, lambda x: tr.Ranking.from_embeddings(EMBEDDED, ITEMS, x)),
+    "blocks": (SCORES, lambda x: tr.Ranking.from_score_blocks([x], LABELS)),
+}
+KINDS = {
+    "nested": lambda x: torch.nested.nested_tensor(list(x.unbind()) if x.dim() > 1 else [x, x]),
+    "jagged": lambda x: torch.nested.nested_tensor(
+        list(x.unbind()) if x.dim() > 1 else [x, x], layout=torch.jagged, dtype=x.dtype
+    ),
+    "sparse": lambda x: x.to_sparse(),
+    "8 bits": lambda x: x.float().to(torch.float8_e4m3fn),
+    "numpy": lambda x: x.numpy(),
+}
+
+
+WAYS = {
+    "nested": ["to_padded_tensor", "nested"],
+    "jagged": ["to_padded_tensor", "nested"],
+    "sparse": ["to_dense"],
+    "8 bits": [".float()"],
+    "numpy": ["torch.as_tensor"],
+}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("door", DOORS)
+def test_a_kind_of_tensor_that_torch_cannot_compare_is_refused_with_a_way_out(door, kind):
+    good, call = DOORS[door]
+    call(good)
+    with pytest.raises((TypeError, ValueError), match=r"^Expected .* got ") as caught:
+        call(KINDS[kind](good))
+    assert any(way in str(caught.value) for way in WAYS[kind]), str(caught.value)
+
+
+# (arguments, keywords, what must be said: number and kind; the query that is named)
 VALUES = {
-    "NaN scores, dense": ((torch.tensor([[NAN, 1, NAN], [0, 1, 2.0]]), GRADES), {}, 1, "queries with NaN"),
-    "NaN scores, catalogue": ((torch.tensor([[NAN, 1, 0], [NAN, 1, 2]]), torch.tensor([1, 1])), {}, 2, "with NaN"),
+    "NaN scores, dense": ((torch.tensor([[0, 1, 2.0], [NAN, 1, NAN]]), GRADES), {}, "1 query with NaN", 1),
+    "NaN scores, catalogue": (
+        (torch.tensor([[NAN, 1, 0], [NAN, 1, 2]]), torch.tensor([1, 1])),
+        {},
+        "2 queries with NaN",
+        0,
+    ),
     "NaN scores, flat": (
         (torch.tensor([NAN, 1.0, NAN]), torch.tensor([1, 0, 1])),
-        {"indexes": torch.tensor([4, 7, 7])},
-        2,
-        "queries with NaN",
+        {"indexes": torch.tensor([9, 7, 7])},
+        "2 queries with NaN",
+        7,
     ),
-    "NaN grades": ((SCORES, torch.tensor([[NAN, 1, 0], [0, 1, INF]])), {}, 2, "relevance grades"),
+    "NaN grades": ((SCORES, torch.tensor([[1, 1, 0], [NAN, 1, INF]])), {}, "2 relevance grades", 1),
     "NaN scores, excluded": (
-        (torch.tensor([[NAN, 1, 0], [0, 1, 2.0]]), GRADES),
-        {"exclude": (torch.tensor([0]), torch.tensor([0]))},
+        (torch.tensor([[0, 1, 2.0], [NAN, 1, 0]]), GRADES),
+        {"exclude": (torch.tensor([0, 1]), torch.tensor([0, 0]))},
+        "1 query with NaN",
         1,
-        "queries with NaN",
     ),
-    "NaN tie breaks": ((SCORES, torch.tensor([1, 0])), {"tie_break": torch.tensor([0, NAN, 1])}, 2, "tie breaks"),
-    "label out of range": ((SCORES, torch.tensor([3, 1])), {}, 1, "indices outside"),
+    "NaN tie breaks": (
+        (SCORES, torch.tensor([1, 0])),
+        {"tie_break": torch.tensor([0, NAN, 1])},
+        "2 queries with NaN among the scores or tie breaks",
+        0,
+    ),
+    "label out of range": ((SCORES, torch.tensor([1, 3])), {}, "1 label, id or (query, item) index outside", 1),
+    "item out of range": (
+        (SCORES, (torch.tensor([0, 1, 0]), torch.tensor([0, 3, 1]))),
+        {},
+        "1 label, id or (query, item) index outside",
+        1,
+    ),
     "pair out of range": (
         (SCORES, (torch.tensor([0, 2, -1]), torch.tensor([0, 0, 0]))),
         {},
-        2,
-        "indices outside",
+        "2 labels, ids or (query, item) indices outside",
+        None,
     ),
     "excluded pair out of range": (
         (SCORES, torch.tensor([0, 1])),
         {"exclude": (torch.tensor([0, 5]), torch.tensor([9, 0]))},
-        2,
-        "indices outside",
+        "2 labels, ids or (query, item) indices outside",
+        0,
     ),
-    "the same target twice": ((SCORES, [torch.tensor([1, 1]), torch.tensor([0])]), {}, 1, "more than once"),
-    "the same id twice": ((torch.tensor([[4, 4, 1], [1, 2, 3]]), torch.tensor([4, 1])), {}, 1, "ids that occur"),
-    "integer scores, integer grades": ((IDS, GRADES), {}, 2, "pass preds.float()"),
-    "negative weight": ((SCORES, GRADES), {"weights": torch.tensor([-1.0, 1])}, 1, "query weights"),
-    "weights that are not finite": ((SCORES, GRADES), {"weights": torch.tensor([NAN, INF])}, 2, "query weights"),
+    "excluded id of a list out of range": (
+        (SCORES, torch.tensor([0, 1])),
+        {"exclude": [torch.tensor([0, -1]), torch.tensor([9])]},
+        "1 label, id or (query, item) index outside",
+        1,
+    ),
+    "the same target twice": (
+        (SCORES, [torch.tensor([0]), torch.tensor([1, 1])]),
+        {},
+        "1 target given more than once for its query",
+        1,
+    ),
+    "the same pair twice": (
+        (SCORES, (torch.tensor([1, 0, 1]), torch.tensor([2, 2, 2]))),
+        {},
+        "1 target given more than once",
+        1,
+    ),
+    "the same id twice": (
+        (torch.tensor([[1, 2, 3], [4, 4, 1]]), torch.tensor([4, 1])),
+        {},
+        "1 id that occurs more than once",
+        1,
+    ),
+    "integer scores, integer grades": ((IDS, GRADES), {}, "2 targets given more than once", 0),
+    "negative weight": ((SCORES, GRADES), {"weights": torch.tensor([1, -1.0])}, "1 query weight that is", 1),
+    "weights that are not finite": ((SCORES, GRADES), {"weights": torch.tensor([NAN, INF])}, "2 query weights", 0),
 }
 
 
 @pytest.mark.parametrize("case", VALUES)
 def test_bad_values_are_counted_and_raise_in_compute(case):
-    arguments, keywords, number, kind = VALUES[case]
+    arguments, keywords, said, _ = VALUES[case]
     metric = tr.NDCG(top_k=2)
     metric.update(SCORES, GRADES)
     metric.update(*arguments, **keywords)
     for _ in range(2):  # not only the first time
         with pytest.raises(ValueError, match=r"^ndcg@2: ") as caught:
             metric.compute()
-        assert f"{number} " in str(caught.value)
-        assert kind in str(caught.value)
-    with pytest.raises(ValueError, match=f"{number} "):
-        metric.score(*arguments, **keywords)
+        assert f"ndcg@2: {said}" in str(caught.value)
     metric.reset()
     metric.update(SCORES, GRADES)
     assert metric.compute() == 1
 
 
 @pytest.mark.parametrize("case", VALUES)
+@pytest.mark.parametrize("call", ["metric", "collection"])
+def test_score_names_the_first_query_with_a_bad_value(case, call):
+    arguments, keywords, said, query = VALUES[case]
+    metric = tr.NDCG(top_k=2) if call == "metric" else tr.RankingCollection(["ndcg@2"])
+    with pytest.raises(ValueError, match=r"^ndcg@2: ") as caught:
+        metric.score(*arguments, **keywords)
+    assert f"ndcg@2: {said}" in str(caught.value)
+    assert (f", first in query {query};" in str(caught.value)) is (query is not None)
+    assert ("first in" in str(caught.value)) is (query is not None)
+
+
+def test_the_first_of_many_queries_is_named():
+    for first in (0, 1, 499, 500, 999):
+        scores = torch.rand(1000, 5)
+        scores[first, 2] = NAN
+        scores[first + 300 :: 7, 1] = NAN
+        with pytest.raises(ValueError, match=f"first in query {first};"):
+            tr.MRR().score(scores, torch.zeros(1000, dtype=torch.int64), exclude=[torch.tensor([3])] * 1000)
+    lists = torch.arange(6).repeat(100, 1)
+    lists[40:, 3] = 0
+    with pytest.raises(ValueError, match=r"60 ids that occur more than once .*, first in query 40;"):
+        tr.Novelty(interactions=torch.ones(6), num_users=8).score(lists, exclude=[torch.tensor([5])] * 100)
+
+
+def test_each_hint_stands_beside_its_own_case():
+    with pytest.raises(ValueError, match=r"ids that occur .*pass preds\.float\(\)"):
+        tr.MRR().score(torch.tensor([[2, 2, 2, 1]]), torch.tensor([1]))
+    with pytest.raises(ValueError, match="given more than once") as caught:
+        tr.MRR().score(SCORES, (torch.tensor([0, 0]), torch.tensor([1, 1])))
+    assert "integer preds" not in str(caught.value)
+
+
+@pytest.mark.parametrize("case", VALUES)
 def test_without_validation_bad_values_are_not_counted(case):
-    arguments, keywords, _, _ = VALUES[case]
+    arguments, keywords, *_ = VALUES[case]
     metric = tr.NDCG(top_k=2, validate_args=False)
     metric.update(*arguments, **keywords)
     assert metric.compute().dim() == 0  # and does not raise
@@ -335,6 +534,50 @@ def test_rankings_say_what_they_expect(case):
         tr.MRR().score(make())
     for part in said:
         assert part in str(caught.value), str(caught.value)
+
+
+INTEGERS = {
+    "top_k": (lambda n: tr.NDCG(n(5)), "ndcg@5"),
+    "relevance_level": (lambda n: tr.MAP(relevance_level=n(2)), "map(relevance_level=2)"),
+    "beta": (lambda n: tr.FBeta(n(3), beta=n(2)), "fbeta(beta=2)@3"),
+    "collection_size": (lambda n: tr.Utility(collection_size=n(9)), "utility(collection_size=9)"),
+    "the curve": (lambda n: tr.PRCurve(n(3)), "prcurve@3"),
+    "num_items": (lambda n: tr.Coverage(n(2), num_items=n(7)), "coverage@2"),
+    "num_users": (lambda n: tr.Novelty(interactions=torch.ones(7), num_users=n(8)), "novelty"),
+}
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
+@pytest.mark.parametrize("case", INTEGERS)
+def test_an_integer_of_numpy_is_taken_for_pythons(case, kind):
+    make, label = INTEGERS[case]
+    theirs, ours = make(kind), make(int)
+    assert theirs.label == ours.label == label
+    assert theirs.metric_state.keys() == ours.metric_state.keys()
+    for name, value in vars(ours).items():
+        assert type(vars(theirs)[name]) is type(value), name
+
+
+def test_functions_take_integers_of_numpy():
+    queries, items, label = torch.rand(2, 3), torch.rand(9, 3), torch.tensor([0, 4])
+    three = np.int64(3)
+    ranking = tr.Ranking.from_embeddings(queries, items, label, top_k=three, chunk_size=three)
+    assert ranking.reach == 3
+    assert type(ranking.reach) is int
+    assert tr.Ranking.from_score_blocks([queries @ items.T], label, top_k=three).reach == 3
+    torch.testing.assert_close(tr.MRR(top_k=3).score(ranking), tr.MRR(top_k=3).score(queries @ items.T, label))
+    assert tr.FallOut(2).score(tr.Ranking.from_ranks(label + 1, np.int64(9)))[0] == 1 / 8
+    assert tr.preset("recbole", three) == tr.preset("recbole", 3)
+
+
+@pytest.mark.parametrize("wrong", [np.bool_(True), np.float64(3.0), np.int64(0), "3"])
+def test_what_is_no_positive_integer_is_refused(wrong):
+    with pytest.raises(ValueError, match="top_k to be an integer >= 1 or None, got"):
+        tr.NDCG(top_k=wrong)
+    with pytest.raises(ValueError, match="top_k to be an integer >= 1 or None, got"):
+        tr.Ranking.from_embeddings(torch.rand(2, 3), torch.rand(9, 3), torch.tensor([0, 4]), top_k=wrong)
+    with pytest.raises(ValueError, match="chunk_size to be an integer >= 1 or None, got"):
+        tr.Ranking.from_embeddings(torch.rand(2, 3), torch.rand(9, 3), torch.tensor([0, 4]), chunk_size=wrong)
 
 
 def test_a_foreign_metric_cannot_take_a_ranking():

@@ -1,6 +1,7 @@
 """What each special case means, row by row of the README's table and beyond."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -156,6 +157,191 @@ def test_filtered_reciprocal_ranks_and_hits():
     assert metric.compute().item() == pytest.approx((1 / 2 + 1 / 2 + 1 / 3 + 3 * 1 / 2) / (3 + 3))
 
 
+# ---- label -100 --------------------------------------------------------------------------------------------------
+
+LABEL = tensor([3, -100, -1, 2, 6, -100, -7, 0])
+KEPT = LABEL != -100
+
+
+def catalogue():
+    generator = torch.Generator().manual_seed(0)
+    queries = torch.rand(len(LABEL), 3, generator=generator, dtype=torch.float64)
+    items = torch.rand(7, 3, generator=generator, dtype=torch.float64)
+    return queries, items
+
+
+def scored(rows):
+    queries, items = catalogue()
+    return (queries @ items.T)[rows]
+
+
+# a batch of some queries
+LABELLED = {
+    "scores": lambda rows: (scored(rows), LABEL[rows]),
+    "int8 labels": lambda rows: (scored(rows), LABEL[rows].to(torch.int8)),
+    "ids": lambda rows: (scored(rows).argsort(descending=True), LABEL[rows]),
+    "from_scores": lambda rows: (tr.Ranking.from_scores(scored(rows), LABEL[rows]),),
+    "from_label": lambda rows: (tr.Ranking.from_label(scored(rows), LABEL[rows]),),
+    "from_ids": lambda rows: (tr.Ranking.from_ids(scored(rows).argsort(descending=True), LABEL[rows]),),
+    "from_embeddings": lambda rows: (
+        tr.Ranking.from_embeddings(catalogue()[0][rows], catalogue()[1], LABEL[rows], chunk_size=3),
+    ),
+    "from_score_blocks": lambda rows: (tr.Ranking.from_score_blocks(scored(rows).split(3, -1), LABEL[rows]),),
+}
+ALL_ROWS = torch.ones_like(KEPT)
+IGNORING = [
+    *[
+        "mrr",
+        "mr",
+        "hitrate@2",
+        "ndcg@3",
+        "dcg",
+        "map",
+        "precision@2",
+        "fallout@2",
+        "auroc",
+        "rprecision",
+        "err",
+        "rbp",
+    ],
+    *["mrr(filtered=True)", "mr(filtered=True,average=positive)", "mr(adjusted=index)", "bpref", "infap", "judged@3"],
+    *["mrr(empty_target_action=pos)", "mrr(empty_target_action=skip)", "mrr(aggregation=geometric)", "accuracy@2"],
+    *["mrr(aggregation=median)", "mrr(aggregation=min)", "recall(aggregation=none)@2", "cwl@4", "utility", "qmeasure"],
+]
+
+
+@pytest.mark.parametrize("layout", LABELLED)
+def test_a_label_of_minus_100_is_no_query(layout):
+    everything, rest = LABELLED[layout](ALL_ROWS), LABELLED[layout](KEPT)
+    weights = torch.rand(len(LABEL), dtype=torch.float64)
+    weights[1], weights[0] = NAN, 0  # of no query, of one that weighs nothing
+    for name in IGNORING:
+        for weigh in (False, True):
+            one, other = tr.parse(name), tr.parse(name)
+            one.update(*everything, **({"weights": weights} if weigh else {}))
+            other.update(*rest, **({"weights": weights[KEPT]} if weigh else {}))
+            assert (one.num_queries, one.num_empty) == (other.num_queries, other.num_empty), name
+            assert one.num_queries == 6 - weigh
+            torch.testing.assert_close(one.sums, other.sums)
+            value = one.compute()
+            if one.aggregation == "none":
+                assert value[~KEPT].isnan().all()
+                value = value[KEPT]
+            torch.testing.assert_close(value, other.compute(), equal_nan=True)
+        values = one.score(*everything)
+        assert values[~KEPT].isnan().all(), name
+        torch.testing.assert_close(values[KEPT], other.score(*rest), equal_nan=True)
+        together = tr.RankingCollection([name]).score(*everything)
+        torch.testing.assert_close(together[one.label], values, equal_nan=True)
+
+
+def test_cross_entropy_ignores_the_same_labels():
+    scores, label = scored(ALL_ROWS), LABEL.masked_fill((LABEL < 0) & KEPT, 1)
+    ours = tr.MRR()
+    ours.update(scores, label)
+    one_by_one = torch.nn.functional.cross_entropy(scores, label, reduction="none")
+    assert ours.num_queries == (one_by_one > 0).sum()
+    assert ours.score(scores, label).isnan().tolist() == (one_by_one == 0).tolist()
+
+
+def test_an_error_where_nothing_is_relevant_is_none_for_a_label_of_minus_100():
+    metric = tr.MRR(empty_target_action="error")
+    metric.update(SCORED, tensor([1, -100]))
+    assert metric.compute() == 1
+    metric.update(SCORED, tensor([1, -1]))
+    with pytest.raises(ValueError, match="1 query with nothing to measure"):
+        metric.compute()
+
+
+@pytest.mark.parametrize("name", ["mrr", "mrr@2", "map(unjudged=upper)"])
+def test_nan_in_a_query_that_is_none_is_no_error(name):
+    scores = scored(ALL_ROWS)
+    expected = tr.parse(name).score(scores, LABEL)
+    scores[~KEPT] = NAN
+    tie_break = torch.zeros(scores.shape).masked_fill(~KEPT.unsqueeze(-1), NAN)
+    calls = [((scores, LABEL), {}), ((scores, LABEL), {"tie_break": tie_break})]
+    if name == "mrr":
+        calls.append(((tr.Ranking.from_score_blocks(scores.split(2, -1), LABEL),), {}))
+    for arguments, keywords in calls:
+        torch.testing.assert_close(tr.parse(name).score(*arguments, **keywords), expected, equal_nan=True)
+    ids = tensor([[1, 2], [3, 3]])
+    assert score("mrr", ids, tensor([2, -100])) == pytest.approx([1 / 2, NAN], nan_ok=True)
+    with pytest.raises(ValueError, match="1 id that occurs"):
+        tr.MRR().score(ids, tensor([2, -1]))
+
+
+def test_a_label_of_minus_100_takes_its_list_out_of_measures_of_lists():
+    ids = scored(ALL_ROWS).argsort(descending=True)
+    known = torch.arange(1, 8)
+    for make in (
+        lambda: tr.Novelty(3, interactions=known, num_users=9),
+        lambda: tr.Serendipity(3, interactions=known),
+        lambda: tr.Coverage(2, num_items=7),
+        lambda: tr.Gini(2, num_items=7),
+    ):
+        suite, rest = tr.RankingCollection([make(), "mrr"]), tr.RankingCollection([make(), "mrr"])
+        suite.update(ids, LABEL)
+        rest.update(ids[KEPT], LABEL[KEPT])
+        assert suite.compute() == rest.compute()
+        assert {metric.num_queries for metric in suite.values()} == {6}
+    values = tr.Novelty(3, interactions=known, num_users=9).score(ids, LABEL)
+    assert values.isnan().tolist() == (~KEPT).tolist()
+
+
+def test_a_curve_has_no_part_for_a_label_of_minus_100():
+    curve, rest = tr.PRCurve(3), tr.PRCurve(3)
+    curve.update(scored(ALL_ROWS), LABEL)
+    rest.update(scored(KEPT), LABEL[KEPT])
+    torch.testing.assert_close(curve.compute(), rest.compute())
+    for ours, theirs in zip(curve.score(scored(ALL_ROWS), LABEL), rest.score(scored(KEPT), LABEL[KEPT])):
+        assert ours[~KEPT].isnan().all()
+        torch.testing.assert_close(ours[KEPT], theirs)
+
+
+def test_rankings_that_are_joined_cut_and_condensed_keep_who_is_no_query():
+    parts = [LABELLED["from_label"](ALL_ROWS)[0], tr.Ranking.from_scores(SCORED, tensor([[0, 1, 0, 0], [1, 0, 0, 0]]))]
+    joined = tr.Ranking.join(parts)
+    assert joined.ignored.tolist() == [*(~KEPT).tolist(), False, False]
+    expected = torch.cat([tr.MRR().score(part) for part in parts])
+    torch.testing.assert_close(tr.MRR().score(joined), expected, equal_nan=True)
+    torch.testing.assert_close(tr.MRR().score(joined.take(tensor([1, 8]))), tensor([NAN, 1.0]).double(), equal_nan=True)
+    assert tr.MRR().score(joined.condensed()).isnan().tolist() == joined.ignored.tolist()
+    each = joined.each_positive(1)
+    assert tr.MRR().score(each).isnan().tolist() == joined.ignored.repeat_interleave(joined.first.shape[1]).tolist()
+    assert tr.Ranking.join(parts[1:] * 2).ignored is None
+
+
+def test_minus_100_among_padded_or_listed_ids_is_padding():
+    scores = tensor([[0.3, 0.2, 0.1]])
+    assert score("mrr", scores, [tensor([-100])]) == [0]
+    assert score("mrr", tensor([[4, 5]]), tensor([[-100]])) == [0]
+    assert score("mrr", tensor([[4, 5]]), tensor([[-100, 5]])) == [1 / 2]
+
+
+# ---- area under the curve ----------------------------------------------------------------------------------------
+
+
+def test_random_scores_have_an_area_of_one_half_although_many_queries_are_of_one_class():
+    torch.manual_seed(0)
+    metric = tr.AUROC()
+    metric.update(torch.rand(20000, 6), (torch.rand(20000, 6) < 0.25).long())
+    assert metric.compute().item() == pytest.approx(0.5, abs=0.01)
+    assert metric.num_empty > 3000
+    assert metric.label == "auroc"
+    assert tr.parse("auroc(empty_target_action=neg)").label == "auroc(empty_target_action=neg)"
+    assert tr.parse("auroc(empty_target_action=neg)").empty_target_action == "neg"
+
+
+def test_scikit_learn_has_no_area_for_one_class_either():
+    from sklearn.metrics import roc_auc_score
+
+    scores, target = torch.rand(4, 5), tensor([[1, 0, 0, 1, 0], [0] * 5, [1] * 5, [0, 0, 0, 0, 1]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = [roc_auc_score(t, s) for t, s in zip(target.numpy(), scores.numpy())]
+    assert tr.AUROC().score(scores, target).tolist() == pytest.approx(theirs, nan_ok=True)
+
+
 # ---- exclude ---------------------------------------------------------------------------------------------------
 
 EXCLUDE = tensor([0, 0, 0]), tensor([0, 0, 2])  # item 0 twice; item 2 is also the target
@@ -169,6 +355,52 @@ def test_excluded_pairs_count_once_and_targets_stay(target):
     ranking = tr.Ranking.from_scores(scores, target, exclude=EXCLUDE)
     assert ranking.num_candidates.tolist() == [3]
     assert tr.MR().score(ranking).tolist() == [2]
+
+
+LISTS = [tensor([1, 3, -1]), tensor([1])]  # -1 is padding, and (1, 3) or (3, 1) are no pairs
+PAIRS = tensor([0, 0, 1]), tensor([1, 3, 1])
+SCORED = tensor([[0.1, 0.9, 0.3, 0.8], [0.4, 0.2, 0.3, 0.1]])
+RANKED = SCORED.argsort(descending=True)
+EMBEDDINGS = torch.eye(2), SCORED.mT.contiguous()
+BLOCKS = [SCORED[:, :1], SCORED[:, 1:]]
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda e: tr.MRR().score(SCORED, tensor([[0, 0, 1, 0], [0, 0, 1, 0]]), exclude=e), [1, 1 / 2]),
+        (lambda e: tr.MRR().score(SCORED, tensor([2, 3]), exclude=e), [1, 1 / 3]),
+        (lambda e: tr.MRR().score(SCORED, tensor([2, 3]), exclude=e, tie_break=torch.rand(4)), [1, 1 / 3]),
+        (lambda e: tr.MRR().score(SCORED, [tensor([2]), tensor([3])], exclude=e), [1, 1 / 3]),
+        (lambda e: tr.MRR().score(RANKED, tensor([2, 3]), exclude=e), [1, 1 / 3]),
+        (lambda e: tr.MRR().score(RANKED + 2**33, tensor([2, 3]) + 2**33, exclude=beyond(e)), [1, 1 / 3]),
+        (lambda e: tr.MRR().score(tr.Ranking.from_scores(SCORED, tensor([2, 3]), exclude=e)), [1, 1 / 3]),
+        (lambda e: tr.MRR().score(tr.Ranking.from_label(SCORED, tensor([2, 3]), exclude=e)), [1, 1 / 3]),
+        (lambda e: tr.MRR().score(tr.Ranking.from_ids(RANKED, tensor([2, 3]), exclude=e)), [1, 1 / 3]),
+        (lambda e: tr.MRR().score(tr.Ranking.from_embeddings(*EMBEDDINGS, tensor([2, 3]), exclude=e)), [1, 1 / 3]),
+        (lambda e: tr.MRR().score(tr.Ranking.from_score_blocks(BLOCKS, tensor([2, 3]), exclude=e)), [1, 1 / 3]),
+        (lambda e: tr.RankingCollection(["mrr"]).score(SCORED, tensor([2, 3]), exclude=e)["mrr"], [1, 1 / 3]),
+        (lambda e: tr.Popularity(1, interactions=tensor([1, 2, 4, 8])).score(RANKED, exclude=e), [4, 1]),
+        (lambda e: tr.Serendipity(2, interactions=torch.ones(4)).score(RANKED, tensor([2, 3]), exclude=e), [0, 0]),
+    ],
+)
+def test_a_list_to_exclude_has_one_id_tensor_per_query_as_a_target_has(call, expected):
+    assert call(LISTS).tolist() == pytest.approx(expected)
+    assert call(PAIRS).tolist() == pytest.approx(expected)
+
+
+def beyond(exclude):
+    if isinstance(exclude, tuple):
+        return exclude[0], exclude[1] + 2**33
+    return [torch.where(ids < 0, ids, ids + 2**33) for ids in exclude]
+
+
+def test_two_queries_and_a_list_of_two_tensors_are_no_pairs():
+    scores, target = tensor([[0.3, 0.2, 0.1], [0.3, 0.2, 0.1]]), tensor([2, 2])
+    assert score("mr", scores, target, exclude=[tensor([0, 1]), tensor([0])]) == [1, 2]
+    assert score("mr", scores, target, exclude=(tensor([0, 1]), tensor([0, 0]))) == [2, 2]
+    assert score("mr", scores, target, exclude=[tensor([]), tensor([0])]) == [3, 2]
+    assert score("mr", scores[:0], target[:0], exclude=[]) == []
 
 
 def test_excluded_ids_drop_out_and_the_rest_move_up():

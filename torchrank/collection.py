@@ -14,6 +14,7 @@ from torchmetrics.metric import jit_distributed_available
 
 from torchrank.metrics.average import QueryAverage, QueryValues
 from torchrank.metrics.base import RankingMetric, evaluate
+from torchrank.metrics.batch import Batch
 from torchrank.metrics.labels import split
 from torchrank.metrics.measure import Measure
 from torchrank.metrics.parse import parse_all
@@ -200,7 +201,8 @@ class RankingCollection(MetricCollection):
         layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         kinds = {inner: m for inner, m in self._modules.items() if isinstance(m, RankingMetric | PerUserMetric)}
         results = self._results(list(kinds.values()), preds, target, weights, layout)
-        return {self._set_name(inner): metric.scored(results[id(metric)]) for inner, metric in kinds.items()}
+        batch = Batch(preds, target, weights, layout)
+        return {self._set_name(inner): metric.scored(results[id(metric)], batch) for inner, metric in kinds.items()}
 
     def _evaluated(
         self, preds: Any, target: Any, weights: Tensor | None, layout: dict[str, Any]

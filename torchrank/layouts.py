@@ -62,7 +62,9 @@ def arrange(
     if isinstance(target, Tensor):
         check_tensor(target, "target")
         _refuse_exchanged(preds, target)
-    tie_break = _comparable(tie_break) if isinstance(tie_break, Tensor) else tie_break
+    if tie_break is not None:
+        check_tensor(tie_break, "tie_break")
+        tie_break = _comparable(tie_break)
     if preds.is_complex() or preds.dtype == torch.bool:
         raise TypeError(f"Expected preds to be floating point scores or integer ids, got {preds.dtype}")
     if preds.dim() == 1 or indexes is not None:
@@ -267,6 +269,8 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
     num_queries, device = preds.shape[0], preds.device
     errors = no_errors(device)
     judged: Judged
+    if isinstance(target, Tensor):
+        check_tensor(target, "target")
     if isinstance(target, tuple):
         judged, errors = _of_pairs(target, num_queries, device)
     elif isinstance(target, list):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from numbers import Integral
 from typing import Any
 
 from torchrank.metrics.labels import read, write
@@ -234,7 +235,7 @@ def preset(name: str, *k: int) -> dict[str, str]:
     if name not in LIBRARIES:
         raise ValueError(f"Expected the name of a library, one of {', '.join(LIBRARIES)}, got {name!r}")
     for cut in k:
-        if not isinstance(cut, int) or isinstance(cut, bool) or cut < 1:
+        if not isinstance(cut, Integral) or isinstance(cut, bool) or cut < 1:
             raise ValueError(f"Expected cut-offs to be integers >= 1, got {cut!r}")
     found: dict[str, str] = {}
     for row in TABLE.values():

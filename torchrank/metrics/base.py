@@ -14,6 +14,7 @@ from torchrank.layouts import arrange
 from torchrank.lists import Lists, Need, as_given
 from torchrank.metrics.arguments import one_of
 from torchrank.metrics.average import QueryValues, weighted
+from torchrank.metrics.batch import Batch
 from torchrank.metrics.measure import Measure
 from torchrank.metrics.unjudged import bound
 from torchrank.ranking import Ranking, batch_order
@@ -186,8 +187,11 @@ class RankingMetric(Measure):
             TypeError, ValueError: as :meth:`update`, and for bad values at once.
         """
         layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        (result,) = evaluate([self], preds, target, weights, layout)
-        return self.scored(result)
+        batch = Batch(preds, target, weights, layout)
+        return self.scored(self.of_batch(batch), batch)
+
+    def of_batch(self, batch: Batch) -> QueryValues:
+        return evaluate([self], batch.preds, batch.target, batch.weights, batch.layout)[0]
 
     def update(
         self,

@@ -12,6 +12,7 @@ from torchmetrics.utilities.plot import plot_curve
 from torchrank.metrics.arguments import integer, one_of
 from torchrank.metrics.average import QueryValues
 from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.batch import Batch
 from torchrank.metrics.binary import Precision
 from torchrank.metrics.state import SIZE, Sum
 from torchrank.pieces import ratio
@@ -95,9 +96,9 @@ class PRCurve(Precision):
         precision, recall = super().compute().view(2, -1)
         return precision, recall, torch.arange(1, self.top_k + 1, device=recall.device)
 
-    def scored(self, result: QueryValues) -> tuple[Tensor, Tensor]:
+    def scored(self, result: QueryValues, batch: Batch) -> tuple[Tensor, Tensor]:
         """Precision and recall of each query, float64 [query, rank] each: what ``score`` returns."""
-        precision, recall = super().scored(result).mT.chunk(2, -1)
+        precision, recall = super().scored(result, batch).mT.chunk(2, -1)
         return precision, recall
 
     def plot(self, curve: tuple[Tensor, Tensor, Tensor] | None = None, ax: Any = None) -> Any:

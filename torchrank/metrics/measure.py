@@ -14,6 +14,7 @@ from torch import Tensor
 import torchrank.metrics.labels as labels
 from torchrank.metrics.arguments import integer, plain
 from torchrank.metrics.average import QueryAverage, QueryValues
+from torchrank.metrics.batch import Batch
 from torchrank.problems import explain
 
 
@@ -109,13 +110,17 @@ class Measure(QueryAverage):
         """How many numbers are added up besides those of a mean."""
         return 0
 
-    def scored(self, result: QueryValues) -> Any:
-        """What ``score`` says of a batch. Waits for the device, so ``update`` does not call it.
+    def of_batch(self, batch: Batch) -> QueryValues:
+        """What it makes of a batch."""
+        raise NotImplementedError
+
+    def scored(self, result: QueryValues, batch: Batch) -> Any:
+        """What ``score`` says of the result of a batch. Waits for the device, so ``update`` does not call it.
 
         Raises:
-            ValueError: it met bad values.
+            ValueError: it met bad values; the error names the first query with them.
         """
-        if found := explain(result.errors):
+        if found := explain(result.errors, lambda kind: batch.first(kind, lambda part: self.of_batch(part).errors)):
             raise ValueError(f"{self.label}: {found}")
         return result.values
 

@@ -13,10 +13,11 @@ from torch import Tensor
 import torchrank.metrics.state as state
 from torchrank.engine.ids import kept_ids
 from torchrank.engine.places import real
-from torchrank.layouts import arrange
+from torchrank.layouts import arrange, check_tensor
 from torchrank.lists import BLOCK, RankedIds
 from torchrank.metrics.arguments import integer, plain
 from torchrank.metrics.average import QueryValues, weighted
+from torchrank.metrics.batch import Batch
 from torchrank.metrics.measure import Measure
 from torchrank.metrics.state import Sum
 from torchrank.problems import Problem, count
@@ -155,17 +156,21 @@ class ListMetric(Measure):
         errors = errors if self.validate_args else torch.zeros_like(errors)
         return self.with_more(weighted([self], table, errors.unsqueeze(0), weights, lists.ignored)[0], lists)
 
+    def of_batch(self, batch: Batch) -> QueryValues:
+        layout = batch.layout
+        return self.evaluate(batch.preds, batch.target, layout["mask"], layout["exclude"], batch.weights)
+
     def with_more(self, result: QueryValues, lists: Recommended) -> QueryValues:
         """The result of a batch with the :attr:`more` numbers that it adds to the state."""
         return result
 
     def recommended(self, preds: Any, target: Any, mask: Any, exclude: Any) -> tuple[Recommended, Tensor]:
         """The first ranks of the lists, checked, and counters of bad values."""
-        if not isinstance(preds, Tensor) or preds.is_floating_point() or preds.dtype == torch.bool:
-            got = preds.dtype if isinstance(preds, Tensor) else type(preds).__name__
+        check_tensor(preds, "preds", f"integer ids [query, position] for {self.label}")
+        if preds.is_floating_point() or preds.dtype == torch.bool:
             raise TypeError(
-                f"Expected integer ids [query, position] for {self.label}, best first, got {got}: of scores, pass"
-                " scores.topk(k).indices"
+                f"Expected integer ids [query, position] for {self.label}, best first, got {preds.dtype}: of scores,"
+                " pass scores.topk(k).indices"
             )
         if preds.dim() != 2:
             raise ValueError(f"Expected ids [query, position] for {self.label}, got shape {list(preds.shape)}")
@@ -211,7 +216,8 @@ class PerUserMetric(ListMetric):
         Raises:
             TypeError, ValueError: as :meth:`update`, which takes the same, and for bad values at once.
         """
-        return self.scored(self.evaluate(preds, target, mask, exclude, weights))
+        batch = Batch(preds, target, weights, {"mask": mask, "exclude": exclude})
+        return self.scored(self.of_batch(batch), batch)
 
 
 class ExposureMetric(ListMetric):
