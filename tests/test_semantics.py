@@ -592,7 +592,6 @@ def test_a_large_batch_is_ranked_in_blocks_with_the_same_result(monkeypatch):
     monkeypatch.setattr("torchrank.lists.BLOCK", 64)
     monkeypatch.setattr("torchrank.engine.catalogue.BLOCK", 7)
     monkeypatch.setattr("torchrank.engine.counting.CACHED", 11)
-    monkeypatch.setattr("torchrank.engine.ids.BLOCK", 50)
     for (arguments, keywords), expected in zip(calls, whole):
         for name, values in suite.score(*arguments, **keywords).items():
             torch.testing.assert_close(values, expected[name], equal_nan=True)

@@ -23,6 +23,9 @@ IN_THE_POOL, OUTSIDE_THE_POOL = -1, -2
 # The label of a query that does not count, as in cross-entropy.
 IGNORED = -100
 
+# Up to so many judged ids are each compared with every id of their list; more are looked up in the sorted list.
+FEW = 16
+
 # Scores that are made in one go, where they are products of embeddings.
 PRODUCT = 2**24
 
@@ -454,7 +457,8 @@ class RankedIds(Lists):
 
     @property
     def elements(self) -> Tensor:
-        return self.ids.shape[1] * self.judged.sizes  # each id against each judged one
+        sizes, width = self.judged.sizes, self.ids.shape[1]
+        return torch.where(sizes <= FEW, width * sizes, 2 * (width + sizes))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from torchrank.engine import Places, place
-from torchrank.engine.flat import place_flat
+from torchrank.engine.flat import OVERHEAD, place_flat
 from torchrank.engine.ids import both_lists
 from torchrank.engine.places import in_rank_order, real
 from torchrank.engine.progress import progress_bar
 from torchrank.engine.shards import Shard
 from torchrank.layouts import arrange, check_tensor, embedded, integer, streamed
-from torchrank.lists import ALL, BLOCK, IN_THE_POOL, OUTSIDE_THE_POOL, FlatRows, Lists, Need, as_given
-from torchrank.pieces import Pieces, shared
+from torchrank.lists import ALL, BLOCK, IN_THE_POOL, OUTSIDE_THE_POOL, FlatRows, Lists, Need, as_given, groups
+from torchrank.pieces import Pieces
 from torchrank.problems import Problem, count
 from torchrank.threads import GRAIN, available, each, serially
 
@@ -117,8 +117,8 @@ class Ranking(Pieces):
         rows = arrange(preds, target, indexes=indexes, mask=mask, tie_break=tie_break)
         assert isinstance(rows, FlatRows)
         with as_given(rows.errors.device):
-            ranking = cls._apart(rows, lambda part: map(cls._of, place_flat(part, Need(relevant=not judged))))
-        return replace(ranking, only_relevant=not judged)
+            blocks = cls._ranked(rows, lambda part: map(cls._of, place_flat(part, Need(relevant=not judged))))
+        return cls.join(replace(block, only_relevant=not judged) for block in blocks)
 
     @classmethod
     def from_ids(
@@ -331,20 +331,23 @@ class Ranking(Pieces):
             ours, theirs = next(iter(qrels)), next(iter(run))
             message = f"No query of the run is judged: one is {theirs!r}, and one of those judged {ours!r}"
             warnings.warn(message, stacklevel=2)
-        # In ascending order of id, so that a later column has the larger one.
-        rows = [sorted({*judged, *run.get(query, {})}) for query, judged in qrels.items()]
-        shape = len(rows), max(map(len, rows), default=0)
-        scores = torch.full(shape, float("-inf"), dtype=torch.float64, device="cpu")
-        grades = torch.full(shape, OUTSIDE_THE_POOL, dtype=torch.float64, device="cpu")
-        sizes = torch.tensor([len(row) for row in rows], dtype=torch.int64, device="cpu")
-        for number, (query, judged) in enumerate(qrels.items()):
-            scored, row = run.get(query, {}), rows[number]
-            found = [float(scored.get(name, float("-inf"))) for name in row]
-            said = [max(float(judged[name]), IN_THE_POOL) if name in judged else OUTSIDE_THE_POOL for name in row]
-            scores[number, : len(row)] = torch.tensor(found, dtype=torch.float64, device="cpu")
-            grades[number, : len(row)] = torch.tensor(said, dtype=torch.float64, device="cpu")
-        columns = torch.arange(shape[1], device="cpu")
-        return cls._whole(arrange(scores, grades, mask=columns < sizes.unsqueeze(-1), tie_break=columns))
+        scores, grades, sizes = [], [], []
+        for query, judged in qrels.items():
+            scored = run.get(query, {})
+            names = sorted({*judged, *scored})  # so that a later row has the larger id
+            found = [float(scored.get(name, float("-inf"))) for name in names] or [float("-inf")]
+            said = [max(float(judged[name]), IN_THE_POOL) if name in judged else OUTSIDE_THE_POOL for name in names]
+            scores.append(torch.tensor(found, dtype=torch.float64, device="cpu"))
+            grades.append(torch.tensor(said or [OUTSIDE_THE_POOL], dtype=torch.float64, device="cpu"))
+            sizes.append(len(names))
+        nothing = torch.empty(0, dtype=torch.float64, device="cpu")
+        preds, target = (torch.cat([nothing, *x]) for x in (scores, grades))
+        length = torch.tensor(sizes, dtype=torch.int64, device="cpu")
+        rows = length.clamp_min(1)  # a query without documents has a row that is no candidate
+        indexes = torch.repeat_interleave(torch.arange(len(rows), device="cpu"), rows)
+        there = torch.repeat_interleave(length > 0, rows)
+        order = torch.arange(len(preds), device="cpu")
+        return cls.from_flat(preds, target, indexes, mask=there, tie_break=order, judged=True)
 
     @classmethod
     def blocks(cls, lists: Lists, need: Need = ALL) -> Iterator[Ranking]:
@@ -356,56 +359,136 @@ class Ranking(Pieces):
 
     @classmethod
     def _whole(cls, lists: Lists, need: Need = ALL) -> Ranking:
+        parts: list[Ranking] = []
+        start = 0
         with as_given(lists.errors.device):
-            ranking = replace(cls._apart(lists, lambda part: cls.blocks(part, need)), ignored=lists.ignored)
-        # What was promised holds whether or not the engine has made use of it.
-        return ranking if need.reach is None else replace(ranking, reach=need.reach)
+            blocks = cls._ranked(lists, lambda part: cls.blocks(part, need))
+        for block in _numbered(blocks) if lists.ignored is not None else blocks:
+            # What was promised holds whether or not the engine has made use of it.
+            block = block if need.reach is None else replace(block, reach=need.reach)
+            block = block if lists.ignored is None else replace(block, ignored=lists.ignored[block.queries])
+            parts += block.narrowed(start)
+            start += block.num_queries
+        return cls.join(parts)
+
+    def narrowed(self, start: int) -> Iterator[Ranking]:
+        """This ranking, of the queries of a batch from ``start`` on, in rectangles hardly wider than their queries.
+
+        On an accelerator, which cannot look for padding without waiting, as it is.
+        """
+        width, queries = self.first.shape[1], self.queries
+        if self.first.device.type == "cpu" and self.subtopics is None and self.pool is None:
+            ahead = self.valid.flip(-1).to(torch.uint8)
+            sizes = torch.where(self.valid.any(-1), width - ahead.argmax(-1), 0) if width else self.valid.sum(-1)
+        else:
+            sizes = torch.full((self.num_queries,), width, device="cpu")
+        device = self.first.device
+        numbers = torch.arange(start, start + self.num_queries, device=device) if queries is None else queries
+        errors = self.errors
+        for rows, wide in groups(sizes, OVERHEAD, BLOCK):
+            if wide == width and len(rows) == len(sizes):
+                yield self
+                return
+            cut = {name: getattr(self, name)[rows, :wide] for name in ("first", "tied", "grade", "valid")}
+            yield replace(self.take(rows), **cut, queries=numbers[rows], errors=errors)
+            errors = torch.zeros_like(errors)
 
     @classmethod
-    def _apart(cls, lists: Lists, rank: Callable[[Any], Iterable[Ranking]]) -> Ranking:
+    def _ranked(cls, lists: Lists, rank: Callable[[Any], Iterable[Ranking]]) -> list[Ranking]:
+        """A batch, ranked on threads if it is large: some queries at a time, with their numbers if not in order."""
         large = lists.size > GRAIN and lists.errors.device.type == "cpu"
-        return serially(cls.of_parts, lists, rank) if large else cls.of_parts(lists, rank)
+        return serially(cls.ranked, lists, rank) if large else cls.ranked(lists, rank)
 
     @classmethod
-    def of_parts(cls, lists: Lists, rank: Callable[[Any], Iterable[Ranking]]) -> Ranking:
-        """One ranking of a batch, of which parts are ranked on threads, each as some blocks of queries."""
-        parts = each(lambda part: cls.join(rank(part)), lists.parts())
-        return parts[0] if len(parts) == 1 else cls.join(replace(part, queries=None) for part in parts)
-
-    def parts(self) -> list[Ranking]:
-        """The queries in parts for threads; itself if threads would not pay."""
-        threads, elements = available(), self.first.numel()
-        if threads < 2 or elements < GRAIN or self.first.device.type != "cpu":
-            return [self]
-        return self._parts(min(self.num_queries, max(threads, elements // BLOCK)))
-
-    @shared
-    def _parts(self, count: int) -> list[Ranking]:
-        cuts = [self.num_queries * part // count for part in range(count + 1)]
-        first, *rest = (self.take(slice(*cut)) for cut in pairwise(cuts))
-        return [first, *(replace(part, errors=torch.zeros_like(self.errors)) for part in rest)]
+    def ranked(cls, lists: Lists, rank: Callable[[Any], Iterable[Ranking]]) -> list[Ranking]:
+        """A batch, whose parts are ranked on threads: some queries at a time, with their numbers if not in order."""
+        parts = each(lambda part: list(rank(part)), lists.parts())
+        if all(block.queries is None for part in parts for block in part):
+            return [block for part in parts for block in part]
+        found: list[Ranking] = []
+        for part in parts:
+            found += _numbered(part, start=sum(block.num_queries for block in found))
+        return found
 
     @classmethod
     def join(cls, rankings: Iterable[Ranking]) -> Ranking:
-        """One ranking of the queries of all, which know all judged candidates as entries."""
-        parts = list(rankings)
+        """One ranking of the queries of all, which know all judged candidates as entries.
+
+        Measures look at its :attr:`parts`; they become one rectangle where its entries are asked for.
+        """
+        parts = tuple(rankings)
         if len(parts) == 1:
             return parts[0]
+        if any(part.queries is not None for part in parts):
+            parts = tuple(_numbered(parts))
+        order = batch_order([part.queries for part in parts])
+        lengths = torch.cat([part.num_candidates for part in parts])
+        ignored = _together([(part.ignored, part.num_candidates) for part in parts])
+        whole = object.__new__(cls)
+        whole.__dict__.update(
+            num_candidates=lengths if order is None else lengths[order],
+            errors=torch.stack([part.errors for part in parts]).sum(0),
+            depth=max(part.depth for part in parts),
+            reach=parts[0].reach,
+            ignored=ignored if ignored is None or order is None else ignored[order],
+            everything=all(part.everything for part in parts),
+            only_relevant=parts[0].only_relevant,
+            _parts=parts,
+            _pieces={},
+        )
+        if parts[0].subtopics is not None:  # which has a value where it has none
+            whole._put_together()
+        return whole
+
+    def parts(self) -> list[Ranking]:
+        """Rectangles of its queries, not all as wide as the widest, with the numbers of these if not in order.
+
+        Pieces of one of several go with it, because there may be many.
+        """
+        rectangles, threads = self._rectangles, available()
+        if threads < 2 or self.size < GRAIN or self.num_candidates.device.type != "cpu":
+            return [self] if len(rectangles) == 1 else list(map(replace, rectangles))
+        room = min(BLOCK, self.size // threads + 1)
+        return [part for rectangle in rectangles for part in rectangle._cut(1 + rectangle.first.numel() // room)]
+
+    @property
+    def _rectangles(self) -> tuple[Ranking, ...]:
+        return self.__dict__.get("_parts", (self,))
+
+    @property
+    def size(self) -> int:
+        """Entries of all queries, padding included."""
+        return sum(part.first.numel() for part in self._rectangles)
+
+    def _cut(self, count: int) -> Iterator[Ranking]:
+        """So many rectangles of consecutive queries, the errors in the first."""
+        cuts = [self.num_queries * part // count for part in range(count + 1)]
+        for start, stop in pairwise(cuts):
+            if start < stop or not stop:
+                errors = torch.zeros_like(self.errors) if start else self.errors
+                yield replace(self.take(slice(start, stop)), errors=errors)
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only by the entries of a ranking of several parts, which are put together once they are asked for.
+        if "_parts" not in self.__dict__ or name not in ("first", "tied", "grade", "valid"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._put_together()
+        return self.__dict__[name]
+
+    def _put_together(self) -> None:
+        parts = self._parts
         width = max(part.first.shape[1] for part in parts)
         first, tied, grade, valid = [
             torch.cat([torch.nn.functional.pad(getattr(p, name), (0, width - p.first.shape[1])) for p in parts])
             for name in ("first", "tied", "grade", "valid")
         ]
         lengths = torch.cat([part.num_candidates for part in parts])
-        errors = torch.stack([part.errors for part in parts]).sum(0)
-        depth = max(part.depth for part in parts)
         intents = [part.subtopics for part in parts if part.subtopics is not None]  # dense, so of equal width
         subtopics = torch.cat(intents) if intents else None
-        places = in_rank_order(first, tied, grade, valid, lengths, errors, depth, subtopics=subtopics)
-        ignored = _together([(part.ignored, part.num_candidates) for part in parts])
-        places = replace(places, everything=all(part.everything for part in parts), ignored=ignored)
+        places = in_rank_order(first, tied, grade, valid, lengths, self.errors, self.depth, subtopics=subtopics)
         order = batch_order([part.queries for part in parts])
-        return cls._of(places) if order is None else cls._of(places).take(order)
+        joined = self._of(places) if order is None else self._of(places).take(order)
+        self.__dict__.update({name: getattr(joined, name) for name in ("first", "tied", "grade", "valid", "subtopics")})
 
     @classmethod
     def _of(cls, places: Places) -> Ranking:
@@ -433,6 +516,17 @@ def _together(parts: Sequence[tuple[Tensor | None, Tensor]]) -> Tensor | None:
     if all(ignored is None for ignored, _ in parts):
         return None
     return torch.cat([torch.zeros_like(x, dtype=torch.bool) if flag is None else flag for flag, x in parts])
+
+
+def _numbered(parts: Sequence[Ranking], start: int = 0) -> list[Ranking]:
+    """Parts of a batch from the query ``start`` on, with the numbers of their queries, which are counted from there."""
+    numbered, first = [], start
+    for part in parts:
+        stop = start + part.num_queries
+        numbers = torch.arange(start, stop, device=part.num_candidates.device)
+        numbered.append(replace(part, queries=numbers if part.queries is None else part.queries + first))
+        start = stop
+    return numbered
 
 
 def batch_order(queries: Sequence[Tensor | None]) -> Tensor | None:

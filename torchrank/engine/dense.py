@@ -121,17 +121,16 @@ def spread(lists: CatalogueLists | RankedIds) -> DenseLists:
             counts = ~lists.ignored.unsqueeze(-1)
             mask = counts.expand_as(whole) if mask is None else mask & counts
         return DenseLists(lists.errors, lists.validate, lists.scores, whole, mask, lists.tie_break, lists.exclude)
-    kept, found, valid, errors = positions(lists)
-    ids, listed = lists.ids, found.any(-2)  # by position: whether its id is judged
-    at = torch.where(found.any(-1), found.int().argmax(-1), ids.shape[1])
-    whole = signed.new_full((len(ids), ids.shape[1] + 1), OUTSIDE_THE_POOL).scatter(1, at, signed)[:, :-1]
+    kept, at, valid, errors = positions(lists)
+    ids = lists.ids  # one more column, the first, for what is in none
+    whole = signed.new_full((len(ids), ids.shape[1] + 1), OUTSIDE_THE_POOL).scatter(1, at, signed)[:, 1:]
     by_position = -torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device).expand(ids.shape)
-    missing = valid & ~found.any(-1)
+    missing = valid & (at == 0)
     return DenseLists(
         errors,
         False,
         torch.cat([by_position, torch.full_like(items, float("-inf"), dtype=torch.float32)], -1),
-        torch.cat([torch.where(listed, whole, OUTSIDE_THE_POOL), signed], -1),
+        torch.cat([whole, signed], -1),
         torch.cat([kept, missing], -1),
     )
 

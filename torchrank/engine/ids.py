@@ -4,20 +4,20 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.places import Places, in_rank_order, real
-from torchrank.lists import BLOCK, Need, Pairs, RankedIds
+from torchrank.engine.sorting import ascending
+from torchrank.lists import FEW, Need, Pairs, RankedIds
 from torchrank.problems import Problem, count
 
 
 def place_ids(lists: RankedIds, need: Need) -> Places:
     """Places of the judged ids; those that are not in the list were not retrieved."""
-    items, grade = lists.judged.rectangle()
-    kept, found, valid, errors = positions(lists)
-    position = kept.cumsum(-1)
-    first = torch.where(found, position.unsqueeze(-2), 0).amax(-1)
-    dtype = real(items.device)
+    _, grade = lists.judged.rectangle()
+    kept, at, valid, errors = positions(lists)
+    rank = torch.nn.functional.pad(kept.cumsum(-1), (1, 0)).gather(-1, at)
+    dtype = real(rank.device)
     return in_rank_order(
-        first.to(dtype),
-        (first > 0).to(dtype),
+        rank.to(dtype),
+        (rank > 0).to(dtype),
         grade,
         valid,
         kept.sum(-1).to(dtype),
@@ -30,13 +30,41 @@ def positions(lists: RankedIds) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Find the judged ids in their lists.
 
     Returns:
-        which positions hold a candidate, bool [query, position]; where each judged id stands, bool [query, entry,
-        position]; which of these are candidates, bool [query, entry]; counters of bad values, int64 [kind].
+        which positions hold a candidate, bool [query, position]; at which position from 1 each judged id stands, 0 if
+        it does not, int64 [query, entry]; which of these are candidates, bool [query, entry]; counters of bad values,
+        int64 [kind].
     """
-    ids = lists.ids
     items, grade = lists.judged.rectangle()
     kept, valid, errors = kept_ids(lists, items, grade)
-    return kept, (items.unsqueeze(-1) == ids.unsqueeze(-2)) & kept.unsqueeze(-2), valid, errors
+    return kept, found(items, torch.where(kept, lists.ids, -1)), valid, errors
+
+
+def found(items: Tensor, ids: Tensor) -> Tensor:
+    """At which position from 1 of its list each item stands, the last of several, 0 if it does not: like ``items``.
+
+    ``items`` int64 [query, entry] and ``ids`` int64 [query, position]; a negative one is padding.
+    """
+    if items.shape[1] <= FEW:
+        position = torch.arange(1, ids.shape[1] + 1, dtype=torch.int32, device=ids.device)
+        at = torch.where(items.unsqueeze(-1) == ids.unsqueeze(-2), position, 0).amax(-1).long()
+    else:
+        row = torch.arange(len(ids), device=ids.device).unsqueeze(-1)
+        at = _looked_up(items, row, *ids.sort(dim=-1, stable=True))
+    return torch.where(items >= 0, at, 0)
+
+
+def _looked_up(item: Tensor, row: Tensor, ordered: Tensor, order: Tensor) -> Tensor:
+    """The same for items in any shape, each of one row of the lists, given these in ascending order: int64."""
+    width = ordered.shape[1]
+    ordered, order, start = ordered.flatten(), order.flatten(), row * width
+    up_to = torch.zeros_like(item)  # ids in its list that are no larger
+    step = 1 << width.bit_length()
+    while step := step >> 1:
+        ahead = up_to + step
+        smaller = ordered.take(start + (ahead - 1).clamp_max(width - 1)) <= item
+        up_to = torch.where((ahead <= width) & smaller, ahead, up_to)
+    last = start + (up_to - 1).clamp_min(0)
+    return torch.where((up_to > 0) & (ordered.take(last) == item), order.take(last) + 1, 0)
 
 
 def kept_ids(lists: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -47,7 +75,7 @@ def kept_ids(lists: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor, Te
         kept = kept & lists.mask
     errors = lists.errors
     if lists.validate and ids.shape[1] > 1:
-        ordered = torch.where(kept, ids, -1).sort(dim=-1).values
+        ordered = ascending(torch.where(kept, ids, -1))
         again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
         errors = errors + count(Problem.DUPLICATE_IDS, again, lists.ignored)
     valid = items >= 0
@@ -95,13 +123,11 @@ def both_lists(one: Tensor, other: Tensor) -> Places:
 
 def _excluded(exclude: Pairs, ids: Tensor, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor]:
     """Positions, and judged ids, that are excluded and not relevant."""
-    marked, gone = torch.zeros_like(ids, dtype=torch.int32), torch.zeros_like(items, dtype=torch.int32)
-    step = max(1, BLOCK // (ids.shape[1] + items.shape[1]))
-    for start in range(0, len(exclude.query), step):
-        query, item = exclude.query[start : start + step], exclude.item[start : start + step].unsqueeze(-1)
-        judged = items[query] == item
-        relevant = (judged & (grade[query] > 0)).any(-1)
-        applies = ((query >= 0) & ~relevant).unsqueeze(-1)
-        marked.index_add_(0, query.clamp_min(0), ((ids[query] == item) & applies).int())
-        gone.index_add_(0, query.clamp_min(0), (judged & applies).int())
-    return marked > 0, gone > 0
+    marked, gone = (x.new_zeros((len(x), x.shape[1] + 1), dtype=torch.bool) for x in (ids, items))
+    row, there = exclude.query.clamp_min(0), exclude.query >= 0
+    entry, position = (_looked_up(exclude.item, row, *x.sort(dim=-1, stable=True)) for x in (items, ids))
+    relevant = (entry > 0) & (grade[row, (entry - 1).clamp_min(0)] > 0)
+    applies = there & ~relevant
+    for marks, at in ((marked, position), (gone, entry)):  # the first column is for what is nowhere
+        marks[row, torch.where(applies, at, 0)] = True
+    return marked[:, 1:], gone[:, 1:]

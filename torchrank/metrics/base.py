@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.layouts import arrange
-from torchrank.lists import Lists, Need, as_given
+from torchrank.lists import Need, as_given
 from torchrank.metrics.arguments import one_of
 from torchrank.metrics.average import QueryValues, weighted
 from torchrank.metrics.batch import Batch
@@ -258,9 +258,13 @@ def evaluate(
     else:
         for metric in metrics:
             metric.check(preds, target)
-    entries = preds.first if isinstance(preds, Ranking) else preds
-    with torch.no_grad(), as_given(entries.device if isinstance(entries, Tensor) else CPU):
-        if isinstance(entries, Tensor) and entries.device.type == "cpu" and entries.numel() > GRAIN:
+    device, size = CPU, 0  # unless it is refused
+    if isinstance(preds, Ranking):
+        device, size = preds.num_candidates.device, preds.size
+    elif isinstance(preds, Tensor):
+        device, size = preds.device, preds.numel()
+    with torch.no_grad(), as_given(device):
+        if device.type == "cpu" and size > GRAIN:
             return serially(_evaluated, metrics, preds, target, weights, layout)
         return _evaluated(metrics, preds, target, weights, layout)
 
@@ -273,34 +277,38 @@ def _evaluated(
     layout: dict[str, Any],
 ) -> list[QueryValues]:
     if isinstance(preds, Ranking):
-        ignored, found = preds.ignored, each(lambda part: _tables(metrics, [part]), preds.parts())
+        ignored, found = preds.ignored, [_in_order(each(lambda part: _tables(metrics, [part]), preds.parts()))]
     else:
         need = functools.reduce(operator.or_, (metric.required() for metric in metrics))
         lists = arrange(preds, target, validate=any(metric.validate_args for metric in metrics), **layout)
-        ignored, parts = lists.ignored, lists.parts()
-        if len(parts) > 1 and int(lists.work.sum()) < GRAIN:  # much to rank, and little to measure
-            found = [_tables(metrics, [Ranking.of_parts(lists, lambda part: Ranking.blocks(part, need))])]
+        ignored, cut = lists.ignored, lists.parts()
+        if len(cut) > 1 and int(lists.work.sum()) < GRAIN:  # much to rank, and little to measure
+            rankings = Ranking.ranked(lists, lambda part: Ranking.blocks(part, need))
+            found = [_tables(metrics, [Ranking.join(rankings)])]
         else:
-            found = each(lambda part: _tables(metrics, Ranking.blocks(part, need)), parts)
-    tables, errors = zip(*found)
-    table = tables[0] if len(tables) == 1 else torch.cat(tables, dim=-1)
+            found = each(lambda part: _in_order([_tables(metrics, Ranking.blocks(part, need))]), cut)
+    table, errors, _ = _in_order(found)
     rows = table.split([3 + metric.more for metric in metrics])
     plain = len(table) == 3 * len(metrics)
     block = table.view(len(metrics), 3, -1) if plain else torch.stack([part[:3] for part in rows])
-    results = weighted(metrics, block, torch.stack(errors).sum(0), weights, ignored)
+    results = weighted(metrics, block, errors, weights, ignored)
     return [metric.with_more(result, part[3:]) for metric, result, part in zip(metrics, results, rows)]
 
 
-def _tables(metrics: Sequence[RankingMetric], rankings: Iterable[Ranking]) -> tuple[Tensor, Tensor]:
-    """The results of :meth:`RankingMetric.evaluate` for all metrics: [row, query], and errors [metric, kind]."""
+#: results of :meth:`RankingMetric.evaluate` for all metrics, [row, query]; errors [metric, kind]; the numbers of the
+#: queries, int64 [query], or None if they are in order
+Tables = tuple[Tensor, Tensor, Tensor | None]
+
+
+def _tables(metrics: Sequence[RankingMetric], rankings: Iterable[Ranking]) -> Tables:
     blocks: list[Tensor] = []
-    numbers: list[Tensor | None] = []
+    numbers: list[Tensor] = []
     errors: Tensor | None = None
     for ranking in rankings:
         tables, found = zip(*(metric.evaluate(ranking) for metric in metrics))
         block = torch.cat(tables)
         errors = torch.stack(found) if errors is None else errors.add_(torch.stack(found))
-        numbers.append(ranking.queries)
+        numbers += [] if ranking.queries is None else [ranking.queries]
         # What a block leaves behind is copied once all its temporaries are gone, or it would lie between them and
         # keep the memory in pieces too small for the next block.
         del ranking, tables, found
@@ -308,5 +316,12 @@ def _tables(metrics: Sequence[RankingMetric], rankings: Iterable[Ranking]) -> tu
         del block
     assert errors is not None
     table = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
+    return table, errors, torch.cat(numbers) if numbers else None
+
+
+def _in_order(parts: Sequence[Tables]) -> Tables:
+    """The tables of several parts as one, with the queries in their order."""
+    tables, errors, numbers = zip(*parts)
+    table = tables[0] if len(tables) == 1 else torch.cat(tables, dim=-1)
     order = batch_order(numbers)
-    return table if order is None else table[..., order], errors
+    return table if order is None else table[..., order], torch.stack(errors).sum(0), None
