@@ -137,7 +137,7 @@ GUESSES = {
 def test_a_wrong_guess_changes_nothing(monkeypatch, guess, engine):
     force(monkeypatch, engine)
     asked = []
-    monkeypatch.setattr(streams, "_guess", lambda lists: asked.append(lists) or GUESSES[guess](right))
+    monkeypatch.setattr(streams, "_guess", lambda lists, *of: asked.append(lists) or GUESSES[guess](right))
     g = torch.Generator().manual_seed(6)
     queries, items = torch.randn(30, 8, generator=g), torch.randn(200, 8, generator=g)
     for kind in ("label", "padded"):
@@ -155,7 +155,7 @@ def test_a_wrong_guess_changes_nothing(monkeypatch, guess, engine):
 @pytest.mark.parametrize(("wrong", "readings"), [(False, 1), (True, 3)])
 def test_a_right_guess_saves_a_reading(monkeypatch, wrong, readings):
     real, made = streams._guess, []
-    monkeypatch.setattr(streams, "_guess", lambda lists: real(lists) + wrong)
+    monkeypatch.setattr(streams, "_guess", lambda *of: real(*of) + wrong)
     monkeypatch.setattr(torch, "mm", lambda *args, mm=torch.mm, **kwargs: made.append(args) or mm(*args, **kwargs))
     g = torch.Generator().manual_seed(8)
     queries, items = (torch.randint(-3, 4, (n, 4), generator=g).float() for n in (300, 5000))

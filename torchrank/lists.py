@@ -26,8 +26,8 @@ IGNORED = -100
 # Up to so many judged ids are each compared with every id of their list; more are looked up in the sorted list.
 FEW = 16
 
-# Scores that are made in one go, where they are products of embeddings.
-PRODUCT = 2**24
+# Scores that are made in one go, where they are products of embeddings; a judged item takes as much room as so many.
+PRODUCT, WEIGHT = 2**24, 2**5
 
 # Scores that are worth a thread of their own.
 WORTHWHILE = 2**18
@@ -80,6 +80,15 @@ class Pairs:
             return Pairs(self.query[first:last] - start, self.item[first:last])
         inside = (self.query >= start) & (self.query < stop)
         return Pairs(torch.where(inside, self.query - start, -1), self.item)
+
+    def numbered(self, number: Tensor) -> Pairs:
+        """The same with other numbers of the queries, int64 [query + 1]: -1 for those of others, and last."""
+        query = number[self.query]
+        if query.device.type != "cpu":
+            return Pairs(query, self.item)
+        kept = (query >= 0).nonzero().squeeze(-1)
+        order = kept[query[kept].argsort(stable=True)]
+        return Pairs(query[order], self.item[order])
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +144,14 @@ class Ragged:
         start = self.start[rows.start : rows.stop + 1]
         inside = slice(int(start[0]), int(start[-1]))
         return Ragged(self.items[inside], self.grade[inside], start - start[0])
+
+    def take(self, rows: Tensor) -> Ragged:
+        """Those of some queries, int64 [query] on the CPU, in their order."""
+        sizes = self.sizes[rows]
+        start = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
+        at = torch.arange(int(start[-1])) + torch.repeat_interleave(self.start[rows] - start[:-1], sizes)
+        at = at.to(self.items.device, non_blocking=True)
+        return Ragged(self.items[at], self.grade[at], start)
 
     @property
     def sizes(self) -> Tensor:
@@ -270,28 +287,27 @@ def rectangles(widths: Tensor, room: int) -> list[tuple[int, int]]:
     return cuts
 
 
-def groups(sizes: Tensor, overhead: int, room: int) -> Iterator[tuple[Tensor, int]]:
+def groups(sizes: Tensor, overhead: int, room: int, alike: int | None = None) -> Iterator[tuple[Tensor, int]]:
     """Queries of some sizes that go into one rectangle, so that padding costs less than another rectangle would.
 
     Args:
         sizes: int64 [query].
         overhead: padding that costs as much as another rectangle.
         room: a rectangle has no more elements, unless a single query has.
+        alike: from this size on no padding costs anything; None = all does.
 
     Yields:
         the numbers of the queries, int64 on the device of the sizes, and the width of their rectangle, at least 1. If
         all go into one, they are 0, 1, ...
     """
     ordered, rows = sizes.cpu().sort()
+    costs = ordered if alike is None else ordered.clamp_max(alike)
     cuts, todo = [], [(0, len(ordered))]
     while todo:
         start, stop = todo.pop()
-        below = ordered[start : max(start, stop - 1)]
-        ahead = (
-            torch.arange(1, len(below) + 1, device="cpu") * (ordered[start:stop].amax() - below)
-            if len(below)
-            else below
-        )
+        below = costs[start : max(start, stop - 1)]
+        places = torch.arange(1, len(below) + 1, device="cpu")
+        ahead = places * (costs[start:stop].amax() - below) if len(below) else below
         if len(ahead) and int(ahead.max()) > overhead:
             middle = start + int(ahead.argmax()) + 1
             todo += [(start, middle), (middle, stop)]
@@ -408,7 +424,7 @@ class EmbeddedLists(Lists):
 
     @property
     def elements(self) -> Tensor:
-        return torch.tensor(self.chunk, device="cpu").expand(self.num_queries)
+        return (WEIGHT * self.judged.sizes).clamp_min(self.chunk)
 
 
 @dataclass(frozen=True, eq=False)

@@ -476,7 +476,7 @@ class Ranking(Pieces):
         return self.__dict__[name]
 
     def _put_together(self) -> None:
-        parts = self._parts
+        parts: tuple[Ranking, ...] = self.__dict__["_parts"]
         width = max(part.first.shape[1] for part in parts)
         first, tied, grade, valid = [
             torch.cat([torch.nn.functional.pad(getattr(p, name), (0, width - p.first.shape[1])) for p in parts])

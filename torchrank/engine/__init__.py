@@ -28,8 +28,6 @@ from torchrank.lists import (
 _ENGINES: dict[type[Lists], Callable[[Any, Need], Places]] = {
     DenseLists: place_dense,
     CatalogueLists: place_catalogue,
-    EmbeddedLists: place_embedded,
-    StreamedLists: place_streamed,
     RankedIds: place_ids,
 }
 
@@ -51,6 +49,12 @@ def place(lists: Lists, need: Need) -> Iterator[Places]:
         return
     if isinstance(lists, SparseLists):
         yield from place_sparse(lists)
+        return
+    if isinstance(lists, EmbeddedLists):
+        yield from place_embedded(lists, need)
+        return
+    if isinstance(lists, StreamedLists):
+        yield from place_streamed(lists, need)
         return
     for block in lists.blocks(need):
         yield _ENGINES[type(block)](block, need)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import torch
@@ -14,11 +15,17 @@ from torchrank.engine.counting import Standing, in_order, listed, stand_by_count
 from torchrank.engine.places import Places, in_rank_order, real
 from torchrank.engine.shards import Shard
 from torchrank.engine.topk import Top
-from torchrank.lists import BLOCK, CatalogueLists, Judged, Need, Pairs
+from torchrank.lists import BLOCK, CatalogueLists, Judged, Need, Pairs, Ragged, groups
 from torchrank.problems import Problem, count
 
 # What an iterator of unknown length is taken for.
 MANY = 2**17
+
+# Padding of so many judged items, and of two for each query, costs as much as another group of queries.
+OVERHEAD = 2**10
+
+# Scores of which copies are made in one go.
+COPIED = 2**20
 
 
 class Engine(Enum):
@@ -39,8 +46,9 @@ class Columns:
     width: int | None
     dtype: torch.dtype
     again: bool = True
-    #: the scores of judged items as they are expected to come out, [query, entry], which saves reading twice
-    guess: Tensor | None = None
+    #: leads from rows and their judged items [query, entry] to scores as they are expected to come out, which saves
+    #: reading twice; None = nothing can be said
+    guess: Callable[[slice | Tensor, Tensor], Tensor | None] | None = None
     #: the other workers, which have other columns of the same queries
     shard: Shard | None = None
 
@@ -57,7 +65,8 @@ def place_catalogue(lists: CatalogueLists, need: Need) -> Places:
     engine = cheapest(items.shape[1], scores.shape[1], need.reach if plain else None, scores.device, tie_break)
     if engine is Engine.TOP:
         columns = Columns(lambda: [(0, scores)], scores.shape[1], scores.dtype)
-        return place_columns(columns, lists.judged, None, lists.errors, lists.validate, need)
+        (places,) = place_columns(columns, lists.judged, None, lists.errors, lists.validate, need)
+        return places
     own = scores.gather(-1, column)
     own_tie_break = None if tie_break is None else tie_break.gather(-1, column)
     if engine is Engine.SORT:
@@ -74,25 +83,60 @@ def place_catalogue(lists: CatalogueLists, need: Need) -> Places:
 
 def place_columns(
     columns: Columns, judged: Judged, exclude: Pairs | None, errors: Tensor, validate: bool, need: Need
-) -> Places:
-    """Places of the judged items among scores that come some columns at a time."""
-    items, grade = judged.rectangle()
-    pairs, gone = _removable(exclude, items, grade, None)
-    reach = need.reach
-    engine = cheapest(items.shape[1], columns.width or MANY, reach, items.device, None)
-    if reach is not None and (engine is Engine.TOP or not columns.again):
-        standing, seen = _look_among_the_best(columns, items, pairs, reach)
-    else:
-        reach = None
-        standing, seen = _stand(columns, items, pairs, stand_by_sorting if engine is Engine.SORT else stand_by_counting)
-    valid = (items >= 0) & ~gone
-    if columns.width is None:
-        outside = items >= seen.width
-        errors, valid = errors + count(Problem.OUT_OF_RANGE, outside), valid & ~outside
-        if pairs is not None:
-            errors = errors + count(Problem.OUT_OF_RANGE, pairs.item >= seen.width)
-    width = seen.width if columns.width is None else columns.width
-    return _placed(standing, seen.own, grade, valid, errors, validate, max(1, width), reach, judged.ignored)
+) -> Iterator[Places]:
+    """Places of the judged items among scores that come some columns at a time, of similar queries at a time."""
+    every = list(_groups(columns, judged, exclude, need))
+    counted = [group for group in every if group.top is None]
+    _find_own(columns, counted, [group for group in counted if not group.guess()])
+    _read(columns, every)
+    differing = sum((group.differing() for group in counted), torch.zeros((), device=errors.device))
+    differing = _add_up(columns, counted, differing)
+    if errors.device.type == "cpu" and bool(differing):  # elsewhere nothing is foreseen, as looking would be waiting
+        _find_own(columns, counted, counted)
+        for group in counted:
+            group.begin()
+        _read(columns, counted)
+        _add_up(columns, counted, differing)
+    for group in every:
+        yield group.places(errors, validate, need.reach)
+        errors = torch.zeros_like(errors)
+
+
+def _find_own(columns: Columns, counted: list[_Group], unknown: list[_Group]) -> None:
+    """The scores of judged items, which are to be compared with all others: known once they are ``unknown`` no more.
+
+    They are the very same numbers that all others are compared with: a score made by another product may differ from
+    itself in the last bit. So what was foreseen is held against what came out, and counts only if nothing differs.
+    """
+    if unknown:
+        for first, scores in columns.read():
+            for group in unknown:
+                group.seen.pick(first, scores)
+        for group in unknown:
+            group.own = group.seen.own
+    if columns.shard is not None and counted:
+        for group, own in zip(counted, columns.shard.sum(*(group.own for group in counted))):
+            group.own = own
+    for group in counted:
+        group.seen.forget()
+
+
+def _read(columns: Columns, groups: list[_Group]) -> None:
+    for first, scores in columns.read():
+        for group in groups:
+            group.add(first, scores)
+    for group in groups:
+        group.subtract()
+
+
+def _add_up(columns: Columns, counted: list[_Group], differing: Tensor) -> Tensor:
+    """The counts of all workers; and where they differ from what was foreseen."""
+    if columns.shard is None or not counted:
+        return differing
+    *totals, differing = columns.shard.sum(*(x for group in counted for x in group.standing), differing)
+    for number, group in enumerate(counted):
+        group.standing = Standing(*totals[4 * number : 4 * number + 4])
+    return differing
 
 
 def cheapest(
@@ -121,25 +165,154 @@ def cheapest(
 class _Seen:
     """The scores of judged items and of excluded pairs, picked up as columns go by."""
 
-    def __init__(self, columns: Columns, items: Tensor, pairs: Pairs | None) -> None:
-        self.items, self.pairs = items, pairs
-        self.own = torch.zeros(items.shape, dtype=columns.dtype, device=items.device)
-        self.here = torch.zeros_like(items, dtype=torch.bool)
+    def __init__(self, columns: Columns, rows: slice | Tensor, items: Tensor, pairs: Pairs | None) -> None:
+        self.rows, self.items, self.pairs, self.dtype = rows, items, pairs, columns.dtype
         self.width = 0
-        if pairs is not None:
-            self.pair_scores = torch.zeros(pairs.item.shape, dtype=columns.dtype, device=items.device)
-            self.pairs_here = torch.zeros_like(pairs.item, dtype=torch.bool)
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin again."""
+        self.own = torch.zeros(self.items.shape, dtype=self.dtype, device=self.items.device)
+        self.here = torch.zeros_like(self.items, dtype=torch.bool)
+        if self.pairs is not None:
+            self.pair_scores = torch.zeros(self.pairs.item.shape, dtype=self.dtype, device=self.items.device)
+            self.pairs_here = torch.zeros_like(self.pairs.item, dtype=torch.bool)
 
     def pick(self, first: int, scores: Tensor) -> None:
         """Take what is wanted of the columns from ``first`` on."""
         column, inside = _within(self.items, first, scores)
-        self.own = torch.where(inside, scores.gather(-1, column), self.own)
+        if isinstance(self.rows, slice):
+            picked = scores[self.rows].gather(-1, column)
+        else:
+            picked = scores[self.rows.unsqueeze(-1), column]
+        self.own = torch.where(inside, picked, self.own)
         self.here = self.here | inside
         self.width = max(self.width, first + scores.shape[1])
         if self.pairs is not None:
             column, inside = _within(self.pairs.item, first, scores)
-            self.pair_scores = torch.where(inside, scores[self.pairs.query, column], self.pair_scores)
+            query = self.pairs.query
+            query = query + (self.rows.start or 0) if isinstance(self.rows, slice) else self.rows[query]
+            self.pair_scores = torch.where(inside, scores[query, column], self.pair_scores)
             self.pairs_here = self.pairs_here | inside
+
+
+class _Group:
+    """Queries with similar numbers of judged items, and what the columns that went by say of these."""
+
+    def __init__(
+        self, columns: Columns, rows: slice | Tensor, judged: Judged, exclude: Pairs | None, reach: int | None
+    ) -> None:
+        self.columns, self.rows, self.reach = columns, rows, reach
+        self.items, self.grade = judged.rectangle()
+        self.ignored = judged.ignored
+        self.pairs, self.gone = _removable(exclude, self.items, self.grade, None)
+        engine = cheapest(self.items.shape[1], columns.width or MANY, reach, self.items.device, None)
+        self.by = stand_by_sorting if engine is Engine.SORT else stand_by_counting
+        self.top: Top | None = None
+        if reach is not None and (engine is Engine.TOP or not columns.again):
+            self.top = Top.nothing(len(self.items), reach, columns.dtype, self.items.device)
+        self.seen = _Seen(columns, rows, self.items, self.pairs if self.top is None else None)
+        self.own = self.seen.own
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin again to count."""
+        self.standing = Standing.nothing(len(self.items), self.items.shape[1], self.items.device)
+        self.seen.forget()
+
+    def guess(self) -> bool:
+        """Whether the scores of the judged items can be foreseen."""
+        own = None if self.columns.guess is None else self.columns.guess(self.rows, self.items)
+        self.own = self.own if own is None else own
+        return own is not None
+
+    def add(self, first: int, scores: Tensor) -> None:
+        """What the columns from ``first`` on say."""
+        self.seen.pick(first, scores)
+        for some, block in self._of(scores):
+            if self.top is None:
+                self.standing.add(self.by(block, self.own[some]), some)
+                continue
+            assert self.reach is not None
+            if self.pairs is not None:
+                block = _without(block, self.pairs, first, some.start or 0)
+            counts, bad = listed(block, block.amin(-1))
+            self.standing.listed[some] += counts
+            self.standing.bad[some] += bad
+            before = Top(self.top.scores[some], self.top.last[some])
+            best = before.merge(Top.of(block, self.reach))
+            self.top.scores[some], self.top.last[some] = best.scores, best.last
+
+    def _of(self, scores: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Its rows of the scores, copied some at a time if they are not side by side."""
+        if isinstance(self.rows, slice):
+            yield slice(None), scores[self.rows]
+            return
+        step = max(1, COPIED // max(1, scores.shape[1]))
+        for start in range(0, len(self.rows), step):
+            some = slice(start, start + step)
+            yield some, scores[self.rows[some]]
+
+    def subtract(self) -> None:
+        """Take excluded pairs out of the counts."""
+        if self.pairs is not None and self.top is None:
+            here = Pairs(torch.where(self.seen.pairs_here, self.pairs.query, -1), self.pairs.item)
+            _subtract(self.standing, here, self.seen.pair_scores, self.own, None, None)
+
+    def differing(self) -> Tensor:
+        """How many scores of judged items are not as they were foreseen."""
+        seen, own = self.seen.own, self.own
+        return (self.seen.here & (seen != own) & ~(seen.isnan() & own.isnan())).sum()
+
+    def places(self, errors: Tensor, validate: bool, reach: int | None) -> Places:
+        """Where the judged items stand."""
+        columns, own, standing = self.columns, self.own, self.standing
+        if self.top is not None:
+            own, top = self.seen.own, self.top
+            if columns.shard is not None:
+                own, counts, bad = columns.shard.sum(own, standing.listed, standing.bad)
+                standing, top = standing._replace(listed=counts, bad=bad), top.gather(columns.shard)
+            greater, equal = top.around(own)
+            standing = standing._replace(greater=greater, equal=equal)
+        valid, width = (self.items >= 0) & ~self.gone, columns.width
+        if width is None:
+            width = self.seen.width
+            outside = self.items >= width
+            errors, valid = errors + count(Problem.OUT_OF_RANGE, outside), valid & ~outside
+            if self.pairs is not None:
+                errors = errors + count(Problem.OUT_OF_RANGE, self.pairs.item >= width)
+        reach = None if self.top is None else reach
+        places = _placed(standing, own, self.grade, valid, errors, validate, max(1, width), reach, self.ignored)
+        if isinstance(self.rows, Tensor):
+            return replace(places, queries=self.rows)
+        if self.rows == slice(None):
+            return places
+        return replace(places, queries=torch.arange(self.rows.start, self.rows.stop, device=own.device))
+
+
+def _groups(columns: Columns, judged: Judged, exclude: Pairs | None, need: Need) -> Iterator[_Group]:
+    """Queries for which another rectangle of judged items, or another engine, costs less than padding would."""
+    sizes, device = judged.sizes, judged.items.device
+    engines = range(1, 2**10)  # far beyond the number from which counting is not the cheapest
+    alike = bisect.bisect_left(
+        engines,
+        True,
+        key=lambda entries: cheapest(entries, columns.width or MANY, need.reach, device, None) is not Engine.COUNT,
+    )
+    for rows, _ in groups(sizes, OVERHEAD + 2 * len(sizes), BLOCK, alike=max(1, alike)):
+        if len(rows) == len(sizes):
+            yield _Group(columns, slice(None), judged, exclude, need.reach)
+            return
+        start, stop = int(rows[0]), int(rows[-1]) + 1
+        if stop - start == len(rows) and bool((rows.diff() == 1).all()):
+            inside = slice(start, stop)
+            pairs = None if exclude is None else exclude.rows(start, stop)
+            yield _Group(columns, inside, judged[inside], pairs, need.reach)
+            continue
+        assert isinstance(judged, Ragged)
+        number = torch.full((len(sizes) + 1,), -1).index_copy_(0, rows, torch.arange(len(rows))).to(device)
+        pairs = None if exclude is None else exclude.numbered(number)  # -1 is the last
+        yield _Group(columns, rows.to(device, non_blocking=True), judged.take(rows), pairs, need.reach)
 
 
 def _within(items: Tensor, first: int, scores: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,78 +321,14 @@ def _within(items: Tensor, first: int, scores: Tensor) -> tuple[Tensor, Tensor]:
     return column.clamp(0, last), (column >= 0) & (column <= last)
 
 
-def _look_among_the_best(columns: Columns, items: Tensor, pairs: Pairs | None, reach: int) -> tuple[Standing, _Seen]:
-    """One reading: the best scores of all columns, and the judged items among them."""
-    seen, standing = _Seen(columns, items, None), Standing.nothing(items.shape[0], items.shape[1], items.device)
-    top = Top.nothing(len(items), reach, columns.dtype, items.device)
-    for first, scores in columns.read():
-        seen.pick(first, scores)
-        left = scores if pairs is None else _without(scores, pairs, first)
-        counts, bad = listed(left, left.amin(-1))
-        standing.listed.add_(counts)
-        standing.bad.add_(bad)
-        top = top.merge(Top.of(left, reach))
-    if columns.shard is not None:
-        seen.own, counts, bad = columns.shard.sum(seen.own, standing.listed, standing.bad)
-        standing, top = standing._replace(listed=counts, bad=bad), top.gather(columns.shard)
-    greater, equal = top.around(seen.own)
-    return standing._replace(greater=greater, equal=equal), seen
-
-
-def _without(scores: Tensor, pairs: Pairs, first: int) -> Tensor:
-    """A copy of some columns in which excluded pairs are not retrieved."""
+def _without(scores: Tensor, pairs: Pairs, first: int, start: int) -> Tensor:
+    """A copy of some columns of the queries from ``start`` on in which excluded pairs are not retrieved."""
     column, inside = _within(pairs.item, first, scores)
-    inside = inside & (pairs.query >= 0)
-    at = pairs.query.clamp_min(0) * scores.shape[1] + column
+    query = pairs.query - start
+    inside = inside & (pairs.query >= 0) & (query >= 0) & (query < len(scores))
+    at = query.clamp(0, len(scores) - 1) * scores.shape[1] + column
     bound = torch.where(inside, float("-inf"), float("inf")).to(scores.dtype)
     return scores.flatten().scatter_reduce(0, at, bound, "amin").view_as(scores)
-
-
-def _stand(
-    columns: Columns, items: Tensor, pairs: Pairs | None, by: Callable[[Tensor, Tensor], Standing]
-) -> tuple[Standing, _Seen]:
-    """Two readings, of which the first finds the scores of the judged items; one, if these can be foreseen.
-
-    They are the very same numbers that all others are compared with: a score made by another product may differ from
-    itself in the last bit. So what was foreseen is held against what came out, and counts only if nothing differs.
-    """
-    shard, own = columns.shard, columns.guess
-    if own is None:
-        own = _read_own(columns, items)
-    elif shard is not None:
-        (own,) = shard.sum(own)
-    standing, seen = _reading(columns, items, pairs, own, by)
-    differing = (seen.here & (seen.own != own) & ~(seen.own.isnan() & own.isnan())).sum()
-    if shard is not None:
-        *totals, differing = shard.sum(*standing, differing)
-        standing = Standing(*totals)
-    if own.device.type == "cpu" and bool(differing):  # elsewhere nothing is foreseen, as looking would be waiting
-        own = _read_own(columns, items)
-        standing, seen = _reading(columns, items, pairs, own, by)
-        if shard is not None:
-            standing = Standing(*shard.sum(*standing))
-    seen.own = own
-    return standing, seen
-
-
-def _read_own(columns: Columns, items: Tensor) -> Tensor:
-    seen = _Seen(columns, items, None)
-    for first, scores in columns.read():
-        seen.pick(first, scores)
-    return seen.own if columns.shard is None else columns.shard.sum(seen.own)[0]
-
-
-def _reading(
-    columns: Columns, items: Tensor, pairs: Pairs | None, own: Tensor, by: Callable[[Tensor, Tensor], Standing]
-) -> tuple[Standing, _Seen]:
-    standing, seen = Standing.nothing(items.shape[0], items.shape[1], items.device), _Seen(columns, items, pairs)
-    for first, scores in columns.read():
-        seen.pick(first, scores)
-        standing.add(by(scores, own))
-    if pairs is not None:
-        here = Pairs(torch.where(seen.pairs_here, pairs.query, -1), pairs.item)
-        _subtract(standing, here, seen.pair_scores, own, None, None)
-    return standing, seen
 
 
 def _placed(
