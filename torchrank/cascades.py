@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from torchrank.engine.places import depth_of
-from torchrank.lists import BLOCK
+from torchrank.lists import BLOCK, groups
 from torchrank.pieces import Pieces
+
+
+# From so many candidates times ranks in a list on, blocks are long.
+LONG = 2**14
+
+# A share of all chances that is left out.
+TINY = 1e-16
 
 
 def stopped(ranking: Pieces, go: Tensor, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
@@ -17,7 +25,8 @@ def stopped(ranking: Pieces, go: Tensor, discount: Callable[[Tensor], Tensor], t
 
     With S_i the chance to go on past the first i ranks, which are independent of each other, it is the sum over
     i <= ``top_k`` of discount(i) (S_{i-1} - S_i). In a block of tied candidates S is the mean over all orders:
-    that over a set of j of them drawn at random.
+    that over a set of j of them drawn at random. In long blocks the number of candidates that would stop a reader
+    leads to it, without the tails of its distribution: less than :data:`TINY` of the chance to stop.
 
     Args:
         ranking: with its ties as intervals, or settled.
@@ -43,6 +52,8 @@ def stopped(ranking: Pieces, go: Tensor, discount: Callable[[Tensor], Tensor], t
         depth = depth_of(ranking.first, torch.where(stops, ranking.tied, 0))
     ranks = depth if top_k is None else min(top_k, depth)
     crowded = stops & (ranking.tied > 1)
+    if go.device.type == "cpu" and len(go) and int(crowded.sum(-1).max()) * ranks > LONG:
+        return total + _stopped_in_long_blocks(ranking, crowded, reached, 1 - go, discount, top_k)
     step = max(1, BLOCK // 4 // ranks)
     at = discount(torch.arange(1, ranks + 1, dtype=go.dtype, device=go.device))
     parts = [total[:0]]
@@ -91,6 +102,105 @@ def _stopped_in_blocks(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
         mean = torch.where(taken <= size, (1 - share) * mean + share * q * one_less, mean)
     before = torch.where(j == 1, 1.0, torch.nn.functional.pad(mean[:, :-1], (1, 0), value=1.0))
     return torch.where(inside, reached.gather(-1, at) * (before - mean), 0.0)
+
+
+def _stopped_in_long_blocks(
+    ranking: Pieces,
+    crowded: Tensor,
+    reached: Tensor,
+    stop: Tensor,
+    discount: Callable[[Tensor], Tensor],
+    top_k: int | None,
+) -> Tensor:
+    """The expected discount of stopping in a block of ties, given the chance of each candidate: float64 [query].
+
+    Whether each candidate would stop a reader is settled first. If k of n would, all sets of k places are as likely,
+    and the reader stops at the first of them.
+    """
+    row, entry = crowded.nonzero(as_tuple=True)
+    first, chance = ranking.first[row, entry], stop[row, entry]
+    leads = _changes(row, first)
+    block, leader = leads.cumsum(0) - 1, leads.nonzero().squeeze(-1)
+    above, n, come = first[leader] - 1, ranking.tied[row, entry][leader], reached[row, entry][leader]
+    # The candidates of a block with equal chances, side by side: how many there are of each.
+    order = chance.argsort()
+    order = order[block[order].argsort(stable=True)]
+    block, chance = block[order], chance[order]
+    begin = _changes(block, chance).nonzero().squeeze(-1)
+    number = torch.diff(begin, append=torch.tensor([len(block)])).to(chance.dtype)
+    chance, kinds = chance[begin], torch.bincount(block[begin], minlength=len(leader))
+    start = kinds.cumsum(0) - kinds
+    total = torch.zeros_like(ranking.num_candidates)
+    for some, _ in groups(n.long(), BLOCK // 16, BLOCK // 4):
+        kind = torch.arange(int(kinds[some].max()))
+        valid = kind < kinds[some].unsqueeze(-1)
+        at = torch.where(valid, start[some].unsqueeze(-1) + kind, 0)
+        stoppers = _how_many(torch.where(valid, chance[at], 0.0), torch.where(valid, number[at], 0.0))
+        value = _first_of(stoppers, above[some], n[some], discount, top_k)
+        total.index_add_(0, row[leader[some]], come[some] * value)
+    return total
+
+
+def _changes(*keys: Tensor) -> Tensor:
+    """bool [element]: one of the keys [element] is not that of the element before."""
+    changed = torch.ones_like(keys[0], dtype=torch.bool)
+    changed[1:] = torch.stack([key[1:] != key[:-1] for key in keys]).any(0)
+    return changed
+
+
+def _how_many(chance: Tensor, number: Tensor) -> Tensor:
+    """Chance of k = 0, 1, ... successes in independent trials, so many of each chance: float64 [block, k].
+
+    Chances and numbers are float64 [block, kind]. What is left out has a chance below :data:`TINY`.
+    """
+    ways = chance.new_zeros((len(chance), 1 + _most(chance, number)))
+    ways[:, 0] = 1
+    for s, c in zip(chance.T.unsqueeze(-1), number.T.unsqueeze(-1)):
+        h = torch.arange(1 + _most(s, c), dtype=s.dtype)
+        odds = torch.where(h > 0, (c - h + 1).clamp_min(0) / h.clamp_min(1) * (s / (1 - s)), 1.0)
+        log = odds.log().cumsum(-1)  # the ratios of neighbours are exact, factorials are not
+        share = torch.where(h <= c, (log - log.nan_to_num(nan=-torch.inf).amax(-1, keepdim=True)).exp(), 0.0)
+        share = torch.where(s < 1, share / share.sum(-1, keepdim=True), (h == c).to(s.dtype))
+        before, ways = ways, ways * share[:, :1]
+        for successes in range(1, len(h)):
+            ways[:, successes:] += share[:, successes, None] * before[:, : before.shape[1] - successes]
+    return ways
+
+
+def _most(chance: Tensor, number: Tensor) -> int:
+    """More successes in any row have a chance below :data:`TINY`, by Bennett's inequality."""
+    mean, small = (chance * number).sum(-1), -math.log(TINY)
+    bound = mean + small / 3 + (small**2 / 9 + 2 * small * mean).sqrt()
+    return int(torch.minimum(bound.ceil(), number.sum(-1)).max())
+
+
+def _first_of(
+    stoppers: Tensor, above: Tensor, n: Tensor, discount: Callable[[Tensor], Tensor], top_k: int | None
+) -> Tensor:
+    """The expected discount of the first of k places drawn from n behind ``above`` others: float64 [block].
+
+    Args:
+        stoppers: chance of each k = 0, 1, ..., float64 [block, k].
+        above, n: float64 [block].
+    """
+    k = torch.arange(1, stoppers.shape[1], dtype=n.dtype)
+    ahead = stoppers[:, 1:]  # none of the k is among the places so far
+    all_ahead, total = ahead.sum(-1), torch.zeros_like(n)
+    inside = n if top_k is None else torch.minimum(n, (top_k - above).clamp_min(0))
+    place, last = 0, int(inside.max())
+    while place < last and len(k):
+        step = min(last - place, max(1, BLOCK // 4 // ahead.numel()))
+        places = torch.arange(place, place + step, dtype=n.dtype)
+        now = (k / (n.unsqueeze(-1) - places).clamp_min(1).unsqueeze(-1)).clamp_max_(1)  # [block, place, k]
+        passed = (1 - now).cumprod(1)
+        now[:, 1:] *= passed[:, :-1]
+        stops = (now @ ahead.unsqueeze(-1)).squeeze(-1)
+        at = discount(above.unsqueeze(-1) + places + 1)
+        total += torch.where(places < inside.unsqueeze(-1), stops * at, 0.0).sum(-1)
+        ahead, place = ahead * passed[:, -1], place + step
+        matters = (ahead > TINY / stoppers.shape[1] * all_ahead.unsqueeze(-1)).any(0)
+        k, ahead = k[matters], ahead[:, matters]
+    return total
 
 
 def _sizes(fresh: Tensor, crowded: Tensor, number: Tensor) -> Tensor:
