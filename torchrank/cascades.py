@@ -12,7 +12,6 @@ from torchrank.engine.places import depth_of
 from torchrank.lists import BLOCK, groups
 from torchrank.pieces import Pieces
 
-
 # From so many candidates times ranks in a list on, blocks are long.
 LONG = 2**14
 
@@ -179,9 +178,7 @@ def _first_of(
 ) -> Tensor:
     """The expected discount of the first of k places drawn from n behind ``above`` others: float64 [block].
 
-    Args:
-        stoppers: chance of each k = 0, 1, ..., float64 [block, k].
-        above, n: float64 [block].
+    ``stoppers`` float64 [block, k] has the chance of each k = 0, 1, ...; ``above`` and ``n`` are float64 [block].
     """
     k = torch.arange(1, stoppers.shape[1], dtype=n.dtype)
     ahead = stoppers[:, 1:]  # none of the k is among the places so far

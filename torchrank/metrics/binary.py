@@ -12,7 +12,7 @@ from torchrank.metrics.arguments import number, one_of
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.boundary import Boundary
 from torchrank.metrics.gains import reciprocal
-from torchrank.pieces import ratio
+from torchrank.pieces import ratio, running_sum
 from torchrank.ranking import Ranking
 
 
@@ -451,18 +451,26 @@ def _partial_area(
     ranking: Ranking, level: float, top_k: int | None, cut: Boundary, length: Tensor, max_fpr: float
 ) -> Tensor:
     """The rescaled area of the first ``length``, for each number of hits in a tie cut by k: float64 [query, hits]."""
-    inside = (ranking.found(level) & (ranking.share(top_k) == 1))[:, :top_k]
+    share = ranking.share(top_k)
+    inside = ranking.found(level) & (share == 1)
     before, beside = ranking.relevant_around(level)
-    ahead, among = (ranking.first - 1 - before)[:, :top_k], (ranking.tied - beside)[:, :top_k]
-    chance, areas = 0.5 * max_fpr**2, []
-    for h in range(cut.hits.shape[-1]):
-        relevant, others = cut.before + h, length - cut.before - h
-        room = max_fpr * others  # false positives that count
-        area = torch.where(inside, uncounted(room - ahead, among), 0.0).sum(-1, keepdim=True)
-        area = area + h * uncounted(room - (cut.at(ranking.first) - 1 - cut.before), (cut.places - h).clamp_min(0))
-        rescaled = 0.5 * (1 + (ratio(area, relevant * others) - chance) / (max_fpr - chance))
-        areas.append(torch.where(relevant * others > 0, rescaled, 0.0))
-    return torch.cat(areas, -1)
+    ahead, among = ranking.first - 1 - before, ranking.tied - beside
+    h, relevant, others = cut.hits, cut.before + cut.hits, length - cut.before - cut.hits
+    room = max_fpr * others  # false positives that count
+    # All irrelevant candidates tied with an entry are within the room, or it is of the next block, or they are not.
+    ends = torch.where((share == 1) & (ranking.tied > 0), ahead + among, float("inf")).contiguous()
+    within = torch.searchsorted(ends, room.contiguous(), right=True)
+    some = torch.nn.functional.pad(running_sum(inside.to(room.dtype)), (1, 0)).gather(-1, within)
+    middle = torch.where(inside, ahead + among / 2, 0.0)
+    area = room * some - torch.nn.functional.pad(running_sum(middle), (1, 0)).gather(-1, within)
+    following = within.clamp_max(ends.shape[1] - 1)
+    next_ahead, next_among = ahead.gather(-1, following), among.gather(-1, following)
+    crossed = (within < ends.shape[1]) & ends.gather(-1, following).isfinite()
+    area = area + torch.where(crossed, beside.gather(-1, following) * uncounted(room - next_ahead, next_among), 0.0)
+    area = area + h * uncounted(room - (cut.at(ranking.first) - 1 - cut.before), (cut.places - h).clamp_min(0))
+    chance = 0.5 * max_fpr**2
+    rescaled = 0.5 * (1 + (ratio(area, relevant * others) - chance) / (max_fpr - chance))
+    return torch.where(relevant * others > 0, rescaled, 0.0)
 
 
 def uncounted(room: Tensor, among: Tensor) -> Tensor:

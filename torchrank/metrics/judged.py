@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.lists import BLOCK, Need
+from torchrank.engine.places import real
+from torchrank.lists import BLOCK, Need, groups
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import BinaryMetric, uncounted
 from torchrank.pieces import ratio
@@ -19,6 +20,12 @@ from torchrank.ranking import Ranking
 
 # trec_eval's smoothing of InfAP, so that a rank with nothing judged before it has a precision.
 EPSILON = 1e-5
+
+# From so many terms on the mean reciprocal ranks of a block follow from each other.
+LONG = 2**18
+
+# Padding that costs as much as another rectangle.
+OVERHEAD = 2**15
 
 
 class Bpref(BinaryMetric):
@@ -173,24 +180,65 @@ def _mean_reciprocal(ranking: Ranking, where: Tensor, slot: Tensor, beside: Tens
     if ranking.untied:
         return alone
     # Looking at values costs nothing on a CPU, and few candidates are tied with unjudged ones.
-    wanted = (where & (rest > 0)).nonzero(as_tuple=True) if alone.device.type == "cpu" else (slice(None),)
+    looks = alone.device.type == "cpu"
+    wanted = (where & (rest > 0)).nonzero(as_tuple=True) if looks else (slice(None),)
     first, slot, beside, rest = (x[wanted].long().reshape(-1, 1) for x in (ranking.first, slot, beside, rest))
-    longest = ranking.depth if alone.device.type != "cpu" else int(rest.max()) if len(rest) else 0
-    factorial = torch.arange(1, ranking.depth + 3, dtype=alone.dtype, device=alone.device).lgamma()
+    longest = ranking.depth if not looks else int(rest.max()) if len(rest) else 0
+    if looks and len(first) * longest > LONG:
+        begins = slot.squeeze(-1) == 0  # every judged candidate of a block is wanted, in the order of slots
+        block = begins.cumsum(0) - 1
+        first, beside, rest = first[begins], beside[begins], rest[begins]
+        for some, width in groups(beside.squeeze(-1), OVERHEAD, LONG):
+            table = _by_recurrence(first[some], beside[some], rest[some], width, ranking.depth)
+            number = torch.full((len(first),), -1).index_copy_(0, some, torch.arange(len(some)))[block]
+            here = (number >= 0).nonzero().squeeze(-1)
+            at = tuple(x[here] for x in wanted)
+            alone[at] = table[number[here], slot[here, 0]]
+        return alone
+    alone[wanted] = _by_summing(first, slot, beside, rest, longest, ranking.depth).reshape(alone[wanted].shape)
+    return alone
+
+
+def _by_recurrence(first: Tensor, beside: Tensor, rest: Tensor, width: int, depth: int) -> Tensor:
+    """The mean of 1 / rank in blocks for the slots 0, 1, ...: float64 [block, slot], of int64 [block, 1].
+
+    Let B be ``beside``, R ``rest``, c the candidates before the block and A(i) the mean for the i-th judged one. The
+    chances w(i, x) of its place x in the block obey (R + i + 1 - x) i w(i + 1, x) = (B - i) (x - i) w(i, x). Divided by
+    c + x and summed, A(i + 1) = (B - (B - i) (i + c) A(i)) / (i (R + i + 1 + c)). At some i the factor of A(i) falls
+    below 1, and before it the inverse is below 1: from there errors fade both ways.
+    """
+    c, b, r = ((x.squeeze(-1)).to(torch.float64) for x in (first - 1, beside, rest))
+    slope = b - r - 1 - 2 * c
+    start = ((slope + (slope**2 + 8 * b * c).sqrt()) / 4).ceil().clamp_min(1).minimum(b).long().unsqueeze(-1)
+    middle = _by_summing(first, start - 1, beside, rest, int(rest.max()), depth)
+    table = torch.zeros((len(first), width), dtype=torch.float64).scatter_(1, start - 1, middle)
+    value, begin = table.T.contiguous(), start.squeeze(-1)
+    for i in range(1, width):  # from A(i) to A(i + 1)
+        following = (b - (b - i) * (i + c) * value[i - 1]) / (i * (r + i + 1 + c))
+        value[i] = torch.where((begin <= i) & (i < b), following, value[i])
+    for i in range(width - 1, 0, -1):  # and back
+        before = (b - i * (r + i + 1 + c) * value[i]) / ((b - i) * (i + c)).clamp_min(1)
+        value[i - 1] = torch.where(i < begin, before, value[i - 1])
+    return value.T
+
+
+def _by_summing(first: Tensor, slot: Tensor, beside: Tensor, rest: Tensor, longest: int, depth: int) -> Tensor:
+    """The mean of 1 / rank as the sum over how many of the ``rest`` are before: float64 [candidate, 1], of int64."""
+    dtype = real(first.device)
+    factorial = torch.arange(1, depth + 3, dtype=dtype, device=first.device).lgamma()
 
     def choose(n: Tensor, k: Tensor) -> Tensor:
         """Logarithm of the number of ways, of 1 if there is none."""
-        n, k = n.clamp(0, ranking.depth), k.clamp_min(0)
+        n, k = n.clamp(0, depth), k.clamp_min(0)
         return factorial.take(n) - factorial.take(torch.minimum(k, n)) - factorial.take((n - k).clamp_min(0))
 
-    total, chance = torch.zeros_like(first, dtype=alone.dtype), torch.zeros_like(first, dtype=alone.dtype)
+    total, chance = torch.zeros_like(first, dtype=dtype), torch.zeros_like(first, dtype=dtype)
     all_ways, behind = choose(beside + rest, rest), beside - 1 - slot
     step = max(1, BLOCK // 4 // max(1, len(first)))
     for start in range(0, longest + 1, step):
-        between = torch.arange(start, min(start + step, longest + 1), device=alone.device)
+        between = torch.arange(start, min(start + step, longest + 1), device=first.device)
         ways = choose(slot + between, between) + choose(behind + rest - between, rest - between)
         weight = torch.where(between <= rest, (ways - all_ways).exp(), 0.0)
         chance += weight.sum(-1, keepdim=True)  # 1, but for rounding, which is the same in both
         total += (weight / (first + slot + between)).sum(-1, keepdim=True)
-    alone[wanted] = ratio(total, chance).reshape(alone[wanted].shape)
-    return alone
+    return ratio(total, chance)
