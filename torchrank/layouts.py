@@ -40,6 +40,9 @@ _DTYPES = (
     *(torch.uint16, torch.uint32, torch.uint64),
 )
 
+# Integers up to this one are exact as float64.
+MOST = 2**53
+
 
 def arrange(
     preds: Tensor,
@@ -440,17 +443,18 @@ def _refuse_exchanged(preds: Tensor, target: Tensor) -> None:
         )
 
 
-def integer(argument: str, value: object, least: int, or_none: bool = True) -> int | None:
+def integer(argument: str, value: object, least: int, or_none: bool = True, most: int = MOST) -> int | None:
     """An argument as a Python int; None where that will do.
 
     Raises:
-        ValueError: it is no integer, of Python or of numpy, or smaller than ``least``.
+        ValueError: it is no integer, of Python or of numpy, or out of its bounds.
     """
     if value is None and or_none:
         return None
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= value <= most:
+        bound = f"<= {most}" if isinstance(value, Integral) and value > most else f">= {least}"
         also = " or None" if or_none else ""
-        raise ValueError(f"Expected {argument} to be an integer >= {least}{also}, got {value!r}")
+        raise ValueError(f"Expected {argument} to be an integer {bound}{also}, got {value!r}")
     return int(value)
 
 

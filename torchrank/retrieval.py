@@ -22,6 +22,7 @@ from torch import Tensor
 from torchrank.layouts import arrange
 from torchrank.lists import BLOCK, Need, as_given, groups
 from torchrank.metrics import AUROC, MAP, MRR, NDCG, FallOut, HitRate, Precision, RankingMetric, Recall, RPrecision
+from torchrank.metrics.arguments import MOST
 from torchrank.metrics.rows import KeepsRows, Rows
 from torchrank.problems import explain
 from torchrank.ranking import Ranking, batch_order
@@ -73,9 +74,10 @@ class Retrieval(KeepsRows):
 
     def __setattr__(self, name: str, value: Any) -> None:
         # torchmetrics checks these in some of its constructors.
-        if name in ("k", "top_k", "max_k") and value is not None and not (type(value) is int and value > 0):
+        if name in ("k", "top_k", "max_k") and value is not None and not (type(value) is int and 0 < value <= MOST):
             shown = name if name == "max_k" else "top_k"
-            raise ValueError(f"`{shown}` has to be a positive integer or None, got {value!r}")
+            beyond = " up to 2 ** 53" if type(value) is int and value > MOST else ""
+            raise ValueError(f"`{shown}` has to be a positive integer{beyond} or None, got {value!r}")
         if name == "max_fpr" and value is not None and not (isinstance(value, float) and 0 < value <= 1):
             raise ValueError(f"Arguments `max_fpr` should be a float in range (0, 1], but got: {value!r}")
         super().__setattr__(name, value)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.lists import BLOCK, Need
-from torchrank.metrics.arguments import number, one_of
+from torchrank.metrics.arguments import integer, number, one_of
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.gains import at_least, geometric, scaled, undiscounted
 from torchrank.pieces import ratio, running_sum
@@ -18,6 +18,8 @@ from torchrank.ranking import Ranking
 
 # The last rank that users of C/W/L can see, unless it is said: that of cwl_eval.
 DEEPEST = 1000
+# The last rank that may be said: users have a chance to go on from each, whether or not a list is as long.
+SEEN = 2**18
 # What is reached but for less than this is reached: sums of gains are rounded.
 ROUNDING = 1e-9
 
@@ -204,7 +206,7 @@ class CWL(UserMetric):
         ``NERR9@k``, ``NERR10``, ``NERR11``, ``INST``, ``INSQ``, of which ``max_rel`` is ``max_grade``.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = 1000 of them.
+        top_k: count only the first ``top_k`` ranks, up to 262,144, which a user sees one by one; None = 1000 of them.
         user: one of the above, or a callable with a name, from gains float64 [query, rank] and ranks float64 [rank] to
             the chances to go on.
         p: chance to go on of "rbp" and "nerr10", > 0 and < 1.
@@ -215,7 +217,7 @@ class CWL(UserMetric):
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
-        ValueError: an unknown user, or a parameter outside its range.
+        ValueError: an unknown user, or a parameter, or ``top_k``, outside its range.
 
     Example:
         >>> import torch, torchrank as tr
@@ -238,6 +240,7 @@ class CWL(UserMetric):
         middle: float = 0.5,
         **kwargs: Any,
     ) -> None:
+        integer("top_k", top_k, least=1, most=SEEN)
         one_of("user", user, USERS, or_callable=True)
         number("p", p, above=0, below=1)
         number("target", target, above=0)
