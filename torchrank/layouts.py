@@ -451,8 +451,8 @@ def integer(argument: str, value: object, least: int, or_none: bool = True, most
     """
     if value is None and or_none:
         return None
-    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= value <= most:
-        bound = f"<= {most}" if isinstance(value, Integral) and value > most else f">= {least}"
+    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) <= most:
+        bound = f"<= {most}" if isinstance(value, Integral) and int(value) > most else f">= {least}"
         also = " or None" if or_none else ""
         raise ValueError(f"Expected {argument} to be an integer {bound}{also}, got {value!r}")
     return int(value)

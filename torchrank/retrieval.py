@@ -19,10 +19,9 @@ import torch
 import torchmetrics.retrieval as stock
 from torch import Tensor
 
-from torchrank.layouts import arrange
+from torchrank.layouts import MOST, arrange
 from torchrank.lists import BLOCK, Need, as_given, groups
 from torchrank.metrics import AUROC, MAP, MRR, NDCG, FallOut, HitRate, Precision, RankingMetric, Recall, RPrecision
-from torchrank.metrics.arguments import MOST
 from torchrank.metrics.rows import KeepsRows, Rows
 from torchrank.problems import explain
 from torchrank.ranking import Ranking, batch_order

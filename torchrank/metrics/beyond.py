@@ -288,12 +288,9 @@ class Serendipity(PerUserMetric):
     expected: Tensor
     relevance_level: float
 
-    def width(self, lists: Recommended) -> int:
-        return lists.judged.shape[1]
-
     def measure(self, lists: Recommended) -> Tensor:
-        wanted = torch.where(lists.grade.to(lists.dtype) >= self.relevance_level, lists.judged, -1)
-        relevant = (lists.ids.unsqueeze(-1) == wanted.unsqueeze(-2)).any(-1)
+        assert lists.grade is not None
+        relevant = lists.grade.to(lists.dtype) >= self.relevance_level
         items = len(self.expected)
         chance = (items + 1 - lists.rank).to(lists.dtype) / items
         return lists.mean((chance - self.expected[lists.ids]).clamp_min(0) * relevant)

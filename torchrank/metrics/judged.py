@@ -192,8 +192,8 @@ def _mean_reciprocal(ranking: Ranking, where: Tensor, slot: Tensor, beside: Tens
             table = _by_recurrence(first[some], beside[some], rest[some], width, ranking.depth)
             number = torch.full((len(first),), -1).index_copy_(0, some, torch.arange(len(some)))[block]
             here = (number >= 0).nonzero().squeeze(-1)
-            at = tuple(x[here] for x in wanted)
-            alone[at] = table[number[here], slot[here, 0]]
+            means = table[number[here], slot[here, 0]]
+            alone[wanted] = alone[wanted].index_copy_(0, here, means)
         return alone
     alone[wanted] = _by_summing(first, slot, beside, rest, longest, ranking.depth).reshape(alone[wanted].shape)
     return alone

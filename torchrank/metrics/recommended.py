@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 import torchrank.metrics.state as state
-from torchrank.engine.ids import kept_ids
+from torchrank.engine.ids import found, kept_ids
 from torchrank.engine.places import real
 from torchrank.layouts import arrange, check_tensor
-from torchrank.lists import BLOCK, RankedIds
+from torchrank.lists import ALL, BLOCK, RankedIds
 from torchrank.metrics.arguments import integer, plain
 from torchrank.metrics.average import QueryValues, weighted
 from torchrank.metrics.batch import Batch
@@ -33,9 +33,8 @@ class Recommended:
     kept: Tensor
     #: int64 [query, position]: its rank in the list
     rank: Tensor
-    #: int64 [query, entry] and grades of these: what is judged
-    judged: Tensor
-    grade: Tensor
+    #: [query, position]: its grade if it is judged, else 0; None if no measure looks at it
+    grade: Tensor | None
     #: bool [query]: a label says that the list does not count; None = all do
     ignored: Tensor | None
     #: float, as precise as the device allows, for results
@@ -48,7 +47,7 @@ class Recommended:
 
     def rows(self, start: int, stop: int) -> Recommended:
         """Some consecutive queries."""
-        names = ("ids", "kept", "rank", "judged", "grade", "ignored")
+        names = ("ids", "kept", "rank", "grade", "ignored")
         cut: dict[str, Any] = {name: getattr(self, name) for name in names}
         cut = {name: None if x is None else x[start:stop] for name, x in cut.items()}
         return replace(self, **cut)
@@ -181,8 +180,9 @@ class ListMetric(Measure):
         given = preds.new_full((len(preds),), -1, dtype=torch.int64) if target is None else target
         lists = arrange(preds, given, mask=mask, exclude=exclude, validate=self.validate_args)
         assert isinstance(lists, RankedIds)
-        judged, grade = lists.judged.rectangle()
-        kept, _, errors = kept_ids(lists, judged, grade)
+        parts = [self._judged(block) for block in lists.blocks(ALL)]  # type: ignore[arg-type]
+        kept, grades = (torch.cat(x) for x in ([part[n] for part in parts] for n in (0, 1)))
+        errors = torch.stack([part[2] for part in parts]).sum(0)
         rank = kept.cumsum(-1)
         if self.num_items is not None:
             outside = kept & (lists.ids >= self.num_items)
@@ -191,7 +191,18 @@ class ListMetric(Measure):
         if self.top_k is not None:
             kept = kept & (rank <= self.top_k)
         ids = torch.where(kept, lists.ids, 0)
-        return Recommended(ids, kept, rank, judged, grade, lists.ignored, real(ids.device)), errors
+        grade = grades if self.needs_target else None
+        return Recommended(ids, kept, rank, grade, lists.ignored, real(ids.device)), errors
+
+    def _judged(self, lists: RankedIds) -> tuple[Tensor, Tensor, Tensor]:
+        """Positions that hold a candidate, bool; its grade, both [query, position]; and counters of bad values."""
+        items, grade = lists.judged.rectangle()
+        kept, _, errors = kept_ids(lists, items, grade)
+        grades = grade.new_zeros((len(kept), kept.shape[1] + 1 if self.needs_target else 0))
+        if self.needs_target:  # the first column is for what is in no list
+            at = found(items, torch.where(kept, lists.ids, -1))
+            grades = grades.scatter(1, at, grade)[:, 1:]
+        return kept, grades, errors
 
     def moved(self, x: Tensor, device: torch.device) -> Tensor:
         if any(x is known for known in self._buffers.values()):
