@@ -5,10 +5,12 @@ import math
 
 import pytest
 import torch
+import torchmetrics.retrieval
 from sharding import entries, force, pairs_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
+import torchrank.retrieval
 from torchrank import cascades
 from torchrank.engine.catalogue import Engine
 from torchrank.metrics import judged as judged_metrics
@@ -32,6 +34,7 @@ class Largest(TorchDispatchMode):
 
 
 def largest(call):
+    tr.MRR().score(torch.rand(1, 2), torch.tensor([1]))  # which sets up, once, how the C library frees memory
     with Largest() as mode:
         call()
     return mode.bytes
@@ -354,3 +357,37 @@ def test_a_cutoff_that_nothing_reaches_is_no_allocation():
 def test_a_cutoff_beyond_all_ranks_is_refused(make, bound):
     with pytest.raises(ValueError, match=rf"top_k to be an integer <= {bound} or None"):
         make()
+
+
+# ---- curves --------------------------------------------------------------------------------------------------------
+
+
+def some_rows(queries, longest):
+    """Rows of queries of one to a few candidates, of which a few have many, and some have nothing relevant."""
+    g = torch.Generator().manual_seed(12)
+    sizes = torch.randint(1, 6, (queries,), generator=g)
+    sizes[queries // 2], sizes[3] = longest, longest // 2
+    indexes = torch.repeat_interleave(torch.arange(queries), sizes)
+    target = (torch.rand(len(indexes), generator=g) < 0.4).long()
+    return torch.rand(len(indexes), generator=g), target, indexes
+
+
+@pytest.mark.parametrize("aggregation", ["mean", "median", "min", "max", torch.amax])
+@pytest.mark.parametrize("action", ["neg", "pos", "skip"])
+@pytest.mark.parametrize("adaptive_k", [False, True])
+def test_a_curve_at_a_few_ranks_at_a_time_is_the_curve_of_torchmetrics(monkeypatch, aggregation, action, adaptive_k):
+    monkeypatch.setattr("torchrank.retrieval.BLOCK", 64)
+    monkeypatch.setattr("torchrank.retrieval.OVERHEAD", 4)
+    kwargs = {"aggregation": aggregation, "empty_target_action": action, "adaptive_k": adaptive_k}
+    curves = []
+    for kind in (torchrank.retrieval, torchmetrics.retrieval):
+        metric = kind.RetrievalPrecisionRecallCurve(**kwargs)
+        metric.update(*some_rows(11, 30))
+        curves.append(metric.compute())
+    torch.testing.assert_close(curves[0], curves[1])
+
+
+def test_a_curve_with_one_long_list_makes_no_short_one_longer():
+    metric = torchrank.retrieval.RetrievalPrecisionRecallCurve(aggregation="median")
+    metric.update(*some_rows(3000, 3000))
+    assert largest(metric.compute) <= 2**21

@@ -448,24 +448,76 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
                 part = ranking if whole else ranking.take(queries.to(empty.device))
                 curves = self._curves(part, ranks[:longest])
                 if self.aggregation == "mean":  # for which a sum will do
-                    parts.append(self._longer(curves.sum(0, keepdim=True), ranks))
+                    parts.append(self._between(curves.sum(0, keepdim=True), ranks))
                     continue
-                parts.append(self._longer(curves.float(), ranks))
+                parts.append(curves.float())
                 numbers.append(some if whole else some[queries])
-        values = torch.cat(parts)
         if self.aggregation == "mean":
             filled = empty.sum() * (self.empty_target_action == "pos")
             counted = len(empty) - empty.sum() * (self.empty_target_action == "skip")
-            precision, recall = ((values.sum(0) + filled) / counted.clamp_min(1)).float()
+            precision, recall = ((torch.cat(parts).sum(0) + filled) / counted.clamp_min(1)).float()
             return precision, recall, ranks
-        del parts
-        number = torch.cat(numbers).to(empty.device)
-        empty = empty[number]
-        if callable(self.aggregation):  # which may look at the order: by index
-            order = batch_order([r.queries for r in rankings])
-            order = number.argsort() if order is None else number.argsort()[order]
-            values, empty = values[order], empty[order]
-        return self.aggregated(values[:, 0], empty), self.aggregated(values[:, 1], empty), ranks
+        numbers = [number.to(empty.device) for number in numbers]
+        if isinstance(self.aggregation, str):
+            precision, recall = self._by_order(parts, numbers, empty, ranks)
+        else:
+            precision, recall = self._by_callable(parts, numbers, empty, ranks, rankings)
+        return precision, recall, ranks
+
+    def _by_callable(
+        self, parts: list[Tensor], numbers: list[Tensor], empty: Tensor, ranks: Tensor, rankings: list[Ranking]
+    ) -> tuple[Tensor, Tensor]:
+        """The aggregate by a function of the curves of the queries, by index, a few ranks at a time: float32 [rank]."""
+        order, by_index = torch.cat(numbers).argsort(), batch_order([r.queries for r in rankings])
+        order = order if by_index is None else order[by_index]
+        empty = empty if by_index is None else empty[by_index]
+        columns = []
+        for some in ranks.split(max(1, BLOCK // 2 // max(1, len(order)))):
+            values = torch.cat([self._between(part, some) for part in parts])[order]
+            columns.append([self.aggregated(values[:, n], empty) for n in range(2)])
+        if not columns:
+            return ranks.float(), ranks.float()
+        precision, recall = (torch.cat(column) for column in zip(*columns))
+        return precision, recall
+
+    def _by_order(
+        self, parts: list[Tensor], numbers: list[Tensor], empty: Tensor, ranks: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The smallest, largest or middle ones of the curves of the queries: float32 [rank] each.
+
+        Behind its last rank a curve falls as all others do there, so that they are sorted once. Those that still rise
+        are merged with as many of them as can be the one in question.
+        """
+        filled = 0 if self.empty_target_action == "skip" else int(empty.sum())
+        parts = [part[~empty[number]] for part, number in zip(parts, numbers)]
+        total = sum(map(len, parts)) + filled
+        result = torch.zeros((2, len(ranks)), device=ranks.device)
+        wanted = {"min": 0, "median": (total - 1) // 2}.get(str(self.aggregation), total - 1)
+        start = 0
+        while start < len(ranks) and total:
+            rising = [part for part in parts if part.shape[-1] > start]
+            step = max(1, BLOCK // 8 // max(1, sum(map(len, rising))))
+            some = ranks[start : start + step]
+            active = torch.cat([result.new_empty((0, 2, len(some))), *(self._between(part, some) for part in rising)])
+            ended = [self._between(part, some[:1]) for part in parts if part.shape[-1] <= start]
+            settled = torch.cat([result.new_empty((0, 2, 1)), *ended]).squeeze(-1)
+            low = max(0, wanted - len(active))
+            for n in range(2):
+                falls = n == 0 and not self.adaptive_k
+                values = settled[:, n].sort().values
+                if self.empty_target_action == "pos":  # which fall no more
+                    count, fill = len(values), values.new_ones(filled)
+                    values = torch.cat([values, fill])
+                else:
+                    values = torch.cat([values.new_zeros(filled), values])
+                    count = len(values)
+                near = torch.arange(low, min(wanted + 1, len(values)), device=ranks.device)
+                fall = some[0] / some if falls else torch.ones_like(some, dtype=values.dtype)
+                scale = torch.where((near < count).unsqueeze(-1), fall, 1.0)
+                pool = torch.cat([active[:, n], values[near].unsqueeze(-1) * scale])
+                result[n, start : start + step] = pool.kthvalue(wanted - low + 1, dim=0).values
+            start += step
+        return result[0], result[1]
 
     def _curves(self, ranking: Ranking, ranks: Tensor) -> Tensor:
         """Precision and recall at the ranks: float64 [query, 2, rank]."""
@@ -476,15 +528,20 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
         torch.div(hits, ranking.num_relevant(1).clamp_min(1).unsqueeze(-1), out=curves[:, 1])
         return curves
 
-    def _longer(self, curves: Tensor, ranks: Tensor) -> Tensor:
-        """Curves [..., 2, rank] up to all ranks, where behind those that they have there are no more hits."""
+    def _between(self, curves: Tensor, ranks: Tensor) -> Tensor:
+        """Curves [..., 2, rank] at some consecutive ranks, where behind those that they have there are no more hits."""
         width = curves.shape[-1]
-        if width == len(ranks):
-            return curves
-        behind = curves[..., -1:].expand(*curves.shape[:-1], len(ranks) - width).clone()
+        if not len(ranks) or not width:
+            return curves.new_zeros((*curves.shape[:-1], len(ranks)))
+        first, last = int(ranks[0]), int(ranks[-1])
+        there = curves[..., first - 1 : last]
+        if last <= width:
+            return there
+        beyond = ranks[max(0, width + 1 - first) :]
+        behind = curves[..., -1:].expand(*curves.shape[:-1], len(beyond)).clone()
         if not self.adaptive_k:
-            behind[..., 0, :] *= width / ranks[width:]
-        return torch.cat([curves, behind], dim=-1)
+            behind[..., 0, :] *= width / beyond
+        return torch.cat([there, behind], dim=-1)
 
 
 class RetrievalRecallAtFixedPrecision(RetrievalPrecisionRecallCurve, stock.RetrievalRecallAtFixedPrecision):
