@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, KeysView, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 import torch
@@ -15,11 +15,12 @@ from torchmetrics.metric import jit_distributed_available
 from torchrank.metrics.average import QueryAverage, QueryValues
 from torchrank.metrics.base import RankingMetric, evaluate
 from torchrank.metrics.batch import Batch
+from torchrank.metrics.contract import eager
 from torchrank.metrics.labels import split
 from torchrank.metrics.measure import Measure
 from torchrank.metrics.parse import parse_all
 from torchrank.metrics.recommended import ListMetric, PerUserMetric
-from torchrank.metrics.state import JointReduction
+from torchrank.metrics.state import JointReduction, WorkersDifferError
 from torchrank.plots import plot_lines, plot_steps, plot_values
 from torchrank.pointwise import POINTWISE, Pointwise
 from torchrank.ranking import Ranking
@@ -51,6 +52,8 @@ class RankingCollection(MetricCollection):
         {'val/ndcg@2': 0.6309, 'val/recall@1': 0.0, 'val/recall@2': 1.0, 'val/mrr': 0.5}
     """
 
+    __jit_unused_properties__: ClassVar = ["metric_state", "compute_groups"]
+
     def __init__(
         self,
         metrics: str | Metric | MetricCollection | Sequence[Any] | Mapping[str, Any],
@@ -67,6 +70,8 @@ class RankingCollection(MetricCollection):
     ) -> None:
         """Add metrics, given as in the constructor."""
         self._groups: dict[int, list[str]] = {}
+        if "_joint" not in self.__dict__:
+            self._joint = JointReduction({})
         if isinstance(metrics, Mapping) and not isinstance(metrics, MetricCollection):
             for key, value in metrics.items():
                 found = _metrics(value)
@@ -103,6 +108,8 @@ class RankingCollection(MetricCollection):
     def __delitem__(self, key: str) -> None:
         metric = self[key]
         del self._modules[next(inner for inner, other in self._modules.items() if other is metric)]
+        if isinstance(metric, QueryAverage) and metric.joint is self._joint:
+            metric.reduce_with(None)
         self._link()
 
     def __contains__(self, key: object) -> bool:
@@ -119,33 +126,33 @@ class RankingCollection(MetricCollection):
         return self._unprefixed().keys() if keep_base else self._to_renamed_dict().keys()
 
     def items(self, keep_base: bool = False, copy_state: bool = True) -> Iterable[tuple[str, Metric]]:  # type: ignore[override]
-        """Keys and metrics; with ``keep_base`` keys without prefix and postfix.
-
-        Metrics handed out together, on all workers alike, are reduced together when they are computed one by one.
-        """
-        if copy_state:  # and not torchmetrics' own look at its members
-            self._joint.declare()
+        """Keys and metrics; with ``keep_base`` keys without prefix and postfix."""
         return self._unprefixed().items() if keep_base else super().items(False, copy_state)
 
     def _unprefixed(self) -> dict[str, Metric]:
         return {unquote(inner): metric for inner, metric in self._modules.items()}
 
     def _link(self) -> None:
-        """Let the metrics share one reduction."""
-        averages = [metric for metric in self._modules.values() if isinstance(metric, QueryAverage)]
-        self._joint = JointReduction(averages)
-        for metric in averages:
-            metric.reduce_with(self._joint)
+        """Let the metrics share one reduction, but for those that share that of another collection already."""
+        members = {unquote(inner): metric for inner, metric in self._modules.items()}
+        for key, metric in list(members.items()):
+            if isinstance(metric, QueryAverage):
+                if metric.joint not in (None, self._joint):
+                    del members[key]
+                metric.reduce_with(metric.joint or self._joint)
+        self._joint.members = members
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_joint"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        self._joint = JointReduction({})
         self._link()
 
     # ---- rank once ---------------------------------------------------------------------------------------------
 
+    @eager
     def update(  # type: ignore[override]
         self,
         preds: Tensor | Ranking,
@@ -163,6 +170,7 @@ class RankingCollection(MetricCollection):
         for metric, arguments, keywords in batch:
             metric.update(*arguments, **keywords)
 
+    @eager
     def forward(
         self,
         preds: Tensor | Ranking,
@@ -237,24 +245,31 @@ class RankingCollection(MetricCollection):
 
     # ---- reduce once -------------------------------------------------------------------------------------------
 
+    @eager
     def compute(self) -> dict[str, Any]:
         """The value of every metric by its key.
 
         Raises:
             ValueError: bad values were met, on whatever worker. All metrics can go on.
         """
-        self._joint.declare()
-        values, raised = {}, []
-        for inner, metric in self._modules.items():
-            if not isinstance(metric, QueryAverage) and jit_distributed_available():
+        row = JointReduction({unquote(inner): metric for inner, metric in self._modules.items()})
+        ours = {inner for inner, metric in self._modules.items() if isinstance(metric, QueryAverage)}
+        values: dict[str, Any] = {}
+        raised: dict[str, ValueError] = {}
+        for inner in sorted(self._modules, key=lambda inner: (inner not in ours, inner)):  # alike on all workers
+            metric = self._modules[inner]
+            if inner not in ours and jit_distributed_available():
+                if any(isinstance(error, WorkersDifferError) for error in raised.values()):
+                    break
                 metric._computed = None  # a worker that answers from its cache would let the others wait
             try:
-                values[inner] = metric.compute()
+                values[inner] = metric.compute_in(row) if isinstance(metric, QueryAverage) else metric.compute()
             except ValueError as error:  # every metric must have its turn, or workers would lose step
-                raised.append(error)
-        if raised:
-            raise raised[0]
-        return self._shown(values)
+                raised[inner] = error
+        for inner in self._modules:
+            if inner in raised:
+                raise raised[inner]
+        return self._shown({inner: values[inner] for inner in self._modules})
 
     def _shown(self, values: dict[str, Any]) -> dict[str, Any]:
         """Results by the keys that are shown; of a metric that has several results, one for each."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,11 +17,15 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 import torchrank.metrics.state as state
 from torchrank.layouts import check_tensor
 from torchrank.metrics.arguments import one_of
-from torchrank.metrics.contract import SafeMetric
+from torchrank.metrics.contract import LOCK, SafeMetric
 from torchrank.metrics.state import MEANS, JointReduction, Mean, Sum, is_mean
 from torchrank.problems import Problem, count, explain
 
 EMPTY_ACTIONS = ("neg", "pos", "skip", "listed", "error")
+#: Modules in which a metric is computed right after the others that were logged, see :class:`JointReduction`.
+LOGGERS = tuple(
+    f"{package}.trainer.connectors.logger_connector.result" for package in ("lightning.pytorch", "pytorch_lightning")
+)
 AGGREGATIONS = ("mean", "geometric", "harmonic", "median", "midpoint", "min", "max", "none")
 
 
@@ -81,7 +86,9 @@ class QueryAverage(SafeMetric):
         self.empty_target_action = empty_target_action
         self.validate_args = validate_args
         self._state = ""
+        #: the reduction of the collection that it is in, and that of the compute in progress
         self._joint: JointReduction | None = None
+        self._row: JointReduction | None = None
         self._errors: Tensor | None = None
 
     def name_state(self, name: str, more: int = 0) -> None:
@@ -92,6 +99,11 @@ class QueryAverage(SafeMetric):
         self.add_state(f"{name}:sums", state.nothing(self.device, more), dist_reduce_fx="sum")
         if not is_mean(self.aggregation):
             self.add_state(f"{name}:values", [], dist_reduce_fx="cat")
+
+    @property
+    def definition_name(self) -> str:
+        """The name by which other workers know it."""
+        return self._state
 
     @property
     def sums(self) -> Tensor:
@@ -110,12 +122,14 @@ class QueryAverage(SafeMetric):
 
     def absorb(self, result: QueryValues) -> None:
         """Add the values of one batch."""
-        if self._joint is not None:
-            self._joint.revoke()
-        self._set("sums", state.add(self.sums, result.sums.to(self.sums.device)))
+        extra, row = result.sums.to(self.sums.device), None
         if self.rows is not None:
             values = torch.where(result.skipped, float("nan"), result.values)
-            self._set("values", [*self.rows, torch.stack([values, result.weights], dim=-1).detach()])
+            row = torch.stack([values, result.weights], dim=-1).detach()
+        with LOCK:
+            self._set("sums", state.add(self.sums, extra))
+            if row is not None:
+                self._set("values", state.appended(self.rows or [], row))
 
     def compute(self) -> Tensor:
         """The aggregate of all queries, of all workers.
@@ -177,6 +191,9 @@ class QueryAverage(SafeMetric):
 
         @functools.wraps(compute)
         def computed(*args: Any, **kwargs: Any) -> Any:
+            caller = sys._getframe(1).f_globals.get("__name__")
+            if self._row is None and self._joint is not None and caller in LOGGERS:
+                return self.compute_in(self._joint)
             value = stock(*args, **kwargs)
             in_forward = not self._should_unsync
             if not in_forward and self._errors is not None and (found := explain(self._errors)):
@@ -192,9 +209,22 @@ class QueryAverage(SafeMetric):
         """Whether its state may be reduced together with others' now."""
         return self.dist_sync_fn is None and self.sync_on_compute and not self._is_synced
 
-    def reduce_with(self, joint: JointReduction) -> None:
-        """Share the synchronisation with other metrics."""
+    def compute_in(self, row: JointReduction) -> Any:
+        """:meth:`compute` in a row with other metrics."""
+        self._row = row
+        try:
+            return self.compute()
+        finally:
+            self._row = None
+
+    def reduce_with(self, joint: JointReduction | None) -> None:
+        """Share the synchronisation with the other metrics of a collection."""
         self._joint = joint
+
+    @property
+    def joint(self) -> JointReduction | None:
+        """The reduction that it shares with the other metrics of a collection."""
+        return self._joint
 
     def reset(self) -> None:
         """Forget all batches."""
@@ -212,8 +242,10 @@ class QueryAverage(SafeMetric):
                 self._set("values", [getattr(self, f"{self._state}:values")])
             return
         in_forward = not self._should_unsync  # the others have not had this batch yet
-        joint = JointReduction([self]) if in_forward or self._joint is None else self._joint
-        sums, rows = joint.reduce(self, process_group or self.process_group)
+        row = JointReduction({}) if in_forward or self._row is None else self._row
+        if self._joint is not None and self._joint is not row and not in_forward:
+            self._joint.forget()
+        sums, rows = row.reduce(self, process_group or self.process_group)
         self._set("sums", sums)
         if rows is not None:
             self._set("values", rows)
@@ -250,7 +282,7 @@ class QueryAverage(SafeMetric):
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy is on its own: it does not drag along the metrics that this one is reduced with.
-        return {**super().__getstate__(), "_joint": None, "_errors": None}
+        return {**super().__getstate__(), "_joint": None, "_row": None, "_errors": None}
 
 
 def weighted(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,18 +12,50 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
+#: Held while a state is replaced, so that threads lose no update. It is no part of a metric, which can be pickled.
+LOCK = threading.Lock()
+
+
+def eager(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, left out of the graphs of torch.compile as by torch.compiler.disable, which takes seconds to import.
+
+    torch.jit.script leaves it out as well.
+    """
+    disabled: list[Callable[..., Any]] = []
+
+    @functools.wraps(function)
+    def outside(*args: Any, **kwargs: Any) -> Any:
+        if "torch._dynamo" not in sys.modules:  # nothing is compiled
+            return function(*args, **kwargs)
+        if not disabled:
+            disabled.append(torch.compiler.disable(function))
+        return disabled[0](*args, **kwargs)
+
+    outside._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return torch.jit.unused(outside)
+
 
 class SafeMetric(Metric):
     """A :class:`torchmetrics.Metric` that leaves no trace of a call that raised and never lets workers wait in vain."""
 
     full_state_update = False
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # torch.jit.script of a module that holds a metric evaluates annotations and compiles properties, all in vain.
+        cls.__annotations__ = {}
+        properties = (name for base in cls.__mro__ for name, x in vars(base).items() if isinstance(x, property))
+        cls.__jit_unused_properties__ = sorted({*properties})
+
     def leave_meta(self) -> None:
         """Keep the state on the CPU if the default device is "meta", where tensors have no values."""
         if self._device.type == "meta":
             self._device = torch.device("cpu")
 
-    @torch.jit.unused
+    def _wrap_update(self, update: Callable[..., Any]) -> Callable[..., Any]:
+        return eager(super()._wrap_update(update))
+
+    @eager
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Add a batch and return its own value. A call that raises leaves no trace."""
         if self._is_synced:
@@ -37,6 +71,17 @@ class SafeMetric(Metric):
             self._is_synced, self._computed = False, None
             self._to_sync, self._should_unsync, self._enable_grad = self.sync_on_compute, True, False
             raise
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        for name, default in self._defaults.items():
+            if isinstance(default, list):
+                setattr(self, name, [])  # torchmetrics empties the list, which a wrapper may have taken as the state
+        super().reset()
+
+    def _copy_state_dict(self) -> dict[str, Any]:
+        # Tensors in lists are never written to, so forward and synchronisation need no copies of them.
+        return {name: x.copy() if isinstance(x, list) else x.clone() for name, x in self.metric_state.items()}
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         stock = super()._wrap_compute(compute)
@@ -63,13 +108,23 @@ class SafeMetric(Metric):
         """A state, or another tensor of the metric, on another device."""
         return x.to(device)
 
-    def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any, **kwargs: Any) -> None:
+    def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
         saved = [name for name in self._defaults if prefix + name in state_dict]
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        wrong: list[str] = args[-1]  # what load_state_dict will raise for
         for name in saved:  # the checkpoint stays as it is
-            value = getattr(self, name)
-            one = isinstance(value, Tensor)
-            setattr(self, name, self.restored(value).clone() if one else [self.restored(x) for x in value])
+            value, default = getattr(self, name), self._defaults[name]
+            if isinstance(value, Tensor) and isinstance(default, Tensor):
+                value = self.restored(value).clone()
+                if value.shape != default.shape:
+                    wrong.append(
+                        f"Expected {prefix}{name} to have shape {list(default.shape)}, got {list(value.shape)}, that of"
+                        " another version of torchrank; evaluate again."
+                    )
+                    value = default.clone()
+            else:
+                value = [self.restored(x) for x in value]
+            setattr(self, name, value)
         if saved:
             self._computed = None
             self._update_count = max(1, self._update_count)

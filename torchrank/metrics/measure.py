@@ -99,11 +99,17 @@ class Measure(QueryAverage):
         differing = {k: v for k, (v, default) in values.items() if not isinstance(v, Tensor) and v != default}
         return labels.write(self.name, differing, self.top_k)
 
+    @property
+    def definition_name(self) -> str:
+        # Without the numbers of namesakes, which depend on what a process has made before.
+        return self.label + self._known
+
     def begin(self, known: str = "") -> None:
         """Begin with nothing seen, once it is clear what it measures and, if that is no part of the label, on what."""
         callables = [value for name in self.definition() if callable(value := getattr(self, name))]
         namesakes = "".join(f"#{n}" for value in callables if (n := labels.namesake(value)))
         self.name_state(self.label + namesakes + known, self.more)
+        self._known = known
 
     @property
     def more(self) -> int:

@@ -14,7 +14,7 @@ from torchrank.metrics.arguments import one_of
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.metrics.chance import Chance, first_at
 from torchrank.metrics.gains import reciprocal
-from torchrank.metrics.state import MEANS, Mean, Sum, mean, read
+from torchrank.metrics.state import MEANS, Mean, Sum, mean, read, weights_beside_squares
 from torchrank.metrics.unjudged import UNEQUAL
 from torchrank.pieces import marked_rows, ratio
 from torchrank.ranking import Ranking
@@ -154,7 +154,7 @@ class PositionMetric(BinaryMetric):
     def slope(self, sums: Tensor) -> Tensor:
         """How much what is reported changes with the average."""
         if self.adjusted == "z" and self.aggregation == "mean":
-            return sums[Sum.W] / sums[Sum.W2].sqrt()
+            return weights_beside_squares(sums)
         return torch.ones_like(sums[Sum.W])
 
     @property

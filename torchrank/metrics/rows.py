@@ -11,8 +11,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
-from torchrank.metrics.contract import SafeMetric
-from torchrank.metrics.state import all_gather
+from torchrank.metrics.contract import LOCK, SafeMetric
+from torchrank.metrics.state import all_gather, place_in
 
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
 # What a row is kept in, which workers tell each other by number.
@@ -56,8 +56,10 @@ class KeepsRows(SafeMetric):
 
     def keep(self, rows: Rows) -> None:
         """Add rows, in copies of their own."""
-        for parts, x in zip(self._parts(), rows):
-            parts.append(narrowed(x))
+        narrow = [narrowed(x) for x in rows]
+        with LOCK:
+            for parts, x in zip(self._parts(), narrow):
+                parts.append(x)
 
     def rows(self) -> Rows:
         """All rows in one tensor each, which from now on stands for those of the batches."""
@@ -70,10 +72,6 @@ class KeepsRows(SafeMetric):
         """Add the rows of another metric of this class."""
         super().merge_state(incoming_state)
         self._computed = None
-
-    def _copy_state_dict(self) -> dict[str, Any]:
-        # Rows are never written to, so forward and synchronisation need no copies of them.
-        return {name: x.copy() if isinstance(x, list) else x.clone() for name, x in self.metric_state.items()}
 
     def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
         rows = self.rows()
@@ -98,8 +96,9 @@ def narrowed(x: Tensor) -> Tensor:
 
 def gathered(rows: Rows, group: Any) -> Rows:
     """The rows of all workers, in the order of the workers: two collectives, one if there are none."""
+    _, world = place_in(group)
     mine = torch.tensor([len(rows.preds), *(DTYPES.index(x.dtype) for x in rows)], device=rows.preds.device)
-    heads = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
+    heads = [torch.empty_like(mine) for _ in range(world)]
     dist.all_gather(heads, mine, group=group)
     counts, *codes = torch.stack(heads).T.tolist()
     if not any(counts):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol, TypeGuard
@@ -17,22 +17,24 @@ from torchrank.problems import Problem
 
 
 class Sum(IntEnum):
-    """What the entries of the state vector are. v = value and w = weight of a scored query.
-
-    The squares give the standard error of the weighted mean m, whose variance is sum(w^2 (v - m)^2) / sum(w)^2.
-    """
+    """What the entries of the state vector are. v = value and w = weight of a scored query."""
 
     WV = 0
     W = 1
-    W2V2 = 2
-    W2V = 3
-    W2 = 4
-    QUERIES = 5
-    EMPTY = 6
-    ERRORS = 7  # and all that follows, but what a metric adds from SIZE on
+    QUERIES = 2
+    EMPTY = 3
+    SQUARES = 4  # and the six that follow, see :func:`squares`
+    W2 = 10  # the last of these
+    FAR = 11  # the same seven of batches with weights whose squares float64 does not hold
+    ERRORS = 18  # and all that follow, but the numbers that a metric adds from SIZE on
 
 
 SIZE = Sum.ERRORS + len(Problem)
+
+#: A batch whose weight is above LARGE or below 1 / LARGE is among the far ones.
+LARGE = 2.0**460
+#: The squares of far batches are those of weights times or divided by this.
+SCALE = 2.0**540
 
 
 def nothing(device: torch.device, more: int = 0) -> Tensor:
@@ -85,10 +87,61 @@ def summed(values: Tensor, weights: Tensor, queries: Tensor, empty: Tensor, erro
 
     Values with weights [metric, query]; number of queries, and of empty ones, [metric]; errors [metric, kind].
     """
-    wv = weights * values
-    sums = [wv.sum(-1), weights.sum(-1), (wv * wv).sum(-1), (weights * wv).sum(-1), (weights * weights).sum(-1)]
-    counts = [queries.to(wv.dtype), empty.to(wv.dtype)]
-    return torch.cat([torch.stack([*sums, *counts], dim=-1), errors.to(wv.dtype)], dim=-1)
+    wv, w = (weights * values).sum(-1), weights.sum(-1)
+    counts = torch.stack([wv, w, queries.to(w.dtype), empty.to(w.dtype)], dim=-1)
+    return torch.cat([counts, squares(values, weights, wv, w), errors.to(w.dtype)], dim=-1)
+
+
+def squares(values: Tensor, weights: Tensor, wv: Tensor, w: Tensor) -> Tensor:
+    """The sums of one batch from which :func:`standard_error` comes: float [metric, 14].
+
+    sum(w^2 (v - c)^2) for three centres c, sum(w^2 (v - c)) for the same, and sum(w^2); and once more for far batches.
+    With c = 0 alone, a spread that is small beside the values would be lost in rounding. The other two centres are
+    the mean of the batch on two coarse grids. If the spread is that small, all batches have the same point of one grid
+    at least. So their sums around it can be added, on whatever worker they are.
+
+    Args:
+        values: float [metric, query].
+        weights: float [metric, query].
+        wv: the sum of their products, [metric].
+        w: the sum of the weights, [metric].
+    """
+    one = torch.ones_like(w)
+    if values.dtype == torch.float64:
+        small, large = w < 1 / LARGE, w > LARGE
+        weights = weights * torch.where(small, one * SCALE, torch.where(large, one / SCALE, one)).unsqueeze(-1)
+        far = (small | large).unsqueeze(-1)
+    else:  # a device of float32 only, which has no such weights
+        far = torch.zeros_like(w, dtype=torch.bool).unsqueeze(-1)
+    centre = centres(torch.nan_to_num(wv / w, 0.0, 0.0, 0.0))
+    apart = (values - centre[..., 1:2]) * weights
+    w2 = (weights**2).sum(-1, keepdim=True)
+    first, second = (weights * apart).sum(-1, keepdim=True), (apart**2).sum(-1, keepdim=True)
+    shift = centre[..., 1:2] - centre
+    shifted = first + shift * w2
+    result = torch.cat([second + shift * (first + shifted), shifted, w2], dim=-1)
+    return torch.cat([torch.where(far, 0.0, result), torch.where(far, result, 0.0)], dim=-1)
+
+
+def centres(mean: Tensor) -> Tensor:
+    """0, and the nearest points of two grids of 14 bits, one of which is not near the middle between two: [..., 3]."""
+    places = 2.0 ** (39 if mean.dtype == torch.float64 else 10) + 1  # leaves the leading bits (Veltkamp)
+    both = torch.stack([mean, mean * (4 / 3)], dim=-1)
+    large = both * places
+    grid = large - (large - both)
+    return torch.stack([torch.zeros_like(mean), grid[..., 0], grid[..., 1] / (4 / 3)], dim=-1)
+
+
+def scaled(sums: Tensor) -> tuple[Tensor, Tensor]:
+    """The sums of :func:`squares` [..., 7], and the sum of the weights [...], of weights scaled to what fits."""
+    w, squares, far = sums[..., Sum.W], sums[..., Sum.SQUARES : Sum.FAR], sums[..., Sum.FAR : Sum.ERRORS]
+    if sums.dtype != torch.float64:
+        return squares, w
+    small, large = w < 1 / LARGE, w > LARGE
+    usual = squares + far / SCALE / SCALE
+    extreme = far + squares / SCALE / SCALE
+    scale = torch.where(small, w * SCALE, torch.where(large, w / SCALE, w))
+    return torch.where((small | large).unsqueeze(-1), extreme, usual), scale
 
 
 def mean(sums: Tensor) -> Tensor:
@@ -124,10 +177,27 @@ def is_mean(how: object) -> TypeGuard[str]:
 
 
 def standard_error(sums: Tensor, n: Tensor) -> Tensor:
-    """The standard error of the weighted mean over ``n`` scored queries; NaN of fewer than two."""
+    """The standard error of the weighted mean m over ``n`` scored queries; NaN of fewer than two.
+
+    Its square is sum(w^2 (v - m)^2) / sum(w)^2 * n / (n - 1).
+    """
+    squares, w = scaled(sums)
+    second, first, w2 = squares[..., :3], squares[..., 3:6], squares[..., 6:]
     m = mean(sums)
-    spread = sums[Sum.W2V2] - 2 * m * sums[Sum.W2V] + m * m * sums[Sum.W2]
-    return (spread.clamp_min(0) * n / (n - 1)).sqrt() / sums[Sum.W]
+    centre = centres(m)
+    # All batches had this centre if their sums, carried back to 0, are the sums around 0.
+    back = second + centre * (2 * first + centre * w2)
+    common = (back - second[..., :1]).abs() <= 2.0**-42 * second[..., :1]
+    off = m.unsqueeze(-1) - centre
+    best = torch.where(common, off.abs(), float("inf")).argmin(-1, keepdim=True)
+    spread = (second - off * (2 * first - off * w2)).gather(-1, best).squeeze(-1)
+    return (spread.clamp_min(0) * n / (n - 1)).sqrt() / w
+
+
+def weights_beside_squares(sums: Tensor) -> Tensor:
+    """sum(w) / sqrt(sum(w^2))."""
+    squares, w = scaled(sums)
+    return w / squares[..., 6].sqrt()
 
 
 def aggregate(how: str | Callable[[Tensor], Tensor], values: Tensor, weights: Tensor) -> Tensor:
@@ -157,6 +227,11 @@ class Summed(Protocol):
     """A metric whose state can be reduced together with others'."""
 
     process_group: Any
+    sync_on_compute: bool
+
+    @property
+    def definition_name(self) -> str:
+        """Its label and its catalogue, by which other workers know it."""
 
     @property
     def sums(self) -> Tensor:
@@ -167,87 +242,160 @@ class Summed(Protocol):
         """Its per-query values, a list of float [query, 2], or None if it keeps none."""
 
     def reducible(self) -> bool:
-        """Whether it wants to be reduced this way now."""
+        """Whether it may be reduced this way now."""
+
+
+class WorkersDifferError(ValueError):
+    """Workers reduce different metrics."""
 
 
 class JointReduction:
-    """One all-reduce for metrics that are computed one after another.
+    """One all-reduce for metrics that are computed in a row.
 
-    The first of them to be computed reduces the states of all, always. If every worker has declared that the others
-    follow, each of these takes its part when its turn comes; else it reduces anew. So whether a collective runs, and of
-    what size, depends on the order of computes and resets, which is the same on every worker, and on what a collective
-    has found out, but never on who had an update: workers do not wait for each other in vain.
+    The first of the row reduces the states of all. Each other one takes its part in its turn, without communication.
+    Metrics go by key and label, so their order may differ between workers.
+
+    A collective runs on all workers or on none, so all must decide alike whether a compute takes its part. Workers have
+    updates, and look at metrics, at different times. Only the order of computes and resets is the same on all. This
+    order is the same for a row and for two computes with an update of another worker in between. So the caller of
+    compute decides. :meth:`RankingCollection.compute` is a row, and so is Lightning's loop over the metrics that it has
+    logged; neither leaves room for an update. Any other compute reduces its metric alone, and its value is fresh.
+    A part that was not taken is dropped by a reset of any metric of the row, and by a compute outside of rows.
     """
 
-    def __init__(self, metrics: Sequence[Summed]) -> None:
-        self._metrics = list(metrics)
-        self._taken: dict[int, tuple[Tensor, Tensor, list[Tensor] | None]] = {}
-        self._declared = False
+    def __init__(self, members: Mapping[str, Any]) -> None:
+        #: metrics by key, those that are reduced in another way among them
+        self.members = dict(members)
+        self._parts: dict[int, tuple[Tensor, list[Tensor] | None] | WorkersDifferError] = {}
 
     def reduce(self, metric: Summed, group: Any) -> tuple[Tensor, list[Tensor] | None]:
-        """The state of ``metric`` over all workers: its sums and its per-query values."""
-        if id(metric) not in self._taken:
+        """The state of ``metric`` over the workers of a group: its sums and its per-query values."""
+        if id(metric) not in self._parts:
             self._collect(metric, group)
-        before, sums, rows = self._taken.pop(id(metric))
-        if before is not metric.sums:
-            warnings.warn(
-                "This metric was updated between the compute of another of its collection and its own: its value is as"
-                " of the former. Compute the whole collection at once.",
-                stacklevel=2,
-            )
-        return sums, rows
-
-    def declare(self) -> None:
-        """All will be computed one after another, without an update in between. Holds for one reduction."""
-        self._taken = {}
-        self._declared = True
-
-    def revoke(self) -> None:
-        """A metric was updated: they may be computed at different times."""
-        self._declared = False
+        part = self._parts.pop(id(metric))
+        if isinstance(part, WorkersDifferError):
+            raise part
+        return part
 
     def forget(self) -> None:
-        """A metric was reset: what was reduced is of the past."""
-        self._declared = False
-        self._taken = {}
+        """Drop the parts that were not taken."""
+        self._parts = {}
 
     def _collect(self, metric: Summed, group: Any) -> None:
-        peers = [m for m in self._metrics if m.process_group is group and m.reducible()]
-        metrics = peers if any(m is metric for m in peers) else [metric]
-        reduced = all_reduce(metrics, metric, self._declared, group)
-        self._taken = {id(m): (m.sums, sums, rows) for m, sums, rows in reduced}
-        self._declared = False
+        peers, beside = {}, []
+        for key, member in self.members.items():
+            if not (member.process_group is group and member.sync_on_compute):
+                continue
+            if getattr(member, "reducible", bool)():
+                name = member.definition_name
+                peers[name if name == key else f"{key}: {name}"] = member
+            else:
+                beside.append(f"{key}: {type(member).__name__}")
+        if all(member is not metric for member in peers.values()):
+            peers, beside = {metric.definition_name: metric}, []
+        try:
+            parts = all_reduce(peers, group, beside)
+        except WorkersDifferError as error:
+            self._parts |= {id(member): error for member in peers.values()}
+        else:
+            self._parts |= {id(peers[name]): part for name, part in parts.items()}
+
+
+#: Numbers of the first message, which is as long whatever is reduced: messages of different lengths abort a worker.
+MESSAGE = 4096
+#: Bytes of the digest of the names; the message has a sum and a sum of squares for each.
+DIGEST = 8
 
 
 def all_reduce(
-    metrics: Sequence[Summed], first: Summed, together: bool, group: Any
-) -> list[tuple[Summed, Tensor, list[Tensor] | None]]:
-    """Sum the states of several metrics over the workers of a group in one collective.
+    metrics: Mapping[str, Summed], group: Any, beside: Sequence[str] = ()
+) -> dict[str, tuple[Tensor, list[Tensor] | None]]:
+    """Sum the states of metrics over the workers of a group, by name, in one collective.
 
-    Per-query values take one more, and come in the order of the workers. The answer is for all of the metrics if all
-    workers want it ``together``, else for the ``first`` alone.
+    States of more than some 4,000 numbers together take one more. So do per-query values, which come in the order of
+    the workers.
+
+    Args:
+        metrics: by name.
+        group: the workers; None = all.
+        beside: further names that workers must have in common.
+
+    Raises:
+        WorkersDifferError: workers have different names, or states of different sizes. Raised on all of them.
+        ValueError: this process is not in the group.
     """
-    world, rank = dist.get_world_size(group), dist.get_rank(group)
-    device = first.sums.device
-    rows = [_flat(m.rows or [], device) for m in metrics]
-    notes = torch.zeros((world, 1 + len(metrics)), dtype=real(device), device=device)
-    notes[rank] = notes.new_tensor([float(together), *(float(len(r)) for r in rows)])
-    everything = torch.cat([*(m.sums.to(device).reshape(-1) for m in metrics), notes.reshape(-1)])
-    dist.all_reduce(everything, group=group)
-
-    *states, notes = everything.split([*(m.sums.numel() for m in metrics), notes.numel()])
-    notes = notes.reshape(world, -1)
-    sums = {id(m): state.reshape(m.sums.shape) for m, state in zip(metrics, states)}
-    gathered: dict[int, list[Tensor]] = {}
-    agreed = bool((notes[:, 0] == 1).all())
-    wanted = [i for i, m in enumerate(metrics) if agreed or m is first]
-    keepers = [i for i in wanted if metrics[i].rows is not None]
+    rank, world = place_in(group)
+    names = sorted(metrics)
+    members = [metrics[name] for name in names]
+    device = members[0].sums.device
+    keepers = {name: _flat(m.rows, device) for name, m in zip(names, members) if m.rows is not None}
+    counts = torch.zeros((world, len(keepers)), dtype=real(device), device=device)
     if keepers:
-        counts = notes[:, 1:].round().long()[:, keepers].tolist()
-        parts = all_gather(torch.cat([rows[i] for i in keepers]), [sum(count) for count in counts], group)
-        split = [part.split(count) for part, count in zip(parts, counts)]
-        gathered = {i: [by_worker[n] for by_worker in split] for n, i in enumerate(keepers)}
-    return [(metrics[i], sums[id(metrics[i])], gathered.get(i)) for i in wanted]
+        counts[rank] = counts.new_tensor([len(rows) for rows in keepers.values()])
+    states = [m.sums.to(device) for m in members]
+    sizes = [f"{state.numel()} numbers{' and values' * (name in keepers)}" for name, state in zip(names, states)]
+    described = dict(zip(names, sizes))
+    described |= dict.fromkeys(sorted(beside), "")
+    digest = hashlib.blake2b(repr(described).encode(), digest_size=DIGEST).digest()
+    mark = counts.new_tensor(list(digest))
+    payload = torch.cat([mark, mark**2, *(state.reshape(-1) for state in states), counts.reshape(-1)])
+
+    message = torch.nn.functional.pad(payload, (0, MESSAGE - min(len(payload), MESSAGE)))
+    head, rest = message[:MESSAGE].contiguous(), message[MESSAGE:].contiguous()
+    dist.all_reduce(head, group=group)
+    total, total_of_squares = head[: 2 * DIGEST].view(2, DIGEST)
+    if not bool((total**2 == world * total_of_squares).all()):  # equal only if all are equal (Cauchy-Schwarz)
+        raise WorkersDifferError(_differences(described, world, group))
+    if len(rest):
+        dist.all_reduce(rest, group=group)
+    reduced = torch.cat([head, rest])[2 * DIGEST : len(payload)].split([*(s.numel() for s in states), counts.numel()])
+    sums = {name: part.reshape(state.shape) for name, part, state in zip(names, reduced, states)}
+    gathered: dict[str, list[Tensor]] = {}
+    if keepers:
+        lengths = reduced[-1].reshape(world, -1).round().long().tolist()
+        parts = all_gather(torch.cat(list(keepers.values())), [sum(several) for several in lengths], group)
+        split = [part.split(several) for part, several in zip(parts, lengths)]
+        gathered = {name: [by_worker[n] for by_worker in split] for n, name in enumerate(keepers)}
+    return {name: (sums[name], gathered.get(name)) for name in names}
+
+
+def place_in(group: Any) -> tuple[int, int]:
+    """The rank of this process among the workers of a group, and how many these are.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    rank = dist.get_rank(group)
+    if rank < 0:
+        raise ValueError(
+            f"Expected this process to be in the metric's process_group, got process {dist.get_rank()}, which is not;"
+            " compute on the workers of the group only"
+        )
+    return rank, dist.get_world_size(group)
+
+
+def _differences(described: dict[str, str], world: int, group: Any) -> str:
+    """The message for workers that reduce different metrics: which metrics, on which workers."""
+    everyone: list[Any] = [None] * world
+    dist.all_gather_object(everyone, described, group=group)
+    having: dict[str, list[int]] = {}
+    for rank, found in enumerate(everyone):
+        for name, size in found.items():
+            same = all(other.get(name, size) == size for other in everyone)
+            having.setdefault(name if same else f"{name} of {size}", []).append(rank)
+    partly = [f"{name} on {', '.join(map(str, ranks))}" for name, ranks in having.items() if len(ranks) < world]
+    return (
+        f"Expected all {world} workers to compute the same metrics, got {'; '.join(partly)} only;"
+        " build the same metrics and collections on every worker"
+    )
+
+
+def appended(rows: list[Tensor], more: Tensor) -> list[Tensor]:
+    """Rows with those of one batch more: a new list, of few parts, each more than twice as long as the next."""
+    rows = list(rows)
+    while len(rows) > 1 and len(rows[-2]) <= 2 * len(rows[-1]):
+        rows[-2:] = [torch.cat(rows[-2:])]
+    return [*rows, more]
 
 
 def _flat(rows: list[Tensor], device: torch.device) -> Tensor:
