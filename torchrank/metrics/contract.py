@@ -6,20 +6,22 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torchmetrics import Metric
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 #: Held while a state is replaced, so that threads lose no update. It is no part of a metric, which can be pickled.
 LOCK = threading.Lock()
 
 
-def eager(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, left out of the graphs of torch.compile as by torch.compiler.disable, which takes seconds to import.
+def eager(function: F) -> F:
+    """The function, left out of the graphs of torch.compile and torch.jit.script.
 
-    torch.jit.script leaves it out as well.
+    As torch.compiler.disable does it, whose import takes seconds.
     """
     disabled: list[Callable[..., Any]] = []
 
@@ -32,7 +34,7 @@ def eager(function: Callable[..., Any]) -> Callable[..., Any]:
         return disabled[0](*args, **kwargs)
 
     outside._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return torch.jit.unused(outside)
+    return cast(F, torch.jit.unused(outside))
 
 
 class SafeMetric(Metric):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -34,8 +34,7 @@ EMPTY = (torch.float32, torch.int8, torch.int32)
 class KeepsRows(SafeMetric):
     """A metric whose states ``preds``, ``target`` and ``indexes`` are lists of rows."""
 
-    if TYPE_CHECKING:  # torch.jit.script would try to understand it
-        ignore_index: int | None
+    ignore_index: int | None
 
     def add_state(self, name: str, default: Any, dist_reduce_fx: Any = None, persistent: bool = False) -> None:
         """Add a state; that of rows under a name that says which are kept."""
