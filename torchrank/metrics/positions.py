@@ -160,7 +160,7 @@ class PositionMetric(BinaryMetric):
     @property
     def standard_error(self) -> Tensor:
         """Standard error of what is reported, float32 []; see :class:`torchrank.RankingMetric`."""
-        return (super().standard_error * self.slope(read(self.sums))).to(torch.float32)
+        return self._narrow(super().standard_error * self.slope(read(self.sums)))
 
 
 class MR(PositionMetric):

@@ -390,12 +390,14 @@ def _differences(described: dict[str, str], world: int, group: Any) -> str:
     )
 
 
-def appended(rows: list[Tensor], more: Tensor) -> list[Tensor]:
-    """Rows with those of one batch more: a new list, of few parts, each more than twice as long as the next."""
+def appended(rows: list[Tensor], more: list[Tensor]) -> list[Tensor]:
+    """Rows and more of them: a new list, of few parts, as short ones are joined."""
     rows = list(rows)
-    while len(rows) > 1 and len(rows[-2]) <= 2 * len(rows[-1]):
-        rows[-2:] = [torch.cat(rows[-2:])]
-    return [*rows, more]
+    for part in more:
+        while len(rows) > 1 and len(rows[-2]) <= 2 * len(rows[-1]) and rows[-2].device == rows[-1].device:
+            rows[-2:] = [torch.cat(rows[-2:])]
+        rows.append(part)
+    return rows
 
 
 def _flat(rows: list[Tensor], device: torch.device) -> Tensor:

@@ -1,0 +1,299 @@
+"""State, far from the ordinary: large values, odd weights, wrappers, threads, compilers."""
+
+import inspect
+import itertools
+import math
+import pickle
+import subprocess
+import sys
+import threading
+import warnings
+from fractions import Fraction
+
+import pytest
+import torch
+from torch import nn
+from torchmetrics.wrappers import Running
+from workers import KINDS, batch
+
+import torchrank as tr
+from torchrank.retrieval import RetrievalMRR
+
+BATCHES = [batch(seed) for seed in range(7)]
+
+
+def fill(metric, batches):
+    for arguments in batches:
+        metric.update(*arguments)
+    return metric
+
+
+# ---- the standard error ----------------------------------------------------------------------------------------------
+
+
+def cumulative_gains(values):
+    """A ranking in which the cumulative gain of each query is a given number."""
+    return tr.Ranking.from_scores(torch.zeros(len(values), 1), values.unsqueeze(-1))
+
+
+def exact_error(values, weights):
+    """In fractions, without rounding."""
+    v, w = ([Fraction(x) for x in given.tolist()] for given in (values, weights))
+    m = sum(a * b for a, b in zip(v, w)) / sum(w)
+    scored = sum(weight > 0 for weight in w)
+    square = sum(b * b * (a - m) ** 2 for a, b in zip(v, w)) * scored / (scored - 1) / sum(w) ** 2
+    return math.sqrt(square)
+
+
+ONE = torch.ones(300, dtype=torch.float64)
+WEIGHTS = {
+    "one": ONE,
+    "tiny": ONE * 1e-300,
+    "huge": ONE * 1e155,
+    "both": torch.where(torch.arange(300) % 2 > 0, ONE * 1e155, ONE * 1e-300),
+    "one and huge": torch.where(torch.arange(300) % 2 > 0, ONE * 1e155, ONE),
+    "random": torch.rand(300, generator=torch.Generator().manual_seed(1), dtype=torch.float64) ** 8,
+}
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("batches", [1, 30, 300])
+@pytest.mark.parametrize("centre", [10.0, 2.0**20 + 64, 1e6 / 3, 1e9, 2.0**30 + 2**16, 1e11])
+def test_the_standard_error_of_large_values_is_that_of_exact_arithmetic(centre, batches, weights):
+    weights = WEIGHTS[weights]
+    values = centre + torch.randn(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    metric, other = tr.CG(), tr.CG()
+    for number, (v, w) in enumerate(zip(values.chunk(batches), weights.chunk(batches))):
+        (metric if number % 3 else other).update(cumulative_gains(v), weights=w)
+    metric.merge_state(other)
+    tolerance = 1e-3 if centre < 1e11 else 2e-2
+    assert metric.standard_error.item() == pytest.approx(exact_error(values, weights), rel=tolerance)
+    assert metric.compute().item() == pytest.approx(centre, rel=1)
+
+
+def test_values_far_from_each_other_beside_large_ones():
+    values = torch.cat([torch.full((500,), 1e9, dtype=torch.float64), torch.zeros(10), -ONE.new_full((9,), 0)])
+    for batches in (1, 7, len(values)):
+        metric = tr.CG()
+        for v in values.chunk(batches):
+            metric.update(cumulative_gains(v))
+        assert metric.standard_error.item() == pytest.approx(exact_error(values, torch.ones(len(values))), rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e155, 3.0])
+def test_weights_of_one_size_change_neither_z_nor_its_standard_error(scale):
+    plain, scaled = tr.MR(adjusted="z"), tr.MR(adjusted="z")
+    for preds, target in BATCHES:
+        plain.update(preds, target)
+        scaled.update(preds, target, weights=torch.full((len(preds),), scale, dtype=torch.float64))
+    torch.testing.assert_close(scaled.compute(), plain.compute())
+    torch.testing.assert_close(scaled.standard_error, plain.standard_error)
+    assert plain.compute().isfinite()
+
+
+def test_a_state_of_another_size_is_refused_and_leaves_nothing():
+    metric = fill(tr.MRR(), BATCHES)
+    metric.persistent(True)
+    with pytest.raises(RuntimeError, match="got \\[15\\], that of another version"):
+        metric.load_state_dict({"mrr:sums": torch.ones(15, dtype=torch.float64)})
+    assert fill(metric, BATCHES[:1]).num_queries == len(BATCHES[0][0])
+
+
+# ---- numbers that float32 does not hold ------------------------------------------------------------------------------
+
+
+def test_a_value_beyond_float32_is_float64_and_any_other_float32():
+    metric = tr.DCG(gain="exponential")
+    large, small = ((torch.tensor([[0.9]]), torch.tensor([[grade]])) for grade in (140, 3))
+    assert metric(*large).item() == 2.0**140 - 1
+    assert metric.compute().item() == metric.score(*large).item() == 2.0**140 - 1
+    metric.update(*small)
+    assert metric.compute().item() == pytest.approx(2.0**139)
+    assert metric.standard_error.item() == pytest.approx(2.0**139)
+    metric.reset()
+    metric.update(*small)
+    assert metric.compute().dtype == torch.float32
+    values = tr.CG(gain="exponential", aggregation="none")
+    values.update(torch.tensor([[0.9], [0.9]]), torch.tensor([[140], [3]]))
+    assert values.compute().tolist() == [2.0**140 - 1, 7.0]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda big, ids: tr.MRR().update(big, torch.tensor([3])),
+        lambda big, ids: tr.MRR().update(ids, big),
+        lambda big, ids: tr.MRR().update(ids, [big[0]]),
+        lambda big, ids: tr.MRR().update(ids, (torch.zeros(2, dtype=torch.int64), big[0])),
+        lambda big, ids: tr.MRR().update(ids, ids, exclude=(torch.zeros(2, dtype=torch.int64), big[0])),
+        lambda big, ids: tr.Popularity(3, interactions=torch.arange(9)).update(big),
+        lambda big, ids: tr.Ranking.from_ids(big, ids),
+        lambda big, ids: tr.Ranking.from_rankings(ids, big),
+        lambda big, ids: tr.Ranking.from_rankings(big, ids),
+    ],
+)
+def test_ids_that_int64_may_not_hold_are_refused(call):
+    with pytest.raises(TypeError, match="int64 can hold"):
+        call(torch.tensor([[2**63 + 5, 3]], dtype=torch.uint64), torch.tensor([[5, 3]]))
+
+
+# ---- kept values -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+def test_kept_values_lie_in_few_parts_in_the_order_of_their_queries(method):
+    metric = tr.MRR(aggregation="none")
+    sizes = [*(1 for _ in range(700)), *range(30, 0, -1), 0, 0, 5, 0, 0]
+    expected = []
+    for number, size in enumerate(sizes):
+        ranks = torch.arange(1, size + 1) + number
+        getattr(metric, method)(tr.Ranking.from_ranks(ranks.unsqueeze(-1)))
+        expected += (1 / ranks).tolist()
+        assert len(metric.rows) <= 12
+    torch.testing.assert_close(metric.compute(), torch.tensor(expected))
+
+
+def test_forward_copies_no_kept_values():
+    metric = fill(tr.MRR(aggregation="median"), [batch(1, 64), batch(2, 8)])
+    first = metric.rows[0].data_ptr()
+    metric(*batch(3, 1))
+    assert metric.rows[0].data_ptr() == first
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+@pytest.mark.parametrize("name", ["mrr", "ndcg(aggregation=median)@3", "mrr(aggregation=none)", "map(aggregation=max)"])
+def test_running_is_the_metric_of_the_last_batches(name, method):
+    metric = Running(tr.parse(name), window=3)
+    for number, arguments in enumerate(BATCHES):
+        getattr(metric, method)(*arguments)
+        expected = fill(tr.parse(name), BATCHES[max(0, number - 2) : number + 1]).compute()
+        for _ in range(2):
+            torch.testing.assert_close(metric.compute().sort().values, expected.sort().values, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+def test_running_around_a_metric_that_keeps_rows(method):
+    metric = Running(RetrievalMRR(), window=2)
+    for number, (preds, target) in enumerate(BATCHES):
+        indexes = torch.arange(len(preds)).repeat_interleave(9) + 100 * number
+        getattr(metric, method)(preds.flatten(), target.flatten() > 0, indexes=indexes)
+        expected = fill(tr.MRR(), BATCHES[max(0, number - 1) : number + 1]).compute()
+        for _ in range(2):
+            torch.testing.assert_close(metric.compute(), expected)
+
+
+# ---- threads, compilers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mrr", "mrr(aggregation=median)"])
+def test_threads_that_update_one_metric_lose_nothing(name):
+    metric, start = tr.parse(name), threading.Barrier(4)
+    ranking = tr.Ranking.from_ranks(torch.tensor([[1], [2]]))
+
+    def work():
+        torch.set_num_threads(1)
+        start.wait()
+        for _ in range(150):
+            metric.update(ranking)
+
+    threads, interval = [threading.Thread(target=work) for _ in range(4)], sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert metric.num_queries == 4 * 150 * 2
+    if metric.rows is not None:
+        assert sum(map(len, metric.rows)) == 4 * 150 * 2
+
+
+class Model(nn.Module):
+    """A module that holds a metric and, if told to, updates it."""
+
+    def __init__(self, metric, method=None):
+        super().__init__()
+        self.layer = nn.Linear(9, 9)
+        self.metric = metric
+        self.method = method
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)
+
+
+class Updating(Model):
+    def forward(self, x, target):
+        scores = self.layer(x)
+        getattr(self.metric, self.method)(scores, target)
+        return scores * 2
+
+
+HELD = [
+    *KINDS,
+    tr.RBP,
+    tr.FBeta,
+    tr.QMeasure,
+    lambda: tr.PRCurve(3),
+    lambda: tr.Coverage(num_items=3),
+    lambda: tr.Popularity(3, interactions=torch.arange(4)),
+    lambda: tr.MRR() / 2,
+    lambda: tr.RankingCollection(["ndcg@5", "mrr", "recall(aggregation=none)@3"]),
+    RetrievalMRR,
+]
+
+
+def test_a_module_that_holds_a_metric_can_be_scripted():
+    for make in HELD:
+        model = Model(make())
+        x = torch.rand(2, 9)
+        assert torch.equal(torch.jit.script(model)(x), model(x))
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+@pytest.mark.parametrize("make", [lambda: tr.NDCG(top_k=5), lambda: tr.RankingCollection(["ndcg@5", "mrr", "mr"])])
+def test_torch_compile_leaves_the_update_out_of_its_graphs(make, method):
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append([node for node in graph.graph.nodes if node.op.startswith("call")])
+        return graph.forward
+
+    torch._dynamo.reset()
+    model = Updating(make(), method)
+    compiled = torch.compile(model, backend=backend)
+    expected = make()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for queries in (3, 4, 5, 6):
+            x, target = torch.rand(queries, 9), torch.randint(0, 2, (queries, 9))
+            compiled(x, target)
+            expected.update(model.layer(x), target)
+    torch._dynamo.reset()
+    assert [len(nodes) for nodes in graphs] == [1] * len(graphs)  # the layer, and the product
+    assert 2 <= len(graphs) <= 6
+    flat = (lambda x: x) if isinstance(expected, tr.RankingCollection) else (lambda x: {"": x})
+    for one, other in zip(flat(model.metric.compute()).values(), flat(expected.compute()).values()):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_compiler_is_imported_by_nothing_here():
+    code = """
+import sys, torch, torchrank as tr
+suite = tr.RankingCollection(["ndcg@5", "mrr(aggregation=median)"])
+suite.update(torch.rand(3, 9), torch.ones(3, 9))
+suite(torch.rand(3, 9), torch.ones(3, 9))
+suite.compute()
+assert "torch._dynamo" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_is_left_out_of_graphs_keeps_its_signature_and_can_be_copied():
+    suite = tr.RankingCollection(["ndcg@5", "mrr"])
+    parameters = ["preds", "target", "mask", "indexes", "exclude", "tie_break", "weights"]
+    for metric, method in itertools.product((suite, suite["mrr"]), ("update", "score")):
+        assert list(inspect.signature(getattr(metric, method)).parameters) == parameters
+    twin = fill(pickle.loads(pickle.dumps(suite)), BATCHES)
+    assert twin.clone().compute() == fill(suite, BATCHES).compute()
