@@ -5,6 +5,7 @@ from __future__ import annotations
 import benchmarks.contenders as c
 import benchmarks.data as data
 import benchmarks.peers as peers
+import benchmarks.small as s
 from benchmarks.busy import BUDGET, FLOOR, largest, slowed
 from benchmarks.imports import importing
 from benchmarks.plan import COMPILED, NUMBERS, OURS, Contender, Target, Workload, at_most, faster
@@ -333,6 +334,23 @@ def accelerator(dtype: str) -> Workload:
     )
 
 
+def small(row: str, case: s.Case) -> Workload:
+    """A small input that is wide, long or tied somewhere: in a few seconds, and in memory bound by its size."""
+    memory = Target(s.TIMES * case.size + s.ROOM_MB, quantity="peak_mb")
+    return Workload(
+        "small",
+        row,
+        f"{case.size:g} MB",
+        shape=case.shape,
+        quick=case.quick,
+        make=case.data,
+        contenders={OURS: case.contender},
+        targets=(Target(1000 * s.SECONDS), memory),
+        memory=(OURS,),
+        devices=("cpu",),
+    )
+
+
 WORKLOADS: tuple[Workload, ...] = (
     ltr("no ties", None),
     ltr("many ties", 1),
@@ -362,6 +380,7 @@ WORKLOADS: tuple[Workload, ...] = (
         for name in c.RETRIEVAL
     ),
     *(retrieval(SIX, lists, 100, memory=True) for lists in (True, False)),
+    *(small(row, case) for row, case in s.CASES.items()),
     sync(),
     imports(),
     accelerator("float32"),

@@ -13,6 +13,8 @@ import torchrank as tr
 import torchrank.retrieval
 from torchrank import cascades
 from torchrank.engine.catalogue import Engine
+from torchrank.layouts import arrange
+from torchrank.lists import Need
 from torchrank.metrics import judged as judged_metrics
 
 SUITE = ["ndcg@5", "mrr", "map", "recall@20", "mr", "precision"]
@@ -186,6 +188,30 @@ def test_a_ranking_of_parts_is_pickled_with_its_parts():
     assert tr.MRR().score(ranking).shape == (NARROW,)
     with pytest.raises(AttributeError, match="'Ranking' object has no attribute 'nothing'"):
         _ = ranking.nothing
+
+
+@pytest.mark.parametrize("more", ["", "mask", "tie_break"])
+def test_one_list_longer_than_a_block_stands_as_its_rows(monkeypatch, more):
+    g = torch.Generator().manual_seed(13)
+    scores = torch.randint(0, 9, (3, 60), generator=g).float()
+    scores[1, :30] = -math.inf
+    target = torch.randint(-1, 3, (3, 60), generator=g) * (torch.arange(3) != 2).unsqueeze(-1)
+    options = {"mask": torch.rand(3, 60, generator=g) < 0.7, "tie_break": torch.arange(60) // 4}
+    given = {more: options[more]} if more else {}
+    suite = tr.RankingCollection([*SUITE, "auroc", "fallout@7", "rprecision"])
+    want = suite.score(scores, target, **given)
+    for name in ("lists", "engine.dense", "engine.flat"):
+        monkeypatch.setattr(f"torchrank.{name}.BLOCK", 20)
+    assert_equal(suite.score(scores, target, **given), want)
+    scores[0, 0] = math.nan
+    with pytest.raises(ValueError, match=r"1 quer(ies|y) with NaN"):
+        suite.score(scores, target)
+
+
+def test_a_long_list_keeps_its_relevant_candidates_alone():
+    scores, target = torch.rand(1, 10**6), torch.zeros(1, 10**6, dtype=torch.int8)
+    target[0, ::3] = 1
+    assert len(next(tr.Ranking.blocks(arrange(scores, target), Need(relevant=True))).first[0]) == 333_334
 
 
 # ---- catalogues that come some columns at a time -------------------------------------------------------------------

@@ -65,8 +65,9 @@ def place_catalogue(lists: CatalogueLists, need: Need) -> Places:
     engine = cheapest(items.shape[1], scores.shape[1], need.reach if plain else None, scores.device, tie_break)
     if engine is Engine.TOP:
         columns = Columns(lambda: [(0, scores)], scores.shape[1], scores.dtype)
-        (places,) = place_columns(columns, lists.judged, None, lists.errors, lists.validate, need)
-        return places
+        group = _Group(columns, slice(None), lists.judged, None, need.reach)
+        group.add(0, scores)
+        return group.places(lists.errors, lists.validate, need.reach)
     own = scores.gather(-1, column)
     own_tie_break = None if tie_break is None else tie_break.gather(-1, column)
     if engine is Engine.SORT:

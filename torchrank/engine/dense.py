@@ -8,14 +8,17 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.catalogue import Engine, cheapest
+from torchrank.engine.flat import place_flat
 from torchrank.engine.ids import positions
 from torchrank.engine.places import Places, fresh, of_entries, real, runs
 from torchrank.engine.sorting import descending
 from torchrank.engine.topk import best_pays, top_k
 from torchrank.lists import (
+    BLOCK,
     OUTSIDE_THE_POOL,
     CatalogueLists,
     DenseLists,
+    FlatRows,
     Lists,
     Need,
     Pairs,
@@ -75,6 +78,9 @@ def condense(lists: Lists, need: Need) -> Lists:
 def place_dense(lists: DenseLists, need: Need) -> Places:
     """Places of all candidates, by one sort; of those up to the ``reach`` of what is needed, if that is cheaper."""
     scores, grade, mask, errors = lists.scores, lists.grade, lists.mask, lists.errors
+    plain = lists.exclude is None and lists.subtopics is None and scores.device.type == "cpu"
+    if need.relevant and need.reach is None and plain and len(scores) == 1 and scores.shape[1] > BLOCK:
+        return _as_rows(lists, need)
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     if lists.exclude is not None:
@@ -107,6 +113,17 @@ def place_dense(lists: DenseLists, need: Need) -> Places:
     if places.everything:
         return places
     return replace(places, reach=reach, pool=grade if mask is None else grade.masked_fill(~mask, 0))
+
+
+def _as_rows(lists: DenseLists, need: Need) -> Places:
+    """Places of the relevant candidates of one list that is longer than a block: of all there would be too many."""
+    columns = (lists.scores, lists.grade, lists.mask, lists.tie_break)
+    scores, grade, mask, tie_break = (None if x is None else x[0] for x in columns)
+    assert scores is not None
+    assert grade is not None
+    indexes = torch.zeros_like(scores, dtype=torch.int8)
+    (places,) = place_flat(FlatRows(lists.errors, lists.validate, scores, grade, indexes, mask, tie_break), need)
+    return replace(places, queries=None)
 
 
 def spread(lists: CatalogueLists | RankedIds) -> DenseLists:

@@ -50,7 +50,7 @@ def as_matrix(lists: FlatRows) -> Lists:
         return lists
     start = indexes[:LONGEST]
     width = int((start != indexes[0]).int().argmax()) or len(indexes)
-    if len(indexes) % width or bool((start[1:] < start[:-1]).any()):
+    if width > BLOCK or len(indexes) % width or bool((start[1:] < start[:-1]).any()):
         return lists
     of_row = indexes.reshape(-1, width)
     if not bool((of_row == of_row[:, :1]).all()) or not bool((of_row[1:, 0] > of_row[:-1, 0]).all()):
