@@ -126,12 +126,12 @@ def _stopped_in_long_blocks(
     order = order[block[order].argsort(stable=True)]
     block, chance = block[order], chance[order]
     begin = _changes(block, chance).nonzero().squeeze(-1)
-    number = torch.diff(begin, append=torch.tensor([len(block)])).to(chance.dtype)
+    number = torch.diff(begin, append=torch.tensor([len(block)], device=begin.device)).to(chance.dtype)
     chance, kinds = chance[begin], torch.bincount(block[begin], minlength=len(leader))
     start = kinds.cumsum(0) - kinds
     total = torch.zeros_like(ranking.num_candidates)
     for some, _ in groups(n.long(), BLOCK // 16, BLOCK // 4):
-        kind = torch.arange(int(kinds[some].max()))
+        kind = torch.arange(int(kinds[some].max()), device=kinds.device)
         valid = kind < kinds[some].unsqueeze(-1)
         at = torch.where(valid, start[some].unsqueeze(-1) + kind, 0)
         stoppers = _how_many(torch.where(valid, chance[at], 0.0), torch.where(valid, number[at], 0.0))
@@ -155,7 +155,7 @@ def _how_many(chance: Tensor, number: Tensor) -> Tensor:
     ways = chance.new_zeros((len(chance), 1 + _most(chance, number)))
     ways[:, 0] = 1
     for s, c in zip(chance.T.unsqueeze(-1), number.T.unsqueeze(-1)):
-        h = torch.arange(1 + _most(s, c), dtype=s.dtype)
+        h = torch.arange(1 + _most(s, c), dtype=s.dtype, device=s.device)
         odds = torch.where(h > 0, (c - h + 1).clamp_min(0) / h.clamp_min(1) * (s / (1 - s)), 1.0)
         log = odds.log().cumsum(-1)  # the ratios of neighbours are exact, factorials are not
         share = torch.where(h <= c, (log - log.nan_to_num(nan=-torch.inf).amax(-1, keepdim=True)).exp(), 0.0)
@@ -180,14 +180,14 @@ def _first_of(
 
     ``stoppers`` float64 [block, k] has the chance of each k = 0, 1, ...; ``above`` and ``n`` are float64 [block].
     """
-    k = torch.arange(1, stoppers.shape[1], dtype=n.dtype)
+    k = torch.arange(1, stoppers.shape[1], dtype=n.dtype, device=n.device)
     ahead = stoppers[:, 1:]  # none of the k is among the places so far
     all_ahead, total = ahead.sum(-1), torch.zeros_like(n)
     inside = n if top_k is None else torch.minimum(n, (top_k - above).clamp_min(0))
     place, last = 0, int(inside.max())
     while place < last and len(k):
         step = min(last - place, max(1, BLOCK // 4 // ahead.numel()))
-        places = torch.arange(place, place + step, dtype=n.dtype)
+        places = torch.arange(place, place + step, dtype=n.dtype, device=n.device)
         now = (k / (n.unsqueeze(-1) - places).clamp_min(1).unsqueeze(-1)).clamp_max_(1)  # [block, place, k]
         passed = (1 - now).cumprod(1)
         now[:, 1:] *= passed[:, :-1]

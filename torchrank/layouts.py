@@ -394,7 +394,9 @@ def _excluded(exclude: object, preds: Tensor) -> tuple[Tensor, Tensor]:
     queries, device = preds.shape[0], preds.device
     if isinstance(exclude, list):
         item, sizes = _id_lists(exclude, "exclude", queries, device)
-        query = torch.repeat_interleave(torch.arange(queries), torch.tensor(sizes, dtype=torch.int64))
+        query = torch.repeat_interleave(
+            torch.arange(queries, device="cpu"), torch.tensor(sizes, dtype=torch.int64, device="cpu")
+        )
         return query.to(device, non_blocking=True), item
     pairs: Any = exclude if isinstance(exclude, tuple) else ()
     tensors = all(isinstance(x, Tensor) and not x.is_nested for x in pairs)

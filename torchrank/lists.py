@@ -149,7 +149,7 @@ class Ragged:
         """Those of some queries, int64 [query] on the CPU, in their order."""
         sizes = self.sizes[rows]
         start = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
-        at = torch.arange(int(start[-1])) + torch.repeat_interleave(self.start[rows] - start[:-1], sizes)
+        at = torch.arange(int(start[-1]), device="cpu") + torch.repeat_interleave(self.start[rows] - start[:-1], sizes)
         at = at.to(self.items.device, non_blocking=True)
         return Ragged(self.items[at], self.grade[at], start)
 

@@ -28,7 +28,7 @@ class Batch:
         if not isinstance(self.preds, Tensor):
             return None
         indexes = self.layout.get("indexes")
-        return torch.arange(len(self.preds)) if indexes is None else indexes.unique().cpu()
+        return torch.arange(len(self.preds), device="cpu") if indexes is None else indexes.unique().cpu()
 
     def rows(self, start: int, stop: int) -> Batch:
         """The batch of the queries from start to stop. Pairs of no query of it are left out."""

@@ -190,7 +190,9 @@ def _mean_reciprocal(ranking: Ranking, where: Tensor, slot: Tensor, beside: Tens
         first, beside, rest = first[begins], beside[begins], rest[begins]
         for some, width in groups(beside.squeeze(-1), OVERHEAD, LONG):
             table = _by_recurrence(first[some], beside[some], rest[some], width, ranking.depth)
-            number = torch.full((len(first),), -1).index_copy_(0, some, torch.arange(len(some)))[block]
+            number = torch.full((len(first),), -1, device=first.device).index_copy_(
+                0, some, torch.arange(len(some), device=first.device)
+            )[block]
             here = (number >= 0).nonzero().squeeze(-1)
             means = table[number[here], slot[here, 0]]
             alone[wanted] = alone[wanted].index_copy_(0, here, means)
@@ -211,7 +213,7 @@ def _by_recurrence(first: Tensor, beside: Tensor, rest: Tensor, width: int, dept
     slope = b - r - 1 - 2 * c
     start = ((slope + (slope**2 + 8 * b * c).sqrt()) / 4).ceil().clamp_min(1).minimum(b).long().unsqueeze(-1)
     middle = _by_summing(first, start - 1, beside, rest, int(rest.max()), depth)
-    table = torch.zeros((len(first), width), dtype=torch.float64).scatter_(1, start - 1, middle)
+    table = torch.zeros((len(first), width), dtype=torch.float64, device=first.device).scatter_(1, start - 1, middle)
     value, begin = table.T.contiguous(), start.squeeze(-1)
     for i in range(1, width):  # from A(i) to A(i + 1)
         following = (b - (b - i) * (i + c) * value[i - 1]) / (i * (r + i + 1 + c))
