@@ -21,7 +21,7 @@ def busy(request, monkeypatch):
     """Torch with several threads on a machine that counts as busy, and parts that are small enough to be many."""
     monkeypatch.setattr(threads, "load", Load())
     monkeypatch.setattr(Load, "judge", lambda self, *args, **kwargs: None)
-    for name in ("metrics.base.GRAIN", "lists.GRAIN", "ranking.GRAIN", "lists.WORTHWHILE"):
+    for name in ("threads.GRAIN", "lists.GRAIN", "ranking.GRAIN", "metrics.recommended.GRAIN", "lists.WORTHWHILE"):
         monkeypatch.setattr(f"torchrank.{name}", 1)
     torch.set_num_threads(request.param)
     yield request.param
@@ -62,6 +62,19 @@ def test_parts_on_threads_have_the_values_of_the_whole(busy, name):
     expected = tr.RankingCollection(SUITE).score(*args, **kwargs)
     last_bits = 1e-14 * (name in ("flat", "ragged", "shuffled"))  # tied rows come in no order
     torch.testing.assert_close(found, expected, rtol=last_bits, atol=0, equal_nan=True)
+
+
+def test_measures_of_lists_have_the_values_of_the_whole(busy):
+    (ids, _), _ = BATCHES["ids"]
+    items = torch.rand(23, 4, generator=torch.Generator().manual_seed(2))
+    metrics = [tr.Coverage(num_items=23, top_k=3), tr.IntraListDiversity(7, embeddings=items), tr.Gini(num_items=23)]
+    found = []
+    for number in (busy, 1):
+        torch.set_num_threads(number)
+        suite = tr.RankingCollection([metric.clone() for metric in metrics])
+        suite.update(ids)
+        found.append([*suite.compute().values(), suite[metrics[1].label].score(ids)])
+    torch.testing.assert_close(*found, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("make", ["from_scores", "from_flat", "from_ids", "from_embeddings"])

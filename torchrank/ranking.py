@@ -116,8 +116,12 @@ class Ranking(Pieces):
         """
         rows = arrange(preds, target, indexes=indexes, mask=mask, tie_break=tie_break)
         assert isinstance(rows, FlatRows)
+
+        def rank(part: FlatRows) -> Iterator[Ranking]:
+            return map(cls._of, place_flat(part, Need(relevant=not judged)))
+
         with as_given(rows.errors.device):
-            blocks = cls._ranked(rows, lambda part: map(cls._of, place_flat(part, Need(relevant=not judged))))
+            blocks = serially(rows.errors.device, rows.size, cls.ranked, rows, rank)
         return cls.join(replace(block, only_relevant=not judged) for block in blocks)
 
     @classmethod
@@ -359,11 +363,15 @@ class Ranking(Pieces):
 
     @classmethod
     def _whole(cls, lists: Lists, need: Need = ALL) -> Ranking:
+        with as_given(lists.errors.device):
+            return serially(lists.errors.device, lists.size, cls._narrow, lists, need)
+
+    @classmethod
+    def _narrow(cls, lists: Lists, need: Need) -> Ranking:
         parts: list[Ranking] = []
         start = 0
-        with as_given(lists.errors.device):
-            blocks = cls._ranked(lists, lambda part: cls.blocks(part, need))
-        for block in _numbered(blocks) if lists.ignored is not None else blocks:
+        blocks = cls.ranked(lists, lambda part: cls.blocks(part, need))
+        for block in blocks if lists.ignored is None else _numbered(blocks):
             # What was promised holds whether or not the engine has made use of it.
             block = block if need.reach is None else replace(block, reach=need.reach)
             block = block if lists.ignored is None else replace(block, ignored=lists.ignored[block.queries])
@@ -392,12 +400,6 @@ class Ranking(Pieces):
             cut = {name: getattr(self, name)[rows, :wide] for name in ("first", "tied", "grade", "valid")}
             yield replace(self.take(rows), **cut, queries=numbers[rows], errors=errors)
             errors = torch.zeros_like(errors)
-
-    @classmethod
-    def _ranked(cls, lists: Lists, rank: Callable[[Any], Iterable[Ranking]]) -> list[Ranking]:
-        """A batch, ranked on threads if it is large: some queries at a time, with their numbers if not in order."""
-        large = lists.size > GRAIN and lists.errors.device.type == "cpu"
-        return serially(cls.ranked, lists, rank) if large else cls.ranked(lists, rank)
 
     @classmethod
     def ranked(cls, lists: Lists, rank: Callable[[Any], Iterable[Ranking]]) -> list[Ranking]:

@@ -211,9 +211,13 @@ def each(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
             future.cancel()
 
 
-def serially(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """``work(...)`` for a batch: while the machine is busy, torch runs serially in it, but for its parts on threads."""
-    if _here.number or _here.beside or torch.get_num_threads() < 2 or _watched():
+def serially(device: torch.device, size: int, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """``work(*args)`` for a batch: while the machine is busy, torch runs serially in it, but for its parts on threads.
+
+    A batch runs as it is if ``size``, the number of its elements, is small, or if it is on an accelerator.
+    """
+    small = device.type != "cpu" or size <= GRAIN
+    if small or _here.number or _here.beside or torch.get_num_threads() < 2 or _watched():
         return work(*args, **kwargs)
     with load.felt():
         if load.quiet:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from torchrank.cli.plain import nearest, rows
-from torchrank.presets import ALWAYS, LIBRARIES, TABLE
+from torchrank.presets import ALWAYS, EXCEPT, LIBRARIES, TABLE
 
 
 def library(spelling: str) -> str:
@@ -35,4 +35,5 @@ def page(name: str) -> str:
     head = [f'tr.preset("{name}", 10): {LIBRARIES[name]}', ""]
     if always:
         head += [*rows([("all with", f"{always}, unless a label says otherwise")]), ""]
-    return "\n".join([*head, *rows([("there", "here"), *plain])])
+    differing = ["", *rows([("but", EXCEPT[name].replace("`", ""))])] if name in EXCEPT else []
+    return "\n".join([*head, *rows([("there", "here"), *plain]), *differing])

@@ -264,9 +264,7 @@ def evaluate(
     elif isinstance(preds, Tensor):
         device, size = preds.device, preds.numel()
     with torch.no_grad(), as_given(device):
-        if device.type == "cpu" and size > GRAIN:
-            return serially(_evaluated, metrics, preds, target, weights, layout)
-        return _evaluated(metrics, preds, target, weights, layout)
+        return serially(device, size, _evaluated, metrics, preds, target, weights, layout)
 
 
 def _evaluated(

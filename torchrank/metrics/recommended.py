@@ -21,6 +21,7 @@ from torchrank.metrics.batch import Batch
 from torchrank.metrics.measure import Measure
 from torchrank.metrics.state import Sum
 from torchrank.problems import Problem, count
+from torchrank.threads import GRAIN, available, each, serially
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,14 +142,20 @@ class ListMetric(Measure):
             preds = self.evaluate(preds, target, mask, exclude, weights)
         self.absorb(preds)
 
-    @torch.no_grad()
     def evaluate(self, preds: Any, target: Any, mask: Any, exclude: Any, weights: Tensor | None) -> QueryValues:
-        """What it makes of a batch: values, and what they add to the state."""
+        """The values of a batch, and the sums that they add to the state."""
+        check_tensor(preds, "preds", f"integer ids [query, position] for {self.label}")
+        with torch.no_grad():
+            arguments = (preds, target, mask, exclude, weights)
+            return serially(preds.device, preds.numel(), self._evaluated, *arguments)
+
+    def _evaluated(self, preds: Tensor, target: Any, mask: Any, exclude: Any, weights: Tensor | None) -> QueryValues:
         lists, errors = self.recommended(preds, target, mask, exclude)
-        queries, positions = lists.ids.shape
-        step = max(1, BLOCK // (positions * max(1, self.width(lists))))
+        queries, elements = len(lists.ids), max(1, lists.ids.shape[1] * max(1, self.width(lists)))
+        threads = available() if queries * elements > GRAIN and preds.device.type == "cpu" else 1
+        step = max(1, min(BLOCK // elements, -(-queries // threads)))
         starts = range(0, max(1, queries), step)
-        values = torch.cat([self.measure(lists.rows(start, start + step)) for start in starts])
+        values = torch.cat(each(lambda start: self.measure(lists.rows(start, start + step)), starts))
         empty = lists.length < self.fewest
         values = torch.where(empty, float("nan"), values)
         table = torch.stack([values, torch.ones_like(values), empty.to(values.dtype)]).unsqueeze(0)
@@ -165,7 +172,6 @@ class ListMetric(Measure):
 
     def recommended(self, preds: Any, target: Any, mask: Any, exclude: Any) -> tuple[Recommended, Tensor]:
         """The first ranks of the lists, checked, and counters of bad values."""
-        check_tensor(preds, "preds", f"integer ids [query, position] for {self.label}")
         if preds.is_floating_point() or preds.dtype == torch.bool:
             raise TypeError(
                 f"Expected integer ids [query, position] for {self.label}, best first, got {preds.dtype}: of scores,"
