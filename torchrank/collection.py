@@ -29,6 +29,9 @@ from torchrank.ranking import Ranking
 class RankingCollection(MetricCollection):
     """Metrics that are updated together: a batch is ranked once for all, and one all-reduce syncs all.
 
+    Among workers :meth:`compute` takes one all-reduce, and so does Lightning's ``log_dict``. A member that is computed
+    by itself takes one of its own. Workers may have the members in another order; other members are an error.
+
     Keys are the labels, in the order given. A :class:`torchmetrics.MetricCollection` with the same results as its
     members would have alone. Members that are not torchrank's get ``preds`` and ``target``, where ``mask`` is True;
     ``"mae"``, ``"mse"`` and ``"rmse"`` stand for torchmetrics' own. It can hold any

@@ -49,7 +49,8 @@ class QueryAverage(SafeMetric):
     """The average over queries of values that come in batches: state, synchronisation, report.
 
     The state is one small vector of sums, whatever was seen; only an ``aggregation`` other than a mean keeps the
-    values themselves. The value of a batch with bad values, from ``forward``, is NaN; :meth:`compute` raises for them.
+    values themselves. Several threads may call ``update`` at once, but neither ``forward``, ``compute`` nor ``reset``.
+    The value of a batch with bad values, from ``forward``, is NaN; :meth:`compute` raises for them.
 
     Args:
         aggregation, empty_target_action, validate_args: as :class:`torchrank.RankingMetric`.
