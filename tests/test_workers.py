@@ -15,7 +15,7 @@ import workers_retrieval  # noqa: F401 (its scenarios)
 
 pytestmark = pytest.mark.xdist_group("workers")
 WORLDS = (2, 3)
-LIMIT = 240  # seconds for all
+LIMIT = 480  # seconds for all, beside other tests
 
 
 @pytest.fixture(scope="module")
