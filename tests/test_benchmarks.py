@@ -153,6 +153,7 @@ def test_every_workload_has_targets_as_data(parts):
         "catalogue",
         "flat",
         "retrieval",
+        "small",
         "sync",
         "import",
         "accelerator",
