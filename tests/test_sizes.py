@@ -417,3 +417,45 @@ def test_a_curve_with_one_long_list_makes_no_short_one_longer():
     metric = torchrank.retrieval.RetrievalPrecisionRecallCurve(aggregation="median")
     metric.update(*some_rows(3000, 3000))
     assert largest(metric.compute) <= 2**21
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+@pytest.mark.parametrize("layout", ["grades", "label", "flat", "ranking"])
+def test_sums_of_very_many_queries_are_those_of_their_values(monkeypatch, layout, ignored):
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randint(0, 5, (50, 9), generator=generator).float()
+    grades = torch.randint(0, 3, (50, 9), generator=generator)
+    label = torch.randint(-1, 9, (50,), generator=generator)
+    label[::7] = -100 if ignored else -1
+    rows = torch.arange(50).repeat_interleave(9)[torch.arange(450) % 9 <= torch.arange(450) % 7]
+    flat = scores.flatten()[torch.arange(450) % 9 <= torch.arange(450) % 7]
+    batches = {
+        "grades": ((scores, grades), {}),
+        "label": ((scores, label), {}),
+        "flat": ((flat, (flat > 2).long()), {"indexes": rows}),
+        "ranking": ((tr.Ranking.from_scores(scores, label),), {}),
+    }
+    args, kwargs = batches[layout]
+    suite = ["ndcg@3", "map", "mr", "mrr(aggregation=geometric)", "hitrate(empty_target_action=skip)@1"]
+    whole, summed = tr.RankingCollection(suite), tr.RankingCollection(suite)
+    whole.update(*args, **kwargs)
+    monkeypatch.setattr("torchrank.metrics.base.MANY", 0)
+    monkeypatch.setattr("torchrank.lists.BLOCK", 40)
+    monkeypatch.setattr("torchrank.metrics.base._values", None)
+    summed.update(*args, **kwargs)
+    for key, metric in whole.items():
+        found = (summed[key].num_queries, summed[key].num_empty)
+        assert found == (metric.num_queries, metric.num_empty)
+        torch.testing.assert_close(summed[key].standard_error, metric.standard_error)
+    torch.testing.assert_close(summed.compute(), whole.compute(), rtol=1e-6, atol=0)
+
+
+def test_bad_values_of_very_many_queries_are_counted(monkeypatch):
+    monkeypatch.setattr("torchrank.metrics.base.MANY", 0)
+    monkeypatch.setattr("torchrank.lists.BLOCK", 8)
+    scores = torch.rand(20, 4)
+    scores[[3, 11], 1] = float("nan")
+    metric = tr.NDCG(empty_target_action="error")
+    metric.update(scores, torch.cat([torch.zeros(1, 4), torch.ones(19, 4)]))
+    with pytest.raises(ValueError, match=r"2 queries with NaN.*1 query with nothing to measure"):
+        metric.compute()

@@ -226,7 +226,8 @@ class RankingCollection(MetricCollection):
                 raise TypeError(
                     f"Expected preds and target for {type(metric).__name__}, which ranks nothing, got a Ranking"
                 )
-        results = self._results([m for m in members if isinstance(m, Measure)], preds, target, weights, layout)
+        ours = [metric for metric in members if isinstance(metric, Measure)]
+        results = self._results(ours, preds, target, weights, layout, values=False)
         others = Pointwise(preds, target, given)
         return [
             (metric, (results[id(metric)],), {})
@@ -236,11 +237,17 @@ class RankingCollection(MetricCollection):
         ]
 
     def _results(
-        self, metrics: Sequence[Measure], preds: Any, target: Any, weights: Tensor | None, layout: dict[str, Any]
+        self,
+        metrics: Sequence[Measure],
+        preds: Any,
+        target: Any,
+        weights: Tensor | None,
+        layout: dict[str, Any],
+        values: bool = True,
     ) -> dict[int, QueryValues]:
         """What measures make of a batch, by the identity of each."""
         ranking = [metric for metric in metrics if isinstance(metric, RankingMetric)]
-        results = dict(zip(map(id, ranking), evaluate(ranking, preds, target, weights, layout)))
+        results = dict(zip(map(id, ranking), evaluate(ranking, preds, target, weights, layout, values)))
         for metric in metrics:
             if isinstance(metric, ListMetric):
                 results[id(metric)] = metric.evaluate(preds, target, layout["mask"], layout["exclude"], weights)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+import torchrank.metrics.state as state
 from torchrank.layouts import arrange
-from torchrank.lists import Need, as_given
+from torchrank.lists import Lists, Need, as_given
 from torchrank.metrics.arguments import one_of
 from torchrank.metrics.average import QueryValues, weighted
 from torchrank.metrics.batch import Batch
@@ -21,6 +23,9 @@ from torchrank.ranking import Ranking, batch_order
 from torchrank.threads import GRAIN, each, serially
 
 CPU = torch.device("cpu")
+
+# Values of queries of which no table is made if none of them is kept: some 24 bytes each.
+MANY = 2**19
 
 UNJUDGED = ("irrelevant", "condensed", "lower", "upper")
 
@@ -227,7 +232,7 @@ class RankingMetric(Measure):
             result = preds
         else:
             layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-            (result,) = evaluate([self], preds, target, weights, layout)
+            (result,) = evaluate([self], preds, target, weights, layout, values=False)
         self.absorb(result)
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
@@ -245,29 +250,41 @@ def evaluate(
     target: Any,
     weights: Tensor | None,
     layout: dict[str, Any],
+    values: bool = True,
 ) -> list[QueryValues]:
-    """The values of each metric for a batch in any layout, ranked once for all of them."""
+    """The values of each metric for a batch in any layout, ranked once for all of them.
+
+    Without ``values`` a batch of very many queries leaves nothing but sums, if these are all that the metrics keep.
+    """
     if not metrics:
         return []
+    device, size, queries = CPU, 0, 0  # unless preds are refused
     if isinstance(preds, Ranking):
         given = [name for name, value in {"target": target, **layout}.items() if value is not None]
         if given:
             raise ValueError(f"Expected nothing but weights beside a Ranking, got {', '.join(given)}")
         for metric in metrics:
             preds.check(metric.required(), metric.label)
+        device, size, queries = preds.num_candidates.device, preds.size, preds.num_queries
     else:
         for metric in metrics:
             metric.check(preds, target)
-    device, size = CPU, 0  # unless it is refused
-    if isinstance(preds, Ranking):
-        device, size = preds.num_candidates.device, preds.size
-    elif isinstance(preds, Tensor):
-        device, size = preds.device, preds.numel()
+        if isinstance(preds, Tensor) and preds.dim():
+            device, size, queries = preds.device, preds.numel(), len(preds)
+    kept = values or weights is not None or any(metric.more or metric.rows is not None for metric in metrics)
+    work = _values if kept or queries * len(metrics) <= MANY else _sums
     with torch.no_grad(), as_given(device):
-        return serially(device, size, _evaluated, metrics, preds, target, weights, layout)
+        return serially(device, size, work, metrics, preds, target, weights, layout)
 
 
-def _evaluated(
+def _arranged(
+    metrics: Sequence[RankingMetric], preds: Tensor, target: Any, layout: dict[str, Any]
+) -> tuple[Lists, Need]:
+    need = functools.reduce(operator.or_, (metric.required() for metric in metrics))
+    return arrange(preds, target, validate=any(metric.validate_args for metric in metrics), **layout), need
+
+
+def _values(
     metrics: Sequence[RankingMetric],
     preds: Tensor | Ranking,
     target: Any,
@@ -277,8 +294,7 @@ def _evaluated(
     if isinstance(preds, Ranking):
         ignored, found = preds.ignored, [_in_order(each(lambda part: _tables(metrics, [part]), preds.parts()))]
     else:
-        need = functools.reduce(operator.or_, (metric.required() for metric in metrics))
-        lists = arrange(preds, target, validate=any(metric.validate_args for metric in metrics), **layout)
+        lists, need = _arranged(metrics, preds, target, layout)
         ignored, cut = lists.ignored, lists.parts()
         if len(cut) > 1 and int(lists.work.sum()) < GRAIN:  # much to rank, and little to measure
             rankings = Ranking.ranked(lists, lambda part: Ranking.blocks(part, need))
@@ -291,6 +307,37 @@ def _evaluated(
     block = table.view(len(metrics), 3, -1) if plain else torch.stack([part[:3] for part in rows])
     results = weighted(metrics, block, errors, weights, ignored)
     return [metric.with_more(result, part[3:]) for metric, result, part in zip(metrics, results, rows)]
+
+
+def _sums(
+    metrics: Sequence[RankingMetric],
+    preds: Tensor | Ranking,
+    target: Any,
+    weights: Tensor | None,
+    layout: dict[str, Any],
+) -> list[QueryValues]:
+    """:func:`_values` without weights and values: each block of queries is summed before the next one is measured."""
+
+    def summed(rankings: Iterable[Ranking], ignored: Tensor | None) -> Tensor:
+        total, start = torch.zeros((), device=metrics[0].device), 0
+        for ranking in rankings:
+            numbers = slice(start, start + ranking.num_queries) if ranking.queries is None else ranking.queries
+            start += ranking.num_queries
+            table, errors, _ = _tables(metrics, [ranking])
+            del ranking
+            flags = None if ignored is None else ignored[numbers]
+            results = weighted(metrics, table.view(len(metrics), 3, -1), errors, None, flags)
+            total = total + torch.stack([torch.cat([result.sums, result.errors]) for result in results])
+        return total
+
+    if isinstance(preds, Ranking):
+        found = each(lambda part: summed([replace(part, queries=None)], part.ignored), preds.parts())
+    else:
+        lists, need = _arranged(metrics, preds, target, layout)
+        found = each(lambda part: summed(Ranking.blocks(part, need), part.ignored), lists.parts())
+    total = torch.stack(found).sum(0)
+    nothing = total.new_empty(0)
+    return [QueryValues(nothing, nothing, nothing.bool(), row[state.SIZE :].long(), row[: state.SIZE]) for row in total]
 
 
 #: results of :meth:`RankingMetric.evaluate` for all metrics, [row, query]; errors [metric, kind]; the numbers of the
