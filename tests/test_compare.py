@@ -112,7 +112,7 @@ def test_lists_of_ids():
 
 
 def test_lists_of_ids_that_cannot_be():
-    with pytest.raises(ValueError, match="1 ids that occur more than once"):
+    with pytest.raises(ValueError, match="1 id that occurs more than once"):
         tr.RBO().score(tr.Ranking.from_rankings(torch.tensor([[1, 1]]), torch.tensor([[1, 2]])))
     with pytest.raises(TypeError, match="integer ids"):
         tr.Ranking.from_rankings(torch.tensor([[1.0]]), torch.tensor([[1]]))

@@ -386,7 +386,7 @@ def test_gains_take_any_grade_and_negative_ones_gain_nothing():
     for graded in (target, target / 2):
         got = ours("RetrievalNormalizedDCG")(preds, graded, indexes)
         assert equal(got, ours("RetrievalNormalizedDCG")(preds, graded.clamp_min(0), indexes))
-    with pytest.raises(ValueError, match="grades"):
+    with pytest.raises(ValueError, match="relevance grade"):
         ours("RetrievalNormalizedDCG")(tensor([0.1, 0.2]), tensor([NAN, 1.0]), tensor([0, 0]))
 
 

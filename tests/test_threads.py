@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
 from torchrank import threads
@@ -136,6 +138,42 @@ def test_torch_is_serial_in_every_function_that_sees_a_batch(busy, monkeypatch):
     assert shares == {"torchrank-batch": 1, "torchrank-part": busy // min(busy, threads.MOST)}
     functions = {function for _, _, function in seen}
     assert functions >= {"arrange", "place_dense", "place_catalogue", "measure", "weighted"}
+
+
+class Operations(TorchDispatchMode):
+    """Counts the operations that it sees."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+class Functions(TorchFunctionMode):
+    """Counts the functions that it sees."""
+
+    count = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("mode", [Operations, Functions])
+def test_a_mode_that_watches_operations_sees_them_all(busy, mode):
+    counts = []
+    for quiet in (False, True):
+        threads.load.quiet = quiet
+        with mode() as watching:
+            tr.NDCG().update(*BATCHES["dense"][0])
+        counts.append(watching.count)
+    assert counts[0] == counts[1] > 50
+
+
+def test_a_default_device_watches_nothing(busy):
+    with torch.device("meta"):
+        assert threads.available() == min(busy, threads.MOST)
 
 
 def test_number_of_threads_stays_as_it_was(busy):

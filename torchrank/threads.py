@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 import torch
+from torch.utils._device import DeviceContext
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -184,9 +185,12 @@ def available() -> int:
     return 1 if _here.beside or load.quiet or _watched() else min(MOST, number)
 
 
-def _watched() -> int:
-    """Whether a mode watches the operations of this thread."""
-    return torch._C._len_torch_dispatch_stack() + torch._C._len_torch_function_stack()
+def _watched() -> bool:
+    """Whether a mode watches the operations of this thread; the one of a default device does not matter here."""
+    if torch._C._len_torch_dispatch_stack():
+        return True
+    count = torch._C._len_torch_function_stack()
+    return any(not isinstance(torch._C._get_function_stack_at(i), DeviceContext) for i in range(count))
 
 
 def each(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
