@@ -459,3 +459,15 @@ def test_bad_values_of_very_many_queries_are_counted(monkeypatch):
     metric.update(scores, torch.cat([torch.zeros(1, 4), torch.ones(19, 4)]))
     with pytest.raises(ValueError, match=r"2 queries with NaN.*1 query with nothing to measure"):
         metric.compute()
+
+
+def test_rankings_that_are_joined_keep_their_queries_in_the_order_given():
+    def of(*grades):
+        indexes = torch.arange(len(grades))
+        return tr.Ranking.from_flat(torch.ones(len(grades)), torch.tensor(grades), indexes, judged=True)
+
+    wide = tr.Ranking.from_ids(torch.arange(80).view(4, 20), [torch.arange(n) for n in (1, 2, 20, 1)])
+    joined = tr.Ranking.join([of(1, 1), of(0, 0), tr.Ranking.join([of(1), of(0, 1)])])
+    assert tr.Precision().score(joined).tolist() == [1, 1, 0, 0, 1, 0, 1]
+    twice = tr.Recall().score(tr.Ranking.join([wide, wide]))
+    assert twice.tolist() == tr.Recall().score(wide).repeat(2).tolist()

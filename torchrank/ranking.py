@@ -419,8 +419,8 @@ class Ranking(Pieces):
         Measures look at its :attr:`parts`; they become one rectangle where its entries are asked for.
         """
         parts = tuple(rankings)
-        if len(parts) == 1:
-            return parts[0]
+        if len(parts) == 1:  # whose queries are in order
+            return parts[0] if parts[0].queries is None else replace(parts[0], queries=None)
         if any(part.queries is not None for part in parts):
             parts = tuple(_numbered(parts))
         order = batch_order([part.queries for part in parts])
