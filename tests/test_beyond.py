@@ -555,3 +555,11 @@ def test_state_does_not_grow():
         metric.update(tensors(*draw(seed))[0])
         sizes.add(metric.sums.numel())
     assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("weight", [2.0**-900, 2.0**500])
+def test_personalization_is_the_same_for_lists_of_any_equal_weight(weight):
+    ids = torch.tensor([[0, 1], [1, 4], [2, 4]])
+    metric = tr.Personalization(num_items=5)
+    metric.update(ids, weights=torch.full((3,), weight, dtype=torch.float64))
+    assert metric.compute().item() == pytest.approx(1 - 2 * (1 / 2 + 1 / 2 + 0) / 6)

@@ -233,3 +233,10 @@ def test_an_unknown_name_gets_the_nearest_few(arguments, near, capsys):
     assert repr(arguments[-1]) in err
     assert repr(near) in err.split("did you mean")[1]
     assert len(err) < 200
+
+
+def test_a_list_of_measures_in_one_string_describes_each(capsys):
+    assert main(["measures", "ndcg@10, mrr"]) == 0
+    shown = capsys.readouterr().out
+    assert "(torchrank.NDCG)" in shown
+    assert "(torchrank.MRR)" in shown

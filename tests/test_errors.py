@@ -42,7 +42,7 @@ SHAPES = {
         (SCORES, [torch.tensor([0, 1, 1])] * 3),
         {},
         ValueError,
-        ["(query, item) pairs are a tuple", "list of 3"],
+        ["if they are (query, item) pairs", "list of 3"],
     ),
     "a tuple of one": ((SCORES, (torch.tensor([0]),)), {}, ValueError, ["(query, item)", "[[1]]"]),
     "a tuple of unequal lengths": (
@@ -145,7 +145,7 @@ SHAPES = {
         (SCORES, GRADES),
         {"exclude": [torch.tensor([0, 1, 1])] * 3},
         ValueError,
-        ["exclude to be a list of 2 1-D id tensors", "list of 3", "(query, item) pairs are a tuple", "tuple(exclude)"],
+        ["exclude to be a list of 2 1-D id tensors", "list of 3", "if they are (query, item) pairs", "tuple(exclude)"],
     ),
     "indexes of another length": (
         (ROWS, torch.tensor([0, 1])),

@@ -5,6 +5,7 @@ import itertools
 import matplotlib
 import pytest
 import torch
+from torchmetrics.classification import MulticlassAccuracy
 
 import torchrank as tr
 
@@ -148,3 +149,15 @@ def test_lines_without_a_number_are_drawn_too():
     nothing = {key: torch.tensor(float("nan")) for key in suite.keys()}  # noqa: SIM118
     figure, axes = suite.plot([nothing, nothing])
     assert len(shown(figure, names_beside(axes))) == len(suite)
+
+
+def test_a_metric_of_another_library_is_a_level_over_k():
+    accuracy = MulticlassAccuracy(num_classes=3, top_k=2)
+    suite = tr.RankingCollection({"ndcg@1": "ndcg@1", "ndcg@2": "ndcg@2", "accuracy": accuracy})
+    suite.update(torch.rand(4, 3), torch.tensor([0, 1, 2, 0]))
+    figure, axes = suite.plot(over_k=True)
+    lines = {tuple(line.get_xdata()): line.get_ydata() for line in axes.get_lines()}
+    assert (1, 2) in lines  # ndcg
+    level = float(suite.compute()["accuracy"])
+    assert any(list(y) == [level, level] for y in lines.values())
+    pyplot.close(figure)

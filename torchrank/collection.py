@@ -323,7 +323,8 @@ class RankingCollection(MetricCollection):
     def _plot_over_k(self, values: Mapping[str, Any], ax: Any) -> Any:
         lines: dict[str, tuple[list[int], list[float]]] = {}
         levels: dict[str, float] = {}
-        cuts = {key: getattr(metric, "top_k", None) for key, metric in self.items(copy_state=False)}
+        ours = {key: metric for key, metric in self.items(copy_state=False) if isinstance(metric, Measure)}
+        cuts = {key: ours[key].top_k if key in ours else None for key in values}
         for key, cut in sorted(cuts.items(), key=lambda of: of[1] or 0):
             if cut is None:
                 levels[key] = float(values[key])

@@ -285,8 +285,9 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
         judged = Padded(items, torch.ones_like(items, dtype=torch.int8))
     else:
         got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else _type_of(target, "target")
+        dense = "grades of their shape, " * beside.startswith("preds [Q, D]")
         raise (ValueError if isinstance(target, Tensor) else TypeError)(
-            f"Expected target beside {beside} to be ids [{num_queries}], a list of {num_queries} id tensors or a"
+            f"Expected target beside {beside} to be {dense}ids [{num_queries}], a list of {num_queries} id tensors or a"
             f" (query, item[, grade]) tuple, got {got}"
         )
     if limit is not None:
@@ -305,17 +306,22 @@ def _of_lists(target: list, num_queries: int, device: torch.device) -> Ragged:
 def _id_lists(lists: list, name: str, num_queries: int, device: torch.device) -> tuple[Tensor, list[int]]:
     """The ids of a list with a tensor for each query, one query after the other, and how many each has."""
     if len(lists) != num_queries or not all(isinstance(x, Tensor) and not x.is_nested and x.dim() == 1 for x in lists):
-        shapes = [_shape(x) for x in lists[:3]]
-        wrong = [x for x in lists if not isinstance(x, Tensor)]
-        numbers = wrong and not any(hasattr(x, "__len__") for x in lists)
-        each = f"torch.as_tensor({name})" if numbers else f"[torch.as_tensor(x) for x in {name}]"
         raise ValueError(
             f"Expected {name} to be a list of {num_queries} 1-D id tensors, one per query, got a list of {len(lists)}"
-            f" with {shapes}...; (query, item) pairs are a tuple, which DataLoader collation turns into a list:"
-            f" pass tuple({name})" + (f", and tensors: {each}" if wrong else "")
+            f" with {[_shape(x) for x in lists[:3]]}; {_to_tensors(lists, name)}"
         )
     ids = [(_integer(x, f"the ids of {name}", "a list") if len(x) else x).to(device).long() for x in lists]
     return torch.cat([torch.empty(0, dtype=torch.int64, device=device), *ids]), [len(x) for x in lists]
+
+
+def _to_tensors(lists: list, name: str) -> str:
+    """The way out of a list that is no list of id tensors."""
+    if all(isinstance(x, Tensor) for x in lists):
+        return f"if they are (query, item) pairs, which DataLoader collation turns into a list, pass tuple({name})"
+    if not any(isinstance(x, Tensor) or hasattr(x, "__len__") for x in lists):  # one number per query
+        return f"pass {'torch.as_tensor(target)' if name == 'target' else f'[torch.as_tensor([x]) for x in {name}]'}"
+    grades = f"; if they are grades, pass torch.as_tensor({name})" * (name == "target")
+    return f"if they are ids, pass [torch.as_tensor(x) for x in {name}]{grades}"
 
 
 def _of_pairs(target: tuple, num_queries: int, device: torch.device) -> tuple[Ragged, Tensor]:
@@ -403,6 +409,8 @@ def _excluded(exclude: object, preds: Tensor) -> tuple[Tensor, Tensor]:
     if not tensors or [x.dim() for x in pairs] != [1, 1] or len(pairs[0]) != len(pairs[1]):
         got = [_shape(x) for x in pairs] if pairs else type(exclude).__name__
         hint = "" if tensors else "; pass tuple(map(torch.as_tensor, exclude))"
+        if isinstance(exclude, Tensor):
+            hint = "; pass mask=~exclude" if exclude.dtype == torch.bool else "; pass list(exclude)"
         raise ValueError(
             "Expected exclude to be a (query, item) tuple of equally long 1-D tensors, or a list of"
             f" {queries} 1-D id tensors, one per query, got {got}{hint}"

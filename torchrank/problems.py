@@ -44,7 +44,7 @@ MEANING = {
     Problem.DUPLICATE_TARGETS: (
         "target given more than once for its query",
         "targets given more than once for their query",
-        "each relevant item once (grades [query, candidate] stand beside floating point scores)",
+        "each relevant item once (if these are grades of integer scores, pass preds.float())",
     ),
     Problem.DUPLICATE_IDS: (
         "id that occurs more than once in a ranked list",

@@ -423,6 +423,7 @@ class Ranking(Pieces):
             return parts[0] if parts[0].queries is None else replace(parts[0], queries=None)
         if any(part.queries is not None for part in parts):
             parts = tuple(_numbered(parts))
+        assert all(part.pool is None for part in parts), "Expected rankings that know all judged candidates"
         order = batch_order([part.queries for part in parts])
         lengths = torch.cat([part.num_candidates for part in parts])
         ignored = _together([(part.ignored, part.num_candidates) for part in parts])

@@ -35,13 +35,13 @@ MOST = 4
 GRAIN = 2**15
 
 
-# Threads from which batches are cut into parts, for callers that have threads of their own.
+# Batches of different threads of the user that are cut into parts at the same time.
 CALLERS = 2
 
 # Seconds of batches after which the machine is judged, and the share of them in which a thread may lack a core.
 WINDOW, LACKING = 0.01, 0.1
 
-# A machine that was quiet is judged again after so many times that.
+# After a quiet verdict the next batch that is judged begins so many windows later.
 REST = 5
 
 # Seconds of batches for which a machine that was busy must be quiet, at least and at most.
@@ -53,8 +53,6 @@ class Load:
 
     def __init__(self) -> None:
         self.quiet = False
-        self._files: dict[str, int] = {}
-        self._listed = float("-inf")
         self._seconds, self._waited, self._calm = 0.0, 0.0, 0.0
         self._patience, self._next = 0.0, 0.0
         self._lock = threading.Lock()
@@ -67,12 +65,12 @@ class Load:
             yield
             return
         try:
-            before, start = self._waits(), time.perf_counter()
+            before, start = waits(), time.perf_counter()
             yield
-            seconds, after = time.perf_counter() - start, self._waits()
-            waits = [after[thread] - before.get(thread, 0) for thread in after]
+            seconds, after = time.perf_counter() - start, waits()
+            lacking = [after[thread] - before[thread] for thread in before.keys() & after.keys()]
             self._next = start + seconds + REST * WINDOW
-            self.judge(seconds, max(waits, default=0) / 1e9, known=bool(waits))
+            self.judge(seconds, max(lacking, default=0) / 1e9, known=bool(lacking))
         finally:
             self._lock.release()
 
@@ -89,29 +87,16 @@ class Load:
         self.quiet = not busy and self._calm >= self._patience
         self._seconds, self._waited = 0.0, 0.0
 
-    def _waits(self) -> dict[str, int]:
-        """Nanoseconds for which each thread of this process was ready to run and had no core."""
-        if time.monotonic() - self._listed > 1:
-            self._list()
-        found = {}
-        for thread, file in self._files.items():
-            with contextlib.suppress(OSError, IndexError):  # the thread has ended
-                found[thread] = int(os.pread(file, 64, 0).split()[1])
-        return found
 
-    def _list(self) -> None:
-        self._listed = time.monotonic()
-        self.close()
-        folder = "/proc/self/task"
-        for thread in os.listdir(folder) if os.path.isdir(folder) else []:
-            with contextlib.suppress(OSError):
-                self._files[thread] = os.open(f"{folder}/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-
-    def close(self) -> None:
-        """Close the files that are read."""
-        for file in self._files.values():
-            os.close(file)
-        self._files = {}
+def waits() -> dict[str, int]:
+    """Nanoseconds for which threads of this process were ready to run and had no core, by thread; of 64 at most."""
+    found = {}
+    with contextlib.suppress(OSError):  # another system
+        for thread in os.listdir("/proc/self/task")[:64]:
+            path = f"/proc/self/task/{thread}/schedstat"
+            with contextlib.suppress(OSError, IndexError), open(path, "rb", buffering=0) as file:  # or it has ended
+                found[thread] = int(file.read().split()[1])
+    return found
 
 
 load = Load()
@@ -137,9 +122,13 @@ class _Pool:
         begun = threading.Barrier(self.count + CALLERS + 1)
         self.parts = ThreadPoolExecutor(self.count, "torchrank-part", _begin, (begun, number // self.count))
         self.batches = ThreadPoolExecutor(CALLERS, "torchrank-batch", _begin, (begun, 1))
-        for pool, size in ((self.parts, self.count), (self.batches, CALLERS)):
-            for _ in range(size):
-                pool.submit(int)
+        try:
+            for pool, size in ((self.parts, self.count), (self.batches, CALLERS)):
+                for _ in range(size):
+                    pool.submit(int)
+        except RuntimeError:  # no more threads can begin: those that have must not wait for them
+            begun.abort()
+            raise
         begun.wait()
         # A thread has a number of its own, but the last that any has set is the one of all threads to come.
         torch.set_num_threads(number)
@@ -165,9 +154,7 @@ def _pool(number: int) -> _Pool:
 def _after_fork() -> None:
     global _lock, load
     _pools.clear()  # the threads are not in the child
-    _lock = threading.Lock()
-    load.close()
-    load = Load()
+    _lock, load = threading.Lock(), Load()
 
 
 if hasattr(os, "register_at_fork"):
@@ -211,8 +198,9 @@ def each(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
     try:
         return [future.result() for future in futures]
     finally:
-        for future in futures:  # one has failed, or the user has had enough
+        for future in futures:  # one has failed
             future.cancel()
+        futures.clear()  # an exception, its frame and they would be a circle that holds the batch
 
 
 def serially(device: torch.device, size: int, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

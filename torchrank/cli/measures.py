@@ -11,6 +11,7 @@ from typing import Any
 
 import torchrank as tr
 from torchrank.cli.plain import formula, nearest, rows
+from torchrank.metrics.labels import split
 from torchrank.metrics.parse import measures, parse_all, resolve
 
 # A vertical line would end the cell of a table.
@@ -72,7 +73,11 @@ def section(measure: type, title: str) -> str:
     found = re.search(rf"^{title}:\n((?:    .*\n|\n)+)", text + "\n", re.MULTILINE)
     if found is None:
         raise ValueError(f"Expected the docstring of {measure.__name__} to have a section {title!r}, got none")
-    return " ".join(found[1].split()).replace("``", "`")
+    return _without_roles(" ".join(found[1].split())).replace("``", "`")
+
+
+def _without_roles(text: str) -> str:
+    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text)
 
 
 def _summary(text: str) -> str:
@@ -81,7 +86,7 @@ def _summary(text: str) -> str:
         raise ValueError(f"Expected a first sentence that does not go on behind its formula, got {first!r}")
     plain = re.sub(r"[,:]?\s*:math:`.*?`", "", first)
     sentence = re.split(r"(?<=[a-z)\]`])\.\s", plain + " ")[0]
-    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", sentence).strip().rstrip(".").replace("``", "`")
+    return _without_roles(sentence).strip().rstrip(".").replace("``", "`")
 
 
 def _range(measure: Any) -> str:
@@ -161,6 +166,7 @@ def page(measure: str, spelling: str, labels: list[str]) -> str:
 
 def run(names: Sequence[str]) -> int:
     """Print those that are named; all of them, in Markdown, if none is."""
-    pages = [page(measure, name, labels) for name in names for measure, labels in found(name).items()]
+    single = [one for several in names for one in split(several)]
+    pages = [page(measure, name, labels) for name in single for measure, labels in found(name).items()]
     print("\n\n".join(pages) if names else table())
     return 0

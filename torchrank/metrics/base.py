@@ -269,7 +269,7 @@ def evaluate(
     else:
         for metric in metrics:
             metric.check(preds, target)
-        if isinstance(preds, Tensor) and preds.dim():
+        if isinstance(preds, Tensor) and not preds.is_nested and preds.dim():
             device, size, queries = preds.device, preds.numel(), len(preds)
     kept = values or weights is not None or any(metric.more or metric.rows is not None for metric in metrics)
     work = _values if kept or queries * len(metrics) <= MANY else _sums
@@ -319,7 +319,8 @@ def _sums(
     """:func:`_values` without weights and values: each block of queries is summed before the next one is measured."""
 
     def summed(rankings: Iterable[Ranking], ignored: Tensor | None) -> Tensor:
-        total, start = torch.zeros((), device=metrics[0].device), 0
+        totals: list[Tensor] = []
+        start = 0
         for ranking in rankings:
             numbers = slice(start, start + ranking.num_queries) if ranking.queries is None else ranking.queries
             start += ranking.num_queries
@@ -327,8 +328,8 @@ def _sums(
             del ranking
             flags = None if ignored is None else ignored[numbers]
             results = weighted(metrics, table.view(len(metrics), 3, -1), errors, None, flags)
-            total = total + torch.stack([torch.cat([result.sums, result.errors]) for result in results])
-        return total
+            totals.append(torch.stack([torch.cat([result.sums, result.errors]) for result in results]))
+        return torch.stack(totals).sum(0)
 
     if isinstance(preds, Ranking):
         found = each(lambda part: summed([replace(part, queries=None)], part.ignored), preds.parts())

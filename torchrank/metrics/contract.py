@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -16,6 +17,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: Held while a state is replaced, so that threads lose no update. It is no part of a metric, which can be pickled.
 LOCK = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # the holder is not in it
 
 
 def eager(function: F) -> F:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import torchrank.metrics.state as state
 from torchrank.metrics.arguments import number, one_of
 from torchrank.metrics.gains import DISCOUNTS, geometric
 from torchrank.metrics.recommended import ExposureMetric, Recommended
@@ -85,9 +86,10 @@ class Personalization(ExposureMetric):
         return super().amounts(lists, weights / lists.length.clamp_min(1).sqrt())
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
-        themselves = sums[Sum.W2]  # each list beside itself
-        pairs = sums[Sum.W] ** 2 - themselves
-        alike = exposure.square().sum() - themselves
+        squares, w = state.scaled(sums)
+        themselves = squares[6]  # each list beside itself
+        pairs = w**2 - themselves
+        alike = (exposure * (w / sums[Sum.W])).square().sum() - themselves
         return torch.where(pairs > 1e-12 * themselves, 1 - alike / pairs, float("nan"))
 
 
