@@ -137,7 +137,7 @@ class RankingCollection(MetricCollection):
 
     def _link(self) -> None:
         """Let the metrics share one reduction, but for those that share that of another collection already."""
-        members = {unquote(inner): metric for inner, metric in self._modules.items()}
+        members = self._unprefixed()
         for key, metric in list(members.items()):
             if isinstance(metric, QueryAverage):
                 if metric.joint not in (None, self._joint):
@@ -211,8 +211,8 @@ class RankingCollection(MetricCollection):
         """
         layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         kinds = {inner: m for inner, m in self._modules.items() if isinstance(m, RankingMetric | PerUserMetric)}
-        results = self._results(list(kinds.values()), preds, target, weights, layout)
         batch = Batch(preds, target, weights, layout)
+        results = self._results(list(kinds.values()), batch)
         return {self._set_name(inner): metric.scored(results[id(metric)], batch) for inner, metric in kinds.items()}
 
     def _evaluated(
@@ -227,7 +227,7 @@ class RankingCollection(MetricCollection):
                     f"Expected preds and target for {type(metric).__name__}, which ranks nothing, got a Ranking"
                 )
         ours = [metric for metric in members if isinstance(metric, Measure)]
-        results = self._results(ours, preds, target, weights, layout, values=False)
+        results = self._results(ours, Batch(preds, target, weights, layout), values=False)
         others = Pointwise(preds, target, given)
         return [
             (metric, (results[id(metric)],), {})
@@ -236,21 +236,11 @@ class RankingCollection(MetricCollection):
             for metric in members
         ]
 
-    def _results(
-        self,
-        metrics: Sequence[Measure],
-        preds: Any,
-        target: Any,
-        weights: Tensor | None,
-        layout: dict[str, Any],
-        values: bool = True,
-    ) -> dict[int, QueryValues]:
-        """What measures make of a batch, by the identity of each."""
+    def _results(self, metrics: Sequence[Measure], batch: Batch, values: bool = True) -> dict[int, QueryValues]:
+        """The results of measures for a batch, by the identity of each."""
         ranking = [metric for metric in metrics if isinstance(metric, RankingMetric)]
-        results = dict(zip(map(id, ranking), evaluate(ranking, preds, target, weights, layout, values)))
-        for metric in metrics:
-            if isinstance(metric, ListMetric):
-                results[id(metric)] = metric.evaluate(preds, target, layout["mask"], layout["exclude"], weights)
+        results = dict(zip(map(id, ranking), evaluate(ranking, batch, values)))
+        results |= {id(metric): metric.of_batch(batch) for metric in metrics if isinstance(metric, ListMetric)}
         return results
 
     # ---- reduce once -------------------------------------------------------------------------------------------
@@ -262,7 +252,7 @@ class RankingCollection(MetricCollection):
         Raises:
             ValueError: bad values were met, on whatever worker. All metrics can go on.
         """
-        row = JointReduction({unquote(inner): metric for inner, metric in self._modules.items()})
+        row = JointReduction(self._unprefixed())
         ours = {inner for inner, metric in self._modules.items() if isinstance(metric, QueryAverage)}
         values: dict[str, Any] = {}
         raised: dict[str, ValueError] = {}

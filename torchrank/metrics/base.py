@@ -196,7 +196,7 @@ class RankingMetric(Measure):
         return self.scored(self.of_batch(batch), batch)
 
     def of_batch(self, batch: Batch) -> QueryValues:
-        return evaluate([self], batch.preds, batch.target, batch.weights, batch.layout)[0]
+        return evaluate([self], batch)[0]
 
     def update(
         self,
@@ -232,7 +232,7 @@ class RankingMetric(Measure):
             result = preds
         else:
             layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-            (result,) = evaluate([self], preds, target, weights, layout, values=False)
+            (result,) = evaluate([self], Batch(preds, target, weights, layout), values=False)
         self.absorb(result)
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
@@ -244,23 +244,16 @@ class RankingMetric(Measure):
         return figure, axes
 
 
-def evaluate(
-    metrics: Sequence[RankingMetric],
-    preds: Tensor | Ranking,
-    target: Any,
-    weights: Tensor | None,
-    layout: dict[str, Any],
-    values: bool = True,
-) -> list[QueryValues]:
+def evaluate(metrics: Sequence[RankingMetric], batch: Batch, values: bool = True) -> list[QueryValues]:
     """The values of each metric for a batch in any layout, ranked once for all of them.
 
     Without ``values`` a batch of very many queries leaves nothing but sums, if these are all that the metrics keep.
     """
     if not metrics:
         return []
-    device, size, queries = CPU, 0, 0  # unless preds are refused
+    preds, device, size, queries = batch.preds, CPU, 0, 0  # unless preds are refused
     if isinstance(preds, Ranking):
-        given = [name for name, value in {"target": target, **layout}.items() if value is not None]
+        given = [name for name, value in {"target": batch.target, **batch.layout}.items() if value is not None]
         if given:
             raise ValueError(f"Expected nothing but weights beside a Ranking, got {', '.join(given)}")
         for metric in metrics:
@@ -268,33 +261,27 @@ def evaluate(
         device, size, queries = preds.num_candidates.device, preds.size, preds.num_queries
     else:
         for metric in metrics:
-            metric.check(preds, target)
+            metric.check(preds, batch.target)
         if isinstance(preds, Tensor) and not preds.is_nested and preds.dim():
             device, size, queries = preds.device, preds.numel(), len(preds)
-    kept = values or weights is not None or any(metric.more or metric.rows is not None for metric in metrics)
+    kept = values or batch.weights is not None or any(metric.more or metric.rows is not None for metric in metrics)
     work = _values if kept or queries * len(metrics) <= MANY else _sums
     with torch.no_grad(), as_given(device):
-        return serially(device, size, work, metrics, preds, target, weights, layout)
+        return serially(device, size, work, metrics, batch)
 
 
-def _arranged(
-    metrics: Sequence[RankingMetric], preds: Tensor, target: Any, layout: dict[str, Any]
-) -> tuple[Lists, Need]:
+def _arranged(metrics: Sequence[RankingMetric], batch: Batch) -> tuple[Lists, Need]:
     need = functools.reduce(operator.or_, (metric.required() for metric in metrics))
-    return arrange(preds, target, validate=any(metric.validate_args for metric in metrics), **layout), need
+    validate = any(metric.validate_args for metric in metrics)
+    return arrange(batch.preds, batch.target, validate=validate, **batch.layout), need
 
 
-def _values(
-    metrics: Sequence[RankingMetric],
-    preds: Tensor | Ranking,
-    target: Any,
-    weights: Tensor | None,
-    layout: dict[str, Any],
-) -> list[QueryValues]:
-    if isinstance(preds, Ranking):
-        ignored, found = preds.ignored, [_in_order(each(lambda part: _tables(metrics, [part]), preds.parts()))]
+def _values(metrics: Sequence[RankingMetric], batch: Batch) -> list[QueryValues]:
+    ranked = batch.preds
+    if isinstance(ranked, Ranking):
+        ignored, found = ranked.ignored, [_in_order(each(lambda part: _tables(metrics, [part]), ranked.parts()))]
     else:
-        lists, need = _arranged(metrics, preds, target, layout)
+        lists, need = _arranged(metrics, batch)
         ignored, cut = lists.ignored, lists.parts()
         if len(cut) > 1 and int(lists.work.sum()) < GRAIN:  # much to rank, and little to measure
             rankings = Ranking.ranked(lists, lambda part: Ranking.blocks(part, need))
@@ -305,17 +292,11 @@ def _values(
     rows = table.split([3 + metric.more for metric in metrics])
     plain = len(table) == 3 * len(metrics)
     block = table.view(len(metrics), 3, -1) if plain else torch.stack([part[:3] for part in rows])
-    results = weighted(metrics, block, errors, weights, ignored)
+    results = weighted(metrics, block, errors, batch.weights, ignored)
     return [metric.with_more(result, part[3:]) for metric, result, part in zip(metrics, results, rows)]
 
 
-def _sums(
-    metrics: Sequence[RankingMetric],
-    preds: Tensor | Ranking,
-    target: Any,
-    weights: Tensor | None,
-    layout: dict[str, Any],
-) -> list[QueryValues]:
+def _sums(metrics: Sequence[RankingMetric], batch: Batch) -> list[QueryValues]:
     """:func:`_values` without weights and values: each block of queries is summed before the next one is measured."""
 
     def summed(rankings: Iterable[Ranking], ignored: Tensor | None) -> Tensor:
@@ -331,10 +312,10 @@ def _sums(
             totals.append(torch.stack([torch.cat([result.sums, result.errors]) for result in results]))
         return torch.stack(totals).sum(0)
 
-    if isinstance(preds, Ranking):
-        found = each(lambda part: summed([replace(part, queries=None)], part.ignored), preds.parts())
+    if isinstance(batch.preds, Ranking):
+        found = each(lambda part: summed([replace(part, queries=None)], part.ignored), batch.preds.parts())
     else:
-        lists, need = _arranged(metrics, preds, target, layout)
+        lists, need = _arranged(metrics, batch)
         found = each(lambda part: summed(Ranking.blocks(part, need), part.ignored), lists.parts())
     total = torch.stack(found).sum(0)
     nothing = total.new_empty(0)
