@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
 from torchrank import threads
-from torchrank.threads import Load
+from torchrank.threads import Load, Time
 
 SUITE = ["ndcg@5", "map", "mrr", "recall@3", "mr", "auroc", "bpref", "rbp", "hitrate@1"]
 
@@ -277,8 +277,19 @@ def test_the_time_without_a_core_is_read_for_every_thread():
     thread = threading.Thread(target=lambda: (begun.set(), end.wait()))
     thread.start()
     begun.wait()
-    before, after = threads.waits(), threads.waits()
+    before, after = threads.times(), threads.times()
     end.set()
     thread.join()
-    assert {str(os.getpid()), str(thread.native_id)} <= before.keys() == after.keys()
-    assert all(0 <= before[name] <= after[name] for name in before)
+    assert {os.getpid(), thread.native_id} <= before.keys() & after.keys()
+    spent = [after[name] - before[name] for name in before.keys() & after.keys()]
+    assert all(time.ran >= 0 and time.waited >= 0 for time in spent)
+
+
+def test_waiting_for_threads_of_torch_itself_is_no_sign_of_a_busy_machine():
+    tr.NDCG().score(torch.rand(2, 3), torch.ones(2, 3))
+    with ThreadPoolExecutor(1, "torchrank-part") as pool:
+        ours = pool.submit(threading.get_native_id).result()
+        spent = {ours: Time(ran=4_000_000, waited=3_000_000), -1: Time(ran=2_000_000, waited=0)}
+        assert threads.lacking(spent, apart=True) == pytest.approx(0.001)
+        assert threads.lacking(spent, apart=False) == pytest.approx(0.003)
+        assert threads.lacking({ours: Time(4, 2), -1: Time(3, 1)}, apart=True) == 0

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch.utils._device import DeviceContext
@@ -30,6 +30,9 @@ R = TypeVar("R")
 # Threads for the parts of a batch. Python runs one thread at a time, a few microseconds for each operation of torch:
 # more threads would wait for each other there. Each runs torch with its share of torch's threads.
 MOST = 4
+
+# The names of these threads begin with it.
+NAME = "torchrank"
 
 # Elements from which on torch cuts an operation into pieces.
 GRAIN = 2**15
@@ -65,12 +68,12 @@ class Load:
             yield
             return
         try:
-            before, start = waits(), time.perf_counter()
+            apart, before, start = not self.quiet, times(), time.perf_counter()
             yield
-            seconds, after = time.perf_counter() - start, waits()
-            lacking = [after[thread] - before[thread] for thread in before.keys() & after.keys()]
+            seconds, after = time.perf_counter() - start, times()
             self._next = start + seconds + REST * WINDOW
-            self.judge(seconds, max(lacking, default=0) / 1e9, known=bool(lacking))
+            spent = {thread: after[thread] - before[thread] for thread in before.keys() & after.keys()}
+            self.judge(seconds, lacking(spent, apart), known=bool(spent))
         finally:
             self._lock.release()
 
@@ -88,14 +91,35 @@ class Load:
         self._seconds, self._waited = 0.0, 0.0
 
 
-def waits() -> dict[str, int]:
-    """Nanoseconds for which threads of this process were ready to run and had no core, by thread; of 64 at most."""
+class Time(NamedTuple):
+    """Nanoseconds for which a thread ran, and for which it was ready to run and had no core."""
+
+    ran: int
+    waited: int
+
+    def __sub__(self, earlier: Time) -> Time:
+        return Time(self.ran - earlier.ran, self.waited - earlier.waited)
+
+
+def lacking(spent: dict[int, Time], apart: bool) -> float:
+    """Seconds for which a thread had no core, through no fault of this process.
+
+    Behind an operation torch's threads spin for some milliseconds, in the way of a batch that runs ``apart`` from them.
+    """
+    ours = {thread.native_id for thread in threading.enumerate() if thread.name.startswith(NAME)}
+    own_fault = sum(time.ran for thread, time in spent.items() if thread not in ours) if apart else 0
+    return max(0, max((time.waited for time in spent.values()), default=0) - own_fault) / 1e9
+
+
+def times() -> dict[int, Time]:
+    """The times of threads of this process, by thread; of 64 at most."""
     found = {}
     with contextlib.suppress(OSError):  # another system
         for thread in os.listdir("/proc/self/task")[:64]:
             path = f"/proc/self/task/{thread}/schedstat"
-            with contextlib.suppress(OSError, IndexError), open(path, "rb", buffering=0) as file:  # or it has ended
-                found[thread] = int(file.read().split()[1])
+            with contextlib.suppress(OSError, ValueError), open(path, "rb", buffering=0) as file:  # or it has ended
+                ran, waited, _ = file.read().split()
+                found[int(thread)] = Time(int(ran), int(waited))
     return found
 
 
@@ -120,8 +144,8 @@ class _Pool:
     def __init__(self, number: int) -> None:
         self.count = min(MOST, number)
         begun = threading.Barrier(self.count + CALLERS + 1)
-        self.parts = ThreadPoolExecutor(self.count, "torchrank-part", _begin, (begun, number // self.count))
-        self.batches = ThreadPoolExecutor(CALLERS, "torchrank-batch", _begin, (begun, 1))
+        self.parts = ThreadPoolExecutor(self.count, f"{NAME}-part", _begin, (begun, number // self.count))
+        self.batches = ThreadPoolExecutor(CALLERS, f"{NAME}-batch", _begin, (begun, 1))
         try:
             for pool, size in ((self.parts, self.count), (self.batches, CALLERS)):
                 for _ in range(size):
