@@ -208,8 +208,11 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("few", [16, 0], ids=["compared", "looked up"])
 @pytest.mark.parametrize("case", CASES)
-def test_an_update_looks_at_no_value(case):
+def test_an_update_looks_at_no_value(monkeypatch, case, few):
+    monkeypatch.setattr("torchrank.lists.FEW", few)
+    monkeypatch.setattr("torchrank.engine.ids.FEW", few)
     arguments, keywords = CASES[case]
     suite = everything(of_ids=not arguments[0].is_floating_point())
     arguments, keywords = meta(arguments), {name: meta(value) for name, value in keywords.items()}
@@ -220,7 +223,9 @@ def test_an_update_looks_at_no_value(case):
 
 @pytest.mark.parametrize("more", [{}, {"top_k": 5}, {"chunk_size": 7}, {"similarity": "cosine"}], ids=str)
 @pytest.mark.parametrize("items", ITEMS)
-def test_ranking_embeddings_looks_at_no_value(items, more):
+@pytest.mark.parametrize("overhead", [2**10, -12], ids=["together", "in groups"])
+def test_ranking_embeddings_looks_at_no_value(monkeypatch, items, more, overhead):
+    monkeypatch.setattr("torchrank.engine.catalogue.OVERHEAD", overhead)
     suite = tr.RankingCollection(NAMES if "top_k" not in more else ["ndcg@5", "mrr@3", "map@5"]).to("meta")
     given, exclude = meta((torch.zeros(6, 4), torch.zeros(500, 4), ITEMS[items])), meta(PAIRS)
     with NoWaiting():

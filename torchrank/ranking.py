@@ -384,14 +384,13 @@ class Ranking(Pieces):
 
         On an accelerator, which cannot look for padding without waiting, as it is.
         """
+        if self.first.device.type != "cpu" or self.subtopics is not None or self.pool is not None:
+            yield self
+            return
         width, queries = self.first.shape[1], self.queries
-        if self.first.device.type == "cpu" and self.subtopics is None and self.pool is None:
-            ahead = self.valid.flip(-1).to(torch.uint8)
-            sizes = torch.where(self.valid.any(-1), width - ahead.argmax(-1), 0) if width else self.valid.sum(-1)
-        else:
-            sizes = torch.full((self.num_queries,), width, device="cpu")
-        device = self.first.device
-        numbers = torch.arange(start, start + self.num_queries, device=device) if queries is None else queries
+        ahead = self.valid.flip(-1).to(torch.uint8)
+        sizes = torch.where(self.valid.any(-1), width - ahead.argmax(-1), 0) if width else self.valid.sum(-1)
+        numbers = torch.arange(start, start + self.num_queries, device="cpu") if queries is None else queries
         errors = self.errors
         for rows, wide in groups(sizes, OVERHEAD, BLOCK):
             if wide == width and len(rows) == len(sizes):

@@ -311,11 +311,8 @@ def _groups(columns: Columns, judged: Judged, exclude: Pairs | None, need: Need)
             yield _Group(columns, inside, judged[inside], pairs, need.reach)
             continue
         assert isinstance(judged, Ragged)
-        number = (
-            torch.full((len(sizes) + 1,), -1, device="cpu")
-            .index_copy_(0, rows, torch.arange(len(rows), device="cpu"))
-            .to(device)
-        )
+        number = torch.full((len(sizes) + 1,), -1, device="cpu")
+        number = number.index_copy_(0, rows, torch.arange(len(rows), device="cpu")).to(device, non_blocking=True)
         pairs = None if exclude is None else exclude.numbered(number)  # -1 is the last
         yield _Group(columns, rows.to(device, non_blocking=True), judged.take(rows), pairs, need.reach)
 
