@@ -65,10 +65,12 @@ def rank_biased(
     max_grade: float | None = None,
 ) -> float | None:
     gains = [worth(grade, relevance_level, max_grade) for grade in grades]
-    everything = sorted([*gains, *(worth(grade, relevance_level, max_grade) for grade in missing)], reverse=True)
-    if sum(everything) == 0:
+    all_candidates = sorted([*gains, *(worth(grade, relevance_level, max_grade) for grade in missing)], reverse=True)
+    if sum(all_candidates) == 0:
         return None
-    found, best = (math.fsum(gain * p**above for above, gain in enumerate(row[:top_k])) for row in (gains, everything))
+    found, best = (
+        math.fsum(gain * p**above for above, gain in enumerate(row[:top_k])) for row in (gains, all_candidates)
+    )
     return found / best if normalize else (1 - p) * found
 
 

@@ -31,8 +31,8 @@ def in_every_order(
 ) -> float | None:
     """The mean of ``value(order, missing)``; None if no candidate is relevant to any subtopic."""
     query = tuples(query)
-    everything = [*(grades for _, grades in query.listed), *query.missing]
-    if not any(grade >= level for grades in everything for grade in grades):
+    all_candidates = [*(grades for _, grades in query.listed), *query.missing]
+    if not any(grade >= level for grades in all_candidates for grade in grades):
         return None
     return expectation([(value(order, query.missing), weight) for order, weight in orders(query, "expected")])
 
@@ -77,10 +77,10 @@ def gains_at(order: Sequence[Grades], worth: Callable[[float], float], fading: f
     return gains
 
 
-def greedy(everything: Sequence[Grades], worth: Callable[[float], float], fading: float) -> list[Grades]:
+def greedy(all_candidates: Sequence[Grades], worth: Callable[[float], float], fading: float) -> list[Grades]:
     """Put what gains most next, again and again."""
     order: list[Grades] = []
-    rest = list(everything)
+    rest = list(all_candidates)
     while rest:
         gains = [gains_at([*order, one], worth, fading)[-1] for one in rest]
         best = max(range(len(rest)), key=lambda i: (round(gains[i], 10), [worth(grade) for grade in rest[i]]))
@@ -103,10 +103,10 @@ def novelty(
         return math.fsum(gain * discount(rank) for rank, gain in enumerate(gains, 1))
 
     def value(order: Sequence[Grades], missing: Sequence[Grades]) -> float:
-        everything = [*order, *missing]
-        intents = sum(any(grades[s] >= level for grades in everything) for s in range(len(everything[0])))
+        all_candidates = [*order, *missing]
+        intents = sum(any(grades[s] >= level for grades in all_candidates) for s in range(len(all_candidates[0])))
         if divided_by == "ideal":
-            ideal = total(greedy(everything, worth, fading))
+            ideal = total(greedy(all_candidates, worth, fading))
             return total(order) / ideal if ideal else 0.0
         if divided_by == "bound":
             best = [math.prod([most, *[1 - fading * most] * i]) * discount(i + 1) for i in range(top_k or 0)]

@@ -43,8 +43,8 @@ def total(grades: Any, top_k: int | None, gain: Any, discount: Any, log_base: fl
 def over_best(
     query: Query, ties: str, top_k: int | None, gain: Any, discount: Any, log_base: float = 2
 ) -> float | None:
-    everything = [grade for _, grade in query.listed] + list(query.missing)
-    by_gain = sorted(everything, key=lambda grade: worth(grade, gain), reverse=True)
+    all_candidates = [grade for _, grade in query.listed] + list(query.missing)
+    by_gain = sorted(all_candidates, key=lambda grade: worth(grade, gain), reverse=True)
     best = total(by_gain, top_k, gain, discount, log_base)
     if best == 0:
         return None

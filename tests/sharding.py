@@ -16,8 +16,8 @@ import torch.distributed as dist
 import workers
 
 import torchrank as tr
-from torchrank import lists
 from torchrank.engine.catalogue import Engine
+from torchrank.layouts import canonical
 
 INF, NAN = math.inf, math.nan
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -116,9 +116,14 @@ def force(monkeypatch, engine):
 
 
 def make_blocks_small(monkeypatch):
-    sizes = {"lists.BLOCK": 150, "engine.catalogue.BLOCK": 7, "engine.counting.BLOCK": 200, "engine.topk.BLOCK": 20}
+    sizes = {
+        "layouts.canonical.BLOCK": 150,
+        "engine.catalogue.BLOCK": 7,
+        "engine.counting.BLOCK": 200,
+        "engine.topk.BLOCK": 20,
+    }
     sizes |= {"engine.counting.CACHED": 130, "engine.flat.BLOCK": 16, "engine.flat.OVERHEAD": 4}
-    sizes |= {"engine.flat.LONGEST": 64, "engine.sorting.MANY": 4, "engine.sorting.AGAIN": 2}
+    sizes |= {"engine.choice.LONGEST": 64, "engine.sorting.MANY": 4, "engine.sorting.AGAIN": 2}
     sizes |= {"engine.sparse.OVERHEAD": 8, "engine.sparse.COPIED": 100}
     for name, size in sizes.items():
         monkeypatch.setattr(f"torchrank.{name}", size)
@@ -189,13 +194,13 @@ def ranked(case, rank=0, shares=(1,), group=False):
     """The ranking that one worker gets, and the collectives that it took."""
     queries, items, relevant, more = case.make()
     cuts = [round(share * len(items)) for share in itertools.accumulate(shares, initial=0)]
-    before, lists.PRODUCT = lists.PRODUCT, case.product or lists.PRODUCT
+    before, canonical.PRODUCT = canonical.PRODUCT, case.product or canonical.PRODUCT
     try:
         with workers.counted() as count:
             mine = items[cuts[rank] : cuts[rank + 1]]
             ranking = tr.Ranking.from_embeddings(queries, mine, relevant, group=group, **more)
     finally:
-        lists.PRODUCT = before
+        canonical.PRODUCT = before
     return ranking, dict(count)
 
 

@@ -236,7 +236,7 @@ def test_workers_merged(name):
 
 @every_metric
 def test_in_blocks(name, monkeypatch):
-    monkeypatch.setattr("torchrank.metrics.recommended.BLOCK", 100)
+    monkeypatch.setattr("torchrank.metrics.item_lists.BLOCK", 100)
     lists, wanted = draw(2)
     metric = of(name, 3)
     metric.update(*tensors(lists, wanted))

@@ -16,6 +16,7 @@ from torchmetrics.retrieval import RetrievalMRR
 from workers import KINDS
 
 import torchrank as tr
+from torchrank.engine.choice import choose_engine
 
 CLASSES = list(tr.RankingMetric.registry.values())
 NAN = float("nan")
@@ -235,15 +236,13 @@ def test_rankings():
 
 
 def test_a_batch_is_ranked_once(monkeypatch):
-    import torchrank.ranking
+    blocks = []
 
-    real, blocks = torchrank.ranking.place, []
+    def counted(layout, need):
+        blocks.append(layout.num_queries)
+        return choose_engine(layout, need)
 
-    def place(lists, need):
-        blocks.append(lists.num_queries)
-        return real(lists, need)
-
-    monkeypatch.setattr(torchrank.ranking, "place", place)
+    monkeypatch.setattr("torchrank.engine.door.choose_engine", counted)
     suite = tr.RankingCollection(NAMES)
     suite.update(*BATCHES[0])
     assert blocks == [5]

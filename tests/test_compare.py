@@ -9,7 +9,7 @@ from scipy import stats
 from torchmetrics.functional import kendall_rank_corrcoef
 
 import torchrank as tr
-from torchrank.concordance import larger_before
+from torchrank.formulas.concordance import larger_before
 
 
 def two_rankings(width, levels, seed=0, queries=5):

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from workers import KINDS
 
 import torchrank as tr
+from torchrank.layouts.bad_values import Problem
 from torchrank.metrics import ComparingMetric
-from torchrank.problems import Problem
 
 matplotlib.use("Agg")
 from matplotlib import pyplot

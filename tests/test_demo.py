@@ -17,7 +17,7 @@ from torchrank import __version__, preset
 from torchrank.cli import main
 from torchrank.cli.measures import described
 from torchrank.cli.plain import formula
-from torchrank.presets import ALWAYS, LIBRARIES
+from torchrank.names.presets import ALWAYS, LIBRARIES
 
 
 def run(*arguments: str | Path) -> list[str]:

@@ -29,10 +29,11 @@ from sharding import (
 )
 
 import torchrank as tr
-from torchrank.engine import counting, fused, sorting, topk
+from torchrank.engine import compiled as fused
+from torchrank.engine import counting, rank, sorting, topk
 from torchrank.engine.catalogue import Engine, cheapest
-from torchrank.layouts import arrange
-from torchrank.lists import Need
+from torchrank.layouts.arrange import arrange
+from torchrank.layouts.canonical import Need
 
 FEW = cases.few_configs()
 OWN = {name: cls for name, cls in tr.RankingMetric.registry.items() if cls.__module__.startswith("torchrank.")}
@@ -52,12 +53,14 @@ WAYS = {
 
 
 def sparse(monkeypatch, size):
-    monkeypatch.setattr("torchrank.engine.dense.SPARSE", size)
+    monkeypatch.setattr("torchrank.engine.choice.SPARSE", size)
 
 
 def dense_stays(monkeypatch):
-    monkeypatch.setattr("torchrank.engine.condense", lambda lists, need: lists)
-    monkeypatch.setattr("torchrank.lists.BLOCK", 1)  # a query with a tie at the cut is no matter of the others
+    monkeypatch.setattr("torchrank.engine.choice.condense", lambda layout, need: None)
+    monkeypatch.setattr(
+        "torchrank.layouts.canonical.BLOCK", 1
+    )  # a query with a tie at the cut is no matter of the others
 
 
 @pytest.fixture(params=WAYS)
@@ -130,7 +133,7 @@ def test_the_best_of_parts_say_what_stands_around_a_score(monkeypatch, dtype):
             torch.testing.assert_close(top.scores, best, rtol=0, atol=0)
             there = top.scores[:, -1] > -INF
             assert (top.last == (scores == top.scores[:, -1:]).sum(-1))[there].all()
-            got_greater, got_equal = top.around(own)
+            got_greater, got_equal = top.before_and_in_tie(own)
             inside, listed = own >= best[:, -1:], own > -INF
             assert (inside & listed).any()
             assert torch.equal(got_greater[inside & listed], greater[inside & listed])
@@ -172,7 +175,7 @@ def test_every_engine_finds_the_same_places(monkeypatch, engine, dtype, options)
     want = standing(scores, judged, **given)
     taken = force(monkeypatch, engine)
     for reach in (None, 1, 2, 6, 41, 100):
-        rankings = list(tr.Ranking.blocks(arrange(scores, triples, **given), Need(reach)))
+        rankings = list(rank(arrange(scores, triples, **given), Need(reach)))
         assert len(rankings) > 1
         assert_stands(tr.Ranking.join(rankings), want, reach)
     assert engine in taken or options != "plain"
@@ -194,7 +197,7 @@ def test_dense_lists_know_the_same_places(way, dtype, options):
     want = standing(scores, judged, **given)
     assert_stands(tr.Ranking.from_scores(scores, grade, **given), want)  # irrelevant candidates too
     for reach in (None, 1, 5, 40):
-        parts = list(tr.Ranking.blocks(arrange(scores, grade, **given), Need(reach, relevant=True)))
+        parts = list(rank(arrange(scores, grade, **given), Need(reach, relevant=True)))
         end = 0
         for part in parts:
             start, end = end, end + part.num_queries
@@ -225,7 +228,7 @@ LAYOUTS = ["dense_masked", "dense_padded", "dense_excluded", "catalogue_triples"
 def test_every_way_gives_the_values_of_the_oracle(monkeypatch, way, layout):
     queries, batch = cases.batch(layout, 60)
     if way != "all, the best":
-        monkeypatch.setattr("torchrank.lists.BLOCK", 128)
+        monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 128)
     for configs in by_need(FEW).values():
         configs = [config for config in configs if cases.suits(config, layout)]
         values = tr.RankingCollection([config.metric() for config in configs]).score(*batch.args, **batch.kwargs)
@@ -450,7 +453,7 @@ def test_queries_of_very_different_sizes_come_in_ascending_order_of_index():
     scores, target, query = scores[order], target[order], query[order]
     names = torch.randperm(10**6, generator=g)[:501].sort().values - 5 * 10**5
     for indexes in (names[query], names[query] * 2**41):
-        blocks = list(tr.Ranking.blocks(arrange(scores, target, indexes=indexes), Need(relevant=True)))
+        blocks = list(rank(arrange(scores, target, indexes=indexes), Need(relevant=True)))
         assert sum(block.first.numel() for block in blocks) < 2 * (2000 + 500)
         ranking = tr.Ranking.from_flat(scores, target, indexes)
         for number, got in enumerate(entries(ranking)):

@@ -185,7 +185,7 @@ def meta(x):
     return type(x)(map(meta, x)) if isinstance(x, list | tuple) else x
 
 
-def everything(of_ids=False):
+def all_candidates(of_ids=False):
     metrics = [config.metric() for config in cases.few_configs()]
     if of_ids:  # two lists of which a comparison takes as one ranking only
         metrics = [metric for metric in metrics if not isinstance(metric, ComparingMetric)]
@@ -211,10 +211,10 @@ CASES = {
 @pytest.mark.parametrize("few", [16, 0], ids=["compared", "looked up"])
 @pytest.mark.parametrize("case", CASES)
 def test_an_update_looks_at_no_value(monkeypatch, case, few):
-    monkeypatch.setattr("torchrank.lists.FEW", few)
+    monkeypatch.setattr("torchrank.layouts.canonical.FEW", few)
     monkeypatch.setattr("torchrank.engine.ids.FEW", few)
     arguments, keywords = CASES[case]
-    suite = everything(of_ids=not arguments[0].is_floating_point())
+    suite = all_candidates(of_ids=not arguments[0].is_floating_point())
     arguments, keywords = meta(arguments), {name: meta(value) for name, value in keywords.items()}
     with NoWaiting():
         suite.update(*arguments, **keywords)
@@ -241,7 +241,7 @@ def test_ranking_embeddings_looks_at_no_value(monkeypatch, items, more, overhead
 )
 def test_pairs_and_flat_rows_have_their_shapes_in_their_values(arguments, keywords):
     with pytest.raises((NotImplementedError, RuntimeError), match="meta"):
-        everything().update(*meta(arguments), **{name: meta(value) for name, value in keywords.items()})
+        all_candidates().update(*meta(arguments), **{name: meta(value) for name, value in keywords.items()})
 
 
 @on_gpu

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from orders import Query
 
 import torchrank as tr
-from torchrank import cascades, lists
+from torchrank.formulas import cascades
+from torchrank.layouts import canonical
 
 NAMES = sorted(oracles_intents.ORACLES)
 CONFIGS = [cases.config(name, **parameters) for name in NAMES for parameters in oracles_intents.MANY[name]]
@@ -125,7 +126,7 @@ def test_blocks_and_batches_and_rankings_are_one(name, monkeypatch):
     ranking = tr.Ranking.from_scores(scores, target)
     assert_same(metric.score(ranking), want)
     assert torch.equal(ranking.grade.amax(-1), target.amax((-1, -2)))
-    for module in (lists, cascades):
+    for module in (canonical, cascades):
         monkeypatch.setattr(module, "BLOCK", 64)
     assert_same(metric.score(scores, target), want)
     assert_same(metric.score(tr.Ranking.from_scores(scores, target)), want)

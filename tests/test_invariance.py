@@ -197,7 +197,7 @@ def test_half_precision_scores_are_compared_as_they_are(name, dtype):
         assert_same(metric.score(preds.flatten(), target.flatten(), indexes=index), full)
         if metric.required().relevant:  # what is not named was not judged
             assert_same(metric.score(preds, lists), full)
-        for other in (short, label) if not metric.required().everything else ():
+        for other in (short, label) if not metric.required().all_candidates else ():
             assert_same(metric.score(preds, other), metric.score(preds.float(), other))
 
 
@@ -303,7 +303,7 @@ def test_embeddings_are_their_products(name):
     ranking = tr.Ranking.from_embeddings(queries, items, relevant, exclude=exclude)
     whole = tr.Ranking.from_scores(queries @ items.T, relevant, exclude=exclude)
     for metric in [config.metric() for config in CONFIGS[name][::7]]:
-        if not metric.required().everything:
+        if not metric.required().all_candidates:
             assert_same(metric.score(ranking), metric.score(whole))
 
 
@@ -492,7 +492,7 @@ def test_nothing_is_written_to_what_a_ranking_is_made_of():
         tr.Ranking.from_embeddings(queries, items, relevant, exclude=exclude, similarity="cosine"),
     ):
         for name in MEASURES:
-            if not (metric := CONFIGS[name][0].metric()).required().everything:
+            if not (metric := CONFIGS[name][0].metric()).required().all_candidates:
                 metric.score(ranking)
     for x, (version, copied) in zip(mine, before):
         assert x._version == version
@@ -603,7 +603,7 @@ def test_an_empty_batch_changes_nothing(name):
         metric.update(torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]]))
         before = metric.compute()
         for preds, target, kwargs in batches:
-            if isinstance(preds, tr.Ranking) and metric.required().everything and not preds.everything:
+            if isinstance(preds, tr.Ranking) and metric.required().all_candidates and not preds.all_candidates:
                 continue
             if isinstance(metric, ComparingMetric) and is_ids(preds):
                 continue

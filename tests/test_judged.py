@@ -9,7 +9,7 @@ import pytrec_eval
 import torch
 
 import torchrank as tr
-from torchrank import lists
+from torchrank.layouts import canonical
 
 INF = math.inf
 
@@ -114,8 +114,8 @@ def in_every_layout():
     ids=lambda metric: metric.label,
 )
 def test_every_layout_that_carries_judgments(metric, monkeypatch):
-    for room in (lists.BLOCK, 8):
-        monkeypatch.setattr(lists, "BLOCK", room)
+    for room in (canonical.BLOCK, 8):
+        monkeypatch.setattr(canonical, "BLOCK", room)
         values = [metric.score(*args, **kwargs) for args, kwargs in in_every_layout()]
         for value in values[1:]:
             torch.testing.assert_close(value, values[0], rtol=0, atol=1e-12)

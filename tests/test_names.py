@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import torchrank as tr
-from torchrank.metrics.labels import read
-from torchrank.metrics.parse import parse_all, resolve
-from torchrank.metrics.spellings import SPELLINGS
+from torchrank.names.labels import read
+from torchrank.names.parse import parse_all, resolve
+from torchrank.names.spellings import SPELLINGS
 
 # What is there whatever measures are, by library.
 LABELS = {
@@ -376,7 +376,7 @@ def test_every_spelling_has_a_form_that_fits(all_measures):
 
 def test_spellings_of_measures_that_are_not_there_are_unknown_names(monkeypatch):
     registry = {"map": tr.MAP}
-    monkeypatch.setattr(tr.RankingMetric, "registry", registry)
+    monkeypatch.setattr("torchrank.names.registry.KINDS", [registry])
     with pytest.raises(ValueError, match="Expected the name of a measure"):
         tr.parse("ndcg_cut_10")
     registry["ndcg"] = tr.NDCG

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import torchrank as tr
-import torchrank.metrics.state as state
+import torchrank.state.sums as state
 
 ranking = pytest.importorskip("pykeen.metrics.ranking")
 
@@ -45,7 +45,7 @@ def reported(metric):
     else:
         table = torch.cat(rows)
         average = state.aggregate(metric.aggregation, table[:, 0], table[:, 1])
-    value = metric.reported(average, metric.sums)
+    value = metric.transform_result(average, metric.sums)
     torch.testing.assert_close(metric.compute(), value.float(), rtol=0, atol=0)
     return value.item()
 

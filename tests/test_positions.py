@@ -12,7 +12,7 @@ import torch
 from orders import flags
 
 import torchrank as tr
-from torchrank.metrics import chance
+from torchrank.formulas import random_ranking as chance
 
 ADJUSTED = [
     cases.config("mr", adjusted="ratio"),

@@ -10,7 +10,7 @@ import torch
 from test_peers import assert_agree, by_trec_eval, collection, graded_batch
 
 import torchrank as tr
-from torchrank.presets import ALWAYS, LIBRARIES, TABLE
+from torchrank.names.presets import ALWAYS, LIBRARIES, TABLE
 
 CUTS = (1, 3, 40)
 

@@ -20,8 +20,10 @@ from torch import tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
-import torchrank.engine
 from torchrank import retrieval
+from torchrank.engine import choice
+from torchrank.engine.flat import rank_flat
+from torchrank.layouts.canonical import FlatRows
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -750,17 +752,17 @@ def test_indexes_may_be_any_integers(far):
 
 def count_rankings(monkeypatch):
     """Calls of the engine that ranks flat rows."""
-    real, calls = torchrank.engine.place_flat, []
+    calls = []
 
-    def counted(lists, need):
-        calls.append(len(lists.scores))
-        return real(lists, need)
+    def counted(layout, need):
+        calls.append(len(layout.scores))
+        return rank_flat(layout, need)
 
-    monkeypatch.setattr(torchrank.engine, "place_flat", counted)
+    monkeypatch.setitem(choice._ENGINES, FlatRows, counted)
     return calls
 
 
-def everything(**kwargs):
+def all_candidates(**kwargs):
     """Metrics that differ in all that does not change their rows."""
     return {
         **{name: ours(name, **kwargs) for name in BINARY},
@@ -775,7 +777,7 @@ def everything(**kwargs):
 @pytest.mark.parametrize("ignore_index", [None, -1])
 def test_a_collection_keeps_and_ranks_its_rows_once(monkeypatch, ignore_index):
     calls = count_rankings(monkeypatch)
-    collection = torchmetrics.MetricCollection(everything(ignore_index=ignore_index))
+    collection = torchmetrics.MetricCollection(all_candidates(ignore_index=ignore_index))
     batches = split(rows(36 if ignore_index is None else 360), 3)
     for batch in batches:
         collection.update(*batch)
@@ -789,7 +791,7 @@ def test_a_collection_keeps_and_ranks_its_rows_once(monkeypatch, ignore_index):
     collection.update(*batches[0])
     collection.compute()
     assert calls == [total, total + len(batches[0][0])]
-    for name, metric in everything(ignore_index=ignore_index).items():
+    for name, metric in all_candidates(ignore_index=ignore_index).items():
         want = filled(metric, *batches).compute()
         assert equal(found[name], want)
         assert equal(again[name], want)
@@ -797,25 +799,25 @@ def test_a_collection_keeps_and_ranks_its_rows_once(monkeypatch, ignore_index):
 
 def test_a_collection_ranks_each_batch_of_forward_once(monkeypatch):
     calls = count_rankings(monkeypatch)
-    collection = torchmetrics.MetricCollection(everything())
+    collection = torchmetrics.MetricCollection(all_candidates())
     for batch in split(rows(37), 3):
         values = collection(*batch)
         assert calls == [len(batch[0])]
         calls.clear()
-        for name, metric in everything().items():
+        for name, metric in all_candidates().items():
             assert equal(values[name], metric(*batch))
         calls.clear()
 
 
 def test_a_collection_starts_anew_after_reset():
     first, second = split(rows(38), 2)
-    collection = torchmetrics.MetricCollection(everything())
+    collection = torchmetrics.MetricCollection(all_candidates())
     collection.update(*first)
     collection.compute()
     collection.reset()
     collection.update(*second)
     for name, found in collection.compute().items():
-        assert equal(found, everything()[name](*second))
+        assert equal(found, all_candidates()[name](*second))
 
 
 def test_metrics_that_ignore_other_rows_keep_their_own():

@@ -212,13 +212,13 @@ IGNORING = [
 
 @pytest.mark.parametrize("layout", LABELLED)
 def test_a_label_of_minus_100_is_no_query(layout):
-    everything, rest = LABELLED[layout](ALL_ROWS), LABELLED[layout](KEPT)
+    all_candidates, rest = LABELLED[layout](ALL_ROWS), LABELLED[layout](KEPT)
     weights = torch.rand(len(LABEL), dtype=torch.float64)
     weights[1], weights[0] = NAN, 0  # of no query, of one that weighs nothing
     for name in IGNORING:
         for weigh in (False, True):
             one, other = tr.parse(name), tr.parse(name)
-            one.update(*everything, **({"weights": weights} if weigh else {}))
+            one.update(*all_candidates, **({"weights": weights} if weigh else {}))
             other.update(*rest, **({"weights": weights[KEPT]} if weigh else {}))
             assert (one.num_queries, one.num_empty) == (other.num_queries, other.num_empty), name
             assert one.num_queries == 6 - weigh
@@ -228,10 +228,10 @@ def test_a_label_of_minus_100_is_no_query(layout):
                 assert value[~KEPT].isnan().all()
                 value = value[KEPT]
             torch.testing.assert_close(value, other.compute(), equal_nan=True)
-        values = one.score(*everything)
+        values = one.score(*all_candidates)
         assert values[~KEPT].isnan().all(), name
         torch.testing.assert_close(values[KEPT], other.score(*rest), equal_nan=True)
-        together = tr.RankingCollection([name]).score(*everything)
+        together = tr.RankingCollection([name]).score(*all_candidates)
         torch.testing.assert_close(together[one.label], values, equal_nan=True)
 
 
@@ -589,7 +589,7 @@ def test_a_large_batch_is_ranked_in_blocks_with_the_same_result(monkeypatch):
     ]
     suite = tr.RankingCollection(["ndcg@5", "map", "mr", "mrr(filtered=True)", "auroc"])
     whole = [suite.score(*arguments, **keywords) for arguments, keywords in calls]
-    monkeypatch.setattr("torchrank.lists.BLOCK", 64)
+    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 64)
     monkeypatch.setattr("torchrank.engine.catalogue.BLOCK", 7)
     monkeypatch.setattr("torchrank.engine.counting.CACHED", 11)
     for (arguments, keywords), expected in zip(calls, whole):
@@ -598,7 +598,7 @@ def test_a_large_batch_is_ranked_in_blocks_with_the_same_result(monkeypatch):
 
 
 def test_flat_rows_are_ranked_as_a_whole(monkeypatch):
-    monkeypatch.setattr("torchrank.lists.BLOCK", 3)
+    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 3)
     metric = tr.MR()
     metric.update(torch.rand(20), torch.ones(20), indexes=torch.arange(20) // 2)
     assert metric.num_queries == 10

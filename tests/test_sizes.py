@@ -11,11 +11,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
 import torchrank.retrieval
-from torchrank import cascades
+from torchrank.engine import rank
 from torchrank.engine.catalogue import Engine
-from torchrank.layouts import arrange
-from torchrank.lists import Need
-from torchrank.metrics import judged as judged_metrics
+from torchrank.formulas import cascades
+from torchrank.layouts.arrange import arrange
+from torchrank.layouts.canonical import Need
+from torchrank.metrics import incomplete_judgments as judged_metrics
 
 SUITE = ["ndcg@5", "mrr", "map", "recall@20", "mr", "precision"]
 
@@ -66,7 +67,7 @@ def ranks_in(ids, mask, relevant, excluded):
 @pytest.mark.parametrize("few", [0, 10**9], ids=["looked up", "compared"])
 @pytest.mark.parametrize("least", [0, -5, 2**62], ids=["small", "padded", "huge"])
 def test_ids_stand_where_a_loop_finds_them(monkeypatch, few, least):
-    monkeypatch.setattr("torchrank.lists.FEW", few)
+    monkeypatch.setattr("torchrank.layouts.canonical.FEW", few)
     monkeypatch.setattr("torchrank.engine.ids.FEW", few)
     g = torch.Generator().manual_seed(1)
     ids = torch.stack([torch.randperm(40, generator=g)[:23] for _ in range(12)]) + least
@@ -164,7 +165,7 @@ WIDES = {"ids": wide_ids, "catalogue": wide_catalogue, "blocks": wide_blocks, "f
 
 @pytest.mark.parametrize("name", WIDES)
 def test_a_ranking_with_one_wide_query_is_no_rectangle_and_scores_as_its_queries_alone(monkeypatch, name):
-    monkeypatch.setattr("torchrank.ranking.OVERHEAD", 1000)
+    monkeypatch.setattr("torchrank.ranking.parts.OVERHEAD", 1000)
     make, size = WIDES[name]()
     suite = tr.RankingCollection(SUITE)
     made = []
@@ -200,7 +201,7 @@ def test_one_list_longer_than_a_block_stands_as_its_rows(monkeypatch, more):
     given = {more: options[more]} if more else {}
     suite = tr.RankingCollection([*SUITE, "auroc", "fallout@7", "rprecision"])
     want = suite.score(scores, target, **given)
-    for name in ("lists", "engine.dense", "engine.flat"):
+    for name in ("layouts.canonical", "engine.choice", "engine.flat"):
         monkeypatch.setattr(f"torchrank.{name}.BLOCK", 20)
     assert_equal(suite.score(scores, target, **given), want)
     scores[0, 0] = math.nan
@@ -211,7 +212,7 @@ def test_one_list_longer_than_a_block_stands_as_its_rows(monkeypatch, more):
 def test_a_long_list_keeps_its_relevant_candidates_alone():
     scores, target = torch.rand(1, 10**6), torch.zeros(1, 10**6, dtype=torch.int8)
     target[0, ::3] = 1
-    assert len(next(tr.Ranking.blocks(arrange(scores, target), Need(relevant=True))).first[0]) == 333_334
+    assert len(next(rank(arrange(scores, target), Need(relevant=True))).first[0]) == 333_334
 
 
 # ---- catalogues that come some columns at a time -------------------------------------------------------------------
@@ -225,8 +226,8 @@ def test_queries_in_groups_of_similar_numbers_of_judged_items_stand_as_alone(mon
         force(monkeypatch, engine)
     monkeypatch.setattr("torchrank.engine.catalogue.OVERHEAD", -2 * 30)
     monkeypatch.setattr("torchrank.engine.catalogue.COPIED", 100)
-    monkeypatch.setattr("torchrank.lists.PRODUCT", 1000)
-    monkeypatch.setattr("torchrank.engine.streams.AHEAD", 4)
+    monkeypatch.setattr("torchrank.layouts.canonical.PRODUCT", 1000)
+    monkeypatch.setattr("torchrank.engine.streaming.AHEAD", 4)
     g = torch.Generator().manual_seed(6)
     queries = torch.randint(-3, 4, (30, 4), generator=g).float()
     items = torch.randint(-3, 4, (200, 4), generator=g).float()
@@ -440,7 +441,7 @@ def test_sums_of_very_many_queries_are_those_of_their_values(monkeypatch, layout
     whole, summed = tr.RankingCollection(suite), tr.RankingCollection(suite)
     whole.update(*args, **kwargs)
     monkeypatch.setattr("torchrank.metrics.base.MANY", 0)
-    monkeypatch.setattr("torchrank.lists.BLOCK", 40)
+    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 40)
     monkeypatch.setattr("torchrank.metrics.base._values", None)
     summed.update(*args, **kwargs)
     for key, metric in whole.items():
@@ -452,7 +453,7 @@ def test_sums_of_very_many_queries_are_those_of_their_values(monkeypatch, layout
 
 def test_bad_values_of_very_many_queries_are_counted(monkeypatch):
     monkeypatch.setattr("torchrank.metrics.base.MANY", 0)
-    monkeypatch.setattr("torchrank.lists.BLOCK", 8)
+    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 8)
     scores = torch.rand(20, 4)
     scores[[3, 11], 1] = float("nan")
     metric = tr.NDCG(empty_target_action="error")

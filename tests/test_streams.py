@@ -25,10 +25,12 @@ from sharding import (
 )
 
 import torchrank as tr
-from torchrank.engine import streams
+from torchrank.engine import rank as rank_blocks
+from torchrank.engine import streaming as streams
 from torchrank.engine.catalogue import Engine
-from torchrank.layouts import arrange
-from torchrank.lists import BLOCK, rectangles
+from torchrank.layouts.arrange import arrange
+from torchrank.layouts.canonical import BLOCK
+from torchrank.layouts.cutting import rectangles
 
 
 def products(queries, items, chunk):
@@ -103,7 +105,7 @@ def test_blocks_of_queries_are_ranked_as_all_are(monkeypatch, engine, more):
         relevant = relevant_items(kind, 40, 300)
         want = tr.Ranking.from_embeddings(queries, items, relevant, **given)
         with monkeypatch.context() as patch:
-            patch.setattr("torchrank.lists.PRODUCT", 700)
+            patch.setattr("torchrank.layouts.canonical.PRODUCT", 700)
             ranking = tr.Ranking.from_embeddings(queries, items, relevant, **given)
         assert_stands(ranking, as_entries(want))
 
@@ -113,7 +115,7 @@ def test_what_is_ranked_up_to_a_rank_in_some_blocks_is_ranked_up_to_it_in_all(mo
     g = torch.Generator().manual_seed(5)
     queries, items = torch.randn(8, 4, generator=g), torch.randn(3000, 4, generator=g)
     relevant = [torch.randperm(3000, generator=g)[:number] for number in [1, 1, 1, 1, 200, 200, 200, 200][::order]]
-    monkeypatch.setattr("torchrank.lists.PRODUCT", 4 * 3000)
+    monkeypatch.setattr("torchrank.layouts.canonical.PRODUCT", 4 * 3000)
     ranking = tr.Ranking.from_embeddings(queries, items, relevant, top_k=5)
     scores = torch.cat(products(queries, items, 3000), dim=-1)
     torch.testing.assert_close(tr.Recall(top_k=5).score(ranking), tr.Recall(top_k=5).score(scores, relevant))
@@ -439,7 +441,7 @@ def test_one_query_with_thousands_of_relevant_items_costs_the_others_nothing(lay
     relevant[1234] = torch.randperm(3200, generator=g)[:3000]
     query = torch.arange(2001).repeat_interleave(torch.tensor([len(items) for items in relevant]))
     target = relevant if layout == "list" else (query, torch.cat(relevant))
-    blocks = list(tr.Ranking.blocks(arrange(scores, target)))
+    blocks = list(rank_blocks(arrange(scores, target)))
     assert all(block.first.numel() <= BLOCK for block in blocks)
     assert len(blocks) <= 4
     own = scores[query, torch.cat(relevant)]

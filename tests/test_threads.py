@@ -12,8 +12,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
-from torchrank import threads
-from torchrank.threads import Load, Time
+from torchrank.hardware import threads
+from torchrank.hardware.threads import Load, Time
 
 SUITE = ["ndcg@5", "map", "mrr", "recall@3", "mr", "auroc", "bpref", "rbp", "hitrate@1"]
 
@@ -23,7 +23,13 @@ def busy(request, monkeypatch):
     """Torch with several threads on a machine that counts as busy, and parts that are small enough to be many."""
     monkeypatch.setattr(threads, "load", Load())
     monkeypatch.setattr(Load, "judge", lambda self, *args, **kwargs: None)
-    for name in ("threads.GRAIN", "lists.GRAIN", "ranking.GRAIN", "metrics.recommended.GRAIN", "lists.WORTHWHILE"):
+    for name in (
+        "hardware.threads.GRAIN",
+        "layouts.canonical.GRAIN",
+        "layouts.canonical.WORTHWHILE",
+        "ranking.parts.GRAIN",
+        "metrics.item_lists.GRAIN",
+    ):
         monkeypatch.setattr(f"torchrank.{name}", 1)
     torch.set_num_threads(request.param)
     yield request.param
@@ -121,7 +127,7 @@ def test_torch_is_serial_in_every_function_that_sees_a_batch(busy, monkeypatch):
     def profiler(frame, event, _):
         name = frame.f_code.co_filename
         if event == "call" and any(
-            f"torchrank{os.sep}{room}" in name for room in ("engine", "metrics", "pieces", "layouts")
+            f"torchrank{os.sep}{room}" in name for room in ("engine", "metrics", "ranking", "layouts", "state")
         ):
             seen.add(
                 (torch.get_num_threads(), threading.current_thread().name.rpartition("_")[0], frame.f_code.co_name)
@@ -137,7 +143,7 @@ def test_torch_is_serial_in_every_function_that_sees_a_batch(busy, monkeypatch):
     shares = {name: number for number, name, _ in seen}
     assert shares == {"torchrank-batch": 1, "torchrank-part": busy // min(busy, threads.MOST)}
     functions = {function for _, _, function in seen}
-    assert functions >= {"arrange", "place_dense", "place_catalogue", "measure", "weighted"}
+    assert functions >= {"arrange", "rank_dense", "rank_catalogue", "measure", "weighted"}
 
 
 class Operations(TorchDispatchMode):
@@ -220,9 +226,9 @@ def test_threads_of_the_user_can_update_metrics_of_their_own_at_once(busy):
 FORK = """
 import os, torch, torchrank as tr
 torch.set_num_threads(2)
-tr.threads.load.quiet = False
+tr.hardware.threads.load.quiet = False
 scores, grades = torch.rand(300, 200), torch.randint(2, (300, 200))
-tr.metrics.contract.LOCK.acquire()  # by a thread that is not in the child
+tr.state.torchmetrics_fixes.LOCK.acquire()  # by a thread that is not in the child
 expected = tr.NDCG().score(scores, grades)
 if (child := os.fork()) == 0:
     tr.NDCG().update(scores, grades)

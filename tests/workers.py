@@ -676,9 +676,9 @@ def forward_while_synced(rank, world):
         metric = fill(tr.parse(name), share(BATCHES, rank, world))
         local = metric.num_queries
         with metric.sync_context():
-            everything = metric.num_queries
+            all_candidates = metric.num_queries
             errors_of(lambda: metric(*BATCHES[0]), TorchMetricsUserError)  # noqa: B023  called at once
-            assert metric.num_queries == everything
+            assert metric.num_queries == all_candidates
         assert metric.num_queries == local
         assert plain(metric.compute()) == plain(expected(name, BATCHES))
 

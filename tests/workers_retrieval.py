@@ -83,14 +83,14 @@ def retrieval_of_three_and_two_and_of_three_and_no_batches(rank, world):
 @scenario
 def retrieval_agrees_with_torchmetrics(rank, world):
     """Of rows that are all here, and positive."""
-    everything = [(preds.float() + 1, target, indexes) for preds, target, indexes in BATCHES]
+    all_candidates = [(preds.float() + 1, target, indexes) for preds, target, indexes in BATCHES]
     for name, arguments, metric in every_class():
-        value = fill(metric, share(everything, rank, world)).compute()
+        value = fill(metric, share(all_candidates, rank, world)).compute()
         theirs = getattr(stock, name)(sync_on_compute=False, **arguments)
-        want = fill(theirs, everything).compute()
+        want = fill(theirs, all_candidates).compute()
         for ours, other in zip(*(x if isinstance(x, tuple) else (x,) for x in (value, want)), strict=True):
             torch.testing.assert_close(ours, other)
-    return len(everything)
+    return len(all_candidates)
 
 
 @scenario

@@ -1,7 +1,7 @@
 """Ranking metrics for PyTorch: exact under ties, constant in memory, the same number on one worker or many."""
 
-from torchrank.collection import RankingCollection
-from torchrank.engine.fused import use_compiled
+from torchrank.collection.collection import RankingCollection
+from torchrank.engine.compiled import use_compiled
 from torchrank.metrics import (
     APIA,
     ARP,
@@ -77,11 +77,11 @@ from torchrank.metrics import (
     Utility,
     WeightedTau,
     inverse_propensity,
-    parse,
     propensities,
 )
-from torchrank.presets import preset
-from torchrank.ranking import Ranking
+from torchrank.names.parse import parse
+from torchrank.names.presets import preset
+from torchrank.ranking.ranking import Ranking
 
 __version__ = "0.1.0"
 

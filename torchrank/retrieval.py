@@ -19,12 +19,22 @@ import torch
 import torchmetrics.retrieval as stock
 from torch import Tensor
 
-from torchrank.layouts import MOST, arrange
-from torchrank.lists import BLOCK, Need, as_given, groups
-from torchrank.metrics import AUROC, MAP, MRR, NDCG, FallOut, HitRate, Precision, RankingMetric, Recall, RPrecision
-from torchrank.metrics.rows import KeepsRows, Rows
-from torchrank.problems import explain
-from torchrank.ranking import Ranking, batch_order
+from torchrank.engine import rank
+from torchrank.hardware.devices import autocast_off
+from torchrank.layouts.arrange import arrange
+from torchrank.layouts.bad_values import explain
+from torchrank.layouts.canonical import BLOCK, Need
+from torchrank.layouts.cutting import groups
+from torchrank.metrics.average_precision import MAP
+from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.binary import FallOut, Precision, Recall, RPrecision
+from torchrank.metrics.graded import NDCG
+from torchrank.metrics.positions import MRR, HitRate
+from torchrank.metrics.roc import AUROC
+from torchrank.names.arguments import MOST
+from torchrank.ranking.parts import batch_order
+from torchrank.ranking.ranking import Ranking
+from torchrank.state.kept_rows import KeepsRows, Rows
 
 __all__ = [
     "RetrievalAUROC",
@@ -111,8 +121,8 @@ class Retrieval(KeepsRows):
         ranked = other._ranked if other else None
         if ranked is None or not all(map(_same, rows, ranked[0])):
             lists = arrange(rows.preds, rows.target, indexes=rows.indexes)
-            with as_given(rows.preds.device):
-                ranked = self._ranked = rows, list(Ranking.blocks(lists, Need(relevant=True)))
+            with autocast_off(rows.preds.device):
+                ranked = self._ranked = rows, list(rank(lists, Need(relevant=True)))
             Retrieval._latest = weakref.ref(self)
         if not self.allow_non_binary_target:
             _binary(rows.target)  # a metric of grades may have led the collection
@@ -234,7 +244,7 @@ class PerQuery(Retrieval):
             ValueError: a query is empty under ``empty_target_action="error"``, or scores or targets are NaN.
         """
         rankings, metric = self.rankings(), self.counterpart()
-        values = torch.cat([metric.measure(metric.settled(ranking)) for ranking in rankings])
+        values = torch.cat([metric.measure(metric.resolve_ties(ranking)) for ranking in rankings])
         empty = self.all_empty(rankings)
         if callable(self.aggregation) and (order := batch_order([r.queries for r in rankings])) is not None:
             values, empty = values[order], empty[order]  # by index

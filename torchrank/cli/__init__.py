@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from torchrank import __version__
-from torchrank.presets import table
+from torchrank.names.presets import table
 
 #: import name -> name in the package index, of what the extra [demo] installs
 DEMO = {"lightning": "lightning", "sklearn": "scikit-learn", "matplotlib": "matplotlib"}

@@ -11,8 +11,9 @@ from typing import Any
 
 import torchrank as tr
 from torchrank.cli.plain import formula, nearest, rows
-from torchrank.metrics.labels import split
-from torchrank.metrics.parse import measures, parse_all, resolve
+from torchrank.names.labels import split
+from torchrank.names.parse import parse_all, resolve
+from torchrank.names.registry import measures
 
 # A vertical line would end the cell of a table.
 BAR, BAR_IN_MATH = "|", r"\vert "

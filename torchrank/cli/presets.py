@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from torchrank.cli.plain import nearest, rows
-from torchrank.presets import ALWAYS, EXCEPT, LIBRARIES, TABLE
+from torchrank.names.presets import ALWAYS, EXCEPT, LIBRARIES, TABLE
 
 
 def library(spelling: str) -> str:

@@ -12,17 +12,22 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.counting import Standing, in_order, listed, stand_by_counting, stand_by_sorting
-from torchrank.engine.places import Places, in_rank_order, real
-from torchrank.engine.shards import Shard
 from torchrank.engine.topk import Top
-from torchrank.lists import BLOCK, CatalogueLists, Judged, Need, Pairs, Ragged, groups
-from torchrank.problems import Problem, count
+from torchrank.hardware.devices import widest_float
+from torchrank.layouts.bad_values import Problem, count
+from torchrank.layouts.canonical import BLOCK, CatalogueLayout, Need
+from torchrank.layouts.cutting import groups
+from torchrank.layouts.items import JudgedItems, Pairs, Ragged
+from torchrank.layouts.sharding import Shard
+from torchrank.ranking.ranking import Ranking
 
 # What an iterator of unknown length is taken for.
 MANY = 2**17
 
+
 # Padding of so many judged items, and of two for each query, costs as much as another group of queries.
 OVERHEAD = 2**10
+
 
 # Scores of which copies are made in one go.
 COPIED = 2**20
@@ -53,21 +58,21 @@ class Columns:
     shard: Shard | None = None
 
 
-def place_catalogue(lists: CatalogueLists, need: Need) -> Places:
+def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
     """Places of the judged items in a matrix of scores."""
-    scores, mask, tie_break = lists.scores, lists.mask, lists.tie_break
-    items, grade = lists.judged.rectangle()
+    scores, mask, tie_break = layout.scores, layout.mask, layout.tie_break
+    items, grade = layout.judged.rectangle()
     column, valid = items.clamp_min(0), items >= 0
     if mask is not None:
         valid = valid & mask.gather(-1, column)
-    pairs, gone = _removable(lists.exclude, items, grade, mask)
-    plain = mask is None and tie_break is None and lists.exclude is None
+    pairs, gone = _removable(layout.exclude, items, grade, mask)
+    plain = mask is None and tie_break is None and layout.exclude is None
     engine = cheapest(items.shape[1], scores.shape[1], need.reach if plain else None, scores.device, tie_break)
     if engine is Engine.TOP:
         columns = Columns(lambda: [(0, scores)], scores.shape[1], scores.dtype)
-        group = _Group(columns, slice(None), lists.judged, None, need.reach)
+        group = _Group(columns, slice(None), layout.judged, None, need.reach)
         group.add(0, scores)
-        return group.places(lists.errors, lists.validate, need.reach)
+        return group.ranking(layout.errors, layout.validate, need.reach)
     own = scores.gather(-1, column)
     own_tie_break = None if tie_break is None else tie_break.gather(-1, column)
     if engine is Engine.SORT:
@@ -78,13 +83,13 @@ def place_catalogue(lists: CatalogueLists, need: Need) -> Places:
         beside = None if tie_break is None else tie_break[pairs.query, pairs.item]
         _subtract(standing, pairs, scores[pairs.query, pairs.item], own, beside, own_tie_break)
     return _placed(
-        standing, own, grade, valid & ~gone, lists.errors, lists.validate, scores.shape[1], None, lists.ignored
+        standing, own, grade, valid & ~gone, layout.errors, layout.validate, scores.shape[1], None, layout.ignored
     )
 
 
-def place_columns(
-    columns: Columns, judged: Judged, exclude: Pairs | None, errors: Tensor, validate: bool, need: Need
-) -> Iterator[Places]:
+def rank_columns(
+    columns: Columns, judged: JudgedItems, exclude: Pairs | None, errors: Tensor, validate: bool, need: Need
+) -> Iterator[Ranking]:
     """Places of the judged items among scores that come some columns at a time, of similar queries at a time."""
     every = list(_groups(columns, judged, exclude, need))
     counted = [group for group in every if group.top is None]
@@ -99,7 +104,7 @@ def place_columns(
         _read(columns, counted)
         _add_up(columns, counted, differing)
     for group in every:
-        yield group.places(errors, validate, need.reach)
+        yield group.ranking(errors, validate, need.reach)
         errors = torch.zeros_like(errors)
 
 
@@ -201,7 +206,7 @@ class _Group:
     """Queries with similar numbers of judged items, and what the columns that went by say of these."""
 
     def __init__(
-        self, columns: Columns, rows: slice | Tensor, judged: Judged, exclude: Pairs | None, reach: int | None
+        self, columns: Columns, rows: slice | Tensor, judged: JudgedItems, exclude: Pairs | None, reach: int | None
     ) -> None:
         self.columns, self.rows, self.reach = columns, rows, reach
         self.items, self.grade = judged.rectangle()
@@ -265,7 +270,7 @@ class _Group:
         seen, own = self.seen.own, self.own
         return (self.seen.here & (seen != own) & ~(seen.isnan() & own.isnan())).sum()
 
-    def places(self, errors: Tensor, validate: bool, reach: int | None) -> Places:
+    def ranking(self, errors: Tensor, validate: bool, reach: int | None) -> Ranking:
         """Where the judged items stand."""
         columns, own, standing = self.columns, self.own, self.standing
         if self.top is not None:
@@ -273,7 +278,7 @@ class _Group:
             if columns.shard is not None:
                 own, counts, bad = columns.shard.sum(own, standing.listed, standing.bad)
                 standing, top = standing._replace(listed=counts, bad=bad), top.gather(columns.shard)
-            greater, equal = top.around(own)
+            greater, equal = top.before_and_in_tie(own)
             standing = standing._replace(greater=greater, equal=equal)
         valid, width = (self.items >= 0) & ~self.gone, columns.width
         if width is None:
@@ -283,15 +288,15 @@ class _Group:
             if self.pairs is not None:
                 errors = errors + count(Problem.OUT_OF_RANGE, self.pairs.item >= width)
         reach = None if self.top is None else reach
-        places = _placed(standing, own, self.grade, valid, errors, validate, max(1, width), reach, self.ignored)
+        ranking = _placed(standing, own, self.grade, valid, errors, validate, max(1, width), reach, self.ignored)
         if isinstance(self.rows, Tensor):
-            return replace(places, queries=self.rows)
+            return replace(ranking, queries=self.rows)
         if self.rows == slice(None):
-            return places
-        return replace(places, queries=torch.arange(self.rows.start, self.rows.stop, device=own.device))
+            return ranking
+        return replace(ranking, queries=torch.arange(self.rows.start, self.rows.stop, device=own.device))
 
 
-def _groups(columns: Columns, judged: Judged, exclude: Pairs | None, need: Need) -> Iterator[_Group]:
+def _groups(columns: Columns, judged: JudgedItems, exclude: Pairs | None, need: Need) -> Iterator[_Group]:
     """Queries for which another rectangle of judged items, or another engine, costs less than padding would."""
     sizes, device = judged.sizes, judged.items.device
     engines = range(1, 2**10)  # far beyond the number from which counting is not the cheapest
@@ -343,13 +348,13 @@ def _placed(
     width: int,
     reach: int | None,
     ignored: Tensor | None,
-) -> Places:
+) -> Ranking:
     if validate:
         errors = errors + count(Problem.NAN_SCORES, standing.bad > 0, ignored)
-    dtype = real(own.device)
+    dtype = widest_float(own.device)
     tied = torch.where(valid & (own > float("-inf")), standing.equal, 0).to(dtype)
     first = (standing.greater + 1).to(dtype)
-    return in_rank_order(first, tied, grade, valid, standing.listed.to(dtype), errors, width, reach)
+    return Ranking.in_rank_order(first, tied, grade, valid, standing.listed.to(dtype), errors, width, reach)
 
 
 def _removable(exclude: Pairs | None, items: Tensor, grade: Tensor, mask: Tensor | None) -> tuple[Pairs | None, Tensor]:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torchrank.engine.fused import fused, is_compiled
-from torchrank.lists import BLOCK
-from torchrank.threads import beside
+from torchrank.engine.compiled import fused, is_compiled
+from torchrank.hardware.threads import beside
+from torchrank.layouts.canonical import BLOCK
 
 # Scores to pass over repeatedly while they are in a processor's cache.
 CACHED = 2**20

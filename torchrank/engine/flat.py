@@ -9,16 +9,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from torchrank.engine.places import Places, depth_of, real
 from torchrank.engine.sorting import sorted_rows
-from torchrank.lists import BLOCK, DenseLists, FlatRows, Lists, Need, groups
-from torchrank.problems import Problem, count
-
-# Padding of so many entries costs as much as another rectangle of them.
-OVERHEAD = 2**15
-
-# Lists of equal length are looked for up to this one.
-LONGEST = 2**12
+from torchrank.hardware.devices import widest_float
+from torchrank.layouts.bad_values import Problem, count
+from torchrank.layouts.canonical import BLOCK, FlatRows, Need
+from torchrank.layouts.cutting import OVERHEAD, groups
+from torchrank.ranking.entries import depth_of
+from torchrank.ranking.ranking import Ranking
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,55 +37,34 @@ class _Entries:
     depth: int
 
 
-def as_matrix(lists: FlatRows) -> Lists:
-    """Rows that lie side by side in lists of equal length as the matrix that they are; any other as they are.
-
-    It shows in the values, at which only the CPU can look without waiting.
-    """
-    indexes = lists.indexes
-    if indexes.device.type != "cpu" or not len(indexes):
-        return lists
-    start = indexes[:LONGEST]
-    width = int((start != indexes[0]).int().argmax()) or len(indexes)
-    if width > BLOCK or len(indexes) % width or bool((start[1:] < start[:-1]).any()):
-        return lists
-    of_row = indexes.reshape(-1, width)
-    if not bool((of_row == of_row[:, :1]).all()) or not bool((of_row[1:, 0] > of_row[:-1, 0]).all()):
-        return lists
-
-    scores, grade = lists.scores.reshape(-1, width), lists.grade.reshape(-1, width)
-    mask, tie_break = (None if x is None else x.reshape(-1, width) for x in (lists.mask, lists.tie_break))
-    return DenseLists(lists.errors, lists.validate, scores, grade, mask, tie_break)
-
-
-def place_flat(lists: FlatRows, need: Need) -> Iterator[Places]:
+def rank_flat(layout: FlatRows, need: Need) -> Iterator[Ranking]:
     """Places of the relevant rows, or of all, for queries with similar numbers of them at a time."""
-    scores, errors = lists.scores, lists.errors
-    if lists.mask is not None:
-        scores = scores.masked_fill(~lists.mask, float("-inf"))
+    scores, errors = layout.scores, layout.errors
+    if layout.mask is not None:
+        scores = scores.masked_fill(~layout.mask, float("-inf"))
     least = float(scores.min()) if len(scores) else 0.0
-    if lists.validate and math.isnan(least):
-        named = torch.unique(lists.indexes[scores.isnan()])
+    if layout.validate and math.isnan(least):
+        named = torch.unique(layout.indexes[scores.isnan()])
         errors = errors + count(Problem.NAN_SCORES, torch.ones_like(named, dtype=torch.bool))
-    entries = _entries(lists, scores, need, all_listed=least > -math.inf)
+    entries = _entries(layout, scores, need, all_listed=least > -math.inf)
     for queries, width in groups(entries.sizes, OVERHEAD, BLOCK):
-        places = _rectangle(entries, queries, width, errors)
-        yield places if need.relevant else replace(places, everything=True)
+        ranking = _rectangle(entries, queries, width, errors)
+        yield ranking if need.relevant else replace(ranking, all_candidates=True)
         errors = torch.zeros_like(errors)
 
 
-def _entries(lists: FlatRows, scores: Tensor, need: Need, all_listed: bool) -> _Entries:
-    order, fresh, query_start = sorted_rows(scores, lists.indexes, lists.tie_break)
+def _entries(layout: FlatRows, scores: Tensor, need: Need, all_listed: bool) -> _Entries:
+    order, run_starts, query_start = sorted_rows(scores, layout.indexes, layout.tie_break)
     ends = torch.tensor([len(order)], device=order.device)
     sizes = torch.diff(query_start, append=ends)
-    wanted = lists.grade > 0 if need.relevant else torch.ones_like(lists.grade, dtype=torch.bool)
-    wanted = wanted if lists.mask is None else wanted & lists.mask
+    wanted = layout.grade > 0 if need.relevant else torch.ones_like(layout.grade, dtype=torch.bool)
+    wanted = wanted if layout.mask is None else wanted & layout.mask
     row = wanted.gather(0, order).nonzero().squeeze(-1)
     query = torch.searchsorted(query_start, row, right=True) - 1
     first = row - query_start.gather(0, query) + 1
     tied = None
-    if len(entry := (~(fresh[row] & fresh[row + 1])).nonzero().squeeze(-1)):
-        tied, beginning = torch.ones_like(row), fresh.nonzero().squeeze(-1)
+    if len(entry := (~(run_starts[row] & run_starts[row + 1])).nonzero().squeeze(-1)):
+        tied, beginning = torch.ones_like(row), run_starts.nonzero().squeeze(-1)
         block = torch.searchsorted(beginning, row[entry], right=True) - 1
         tied[entry] = beginning[block + 1] - beginning[block]
         first[entry] += beginning[block] - row[entry]
@@ -100,11 +76,11 @@ def _entries(lists: FlatRows, scores: Tensor, need: Need, all_listed: bool) -> _
         tied = torch.where(unlisted[row], 0, 1 if tied is None else tied)
         first = torch.where(tied > 0, first, num_candidates[query] + 1)
     entries_of = torch.bincount(query, minlength=len(sizes))
-    dtype = real(order.device)
+    dtype = widest_float(order.device)
     return _Entries(
         first.to(dtype),
         None if tied is None else tied.to(dtype),
-        lists.grade.gather(0, order.gather(0, row)),
+        layout.grade.gather(0, order.gather(0, row)),
         entries_of,
         entries_of.cumsum(0) - entries_of,
         num_candidates.to(dtype),
@@ -112,7 +88,7 @@ def _entries(lists: FlatRows, scores: Tensor, need: Need, all_listed: bool) -> _
     )
 
 
-def _rectangle(entries: _Entries, queries: Tensor, width: int, errors: Tensor) -> Places:
+def _rectangle(entries: _Entries, queries: Tensor, width: int, errors: Tensor) -> Ranking:
     position = torch.arange(width, device=queries.device)
     valid = position < entries.sizes[queries].unsqueeze(-1)
     at = (entries.start[queries].unsqueeze(-1) + position).clamp_max_(max(0, len(entries.first) - 1))
@@ -127,4 +103,4 @@ def _rectangle(entries: _Entries, queries: Tensor, width: int, errors: Tensor) -
     lengths = entries.num_candidates[queries]
     first = torch.where(valid, cut(entries.first), (lengths + 1).unsqueeze(-1))
     tied = valid.to(first.dtype) if entries.tied is None else cut(entries.tied)
-    return Places(first, tied, cut(entries.grade), valid, lengths, errors, entries.depth, queries=queries)
+    return Ranking(first, tied, cut(entries.grade), valid, lengths, errors, entries.depth, queries=queries)

@@ -8,14 +8,18 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.engine.places import fresh, runs
+from torchrank.ranking.entries import run_bounds, run_starts
 
 # With so many threads torch sorts as fast as numpy, which uses vector instructions and a single thread.
 THREADS = 4
 
+
 # What has 32 bits, or is sorted by so many first.
 PACKED = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+
+
 PACKED |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+
 
 # From so many rows on a first sort by fewer bits pays, if it leaves at most one row in so many to be sorted again.
 MANY, AGAIN = 2**15, 8
@@ -64,9 +68,9 @@ def _again(x: Tensor) -> tuple[Tensor, Tensor]:
     """:func:`descending` for what takes 64 bits: sorted indirectly, and what is equal once more, by column."""
     order = torch.from_numpy(numpy.argsort(x.numpy(), axis=-1)).flip(-1)
     ordered = x.gather(-1, order)
-    begins = fresh(ordered)
+    begins = run_starts(ordered)
     if not begins.all():
-        order = by_key(runs(begins)[0], order)
+        order = by_key(run_bounds(begins)[0], order)
     return ordered, order
 
 
@@ -94,7 +98,7 @@ class Order(NamedTuple):
     #: int64 [row]
     rows: Tensor
     #: bool [row + 1]: whether a row is not tied with the one before it; True at both ends
-    fresh: Tensor
+    run_starts: Tensor
     #: int64 [query]: where each query begins
     query_start: Tensor
 
@@ -121,17 +125,19 @@ def _roughly(scores: Tensor, indexes: Tensor, low: int, high: int) -> Order | No
     spread, large = most - least, torch.finfo(wide.dtype).max / 2**20
     if not 1 / large < spread < large:  # or NaN: they would not survive the arithmetic
         return None
-    place = (most - wide).mul_((2**bits - 1) / spread).to(torch.int32)
-    key, rows = _shifted(indexes, low, bits, torch.int32).add_(place).sort()
-    fresh = _new(key)
-    doubtful = (~(fresh[1:] & fresh[:-1])).nonzero().squeeze(-1)  # as good as the one before or behind, it seems
+    rank = (most - wide).mul_((2**bits - 1) / spread).to(torch.int32)
+    key, rows = _shifted(indexes, low, bits, torch.int32).add_(rank).sort()
+    run_starts = _new(key)
+    doubtful = (
+        (~(run_starts[1:] & run_starts[:-1])).nonzero().squeeze(-1)
+    )  # as good as the one before or behind, it seems
     if len(doubtful) * AGAIN > len(rows):
         return None
     if len(doubtful):
         several = rows[doubtful]
         order, told, _ = _exactly(scores[several], indexes[several], low, high)
-        rows[doubtful], fresh[doubtful] = several[order], told[:-1]
-    return Order(rows, fresh, _starts(key, high - low, bits, 0))
+        rows[doubtful], run_starts[doubtful] = several[order], told[:-1]
+    return Order(rows, run_starts, _starts(key, high - low, bits, 0))
 
 
 def _exactly(scores: Tensor, indexes: Tensor, low: int, high: int) -> Order:
@@ -150,10 +156,10 @@ def _one_by_one(scores: Tensor, indexes: Tensor, tie_break: Tensor | None) -> Or
     rows = rows[scores[rows].argsort(descending=True, stable=True)]
     rows = rows[indexes[rows].argsort(stable=True)]
     new_query = _new(indexes[rows])
-    fresh = new_query | _new(scores[rows])
+    run_starts = new_query | _new(scores[rows])
     if tie_break is not None:
-        fresh = fresh | _new(tie_break[rows])
-    return Order(rows, fresh, new_query[:-1].nonzero().squeeze(-1))
+        run_starts = run_starts | _new(tie_break[rows])
+    return Order(rows, run_starts, new_query[:-1].nonzero().squeeze(-1))
 
 
 def _shifted(indexes: Tensor, low: int, bits: int, dtype: torch.dtype) -> Tensor:

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.counting import count_equal
-from torchrank.engine.shards import Shard
-from torchrank.lists import BLOCK
+from torchrank.layouts.canonical import BLOCK
+from torchrank.layouts.sharding import Shard
 
 # Columns of which one maximum is taken. The k best scores stand in the k of these groups with the best maxima.
 GROUP = 64
+
 
 # From this many groups for each of the k on, looking at maxima first is cheaper than torch.topk of everything.
 GROUPS_PER_RANK = 8
@@ -126,7 +127,7 @@ class Top:
         listed = (self.scores == score).sum(-1)
         return torch.where(self.scores[:, -1] == score.squeeze(-1), self.last, listed)
 
-    def around(self, own: Tensor) -> tuple[Tensor, Tensor]:
+    def before_and_in_tie(self, own: Tensor) -> tuple[Tensor, Tensor]:
         """Scores greater than and equal to each of ``own`` [query, entry]: int64 each.
 
         Those behind the k best are as if k were greater and they were alone.

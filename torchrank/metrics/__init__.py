@@ -1,28 +1,45 @@
 """The third room: one class per measure, each a formula on a Ranking."""
 
+from torchrank.metrics.average_precision import MAP, YAAP
 from torchrank.metrics.base import RankingMetric
-from torchrank.metrics.beyond import IntraListDiversity, Novelty, Popularity, Serendipity, Unexpectedness
-from torchrank.metrics.binary import AUROC, F1, MAP, BinaryMetric, FallOut, FBeta, Precision, Recall, RPrecision
+from torchrank.metrics.beyond_accuracy import IntraListDiversity, Novelty, Popularity, Serendipity, Unexpectedness
+from torchrank.metrics.binary import (
+    F1,
+    BinaryMetric,
+    BinG,
+    FallOut,
+    FBeta,
+    Precision,
+    Recall,
+    RelativePrecision,
+    RPrecision,
+    SetAP,
+)
 from torchrank.metrics.cascade import ERR, NERR
-from torchrank.metrics.compare import APTau, ComparingMetric, KendallDistance, KendallTau, Spearman, WeightedTau
+from torchrank.metrics.catalogue_exposure import Coverage, Entropy, Gini, Personalization
 from torchrank.metrics.confusion import MCC, Accuracy, Utility
-from torchrank.metrics.curve import PRCurve
-from torchrank.metrics.cuts import RelativePrecision, SetAP
-from torchrank.metrics.exposure import Coverage, Entropy, Gini, Personalization
-from torchrank.metrics.graded import CG, DCG, NDCG, GradedMetric
-from torchrank.metrics.intents import APIA, PIA, IntentMetric, SubtopicRecall
-from torchrank.metrics.interpolated import ElevenPoint, InterpolatedPrecision, RecallAtPrecision
-from torchrank.metrics.judged import Bpref, InfAP, Judged
-from torchrank.metrics.overlap import RBO, Overlap
-from torchrank.metrics.pairs import LRAP, OPA, CoverageError, RankingLoss
-from torchrank.metrics.parse import parse
+from torchrank.metrics.counts import NumRel, NumRelRet, NumRet
+from torchrank.metrics.graded import ARP, CG, DCG, NDCG, PWA, RNDCG, GradedMetric
+from torchrank.metrics.incomplete_judgments import Bpref, InfAP, Judged
+from torchrank.metrics.intent_aware import APIA, PIA, IntentMetric, SubtopicRecall
+from torchrank.metrics.novelty import ERRIA, NERRIA, NNRBP, NRBP, AlphaDCG, AlphaNDCG
+from torchrank.metrics.pairwise import LRAP, OPA, CoverageError, RankingLoss
 from torchrank.metrics.positions import MR, MRR, HitRate, PositionMetric
+from torchrank.metrics.precision_recall_curve import ElevenPoint, InterpolatedPrecision, PRCurve, RecallAtPrecision
 from torchrank.metrics.propensity import IPS, PSNDCG, PSP, inverse_propensity, propensities
-from torchrank.metrics.qmeasure import QMeasure
-from torchrank.metrics.redundancy import ERRIA, NERRIA, NNRBP, NRBP, AlphaDCG, AlphaNDCG
-from torchrank.metrics.trec import RNDCG, YAAP, BinG, NumRel, NumRelRet, NumRet
-from torchrank.metrics.users import CWL, RBP, RBPResidual, UserMetric
-from torchrank.metrics.weighted import ARP, PWA
+from torchrank.metrics.q_measure import QMeasure
+from torchrank.metrics.rank_correlation import (
+    APTau,
+    ComparingMetric,
+    KendallDistance,
+    KendallTau,
+    Spearman,
+    WeightedTau,
+)
+from torchrank.metrics.rank_overlap import RBO, Overlap
+from torchrank.metrics.roc import AUROC
+from torchrank.metrics.user_models import CWL, RBP, RBPResidual, UserMetric
+from torchrank.names.parse import parse
 
 __all__ = [
     "APIA",

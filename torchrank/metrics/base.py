@@ -11,21 +11,26 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-import torchrank.metrics.state as state
-from torchrank.layouts import arrange
-from torchrank.lists import Lists, Need, as_given
-from torchrank.metrics.arguments import one_of
-from torchrank.metrics.average import QueryValues, weighted
-from torchrank.metrics.batch import Batch
-from torchrank.metrics.measure import Measure
-from torchrank.metrics.unjudged import bound
-from torchrank.ranking import Ranking, batch_order
-from torchrank.threads import GRAIN, each, serially
+import torchrank.state.sums as state
+from torchrank.engine import rank, rank_parts
+from torchrank.formulas.judgment_bounds import bound
+from torchrank.hardware.devices import autocast_off
+from torchrank.hardware.threads import GRAIN, each, serially
+from torchrank.layouts.arrange import arrange
+from torchrank.layouts.batch import Batch
+from torchrank.layouts.canonical import Layout, Need
+from torchrank.names.arguments import one_of
+from torchrank.ranking.parts import batch_order
+from torchrank.ranking.ranking import Ranking
+from torchrank.state.measure import Measure
+from torchrank.state.query_mean import QueryValues, weighted
 
 CPU = torch.device("cpu")
 
+
 # Values of queries of which no table is made if none of them is kept: some 24 bytes each.
 MANY = 2**19
+
 
 UNJUDGED = ("irrelevant", "condensed", "lower", "upper")
 
@@ -58,7 +63,7 @@ class RankingMetric(Measure):
         unjudged: what a candidate with a negative grade is taken for: "irrelevant"; "condensed", it is taken out of the
             list (Sakai, SIGIR 2007), as far as judged candidates of grade 0 are known to be judged; "lower" and
             "upper", the smallest and largest value over all that the unjudged candidates could be, see
-            :mod:`torchrank.metrics.unjudged`.
+            :mod:`torchrank.formulas.judgment_bounds`.
         validate_args: count bad values (NaN, indices out of range, duplicates) and raise for them in ``compute``.
         kwargs: ``process_group``, ``dist_sync_fn``, ``sync_on_compute`` ... of :class:`torchmetrics.Metric`.
 
@@ -87,7 +92,7 @@ class RankingMetric(Measure):
         super().__init__(top_k, aggregation, empty_target_action, validate_args, ties=ties, unjudged=unjudged, **kwargs)
         one_of("ties", ties, self.policies)
         one_of("unjudged", unjudged, self.takes_unjudged_for)
-        if unjudged in ("lower", "upper") and (why := self.unbounded):
+        if unjudged in ("lower", "upper") and (why := self.no_bounds_reason):
             raise ValueError(
                 f"Expected unjudged to be 'irrelevant' or 'condensed' for {self.label}, {why}, got {unjudged!r}"
             )
@@ -108,15 +113,17 @@ class RankingMetric(Measure):
 
     def required(self) -> Need:
         """What of a ranking it looks at, unjudged candidates considered."""
-        return self.need() if self.unjudged == "irrelevant" else Need(everything=self.unjudged in ("lower", "upper"))
+        return (
+            self.need() if self.unjudged == "irrelevant" else Need(all_candidates=self.unjudged in ("lower", "upper"))
+        )
 
     def empty(self, ranking: Ranking) -> Tensor:
         """bool [query]: there is nothing to measure."""
         raise NotImplementedError(f"Expected {type(self).__name__} to define empty(ranking)")
 
     @property
-    def unbounded(self) -> str:
-        """Why the extremes of :mod:`torchrank.metrics.unjudged` are none for it, a clause; nothing if they are."""
+    def no_bounds_reason(self) -> str:
+        """Why the extremes of :mod:`torchrank.formulas.judgment_bounds` are none for it, a clause; nothing if they are."""
         return ""
 
     def weight(self, ranking: Ranking) -> Tensor:
@@ -130,7 +137,7 @@ class RankingMetric(Measure):
     def check(self, preds: Any, target: Any) -> None:
         """Raise TypeError for a layout in which it would measure something else than it says."""
 
-    def settled(self, ranking: Ranking) -> Ranking:
+    def resolve_ties(self, ranking: Ranking) -> Ranking:
         """The ranking as :meth:`measure` takes it."""
         return ranking.under(self.ties)
 
@@ -156,7 +163,7 @@ class RankingMetric(Measure):
         table = torch.stack([values, self.weight(ranking), flags])
         return table, self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
 
-    def with_more(self, result: QueryValues, rows: Tensor) -> QueryValues:
+    def with_extra_sums(self, result: QueryValues, rows: Tensor) -> QueryValues:
         """The result of a batch with the :attr:`more` numbers that it adds to the state, of rows [more, query]."""
         return result
 
@@ -164,7 +171,7 @@ class RankingMetric(Measure):
         """The value of each query, float64 [query], and where there was nothing to measure, bool [query]."""
         empty = self.empty(ranking)
         fill = {"neg": 0.0, "pos": 1.0, "listed": 0.0}.get(self.empty_target_action, float("nan"))
-        value = self.measure(self.settled(ranking))
+        value = self.measure(self.resolve_ties(ranking))
         if value.shape != empty.shape:
             name, shape = type(self).__name__, list(value.shape)
             raise ValueError(f"Expected {name}.measure to return [query], here {len(empty)} values, got shape {shape}")
@@ -191,8 +198,8 @@ class RankingMetric(Measure):
         Raises:
             TypeError, ValueError: as :meth:`update`, and for bad values at once.
         """
-        layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        batch = Batch(preds, target, weights, layout)
+        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
+        batch = Batch(preds, target, weights, options)
         return self.scored(self.of_batch(batch), batch)
 
     def of_batch(self, batch: Batch) -> QueryValues:
@@ -231,9 +238,9 @@ class RankingMetric(Measure):
         if isinstance(preds, QueryValues):  # from a collection, which has ranked for all its metrics
             result = preds
         else:
-            layout = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-            (result,) = evaluate([self], Batch(preds, target, weights, layout), values=False)
-        self.absorb(result)
+            options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
+            (result,) = evaluate([self], Batch(preds, target, weights, options), values=False)
+        self.accumulate(result)
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot one value, or a list of values over time, with the bounds of the measure; needs matplotlib."""
@@ -253,7 +260,7 @@ def evaluate(metrics: Sequence[RankingMetric], batch: Batch, values: bool = True
         return []
     preds, device, size, queries = batch.preds, CPU, 0, 0  # unless preds are refused
     if isinstance(preds, Ranking):
-        given = [name for name, value in {"target": batch.target, **batch.layout}.items() if value is not None]
+        given = [name for name, value in {"target": batch.target, **batch.options}.items() if value is not None]
         if given:
             raise ValueError(f"Expected nothing but weights beside a Ranking, got {', '.join(given)}")
         for metric in metrics:
@@ -264,16 +271,20 @@ def evaluate(metrics: Sequence[RankingMetric], batch: Batch, values: bool = True
             metric.check(preds, batch.target)
         if isinstance(preds, Tensor) and not preds.is_nested and preds.dim():
             device, size, queries = preds.device, preds.numel(), len(preds)
-    kept = values or batch.weights is not None or any(metric.more or metric.rows is not None for metric in metrics)
+    kept = (
+        values
+        or batch.weights is not None
+        or any(metric.num_extra_sums or metric.rows is not None for metric in metrics)
+    )
     work = _values if kept or queries * len(metrics) <= MANY else _sums
-    with torch.no_grad(), as_given(device):
+    with torch.no_grad(), autocast_off(device):
         return serially(device, size, work, metrics, batch)
 
 
-def _arranged(metrics: Sequence[RankingMetric], batch: Batch) -> tuple[Lists, Need]:
+def _arranged(metrics: Sequence[RankingMetric], batch: Batch) -> tuple[Layout, Need]:
     need = functools.reduce(operator.or_, (metric.required() for metric in metrics))
     validate = any(metric.validate_args for metric in metrics)
-    return arrange(batch.preds, batch.target, validate=validate, **batch.layout), need
+    return arrange(batch.preds, batch.target, validate=validate, **batch.options), need
 
 
 def _values(metrics: Sequence[RankingMetric], batch: Batch) -> list[QueryValues]:
@@ -281,19 +292,19 @@ def _values(metrics: Sequence[RankingMetric], batch: Batch) -> list[QueryValues]
     if isinstance(ranked, Ranking):
         ignored, found = ranked.ignored, [_in_order(each(lambda part: _tables(metrics, [part]), ranked.parts()))]
     else:
-        lists, need = _arranged(metrics, batch)
-        ignored, cut = lists.ignored, lists.parts()
-        if len(cut) > 1 and int(lists.work.sum()) < GRAIN:  # much to rank, and little to measure
-            rankings = Ranking.ranked(lists, lambda part: Ranking.blocks(part, need))
+        layout, need = _arranged(metrics, batch)
+        ignored, cut = layout.ignored, layout.parts()
+        if len(cut) > 1 and int(layout.work.sum()) < GRAIN:  # much to rank, and little to measure
+            rankings = rank_parts(layout, lambda part: rank(part, need))
             found = [_tables(metrics, [Ranking.join(rankings)])]
         else:
-            found = each(lambda part: _in_order([_tables(metrics, Ranking.blocks(part, need))]), cut)
+            found = each(lambda part: _in_order([_tables(metrics, rank(part, need))]), cut)
     table, errors, _ = _in_order(found)
-    rows = table.split([3 + metric.more for metric in metrics])
+    rows = table.split([3 + metric.num_extra_sums for metric in metrics])
     plain = len(table) == 3 * len(metrics)
     block = table.view(len(metrics), 3, -1) if plain else torch.stack([part[:3] for part in rows])
     results = weighted(metrics, block, errors, batch.weights, ignored)
-    return [metric.with_more(result, part[3:]) for metric, result, part in zip(metrics, results, rows)]
+    return [metric.with_extra_sums(result, part[3:]) for metric, result, part in zip(metrics, results, rows)]
 
 
 def _sums(metrics: Sequence[RankingMetric], batch: Batch) -> list[QueryValues]:
@@ -315,8 +326,8 @@ def _sums(metrics: Sequence[RankingMetric], batch: Batch) -> list[QueryValues]:
     if isinstance(batch.preds, Ranking):
         found = each(lambda part: summed([replace(part, queries=None)], part.ignored), batch.preds.parts())
     else:
-        lists, need = _arranged(metrics, batch)
-        found = each(lambda part: summed(Ranking.blocks(part, need), part.ignored), lists.parts())
+        layout, need = _arranged(metrics, batch)
+        found = each(lambda part: summed(rank(part, need), part.ignored), layout.parts())
     total = torch.stack(found).sum(0)
     nothing = total.new_empty(0)
     return [QueryValues(nothing, nothing, nothing.bool(), row[state.SIZE :].long(), row[: state.SIZE]) for row in total]

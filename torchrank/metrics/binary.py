@@ -7,13 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.lists import Need
-from torchrank.metrics.arguments import number, one_of
+from torchrank.formulas.gains import logarithmic
+from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.metrics.boundary import Boundary
-from torchrank.metrics.gains import reciprocal
-from torchrank.pieces import ratio, running_sum
-from torchrank.ranking import Ranking
+from torchrank.names.arguments import number, one_of
+from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.ranking import Ranking
 
 
 class BinaryMetric(RankingMetric):
@@ -204,92 +203,6 @@ def _f_measure(metric: BinaryMetric, ranking: Ranking, square: float) -> Tensor:
     return ratio((1 + square) * metric.hits(ranking), square * relevant + metric.length(ranking))
 
 
-class MAP(BinaryMetric):
-    r"""Average precision, whose mean over queries is MAP: :math:`AP@k = \frac{1}{N} \sum_{i \le k} rel_i \, P@i`.
-
-    Ties after McSherry and Najork, Computing information retrieval performance measures efficiently in the presence of
-    tied scores, ECIR 2008; the form for ``normalize="retrieved"`` sums over how many of a tie cut by k come before it.
-
-    Source:
-        trec_eval; Buckley and Voorhees, Evaluating evaluation measure stability, SIGIR 2000.
-
-    Also in:
-        trec_eval and pytrec_eval (``map``, ``map_cut_k``), ir_measures (``AP``), ranx, rax, TensorFlow Ranking, metrax,
-        RecTools; with ``normalize="min"`` PyG, RePlay, RecBole, Transformers4Rec, ranking-metrics-torch; with "length"
-        LensKit; with "retrieved" torchmetrics.
-
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        normalize: what N is: "relevant", all R relevant candidates (trec_eval's ``map`` and ``map_cut``); "min",
-            min(R, k); "length", min(R, k, length of the list), as LensKit does; "k", k itself (without ``top_k`` the
-            length of the list), as RecTools can; "retrieved", the relevant ones among the first k, with ``top_k`` and
-            expected ties without bounds over what is unjudged.
-        kwargs: as :class:`BinaryMetric`.
-
-    Example:
-        >>> import torch, torchrank as tr
-        >>> scores, target = torch.tensor([[0.9, 0.8, 0.7, 0.6, 0.5]]), torch.tensor([[1, 0, 1, 1, 0]])
-        >>> tr.MAP().score(scores, target)  # (1 + 2/3 + 3/4) / 3
-        tensor([0.8056], dtype=torch.float64)
-    """
-
-    name = "map"
-
-    def __init__(self, top_k: int | None = None, *, normalize: str = "relevant", **kwargs: Any) -> None:
-        one_of("normalize", normalize, ("relevant", "min", "length", "k", "retrieved"))
-        super().__init__(top_k, normalize=normalize, **kwargs)
-
-    normalize: str
-
-    @property
-    def unbounded(self) -> str:
-        random = self.normalize == "retrieved" and self.top_k is not None and self.ties == "expected"
-        return "of which a tie cut by top_k makes the number of hits random" if random else ""
-
-    def measure(self, ranking: Ranking) -> Tensor:
-        if self.normalize == "retrieved" and self.top_k is not None and not ranking.untied:
-            return _precision_by_hits(ranking, self.relevance_level, self.top_k)
-        return ratio(precisions(ranking, self.relevance_level, self.top_k).sum(-1), self.whole(ranking))
-
-    def whole(self, ranking: Ranking) -> Tensor:
-        """What the precisions are divided by, where that is no matter of chance: float64 [query]."""
-        relevant, length = ranking.num_relevant(self.relevance_level), self.length(ranking)
-        if self.normalize in ("retrieved", "k"):
-            return length if self.normalize == "k" else self.hits(ranking)
-        if self.normalize == "length":
-            return torch.minimum(relevant, torch.minimum(length, ranking.num_candidates))
-        return relevant if self.normalize == "relevant" or self.top_k is None else torch.minimum(relevant, length)
-
-
-def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
-    """Expected rel * P@rank, summed over the ranks that an entry can have: float64 [query, entry].
-
-    A share c = (r - 1) / (n - 1) of the others in its block is relevant: P@j is (before + 1 + c (j - a - 1)) / j.
-    """
-    before, beside = ranking.relevant_around(level)
-    if ranking.untied:
-        return (before + beside) * ranking.summed(reciprocal, top_k) * beside
-    above = ranking.first - 1
-    inside = ranking.places(top_k)
-    c = ratio(beside - 1, ranking.tied - 1)
-    harmonic = ranking.summed(reciprocal, top_k)
-    total = (before + 1 - (above + 1) * c) * harmonic + c * inside
-    return torch.where(ranking.found(level), ratio(total, ranking.tied), 0.0)
-
-
-def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
-    """AP divided by the hits in the first k, which a tie cut by k makes random: a sum over their number."""
-    surely = ranking.found(level) & (ranking.share(top_k) == 1)
-    full = torch.where(surely, precisions(ranking, level, top_k), 0.0).sum(-1)
-    # Given h hits among the s places of the cut block, they are a block of s with h relevant ones.
-    cut = Boundary.of(ranking, level, top_k)
-    h, s = cut.hits, cut.places
-    first, harmonic = cut.at(ranking.first), cut.at(ranking.summed(reciprocal, top_k))
-    c = ratio(h - 1, s - 1)
-    partial = torch.where(h > 0, ratio(h, s) * ((cut.before + 1 - first * c) * harmonic + c * s), 0.0)
-    return (cut.chance * ratio(full.unsqueeze(-1) + partial, cut.before + h)).sum(-1)
-
-
 class RPrecision(BinaryMetric):
     r"""R-precision: precision at rank R, the number of relevant candidates, :math:`\frac{1}{R} \sum_{i \le R} rel_i`.
 
@@ -329,7 +242,7 @@ class RPrecision(BinaryMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         cut = (self.multiple * ranking.num_relevant(self.relevance_level) + 0.9).floor()
-        share = ratio(ranking.places_within(cut.unsqueeze(-1)), ranking.tied)
+        share = ratio(ranking.ranks_within(cut.unsqueeze(-1)), ranking.tied)
         return ratio(torch.where(ranking.found(self.relevance_level), share, 0.0).sum(-1), cut)
 
 
@@ -373,106 +286,6 @@ class FallOut(BinaryMetric):
         return ratio(inside, ranking.num_candidates - ranking.hits(self.relevance_level, None))
 
 
-class AUROC(BinaryMetric):
-    r"""Area under the ROC curve of each query: the chance that a relevant candidate stands before an irrelevant one.
-
-    :math:`AUC = \frac{1}{P N} \sum_{i \in rel} \sum_{j \notin rel} [rank_i < rank_j]`, over the P relevant and N
-    irrelevant candidates among the first k retrieved. A tied pair counts half under ``ties="expected"``. A
-    query without a pair to compare is empty, and skipped by default, except that it scores 0 where relevant candidates
-    exist but none was retrieved, and where the first k hold no pair.
-
-    With ``max_fpr`` = F only the part of the curve up to a false positive rate of F counts, rescaled to 1/2 for chance
-    and 1 at best: :math:`\frac{1}{2} \left(1 + \frac{A - F^2 / 2}{F - F^2 / 2}\right)`, A its area.
-
-    Source:
-        Hanley and McNeil, Radiology 143, 1982; ``max_fpr``: McClish, Medical Decision Making 9, 1989.
-
-    Also in:
-        torchmetrics (``RetrievalAUROC``, where one class counts 0), ir_measures (``Accuracy``), scikit-learn
-        (``roc_auc_score`` of one query); RePlay (``RocAuc``), 1 where the first k are all relevant; RecTools
-        (``PartialAUC``), cut at the k-th irrelevant one; RecBole (``GAUC``), weighted by the relevant; torchrec
-        (``GAUC``), without queries of equal scores alone.
-
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        max_fpr: the largest false positive rate that counts, > 0 and <= 1; None = 1.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
-
-    Raises:
-        ValueError: ``max_fpr`` is not a number > 0 and <= 1.
-
-    Example:
-        >>> import torch, torchrank as tr
-        >>> tr.AUROC().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))
-        tensor([0.5000], dtype=torch.float64)
-    """
-
-    name = "auroc"
-
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        max_fpr: float | None = None,
-        empty_target_action: str = "skip",
-        **kwargs: Any,
-    ) -> None:
-        if max_fpr is not None:
-            number("max_fpr", max_fpr, above=0, most=1)
-        super().__init__(top_k, max_fpr=max_fpr, empty_target_action=empty_target_action, **kwargs)
-
-    max_fpr: float | None
-
-    def need(self) -> Need:
-        return Need(relevant=True)  # it counts the relevant candidates that were retrieved at all
-
-    def empty(self, ranking: Ranking) -> Tensor:
-        return super().empty(ranking) | nothing_irrelevant(ranking, self.relevance_level)
-
-    def measure(self, ranking: Ranking) -> Tensor:
-        level, top_k = self.relevance_level, self.top_k
-        cut = Boundary.of(ranking, level, top_k)
-        length = torch.minimum(self.length(ranking), ranking.num_candidates).unsqueeze(-1)
-        if self.max_fpr is not None and self.max_fpr < 1:
-            return (cut.chance * _partial_area(ranking, level, top_k, cut, length, self.max_fpr)).sum(-1)
-        found, share = ranking.found(level), ranking.share(top_k)
-        before, beside = ranking.relevant_around(level)
-        # Irrelevant candidates behind each relevant one that is surely inside, and half of those tied with it ...
-        behind = length - (ranking.first + ranking.tied - 1) - (cut.before - before - beside)
-        pairs = torch.where(found & (share == 1), behind + (ranking.tied - beside) / 2, 0.0).sum(-1, keepdim=True)
-        # ... less the h that a tie cut by k puts behind it, which themselves are ahead of half of theirs.
-        h, s, inside = cut.hits, cut.places, cut.before + cut.hits
-        ordered = pairs - cut.before * h + h * (s - h) / 2
-        return (cut.chance * ratio(ordered, inside * (length - inside))).sum(-1)
-
-
-def _partial_area(
-    ranking: Ranking, level: float, top_k: int | None, cut: Boundary, length: Tensor, max_fpr: float
-) -> Tensor:
-    """The rescaled area of the first ``length``, for each number of hits in a tie cut by k: float64 [query, hits]."""
-    share = ranking.share(top_k)
-    inside = ranking.found(level) & (share == 1)
-    before, beside = ranking.relevant_around(level)
-    ahead, among = ranking.first - 1 - before, ranking.tied - beside
-    h, relevant, others = cut.hits, cut.before + cut.hits, length - cut.before - cut.hits
-    room = max_fpr * others  # false positives that count
-    # All irrelevant candidates tied with an entry are within the room, or it is of the next block, or they are not.
-    ends = torch.where((share == 1) & (ranking.tied > 0), ahead + among, float("inf")).contiguous()
-    within = torch.searchsorted(ends, room.contiguous(), right=True)
-    some = torch.nn.functional.pad(running_sum(inside.to(room.dtype)), (1, 0)).gather(-1, within)
-    middle = torch.where(inside, ahead + among / 2, 0.0)
-    area = room * some - torch.nn.functional.pad(running_sum(middle), (1, 0)).gather(-1, within)
-    following = within.clamp_max(ends.shape[1] - 1)
-    next_ahead, next_among = ahead.gather(-1, following), among.gather(-1, following)
-    crossed = (within < ends.shape[1]) & ends.gather(-1, following).isfinite()
-    area = area + torch.where(crossed, beside.gather(-1, following) * uncounted(room - next_ahead, next_among), 0.0)
-    area = area + h * uncounted(room - (cut.at(ranking.first) - 1 - cut.before), (cut.places - h).clamp_min(0))
-    chance = 0.5 * max_fpr**2
-    rescaled = 0.5 * (1 + (ratio(area, relevant * others) - chance) / (max_fpr - chance))
-    return torch.where(relevant * others > 0, rescaled, 0.0)
-
-
 def uncounted(room: Tensor, among: Tensor) -> Tensor:
     """Mean of max(0, room - t) over t = 0, 1, ..., ``among``: what t tied candidates that are ahead leave of it."""
     terms = torch.minimum(room.ceil().clamp_min(0), among + 1)
@@ -483,3 +296,97 @@ def nothing_irrelevant(ranking: Ranking, level: float) -> Tensor:
     """No irrelevant candidate was retrieved, though something was or nothing is relevant."""
     only_relevant = ranking.num_candidates == ranking.hits(level, None)
     return only_relevant & ~((ranking.num_candidates == 0) & (ranking.num_relevant(level) > 0))
+
+
+class RelativePrecision(BinaryMetric):
+    r"""Relative precision: precision at k divided by the largest possible, :math:`\frac{h@k}{\min(k, R)}`.
+
+    With h hits it is precision up to rank R and recall beyond. R counts relevant candidates that were not retrieved.
+    Without ``top_k``, k is the length of the list. A query of which nothing was retrieved scores 0. Under
+    ``ties="expected"`` the exact expectation.
+
+    Source:
+        trec_eval, ``relative_P``; without ``top_k`` ``set_relative_P``.
+
+    Also in:
+        pytrec_eval (``relative_P``, ``set_relative_P``), ir_measures (``SetP(relative=True)``), RecTools
+        (``Precision(r_precision=True)``).
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.RelativePrecision(top_k=2).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[0, 1, 0]]))
+        tensor([1.], dtype=torch.float64)
+    """
+
+    name = "relprecision"
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        most = torch.minimum(self.length(ranking), ranking.num_relevant(self.relevance_level))
+        return ratio(self.hits(ranking), most)
+
+
+class SetAP(BinaryMetric):
+    r"""Average precision of an unordered set, :math:`\frac{h^2}{n R}`: its precision times its recall.
+
+    h of the n retrieved candidates are relevant, of R in all: every hit has the precision of the set, and what was not
+    retrieved has 0. The order, and so ties, change nothing.
+
+    Source:
+        trec_eval, ``set_map``.
+
+    Also in:
+        pytrec_eval (``set_map``), ir_measures (``SetAP``).
+
+    Args:
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.SetAP().score(torch.tensor([[0.9, 0.8, -torch.inf]]), torch.tensor([[1, 0, 1]]))
+        tensor([0.2500], dtype=torch.float64)
+    """
+
+    name = "setap"
+    takes_top_k = False
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        hits = self.hits(ranking)
+        return ratio(hits * hits, ranking.num_candidates * ranking.num_relevant(self.relevance_level))
+
+
+class BinG(BinaryMetric):
+    r"""Binary G: the mean over relevant candidates of a logarithmic discount for what is irrelevant above each.
+
+    :math:`\frac{1}{R} \sum_{i \in rel} \frac{1}{\log_2 (2 + N_i)}`, with :math:`N_i` irrelevant candidates before
+    relevant candidate i: a discount by its filtered rank. One that was not retrieved adds nothing. Under
+    ``ties="expected"`` the mean over the numbers of irrelevant tied candidates that can come before it.
+
+    Source:
+        trec_eval, ``binG``.
+
+    Also in:
+        pytrec_eval (``binG``).
+
+    Args:
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.BinG().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))  # (1 + 1 / log2(3)) / 2
+        tensor([0.8155], dtype=torch.float64)
+    """
+
+    name = "bing"
+    takes_top_k = False
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        single = ranking.each_positive(self.relevance_level)
+        values = single.mean_discount(logarithmic(2), None).reshape(ranking.first.shape)
+        return self.per_relevant(ranking, values)

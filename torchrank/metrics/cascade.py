@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.cascades import stopped
-from torchrank.lists import Need
-from torchrank.metrics.arguments import number
+from torchrank.formulas.cascades import stopped
+from torchrank.formulas.gains import reciprocal, satisfying, undiscounted
+from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.metrics.gains import reciprocal, satisfying, undiscounted
-from torchrank.pieces import ratio
-from torchrank.ranking import Ranking
+from torchrank.names.arguments import number
+from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.ranking import Ranking
 
 
 class ERR(RankingMetric):

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torchrank.lists import Need
-from torchrank.metrics.arguments import integer, number
+from torchrank.layouts.canonical import Need
 from torchrank.metrics.binary import BinaryMetric
-from torchrank.pieces import ratio
-from torchrank.ranking import Ranking
+from torchrank.names.arguments import integer, number
+from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.ranking import Ranking
 
 
 class Table(NamedTuple):
@@ -57,10 +57,10 @@ class ConfusionMetric(BinaryMetric):
         """The contingency table."""
         relevant, listed = ranking.num_relevant(self.relevance_level), ranking.num_candidates
         missing = relevant - ranking.hits(self.relevance_level, None)
-        everything = listed + missing
+        all_candidates = listed + missing
         if self.collection_size is not None:
-            everything = everything.clamp_min(self.collection_size)
-        return Table(self.hits(ranking), torch.minimum(self.length(ranking), listed), relevant, everything)
+            all_candidates = all_candidates.clamp_min(self.collection_size)
+        return Table(self.hits(ranking), torch.minimum(self.length(ranking), listed), relevant, all_candidates)
 
 
 class Accuracy(ConfusionMetric):
@@ -95,8 +95,8 @@ class Accuracy(ConfusionMetric):
     name = "accuracy"
 
     def measure(self, ranking: Ranking) -> Tensor:
-        hits, chosen, relevant, everything = self.table(ranking)
-        return ratio(everything - chosen - relevant + 2 * hits, everything)
+        hits, chosen, relevant, all_candidates = self.table(ranking)
+        return ratio(all_candidates - chosen - relevant + 2 * hits, all_candidates)
 
 
 class MCC(ConfusionMetric):
@@ -131,9 +131,9 @@ class MCC(ConfusionMetric):
     value_range = (-1.0, 1.0)
 
     def measure(self, ranking: Ranking) -> Tensor:
-        hits, chosen, relevant, everything = self.table(ranking)
-        spread = ((chosen * (everything - chosen)) * (relevant * (everything - relevant))).sqrt()
-        return ratio(hits * everything - chosen * relevant, spread)
+        hits, chosen, relevant, all_candidates = self.table(ranking)
+        spread = ((chosen * (all_candidates - chosen)) * (relevant * (all_candidates - relevant))).sqrt()
+        return ratio(hits * all_candidates - chosen * relevant, spread)
 
 
 class Utility(ConfusionMetric):
@@ -193,7 +193,7 @@ class Utility(ConfusionMetric):
     rejection: float
 
     @property
-    def unbounded(self) -> str:
+    def no_bounds_reason(self) -> str:
         known = self.collection_size is not None or not self.rejection
         return "" if known else "which has more candidates the more of those that the list lacks are relevant"
 
@@ -201,8 +201,8 @@ class Utility(ConfusionMetric):
         return super().empty(ranking) & (ranking.num_candidates == 0)
 
     def measure(self, ranking: Ranking) -> Tensor:
-        hits, chosen, relevant, everything = self.table(ranking)
+        hits, chosen, relevant, all_candidates = self.table(ranking)
         if self.collection_size is not None:
-            everything = torch.full_like(everything, self.collection_size)
+            all_candidates = torch.full_like(all_candidates, self.collection_size)
         shown = self.hit * hits + self.false_alarm * (chosen - hits)
-        return shown + self.miss * (relevant - hits) + self.rejection * (everything - chosen - relevant + hits)
+        return shown + self.miss * (relevant - hits) + self.rejection * (all_candidates - chosen - relevant + hits)

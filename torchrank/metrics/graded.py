@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.lists import Need
-from torchrank.metrics.arguments import number, one_of
+from torchrank.formulas.gains import GAINS, checked_gains, clipped, logarithmic, reciprocal, tabled, undiscounted
+from torchrank.layouts.bad_values import Problem, count
+from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.metrics.gains import GAINS, clipped, logarithmic, reciprocal, tabled, undiscounted, worth
-from torchrank.pieces import ratio
-from torchrank.problems import Problem, count
-from torchrank.ranking import Ranking
+from torchrank.names.arguments import number, one_of
+from torchrank.ranking.arithmetic import ratio, running_sum
+from torchrank.ranking.ranking import Ranking
 
 
 class GradedMetric(RankingMetric):
@@ -39,7 +39,7 @@ class GradedMetric(RankingMetric):
         self, top_k: int | None = None, *, gain: str | Callable | Mapping[float, float] = "linear", **kwargs: Any
     ) -> None:
         if isinstance(gain, Mapping):
-            gain = worth(gain)
+            gain = checked_gains(gain)
         else:
             one_of("gain", gain, GAINS, or_callable=True)
         super().__init__(top_k, gain=gain, **kwargs)
@@ -74,7 +74,7 @@ class GradedMetric(RankingMetric):
         return self.ideal(ranking) == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
-        discounts = ranking.discounted(self.discount_function, self.top_k)
+        discounts = ranking.mean_discount(self.discount_function, self.top_k)
         return (ranking.gains(self.gain_function) * discounts).sum(-1)
 
     def ideal(self, ranking: Ranking) -> Tensor:
@@ -202,3 +202,117 @@ class NDCG(DCG):
         assert self.top_k is not None
         ranks = torch.arange(1, self.top_k + 1, dtype=value.dtype, device=value.device)
         return ratio(value, (self.gain_function(torch.ones_like(ranks)) * self.discount_function(ranks)).sum())
+
+
+class ARP(GradedMetric):
+    r"""Average relevance position: :math:`\sum_i gain_i \, rank_i \,/\, \sum_i gain_i`. Lower is better.
+
+    The mean rank of what gains, weighted by how much. As in :class:`MR`, a candidate that was not retrieved takes the
+    rank behind the list, and queries in which nothing gains are skipped by default.
+
+    Source:
+        TensorFlow Ranking's ``ARPMetric``.
+
+    Also in:
+        TensorFlow Ranking (``ARPMetric``, whose mean over queries is weighted by what they gain) and pytorchltr
+        (``arp``).
+
+    Args:
+        gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.ARP().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[3, 0, 1]]))  # (3 * 1 + 1 * 3) / 4
+        tensor([1.5000], dtype=torch.float64)
+    """
+
+    name = "arp"
+    value_range = (1.0, math.inf)
+    higher_is_better = False
+    takes_top_k = False
+
+    def __init__(self, top_k: None = None, *, empty_target_action: str = "skip", **kwargs: Any) -> None:
+        super().__init__(top_k, empty_target_action=empty_target_action, **kwargs)
+
+    def need(self) -> Need:
+        return Need(relevant=True)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        gains = ranking.gains(self.gain_function)
+        return ratio(torch.where(gains > 0, gains * ranking.mean_rank(), 0.0).sum(-1), gains.sum(-1))
+
+
+class PWA(GradedMetric):
+    r"""Position-weighted average of gains: :math:`\sum_{i \le k} \frac{gain_i}{i} \,/\, \sum_{i \le k} \frac{1}{i}`.
+
+    A list shorter than k is averaged over its own ranks.
+
+    Source:
+        TensorFlow Ranking's ``PWAMetric``.
+
+    Also in:
+        TensorFlow Ranking (``PWAMetric``, of which k is 5 unless given).
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.PWA(top_k=2).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 4, 0]]))  # (1 + 4/2) / (1 + 1/2)
+        tensor([2.0000], dtype=torch.float64)
+    """
+
+    name = "pwa"
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        gained = (ranking.gains(self.gain_function) * ranking.mean_discount(reciprocal, self.top_k)).sum(-1)
+        length = ranking.num_candidates.nan_to_num(nan=math.inf).clamp_max(self.top_k or math.inf)
+        return ratio(gained, torch.digamma(length + 1) - torch.digamma(torch.ones_like(length)))
+
+
+# Gains that differ by a smaller share are equal.
+ROUNDING = 1e-12
+
+
+class RNDCG(GradedMetric):
+    r"""NDCG averaged over the ranks at which the ideal order changes its grade, :math:`\frac{1}{m} \sum_j NDCG@R_j`.
+
+    :math:`R_j` judged candidates are of one of the j largest positive gains. As in trec_eval the whole list counts as
+    one more such rank if it is longer than all relevant candidates and one. The discount is 1 / log2(1 + rank). Linear
+    in the gains, so exact under ties.
+
+    Source:
+        trec_eval, ``Rndcg``.
+
+    Also in:
+        pytrec_eval (``Rndcg``).
+
+    Args:
+        gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.RNDCG().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[2, 0, 1]]))  # (1 + 2 / 2.6309) / 2
+        tensor([0.8801], dtype=torch.float64)
+    """
+
+    name = "rndcg"
+    value_range = (0.0, 1.0)
+    takes_top_k = False
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        gain, discount = self.gain_function, logarithmic(2)
+        best = ranking.ideal_order(gain, None)
+        ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
+        ideal = running_sum(best * discount(ranks))
+        reached = running_sum(ranking.gains_by_rank(gain, best.shape[1]) * discount(ranks))
+        fall = best - torch.nn.functional.pad(best[:, 1:], (0, 1))
+        ends = fall > ROUNDING * best  # gains of equal grades may differ in the last digit
+        longer = ranking.num_candidates > (best > 0).sum(-1) + 1
+        whole = ratio((ranking.gains(gain) * ranking.mean_discount(discount, None)).sum(-1), ideal[:, -1])
+        total = torch.where(ends, ratio(reached, ideal), 0.0).sum(-1) + torch.where(longer, whole, 0.0)
+        return ratio(total, ends.sum(-1) + longer)

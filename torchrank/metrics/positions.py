@@ -8,16 +8,17 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-import torchrank.metrics.chance as chance
-from torchrank.lists import Need
-from torchrank.metrics.arguments import one_of
+import torchrank.formulas.random_ranking as chance
+from torchrank.formulas.gains import reciprocal
+from torchrank.formulas.judgment_bounds import UNEQUAL
+from torchrank.formulas.random_ranking import Moments, first_at
+from torchrank.layouts.canonical import Need
 from torchrank.metrics.binary import BinaryMetric
-from torchrank.metrics.chance import Chance, first_at
-from torchrank.metrics.gains import reciprocal
-from torchrank.metrics.state import MEANS, Mean, Sum, mean, read, weights_beside_squares
-from torchrank.metrics.unjudged import UNEQUAL
-from torchrank.pieces import marked_rows, ratio
-from torchrank.ranking import Ranking
+from torchrank.names.arguments import one_of
+from torchrank.ranking.arithmetic import marked_rows, ratio
+from torchrank.ranking.ranking import Ranking
+from torchrank.state.aggregation import MEANS, Mean
+from torchrank.state.sums import Sum, mean, read, weights_beside_squares
 
 
 class PositionMetric(BinaryMetric):
@@ -92,7 +93,7 @@ class PositionMetric(BinaryMetric):
         # Unfiltered, a rank may be any; but chance depends on what was retrieved at all.
         return Need(relevant=True) if self.filtered or self.adjusted else super().need()
 
-    def settled(self, ranking: Ranking) -> Ranking:
+    def resolve_ties(self, ranking: Ranking) -> Ranking:
         # Filtered positives are lists of their own: a tie between two of them is none.
         return ranking if self.filtered else ranking.under(self.ties)
 
@@ -121,21 +122,21 @@ class PositionMetric(BinaryMetric):
         """The formula on lists as they are: float64 [query]."""
         raise NotImplementedError
 
-    def by_chance(self, ranking: Ranking) -> Chance:
+    def by_chance(self, ranking: Ranking) -> Moments:
         """What :meth:`plain` is in a random order of the candidates of each query."""
         found = ranking.found(self.relevance_level).sum(-1).to(ranking.first.dtype)
         relevant, length = ranking.num_relevant(self.relevance_level), ranking.num_candidates
         if not self.filtered:
             return self.chance(length + relevant - found, relevant, most=ranking.first.shape[1])
         each = self.chance(length - found + 1, relevant.clamp_max(1), most=1)
-        return Chance(each.mean, ratio(each.variance, relevant))
+        return Moments(each.mean, ratio(each.variance, relevant))
 
-    def chance(self, n: Tensor, r: Tensor, most: int) -> Chance:
+    def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
         """What :meth:`unfiltered` is by chance, of r relevant, ``most`` or fewer, among n candidates: [query] each."""
         raise NotImplementedError
 
     @property
-    def unbounded(self) -> str:
+    def no_bounds_reason(self) -> str:
         return UNEQUAL if self.average == "positive" or self.adjusted else ""
 
     def weight(self, ranking: Ranking) -> Tensor:
@@ -145,7 +146,7 @@ class PositionMetric(BinaryMetric):
             return weight
         return weight * self.by_chance(ranking).weight(self.adjusted)
 
-    def reported(self, average: Tensor, sums: Tensor) -> Tensor:
+    def transform_result(self, average: Tensor, sums: Tensor) -> Tensor:
         if self.adjusted is None or self.aggregation != "mean":
             return average
         certain = (sums[Sum.W] == 0) & (sums[Sum.QUERIES] > sums[Sum.EMPTY])  # 0 / 0, where nothing is left to chance
@@ -237,16 +238,16 @@ class MR(PositionMetric):
     def unfiltered(self, ranking: Ranking) -> Tensor:
         rank = ranking.mean_rank()
         if self.mean is not MEANS["mean"]:
-            expected = ranking.discounted(self.mean.inside, None)
+            expected = ranking.mean_discount(self.mean.inside, None)
             rank = torch.where(ranking.tied > 0, expected, self.mean.inside(rank))
         total = torch.where(ranking.relevant(self.relevance_level), rank, 0.0).sum(-1)
         return self.mean.outside(ratio(total, ranking.num_relevant(self.relevance_level)))
 
-    def chance(self, n: Tensor, r: Tensor, most: int) -> Chance:
+    def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
         return chance.mean_rank(n, r)
 
-    def reported(self, average: Tensor, sums: Tensor) -> Tensor:
-        return 1 / average if self.inverse else super().reported(average, sums)
+    def transform_result(self, average: Tensor, sums: Tensor) -> Tensor:
+        return 1 / average if self.inverse else super().transform_result(average, sums)
 
     def slope(self, sums: Tensor) -> Tensor:
         return 1 / self.mean.outside(mean(sums)).square() if self.inverse else super().slope(sums)
@@ -285,23 +286,23 @@ class MRR(PositionMetric):
 
     name = "mrr"
 
-    def chance(self, n: Tensor, r: Tensor, most: int) -> Chance:
+    def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
         return chance.reciprocal_rank(n, r, self.top_k, most)
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         found = ranking.found(self.relevance_level)
-        alone = ranking.discounted(reciprocal, self.top_k)
+        alone = ranking.mean_discount(reciprocal, self.top_k)
         value = torch.where(found, alone, 0.0).amax(-1)  # of the first, if no other relevant one is tied with it
         if found.shape[1] == 1 or ranking.untied:
             return value
-        before, beside = ranking.relevant_around(self.relevance_level)
+        before, beside = ranking.relevant_before_and_in_tie(self.relevance_level)
         several = found & (before == 0) & (beside > 1)  # the first block with a relevant one, if there is company
         rows = marked_rows(several)
         several = several[rows]
         at = several.int().argmax(-1, keepdim=True)
         r, s, n, above = (
             x[rows].gather(-1, at).squeeze(-1)
-            for x in (beside, ranking.places(self.top_k), ranking.tied, ranking.first - 1)
+            for x in (beside, ranking.ranks_in_top_k(self.top_k), ranking.tied, ranking.first - 1)
         )
         longest = min(self.top_k or ranking.depth, ranking.depth)
         crowded = several.any(-1)
@@ -342,7 +343,7 @@ class HitRate(PositionMetric):
 
     name = "hitrate"
 
-    def chance(self, n: Tensor, r: Tensor, most: int) -> Chance:
+    def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
         return chance.hit(n, r, self.top_k, most)
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
@@ -352,13 +353,13 @@ class HitRate(PositionMetric):
 def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     """Chance that a candidate graded at or above ``level`` is among the first ``top_k``: float64 [query]."""
     found = ranking.found(level)
-    value = torch.where(found, ranking.share(top_k), 0.0).amax(-1)
+    value = torch.where(found, ranking.prob_in_top_k(top_k), 0.0).amax(-1)
     if found.shape[1] == 1 or ranking.untied:
         return value
     # In a block that is cut, C(n-s, r) / C(n, r) is a product with a factor for each of its relevant candidates.
     rows = marked_rows(((value > 0) & (value < 1)).unsqueeze(-1))
-    found, before = found[rows], ranking.relevant_around(level)[0][rows]
-    n, s = ranking.tied[rows], ranking.places(top_k)[rows]
+    found, before = found[rows], ranking.relevant_before_and_in_tie(level)[0][rows]
+    n, s = ranking.tied[rows], ranking.ranks_in_top_k(top_k)[rows]
     index = torch.minimum(found.cumsum(-1) - 1 - before, n - 1)  # among its block's relevant: 0, 1, ...
     miss = ratio((n - s - index).clamp_min(0), n - index)
     value[rows] = 1 - torch.where(found, miss, 1.0).prod(-1)

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from torchrank.metrics.arguments import number, one_of
-from torchrank.metrics.gains import DISCOUNTS
+from torchrank.formulas.gains import DISCOUNTS
+from torchrank.formulas.judgment_bounds import UNEQUAL
 from torchrank.metrics.graded import DCG, GradedMetric
-from torchrank.metrics.unjudged import UNEQUAL
-from torchrank.pieces import ratio
-from torchrank.ranking import Ranking
+from torchrank.names.arguments import number, one_of
+from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.ranking import Ranking
 
 
 class PropensityScored(GradedMetric):
@@ -42,7 +42,7 @@ class PropensityScored(GradedMetric):
         return ratio(super().measure(ranking), self.ideal(ranking))
 
     @property
-    def unbounded(self) -> str:
+    def no_bounds_reason(self) -> str:
         return "" if self.average == "query" else UNEQUAL
 
     def weight(self, ranking: Ranking) -> Tensor:
@@ -183,18 +183,18 @@ class IPS(GradedMetric):
         return self.discount if callable(self.discount) else DISCOUNTS[self.discount]
 
     def empty(self, ranking: Ranking) -> Tensor:
-        return ranking.worth(self.gain_function) == 0
+        return ranking.total_gain(self.gain_function) == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
         value = super().measure(ranking)
-        return ratio(value, ranking.worth(self.gain_function)) if self.self_normalized else value
+        return ratio(value, ranking.total_gain(self.gain_function)) if self.self_normalized else value
 
     @property
-    def unbounded(self) -> str:
+    def no_bounds_reason(self) -> str:
         return UNEQUAL if self.self_normalized is True else ""
 
     def weight(self, ranking: Ranking) -> Tensor:
-        return ranking.worth(self.gain_function) if self.self_normalized is True else super().weight(ranking)
+        return ranking.total_gain(self.gain_function) if self.self_normalized is True else super().weight(ranking)
 
 
 def _indicator(grade: Tensor) -> Tensor:

@@ -1,0 +1,3 @@
+"""Many measures, one ranking."""
+
+from __future__ import annotations

@@ -1,0 +1,97 @@
+"""Metrics of other libraries beside a ranking: what of a batch they see. They compute; nothing is rewritten here."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric
+
+
+def _root_mean_squared_error() -> Metric:
+    return MeanSquaredError(squared=False)
+
+
+#: names in a collection that stand for torchmetrics' own metrics of single scores
+POINTWISE: dict[str, Callable[[], Metric]] = {
+    "mae": MeanAbsoluteError,
+    "mse": MeanSquaredError,
+    "rmse": _root_mean_squared_error,
+}
+
+
+class Pointwise:
+    """What metrics of other libraries see of a batch: nothing that ``mask`` hides.
+
+    A metric whose update takes ``mask`` gets everything. Any other gets scores, targets and ``indexes`` of real
+    candidates only, flat; without a mask, all as they are. Keywords that its update does not take are left out.
+
+    Args:
+        preds: scores.
+        target: a value for each.
+        keywords: those of :meth:`torchrank.RankingCollection.update` that were given.
+    """
+
+    def __init__(self, preds: Any, target: Any, keywords: dict[str, Any]) -> None:
+        self.preds, self.target, self.keywords = preds, target, keywords
+
+    def arguments_of(self, metric: Metric) -> tuple[tuple[Any, Any], dict[str, Any]]:
+        """What the ``update`` of a metric is called with.
+
+        Raises:
+            TypeError, ValueError: it needs a target for each score, and there is none.
+        """
+        hides = "mask" in self.keywords and not _takes(metric, "mask")
+        if hides or _needs_values(metric):
+            _check(metric, self.preds, self.target, "a mask" if hides else "scores")
+        try:
+            preds, target, keywords = self.widest_float if hides else (self.preds, self.target, self.keywords)
+        except ValueError as error:
+            raise ValueError(f"{error}, for {type(metric).__name__}") from None
+        return (preds, target), metric._filter_kwargs(**keywords) if keywords else {}
+
+    @functools.cached_property
+    def widest_float(self) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """Scores, targets and keywords of real candidates, taken once for all metrics. Waits for the device."""
+        there = _like(self.preds, self.keywords["mask"], "mask")
+        keywords = dict(self.keywords)
+        if "indexes" in keywords:
+            keywords["indexes"] = _like(there, keywords["indexes"], "indexes")[there]
+        return self.preds[there], self.target.to(self.preds.device)[there], keywords
+
+
+def _takes(metric: Metric, argument: str) -> bool:
+    """Whether the update of a metric has an argument, or takes any."""
+    parameters = metric._update_signature.parameters
+    return argument in parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+
+
+def _needs_values(metric: Metric) -> bool:
+    """Whether it compares each score with a value: then ids, labels and pairs would be taken for these."""
+    return any(cls.__module__.startswith("torchmetrics.regression") for cls in type(metric).__mro__)
+
+
+def _check(metric: Metric, preds: Any, target: Any, beside: str) -> None:
+    name = type(metric).__name__
+    if _needs_values(metric) and isinstance(preds, Tensor) and not preds.is_floating_point():
+        raise TypeError(
+            f"Expected floating point scores for {name}, which compares them with their targets, got {preds.dtype},"
+            " which are ids already ranked; update it by itself, or leave it out of this collection"
+        )
+    if not isinstance(preds, Tensor) or not isinstance(target, Tensor) or target.shape != preds.shape:
+        shape = list(preds.shape) if isinstance(preds, Tensor) else type(preds).__name__
+        got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else f"a {type(target).__name__}"
+        raise ValueError(
+            f"Expected target of preds' shape {shape}, a value for each score, beside {beside} for {name}, got {got};"
+            " update it by itself, or leave it out of this collection"
+        )
+
+
+def _like(preds: Tensor, x: Any, name: str) -> Tensor:
+    if not isinstance(x, Tensor) or x.shape != preds.shape:
+        got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
+        raise ValueError(f"Expected {name} of preds' shape {list(preds.shape)}, got {got}")
+    return x.to(preds.device)

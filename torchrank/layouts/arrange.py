@@ -1,0 +1,148 @@
+"""The first room: whatever layout the user has becomes a canonical one, checked.
+
+Shapes and dtypes are checked here and raise at once. Values are counted on the device (see
+:mod:`torchrank.layouts.bad_values`), because looking at them would make every ``update`` wait for the accelerator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchrank.layouts.canonical import CatalogueLayout, DenseLayout, FlatRows, Layout, RankedIds
+from torchrank.layouts.checks import (
+    bad_grades,
+    bad_tie_break,
+    check_grid,
+    check_tensor,
+    comparable,
+    grades,
+    integer_ids,
+    on_device_of,
+    one_column,
+    refuse_exchanged,
+)
+from torchrank.layouts.judged_items import excluded_pairs, judged_items
+
+
+def arrange(
+    preds: Tensor,
+    target: object,
+    *,
+    mask: Tensor | None = None,
+    indexes: Tensor | None = None,
+    exclude: object = None,
+    tie_break: Tensor | None = None,
+    validate: bool = True,
+) -> Layout:
+    """Recognise the layout by shapes and dtypes, check it, and make it canonical.
+
+    Raises:
+        TypeError: an argument has a type or dtype that no layout has.
+        ValueError: shapes or devices do not fit together.
+    """
+    check_tensor(preds, "preds", "a tensor of scores or ids or a Ranking")
+    preds = preds.detach()
+    if isinstance(target, Tensor):
+        check_tensor(target, "target")
+        refuse_exchanged(preds, target)
+    if tie_break is not None:
+        check_tensor(tie_break, "tie_break")
+        tie_break = comparable(tie_break)
+    if preds.is_complex() or preds.dtype == torch.bool:
+        raise TypeError(f"Expected preds to be floating point scores or integer ids, got {preds.dtype}")
+    if preds.dim() == 1 or indexes is not None:
+        return _flat(preds, target, indexes, mask, exclude, tie_break, validate)
+    if preds.dim() != 2:
+        raise ValueError(
+            "Expected preds of shape [query, candidate], or [row] together with indexes,"
+            f" got shape {list(preds.shape)}; further dimensions can be flattened, as by preds.flatten(0, -2)"
+        )
+    if not preds.is_floating_point():
+        return _ranked_ids(preds, target, mask, exclude, tie_break, validate)
+    check_grid(mask, "mask", preds, dtype=torch.bool)
+    if isinstance(tie_break, Tensor) and tie_break.shape == preds.shape[1:]:
+        tie_break = tie_break.expand_as(preds)
+    check_grid(tie_break, "tie_break", preds, also=f" or {list(preds.shape[1:])}")
+    if isinstance(target, Tensor) and target.dim() in (2, 3):
+        return _dense(preds, target, mask, exclude, tie_break, validate)
+    judged, errors = judged_items(target, preds, "preds [Q, D] of scores", limit=preds.shape[1])
+    errors = errors + bad_tie_break(tie_break, mask, preds, judged.ignored)
+    pairs, bad = excluded_pairs(exclude, preds)
+    if not preds.shape[1]:
+        preds, tie_break = one_column(preds), None
+        mask = torch.zeros_like(preds, dtype=torch.bool)  # and no candidate in it
+    return CatalogueLayout(
+        errors + bad, validate, preds, judged, on_device_of(preds, mask), on_device_of(preds, tie_break), pairs
+    )
+
+
+def _dense(
+    preds: Tensor, target: Tensor, mask: Tensor | None, exclude: object, tie_break: Tensor | None, validate: bool
+) -> DenseLayout:
+    if target.shape[:2] != preds.shape or 0 in target.shape[2:]:
+        raise ValueError(
+            f"Expected target of preds' shape {list(preds.shape)} (a grade per candidate), with one more dimension (a"
+            f" grade per candidate and subtopic), or [{preds.shape[0]}] (the column of the positive), a (query, item)"
+            f" tuple or a list of {preds.shape[0]} id tensors, got shape {list(target.shape)}; padded ids beside scores"
+            " are list(target)"
+        )
+    grade = grades(target, preds.device)
+    subtopics = grade if grade.dim() == 3 else None
+    errors = bad_grades(grade, mask) + bad_tie_break(tie_break, mask, preds)
+    pairs, bad = excluded_pairs(exclude, preds)
+    grade = grade if subtopics is None else grade.amax(-1)
+    if not preds.shape[1]:
+        preds, grade, tie_break = one_column(preds), grade.new_zeros((len(grade), 1)), None
+        mask = torch.zeros_like(preds, dtype=torch.bool)
+        subtopics = None if subtopics is None else subtopics.new_zeros((len(preds), 1, subtopics.shape[2]))
+    on = (on_device_of(preds, mask), on_device_of(preds, tie_break))
+    return DenseLayout(errors + bad, validate, preds, grade, *on, pairs, subtopics)
+
+
+def _flat(
+    preds: Tensor,
+    target: Any,
+    indexes: Tensor | None,
+    mask: Tensor | None,
+    exclude: object,
+    tie_break: Tensor | None,
+    validate: bool,
+) -> FlatRows:
+    if indexes is None:
+        raise ValueError(
+            f"Expected indexes [{preds.shape[0]}] naming the query of each row of preds, got None;"
+            " a single query is preds.unsqueeze(0), target.unsqueeze(0)"
+        )
+    if preds.dim() != 1:
+        raise ValueError(f"Expected flat preds [row] together with indexes, got preds of shape {list(preds.shape)}")
+    if not preds.is_floating_point():
+        raise TypeError(f"Expected floating point scores in flat rows, got {preds.dtype}; integer preds are ranked ids")
+    if exclude is not None:
+        raise ValueError("Expected no exclude for flat rows: leave the rows out, or give mask [row]; got exclude")
+    check_grid(target, "target", preds)
+    check_grid(indexes, "indexes", preds)
+    check_grid(mask, "mask", preds, dtype=torch.bool)
+    check_grid(tie_break, "tie_break", preds)
+    if indexes.is_floating_point() or indexes.is_complex() or indexes.dtype in (torch.bool, torch.uint64):
+        raise TypeError(f"Expected integer indexes that int64 can hold, got {indexes.dtype}")
+    grade = grades(target, preds.device)
+    errors = bad_grades(grade, mask) + bad_tie_break(tie_break, mask, preds)
+    indexes = comparable(indexes.detach().to(preds.device))
+    return FlatRows(errors, validate, preds, grade, indexes, on_device_of(preds, mask), on_device_of(preds, tie_break))
+
+
+def _ranked_ids(
+    ids: Tensor, target: object, mask: Tensor | None, exclude: object, tie_break: Tensor | None, validate: bool
+) -> RankedIds:
+    if tie_break is not None:
+        raise ValueError("Expected no tie_break for integer preds, which are ids already ranked; got tie_break")
+    check_grid(mask, "mask", ids, dtype=torch.bool)
+    ids = integer_ids(ids, "preds", "target")
+    judged, errors = judged_items(target, ids, "integer preds (ids, best first)", limit=None)
+    pairs, bad = excluded_pairs(exclude, ids, catalogue=False)
+    if not ids.shape[1]:
+        ids, mask = ids.new_full((ids.shape[0], 1), -1), None
+    return RankedIds(errors + bad, validate, ids.long(), judged, on_device_of(ids, mask), pairs)

@@ -1,0 +1,112 @@
+"""Catalogues whose scores are made, or come, some columns at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchrank.hardware.devices import autocast_off
+from torchrank.layouts.canonical import PRODUCT, EmbeddedLayout, StreamedLayout
+from torchrank.layouts.checks import check_tensor
+from torchrank.layouts.judged_items import excluded_pairs, judged_items
+from torchrank.names.arguments import integer
+
+
+def embedded(
+    queries: Tensor,
+    catalogue: Tensor,
+    relevant: object,
+    exclude: object,
+    similarity: str,
+    chunk_size: int | None,
+    shard: Callable[[int, int], Any] | None,
+    progress: Callable[[int], None] | None,
+) -> EmbeddedLayout:
+    """Check embeddings [query, dimension] and [item, dimension] and make them canonical.
+
+    Arguments as :meth:`torchrank.Ranking.from_embeddings`; ``shard`` leads from the numbers of items and of queries to
+    this worker's part of the catalogue, and None means that all of it is here.
+    """
+    for name, x in (("queries", queries), ("items", catalogue)):
+        check_tensor(x, name, "a floating point tensor")
+        if not x.is_floating_point():
+            raise TypeError(f"Expected {name} to be a floating point tensor, got {x.dtype}")
+    if queries.dim() != 2 or catalogue.dim() != 2 or queries.shape[1] != catalogue.shape[1]:
+        raise ValueError(
+            "Expected queries [query, dimension] and items [item, dimension] of one dimension, got shapes"
+            f" {list(queries.shape)} and {list(catalogue.shape)}"
+        )
+    if queries.dtype != catalogue.dtype or queries.device != catalogue.device:
+        raise ValueError(
+            "Expected queries and items of one dtype on one device, got"
+            f" {queries.dtype} on {queries.device} and {catalogue.dtype} on {catalogue.device}"
+        )
+    if similarity not in ("dot", "cosine"):
+        raise ValueError(f"Expected similarity to be 'dot' or 'cosine', got {similarity!r}")
+    chunk_size = integer("chunk_size", chunk_size, least=1)
+    queries, catalogue = queries.detach(), catalogue.detach()
+    if similarity == "cosine":
+        with autocast_off(queries.device):
+            queries, catalogue = (torch.nn.functional.normalize(x, dim=-1) for x in (queries, catalogue))
+    part = None if shard is None else shard(len(catalogue), len(queries))
+    offset, total, longest = (0, *[len(catalogue)] * 2) if part is None else (part.offset, part.total, part.longest)
+    grid = queries.new_empty(1).expand(len(queries), max(1, total))  # a shape to check against, no memory
+    judged, errors = judged_items(relevant, grid, "queries [Q, dimension]", limit=total)
+    pairs, bad = excluded_pairs(exclude, grid)
+    chunk = max(1, min(chunk_size or _chunk(longest, queries.device), longest))
+    return EmbeddedLayout(
+        errors + bad, True, queries, catalogue, judged, chunk, pairs, offset, max(1, total), part, progress
+    )
+
+
+def _chunk(items: int, device: torch.device) -> int:
+    """Items to score at a time: on a CPU so few that the scores stay in its cache, elsewhere whole rows if possible."""
+    if device.type == "cpu" and items > 2**14:
+        return 2**12
+    return min(items, PRODUCT // 16)
+
+
+def streamed(blocks: object, relevant: object, exclude: object, top_k: int | None) -> StreamedLayout:
+    """Check an iterable of score blocks [query, item], or a function that gives one, and make it canonical."""
+    if not callable(blocks) and not isinstance(blocks, Iterable):
+        raise TypeError(f"Expected blocks to be an iterable of score blocks or a function, got {type(blocks).__name__}")
+    source = blocks if callable(blocks) else lambda: blocks
+    again = callable(blocks) or iter(blocks) is not blocks
+    if not again and top_k is None:
+        raise ValueError(
+            "Expected blocks that can be read twice (a list, a function that returns an iterator), or top_k: got an"
+            f" iterator, {type(blocks).__name__}, in whose first reading the scores of the relevant are not yet known"
+        )
+    ahead = iter(source())
+    first = next(ahead, None)
+    if first is None:
+        raise ValueError("Expected at least one block of scores [query, item], got none")
+    first = _checked_block(first, first)
+    begun = [chain([first], ahead)]  # the first reading goes on from here
+
+    def read() -> Iterator[Tensor]:
+        for block in begun.pop() if begun else source():
+            yield _checked_block(block, first)
+
+    # Items are checked against the number of columns once it is known.
+    grid = first.new_empty(1).expand(len(first), 2**31)
+    judged, errors = judged_items(relevant, grid, "blocks [Q, item] of scores", limit=2**31)
+    pairs, bad = excluded_pairs(exclude, grid)
+    return StreamedLayout(errors + bad, True, read, judged, first.dtype, again, pairs)
+
+
+def _checked_block(block: object, first: Tensor) -> Tensor:
+    check_tensor(block, "each of blocks", "a floating point tensor")
+    assert isinstance(block, Tensor)
+    if not block.is_floating_point():
+        raise TypeError(f"Expected blocks of floating point scores, got {block.dtype}")
+    if block.dim() != 2 or first.dim() != 2 or len(block) != len(first) or block.dtype != first.dtype:
+        raise ValueError(
+            "Expected blocks of scores [query, item] of the same queries and one dtype, got"
+            f" {list(block.shape)} {block.dtype} after {list(first.shape)} {first.dtype}"
+        )
+    return block.detach()

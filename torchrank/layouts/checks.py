@@ -1,0 +1,144 @@
+"""Checks of shapes and dtypes, which raise at once, and of values, which are counted."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from torchrank.layouts.bad_values import Problem, count, no_errors
+
+# In which torch compares: neither 8 bits of floating point nor fewer bits of anything.
+DTYPES = (
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
+    *(torch.uint16, torch.uint32, torch.uint64),
+)
+
+
+def grades(target: Tensor, device: torch.device) -> Tensor:
+    """Grades of the user as a tensor on the device of the scores, checked."""
+    """Relevance grades as they came, bool as int8 (grades are subtracted and sorted)."""
+    check_tensor(target, "grades")
+    if target.is_complex() or target.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        hint = "" if target.is_complex() else ", with which torch compares nothing: pass target.long()"
+        raise TypeError(f"Expected grades to be integer, bool or floating point, got {target.dtype}{hint}")
+    target = target.detach().to(device)
+    return target.to(torch.int8) if target.dtype == torch.bool else target
+
+
+def bad_tie_break(
+    tie_break: Tensor | None, mask: Tensor | None, preds: Tensor, ignored: Tensor | None = None
+) -> Tensor:
+    """Counters of queries whose tie breaks have NaN."""
+    if tie_break is None or not tie_break.is_floating_point():
+        return no_errors(preds.device)
+    bad = tie_break.to(preds.device).isnan()
+    bad = bad if mask is None else bad & mask.to(preds.device)
+    return count(Problem.NAN_SCORES, bad.any(-1) if bad.dim() > 1 else bad, ignored)
+
+
+def bad_grades(grade: Tensor, where: Tensor | None) -> Tensor:
+    """Counters of grades that are NaN or infinite."""
+    looks = grade.device.type == "cpu" and grade.numel() > 0  # where looking at values costs nothing
+    if not grade.is_floating_point() or (looks and all(map(math.isfinite, torch.stack(grade.aminmax()).tolist()))):
+        return no_errors(grade.device)
+    bad = ~grade.isfinite()
+    if where is not None:
+        where = where.to(bad.device)
+        bad = bad & (where.unsqueeze(-1) if bad.dim() > where.dim() else where)
+    return count(Problem.BAD_GRADES, bad)
+
+
+def integer_ids(ids: Tensor, name: str, beside: str) -> Tensor:
+    """Ids of the user, checked to be integers that int64 can hold."""
+    check_tensor(ids, name)
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        hint = ". Integer preds are ids, never scores: if yours are scores of graded candidates, pass preds.float()"
+        raise TypeError(
+            f"Expected {name} beside {beside} to hold integer ids, got {ids.dtype}"
+            + hint * beside.startswith("integer preds")
+        )
+    if ids.dtype == torch.uint64:
+        raise TypeError(
+            f"Expected {name} beside {beside} to hold ids that int64 can hold, got {ids.dtype}; pass ids below 2**63"
+            " as int64"
+        )
+    return ids.detach()
+
+
+def refuse_exchanged(preds: Tensor, target: Tensor) -> None:
+    """TypeError for labels in the place of scores, and scores in that of labels."""
+    if preds.is_floating_point() or preds.is_complex() or not target.is_floating_point():
+        return
+    if target.shape == preds.shape:
+        # Integer scores of float grades have another way out, so values decide; there is an error in any case.
+        labels = preds.dtype == torch.bool or bool(((preds == 0) | (preds == 1)).all())
+        exchanged = labels or bool((target != target.round()).any())
+    else:
+        exchanged = preds.dim() == 1 and target.dim() == 2 and len(target) == len(preds)
+    if exchanged:
+        raise TypeError(
+            "Expected scores first and their labels second, got preds that are labels,"
+            f" {preds.dtype} {list(preds.shape)}, and target that is scores, {target.dtype} {list(target.shape)};"
+            " exchange preds and target"
+        )
+
+
+def check_tensor(x: object, name: str, wanted: str = "a tensor") -> None:
+    """Raise TypeError unless an argument is a dense tensor of a dtype with which torch computes."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"Expected {name} to be {wanted}, got {type_of(x, name)}")
+    if x.is_nested:
+        raise TypeError(
+            f"Expected {name} to be a dense tensor, got a nested tensor; pass"
+            " torch.nested.to_padded_tensor(...), and mask for its padding"
+        )
+    if x.layout is not torch.strided:
+        raise TypeError(
+            f"Expected {name} to be a dense tensor, got {x.layout}; pass it as .to_dense(), or (query, item) pairs as a"
+            " tuple"
+        )
+    if x.dtype not in DTYPES and not x.is_complex():
+        raise TypeError(f"Expected {name} in a dtype that torch compares, got {x.dtype}; pass it as .float()")
+
+
+def type_of(x: object, name: str) -> str:
+    """The type of an argument that is no tensor, and how to make it one."""
+    hint = f"; pass torch.as_tensor({name})" if isinstance(x, list | tuple) or hasattr(x, "__array__") else ""
+    return type(x).__name__ + hint
+
+
+def shape_of(x: object) -> object:
+    """The shape of a tensor, or the type of anything else, for an error."""
+    if not isinstance(x, Tensor):
+        return type(x).__name__
+    return "nested" if x.is_nested else list(x.shape)
+
+
+def check_grid(x: object, name: str, preds: Tensor, dtype: torch.dtype | None = None, also: str = "") -> None:
+    """Raise unless an argument is None or a tensor of the shape of ``preds``."""
+    if x is None and name != "target":
+        return
+    check_tensor(x, name, wanted := "a bool tensor" if dtype is torch.bool else "a tensor")
+    assert isinstance(x, Tensor)
+    if dtype is not None and x.dtype != dtype:
+        raise TypeError(f"Expected {name} to be {wanted}, got {x.dtype}")
+    if x.shape != preds.shape:
+        raise ValueError(f"Expected {name} of preds' shape {list(preds.shape)}{also}, got {list(x.shape)}")
+
+
+def comparable(x: Tensor) -> Tensor:
+    """In a dtype with which torch can do all that is to be done."""
+    return x.long() if x.dtype in (torch.uint16, torch.uint32) else x
+
+
+def on_device_of(preds: Tensor, x: Tensor | None) -> Tensor | None:
+    """A tensor on the device of ``preds``; None stays None."""
+    return None if x is None else x.detach().to(preds.device)
+
+
+def one_column(preds: Tensor) -> Tensor:
+    """Lists without any candidate, as one column of which nothing was retrieved: no engine meets an empty row."""
+    return preds.new_full((preds.shape[0], 1), float("-inf"))

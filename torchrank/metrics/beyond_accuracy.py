@@ -1,0 +1,337 @@
+"""Beyond accuracy: how novel, how popular, how diverse is what each user is recommended."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchrank.metrics.item_lists import PerUserMetric, Recommended
+from torchrank.names.arguments import number, one_of
+from torchrank.ranking.entries import run_bounds, run_starts
+
+
+class Novelty(PerUserMetric):
+    r"""Mean inverse user frequency: :math:`\frac{1}{|L|} \sum_{i \in L} -\log_2 \frac{n_i}{U}`.
+
+    L is a list, U the number of users, of whom n have used an item. An item that nobody has used counts as used by one,
+    as in RecTools and RePlay. A list shorter than k counts by its own length; an empty one has no part.
+
+    Source:
+        Castells, Vargas and Wang, Novelty and diversity metrics for recommender systems, DDR 2011; Zhou et al., Solving
+        the apparent diversity-accuracy dilemma of recommender systems, PNAS 107(10), 2010.
+
+    Also in:
+        RecTools' ``MeanInvUserFreq``; RePlay's ``Surprisal``, which is ``normalize=True``, but divides by k where a
+        list is shorter. RePlay's ``Novelty`` is another measure: the share of a list that its user has not met.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        interactions: [item], how many users have used each item.
+        num_users: U, how many users there were.
+        normalize: divide by :math:`\log_2 U`, the novelty of an item that one user has used.
+        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Raises:
+        ValueError: ``interactions`` are not between 0 and ``num_users``.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.Novelty(interactions=torch.tensor([8, 1, 2]), num_users=8).score(torch.tensor([[0, 1], [2, -1]]))
+        tensor([1.5000, 2.0000], dtype=torch.float64)
+    """
+
+    name = "novelty"
+    value_range = (0.0, math.inf)
+
+    def __init__(
+        self,
+        top_k: int | None = None,
+        *,
+        interactions: Tensor,
+        num_users: int,
+        normalize: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        number("num_users", num_users, above=1)
+        one_of("normalize", normalize, (True, False))
+        counts = _counts(interactions)
+        if (most := float(counts.max())) > num_users:
+            raise ValueError(f"Expected interactions of at most num_users={num_users} users, got {most:g}")
+        catalogue: dict[str, Tensor | int | None] = {"interactions": counts, "num_users": num_users}
+        super().__init__(top_k, catalogue, len(counts), normalize=normalize, **kwargs)
+
+    interactions: Tensor
+    num_users: int
+    normalize: bool
+
+    def measure(self, lists: Recommended) -> Tensor:
+        surprise = math.log2(self.num_users) - torch.log2(self.interactions[lists.ids].clamp_min(1))
+        return lists.mean(surprise) / (math.log2(self.num_users) if self.normalize else 1)
+
+
+class Popularity(PerUserMetric):
+    r"""Average recommendation popularity: :math:`\frac{1}{|L|} \sum_{i \in L} pop_i`.
+
+    L is a list, pop how often an item was used. Lower is rarer. A list shorter than k counts by its own length; an
+    empty one has no part.
+
+    Source:
+        Yin et al., Challenging the long tail recommendation, VLDB 2012.
+
+    Also in:
+        PyG's ``LinkPredAveragePopularity``, RecBole's ``averagepopularity``.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        interactions: [item], how popular each item is, such as how often it was used; >= 0.
+        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Raises:
+        ValueError: ``interactions`` are not finite numbers >= 0, one for each item.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.Popularity(interactions=torch.tensor([8, 1, 2])).score(torch.tensor([[0, 1], [2, -1]]))
+        tensor([4.5000, 2.0000], dtype=torch.float64)
+    """
+
+    name = "popularity"
+    value_range = (0.0, math.inf)
+    higher_is_better = False
+
+    def __init__(self, top_k: int | None = None, *, interactions: Tensor, **kwargs: Any) -> None:
+        counts = _counts(interactions)
+        super().__init__(top_k, {"interactions": counts}, len(counts), **kwargs)
+
+    interactions: Tensor
+
+    def measure(self, lists: Recommended) -> Tensor:
+        return lists.mean(self.interactions[lists.ids])
+
+
+class IntraListDiversity(PerUserMetric):
+    r"""Intra-list diversity: the mean distance of two items of a list, :math:`\frac{\sum_{i \ne j} d(i, j)}{m (m-1)}`.
+
+    m is the number of items in the list, of which one shorter than k has fewer pairs; with fewer than two it has no
+    part. The distance is, of ``embeddings``, 1 - cosine (an embedding of zeros is at distance 1 from all); of one
+    category for each item, 1 if they differ; of a set of categories for each, the share of all categories that only one
+    of the two has, the Hamming distance over their number. Found from sums over the list, without a look at pairs.
+
+    Source:
+        Smyth and McClave, Similarity vs. diversity, ICCBR 2001; Ziegler et al., Improving recommendation lists through
+        topic diversification, WWW 2005.
+
+    Also in:
+        PyG's ``LinkPredDiversity`` (one category; lists shorter than k divide by k (k - 1)); RecTools'
+        ``IntraListDiversity`` (the Hamming distance as a count, 0 for a single item); LensKit's ``ILS``, the
+        similarity.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        embeddings: floating [item, dimension].
+        categories: int [item], or bool [item, category] where an item has several. Give this or ``embeddings``.
+        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Raises:
+        TypeError, ValueError: neither or both are given, or in another shape or dtype.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> lists = torch.tensor([[0, 1, 2], [0, 2, -1]])
+        >>> tr.IntraListDiversity(categories=torch.tensor([5, 7, 5])).score(lists)
+        tensor([0.6667, 0.0000], dtype=torch.float64)
+        >>> tr.IntraListDiversity(embeddings=torch.tensor([[1.0, 0], [0, 2], [3, 0]])).score(lists)
+        tensor([0.6667, 0.0000], dtype=torch.float64)
+    """
+
+    name = "diversity"
+    value_range = (0.0, 2.0)
+    fewest = 2
+
+    def __init__(
+        self,
+        top_k: int | None = None,
+        *,
+        embeddings: Tensor | None = None,
+        categories: Tensor | None = None,
+        **kwargs: Any,
+    ) -> None:
+        catalogue = {"embeddings": embeddings, "categories": categories}
+        super().__init__(top_k, catalogue, _number_described(embeddings, categories), **kwargs)
+
+    embeddings: Tensor | None
+    categories: Tensor | None
+
+    def width(self, lists: Recommended) -> int:
+        known = self.categories if self.embeddings is None else self.embeddings
+        return 1 if known is None or known.dim() == 1 else known.shape[1]
+
+    def measure(self, lists: Recommended) -> Tensor:
+        pairs = lists.length * (lists.length - 1)
+        if self.embeddings is not None:
+            return 1 - _cosines(self.embeddings[lists.ids], lists) / pairs
+        assert self.categories is not None
+        alike = _alike if self.categories.dim() == 1 else _alike_in_each
+        return 1 - alike(self.categories[lists.ids], lists) / pairs
+
+
+def _cosines(vectors: Tensor, lists: Recommended) -> Tensor:
+    """The sum of the cosines of all ordered pairs of a list: float64 [query]."""
+    vectors = torch.nn.functional.normalize(vectors.to(lists.dtype), dim=-1, eps=1e-150) * lists.kept.unsqueeze(-1)
+    # |sum of all|^2 is the sum over all pairs, those of an item with itself included
+    return vectors.sum(1).square().sum(-1) - vectors.square().sum((1, 2))
+
+
+def _alike(category: Tensor, lists: Recommended) -> Tensor:
+    """How many ordered pairs of a list share their category, int [query, position]: int64 [query]."""
+    kept, order = lists.kept.sort(dim=-1, stable=True)  # what is not kept comes first, and stays apart
+    category, again = category.gather(-1, order).sort(dim=-1, stable=True)
+    kept = kept.gather(-1, again)
+    start, stop = run_bounds(run_starts(category) | run_starts(kept))
+    return torch.where(kept, stop - start - 1, 0).sum(-1)
+
+
+def _alike_in_each(having: Tensor, lists: Recommended) -> Tensor:
+    """How many ordered pairs agree on a category, bool [query, position, category], on average: float64 [query]."""
+    have = (having & lists.kept.unsqueeze(-1)).sum(1).to(lists.dtype)
+    lack = lists.length.unsqueeze(-1) - have
+    return (have * (have - 1) + lack * (lack - 1)).mean(-1)
+
+
+class Unexpectedness(PerUserMetric):
+    r"""Unexpectedness: the share of a list L that a baseline B does not have, :math:`1 - |L \cap B| / |L|`.
+
+    The baseline is one list for all users, such as the most popular items, cut at the same k. A list shorter than k
+    counts by its own length (RePlay divides by k all the same); an empty one has no part.
+
+    Source:
+        Ge, Delgado-Battenfeld and Jannach, Beyond accuracy: evaluating recommender systems by coverage and serendipity,
+        RecSys 2010.
+
+    Also in:
+        RePlay's ``Unexpectedness``, with a baseline for each user.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        baseline: int [position], ids, best first.
+        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Raises:
+        TypeError: ``baseline`` is no list of ids.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.Unexpectedness(2, baseline=torch.tensor([7, 3, 5])).score(torch.tensor([[3, 9, 7], [5, 1, 2]]))
+        tensor([0.5000, 1.0000], dtype=torch.float64)
+    """
+
+    name = "unexpectedness"
+
+    def __init__(self, top_k: int | None = None, *, baseline: Tensor, **kwargs: Any) -> None:
+        if not isinstance(baseline, Tensor) or baseline.dim() != 1 or not _is_integer(baseline):
+            raise TypeError(f"Expected baseline to be integer ids [position], got {_described(baseline)}")
+        super().__init__(top_k, {"baseline": baseline[:top_k].long()}, None, **kwargs)
+
+    baseline: Tensor
+
+    def measure(self, lists: Recommended) -> Tensor:
+        return lists.mean(~torch.isin(lists.ids, self.baseline))
+
+
+class Serendipity(PerUserMetric):
+    r"""Serendipity: relevant and unexpected, :math:`\frac{1}{|L|} \sum_{i \in L} \max(p_i - pu_i, 0) \, rel_i`.
+
+    Of N items, the one at rank i is recommended with :math:`p_i = (N + 1 - i) / N`, and by popularity alone with
+    :math:`pu_i = (N + 1 - poprank_i) / N`; items of equal popularity share a rank and the next has the next number; an
+    item that nobody has used has :math:`pu_i = 0`. A list shorter than k counts by its own length; an empty one has no
+    part; one of which nothing is relevant counts 0.
+
+    Source:
+        RecTools' ``Serendipity``, after Murakami, Mori and Orihara, Metrics for evaluating the serendipity of
+        recommendation lists, JSAI 2007.
+
+    Also in:
+        none of the other libraries compared.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        interactions: [item], how often each item was used.
+        relevance_level: a grade at or above it is relevant; > 0. Ids without grades have grade 1.
+        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Raises:
+        ValueError: ``interactions`` are not finite numbers >= 0, one for each item.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> metric = tr.Serendipity(interactions=torch.tensor([3, 2, 0, 0]))
+        >>> metric.score(torch.tensor([[0, 1], [1, 2]]), torch.tensor([[0, 1], [1, 2]]))
+        tensor([0.0000, 0.5000], dtype=torch.float64)
+    """
+
+    name = "serendipity"
+    needs_target = True
+
+    def __init__(
+        self, top_k: int | None = None, *, interactions: Tensor, relevance_level: float = 1, **kwargs: Any
+    ) -> None:
+        number("relevance_level", relevance_level, above=0)
+        counts = _counts(interactions)
+        levels = torch.unique(counts[counts > 0])
+        rank = len(levels) - torch.searchsorted(levels, counts).to(counts.dtype)
+        expected = torch.where(counts > 0, (len(counts) + 1 - rank) / len(counts), 0.0)
+        super().__init__(top_k, {"expected": expected}, len(counts), relevance_level=relevance_level, **kwargs)
+
+    expected: Tensor
+    relevance_level: float
+
+    def measure(self, lists: Recommended) -> Tensor:
+        assert lists.grade is not None
+        relevant = lists.grade.to(lists.dtype) >= self.relevance_level
+        items = len(self.expected)
+        chance = (items + 1 - lists.rank).to(lists.dtype) / items
+        return lists.mean((chance - self.expected[lists.ids]).clamp_min(0) * relevant)
+
+
+def _counts(interactions: Any) -> Tensor:
+    """How often each item was used, checked: float64 [item]."""
+    if not isinstance(interactions, Tensor) or interactions.dim() != 1 or interactions.is_complex():
+        got = list(interactions.shape) if isinstance(interactions, Tensor) else type(interactions).__name__
+        raise ValueError(f"Expected interactions [item], a number for each item of the catalogue, got {got}")
+    counts = interactions.detach().to(torch.float64)
+    if not len(counts) or not bool((counts.isfinite() & (counts >= 0)).all()):
+        raise ValueError("Expected interactions to be finite numbers >= 0, at least one, got others")
+    return counts
+
+
+def _number_described(embeddings: Tensor | None, categories: Tensor | None) -> int:
+    """How many items the one or the other describes; an error unless it is one of them, as it should be."""
+    if (embeddings is None) == (categories is None):
+        raise ValueError("Expected either embeddings or categories, got " + ("both", "neither")[embeddings is None])
+    name, x = ("embeddings", embeddings) if categories is None else ("categories", categories)
+    if not isinstance(x, Tensor) or not _is_known(name, x):
+        wanted = {"embeddings": "floating [item, dimension]", "categories": "integer [item] or bool [item, category]"}
+        raise TypeError(f"Expected {name} {wanted[name]}, got {_described(x)}")
+    if x.is_floating_point() and not bool(x.isfinite().all()):
+        raise ValueError("Expected embeddings to be finite numbers, got NaN or infinite ones")
+    return len(x)
+
+
+def _described(x: object) -> str:
+    return f"{x.dtype} {list(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+
+
+def _is_integer(x: Tensor) -> bool:
+    return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
+
+
+def _is_known(name: str, x: Tensor) -> bool:
+    """Whether embeddings or categories have a shape and dtype that they may have."""
+    if not len(x):
+        return False
+    if name == "embeddings":
+        return x.is_floating_point() and x.dim() == 2
+    return (x.dim() == 1 and _is_integer(x)) or (x.dim() == 2 and x.dtype == torch.bool and x.shape[1] > 0)

@@ -1,0 +1,225 @@
+"""Beyond accuracy: how what is recommended is spread over the catalogue, and over users."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import torchrank.state.sums as state
+from torchrank.formulas.gains import DISCOUNTS, geometric
+from torchrank.metrics.item_lists import ExposureMetric, Recommended
+from torchrank.names.arguments import number, one_of
+from torchrank.state.sums import Sum
+
+
+class Coverage(ExposureMetric):
+    r"""Catalogue coverage: the share of all items that is in some list, :math:`|\bigcup_u L_u| / N`.
+
+    Source:
+        Ge, Delgado-Battenfeld and Jannach, Beyond accuracy: evaluating recommender systems by coverage and serendipity,
+        RecSys 2010.
+
+    Also in:
+        PyG's ``LinkPredCoverage``, RecTools' ``CatalogCoverage``, RePlay's ``Coverage`` (of the items seen in
+        training), RecBole's ``itemcoverage``; LensKit's ``UniqueItemCount`` is the number.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        num_items: N, how many items the catalogue has.
+        kwargs: ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> metric = tr.Coverage(num_items=5)
+        >>> metric.update(torch.tensor([[0, 1], [1, 4]]))
+        >>> metric.compute()
+        tensor(0.6000)
+    """
+
+    name = "coverage"
+
+    def __init__(self, top_k: int | None = None, *, num_items: int, **kwargs: Any) -> None:
+        super().__init__(top_k, num_items=num_items, **kwargs)
+
+    def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
+        return (exposure > 0).to(exposure.dtype).mean()
+
+
+class Personalization(ExposureMetric):
+    r"""Personalization: how different the lists of two users are, :math:`1 - |L_u \cap L_v| / \sqrt{|L_u| |L_v|}`.
+
+    That is 1 - cosine of their lists; the mean over all pairs of users. From one sum over users: with
+    :math:`x_i = \sum_u [i \in L_u] / \sqrt{|L_u|}` and U lists that are not empty it is
+    :math:`1 - (|x|^2 - U) / (U (U - 1))`, so no list is kept and no pair is looked at. NaN of fewer than two lists.
+    With weights, a pair counts the product of those of its lists.
+
+    Source:
+        Zhou et al., Solving the apparent diversity-accuracy dilemma of recommender systems, PNAS 107(10), 2010 (as
+        inter-user diversity, of lists of equal length).
+
+    Also in:
+        PyG's ``LinkPredPersonalization``, for lists of k, of at most ``max_src_nodes`` users.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        num_items: how many items the catalogue has.
+        kwargs: ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> metric = tr.Personalization(num_items=5)
+        >>> metric.update(torch.tensor([[0, 1], [1, 4]]))
+        >>> metric.compute()
+        tensor(0.5000)
+    """
+
+    name = "personalization"
+
+    def __init__(self, top_k: int | None = None, *, num_items: int, **kwargs: Any) -> None:
+        super().__init__(top_k, num_items=num_items, **kwargs)
+
+    def amounts(self, lists: Recommended, weights: Tensor) -> Tensor:
+        return super().amounts(lists, weights / lists.length.clamp_min(1).sqrt())
+
+    def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
+        squares, w = state.scaled(sums)
+        themselves = squares[6]  # each list beside itself
+        pairs = w**2 - themselves
+        alike = (exposure * (w / sums[Sum.W])).square().sum() - themselves
+        return torch.where(pairs > 1e-12 * themselves, 1 - alike / pairs, float("nan"))
+
+
+class Spread(ExposureMetric):
+    """A measure of how evenly exposure is spread over the catalogue: of an item, the sum of the discounts of its ranks.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        num_items: how many items the catalogue has.
+        discount: what being shown at a rank is worth: "none", 1 at every rank; "log2", 1 / log2(1 + rank);
+            "reciprocal", 1 / rank; "geometric", patience ** (rank - 1); or a callable with a name, from ranks float64.
+        patience: of the geometric discount, between 0 and 1.
+        kwargs: ``validate_args``: as :class:`RankingMetric`.
+
+    Raises:
+        ValueError: an unknown discount, or a patience out of range.
+    """
+
+    def __init__(
+        self,
+        top_k: int | None = None,
+        *,
+        num_items: int,
+        discount: str | Callable[[Tensor], Tensor] = "none",
+        patience: float = 0.85,
+        **kwargs: Any,
+    ) -> None:
+        one_of("discount", discount, (*DISCOUNTS, "geometric"), or_callable=True)
+        number("patience", patience, above=0, most=1)
+        if discount != "geometric" and patience != 0.85:
+            raise ValueError(f"Expected patience only with discount='geometric', got {patience} with {discount!r}")
+        super().__init__(top_k, num_items=num_items, discount=discount, patience=patience, **kwargs)
+
+    discount: str | Callable[[Tensor], Tensor]
+    patience: float
+
+    def amounts(self, lists: Recommended, weights: Tensor) -> Tensor:
+        discount = self.discount if callable(self.discount) else DISCOUNTS.get(self.discount, geometric(self.patience))
+        return super().amounts(lists, weights) * discount(lists.rank.clamp_min(1).to(lists.dtype))
+
+
+class Entropy(Spread):
+    r"""Shannon entropy of the shares p of exposure that the items get: :math:`-\sum_i p_i \log_b p_i`.
+
+    Source:
+        Shannon, A mathematical theory of communication, 1948; of recommendations, Adomavicius and Kwon, Improving
+        aggregate recommendation diversity using ranking-based techniques, TKDE 24(5), 2012.
+
+    Also in:
+        RecBole's ``shannonentropy`` (natural logarithm, divided by the number of different items in the lists).
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        num_items: N, how many items the catalogue has.
+        normalize: divide by :math:`\log_b N`, the entropy of the uniform distribution.
+        log_base: base of the logarithm, > 1.
+        discount: what being shown at a rank is worth; see :class:`Spread`.
+        patience: of the geometric discount.
+        kwargs: ``validate_args``: as :class:`RankingMetric`.
+
+    Raises:
+        ValueError: an argument is out of range, or unknown.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> metric = tr.Entropy(num_items=4)
+        >>> metric.update(torch.tensor([[0, 1], [0, 2]]))
+        >>> metric.compute()
+        tensor(1.5000)
+    """
+
+    name = "entropy"
+    value_range = (0.0, math.inf)
+
+    def __init__(
+        self,
+        top_k: int | None = None,
+        *,
+        num_items: int,
+        normalize: bool = False,
+        log_base: float = 2,
+        **kwargs: Any,
+    ) -> None:
+        one_of("normalize", normalize, (True, False))
+        number("log_base", log_base, above=1)
+        if normalize and log_base != 2:
+            raise ValueError(f"Expected no log_base with normalize=True, which does not depend on it, got {log_base}")
+        super().__init__(top_k, num_items=num_items, normalize=normalize, log_base=log_base, **kwargs)
+
+    normalize: bool
+    log_base: float
+
+    def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
+        share = exposure / exposure.sum()
+        nats = -torch.xlogy(share, share).sum()
+        largest = max(math.log(len(exposure)), 1e-300)  # of one item alone: 0 / 0, which is 0 here
+        return nats / (largest if self.normalize else math.log(self.log_base))
+
+
+class Gini(Spread):
+    r"""Gini index of exposure x in ascending order: :math:`\frac{\sum_i (2i - N - 1) x_i}{N \sum_i x_i}`.
+
+    0 if all items are shown alike; near 1 if a few are all that is shown. Lower is more even.
+
+    Source:
+        Gini, 1912; of recommendations, Fleder and Hosanagar, Blockbuster culture's next rise or fall, Management
+        Science 55(5), 2009.
+
+    Also in:
+        RecBole's ``giniindex``, LensKit's ``ListGini``; LensKit's ``ExposureGini`` is ``discount="geometric"``.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        num_items: N, how many items the catalogue has.
+        discount: what being shown at a rank is worth; see :class:`Spread`.
+        patience: of the geometric discount.
+        kwargs: ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> metric = tr.Gini(num_items=4)
+        >>> metric.update(torch.tensor([[0, 1], [0, 2]]))
+        >>> metric.compute()
+        tensor(0.3750)
+    """
+
+    name = "gini"
+    higher_is_better = False
+
+    def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
+        n = len(exposure)
+        place = torch.arange(1, n + 1, dtype=exposure.dtype, device=exposure.device)
+        return ((2 * place - n - 1) * exposure.sort().values).sum() / (n * exposure.sum())

@@ -1,0 +1,109 @@
+"""Counts of candidates."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from torchrank.layouts.canonical import Need
+from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.binary import BinaryMetric
+from torchrank.ranking.ranking import Ranking
+
+
+class NumRel(BinaryMetric):
+    r"""Number of relevant candidates, retrieved or not, :math:`R`.
+
+    The mean over queries, where trec_eval prints the sum. Ties change nothing.
+
+    Source:
+        trec_eval, ``num_rel``.
+
+    Also in:
+        ir_measures (``NumRel``).
+
+    Args:
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.NumRel().score(torch.tensor([[0.9, 0.8, -torch.inf]]), torch.tensor([[1, 0, 1]]))
+        tensor([2.], dtype=torch.float64)
+    """
+
+    name = "numrel"
+    value_range = (0.0, math.inf)
+    takes_top_k = False
+
+    def need(self) -> Need:
+        return Need(1, relevant=True)  # it looks at no rank
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return ranking.num_relevant(self.relevance_level)
+
+
+class NumRelRet(BinaryMetric):
+    r"""Number of relevant candidates among the first k, :math:`\sum_{i \le k} rel_i`; expected, where k cuts a tie.
+
+    The mean over queries, where trec_eval prints the sum.
+
+    Source:
+        trec_eval, ``num_rel_ret``.
+
+    Also in:
+        ir_measures (``NumRelRet``, ``NumRet(rel=1)``), ranx (``hits@k``, a name that elsewhere is :class:`HitRate`).
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.NumRelRet().score(torch.tensor([[0.9, 0.8, -torch.inf]]), torch.tensor([[1, 0, 1]]))
+        tensor([1.], dtype=torch.float64)
+    """
+
+    name = "numrelret"
+    value_range = (0.0, math.inf)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return self.hits(ranking)
+
+
+class NumRet(RankingMetric):
+    r"""Number of retrieved candidates among the first k: :math:`\min(k, n)`.
+
+    The mean over queries, where trec_eval prints the sum. A query of which nothing was retrieved is empty. Ties change
+    nothing.
+
+    Source:
+        trec_eval, ``num_ret``.
+
+    Also in:
+        pytrec_eval (``num_ret``), ir_measures (``NumRet``), LensKit (``ListLength``).
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.NumRet().score(torch.tensor([[0.9, 0.8, -torch.inf]]), torch.tensor([[1, 0, 1]]))
+        tensor([2.], dtype=torch.float64)
+    """
+
+    name = "numret"
+    value_range = (0.0, math.inf)
+    takes_unjudged_for = ("irrelevant",)
+
+    def need(self) -> Need:
+        return Need(1, relevant=True)  # it looks at no rank
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return ranking.num_candidates == 0
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return ranking.num_candidates if self.top_k is None else ranking.num_candidates.clamp_max(self.top_k)

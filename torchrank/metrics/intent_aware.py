@@ -1,0 +1,133 @@
+"""Intent-aware measures: the mean over the subtopics, or intents, that a query may stand for."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from torchrank.metrics.average_precision import MAP
+from torchrank.metrics.binary import BinaryMetric, Precision
+from torchrank.metrics.positions import hit
+from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.ranking import Ranking
+
+
+class IntentMetric(BinaryMetric):
+    """A measure of each subtopic's judgments, averaged over the N subtopics that have a relevant candidate.
+
+    They are judged in ``target`` [query, candidate, subtopic]; a target without that dimension is about one subtopic. A
+    subtopic in which nothing is relevant is padding. All others count alike. A candidate is unjudged where its grade is
+    negative in every subtopic.
+
+    Each subtopic would settle ties in an order of its own, so ties are "expected", or settled by ``tie_break``.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
+        kwargs: as :class:`RankingMetric`; ``unjudged`` may be "condensed".
+    """
+
+    policies = ("expected",)
+    takes_unjudged_for = ("irrelevant", "condensed")
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return ratio(self.total(ranking), self.num_intents(ranking))
+
+    def total(self, ranking: Ranking) -> Tensor:
+        """The sum over subtopics: float64 [query]."""
+        values = self.of_each(ranking.each_subtopic())
+        return values.view(ranking.num_queries, ranking.num_subtopics).sum(-1)
+
+    def num_intents(self, ranking: Ranking) -> Tensor:
+        """N, how many subtopics have a relevant candidate: float64 [query]."""
+        there = ranking.each_subtopic().num_relevant(self.relevance_level) > 0
+        return there.view(ranking.num_queries, ranking.num_subtopics).sum(-1).to(ranking.first.dtype)
+
+    def of_each(self, rows: Ranking) -> Tensor:
+        """The formula on the list of each subtopic, 0 where nothing is relevant: float64 [query * subtopic]."""
+        return super().measure(rows)  # the next class among a subclass's bases: Precision for PIA
+
+
+class PIA(IntentMetric, Precision):
+    r"""Intent-aware precision: the mean precision over subtopics, :math:`\frac{1}{N} \sum_s P@k_s`.
+
+    N subtopics have a relevant candidate. A list shorter than k still divides by k.
+
+    Source:
+        Agrawal, Gollapudi, Halverson and Ieong, Diversifying search results, WSDM 2009; Clarke, Craswell and Soboroff,
+        Overview of the TREC 2009 Web track. N and k as ndeval has them.
+
+    Also in:
+        ir_measures ``P_IA``, pyndeval ``P-IA``; TensorFlow Ranking ``PrecisionIAMetric`` (``adaptive_k=True``).
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        adaptive_k: divide by the length of a list that is shorter than k.
+        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
+        kwargs: as :class:`IntentMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> target = torch.tensor([[[1, 0], [1, 1], [0, 0]]])  # two subtopics of three candidates
+        >>> tr.PIA(top_k=2).score(torch.tensor([[0.9, 0.8, 0.1]]), target)  # (2/2 + 1/2) / 2
+        tensor([0.7500], dtype=torch.float64)
+    """
+
+    name = "pia"
+
+
+class APIA(IntentMetric, MAP):
+    r"""Intent-aware average precision: the mean over subtopics, :math:`\frac{1}{N} \sum_s AP@k_s`.
+
+    N subtopics have a relevant candidate. Ties as in :class:`MAP`.
+
+    Source:
+        Agrawal, Gollapudi, Halverson and Ieong, Diversifying search results, WSDM 2009. N as ndeval has it.
+
+    Also in:
+        ir_measures ``AP_IA``, pyndeval ``MAP-IA``.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        normalize: "relevant", "min", "length", "k" or "retrieved"; see :class:`MAP`.
+        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
+        kwargs: as :class:`IntentMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> target = torch.tensor([[[1, 0], [1, 1], [0, 0]]])  # two subtopics of three candidates
+        >>> tr.APIA().score(torch.tensor([[0.9, 0.8, 0.1]]), target)  # (1 + 1/2) / 2
+        tensor([0.7500], dtype=torch.float64)
+    """
+
+    name = "apia"
+
+
+class SubtopicRecall(IntentMetric):
+    r"""Subtopic recall, S-recall: the share of the N subtopics with a relevant candidate in the first k ranks.
+
+    :math:`\frac{1}{N} |\{s : \exists i \le k, rel_{s,i}\}|`, N subtopics having a relevant candidate at all. Under
+    ``ties="expected"`` each subtopic counts by the chance that it is covered, as in :class:`HitRate`.
+
+    Source:
+        Zhai, Cohen and Lafferty, Beyond independent relevance: methods and evaluation metrics for subtopic retrieval,
+        SIGIR 2003.
+
+    Also in:
+        ir_measures ``StRecall``, pyndeval ``strec``.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
+        kwargs: as :class:`IntentMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> target = torch.tensor([[[1, 0], [1, 1], [0, 0]]])  # two subtopics of three candidates
+        >>> tr.SubtopicRecall(top_k=1).score(torch.tensor([[0.9, 0.8, 0.1]]), target)
+        tensor([0.5000], dtype=torch.float64)
+    """
+
+    name = "strecall"
+
+    def of_each(self, rows: Ranking) -> Tensor:
+        return hit(rows, self.relevance_level, self.top_k)

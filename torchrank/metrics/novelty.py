@@ -1,0 +1,373 @@
+"""Measures of novelty: what a candidate is worth to a subtopic fades with what that subtopic has seen before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchrank.formulas.cascades import stopped
+from torchrank.formulas.gains import at_least, geometric, logarithmic, reciprocal, satisfying
+from torchrank.formulas.greedy import best_first
+from torchrank.metrics.intent_aware import IntentMetric
+from torchrank.names.arguments import number, one_of
+from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.ranking import Ranking
+
+# What fades by less does not fade at all: the form for what does is a difference over this.
+FAINT = 1e-8
+
+
+class FadingMetric(IntentMetric):
+    r"""A measure in which what a candidate is worth to a subtopic fades with what that subtopic has seen before.
+
+    To each subtopic a list is worth :math:`\sum_{i \le k} d(i) \, w_i \prod_{j < i} (1 - a w_j)`, w being the worth of
+    the candidates, a the fading and d the discount.
+    """
+
+    @property
+    def gain_function(self) -> Callable[[Tensor], Tensor]:
+        """From grades to worth, from 0 to 1."""
+        return at_least(self.relevance_level)
+
+    @property
+    def fading(self) -> float:
+        """How much of its worth a candidate takes from those behind it."""
+        raise NotImplementedError
+
+    @property
+    def discount(self) -> Callable[[Tensor], Tensor]:
+        """From ranks to discounts."""
+        raise NotImplementedError
+
+    def of_each(self, rows: Ranking) -> Tensor:
+        gains = rows.gains(self.gain_function)
+        if self.fading < FAINT:
+            return (gains * rows.mean_discount(self.discount, self.top_k)).sum(-1)
+        # The sum is the discount of the rank at which somebody stops whom each candidate stops with chance a w, over a.
+        return stopped(rows, 1 - self.fading * gains, self.discount, self.top_k) / self.fading
+
+    def ideal(self, ranking: Ranking) -> Tensor:
+        """The sum over subtopics for the greedy order of all judged candidates, retrieved or not: float64 [query]."""
+        worth = ranking.each_subtopic().judged_gains(self.gain_function)
+        worth = worth.view(ranking.num_queries, ranking.num_subtopics, worth.shape[-1])
+        gains = best_first(worth, self.fading, self.top_k)
+        ranks = torch.arange(1, gains.shape[1] + 1, dtype=gains.dtype, device=gains.device)
+        return (gains * self.discount(ranks)).sum(-1)
+
+    def bound(self, most: float) -> float:
+        """What a subtopic gets from ``top_k`` candidates that are all of the largest worth."""
+        assert self.top_k is not None
+        ranks = torch.arange(1, self.top_k + 1, dtype=torch.float64, device="cpu")
+        return float((most * (1 - self.fading * most) ** (ranks - 1) * self.discount(ranks)).sum())
+
+
+class AlphaMetric(FadingMetric):
+    """A measure in which a relevant candidate takes the share alpha from the worth of those behind it.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
+        kwargs: as :class:`IntentMetric`.
+
+    Raises:
+        ValueError: ``alpha`` is not a number from 0 to 1.
+    """
+
+    def __init__(self, top_k: int | None = None, *, alpha: float = 0.5, **kwargs: Any) -> None:
+        number("alpha", alpha, least=0, most=1)
+        super().__init__(top_k, alpha=alpha, **kwargs)
+
+    alpha: float
+
+    @property
+    def fading(self) -> float:
+        return self.alpha
+
+    @property
+    def discount(self) -> Callable[[Tensor], Tensor]:
+        return logarithmic(2)
+
+
+class AlphaDCG(AlphaMetric):
+    r"""Alpha-DCG: DCG in which each subtopic gains less the more often it was met.
+
+    :math:`\alpha\text{-}DCG@k = \sum_{i \le k} \frac{1}{\log_2 (1 + i)} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}`, with
+    c relevant candidates of the subtopic before rank i. With alpha = 0 it is the DCG of the number of subtopics. Exact
+    under ties: :math:`rel_i (1-\alpha)^{c_i} \alpha` is the chance that who leaves at each relevant candidate with
+    chance alpha leaves at rank i, whose mean over the orders of a tie follows from that over its subsets. On an
+    accelerator, which cannot look for ties without waiting, it takes a pass for each candidate of a list.
+
+    Source:
+        Clarke, Kolla, Cormack, Vechtomova, Ashkan, Büttcher and MacKinnon, Novelty and diversity in information
+        retrieval evaluation, SIGIR 2008. ``bounded`` is ndeval's.
+
+    Also in:
+        TensorFlow Ranking ``AlphaDCGMetric``; ir_measures ``alpha_DCG``, pyndeval ``alpha-DCG`` (``bounded=True``; at
+        k = 1 ndeval leaves out the division).
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
+        bounded: divide by the value of a list whose first ``top_k`` candidates are all relevant to every subtopic.
+        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
+        kwargs: as :class:`IntentMetric`.
+
+    Raises:
+        ValueError: ``alpha`` is not a number from 0 to 1, or ``bounded`` without ``top_k``.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> target = torch.tensor([[[1, 0], [1, 1], [0, 0]]])  # two subtopics of three candidates
+        >>> tr.AlphaDCG().score(torch.tensor([[0.9, 0.8, 0.1]]), target)  # 1 + (1/2 + 1) / log2(3)
+        tensor([1.9464], dtype=torch.float64)
+    """
+
+    name = "alphadcg"
+    value_range = (0.0, math.inf)
+
+    def __init__(self, top_k: int | None = None, *, bounded: bool = False, **kwargs: Any) -> None:
+        _bounded(bounded, top_k)
+        super().__init__(top_k, bounded=bool(bounded), **kwargs)
+
+    bounded: bool
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return super().measure(ranking) / self.bound(1) if self.bounded else self.total(ranking)
+
+
+class AlphaNDCG(AlphaMetric):
+    r"""Alpha-nDCG: :class:`AlphaDCG` over that of an ideal order, :math:`\alpha\text{-}DCG@k / \alpha\text{-}IDCG@k`.
+
+    The best order is hard to find (NP-complete), so the ideal one is greedy, as usual: each rank goes to that of all
+    judged candidates, retrieved or not, which gains most there. Among equals it is the one that is relevant to the
+    first subtopic, then to the second and so on. So a list can, rarely, be better than the ideal one. Exact under ties.
+
+    Source:
+        Clarke, Kolla, Cormack, Vechtomova, Ashkan, Büttcher and MacKinnon, Novelty and diversity in information
+        retrieval evaluation, SIGIR 2008.
+
+    Also in:
+        ir_measures ``alpha_nDCG``, pyndeval ``alpha-nDCG``, among equals by document id.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
+        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
+        kwargs: as :class:`IntentMetric`.
+
+    Raises:
+        ValueError: ``alpha`` is not a number from 0 to 1.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> target = torch.tensor([[[1, 0], [1, 1], [0, 0]]])  # two subtopics of three candidates
+        >>> tr.AlphaNDCG().score(torch.tensor([[0.9, 0.8, 0.1]]), target)  # (1 + 3/2 / log2(3)) / (2 + 1/2 / log2(3))
+        tensor([0.8406], dtype=torch.float64)
+    """
+
+    name = "alphandcg"
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return ratio(self.total(ranking), self.ideal(ranking))
+
+
+class CascadeMetric(FadingMetric):
+    """A measure of readers each of whom wants one subtopic, and stops with chance R where the candidate satisfies.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        max_grade: the grade that satisfies most: :math:`R = (2^{grade} - 1) / 2^{max\\_grade}`. A larger one is taken
+            for it, one below ``relevance_level`` for 0. With 1, R is 1/2 for all that is relevant.
+        kwargs: as :class:`IntentMetric`.
+
+    Raises:
+        ValueError: ``max_grade`` is not a number > 0.
+    """
+
+    fading = 1.0
+
+    def __init__(self, top_k: int | None = None, *, max_grade: float = 1, **kwargs: Any) -> None:
+        number("max_grade", max_grade, above=0)
+        super().__init__(top_k, max_grade=max_grade, **kwargs)
+
+    max_grade: float
+
+    @property
+    def gain_function(self) -> Callable[[Tensor], Tensor]:
+        return satisfying(self.max_grade, self.relevance_level)
+
+    @property
+    def discount(self) -> Callable[[Tensor], Tensor]:
+        return reciprocal
+
+
+class ERRIA(CascadeMetric):
+    r"""Intent-aware expected reciprocal rank, ERR-IA: the mean of ERR over subtopics.
+
+    :math:`\frac{1}{N} \sum_s \sum_{i \le k} \frac{1}{i} R_{s,i} \prod_{j < i} (1 - R_{s,j})` with
+    :math:`R = (2^{grade} - 1) / 2^{max\_grade}`, over the N subtopics with a relevant candidate. Exact under ties, as
+    :class:`AlphaDCG`.
+
+    Source:
+        Chapelle, Ji, Liao, Velipasaoglu, Lai and Wu, Intent-based diversification of web search results: metrics and
+        algorithms, Information Retrieval 14, 2011. ``bounded`` is ndeval's.
+
+    Also in:
+        ir_measures ``ERR_IA``, pyndeval ``ERR-IA`` (``bounded=True``; at k = 1 ndeval leaves out the division, by N
+        as well).
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        max_grade: the grade that satisfies most, > 0. A larger one is taken for it, one below ``relevance_level`` for
+            0. With 1, R is 1/2 for all that is relevant, as in ndeval.
+        bounded: divide by the value of a list whose first ``top_k`` candidates all satisfy every subtopic most.
+        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
+        kwargs: as :class:`IntentMetric`.
+
+    Raises:
+        ValueError: ``max_grade`` is not a number > 0, or ``bounded`` without ``top_k``.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> target = torch.tensor([[[1, 0], [1, 1], [0, 0]]])  # two subtopics of three candidates
+        >>> tr.ERRIA().score(torch.tensor([[0.9, 0.8, 0.1]]), target)  # (1/2 + 1/4/2 + 1/2/2) / 2
+        tensor([0.4375], dtype=torch.float64)
+    """
+
+    name = "erria"
+
+    def __init__(self, top_k: int | None = None, *, bounded: bool = False, **kwargs: Any) -> None:
+        _bounded(bounded, top_k)
+        super().__init__(top_k, bounded=bool(bounded), **kwargs)
+
+    bounded: bool
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        mean = super().measure(ranking)
+        return mean / self.bound(1 - 2.0**-self.max_grade) if self.bounded else mean
+
+
+class NERRIA(CascadeMetric):
+    r"""Normalised intent-aware expected reciprocal rank, nERR-IA: :class:`ERRIA` over that of an ideal order.
+
+    :math:`ERR\text{-}IA@k / IERR\text{-}IA@k`, in which the ideal order is greedy, as in :class:`AlphaNDCG`: a list
+    can, rarely, be better. Exact under ties.
+
+    Source:
+        Chapelle, Ji, Liao, Velipasaoglu, Lai and Wu, Intent-based diversification of web search results: metrics and
+        algorithms, Information Retrieval 14, 2011; the ideal is ndeval's.
+
+    Also in:
+        ir_measures ``nERR_IA``, pyndeval ``nERR-IA``, among equals by document id.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        max_grade: the grade that satisfies most, > 0; see :class:`ERRIA`.
+        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
+        kwargs: as :class:`IntentMetric`.
+
+    Raises:
+        ValueError: ``max_grade`` is not a number > 0.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> target = torch.tensor([[[1, 0], [1, 1], [0, 0]]])  # two subtopics of three candidates
+        >>> tr.NERRIA().score(torch.tensor([[0.9, 0.8, 0.1]]), target)  # (0.875 / 2) / ((1 + 1/8) / 2)
+        tensor([0.7778], dtype=torch.float64)
+    """
+
+    name = "nerria"
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return ratio(self.total(ranking), self.ideal(ranking))
+
+
+class NRBP(AlphaMetric):
+    r"""Novelty- and rank-biased precision.
+
+    :math:`\frac{1 - (1 - \alpha) \beta}{N} \sum_{i \le k} \beta^{i-1} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}` over
+    the N subtopics with a relevant candidate, with c relevant candidates of the subtopic before rank i: 1 for an
+    endless list of which each candidate is relevant to each of them. Exact under ties, as :class:`AlphaDCG`.
+
+    Source:
+        Clarke, Kolla and Vechtomova, An effectiveness measure for ambiguous and underspecified queries, ICTIR 2009.
+
+    Also in:
+        ir_measures ``NRBP``, pyndeval ``NRBP``.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
+        beta: patience: the chance to go on to the next rank, from 0 to 1.
+        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
+        kwargs: as :class:`IntentMetric`.
+
+    Raises:
+        ValueError: ``alpha`` or ``beta`` is not a number from 0 to 1.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> target = torch.tensor([[[1, 0], [1, 1], [0, 0]]])  # two subtopics of three candidates
+        >>> tr.NRBP().score(torch.tensor([[0.9, 0.8, 0.1]]), target)  # 3/4 / 2 * (1 + 1/2 * (1/2 + 1))
+        tensor([0.6562], dtype=torch.float64)
+    """
+
+    name = "nrbp"
+
+    def __init__(self, top_k: int | None = None, *, beta: float = 0.5, **kwargs: Any) -> None:
+        number("beta", beta, least=0, most=1)
+        super().__init__(top_k, beta=beta, **kwargs)
+
+    beta: float
+
+    @property
+    def discount(self) -> Callable[[Tensor], Tensor]:
+        return geometric(self.beta)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return (1 - (1 - self.alpha) * self.beta) * super().measure(ranking)
+
+
+class NNRBP(NRBP):
+    r"""Normalised novelty- and rank-biased precision: :class:`NRBP` over that of an ideal order.
+
+    :math:`NRBP@k / INRBP@k`, in which the ideal order is greedy, as in :class:`AlphaNDCG`: a list can, rarely, be
+    better. Exact under ties.
+
+    Source:
+        ndeval, of the TREC Web track, after Clarke, Kolla and Vechtomova, ICTIR 2009.
+
+    Also in:
+        ir_measures ``nNRBP``, pyndeval ``nNRBP``, among equals by document id.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
+        beta: patience: the chance to go on to the next rank, from 0 to 1.
+        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
+        kwargs: as :class:`IntentMetric`.
+
+    Raises:
+        ValueError: ``alpha`` or ``beta`` is not a number from 0 to 1.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> target = torch.tensor([[[1, 0], [1, 1], [0, 0]]])  # two subtopics of three candidates
+        >>> tr.NNRBP().score(torch.tensor([[0.9, 0.8, 0.1]]), target)  # (1 + 3/4) / (2 + 1/4)
+        tensor([0.7778], dtype=torch.float64)
+    """
+
+    name = "nnrbp"
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        return ratio(self.total(ranking), self.ideal(ranking))
+
+
+def _bounded(bounded: bool, top_k: int | None) -> None:
+    one_of("bounded", bounded, (True, False))
+    if bounded and top_k is None:
+        raise ValueError("Expected top_k together with bounded=True, which is about a list of so many, got None")

@@ -1,0 +1,238 @@
+"""Measures of pairs of candidates, and those that scikit-learn has for rankings of labels."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from torchrank.engine.sorting import by_key, descending
+from torchrank.layouts.canonical import Need
+from torchrank.metrics.average_precision import precisions
+from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant
+from torchrank.ranking.arithmetic import marked_rows, ratio
+from torchrank.ranking.derived import cached
+from torchrank.ranking.entries import run_bounds, run_starts
+from torchrank.ranking.ranking import Ranking
+
+
+class LRAP(BinaryMetric):
+    r"""Label ranking average precision, :math:`\frac{1}{R} \sum_{i \in rel} \frac{|\{j \in rel: rank_j \le rank_i\}|}{rank_i}`.
+
+    Without ties it is average precision, and under "expected", "optimistic" and "pessimistic" ties it stays so. With
+    ``ties="grouped"``, as the source has it, a candidate's rank is the last one of its block of ties, and all relevant
+    candidates of the block count as ranked up to there. A relevant candidate that was not retrieved adds 0.
+    scikit-learn's ``label_ranking_average_precision_score`` is ``ties="grouped", empty_target_action="pos"``.
+
+    Source:
+        Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000.
+
+    Also in:
+        torchmetrics (``MultilabelRankingAveragePrecision``), scikit-learn (``label_ranking_average_precision_score``).
+
+    Args:
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties`` (also "grouped"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
+            :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.LRAP(ties="grouped").score(torch.tensor([[0.9, 0.5, 0.5, 0.5]]), torch.tensor([[0, 1, 1, 0]]))
+        tensor([0.5000], dtype=torch.float64)
+    """  # noqa: E501
+
+    name = "lrap"
+    policies = ("expected", "optimistic", "pessimistic", "grouped")
+    takes_top_k = False
+
+    def resolve_ties(self, ranking: Ranking) -> Ranking:
+        return ranking if self.ties == "grouped" else ranking.under(self.ties)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        if self.ties != "grouped":
+            return self.per_relevant(ranking, precisions(ranking, self.relevance_level, None))
+        before, beside = ranking.relevant_before_and_in_tie(self.relevance_level)
+        return self.per_relevant(ranking, ratio(before + beside, ranking.first - 1 + ranking.tied))
+
+
+class CoverageError(BinaryMetric):
+    r"""Coverage error: how far down the list all relevant candidates are found, :math:`\max_{i \in rel} rank_i`.
+
+    Lower is better. A relevant candidate that was not retrieved has the rank behind the list. Under
+    ``ties="expected"`` the mean rank of the last relevant one: :math:`a + \frac{r (n + 1)}{r + 1}` for the last block
+    with a relevant one, of n tied candidates with r relevant, behind a others. scikit-learn's ``coverage_error`` is
+    ``ties="pessimistic"``.
+
+    Source:
+        Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000, as
+        coverage, which is 1 less.
+
+    Also in:
+        torchmetrics (``MultilabelCoverageError``), scikit-learn (``coverage_error``).
+
+    Args:
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.CoverageError().score(torch.tensor([[0.9, 0.5, 0.5, 0.1]]), torch.tensor([[1, 1, 0, 0]]))
+        tensor([2.5000], dtype=torch.float64)
+    """
+
+    name = "coverageerror"
+    value_range = (0.0, math.inf)
+    higher_is_better = False
+    takes_top_k = False
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        _, beside = ranking.relevant_before_and_in_tie(self.relevance_level)
+        last = ranking.first - 1 + beside * (ranking.tied + 1) / (beside + 1)
+        rank = torch.where(ranking.tied > 0, last, (ranking.num_candidates + 1).unsqueeze(-1))
+        return torch.where(ranking.relevant(self.relevance_level), rank, 0.0).amax(-1)
+
+
+class RankingLoss(BinaryMetric):
+    r"""Ranking loss, :math:`\frac{1}{R N} \sum_{i \in rel} \sum_{j \notin rel} [rank_i > rank_j]`.
+
+    The share of pairs in the wrong order, of R relevant candidates and N irrelevant ones in the list. Lower is better.
+    A tied pair counts half under ``ties="expected"``. A relevant candidate that was not retrieved stands behind all
+    others. A query without a pair is empty, except that it loses 1 where relevant candidates exist but nothing was
+    retrieved. scikit-learn's ``label_ranking_loss`` is ``ties="pessimistic"``.
+
+    Source:
+        Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000.
+
+    Also in:
+        torchmetrics (``MultilabelRankingLoss``), scikit-learn (``label_ranking_loss``).
+
+    Args:
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.RankingLoss().score(torch.tensor([[0.9, 0.8, 0.7, 0.1]]), torch.tensor([[1, 0, 1, 0]]))
+        tensor([0.2500], dtype=torch.float64)
+    """
+
+    name = "rankingloss"
+    higher_is_better = False
+    takes_top_k = False
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return super().empty(ranking) | nothing_irrelevant(ranking, self.relevance_level)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        before, beside = ranking.relevant_before_and_in_tie(self.relevance_level)
+        found = self.hits(ranking).unsqueeze(-1)
+        irrelevant = ranking.num_candidates.unsqueeze(-1) - found
+        ahead = ranking.first - 1 - before  # irrelevant candidates, those tied being half ahead
+        right = irrelevant - ahead - (ranking.tied - beside) / 2
+        right = torch.where(ranking.found(self.relevance_level), right, 0.0).sum(-1)
+        return 1 - ratio(right, irrelevant.squeeze(-1) * ranking.num_relevant(self.relevance_level))
+
+
+class OPA(RankingMetric):
+    r"""Ordered pair accuracy: the share of pairs with different grades in the right order.
+
+    :math:`OPA = \frac{\sum_{g_i > g_j} [rank_i < rank_j]}{|\{(i, j): g_i > g_j\}|}`. Candidates are those of the list,
+    and those with a positive grade that it lacks, which stand behind it, tied with each other. A tied pair counts half
+    under ``ties="expected"``. Unjudged candidates, of negative grade, count as of grade 0, like those of which nothing
+    is known; there are no bounds for them, since how many pairs there are depends on which of them the list lacks. A
+    query without a pair is empty; one of which nothing was retrieved scores 0.
+
+    Source:
+        TensorFlow Ranking, ``OPAMetric``, which weights queries by their pairs and counts ties as wrong.
+
+    Also in:
+        rax (``opa_metric``, ties wrong).
+
+    Args:
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.OPA().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 2, 0]]))  # one pair of three is wrong
+        tensor([0.6667], dtype=torch.float64)
+    """
+
+    name = "opa"
+    takes_unjudged_for = ("irrelevant", "condensed")
+    takes_top_k = False
+
+    def need(self) -> Need:
+        return Need(relevant=True)
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        nothing_retrieved = (ranking.num_candidates == 0) & _positive(ranking).any(-1)
+        return (different_grades(ranking) == 0) & ~nothing_retrieved
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        pairs = different_grades(ranking)
+        right = _in_order(ranking)
+        if self.ties == "expected":
+            # In every block the best and the worst order differ in all pairs, and half of these are right on average.
+            lacking = _positive(ranking) & (ranking.tied == 0)  # tied with each other
+            rows = marked_rows((ranking.tied > 1) | (lacking & (lacking.sum(-1, keepdim=True) > 1)))
+            part = ranking.take(rows)
+            right[rows] = (_in_order(part.under("optimistic")) + _in_order(part.under("pessimistic"))) / 2
+        return torch.where(ranking.num_candidates == 0, 0.0, ratio(right, pairs))
+
+
+def _positive(ranking: Ranking) -> Tensor:
+    """bool [query, entry]: candidates of positive grade."""
+    return ranking.valid & (ranking.grade > 0)
+
+
+@cached
+def different_grades(ranking: Ranking) -> Tensor:
+    """float64 [query]: pairs of candidates with different grades."""
+    positive = _positive(ranking)
+    several = positive.sum(-1).to(ranking.first.dtype)
+    zeros = ranking.num_candidates - (positive & (ranking.tied > 0)).sum(-1)
+    grade, begins, _ = grade_classes(ranking)
+    position = torch.arange(grade.shape[1], device=grade.device)
+    alike = torch.where(grade > 0, position - run_bounds(begins)[0], 0).sum(-1)  # earlier ones of the same grade
+    return several * zeros + several * (several - 1) / 2 - alike
+
+
+@cached
+def grade_classes(ranking: Ranking) -> tuple[Tensor, Tensor, Tensor]:
+    """Positive grades in descending order, 0 for all others; where another begins; and each entry's class from 0."""
+    grade, order = descending(torch.where(_positive(ranking), ranking.grade, 0))
+    begins = run_starts(grade)
+    return grade, begins, torch.empty_like(order).scatter_(-1, order, begins.cumsum(-1) - 1)
+
+
+def _in_order(ranking: Ranking) -> Tensor:
+    """float64 [query]: pairs of which the higher grade stands first, in rankings without ties."""
+    positive = _positive(ranking)
+    found = positive & (ranking.tied > 0)
+    rank_after_list = ranking.num_candidates.unsqueeze(-1) - ranking.first  # less those of positive grade
+    zeros = rank_after_list - found.sum(-1, keepdim=True) + found.cumsum(-1)
+    among = _ascents(grade_classes(ranking)[2], positive).to(zeros.dtype)
+    return torch.where(found, zeros, 0.0).sum(-1) + among
+
+
+def _ascents(level: Tensor, counted: Tensor) -> Tensor:
+    """Pairs of counted elements of which the first has the lower level: int64 [query].
+
+    The levels of a pair agree in their upper binary digits, up to one which the second has and the first lacks. So
+    there is a pass for each digit, over elements grouped by the digits above it, rather than one for each level.
+    """
+    highest = level.shape[1] - 1
+    if level.device.type == "cpu":  # where looking at values costs nothing, and most data has few grades
+        highest = int(level.max()) if level.numel() else 0
+    total = torch.zeros_like(level[:, 0])
+    for digit in range(highest.bit_length()):
+        upper = level >> (digit + 1)
+        order = by_key(upper)
+        has = ((level >> digit) & 1).gather(-1, order) > 0
+        real = counted.gather(-1, order)
+        so_far = torch.nn.functional.pad((real & ~has).cumsum(-1), (1, 0))
+        ahead = so_far[:, :-1] - so_far.gather(-1, run_bounds(run_starts(upper.gather(-1, order)))[0])
+        total = total + torch.where(real & has, ahead, 0).sum(-1)
+    return total

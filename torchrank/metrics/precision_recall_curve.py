@@ -1,0 +1,276 @@
+"""Precision over recall: the curve, and interpolated points of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torchmetrics.utilities.plot import plot_curve
+
+from torchrank.layouts.batch import Batch
+from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.binary import BinaryMetric, Precision
+from torchrank.names.arguments import integer, number, one_of
+from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.ranking import Ranking
+from torchrank.state.query_mean import QueryValues
+from torchrank.state.sums import SIZE, Sum
+
+
+class PRCurve(Precision):
+    r"""Precision and recall at every rank up to k, averaged: :math:`P@1, ..., P@k, R@1, ..., R@k`.
+
+    Averages over queries. Each number is that of :class:`Precision` and :class:`Recall` at that rank, under ties as
+    well. A query arrives whole in one ``update``; the state is one vector of sums, whatever was seen.
+
+    Source:
+        torchmetrics, ``RetrievalPrecisionRecallCurve``.
+
+    Also in:
+        none of the other libraries compared; ranx draws the interpolated curve.
+
+    Args:
+        top_k: the last rank.
+        adaptive_k: divide by the length of a list that is shorter than a rank.
+        kwargs: ``ties``, ``relevance_level``, ``empty_target_action``, ``validate_args``: as :class:`Precision`; and
+            those of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: ``top_k`` is no integer >= 1, or another argument has a value that the metric does not know.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> curve = tr.PRCurve(top_k=3)
+        >>> curve(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))
+        (tensor([1.0000, 0.5000, 0.6667]), tensor([0.5000, 0.5000, 1.0000]), tensor([1, 2, 3]))
+    """
+
+    name = "prcurve"
+    #: a curve is no number, so it is not among the measures
+    registry: ClassVar[dict[str, type[RankingMetric]]] = {}
+    takes_unjudged_for = ("irrelevant",)
+
+    def __init__(self, top_k: int, *, aggregation: str = "mean", **kwargs: Any) -> None:
+        integer("top_k", top_k, least=1, or_none=False)
+        one_of("aggregation", aggregation, ("mean",))
+        super().__init__(top_k, aggregation=aggregation, **kwargs)
+
+    top_k: int
+
+    @property
+    def num_extra_sums(self) -> int:
+        return 2 * self.top_k
+
+    def evaluate(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
+        table, errors = super().evaluate(ranking)
+        curves = torch.where(table[2] > 0, table[0], self.curves(ranking))  # an empty query counts alike at each rank
+        return torch.cat([table, curves]), errors
+
+    def curves(self, ranking: Ranking) -> Tensor:
+        """Precision and then recall of each query at each rank, empty ones too: float64 [2 * rank, query]."""
+        hits = self.resolve_ties(ranking).hits_by_rank(self.relevance_level, self.top_k)
+        rank = torch.arange(1, self.top_k + 1, dtype=hits.dtype, device=hits.device).expand_as(hits)
+        length = torch.minimum(rank, ranking.num_candidates.unsqueeze(-1)) if self.adaptive_k else rank
+        relevant = ranking.num_relevant(self.relevance_level).unsqueeze(-1)
+        return torch.cat([ratio(hits, length), ratio(hits, relevant)], -1).mT
+
+    def with_extra_sums(self, result: QueryValues, rows: Tensor) -> QueryValues:
+        sums = torch.where(result.weights > 0, rows * result.weights, 0.0).sum(-1)
+        rows = torch.where(result.values.isnan(), float("nan"), rows)
+        return replace(result, values=rows, sums=torch.cat([result.sums, sums]))
+
+    def result(self, sums: Tensor) -> Tensor:
+        return sums[SIZE:] / sums[Sum.W]
+
+    def compute(self) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+        """Precision and recall of all queries, of all workers.
+
+        Returns:
+            float32 [rank], float32 [rank], both NaN if no query was scored; and the ranks, int64 [rank].
+
+        Raises:
+            ValueError: bad values were met, on whatever worker. The metric can go on.
+        """
+        precision, recall = super().compute().view(2, -1)
+        return precision, recall, torch.arange(1, self.top_k + 1, device=recall.device)
+
+    def scored(self, result: QueryValues, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Precision and recall of each query, float64 [query, rank] each: what ``score`` returns."""
+        precision, recall = super().scored(result, batch).mT.chunk(2, -1)
+        return precision, recall
+
+    def plot(self, curve: tuple[Tensor, Tensor, Tensor] | None = None, ax: Any = None) -> Any:
+        """Draw precision over recall; needs matplotlib."""
+        precision, recall, ranks = self.compute() if curve is None else curve
+        return plot_curve((recall, precision, ranks), ax=ax, label_names=("Recall", "Precision"), name=self.label)
+
+
+def _nearest(x: Tensor) -> Tensor:
+    """The nearest integer, of two the larger one, as C's lround has it for what is not negative."""
+    whole = x.floor()
+    return whole + (x - whole >= 0.5)  # x + 0.5 would itself be rounded
+
+
+def _up(x: Tensor) -> Tensor:
+    """The next integer, but for what is hardly above one."""
+    return (x + 0.9).floor()
+
+
+ROUNDINGS: dict[str, Callable[[Tensor], Tensor]] = {"nearest": _nearest, "up": _up}
+
+
+def interpolated(ranking: Ranking, level: float, hits: Tensor) -> Tensor:
+    """The best precision at any rank up to which the expected hits are at least ``hits`` [query]; 0 if nowhere.
+
+    float64 [query]. Within a block of ties precision rises or falls all along, and from its end on it falls until the
+    next relevant candidate: so the best is at the end of a block with relevant ones, or where it has first enough hits.
+    """
+    before, beside = ranking.relevant_before_and_in_tie(level)
+    above, n, hits = ranking.first - 1, ranking.tied, hits.unsqueeze(-1)
+    place = ratio((hits - before) * n, beside).ceil().clamp_min(1)  # in the block
+    enough = (before * n + place * beside) / (n * (above + place))
+    best = torch.maximum(enough, (before + beside) / (above + n))
+    return torch.where(ranking.found(level) & (before + beside >= hits), best, 0.0).amax(-1)
+
+
+class InterpolatedPrecision(BinaryMetric):
+    r"""Interpolated precision at a recall r: the best precision at any rank that reaches it.
+
+    :math:`\max_{j: h(j) \ge c} \frac{h(j)}{j}` with h(j) hits in the first j ranks and c = r R as an integer; 0 if
+    so many are not retrieved. Under ``ties="expected"`` h(j) is the expected number of hits at each rank: the
+    measure of the expected curve, not the expectation of the measure.
+
+    Source:
+        Salton and McGill, Introduction to Modern Information Retrieval, 1983; trec_eval, ``iprec_at_recall``.
+
+    Also in:
+        pytrec_eval (``iprec_at_recall``), ir_measures (``IPrec``), ranx (``interpolated_precision_at_recall``), all of
+        them with ``rounding="up"``.
+
+    Args:
+        recall: the recall to reach, from 0 to 1.
+        rounding: how r R becomes a number of hits: "nearest", halves up, as trec_eval 10 does; "up", the integer part
+            of r R + 0.9, as trec_eval up to 9 does.
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Raises:
+        ValueError: ``recall`` is not a number from 0 to 1, or an unknown rounding.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.InterpolatedPrecision(recall=0.5).score(torch.tensor([[0.9, 0.8, 0.7]]), torch.tensor([[0, 1, 1]]))
+        tensor([0.6667], dtype=torch.float64)
+    """
+
+    name = "iprec"
+    takes_top_k = False
+
+    def __init__(self, top_k: None = None, *, recall: float = 0.5, rounding: str = "nearest", **kwargs: Any) -> None:
+        number("recall", recall, least=0, most=1)
+        one_of("rounding", rounding, ROUNDINGS)
+        super().__init__(top_k, recall=recall, rounding=rounding, **kwargs)
+
+    recall: float
+    rounding: str
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        wanted = ROUNDINGS[self.rounding](self.recall * ranking.num_relevant(self.relevance_level))
+        return interpolated(ranking, self.relevance_level, wanted)
+
+
+class ElevenPoint(BinaryMetric):
+    r"""11-point average: the mean of the interpolated precision at recall 0, 0.1, ..., 1.
+
+    :math:`\frac{1}{11} \sum_{r} IP(r)`, with IP as :class:`InterpolatedPrecision` has it, also under ties.
+
+    Source:
+        Salton and McGill, Introduction to Modern Information Retrieval, 1983; trec_eval, ``11pt_avg``.
+
+    Also in:
+        pytrec_eval (``11pt_avg``), with ``rounding="up"``.
+
+    Args:
+        rounding: how recall becomes a number of hits, "nearest" or "up": as :class:`InterpolatedPrecision`.
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Raises:
+        ValueError: an unknown rounding.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.ElevenPoint().score(torch.tensor([[0.9, 0.8, 0.7]]), torch.tensor([[1, 0, 1]]))  # (8 + 3 * 2/3) / 11
+        tensor([0.9091], dtype=torch.float64)
+    """
+
+    name = "elevenpoint"
+    takes_top_k = False
+
+    def __init__(self, top_k: None = None, *, rounding: str = "nearest", **kwargs: Any) -> None:
+        one_of("rounding", rounding, ROUNDINGS)
+        super().__init__(top_k, rounding=rounding, **kwargs)
+
+    rounding: str
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        relevant, whole = ranking.num_relevant(self.relevance_level), ROUNDINGS[self.rounding]
+        points = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+        values = [interpolated(ranking, self.relevance_level, whole(recall * relevant)) for recall in points]
+        return torch.stack(values).mean(0)
+
+
+class RecallAtPrecision(BinaryMetric):
+    r"""Recall at a precision: the largest recall at any rank at which precision is at least p, 0 if there is none.
+
+    :math:`\max_{j \le k: h(j) / j \ge p} \frac{h(j)}{R}` with h(j) hits in the first j ranks. Under ``ties="expected"``
+    h(j) is the expected number of hits at each rank: the measure of the expected curve, not the expectation of the
+    measure.
+
+    Source:
+        torchmetrics, ``RetrievalRecallAtFixedPrecision``, which takes it of the curve averaged over queries.
+
+    Also in:
+        none of the other libraries compared.
+
+    Args:
+        top_k: look only at the first ``top_k`` ranks; None = all of them.
+        min_precision: the precision p that is asked for, > 0 and <= 1.
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Raises:
+        ValueError: ``min_precision`` is not a number > 0 and <= 1.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> scores, target = torch.tensor([[0.9, 0.8, 0.7, 0.6, 0.5]]), torch.tensor([[1, 0, 1, 0, 1]])
+        >>> tr.RecallAtPrecision(min_precision=0.65).score(scores, target)
+        tensor([0.6667], dtype=torch.float64)
+    """
+
+    name = "recallatprecision"
+
+    def __init__(self, top_k: int | None = None, *, min_precision: float = 0.5, **kwargs: Any) -> None:
+        number("min_precision", min_precision, above=0, most=1)
+        super().__init__(top_k, min_precision=min_precision, **kwargs)
+
+    min_precision: float
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        before, beside = ranking.relevant_before_and_in_tie(self.relevance_level)
+        above, n, inside = ranking.first - 1, ranking.tied, ranking.ranks_in_top_k(self.top_k)
+        # In a block precision goes straight from one side of p to the other, and passes it here. Rounding may put that
+        # beside the place where it does by the precision itself, so the neighbours are tried too.
+        passes = ((before - self.min_precision * above) * n / (self.min_precision * n - beside)).floor()
+        best = torch.zeros_like(inside)
+        for place in (inside, passes - 1, passes, passes + 1):
+            place = torch.minimum(place, inside).clamp_min(1)
+            hits = before * n + place * beside  # times n
+            enough = hits / (n * (above + place)) >= self.min_precision
+            best = torch.where(enough, torch.maximum(best, hits / n), best)
+        best = torch.where(ranking.found(self.relevance_level) & (inside > 0), best, 0.0)
+        return ratio(best.amax(-1), ranking.num_relevant(self.relevance_level))

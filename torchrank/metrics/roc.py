@@ -1,0 +1,115 @@
+"""The area under the ROC curve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchrank.formulas.cutoff_tie import CutoffTie
+from torchrank.layouts.canonical import Need
+from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant, uncounted
+from torchrank.names.arguments import number
+from torchrank.ranking.arithmetic import ratio, running_sum
+from torchrank.ranking.ranking import Ranking
+
+
+class AUROC(BinaryMetric):
+    r"""Area under the ROC curve of each query: the chance that a relevant candidate stands before an irrelevant one.
+
+    :math:`AUC = \frac{1}{P N} \sum_{i \in rel} \sum_{j \notin rel} [rank_i < rank_j]`, over the P relevant and N
+    irrelevant candidates among the first k retrieved. A tied pair counts half under ``ties="expected"``. A
+    query without a pair to compare is empty, and skipped by default, except that it scores 0 where relevant candidates
+    exist but none was retrieved, and where the first k hold no pair.
+
+    With ``max_fpr`` = F only the part of the curve up to a false positive rate of F counts, rescaled to 1/2 for chance
+    and 1 at best: :math:`\frac{1}{2} \left(1 + \frac{A - F^2 / 2}{F - F^2 / 2}\right)`, A its area.
+
+    Source:
+        Hanley and McNeil, Radiology 143, 1982; ``max_fpr``: McClish, Medical Decision Making 9, 1989.
+
+    Also in:
+        torchmetrics (``RetrievalAUROC``, where one class counts 0), ir_measures (``Accuracy``), scikit-learn
+        (``roc_auc_score`` of one query); RePlay (``RocAuc``), 1 where the first k are all relevant; RecTools
+        (``PartialAUC``), cut at the k-th irrelevant one; RecBole (``GAUC``), weighted by the relevant; torchrec
+        (``GAUC``), without queries of equal scores alone.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        max_fpr: the largest false positive rate that counts, > 0 and <= 1; None = 1.
+        relevance_level: a grade at or above it is relevant; > 0.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Raises:
+        ValueError: ``max_fpr`` is not a number > 0 and <= 1.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.AUROC().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))
+        tensor([0.5000], dtype=torch.float64)
+    """
+
+    name = "auroc"
+
+    def __init__(
+        self,
+        top_k: int | None = None,
+        *,
+        max_fpr: float | None = None,
+        empty_target_action: str = "skip",
+        **kwargs: Any,
+    ) -> None:
+        if max_fpr is not None:
+            number("max_fpr", max_fpr, above=0, most=1)
+        super().__init__(top_k, max_fpr=max_fpr, empty_target_action=empty_target_action, **kwargs)
+
+    max_fpr: float | None
+
+    def need(self) -> Need:
+        return Need(relevant=True)  # it counts the relevant candidates that were retrieved at all
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return super().empty(ranking) | nothing_irrelevant(ranking, self.relevance_level)
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        level, top_k = self.relevance_level, self.top_k
+        cut = CutoffTie.of(ranking, level, top_k)
+        length = torch.minimum(self.length(ranking), ranking.num_candidates).unsqueeze(-1)
+        if self.max_fpr is not None and self.max_fpr < 1:
+            return (cut.chance * _partial_area(ranking, level, top_k, cut, length, self.max_fpr)).sum(-1)
+        found, share = ranking.found(level), ranking.prob_in_top_k(top_k)
+        before, beside = ranking.relevant_before_and_in_tie(level)
+        # Irrelevant candidates behind each relevant one that is surely inside, and half of those tied with it ...
+        behind = length - (ranking.first + ranking.tied - 1) - (cut.before - before - beside)
+        pairs = torch.where(found & (share == 1), behind + (ranking.tied - beside) / 2, 0.0).sum(-1, keepdim=True)
+        # ... less the h that a tie cut by k puts behind it, which themselves are ahead of half of theirs.
+        h, s, inside = cut.hits, cut.places, cut.before + cut.hits
+        ordered = pairs - cut.before * h + h * (s - h) / 2
+        return (cut.chance * ratio(ordered, inside * (length - inside))).sum(-1)
+
+
+def _partial_area(
+    ranking: Ranking, level: float, top_k: int | None, cut: CutoffTie, length: Tensor, max_fpr: float
+) -> Tensor:
+    """The rescaled area of the first ``length``, for each number of hits in a tie cut by k: float64 [query, hits]."""
+    share = ranking.prob_in_top_k(top_k)
+    inside = ranking.found(level) & (share == 1)
+    before, beside = ranking.relevant_before_and_in_tie(level)
+    ahead, among = ranking.first - 1 - before, ranking.tied - beside
+    h, relevant, others = cut.hits, cut.before + cut.hits, length - cut.before - cut.hits
+    room = max_fpr * others  # false positives that count
+    # All irrelevant candidates tied with an entry are within the room, or it is of the next block, or they are not.
+    ends = torch.where((share == 1) & (ranking.tied > 0), ahead + among, float("inf")).contiguous()
+    within = torch.searchsorted(ends, room.contiguous(), right=True)
+    some = torch.nn.functional.pad(running_sum(inside.to(room.dtype)), (1, 0)).gather(-1, within)
+    middle = torch.where(inside, ahead + among / 2, 0.0)
+    area = room * some - torch.nn.functional.pad(running_sum(middle), (1, 0)).gather(-1, within)
+    following = within.clamp_max(ends.shape[1] - 1)
+    next_ahead, next_among = ahead.gather(-1, following), among.gather(-1, following)
+    crossed = (within < ends.shape[1]) & ends.gather(-1, following).isfinite()
+    area = area + torch.where(crossed, beside.gather(-1, following) * uncounted(room - next_ahead, next_among), 0.0)
+    area = area + h * uncounted(room - (cut.at(ranking.first) - 1 - cut.before), (cut.places - h).clamp_min(0))
+    chance = 0.5 * max_fpr**2
+    rescaled = 0.5 * (1 + (ratio(area, relevant * others) - chance) / (max_fpr - chance))
+    return torch.where(relevant * others > 0, rescaled, 0.0)

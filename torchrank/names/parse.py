@@ -1,0 +1,234 @@
+"""From a name to a metric, in this library's spelling and in those of others."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torchrank.names.labels import Label, read, split, write
+from torchrank.names.registry import measures
+from torchrank.names.spellings import PARAMETERS, SPELLINGS
+
+
+def parse(name: str, **overrides: Any) -> Any:
+    """The metric that a name stands for: the inverse of :attr:`RankingMetric.label`.
+
+    Besides labels it takes the spellings of ir_measures (``"nDCG@10"``, ``"AP(rel=2)@100"``, ``"RR"``), trec_eval
+    (``"ndcg_cut_10"``, ``"recip_rank"``, ``"P_5"``, with the definitions of version 10), PyKEEN
+    (``"hits_at_10"``, ``"adjusted_arithmetic_mean_rank_index"``), ranx (``"map@10-l2"``), MTEB (``"ndcg_at_10"``) and
+    others: :mod:`torchrank.names.spellings` lists them. ``hits@k`` is :class:`HitRate`, where ranx counts the hits:
+    that is ``numrelret@k``. ``accuracy@k`` is that of RecTools: the one of sentence-transformers and BEIR is
+    ``hitrate@k``. A name says what the measure is, and not which ties, which aggregate
+    or which queries without a relevant candidate a library has in mind: that is what :func:`torchrank.preset` says.
+
+    Args:
+        name: a label as ``"ndcg@10"`` or ``"map(normalize=min,relevance_level=2)@100"``, or another library's spelling.
+            Case does not matter.
+        overrides: arguments of the metric, which win over those in the name. Those of recommended lists need some:
+            ``tr.parse("coverage@10", num_items=1000)``.
+
+    Raises:
+        ValueError: an unknown name or parameter, or several names or cut-offs, which only a collection takes.
+
+    Example:
+        >>> import torchrank as tr
+        >>> tr.parse("AP(rel=2)@100").label, tr.parse("ndcg_cut_10").label, tr.parse("P_5", ties="optimistic").label
+        ('map(relevance_level=2)@100', 'ndcg@10', 'precision(ties=optimistic)@5')
+    """
+    metrics = parse_all(name, **overrides)
+    if len(metrics) > 1:
+        several = "metric" if len(split(name)) > 1 else "cut-off"
+        raise ValueError(
+            f"Expected one {several} in {name!r}, got {len(metrics)}: a list of them is for RankingCollection"
+        )
+    return metrics[0]
+
+
+def parse_all(name: str, **overrides: Any) -> list[Any]:
+    """The metrics that a list of names with any number of cut-offs stands for: ``"ndcg@5,10 recall@1-3"`` is five."""
+    if not isinstance(name, str):
+        raise TypeError(f"Expected the name of a metric, as 'ndcg@10', got {type(name).__name__}")
+    return [metric for one in split(name) for label in resolve(one) for metric in _metrics(label, one, overrides)]
+
+
+def resolve(name: str) -> list[Label]:
+    """The labels, in this library's own names, that a name stands for.
+
+    Raises:
+        ValueError: no measure has this name.
+    """
+    if suffixed := _LEVEL.fullmatch(name):
+        return [_at_level(label, suffixed) for label in resolve(suffixed["name"])]
+    label, registry = read(name), measures()
+    own = label.name.lower()
+    spellings = [spelling for spelling in _spellings() if spelling.measure in registry]
+    if own in registry:  # then only what says more than a name is a spelling: IPrec@0.1
+        spellings = [spelling for spelling in spellings if spelling.example == own]
+    for spelling in spellings:
+        if found := spelling.fit(label):
+            return found
+    plain = own if own in registry else re.sub("[_-]", "", own)  # hit_rate, R-precision
+    if plain in registry:
+        return [Label(plain, label.parameters, label.at)]
+    cut = _CUT.fullmatch(label.name)
+    if cut and not label.at and cut["name"].lower() not in _NUMBERED:
+        try:
+            return resolve(write(cut["name"], label.parameters, None) + f"@{cut['k']}")
+        except ValueError:
+            pass  # about the name as it was given
+    stems = {own, cut["name"].lower()} if cut else {own}
+    near = _nearest(stems, {**dict(zip(registry, registry)), **{one.example: one.measure for one in spellings}})
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    raise ValueError(f"Expected the name of a measure, got {name!r}: {hint}`torchrank measures` lists them")
+
+
+#: ranx's suffix for what is relevant
+_LEVEL = re.compile(r"\s*(?P<name>[^()]+(?:\(.*\))?[^()]*?)-l(?P<level>\d+)\s*", re.IGNORECASE)
+
+
+#: a cut-off as MTEB and others write it, ndcg_at_10, ndcg_10
+_CUT = re.compile(r"(?P<name>.*?[^\W\d].*?)[_-](?:at[_-])?(?P<k>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)", re.IGNORECASE)
+
+
+#: behind these names a number may as well be their parameter
+_NUMBERED = ("f", "fbeta", "f_beta", "rbp", "rbo")
+
+
+def _at_level(label: Label, suffixed: re.Match[str]) -> Label:
+    return Label(label.name, {**label.parameters, "relevance_level": int(suffixed["level"])}, label.at)
+
+
+def _nearest(names: Iterable[str], known: dict[str, str]) -> list[str]:
+    """A few names, of different measures, that are most like an unknown one: in letters, and in their order."""
+    likeness = {other: max(_likeness(name, other) for name in names) for other in known}
+    found: dict[str, str] = {}
+    for near in sorted(known, key=likeness.__getitem__, reverse=True):
+        if likeness[near] >= 0.7 and likeness[near] > max(likeness.values()) - 0.15:
+            found.setdefault(known[near], near)
+    return list(found.values())[:3]
+
+
+def _likeness(one: str, other: str) -> float:
+    shared = 2 * (Counter(one) & Counter(other)).total() / (len(one) + len(other))
+    return (shared + difflib.SequenceMatcher(None, other, one).ratio()) / 2
+
+
+def _metrics(label: Label, name: str, overrides: dict[str, Any]) -> list[Any]:
+    measure = measures()[label.name]
+    given, known = _arguments(label), measure.definition()
+    for argument in given:
+        if argument not in known and argument != "top_k":
+            raise ValueError(
+                f"Expected {measure.name} to have parameters {', '.join(known)}, got {argument!r} in {name!r}"
+            )
+    if label.cuts and not measure.takes_top_k:
+        raise ValueError(f"Expected no cut-off for {measure.name}, got {name!r}")
+    wanted = [key for key in required(measure) if key not in given and key not in overrides]
+    if wanted:
+        raise ValueError(
+            f"Expected {', '.join(wanted)} for {name!r}, got none: names say nothing of a catalogue; give"
+            f" tr.{measure.__name__}({', '.join(f'{key}=...' for key in wanted)})"
+        )
+    cuts: list[dict[str, Any]] = [{"top_k": cut} for cut in label.cuts] or [{}]
+    return [measure(**{**cut, **given, **overrides}) for cut in cuts]
+
+
+def required(measure: type) -> list[str]:
+    """Arguments without which there is no metric."""
+    known = inspect.signature(measure).parameters.values()
+    return [p.name for p in known if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+
+
+def _arguments(label: Label) -> dict[str, Any]:
+    """The parameters of a label by the names that they have here."""
+    arguments: dict[str, Any] = {}
+    known = measures()[label.name].definition()
+    for key, value in label.parameters.items():
+        other = key if key in known else PARAMETERS.get(key, key)
+        if isinstance(other, str):
+            arguments[other] = value
+        elif value in other:
+            arguments |= other[value]
+        else:
+            raise ValueError(f"Expected {key} to be one of {', '.join(map(str, other))}, got {value!r}")
+    return arguments
+
+
+# ---- spellings -------------------------------------------------------------------------------------------------------
+
+_NUMBER = r"-?(?:\d+\.?\d*|\.\d+)"
+
+
+_FORMS = {"k": r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", "x": rf"{_NUMBER}(?:,{_NUMBER})*"}  # of others: one number
+
+
+_HOLE = re.compile(r"{(\w+)}")
+
+
+@dataclass(frozen=True)
+class _Spelling:
+    """How another library writes some labels; see :mod:`torchrank.names.spellings`."""
+
+    name: re.Pattern[str]
+    parameters: dict[str, object]
+    at: re.Pattern[str] | None
+    labels: Sequence[str]
+    #: a name that fits, for hints
+    example: str
+    #: the measure of the labels
+    measure: str
+
+    @classmethod
+    def of(cls, text: str, labels: str | list[str]) -> _Spelling:
+        parts = read(text)
+        example = _HOLE.sub(lambda hole: "10" if hole[1] == "k" else "0.5", parts.name)
+        at = re.compile(_pattern(parts.at)) if parts.at else None
+        name = re.compile(_pattern(parts.name), re.IGNORECASE)
+        labels = [labels] if isinstance(labels, str) else labels
+        measure = re.split("[(@]", labels[0])[0]
+        return cls(name, parts.parameters, at, labels, example, measure)
+
+    def fit(self, label: Label) -> list[Label]:
+        """The labels that stand for one in this spelling; nothing if it is in another."""
+        named = self.name.fullmatch(label.name)
+        behind = self.at.fullmatch(label.at) if self.at else None
+        if named is None or (self.at and behind is None):
+            return []
+        values = named.groupdict() | (behind.groupdict() if behind else {})
+        for key, wanted in self.parameters.items():
+            if key not in label.parameters:
+                return []
+            if isinstance(wanted, str) and (hole := _HOLE.fullmatch(wanted)):
+                values[hole[1]] = str(label.parameters[key])
+            elif label.parameters[key] != wanted:
+                return []
+        rest = {key: value for key, value in label.parameters.items() if key not in self.parameters}
+        numbers = values.pop("x", "0").split(",")
+        found = [
+            read(text.format(**values, x=x, root=math.sqrt(abs(float(x)))))
+            for text, x in itertools.product(self.labels, numbers)
+        ]
+        passed = "" if self.at else label.at
+        if passed and any(one.at for one in found):
+            return []  # two lists of cut-offs
+        return [Label(one.name, {**one.parameters, **rest}, one.at or passed) for one in found]
+
+
+def _pattern(text: str) -> str:
+    pieces = _HOLE.split(text)
+    literal = [re.escape(piece).replace("_", "[_.-]?") for piece in pieces[::2]]
+    holes = [f"(?P<{name}>{_FORMS.get(name, _NUMBER)})" for name in pieces[1::2]]
+    return "".join(itertools.chain.from_iterable(itertools.zip_longest(literal, holes, fillvalue="")))
+
+
+@functools.cache
+def _spellings() -> list[_Spelling]:
+    return [_Spelling.of(text, labels) for text, labels in SPELLINGS.items()]

@@ -1,0 +1,364 @@
+"""A :class:`Ranking` is where the judged candidates stand: all that a measure needs to know."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from torchrank.hardware.devices import autocast_off, widest_float
+from torchrank.layouts.arrange import arrange
+from torchrank.layouts.bad_values import Problem, count
+from torchrank.layouts.canonical import IN_THE_POOL, OUTSIDE_THE_POOL, Need
+from torchrank.layouts.catalogues import embedded, streamed
+from torchrank.layouts.checks import check_tensor
+from torchrank.layouts.progress import progress_bar
+from torchrank.layouts.sharding import Shard
+from torchrank.names.arguments import integer
+from torchrank.ranking.parts import Parted
+from torchrank.ranking.two_lists import both_lists
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking(Parted):
+    """Where the judged candidates of each query stand, one row of entries per query.
+
+    Every layout arrives here, and every measure starts from here. Ties make a rank an interval: an entry's rank is
+    uniform on ``[first, first + tied - 1]``. A judged candidate that was not retrieved is an entry too, so that
+    recall and the ideal order know of it. A ``Ranking`` is never changed; what it computes is kept and shared.
+
+    Fields: ``first``, ``tied`` float64 [query, entry]; ``grade`` [query, entry]; ``valid`` bool [query, entry];
+    ``num_candidates`` float64 [query]; ``errors`` int64 [kind]; ``depth``, a bound on the ranks of what is tied;
+    ``reach``, the last rank that is exact, or None if all are.
+
+    Bad values (NaN, indices out of range, duplicates) are counted in ``errors`` and raise where the ranking is used:
+    ``score`` at once, ``update`` in ``compute``, on all workers alike. Arguments that do not fit together raise
+    TypeError or ValueError here.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> ranking = tr.Ranking.from_label(torch.tensor([[0.1, 0.9, 0.9, 0.3]]), torch.tensor([2]))
+        >>> ranking.first, ranking.tied, ranking.num_candidates
+        (tensor([[1.]], dtype=torch.float64), tensor([[2.]], dtype=torch.float64), tensor([4.], dtype=torch.float64))
+        >>> tr.MRR().score(ranking)  # first or second place, as likely: (1 + 1/2) / 2
+        tensor([0.7500], dtype=torch.float64)
+    """
+
+    #: ranks a batch as a whole; set by :mod:`torchrank.engine`, which makes rankings and so imports this module
+    rank: ClassVar[Callable[..., Ranking]]
+
+    # ---- from each layout --------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_scores(
+        cls,
+        preds: Tensor,
+        target: Any,
+        *,
+        mask: Tensor | None = None,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+        tie_break: Tensor | None = None,
+    ) -> Ranking:
+        """Rank scores.
+
+        Args:
+            preds: floating [query, candidate].
+            target: grades [query, candidate]; or the column of the positive, int [query], negative = none, but -100 =
+                no query; or a (query, item) or (query, item, grade) tuple of 1-D tensors; or a list of one id tensor
+                per query.
+            mask: bool [query, candidate], True for real candidates.
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: these are no candidates,
+                unless they are relevant.
+            tie_break: [query, candidate] or [candidate], the larger ranks first among equal scores.
+
+        Raises:
+            TypeError, ValueError: the arguments do not fit together.
+        """
+        return cls.rank(arrange(preds, target, mask=mask, exclude=exclude, tie_break=tie_break))
+
+    @classmethod
+    def from_label(
+        cls,
+        preds: Tensor,
+        label: Tensor,
+        *,
+        mask: Tensor | None = None,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+        tie_break: Tensor | None = None,
+    ) -> Ranking:
+        """Rank scores [query, item] over a catalogue with one right answer: ``label`` int [query].
+
+        A negative label = none, but -100 = no query, as cross-entropy ignores it.
+        """
+        check_tensor(label, "label")
+        check_tensor(preds, "preds")
+        if label.dim() != 1:
+            raise ValueError(f"Expected label of shape [{len(preds)}], got {list(label.shape)}")
+        return cls.rank(arrange(preds, label, mask=mask, exclude=exclude, tie_break=tie_break))
+
+    @classmethod
+    def from_flat(
+        cls,
+        preds: Tensor,
+        target: Tensor,
+        indexes: Tensor,
+        *,
+        mask: Tensor | None = None,
+        tie_break: Tensor | None = None,
+        judged: bool = False,
+    ) -> Ranking:
+        """Rank flat rows, all [row]: ``indexes`` names the query of each. Queries come in ascending order of index.
+
+        Entries are the relevant candidates; with ``judged`` all of them, which measures of what is judged or irrelevant
+        need, in a rectangle as wide as the longest list.
+        """
+        rows = arrange(preds, target, indexes=indexes, mask=mask, tie_break=tie_break)
+        return cls.rank(rows, Need(relevant=not judged))
+
+    @classmethod
+    def from_ids(
+        cls,
+        ids: Tensor,
+        relevant: Any,
+        *,
+        mask: Tensor | None = None,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+    ) -> Ranking:
+        """Rankings given as ids, best first: int [query, position], negative = padding.
+
+        ``relevant``: ids [query], of which -100 = no query; [query, entry] padded with negatives; a list of one id
+        tensor per query; or a (query, id) or (query, id, grade) tuple of 1-D tensors.
+        """
+        check_tensor(ids, "ids")
+        if ids.is_floating_point():
+            raise TypeError(
+                f"Expected ids to be integer, best first, got {ids.dtype}; scores go to Ranking.from_scores"
+            )
+        return cls.rank(arrange(ids, relevant, mask=mask, exclude=exclude))
+
+    @classmethod
+    def from_rankings(cls, one: Tensor, other: Tensor) -> Ranking:
+        """Two lists of ids to compare, best first: int [query, position] each, negative = padding.
+
+        Entries are the ids of both lists: ranked as in ``one``, with the grades by which ``other`` ranks them, its
+        length for the first down to 1 for the last; -inf = it is not in ``other``. An id that one list lacks is tied
+        with others behind that list.
+
+        Raises:
+            TypeError, ValueError: lists are not integer, or not of the same queries.
+
+        Example:
+            >>> import torch, torchrank as tr
+            >>> ranking = tr.Ranking.from_rankings(torch.tensor([[7, 8, 9]]), torch.tensor([[7, 9, 8]]))
+            >>> tr.KendallTau().score(ranking), tr.Overlap(top_k=2).score(ranking)
+            (tensor([0.3333], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
+        """
+        for name, x in (("one", one), ("other", other)):
+            check_tensor(x, name, "integer ids, best first")
+            if x.is_floating_point() or x.dtype in (torch.bool, torch.uint64):
+                raise TypeError(f"Expected {name} to be integer ids that int64 can hold, best first, got {x.dtype}")
+        if one.dim() != 2 or other.dim() != 2 or len(one) != len(other):
+            raise ValueError(
+                "Expected two lists of ids [query, position] of as many queries, got shapes"
+                f" {list(one.shape)} and {list(other.shape)}"
+            )
+        entries = both_lists(one.detach().long(), other.detach().to(one.device).long())
+        return replace(cls.in_rank_order(*entries, depth=1), all_candidates=True)
+
+    @classmethod
+    def from_ranks(cls, ranks: Tensor, num_candidates: Tensor | int | None = None) -> Ranking:
+        """Ranks known from elsewhere.
+
+        Args:
+            ranks: [query] or [query, entry], the rank of each relevant candidate: 1 = best, infinite = not retrieved,
+                0 or negative = padding. Fractional ranks stand for themselves. Within a query they are ranks in one
+                list, so no two are equal; ranks that were filtered already are lists of their own: [query], one each.
+            num_candidates: length of the lists, one for all or [query]. Without it, what needs it is NaN (mean rank
+                of what was not retrieved, fall-out, precision without ``top_k``).
+
+        Ranks between 0 and 1 or beyond ``num_candidates``, or equal in one query, are bad values.
+
+        Raises:
+            TypeError: ranks are no tensor of numbers.
+            ValueError: ranks have another shape.
+        """
+        check_tensor(ranks, "ranks")
+        if ranks.is_complex() or ranks.dtype == torch.bool:
+            raise TypeError(f"Expected ranks to be integer or floating point, got {ranks.dtype}")
+        if ranks.dim() not in (1, 2):
+            raise ValueError(f"Expected ranks of shape [query] or [query, entry], got {list(ranks.shape)}")
+        first = ranks.detach().to(widest_float(ranks.device))
+        first = first.unsqueeze(-1) if first.dim() == 1 else first
+        first = first if first.shape[1] else first.new_zeros((len(first), 1))
+        length = float("nan") if num_candidates is None else num_candidates
+        length = torch.as_tensor(length, dtype=first.dtype, device=first.device).clone().expand(len(first))
+        valid = ~(first <= 0)
+        finite = first.isfinite()
+        # Without ties there is no table over ranks, so they may be as large as they like.
+        bad = (valid & (first < 1)) | (finite & (first > length.unsqueeze(-1))) | first.isnan()
+        ordered = first.sort(dim=-1).values
+        again = (ordered[:, 1:] == ordered[:, :-1]) & ordered[:, 1:].isfinite() & (ordered[:, 1:] > 0)
+        return cls.in_rank_order(
+            torch.where(finite, first, 1),
+            (finite & valid).to(first.dtype),
+            valid.to(torch.int8),
+            valid,
+            length,
+            count(Problem.BAD_RANKS, bad) + count(Problem.BAD_RANKS, again),
+            depth=1,
+        )
+
+    @classmethod
+    def from_negatives(cls, pos: Tensor, neg: Tensor) -> Ranking:
+        """Positives, [query] or [query, positive] scores, against sampled negatives, [query, negative] scores."""
+        for name, x in (("pos", pos), ("neg", neg)):
+            check_tensor(x, name)
+            if x.is_complex() or x.dtype == torch.bool:
+                raise TypeError(f"Expected {name} to be scores, integer or floating point, got {x.dtype}")
+        pos = pos.unsqueeze(-1) if pos.dim() == 1 else pos
+        if pos.dim() != 2 or neg.dim() != 2 or len(pos) != len(neg):
+            raise ValueError(
+                "Expected pos [query] or [query, positive] and neg [query, negative] of as many queries, got shapes"
+                f" {list(pos.shape)} and {list(neg.shape)}"
+            )
+        dtype = torch.promote_types(pos.dtype, neg.dtype)
+        dtype = dtype if dtype.is_floating_point else torch.float64
+        with autocast_off(pos.device):
+            scores = torch.cat([pos.to(dtype), neg.to(dtype)], dim=-1)
+        columns = torch.arange(pos.shape[1], device=pos.device).expand(len(pos), -1)
+        return cls.rank(arrange(scores, list(columns)))
+
+    @classmethod
+    def from_embeddings(
+        cls,
+        queries: Tensor,
+        items: Tensor,
+        relevant: Any,
+        *,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+        similarity: str = "dot",
+        top_k: int | None = None,
+        chunk_size: int | None = None,
+        group: Any = False,
+        progress: bool = False,
+    ) -> Ranking:
+        """Rank a catalogue by the similarity of embeddings. The [query, item] matrix of scores is never whole.
+
+        Args:
+            queries: floating [query, dimension].
+            items: floating [item, dimension].
+            relevant: items int [query], of which -100 = no query; [query, entry] padded with negatives; a list of one
+                id tensor per query; or a (query, item) or (query, item, grade) tuple.
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: these are no candidates,
+                unless they are relevant.
+            similarity: "dot" or "cosine".
+            top_k: only ranks up to this one will be looked at, which is cheaper where many items are relevant. Metrics
+                that look further refuse the ranking.
+            chunk_size: items to score at a time; None = as suits the device. At most 64 MB of scores exist at a time.
+            group: a process group (None = the default one) over whose workers the catalogue is spread, or False. Each
+                worker then gives all ``queries`` and ``relevant``, the same on all, and its own slice of ``items``,
+                which are numbered in the order of the workers, and gets the ranking of the whole catalogue.
+            progress: show a bar; needs tqdm.
+
+        Raises:
+            TypeError, ValueError: the arguments do not fit together.
+
+        Example:
+            >>> import torch, torchrank as tr
+            >>> queries, items = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 1.0], [2.0, 0.0], [1.0, 1.0]])
+            >>> tr.MRR().score(tr.Ranking.from_embeddings(queries, items, torch.tensor([2]), chunk_size=2))
+            tensor([0.5000], dtype=torch.float64)
+        """
+        shard = None if group is False else lambda here, asked: Shard.of(here, asked, group, queries.device)
+        with progress_bar(progress) as step:
+            layout = embedded(queries, items, relevant, exclude, similarity, chunk_size, shard, step)
+            return cls.rank(layout, Need(integer("top_k", top_k, least=1)))
+
+    @classmethod
+    def from_score_blocks(
+        cls,
+        blocks: Iterable[Tensor] | Callable[[], Iterable[Tensor]],
+        relevant: Any,
+        *,
+        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+        top_k: int | None = None,
+    ) -> Ranking:
+        """Rank a catalogue whose scores come in blocks of items, for all queries each.
+
+        Args:
+            blocks: floating [query, item] blocks from left to right: a list, another iterable that can be read twice,
+                a function that returns an iterator, which is called twice; or, together with ``top_k``, an iterator.
+            relevant: items int [query], of which -100 = no query; [query, entry] padded with negatives; a list of one
+                id tensor per query; or a (query, item) or (query, item, grade) tuple. Items are numbered through all
+                blocks.
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: these are no candidates,
+                unless they are relevant.
+            top_k: only ranks up to this one will be looked at. Metrics that look further refuse the ranking.
+
+        Raises:
+            TypeError, ValueError: the arguments do not fit together, or blocks differ in queries or dtype.
+
+        Example:
+            >>> import torch, torchrank as tr
+            >>> blocks = [torch.tensor([[0.2, 0.9]]), torch.tensor([[0.4, 0.1]])]
+            >>> tr.MRR().score(tr.Ranking.from_score_blocks(blocks, torch.tensor([2])))
+            tensor([0.5000], dtype=torch.float64)
+        """
+        return cls.rank(streamed(blocks, relevant, exclude, top_k), Need(integer("top_k", top_k, least=1)))
+
+    @classmethod
+    def from_run(cls, qrels: Mapping[str, Mapping[str, float]], run: Mapping[str, Mapping[str, float]]) -> Ranking:
+        """Judgments {query: {document: grade}} and a run {query: {document: score}}, queries in the order of ``qrels``.
+
+        Scores are compared in double precision, and equal ones ordered by document id, the larger first, as trec_eval
+        does. A judged query that the run lacks has retrieved nothing; queries without judgments are left out. As in
+        trec_eval, a grade below 0 says that a document was in the pool but not judged: here -1, whatever it was. A
+        document of the run that the judgments lack was outside the pool: -2.
+
+        Example:
+            >>> import torchrank as tr
+            >>> ranking = tr.Ranking.from_run({"q": {"a": 1, "b": 0}}, {"q": {"a": 0.5, "b": 0.5, "c": 0.9}})
+            >>> tr.MRR().score(ranking), ranking.grade  # c, b, a
+            (tensor([0.3333], dtype=torch.float64), tensor([[-2.,  0.,  1.]], dtype=torch.float64))
+        """
+        if qrels and run and not qrels.keys() & run.keys():
+            ours, theirs = next(iter(qrels)), next(iter(run))
+            message = f"No query of the run is judged: one is {theirs!r}, and one of those judged {ours!r}"
+            warnings.warn(message, stacklevel=2)
+        scores, grades, sizes = [], [], []
+        for query, judged in qrels.items():
+            scored = run.get(query, {})
+            names = sorted({*judged, *scored})  # so that a later row has the larger id
+            found = [float(scored.get(name, float("-inf"))) for name in names] or [float("-inf")]
+            said = [max(float(judged[name]), IN_THE_POOL) if name in judged else OUTSIDE_THE_POOL for name in names]
+            scores.append(torch.tensor(found, dtype=torch.float64, device="cpu"))
+            grades.append(torch.tensor(said or [OUTSIDE_THE_POOL], dtype=torch.float64, device="cpu"))
+            sizes.append(len(names))
+        nothing = torch.empty(0, dtype=torch.float64, device="cpu")
+        preds, target = (torch.cat([nothing, *x]) for x in (scores, grades))
+        length = torch.tensor(sizes, dtype=torch.int64, device="cpu")
+        rows = length.clamp_min(1)  # a query without documents has a row that is no candidate
+        indexes = torch.repeat_interleave(torch.arange(len(rows), device="cpu"), rows)
+        there = torch.repeat_interleave(length > 0, rows)
+        order = torch.arange(len(preds), device="cpu")
+        return cls.from_flat(preds, target, indexes, mask=there, tie_break=order, judged=True)
+
+    def check(self, need: Need, label: str) -> None:
+        """ValueError if this ranking does not know what a metric looks at."""
+        if self.reach is not None and (need.reach is None or need.reach > self.reach):
+            wanted = "at all ranks" if need.reach is None else f"at ranks up to {need.reach}"
+            raise ValueError(f"Expected a Ranking for {label}, which looks {wanted}, got one with top_k={self.reach}")
+        if self.only_relevant and not need.relevant:
+            raise ValueError(
+                f"Expected a Ranking for {label} with entries of irrelevant candidates, got one without;"
+                " Ranking.from_flat(..., judged=True) has them"
+            )
+        if need.all_candidates and not self.all_candidates:
+            raise ValueError(
+                f"Expected a Ranking for {label} with an entry for every candidate, got one of some judged candidates;"
+                " Ranking.from_scores with a grade for each, -1 = unjudged, makes one"
+            )

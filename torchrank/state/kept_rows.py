@@ -1,0 +1,113 @@
+"""State of a metric that must keep its rows, because a query may come in pieces: few bytes, two collectives."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torchmetrics.utilities.distributed import gather_all_tensors
+
+from torchrank.state.synchronisation import all_gather, place_in
+from torchrank.state.torchmetrics_fixes import LOCK, SafeMetric
+
+INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+# What a row is kept in, which workers tell each other by number.
+DTYPES = (*INTEGERS, torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+class Rows(NamedTuple):
+    """Candidates, all [row]: score, target, and the query that each belongs to."""
+
+    preds: Tensor
+    target: Tensor
+    indexes: Tensor
+
+
+# The dtypes of no rows.
+EMPTY = (torch.float32, torch.int8, torch.int32)
+
+
+class KeepsRows(SafeMetric):
+    """A metric whose states ``preds``, ``target`` and ``indexes`` are lists of rows."""
+
+    ignore_index: int | None
+
+    def add_state(self, name: str, default: Any, dist_reduce_fx: Any = None, persistent: bool = False) -> None:
+        """Add a state; that of rows under a name that says which are kept."""
+        if name in Rows._fields:
+            self.leave_meta()
+            # torchmetrics.MetricCollection lets metrics whose states have equal names, and equal values after the first
+            # batch, share them. Arguments that matter in compute only are no part of the name: their rows are the same.
+            self._kept = "rows" if self.ignore_index is None else f"rows(ignore_index={self.ignore_index})"
+            name, dist_reduce_fx = f"{self._kept}:{name}", "cat"
+        super().add_state(name, default, dist_reduce_fx, persistent)
+
+    def _parts(self) -> list[list[Tensor]]:
+        return [getattr(self, f"{self._kept}:{field}") for field in Rows._fields]
+
+    def _replace(self, rows: Rows) -> None:
+        for field, x in zip(Rows._fields, rows):
+            setattr(self, f"{self._kept}:{field}", [x])
+
+    def keep(self, rows: Rows) -> None:
+        """Add rows, in copies of their own."""
+        narrow = [narrowed(x) for x in rows]
+        with LOCK:
+            for parts, x in zip(self._parts(), narrow):
+                parts.append(x)
+
+    def rows(self) -> Rows:
+        """All rows in one tensor each, which from now on stands for those of the batches."""
+        for parts, dtype in zip(self._parts(), EMPTY):
+            if len(parts) != 1:
+                parts[:] = [torch.cat(parts) if parts else torch.empty(0, dtype=dtype, device=self.device)]
+        return Rows(*(parts[0] for parts in self._parts()))
+
+    def merge_state(self, incoming_state: Any) -> None:
+        """Add the rows of another metric of this class."""
+        super().merge_state(incoming_state)
+        self._computed = None
+
+    def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
+        rows = self.rows()
+        if dist_sync_fn is gather_all_tensors:
+            rows = gathered(Rows(*(x.to(self.device) for x in rows)), process_group or self.process_group)
+        else:  # the user's own
+            super()._sync_dist(dist_sync_fn, process_group)
+            rows = Rows(*(getattr(self, f"{self._kept}:{field}") for field in Rows._fields))
+        self._replace(rows)
+
+
+def narrowed(x: Tensor) -> Tensor:
+    """A copy in the smallest signed integers that hold its values, for which they are looked at; floats as they are."""
+    if x.dtype == torch.bool:
+        return x.to(torch.int8)
+    if x.is_floating_point() or x.dtype == torch.int8:
+        return x.clone()
+    low, high = torch.stack(x.aminmax()).tolist()
+    fitting = (t for t in INTEGERS if torch.iinfo(t).min <= low and high <= torch.iinfo(t).max)
+    return x.to(next(fitting), copy=True)
+
+
+def gathered(rows: Rows, group: Any) -> Rows:
+    """The rows of all workers, in the order of the workers: two collectives, one if there are none."""
+    _, world = place_in(group)
+    mine = torch.tensor([len(rows.preds), *(DTYPES.index(x.dtype) for x in rows)], device=rows.preds.device)
+    heads = [torch.empty_like(mine) for _ in range(world)]
+    dist.all_gather(heads, mine, group=group)
+    counts, *codes = torch.stack(heads).T.tolist()
+    if not any(counts):
+        return rows
+    used = [[DTYPES[c] for c, n in zip(code, counts) if n] for code in codes]
+    dtypes = [functools.reduce(torch.promote_types, found) for found in used]
+    # As bytes, so that all fields travel together.
+    packed = [x.to(t).unsqueeze(-1).view(torch.uint8) for x, t in zip(rows, dtypes)]
+    parts = torch.cat(all_gather(torch.cat(packed, dim=-1), counts, group))
+    fields = parts.split([t.itemsize for t in dtypes], dim=-1)
+    return Rows(*(x.contiguous().view(t).squeeze(-1) for x, t in zip(fields, dtypes)))

@@ -1,0 +1,148 @@
+"""What measures of rankings and of recommended lists share: a name, parameters, and a label that is the definition."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+import torchrank.names.labels as labels
+from torchrank.layouts.bad_values import explain
+from torchrank.layouts.batch import Batch
+from torchrank.names.arguments import integer, plain
+from torchrank.names.registry import KINDS
+from torchrank.state.query_mean import QueryMean, QueryValues
+
+
+class Measure(QueryMean):
+    """A metric with a name, which knows its parameters.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        aggregation, empty_target_action, validate_args: as :class:`torchrank.RankingMetric`.
+        kwargs: parameters of the measure, which become attributes, and those of :class:`torchmetrics.Metric`.
+
+    Raises:
+        TypeError: it has the name of another class.
+        ValueError: an argument has a value that the metric does not know.
+    """
+
+    #: how labels call it
+    name: ClassVar[str] = ""
+    #: every measure of a kind by its name
+    registry: ClassVar[dict[str, Any]] = {}
+    #: whether it can be cut at a rank
+    takes_top_k: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "registry" in cls.__dict__:
+            KINDS.append(cls.registry)
+        if name := cls.__dict__.get("name"):
+            if not re.fullmatch("[a-z][a-z0-9]*", name):
+                raise TypeError(f"Expected {cls.__name__}.name to be lower-case letters and digits, got {name!r}")
+            if name in cls.registry and not _same(cls.registry[name], cls):
+                raise TypeError(
+                    f"Expected {cls.__name__} to have a name of its own, got {name!r}, that of another measure"
+                )
+            cls.registry[name] = cls
+
+    def __init__(
+        self,
+        top_k: int | None,
+        aggregation: str | Callable[[Tensor], Tensor],
+        empty_target_action: str,
+        validate_args: bool,
+        **kwargs: Any,
+    ) -> None:
+        if self.name not in self.registry or not _same(self.registry[self.name], type(self)):
+            raise TypeError(
+                f"Expected {type(self).__name__} to have a name of its own, which its states bear, got {self.name!r}"
+            )
+        own = {name: plain(kwargs.pop(name)) for name in self.definition() if name in kwargs}
+        for name in own:
+            if callable(getattr(Measure, name, None)) or callable(getattr(type(self), name, None)):
+                raise TypeError(f"Expected {type(self).__name__} to name no parameter like a method, got {name!r}")
+        try:
+            super().__init__(aggregation, empty_target_action, validate_args, **kwargs)
+        except ValueError as error:
+            if unknown := [name for name in kwargs if f"`{name}`" in str(error)]:
+                raise ValueError(self._unknown(unknown[0])) from None
+            raise
+        top_k = integer("top_k", top_k, least=1)
+        if top_k is not None and not self.takes_top_k:
+            raise ValueError(f"Expected no top_k for {type(self).__name__}, which looks at the whole list, got {top_k}")
+        self.top_k = top_k
+        for name, value in own.items():
+            setattr(self, name, value)
+
+    @classmethod
+    @functools.cache
+    def definition(cls) -> dict[str, Any]:
+        """The arguments that make the number, with their defaults, the measure's own first."""
+        found = labels.arguments(cls, Measure)
+        return {k: v for k, v in found.items() if k != "validate_args" and v is not inspect.Parameter.empty}
+
+    def _unknown(self, name: str) -> str:
+        """What to say of an argument that there is not."""
+        known = [*(["top_k"] if self.takes_top_k else []), *self.definition(), "validate_args"]
+        near = difflib.get_close_matches({"k": "top_k"}.get(name, name), known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return f"Expected {type(self).__name__} to have arguments {', '.join(known)}, got {name!r}{hint}"
+
+    @property
+    def label(self) -> str:
+        """Name, parameters that differ from their defaults, and cut-off: ``map(normalize=min)@10``."""
+        values = {name: (getattr(self, name), default) for name, default in self.definition().items()}
+        differing = {k: v for k, (v, default) in values.items() if not isinstance(v, Tensor) and v != default}
+        return labels.write(self.name, differing, self.top_k)
+
+    @property
+    def definition_name(self) -> str:
+        # Without the numbers of namesakes, which depend on what a process has made before.
+        return self.label + self._known
+
+    def begin(self, known: str = "") -> None:
+        """Begin with nothing seen, once it is clear what it measures and, if that is no part of the label, on what."""
+        callables = [value for name in self.definition() if callable(value := getattr(self, name))]
+        namesakes = "".join(f"#{n}" for value in callables if (n := labels.namesake(value)))
+        self.name_state(self.label + namesakes + known, self.num_extra_sums)
+        self._known = known
+
+    @property
+    def num_extra_sums(self) -> int:
+        """How many numbers are added up besides those of a mean."""
+        return 0
+
+    def of_batch(self, batch: Batch) -> QueryValues:
+        """What it makes of a batch."""
+        raise NotImplementedError
+
+    def scored(self, result: QueryValues, batch: Batch) -> Any:
+        """What ``score`` says of the result of a batch. Waits for the device, so ``update`` does not call it.
+
+        Raises:
+            ValueError: it met bad values; the error names the first query with them.
+        """
+        if found := explain(result.errors, lambda kind: batch.first(kind, lambda part: self.of_batch(part).errors)):
+            raise ValueError(f"{self.label}: {found}")
+        return result.values
+
+    def extra_repr(self) -> str:
+        return self.label
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        named = self.__dict__.get("_state")
+        if named and (name == "top_k" or name in self.definition()):
+            raise AttributeError(f"{name} is part of what {named} is, and names its state: make a new metric")
+        super().__setattr__(name, value)
+
+
+def _same(one: type, other: type) -> bool:
+    """Whether two classes are one, perhaps defined twice, as a cell of a notebook does."""
+    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)

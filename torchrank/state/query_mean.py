@@ -1,0 +1,356 @@
+"""The fourth room: a metric that averages a value per query, and keeps torchmetrics' contract."""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities.distributed import gather_all_tensors
+
+import torchrank.state.sums as state
+from torchrank.layouts.bad_values import Problem, count, explain
+from torchrank.layouts.checks import check_tensor
+from torchrank.names.arguments import one_of
+from torchrank.state.aggregation import AGGREGATIONS, MEANS, Mean, aggregate, is_mean
+from torchrank.state.sums import Sum
+from torchrank.state.synchronisation import JointReduction, appended
+from torchrank.state.torchmetrics_fixes import LOCK, SafeMetric
+
+EMPTY_ACTIONS = ("neg", "pos", "skip", "listed", "error")
+
+
+#: Modules in which a metric is computed right after the others that were logged, see :class:`JointReduction`.
+LOGGERS = tuple(
+    f"{package}.trainer.connectors.logger_connector.result" for package in ("lightning.pytorch", "pytorch_lightning")
+)
+
+
+@dataclass(frozen=True, eq=False)
+class QueryValues:
+    """What a metric has made of one batch: its value for every query, before it becomes state."""
+
+    #: float64 [query]; NaN where the policy for empty queries skips them
+    values: Tensor
+    #: float64 [query]: how much each query counts in the mean
+    weights: Tensor
+    #: bool [query]: it has no part in the average
+    skipped: Tensor
+    #: int64 [kind]: bad values met, see :mod:`torchrank.layouts.bad_values`
+    errors: Tensor
+    #: [SIZE]: what they add to the state
+    sums: Tensor
+
+
+class QueryMean(SafeMetric):
+    """The average over queries of values that come in batches: state, synchronisation, report.
+
+    The state is one small vector of sums, whatever was seen; only an ``aggregation`` other than a mean keeps the
+    values themselves. Several threads may call ``update`` at once, but neither ``forward``, ``compute`` nor ``reset``.
+    The value of a batch with bad values, from ``forward``, is NaN; :meth:`compute` raises for them.
+
+    Args:
+        aggregation, empty_target_action, validate_args: as :class:`torchrank.RankingMetric`.
+        kwargs: of :class:`torchmetrics.Metric`.
+    """
+
+    #: smallest and largest value
+    value_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    is_differentiable = False
+    higher_is_better = True
+    plot_lower_bound: float | None = 0.0
+    plot_upper_bound: float | None = 1.0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        low, high = cls.value_range
+        cls.plot_lower_bound = low if math.isfinite(low) else None
+        cls.plot_upper_bound = high if math.isfinite(high) else None
+
+    def __init__(
+        self,
+        aggregation: str | Callable[[Tensor], Tensor],
+        empty_target_action: str,
+        validate_args: bool,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.leave_meta()
+        one_of("aggregation", aggregation, AGGREGATIONS, or_callable=True)
+        one_of("empty_target_action", empty_target_action, EMPTY_ACTIONS)
+        one_of("validate_args", validate_args, (True, False))
+        self.aggregation = aggregation
+        self.empty_target_action = empty_target_action
+        self.validate_args = validate_args
+        self._state = ""
+        #: the reduction of the collection that it is in, and that of the compute in progress
+        self._joint: JointReduction | None = None
+        self._row: JointReduction | None = None
+        self._errors: Tensor | None = None
+
+    def name_state(self, name: str, more: int = 0) -> None:
+        """Begin with nothing seen, under a name that no other metric has; with so many ``more`` sums of its own."""
+        # torchmetrics.MetricCollection takes metrics whose states have equal names, and equal values after the first
+        # batch, for one and the same. The colon keeps the names apart from attributes.
+        self._state = name
+        self.add_state(f"{name}:sums", state.nothing(self.device, more), dist_reduce_fx="sum")
+        if not is_mean(self.aggregation):
+            self.add_state(f"{name}:values", [], dist_reduce_fx="cat")
+
+    @property
+    def definition_name(self) -> str:
+        """The name by which other workers know it."""
+        return self._state
+
+    @property
+    def sums(self) -> Tensor:
+        """The state, see :class:`torchrank.state.sums.Sum`."""
+        return getattr(self, f"{self._state}:sums")
+
+    @property
+    def rows(self) -> list[Tensor] | None:
+        """Per-query (value, weight) of every batch, or None where a mean needs none."""
+        return None if is_mean(self.aggregation) else getattr(self, f"{self._state}:values")
+
+    def _set(self, part: str, value: Tensor | list[Tensor]) -> None:
+        setattr(self, f"{self._state}:{part}", value)
+
+    # ---- add, compute ------------------------------------------------------------------------------------------
+
+    def accumulate(self, result: QueryValues) -> None:
+        """Add the values of one batch."""
+        extra, row = result.sums.to(self.sums.device), None
+        if self.rows is not None:
+            values = torch.where(result.skipped, float("nan"), result.values)
+            row = torch.stack([values, result.weights], dim=-1).detach()
+        with LOCK:
+            self._set("sums", state.add(self.sums, extra))
+            if row is not None:
+                self._set("values", appended(self.rows or [], [row]))
+
+    def compute(self) -> Tensor:
+        """The aggregate of all queries, of all workers.
+
+        Returns:
+            float32 []; NaN if no query was scored. With ``aggregation="none"`` float32 [query], NaN where skipped.
+            float64 if a value is beyond the range of float32, as exponential gains of large grades can be; only
+            ``forward`` on an accelerator, which does not wait for values, returns float32 and infinity for it.
+
+        Raises:
+            ValueError: bad values were met, on whatever worker: how many of which kind. The metric can go on.
+        """
+        sums = state.read(self.sums)
+        self._errors = sums[Sum.ERRORS : state.SIZE]
+        if self.rows is None:
+            value = self.result(sums)
+        else:
+            rows = torch.cat([sums.new_empty((0, 2)), *(row.to(sums.device) for row in self.rows)])
+            value = aggregate(self.aggregation, rows[:, 0], rows[:, 1])
+        value = self.transform_result(value, sums)
+        return self._narrow(torch.where(self._errors.sum() > 0, float("nan"), value))
+
+    def _narrow(self, value: Tensor) -> Tensor:
+        """A value in float32, unless it is finite in float64 only."""
+        narrow = value.to(torch.float32)
+        looks = value.device.type == "cpu" or self._should_unsync  # forward waits for no accelerator
+        return value if looks and bool((narrow.isinf() & value.isfinite()).any()) else narrow
+
+    def result(self, sums: Tensor) -> Tensor:
+        """The number that the sums of all queries stand for: float64 []."""
+        return self.mean.outside(state.mean(sums))
+
+    @property
+    def mean(self) -> Mean:
+        """Which mean it is that needs no more than sums."""
+        return MEANS[self.aggregation] if is_mean(self.aggregation) else MEANS["mean"]
+
+    def transform_result(self, average: Tensor, sums: Tensor) -> Tensor:
+        """What :meth:`compute` makes of the average over queries: the average itself, unless a measure says more."""
+        return average
+
+    @property
+    def num_queries(self) -> int:
+        """Queries seen by this worker, empty ones too; inside ``with metric.sync_context():`` by all workers."""
+        return int(state.read(self.sums)[Sum.QUERIES])
+
+    @property
+    def num_empty(self) -> int:
+        """Queries among :attr:`num_queries` in which there was nothing to measure."""
+        return int(state.read(self.sums)[Sum.EMPTY])
+
+    @property
+    def standard_error(self) -> Tensor:
+        """Standard error of the mean over queries, float32 []; in ``with metric.sync_context():`` of all workers'.
+
+        Exact to three digits or more for a spread of 1e-11 of the values, and for weights of any size.
+
+        Of a geometric or harmonic mean to first order in the spread of the values.
+        """
+        sums = state.read(self.sums)
+        skipped = sums[Sum.EMPTY] if self.empty_target_action == "skip" else 0
+        error = state.standard_error(sums, sums[Sum.QUERIES] - skipped)
+        return self._narrow(error * self.mean.slope(self.mean.outside(state.mean(sums))))
+
+    # ---- torchmetrics' contract ----------------------------------------------------------------------------------
+
+    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        stock = super()._wrap_compute(compute)
+
+        @functools.wraps(compute)
+        def computed(*args: Any, **kwargs: Any) -> Any:
+            caller = sys._getframe(1).f_globals.get("__name__")
+            if self._row is None and self._joint is not None and caller in LOGGERS:
+                return self.compute_in(self._joint)
+            value = stock(*args, **kwargs)
+            in_forward = not self._should_unsync
+            if not in_forward and self._errors is not None and (found := explain(self._errors)):
+                self._computed = None
+                raise ValueError(f"{self._state.split('#')[0]}: {found}")
+            if isinstance(value, tuple):
+                return tuple(part.reshape(-1) for part in value)
+            return value.reshape(-1) if self.aggregation == "none" else value  # torchmetrics squeezes one value
+
+        return computed
+
+    def reducible(self) -> bool:
+        """Whether its state may be reduced together with others' now."""
+        return self.dist_sync_fn is None and self.sync_on_compute and not self._is_synced
+
+    def compute_in(self, row: JointReduction) -> Any:
+        """:meth:`compute` in a row with other metrics."""
+        self._row = row
+        try:
+            return self.compute()
+        finally:
+            self._row = None
+
+    def reduce_with(self, joint: JointReduction | None) -> None:
+        """Share the synchronisation with the other metrics of a collection."""
+        self._joint = joint
+
+    @property
+    def joint(self) -> JointReduction | None:
+        """The reduction that it shares with the other metrics of a collection."""
+        return self._joint
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        super().reset()
+        if self._joint is not None and self._should_unsync:  # not within forward, which resets and restores
+            self._joint.forget()
+
+    def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
+        if dist_sync_fn is not gather_all_tensors:  # the user's own
+            if self.rows is not None:
+                parts = [row.to(self.sums.device) for row in self.rows]
+                self._set("values", [torch.cat([self.sums.new_empty((0, 2)), *parts])])
+            super()._sync_dist(dist_sync_fn, process_group)
+            if self.rows is not None:
+                self._set("values", [getattr(self, f"{self._state}:values")])
+            return
+        in_forward = not self._should_unsync  # the others have not had this batch yet
+        row = JointReduction({}) if in_forward or self._row is None else self._row
+        if self._joint is not None and self._joint is not row and not in_forward:
+            self._joint.forget()
+        sums, rows = row.reduce(self, process_group or self.process_group)
+        self._set("sums", sums)
+        if rows is not None:
+            self._set("values", rows)
+
+    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
+        # Called by forward: incoming_state is all that came before the batch, which is what this metric holds now.
+        for name, incoming in incoming_state.items():
+            setattr(self, name, _after(incoming, getattr(self, name)))
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add the state of another metric of the same label, whose queries come after this one's.
+
+        Raises:
+            ValueError: the other has another label.
+        """
+        for name, value in self.mergeable(incoming_state).items():
+            setattr(self, name, _after(getattr(self, name), value))
+        self._computed = None
+        self._update_count += incoming_state._update_count if isinstance(incoming_state, Metric) else 1
+
+    def mergeable(self, other: dict[str, Any] | Metric) -> dict[str, Any]:
+        """The state of a metric of the same label; of any other, ValueError."""
+        theirs = other.metric_state if isinstance(other, Metric) else other
+        if not isinstance(theirs, dict) or theirs.keys() != self._defaults.keys():
+            raise ValueError(f"Expected the state of another {self._state}, got {getattr(other, 'label', other)!r}")
+        return theirs
+
+    def moved(self, x: Tensor, device: torch.device) -> Tensor:
+        is_state = x.dtype == torch.float64 or state.compensated(x)
+        return state.carry(x, device) if is_state else x.to(device)
+
+    def restored(self, x: Tensor) -> Tensor:
+        return state.carry(x, self.device)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy is on its own: it does not drag along the metrics that this one is reduced with.
+        return {**super().__getstate__(), "_joint": None, "_row": None, "_errors": None}
+
+
+def weighted(
+    metrics: Sequence[QueryMean],
+    table: Tensor,
+    errors: Tensor,
+    weights: Tensor | None,
+    ignored: Tensor | None = None,
+) -> list[QueryValues]:
+    """What metrics have made of one batch, with what each adds to its state: summed for all at once.
+
+    Args:
+        metrics: the metrics.
+        table: of queries, values, weights, and 1 if there was nothing to measure, 2 if they do not count at all:
+            float64 [metric, 3, query].
+        errors: counters of bad values, int64 [metric, kind].
+        weights: of queries, given by the user, [query].
+        ignored: queries that do not count, bool [query]; None = all do.
+
+    Raises:
+        TypeError: weights are no dense tensor.
+        ValueError: weights of another shape.
+    """
+    values, inner, empty = table.unbind(1)
+    absent, empty, present = empty == 2, empty == 1, torch.ones_like(values[0], dtype=torch.bool)
+    if ignored is not None:
+        values, present = values.masked_fill(ignored, float("nan")), ~ignored
+    if weights is not None:
+        check_tensor(weights, "weights", f"a tensor [{len(present)}], one per query")
+        if weights.shape != present.shape:
+            raise ValueError(f"Expected weights of shape [{len(present)}], one per query, got {list(weights.shape)}")
+        weight = weights.detach().to(values)
+        bad = ~(weight.isfinite() & (weight >= 0)) & present
+        validated = [metric.validate_args for metric in metrics]
+        errors = torch.stack([row + count(Problem.BAD_WEIGHTS, bad) * check for row, check in zip(errors, validated)])
+        inner, present = inner * weight.masked_fill(bad, 0.0), present & (weight > 0)
+    if any(metric.empty_target_action == "error" for metric in metrics):
+        forbidden = [metric.empty_target_action == "error" for metric in metrics]
+        found = [count(Problem.EMPTY_QUERIES, row & present) * check for row, check in zip(empty, forbidden)]
+        errors = errors + torch.stack(found)
+    plain = all(metric.aggregation == "mean" for metric in metrics)
+    averaged = values if plain else torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
+    skipped = ~present | absent | (empty & values.isnan())
+    inner = torch.where(skipped, 0.0, inner)
+    counted = torch.where(inner > 0, averaged, 0.0)
+    queries = (present & ~absent).sum(-1)
+    sums = state.summed(counted, inner, queries, (empty & present).sum(-1), errors)
+    return [QueryValues(*row) for row in zip(values, inner, skipped, errors, sums)]
+
+
+def _after(earlier: Tensor | list[Tensor], later: Tensor | list[Tensor]) -> Tensor | list[Tensor]:
+    """Two values of one state as one, on the device of the earlier."""
+    if isinstance(earlier, list) and isinstance(later, list):
+        return appended(earlier, later)
+    assert isinstance(earlier, Tensor)
+    assert isinstance(later, Tensor)
+    return state.add(earlier, state.carry(later, earlier.device))

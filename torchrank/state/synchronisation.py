@@ -1,0 +1,207 @@
+"""States of many metrics, reduced over workers together."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from torchrank.hardware.devices import widest_float
+
+
+class Summed(Protocol):
+    """A metric whose state can be reduced together with others'."""
+
+    process_group: Any
+    sync_on_compute: bool
+
+    @property
+    def definition_name(self) -> str:
+        """Its label and its catalogue, by which other workers know it."""
+
+    @property
+    def sums(self) -> Tensor:
+        """Its state [SIZE]."""
+
+    @property
+    def rows(self) -> list[Tensor] | None:
+        """Its per-query values, a list of float [query, 2], or None if it keeps none."""
+
+    def reducible(self) -> bool:
+        """Whether it may be reduced this way now."""
+
+
+class WorkersDifferError(ValueError):
+    """Workers reduce different metrics."""
+
+
+class JointReduction:
+    """One all-reduce for metrics that are computed in a row.
+
+    The first of the row reduces the states of all. Each other one takes its part in its turn, without communication.
+    Metrics go by key and label, so their order may differ between workers.
+
+    A collective runs on all workers or on none, so all must decide alike whether a compute takes its part. Workers have
+    updates, and look at metrics, at different times. Only the order of computes and resets is the same on all. This
+    order is the same for a row and for two computes with an update of another worker in between. So the caller of
+    compute decides. :meth:`RankingCollection.compute` is a row, and so is Lightning's loop over the metrics that it has
+    logged; neither leaves room for an update. Any other compute reduces its metric alone, and its value is fresh.
+    A part that was not taken is dropped by a reset of any metric of the row, and by a compute outside of rows.
+    """
+
+    def __init__(self, members: Mapping[str, Any]) -> None:
+        #: metrics by key, those that are reduced in another way among them
+        self.members = dict(members)
+        self._parts: dict[int, tuple[Tensor, list[Tensor] | None] | WorkersDifferError] = {}
+
+    def reduce(self, metric: Summed, group: Any) -> tuple[Tensor, list[Tensor] | None]:
+        """The state of ``metric`` over the workers of a group: its sums and its per-query values."""
+        if id(metric) not in self._parts:
+            self._collect(metric, group)
+        part = self._parts.pop(id(metric))
+        if isinstance(part, WorkersDifferError):
+            raise part
+        return part
+
+    def forget(self) -> None:
+        """Drop the parts that were not taken."""
+        self._parts = {}
+
+    def _collect(self, metric: Summed, group: Any) -> None:
+        peers, beside = {}, []
+        for key, member in self.members.items():
+            if not (member.process_group is group and member.sync_on_compute):
+                continue
+            if getattr(member, "reducible", bool)():
+                name = member.definition_name
+                peers[name if name == key else f"{key}: {name}"] = member
+            else:
+                beside.append(f"{key}: {type(member).__name__}")
+        if all(member is not metric for member in peers.values()):
+            peers, beside = {metric.definition_name: metric}, []
+        try:
+            parts = all_reduce(peers, group, beside)
+        except WorkersDifferError as error:
+            self._parts |= {id(member): error for member in peers.values()}
+        else:
+            self._parts |= {id(peers[name]): part for name, part in parts.items()}
+
+
+#: Numbers of the first message, which is as long whatever is reduced: messages of different lengths abort a worker.
+MESSAGE = 4096
+
+
+#: Bytes of the digest of the names; the message has a sum and a sum of squares for each.
+DIGEST = 8
+
+
+def all_reduce(
+    metrics: Mapping[str, Summed], group: Any, beside: Sequence[str] = ()
+) -> dict[str, tuple[Tensor, list[Tensor] | None]]:
+    """Sum the states of metrics over the workers of a group, by name, in one collective.
+
+    States of more than some 4,000 numbers together take one more. So do per-query values, which come in the order of
+    the workers.
+
+    Args:
+        metrics: by name.
+        group: the workers; None = all.
+        beside: further names that workers must have in common.
+
+    Raises:
+        WorkersDifferError: workers have different names, or states of different sizes. Raised on all of them.
+        ValueError: this process is not in the group.
+    """
+    rank, world = place_in(group)
+    names = sorted(metrics)
+    members = [metrics[name] for name in names]
+    device = members[0].sums.device
+    keepers = {name: _flat(m.rows, device) for name, m in zip(names, members) if m.rows is not None}
+    counts = torch.zeros((world, len(keepers)), dtype=widest_float(device), device=device)
+    if keepers:
+        counts[rank] = counts.new_tensor([len(rows) for rows in keepers.values()])
+    states = [m.sums.to(device) for m in members]
+    sizes = [f"{state.numel()} numbers{' and values' * (name in keepers)}" for name, state in zip(names, states)]
+    described = dict(zip(names, sizes))
+    described |= dict.fromkeys(sorted(beside), "")
+    digest = hashlib.blake2b(repr(described).encode(), digest_size=DIGEST).digest()
+    mark = counts.new_tensor(list(digest))
+    payload = torch.cat([mark, mark**2, *(state.reshape(-1) for state in states), counts.reshape(-1)])
+
+    message = torch.nn.functional.pad(payload, (0, MESSAGE - min(len(payload), MESSAGE)))
+    head, rest = message[:MESSAGE].contiguous(), message[MESSAGE:].contiguous()
+    dist.all_reduce(head, group=group)
+    total, total_of_squares = head[: 2 * DIGEST].view(2, DIGEST)
+    if not bool((total**2 == world * total_of_squares).all()):  # equal only if all are equal (Cauchy-Schwarz)
+        raise WorkersDifferError(_differences(described, world, group))
+    if len(rest):
+        dist.all_reduce(rest, group=group)
+    reduced = torch.cat([head, rest])[2 * DIGEST : len(payload)].split([*(s.numel() for s in states), counts.numel()])
+    sums = {name: part.reshape(state.shape) for name, part, state in zip(names, reduced, states)}
+    gathered: dict[str, list[Tensor]] = {}
+    if keepers:
+        lengths = reduced[-1].reshape(world, -1).round().long().tolist()
+        parts = all_gather(torch.cat(list(keepers.values())), [sum(several) for several in lengths], group)
+        split = [part.split(several) for part, several in zip(parts, lengths)]
+        gathered = {name: [by_worker[n] for by_worker in split] for n, name in enumerate(keepers)}
+    return {name: (sums[name], gathered.get(name)) for name in names}
+
+
+def place_in(group: Any) -> tuple[int, int]:
+    """The rank of this process among the workers of a group, and how many these are.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    rank = dist.get_rank(group)
+    if rank < 0:
+        raise ValueError(
+            f"Expected this process to be in the metric's process_group, got process {dist.get_rank()}, which is not;"
+            " compute on the workers of the group only"
+        )
+    return rank, dist.get_world_size(group)
+
+
+def _differences(described: dict[str, str], world: int, group: Any) -> str:
+    """The message for workers that reduce different metrics: which metrics, on which workers."""
+    everyone: list[Any] = [None] * world
+    dist.all_gather_object(everyone, described, group=group)
+    having: dict[str, list[int]] = {}
+    for rank, found in enumerate(everyone):
+        for name, size in found.items():
+            same = all(other.get(name, size) == size for other in everyone)
+            having.setdefault(name if same else f"{name} of {size}", []).append(rank)
+    partly = [f"{name} on {', '.join(map(str, ranks))}" for name, ranks in having.items() if len(ranks) < world]
+    return (
+        f"Expected all {world} workers to compute the same metrics, got {'; '.join(partly)} only;"
+        " build the same metrics and collections on every worker"
+    )
+
+
+def appended(rows: list[Tensor], more: list[Tensor]) -> list[Tensor]:
+    """Rows and more of them: a new list, of few parts, as short ones are joined."""
+    rows = list(rows)
+    for part in more:
+        while len(rows) > 1 and len(rows[-2]) <= 2 * len(rows[-1]) and rows[-2].device == rows[-1].device:
+            rows[-2:] = [torch.cat(rows[-2:])]
+        rows.append(part)
+    return rows
+
+
+def _flat(rows: list[Tensor], device: torch.device) -> Tensor:
+    return torch.cat([torch.empty((0, 2), dtype=widest_float(device), device=device), *(r.to(device) for r in rows)])
+
+
+def all_gather(rows: Tensor, sizes: list[int], group: Any) -> list[Tensor]:
+    """The rows [n, column] of every worker, of known numbers that may differ: one collective, none if all are empty."""
+    longest = max(sizes)
+    if not longest:
+        return [rows[:0] for _ in sizes]
+    padded = torch.nn.functional.pad(rows, (0, 0, 0, longest - len(rows)))
+    gathered = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(gathered, padded, group=group)
+    return [part[:size] for part, size in zip(gathered, sizes)]
