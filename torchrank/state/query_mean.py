@@ -15,6 +15,7 @@ from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.sums as state
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.bad_values import Problem, count, explain
 from torchrank.layouts.checks import check_tensor
 from torchrank.names.arguments import one_of
@@ -159,7 +160,7 @@ class QueryMean(SafeMetric):
     def _narrow(self, value: Tensor) -> Tensor:
         """A value in float32, unless it is finite in float64 only."""
         narrow = value.to(torch.float32)
-        looks = value.device.type == "cpu" or self._should_unsync  # forward waits for no accelerator
+        looks = reading_is_free(value) or self._should_unsync  # forward waits for no accelerator
         return value if looks and bool((narrow.isinf() & value.isfinite()).any()) else narrow
 
     def result(self, sums: Tensor) -> Tensor:
