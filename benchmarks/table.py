@@ -60,7 +60,7 @@ def short(report: Report) -> str:
             shown = [_with_unit(result, quantity) for result in both]
             ratio = number(both[1][quantity] / both[0][quantity])
             lines.append([f"{title}: {row['what']}", shown[0], f"{other}: {shown[1]}", ratio])
-    return _markdown([where, OURS, "another library", "ratio"], lines)
+    return _markdown([where, OURS, "another library", "other / torchrank"], lines)
 
 
 def _with_unit(result: dict[str, Any], quantity: str) -> str:
