@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchrank.metrics.spellings import SPELLINGS
+from torchrank.names.spellings import SPELLINGS
 
 
 def table() -> str:
