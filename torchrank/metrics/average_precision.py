@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.cutoff_tie import CutoffTie
-from torchrank.formulas.gains import reciprocal
+from torchrank.formulas.gains import RECIPROCAL
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.arguments import one_of
 from torchrank.ranking.arithmetic import ratio
@@ -80,11 +80,11 @@ def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     """
     before, beside = ranking.relevant_before_and_in_tie(level)
     if ranking.untied:
-        return (before + beside) * ranking.discount_sum(reciprocal, top_k) * beside
+        return (before + beside) * ranking.discount_sum(RECIPROCAL, top_k) * beside
     above = ranking.first - 1
     inside = ranking.ranks_in_top_k(top_k)
     c = ratio(beside - 1, ranking.tied - 1)
-    harmonic = ranking.discount_sum(reciprocal, top_k)
+    harmonic = ranking.discount_sum(RECIPROCAL, top_k)
     total = (before + 1 - (above + 1) * c) * harmonic + c * inside
     return torch.where(ranking.found(level), ratio(total, ranking.tied), 0.0)
 
@@ -96,7 +96,7 @@ def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
     # Given h hits among the s places of the cut block, they are a block of s with h relevant ones.
     cut = CutoffTie.of(ranking, level, top_k)
     h, s = cut.hits, cut.places
-    first, harmonic = cut.at(ranking.first), cut.at(ranking.discount_sum(reciprocal, top_k))
+    first, harmonic = cut.at(ranking.first), cut.at(ranking.discount_sum(RECIPROCAL, top_k))
     c = ratio(h - 1, s - 1)
     partial = torch.where(h > 0, ratio(h, s) * ((cut.before + 1 - first * c) * harmonic + c * s), 0.0)
     return (cut.chance * ratio(full.unsqueeze(-1) + partial, cut.before + h)).sum(-1)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.formulas.gains import logarithmic
+from torchrank.formulas.gains import Logarithmic
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.arguments import number, one_of
@@ -388,5 +388,5 @@ class BinG(BinaryMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         single = ranking.each_positive(self.relevance_level)
-        values = single.mean_discount(logarithmic(2), None).reshape(ranking.first.shape)
+        values = single.mean_discount(Logarithmic(2), None).reshape(ranking.first.shape)
         return self.per_relevant(ranking, values)

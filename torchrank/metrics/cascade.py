@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.cascades import stopped
-from torchrank.formulas.gains import reciprocal, satisfying, undiscounted
+from torchrank.formulas.gains import RECIPROCAL, UNDISCOUNTED, Satisfying
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.arguments import number
@@ -56,16 +56,16 @@ class ERR(RankingMetric):
     @property
     def gain_function(self) -> Callable[[Tensor], Tensor]:
         """From grades to the chance that they satisfy."""
-        return satisfying(self.max_grade)
+        return Satisfying(self.max_grade)
 
     def need(self) -> Need:
         return Need(self.top_k, relevant=True)
 
     def empty(self, ranking: Ranking) -> Tensor:
-        return ranking.ideal(self.gain_function, undiscounted, self.top_k) == 0
+        return ranking.ideal(self.gain_function, UNDISCOUNTED, self.top_k) == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
-        return stopped(ranking, 1 - ranking.gains(self.gain_function), reciprocal, self.top_k)
+        return stopped(ranking, 1 - ranking.gains(self.gain_function), RECIPROCAL, self.top_k)
 
 
 class NERR(ERR):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import torchrank.state.sums as state
-from torchrank.formulas.gains import DISCOUNTS, geometric
+from torchrank.formulas.gains import DISCOUNTS, Geometric
 from torchrank.metrics.item_lists import ExposureMetric, Recommended
 from torchrank.names.arguments import number, one_of
 from torchrank.state.sums import Sum
@@ -127,7 +127,7 @@ class Spread(ExposureMetric):
     patience: float
 
     def amounts(self, lists: Recommended, weights: Tensor) -> Tensor:
-        discount = self.discount if callable(self.discount) else DISCOUNTS.get(self.discount, geometric(self.patience))
+        discount = self.discount if callable(self.discount) else DISCOUNTS.get(self.discount, Geometric(self.patience))
         return super().amounts(lists, weights) * discount(lists.rank.clamp_min(1).to(lists.dtype))
 
 

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.formulas.gains import GAINS, checked_gains, clipped, logarithmic, reciprocal, tabled, undiscounted
+from torchrank.formulas.gains import GAINS, RECIPROCAL, UNDISCOUNTED, Clipped, GainTable, Logarithmic, checked_gains
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.arguments import number, one_of
 from torchrank.ranking.arithmetic import ratio, running_sum
+from torchrank.ranking.gain import Gain, as_gain
 from torchrank.ranking.ranking import Ranking
 
 
@@ -48,22 +49,22 @@ class GradedMetric(RankingMetric):
 
     def required(self) -> Need:
         needed = super().required()
-        return needed | Need() if getattr(self.gain_function, "of_zero", False) else needed
+        return needed | Need() if self.gain_function.of_zero else needed
 
     def need(self) -> Need:
         return Need(self.top_k, relevant=True)
 
     @property
-    def gain_function(self) -> Callable[[Tensor], Tensor]:
+    def gain_function(self) -> Gain:
         """From grades to gains."""
         if isinstance(self.gain, Mapping):
-            return tabled(tuple(self.gain.items()))
-        return self.gain if callable(self.gain) else GAINS[self.gain]
+            return GainTable(tuple(self.gain.items()))
+        return as_gain(self.gain) if callable(self.gain) else GAINS[self.gain]
 
     @property
     def discount_function(self) -> Callable[[Tensor], Tensor]:
         """From ranks to discounts."""
-        return undiscounted
+        return UNDISCOUNTED
 
     def errors(self, ranking: Ranking) -> Tensor:
         # Huge grades whose gains overflow would be NaN without a word. What is not finite itself was counted before.
@@ -152,8 +153,8 @@ class DCG(GradedMetric):
         if callable(self.discount):
             return self.discount
         if self.discount == "reciprocal":
-            return reciprocal
-        return clipped(self.log_base) if self.discount == "clipped" else logarithmic(self.log_base)
+            return RECIPROCAL
+        return Clipped(self.log_base) if self.discount == "clipped" else Logarithmic(self.log_base)
 
 
 class NDCG(DCG):
@@ -268,7 +269,7 @@ class PWA(GradedMetric):
     name = "pwa"
 
     def measure(self, ranking: Ranking) -> Tensor:
-        gained = (ranking.gains(self.gain_function) * ranking.mean_discount(reciprocal, self.top_k)).sum(-1)
+        gained = (ranking.gains(self.gain_function) * ranking.mean_discount(RECIPROCAL, self.top_k)).sum(-1)
         length = ranking.num_candidates.nan_to_num(nan=math.inf).clamp_max(self.top_k or math.inf)
         return ratio(gained, torch.digamma(length + 1) - torch.digamma(torch.ones_like(length)))
 
@@ -305,7 +306,7 @@ class RNDCG(GradedMetric):
     takes_top_k = False
 
     def measure(self, ranking: Ranking) -> Tensor:
-        gain, discount = self.gain_function, logarithmic(2)
+        gain, discount = self.gain_function, Logarithmic(2)
         best = ranking.ideal_order(gain, None)
         ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
         ideal = running_sum(best * discount(ranks))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.cascades import stopped
-from torchrank.formulas.gains import at_least, geometric, logarithmic, reciprocal, satisfying
+from torchrank.formulas.gains import RECIPROCAL, AtLeast, Geometric, Logarithmic, Satisfying
 from torchrank.formulas.greedy import best_first
 from torchrank.metrics.intent_aware import IntentMetric
 from torchrank.names.arguments import number, one_of
@@ -31,7 +31,7 @@ class FadingMetric(IntentMetric):
     @property
     def gain_function(self) -> Callable[[Tensor], Tensor]:
         """From grades to worth, from 0 to 1."""
-        return at_least(self.relevance_level)
+        return AtLeast(self.relevance_level)
 
     @property
     def fading(self) -> float:
@@ -89,7 +89,7 @@ class AlphaMetric(FadingMetric):
 
     @property
     def discount(self) -> Callable[[Tensor], Tensor]:
-        return logarithmic(2)
+        return Logarithmic(2)
 
 
 class AlphaDCG(AlphaMetric):
@@ -198,11 +198,11 @@ class CascadeMetric(FadingMetric):
 
     @property
     def gain_function(self) -> Callable[[Tensor], Tensor]:
-        return satisfying(self.max_grade, self.relevance_level)
+        return Satisfying(self.max_grade, self.relevance_level)
 
     @property
     def discount(self) -> Callable[[Tensor], Tensor]:
-        return reciprocal
+        return RECIPROCAL
 
 
 class ERRIA(CascadeMetric):
@@ -326,7 +326,7 @@ class NRBP(AlphaMetric):
 
     @property
     def discount(self) -> Callable[[Tensor], Tensor]:
-        return geometric(self.beta)
+        return Geometric(self.beta)
 
     def measure(self, ranking: Ranking) -> Tensor:
         return (1 - (1 - self.alpha) * self.beta) * super().measure(ranking)

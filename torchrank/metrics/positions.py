@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import torchrank.formulas.random_ranking as chance
-from torchrank.formulas.gains import reciprocal
+from torchrank.formulas.gains import RECIPROCAL
 from torchrank.formulas.judgment_bounds import UNEQUAL
 from torchrank.formulas.random_ranking import Moments, first_at
 from torchrank.hardware.devices import reading_is_free
@@ -292,7 +292,7 @@ class MRR(PositionMetric):
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         found = ranking.found(self.relevance_level)
-        alone = ranking.mean_discount(reciprocal, self.top_k)
+        alone = ranking.mean_discount(RECIPROCAL, self.top_k)
         value = torch.where(found, alone, 0.0).amax(-1)  # of the first, if no other relevant one is tied with it
         if found.shape[1] == 1 or ranking.untied:
             return value

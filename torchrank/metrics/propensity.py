@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from torchrank.formulas.gains import DISCOUNTS
+from torchrank.formulas.gains import DISCOUNTS, POSITIVE
 from torchrank.formulas.judgment_bounds import UNEQUAL
 from torchrank.metrics.graded import DCG, GradedMetric
 from torchrank.names.arguments import number, one_of
@@ -121,7 +121,7 @@ class PSNDCG(PropensityScored, DCG):
         weight = super().weight(ranking)
         if self.average != "scaled":
             return weight
-        return ratio(weight, ranking.ideal(_indicator, self.discount_function, self.top_k))
+        return ratio(weight, ranking.ideal(POSITIVE, self.discount_function, self.top_k))
 
 
 class IPS(GradedMetric):
@@ -195,14 +195,6 @@ class IPS(GradedMetric):
 
     def weight(self, ranking: Ranking) -> Tensor:
         return ranking.total_gain(self.gain_function) if self.self_normalized is True else super().weight(ranking)
-
-
-def _indicator(grade: Tensor) -> Tensor:
-    """1 for whatever has a gain."""
-    return (grade > 0).to(grade.dtype)
-
-
-_indicator.increasing = True  # type: ignore[attr-defined]
 
 
 def propensities(counts: Tensor, num_samples: int, *, a: float = 0.55, b: float = 1.5) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.formulas.gains import at_least, geometric, scaled, undiscounted
+from torchrank.formulas.gains import UNDISCOUNTED, AtLeast, Geometric, Scaled
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.arguments import integer, number, one_of
@@ -60,13 +60,13 @@ class UserMetric(RankingMetric):
     @property
     def gain_function(self) -> Callable[[Tensor], Tensor]:
         """From grades to gains."""
-        return at_least(self.relevance_level) if self.max_grade is None else scaled(self.max_grade)
+        return AtLeast(self.relevance_level) if self.max_grade is None else Scaled(self.max_grade)
 
     def need(self) -> Need:
         return Need(self.top_k, relevant=True)
 
     def empty(self, ranking: Ranking) -> Tensor:
-        return ranking.ideal(self.gain_function, undiscounted, self.top_k) == 0
+        return ranking.ideal(self.gain_function, UNDISCOUNTED, self.top_k) == 0
 
 
 class RBP(UserMetric):
@@ -112,7 +112,7 @@ class RBP(UserMetric):
     normalize: bool
 
     def measure(self, ranking: Ranking) -> Tensor:
-        discount = geometric(self.p)
+        discount = Geometric(self.p)
         gained = (ranking.gains(self.gain_function) * ranking.mean_discount(discount, self.top_k)).sum(-1)
         if not self.normalize:
             return (1 - self.p) * gained
@@ -167,7 +167,7 @@ class RBPResidual(RankingMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         judged = ranking.valid & (ranking.grade >= 0)
-        weight = torch.where(judged, ranking.mean_discount(geometric(self.p), self.top_k), 0.0).sum(-1)
+        weight = torch.where(judged, ranking.mean_discount(Geometric(self.p), self.top_k), 0.0).sum(-1)
         return (1 - (1 - self.p) * weight).clamp_min(0)
 
 
