@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-QUICKSTART = Path(__file__).parents[1] / "notebooks" / "quickstart.ipynb"
+QUICKSTART = Path(__file__).parents[2] / "notebooks" / "quickstart.ipynb"
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,7 @@ def configs_of(name, configs):
 
 
 def test_every_measure_has_an_oracle():
-    assert set(MEASURES) == set(oracles.ORACLES), "write a brute-force oracle for it in tests/oracles.py"
+    assert set(MEASURES) == set(oracles.ORACLES), "write a brute-force oracle for it in tests/support"
 
 
 @pytest.mark.parametrize("name", MEASURES)

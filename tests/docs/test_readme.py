@@ -11,7 +11,7 @@ import torch
 
 from torchrank import RankingMetric
 
-README = Path(__file__).parents[1] / "README.md"
+README = Path(__file__).parents[2] / "README.md"
 
 
 def test_examples_print_what_the_readme_says():
