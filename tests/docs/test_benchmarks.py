@@ -170,3 +170,24 @@ def test_every_workload_has_targets_as_data(parts):
             asked = {name for t in workload.targets for name in (t.contender, t.versus) if name}
             floor = {workload.floor} - {None}
             assert asked | floor | set(workload.memory) <= set(workload.contenders)
+
+
+def test_short_table_has_one_other_library_beside_torchrank(command, capsys, parts):
+    newest = parts["report"].newest("cpu")
+    report = parts["report"].read(newest)
+    assert command("--table", "--short") == 0
+    lines = shown(capsys).splitlines()[2:]
+    assert 0 < len(lines) <= len(parts["table"].SHORT) == 5
+    for title, key, ours, other, quantity in parts["table"].SHORT:
+        contenders = report["workloads"].get(key, {}).get("contenders", {})
+        rows = [line for line in lines if line.startswith(f"| {title}: ")]
+        assert len(rows) == (ours in contenders and other in contenders)
+        for row in rows:
+            ratio = contenders[other][quantity] / contenders[ours][quantity]
+            assert row.endswith(f"| {parts['table'].number(ratio)} |")
+
+
+def test_short_table_needs_the_table(command, capsys):
+    with pytest.raises(SystemExit):
+        command("--short")
+    assert "Expected --table beside --short" in capsys.readouterr().err

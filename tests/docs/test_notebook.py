@@ -1,4 +1,4 @@
-"""The notebook runs as it stands, and its numbers say what its words say."""
+"""The notebooks run as they stand, and their numbers say what their words say."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-QUICKSTART = Path(__file__).parents[2] / "notebooks" / "quickstart.ipynb"
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+QUICKSTART, LAYOUTS = NOTEBOOKS / "quickstart.ipynb", NOTEBOOKS / "layouts.ipynb"
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> dict:
-    """What the notebook has computed."""
+    """The values that the quickstart has computed."""
     notebook = nbformat.read(QUICKSTART, as_version=4)
     names = ["baseline", "one_by_one", "final", "history", "constant", "guessed"]
     report = "import json; print(json.dumps({" + ", ".join(f"'{name}': {name}" for name in names) + "}))"
@@ -46,11 +47,23 @@ def test_a_constant_scorer_gets_what_chance_gets(results):
     assert constant["map(ties=pessimistic)"] < constant["map"] < constant["map(ties=optimistic)"] == 1
 
 
-def test_kept_outputs_are_whole_and_clean():
-    notebook = nbformat.read(QUICKSTART, as_version=4)
+@pytest.mark.parametrize("path", [QUICKSTART, LAYOUTS], ids=lambda path: path.stem)
+def test_kept_outputs_are_whole_and_clean(path):
+    notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell.outputs]
     assert not any(output.output_type == "error" or output.get("name") == "stderr" for output in outputs)
-    assert QUICKSTART.stat().st_size < 300_000
+    assert path.stat().st_size < 300_000
+
+
+def test_layouts_print_the_outputs_kept(tmp_path):
+    kept, fresh = (nbformat.read(LAYOUTS, as_version=4) for _ in range(2))
+    NotebookClient(fresh, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
+    assert list(map(printed, fresh.cells)) == list(map(printed, kept.cells))
+
+
+def printed(cell: nbformat.NotebookNode) -> str:
+    """The text of the outputs of a cell."""
+    return "".join(output.get("text") or output["data"]["text/plain"] for output in cell.get("outputs", []))

@@ -440,9 +440,9 @@ def test_sums_of_very_many_queries_are_those_of_their_values(monkeypatch, layout
     suite = ["ndcg@3", "map", "mr", "mrr(aggregation=geometric)", "hitrate(empty_target_action=skip)@1"]
     whole, summed = tr.RankingCollection(suite), tr.RankingCollection(suite)
     whole.update(*args, **kwargs)
-    monkeypatch.setattr("torchrank.metrics.base.MANY", 0)
+    monkeypatch.setattr("torchrank.state.scoring.MANY_VALUES", 0)
     monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 40)
-    monkeypatch.setattr("torchrank.metrics.base._values", None)
+    monkeypatch.setattr("torchrank.state.scoring._with_values", None)
     summed.update(*args, **kwargs)
     for key, metric in whole.items():
         found = (summed[key].num_queries, summed[key].num_empty)
@@ -452,7 +452,7 @@ def test_sums_of_very_many_queries_are_those_of_their_values(monkeypatch, layout
 
 
 def test_bad_values_of_very_many_queries_are_counted(monkeypatch):
-    monkeypatch.setattr("torchrank.metrics.base.MANY", 0)
+    monkeypatch.setattr("torchrank.state.scoring.MANY_VALUES", 0)
     monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 8)
     scores = torch.rand(20, 4)
     scores[[3, 11], 1] = float("nan")

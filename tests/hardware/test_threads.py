@@ -143,7 +143,7 @@ def test_torch_is_serial_in_every_function_that_sees_a_batch(busy, monkeypatch):
     shares = {name: number for number, name, _ in seen}
     assert shares == {"torchrank-batch": 1, "torchrank-part": busy // min(busy, threads.MOST)}
     functions = {function for _, _, function in seen}
-    assert functions >= {"arrange", "rank_dense", "rank_catalogue", "measure", "weighted"}
+    assert functions >= {"arrange", "rank_dense", "rank_catalogue", "measure", "weigh"}
 
 
 class Operations(TorchDispatchMode):

@@ -398,7 +398,7 @@ def test_what_names_the_state_stays():
 
 
 def test_a_measure_of_ones_own_has_a_name():
-    class Longest(tr.metrics.recommended.PerUserMetric):
+    class Longest(tr.metrics.item_lists.PerUserMetric):
         """The length of a list."""
 
         name = "longest"

@@ -404,11 +404,11 @@ def test_the_distribution_has_the_name_that_every_page_and_message_installs():
 
 
 def test_names_that_mean_something_else_elsewhere_are_met_with_both_meanings():
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    (accuracy,) = re.findall(r"^\| `accuracy@k` \|.*$", readme, re.MULTILINE)
+    page = (Path(__file__).parents[2] / "torchrank" / "names" / "README.md").read_text()
+    (accuracy,) = re.findall(r"^\| `accuracy@k` \|.*$", page, re.MULTILINE)
     assert "RecTools" in accuracy
     assert "sentence-transformers and BEIR, `hitrate@k`" in accuracy
-    (hits,) = re.findall(r"^\| `hits@k` \|.*$", readme, re.MULTILINE)
+    (hits,) = re.findall(r"^\| `hits@k` \|.*$", page, re.MULTILINE)
     assert "ranx, `numrelret@k`" in hits
     for page in (tr.parse.__doc__, tr.HitRate.__doc__):
         assert "ranx" in page

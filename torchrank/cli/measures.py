@@ -1,4 +1,4 @@
-"""Every measure, described by its own class: the page of the README that lists them."""
+"""Every measure, described by its own class: the table of torchrank/metrics/README.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torchrank.names.registry import measures
 # A vertical line would end the cell of a table.
 BAR, BAR_IN_MATH = "|", r"\vert "
 
-HEAD = ("label", "what it is", "formula", "range", "source", "also in")
+HEAD = ("label", "meaning", "formula", "range", "source", "also in")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import widest_float
+from torchrank.hardware.devices import reading_is_free, widest_float
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.layouts.cutting import groups
 from torchrank.metrics.base import RankingMetric
@@ -183,7 +183,7 @@ def _mean_reciprocal(ranking: Ranking, where: Tensor, slot: Tensor, beside: Tens
     if ranking.untied:
         return alone
     # Looking at values costs nothing on a CPU, and few candidates are tied with unjudged ones.
-    looks = alone.device.type == "cpu"
+    looks = reading_is_free(alone)
     wanted = (where & (rest > 0)).nonzero(as_tuple=True) if looks else (slice(None),)
     first, slot, beside, rest = (x[wanted].long().reshape(-1, 1) for x in (ranking.first, slot, beside, rest))
     longest = ranking.depth if not looks else int(rest.max()) if len(rest) else 0

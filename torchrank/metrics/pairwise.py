@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.sorting import by_key, descending
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.average_precision import precisions
 from torchrank.metrics.base import RankingMetric
@@ -224,7 +225,7 @@ def _ascents(level: Tensor, counted: Tensor) -> Tensor:
     there is a pass for each digit, over elements grouped by the digits above it, rather than one for each level.
     """
     highest = level.shape[1] - 1
-    if level.device.type == "cpu":  # where looking at values costs nothing, and most data has few grades
+    if reading_is_free(level):  # most data has few grades
         highest = int(level.max()) if level.numel() else 0
     total = torch.zeros_like(level[:, 0])
     for digit in range(highest.bit_length()):

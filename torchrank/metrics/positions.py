@@ -12,6 +12,7 @@ import torchrank.formulas.random_ranking as chance
 from torchrank.formulas.gains import reciprocal
 from torchrank.formulas.judgment_bounds import UNEQUAL
 from torchrank.formulas.random_ranking import Moments, first_at
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.arguments import one_of
@@ -368,7 +369,7 @@ def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
 
 def _first_of_several(n: Tensor, r: Tensor, s: Tensor, above: Tensor, where: Tensor, longest: int) -> Tensor:
     """Expected 1 / rank of the first of r relevant in a block of n behind ``above`` others, cut after s: [query]."""
-    if where.device.type == "cpu":  # looking at values costs nothing here, and most data has no such tie
+    if reading_is_free(where):  # most data has no such tie
         longest = min(longest, int(torch.where(where, s, 0.0).amax())) if len(s) else 0
     total, s, above = torch.zeros_like(n), s.unsqueeze(-1), above.unsqueeze(-1)
     for j, share in first_at(n, r, longest):

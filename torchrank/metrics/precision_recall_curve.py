@@ -16,7 +16,7 @@ from torchrank.metrics.binary import BinaryMetric, Precision
 from torchrank.names.arguments import integer, number, one_of
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.query_mean import QueryValues
+from torchrank.state.scoring import BatchResult, Measured
 from torchrank.state.sums import SIZE, Sum
 
 
@@ -64,10 +64,10 @@ class PRCurve(Precision):
     def num_extra_sums(self) -> int:
         return 2 * self.top_k
 
-    def evaluate(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
-        table, errors = super().evaluate(ranking)
-        curves = torch.where(table[2] > 0, table[0], self.curves(ranking))  # an empty query counts alike at each rank
-        return torch.cat([table, curves]), errors
+    def measured(self, ranking: Ranking) -> Measured:
+        found = super().measured(ranking)
+        # An empty query counts alike at each rank.
+        return replace(found, extra=torch.where(found.status > 0, found.values, self.curves(ranking)))
 
     def curves(self, ranking: Ranking) -> Tensor:
         """Precision and then recall of each query at each rank, empty ones too: float64 [2 * rank, query]."""
@@ -77,10 +77,10 @@ class PRCurve(Precision):
         relevant = ranking.num_relevant(self.relevance_level).unsqueeze(-1)
         return torch.cat([ratio(hits, length), ratio(hits, relevant)], -1).mT
 
-    def with_extra_sums(self, result: QueryValues, rows: Tensor) -> QueryValues:
-        sums = torch.where(result.weights > 0, rows * result.weights, 0.0).sum(-1)
-        rows = torch.where(result.values.isnan(), float("nan"), rows)
-        return replace(result, values=rows, sums=torch.cat([result.sums, sums]))
+    def with_extra_sums(self, result: BatchResult, extra: Tensor) -> BatchResult:
+        sums = torch.where(result.weights > 0, extra * result.weights, 0.0).sum(-1)
+        extra = torch.where(result.values.isnan(), float("nan"), extra)
+        return replace(result, values=extra, sums=torch.cat([result.sums, sums]))
 
     def result(self, sums: Tensor) -> Tensor:
         return sums[SIZE:] / sums[Sum.W]
@@ -97,7 +97,7 @@ class PRCurve(Precision):
         precision, recall = super().compute().view(2, -1)
         return precision, recall, torch.arange(1, self.top_k + 1, device=recall.device)
 
-    def scored(self, result: QueryValues, batch: Batch) -> tuple[Tensor, Tensor]:
+    def scored(self, result: BatchResult, batch: Batch) -> tuple[Tensor, Tensor]:
         """Precision and recall of each query, float64 [query, rank] each: what ``score`` returns."""
         precision, recall = super().scored(result, batch).mT.chunk(2, -1)
         return precision, recall

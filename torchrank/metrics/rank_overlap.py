@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.concordance import Orders, orders
+from torchrank.hardware.devices import reading_is_free
 from torchrank.metrics.rank_correlation import ComparingMetric
 from torchrank.names.arguments import number, one_of
 from torchrank.ranking.arithmetic import ratio, running_sum
@@ -163,7 +164,7 @@ def agreements(ranking: Ranking, variant: str) -> tuple[Tensor, Tensor]:
 
 def _untied(both: Lists) -> bool:
     """Whether it is known that neither list has ties."""
-    if both.tied.device.type != "cpu":
+    if not reading_is_free(both.tied):
         return False
     return not bool((both.tied > 1).any()) and not bool((both.other_tied > 1).any())
 

@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
 
@@ -276,7 +277,7 @@ class Derived(RankIntervals):
     @cached
     def _grid(self) -> tuple[Tensor, Tensor, Tensor] | None:
         """All intervals that entries have, float64 [interval] each, and which each has, int64 [query * entry]."""
-        if self.first.device.type != "cpu" or not len(self.first):  # how many there are shows in the values
+        if not reading_is_free(self.first) or not len(self.first):  # how many there are shows in the values
             return None
         above = torch.where(self.tied > 0, self.first - 1, 0)
         ranks, longest = int(above.max()) + 1, int(self.tied.max()) + 1
@@ -353,7 +354,7 @@ class Derived(RankIntervals):
     def _levels(self) -> int | None:
         """The largest grade, where grades are small integers and finding out costs nothing; else None."""
         grade = self.grade if self.pool is None else self.pool
-        if grade.device.type != "cpu" or grade.is_floating_point() or not grade.numel():
+        if not reading_is_free(grade) or grade.is_floating_point() or not grade.numel():
             return None
         largest = int(grade.max())
         return max(0, largest) if largest <= FEW_LEVELS else None

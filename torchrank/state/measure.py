@@ -16,7 +16,8 @@ from torchrank.layouts.bad_values import explain
 from torchrank.layouts.batch import Batch
 from torchrank.names.arguments import integer, plain
 from torchrank.names.registry import KINDS
-from torchrank.state.query_mean import QueryMean, QueryValues
+from torchrank.state.query_mean import QueryMean
+from torchrank.state.scoring import BatchResult
 
 
 class Measure(QueryMean):
@@ -119,11 +120,11 @@ class Measure(QueryMean):
         """How many numbers are added up besides those of a mean."""
         return 0
 
-    def of_batch(self, batch: Batch) -> QueryValues:
+    def of_batch(self, batch: Batch) -> BatchResult:
         """What it makes of a batch."""
         raise NotImplementedError
 
-    def scored(self, result: QueryValues, batch: Batch) -> Any:
+    def scored(self, result: BatchResult, batch: Batch) -> Any:
         """What ``score`` says of the result of a batch. Waits for the device, so ``update`` does not call it.
 
         Raises:
