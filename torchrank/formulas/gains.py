@@ -9,7 +9,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from torchrank.names.arguments import number
+from torchrank.names.arguments import number, one_of
 
 
 def linear(grade: Tensor) -> Tensor:
@@ -140,3 +140,15 @@ linear.increasing = exponential.increasing = True  # type: ignore[attr-defined]
 
 
 GAINS: dict[str, Callable[[Tensor], Tensor]] = {"linear": linear, "exponential": exponential}
+
+
+def checked_gain(gain: object) -> object:
+    """What a grade is worth, as :class:`torchrank.metrics.GradedMetric` takes it.
+
+    Raises:
+        ValueError: an unknown name, a callable without a name, or a table that is none.
+    """
+    if isinstance(gain, Mapping):
+        return checked_gains(gain)
+    one_of("gain", gain, GAINS, or_callable=True)
+    return gain

@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
@@ -18,12 +18,13 @@ import torchrank.state.sums as state
 from torchrank.layouts.bad_values import Problem, count, explain
 from torchrank.layouts.checks import check_tensor
 from torchrank.names.arguments import one_of
+from torchrank.names.types import EmptyAction
 from torchrank.state.aggregation import AGGREGATIONS, MEANS, Mean, aggregate, is_mean
 from torchrank.state.sums import Sum
 from torchrank.state.synchronisation import JointReduction, appended
 from torchrank.state.torchmetrics_fixes import LOCK, SafeMetric
 
-EMPTY_ACTIONS = ("neg", "pos", "skip", "listed", "error")
+EMPTY_ACTIONS = get_args(EmptyAction)
 
 
 #: Modules in which a metric is computed right after the others that were logged, see :class:`JointReduction`.
