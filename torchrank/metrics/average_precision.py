@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from torchrank.formulas.cutoff_tie import CutoffTie
 from torchrank.formulas.gains import RECIPROCAL
 from torchrank.metrics.binary import BinaryMetric
-from torchrank.names.arguments import one_of
+from torchrank.names.parameters import one_of
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 
@@ -47,11 +47,7 @@ class MAP(BinaryMetric):
 
     name = "map"
 
-    def __init__(self, top_k: int | None = None, *, normalize: str = "relevant", **kwargs: Any) -> None:
-        one_of("normalize", normalize, ("relevant", "min", "length", "k", "retrieved"))
-        super().__init__(top_k, normalize=normalize, **kwargs)
-
-    normalize: str
+    normalize: Literal["relevant", "min", "length", "k", "retrieved"] = one_of(default="relevant")
 
     @property
     def no_bounds_reason(self) -> str:
@@ -126,7 +122,7 @@ class YAAP(BinaryMetric):
 
     name = "yaap"
     value_range = (-math.inf, math.inf)
-    takes_top_k = False
+    top_k: None = None
 
     def measure(self, ranking: Ranking) -> Tensor:
         total = precisions(ranking, self.relevance_level, None).sum(-1)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.metrics.item_lists import PerUserMetric, Recommended
-from torchrank.names.arguments import number, one_of
+from torchrank.metrics.item_lists import Catalogue, PerUserMetric, Recommended
+from torchrank.names.parameters import derived, described, flag, number
 from torchrank.ranking.entries import run_bounds, run_starts
 
 
@@ -46,26 +46,15 @@ class Novelty(PerUserMetric):
     name = "novelty"
     value_range = (0.0, math.inf)
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        interactions: Tensor,
-        num_users: int,
-        normalize: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        number("num_users", num_users, above=1)
-        one_of("normalize", normalize, (True, False))
-        counts = _counts(interactions)
-        if (most := float(counts.max())) > num_users:
-            raise ValueError(f"Expected interactions of at most num_users={num_users} users, got {most:g}")
-        catalogue: dict[str, Tensor | int | None] = {"interactions": counts, "num_users": num_users}
-        super().__init__(top_k, catalogue, len(counts), normalize=normalize, **kwargs)
+    interactions: Tensor = described()
+    num_users: int = number(above=1)
+    normalize: bool = flag(default=False)
 
-    interactions: Tensor
-    num_users: int
-    normalize: bool
+    def describe(self, interactions: Tensor) -> tuple[Catalogue, int]:
+        counts = _counts(interactions)
+        if (most := float(counts.max())) > self.num_users:
+            raise ValueError(f"Expected interactions of at most num_users={self.num_users} users, got {most:g}")
+        return {"interactions": counts, "num_users": self.num_users}, len(counts)
 
     def measure(self, lists: Recommended) -> Tensor:
         surprise = math.log2(self.num_users) - torch.log2(self.interactions[lists.ids].clamp_min(1))
@@ -102,11 +91,11 @@ class Popularity(PerUserMetric):
     value_range = (0.0, math.inf)
     higher_is_better = False
 
-    def __init__(self, top_k: int | None = None, *, interactions: Tensor, **kwargs: Any) -> None:
-        counts = _counts(interactions)
-        super().__init__(top_k, {"interactions": counts}, len(counts), **kwargs)
+    interactions: Tensor = described()
 
-    interactions: Tensor
+    def describe(self, interactions: Tensor) -> tuple[Catalogue, int]:
+        counts = _counts(interactions)
+        return {"interactions": counts}, len(counts)
 
     def measure(self, lists: Recommended) -> Tensor:
         return lists.mean(self.interactions[lists.ids])
@@ -151,19 +140,11 @@ class IntraListDiversity(PerUserMetric):
     value_range = (0.0, 2.0)
     fewest = 2
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        embeddings: Tensor | None = None,
-        categories: Tensor | None = None,
-        **kwargs: Any,
-    ) -> None:
-        catalogue = {"embeddings": embeddings, "categories": categories}
-        super().__init__(top_k, catalogue, _number_described(embeddings, categories), **kwargs)
+    embeddings: Tensor | None = described(default=None)
+    categories: Tensor | None = described(default=None)
 
-    embeddings: Tensor | None
-    categories: Tensor | None
+    def describe(self, embeddings: Tensor | None, categories: Tensor | None) -> tuple[Catalogue, int]:
+        return {"embeddings": embeddings, "categories": categories}, _number_described(embeddings, categories)
 
     def width(self, lists: Recommended) -> int:
         known = self.categories if self.embeddings is None else self.embeddings
@@ -230,12 +211,12 @@ class Unexpectedness(PerUserMetric):
 
     name = "unexpectedness"
 
-    def __init__(self, top_k: int | None = None, *, baseline: Tensor, **kwargs: Any) -> None:
+    baseline: Tensor = described()
+
+    def describe(self, baseline: Tensor) -> tuple[Catalogue, None]:
         if not isinstance(baseline, Tensor) or baseline.dim() != 1 or not _is_integer(baseline):
             raise TypeError(f"Expected baseline to be integer ids [position], got {_described(baseline)}")
-        super().__init__(top_k, {"baseline": baseline[:top_k].long()}, None, **kwargs)
-
-    baseline: Tensor
+        return {"baseline": baseline[: self.top_k].long()}, None
 
     def measure(self, lists: Recommended) -> Tensor:
         return lists.mean(~torch.isin(lists.ids, self.baseline))
@@ -275,18 +256,16 @@ class Serendipity(PerUserMetric):
     name = "serendipity"
     needs_target = True
 
-    def __init__(
-        self, top_k: int | None = None, *, interactions: Tensor, relevance_level: float = 1, **kwargs: Any
-    ) -> None:
-        number("relevance_level", relevance_level, above=0)
+    interactions: Tensor = described()
+    relevance_level: float = number(default=1, above=0)
+    expected: Tensor = derived()
+
+    def describe(self, interactions: Tensor) -> tuple[Catalogue, int]:
         counts = _counts(interactions)
         levels = torch.unique(counts[counts > 0])
         rank = len(levels) - torch.searchsorted(levels, counts).to(counts.dtype)
         expected = torch.where(counts > 0, (len(counts) + 1 - rank) / len(counts), 0.0)
-        super().__init__(top_k, {"expected": expected}, len(counts), relevance_level=relevance_level, **kwargs)
-
-    expected: Tensor
-    relevance_level: float
+        return {"expected": expected}, len(counts)
 
     def measure(self, lists: Recommended) -> Tensor:
         assert lists.grade is not None

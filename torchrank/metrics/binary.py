@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,7 +10,8 @@ from torch import Tensor
 from torchrank.formulas.gains import Logarithmic
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.names.arguments import number, one_of
+from torchrank.names.parameters import flag, number, one_of
+from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 
@@ -27,11 +28,7 @@ class BinaryMetric(RankingMetric):
         ValueError: ``relevance_level`` is not a number > 0.
     """
 
-    def __init__(self, top_k: int | None = None, *, relevance_level: float = 1, **kwargs: Any) -> None:
-        number("relevance_level", relevance_level, above=0)
-        super().__init__(top_k, relevance_level=relevance_level, **kwargs)
-
-    relevance_level: float
+    relevance_level: float = number(default=1, above=0)
 
     def need(self) -> Need:
         return Need(self.top_k, relevant=True)
@@ -85,11 +82,7 @@ class Precision(BinaryMetric):
 
     name = "precision"
 
-    def __init__(self, top_k: int | None = None, *, adaptive_k: bool = False, **kwargs: Any) -> None:
-        one_of("adaptive_k", adaptive_k, (True, False))
-        super().__init__(top_k, adaptive_k=bool(adaptive_k), **kwargs)
-
-    adaptive_k: bool
+    adaptive_k: bool = flag(default=False)
 
     def measure(self, ranking: Ranking) -> Tensor:
         length = self.length(ranking)
@@ -124,11 +117,7 @@ class Recall(BinaryMetric):
 
     name = "recall"
 
-    def __init__(self, top_k: int | None = None, *, normalize: str = "relevant", **kwargs: Any) -> None:
-        one_of("normalize", normalize, ("relevant", "min"))
-        super().__init__(top_k, normalize=normalize, **kwargs)
-
-    normalize: str
+    normalize: Literal["relevant", "min"] = one_of(default="relevant")
 
     def measure(self, ranking: Ranking) -> Tensor:
         relevant = ranking.num_relevant(self.relevance_level)
@@ -160,11 +149,7 @@ class FBeta(BinaryMetric):
 
     name = "fbeta"
 
-    def __init__(self, top_k: int | None = None, *, beta: float = 1, **kwargs: Any) -> None:
-        number("beta", beta, above=0)
-        super().__init__(top_k, beta=beta, **kwargs)
-
-    beta: float
+    beta: float = number(default=1, above=0)
 
     def measure(self, ranking: Ranking) -> Tensor:
         return _f_measure(self, ranking, self.beta**2)
@@ -232,13 +217,9 @@ class RPrecision(BinaryMetric):
     """
 
     name = "rprecision"
-    takes_top_k = False
+    top_k: None = None
 
-    def __init__(self, top_k: None = None, *, multiple: float = 1, **kwargs: Any) -> None:
-        number("multiple", multiple, above=0)
-        super().__init__(top_k, multiple=multiple, **kwargs)
-
-    multiple: float
+    multiple: float = number(default=1, above=0)
 
     def measure(self, ranking: Ranking) -> Tensor:
         cut = (self.multiple * ranking.num_relevant(self.relevance_level) + 0.9).floor()
@@ -272,8 +253,7 @@ class FallOut(BinaryMetric):
     name = "fallout"
     higher_is_better = False
 
-    def __init__(self, top_k: int | None = None, *, empty_target_action: str = "pos", **kwargs: Any) -> None:
-        super().__init__(top_k, empty_target_action=empty_target_action, **kwargs)
+    empty_target_action: EmptyAction = "pos"
 
     def need(self) -> Need:
         return Need(relevant=True)  # it counts the relevant candidates that were retrieved at all
@@ -353,7 +333,7 @@ class SetAP(BinaryMetric):
     """
 
     name = "setap"
-    takes_top_k = False
+    top_k: None = None
 
     def measure(self, ranking: Ranking) -> Tensor:
         hits = self.hits(ranking)
@@ -384,7 +364,7 @@ class BinG(BinaryMetric):
     """
 
     name = "bing"
-    takes_top_k = False
+    top_k: None = None
 
     def measure(self, ranking: Ranking) -> Tensor:
         single = ranking.each_positive(self.relevance_level)

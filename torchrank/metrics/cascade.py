@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from torchrank.formulas.cascades import stopped
 from torchrank.formulas.gains import RECIPROCAL, UNDISCOUNTED, Satisfying
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.names.arguments import number
+from torchrank.names.parameters import number
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 
@@ -47,11 +46,7 @@ class ERR(RankingMetric):
 
     name = "err"
 
-    def __init__(self, top_k: int | None = None, *, max_grade: float = 4, **kwargs: Any) -> None:
-        number("max_grade", max_grade, above=0)
-        super().__init__(top_k, max_grade=max_grade, **kwargs)
-
-    max_grade: float
+    max_grade: float = number(default=4, above=0)
 
     @property
     def gain_function(self) -> Callable[[Tensor], Tensor]:

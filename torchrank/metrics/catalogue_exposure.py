@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from torch import Tensor
 import torchrank.state.sums as state
 from torchrank.formulas.gains import DISCOUNTS, Geometric
 from torchrank.metrics.item_lists import ExposureMetric, Recommended
-from torchrank.names.arguments import number, one_of
+from torchrank.names.parameters import flag, number, one_of
 from torchrank.state.sums import Sum
 
 
@@ -41,9 +41,6 @@ class Coverage(ExposureMetric):
     """
 
     name = "coverage"
-
-    def __init__(self, top_k: int | None = None, *, num_items: int, **kwargs: Any) -> None:
-        super().__init__(top_k, num_items=num_items, **kwargs)
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
         return (exposure > 0).to(exposure.dtype).mean()
@@ -79,9 +76,6 @@ class Personalization(ExposureMetric):
 
     name = "personalization"
 
-    def __init__(self, top_k: int | None = None, *, num_items: int, **kwargs: Any) -> None:
-        super().__init__(top_k, num_items=num_items, **kwargs)
-
     def amounts(self, lists: Recommended, weights: Tensor) -> Tensor:
         return super().amounts(lists, weights / lists.length.clamp_min(1).sqrt())
 
@@ -108,23 +102,15 @@ class Spread(ExposureMetric):
         ValueError: an unknown discount, or a patience out of range.
     """
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        num_items: int,
-        discount: str | Callable[[Tensor], Tensor] = "none",
-        patience: float = 0.85,
-        **kwargs: Any,
-    ) -> None:
-        one_of("discount", discount, (*DISCOUNTS, "geometric"), or_callable=True)
-        number("patience", patience, above=0, most=1)
-        if discount != "geometric" and patience != 0.85:
-            raise ValueError(f"Expected patience only with discount='geometric', got {patience} with {discount!r}")
-        super().__init__(top_k, num_items=num_items, discount=discount, patience=patience, **kwargs)
+    discount: Literal["none", "log2", "reciprocal", "geometric"] | Callable[[Tensor], Tensor] = one_of(default="none")
+    patience: float = number(default=0.85, above=0, most=1)
 
-    discount: str | Callable[[Tensor], Tensor]
-    patience: float
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.discount != "geometric" and self.patience != 0.85:
+            raise ValueError(
+                f"Expected patience only with discount='geometric', got {self.patience} with {self.discount!r}"
+            )
 
     def amounts(self, lists: Recommended, weights: Tensor) -> Tensor:
         discount = self.discount if callable(self.discount) else DISCOUNTS.get(self.discount, Geometric(self.patience))
@@ -164,23 +150,15 @@ class Entropy(Spread):
     name = "entropy"
     value_range = (0.0, math.inf)
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        num_items: int,
-        normalize: bool = False,
-        log_base: float = 2,
-        **kwargs: Any,
-    ) -> None:
-        one_of("normalize", normalize, (True, False))
-        number("log_base", log_base, above=1)
-        if normalize and log_base != 2:
-            raise ValueError(f"Expected no log_base with normalize=True, which does not depend on it, got {log_base}")
-        super().__init__(top_k, num_items=num_items, normalize=normalize, log_base=log_base, **kwargs)
+    normalize: bool = flag(default=False)
+    log_base: float = number(default=2, above=1)
 
-    normalize: bool
-    log_base: float
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.normalize and self.log_base != 2:
+            raise ValueError(
+                f"Expected no log_base with normalize=True, which does not depend on it, got {self.log_base}"
+            )
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
         share = exposure / exposure.sum()

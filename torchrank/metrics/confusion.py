@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.binary import BinaryMetric
-from torchrank.names.arguments import integer, number
+from torchrank.names.parameters import integer, number
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 
@@ -44,11 +44,7 @@ class ConfusionMetric(BinaryMetric):
         ValueError: ``collection_size`` is neither None nor an integer >= 0.
     """
 
-    def __init__(self, top_k: int | None = None, *, collection_size: int | None = None, **kwargs: Any) -> None:
-        integer("collection_size", collection_size, least=0)
-        super().__init__(top_k, collection_size=collection_size, **kwargs)
-
-    collection_size: int | None
+    collection_size: int | None = integer(default=None, least=0)
 
     def need(self) -> Need:
         return Need(relevant=True)  # relevant candidates of the whole list are counted
@@ -172,25 +168,10 @@ class Utility(ConfusionMetric):
     name = "utility"
     value_range = (-math.inf, math.inf)
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        hit: float = 1,
-        false_alarm: float = -1,
-        miss: float = 0,
-        rejection: float = 0,
-        **kwargs: Any,
-    ) -> None:
-        worth: dict[str, Any] = {"hit": hit, "false_alarm": false_alarm, "miss": miss, "rejection": rejection}
-        for name, value in worth.items():
-            number(name, value)
-        super().__init__(top_k, **worth, **kwargs)
-
-    hit: float
-    false_alarm: float
-    miss: float
-    rejection: float
+    hit: float = number(default=1)
+    false_alarm: float = number(default=-1)
+    miss: float = number(default=0)
+    rejection: float = number(default=0)
 
     @property
     def no_bounds_reason(self) -> str:

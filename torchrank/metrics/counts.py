@@ -35,7 +35,7 @@ class NumRel(BinaryMetric):
 
     name = "numrel"
     value_range = (0.0, math.inf)
-    takes_top_k = False
+    top_k: None = None
 
     def need(self) -> Need:
         return Need(1, relevant=True)  # it looks at no rank

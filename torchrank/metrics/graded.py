@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from torchrank.formulas.gains import GAINS, RECIPROCAL, UNDISCOUNTED, Clipped, GainTable, Logarithmic, checked_gains
+from torchrank.formulas.gains import GAINS, RECIPROCAL, UNDISCOUNTED, Clipped, GainTable, Logarithmic, checked_gain
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.names.arguments import number, one_of
+from torchrank.names.parameters import number, one_of, parameter
+from torchrank.names.types import EmptyAction, GainOption
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.gain import Gain, as_gain
 from torchrank.ranking.ranking import Ranking
@@ -36,16 +37,7 @@ class GradedMetric(RankingMetric):
 
     value_range = (0.0, math.inf)
 
-    def __init__(
-        self, top_k: int | None = None, *, gain: str | Callable | Mapping[float, float] = "linear", **kwargs: Any
-    ) -> None:
-        if isinstance(gain, Mapping):
-            gain = checked_gains(gain)
-        else:
-            one_of("gain", gain, GAINS, or_callable=True)
-        super().__init__(top_k, gain=gain, **kwargs)
-
-    gain: str | Callable[[Tensor], Tensor] | Mapping[float, float]
+    gain: GainOption = parameter(default="linear", check=checked_gain)
 
     def required(self) -> Need:
         needed = super().required()
@@ -134,19 +126,16 @@ class DCG(GradedMetric):
 
     name = "dcg"
 
-    def __init__(
-        self, top_k: int | None = None, *, discount: str | Callable = "log2", log_base: float = 2, **kwargs: Any
-    ) -> None:
-        one_of("discount", discount, ("log2", "clipped", "reciprocal"), or_callable=True)
-        number("log_base", log_base, above=1)
-        if discount not in ("log2", "clipped") and log_base != 2:
-            raise ValueError(
-                f"Expected log_base only with a discount by a logarithm, got log_base={log_base} with {discount!r}"
-            )
-        super().__init__(top_k, discount=discount, log_base=log_base, **kwargs)
+    discount: Literal["log2", "clipped", "reciprocal"] | Callable[[Tensor], Tensor] = one_of(default="log2")
+    log_base: float = number(default=2, above=1)
 
-    discount: str | Callable[[Tensor], Tensor]
-    log_base: float
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.discount not in ("log2", "clipped") and self.log_base != 2:
+            raise ValueError(
+                "Expected log_base only with a discount by a logarithm, got"
+                f" log_base={self.log_base} with {self.discount!r}"
+            )
 
     @property
     def discount_function(self) -> Callable[[Tensor], Tensor]:
@@ -188,13 +177,12 @@ class NDCG(DCG):
     name = "ndcg"
     value_range = (0.0, 1.0)
 
-    def __init__(self, top_k: int | None = None, *, normalize: str = "ideal", **kwargs: Any) -> None:
-        one_of("normalize", normalize, ("ideal", "k"))
-        if normalize == "k" and top_k is None:
-            raise ValueError("Expected top_k together with normalize='k', got None")
-        super().__init__(top_k, normalize=normalize, **kwargs)
+    normalize: Literal["ideal", "k"] = one_of(default="ideal")
 
-    normalize: str
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.normalize == "k" and self.top_k is None:
+            raise ValueError("Expected top_k together with normalize='k', got None")
 
     def measure(self, ranking: Ranking) -> Tensor:
         value, ideal = super().measure(ranking), self.ideal(ranking)
@@ -231,10 +219,9 @@ class ARP(GradedMetric):
     name = "arp"
     value_range = (1.0, math.inf)
     higher_is_better = False
-    takes_top_k = False
+    top_k: None = None
 
-    def __init__(self, top_k: None = None, *, empty_target_action: str = "skip", **kwargs: Any) -> None:
-        super().__init__(top_k, empty_target_action=empty_target_action, **kwargs)
+    empty_target_action: EmptyAction = "skip"
 
     def need(self) -> Need:
         return Need(relevant=True)
@@ -303,7 +290,7 @@ class RNDCG(GradedMetric):
 
     name = "rndcg"
     value_range = (0.0, 1.0)
-    takes_top_k = False
+    top_k: None = None
 
     def measure(self, ranking: Ranking) -> Tensor:
         gain, discount = self.gain_function, Logarithmic(2)

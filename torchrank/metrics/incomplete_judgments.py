@@ -6,8 +6,6 @@ was not drawn; one below -1, or that a layout does not name, was outside the poo
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -60,7 +58,7 @@ class Bpref(BinaryMetric):
     """
 
     name = "bpref"
-    takes_top_k = False
+    top_k: None = None
 
     def need(self) -> Need:
         return Need()
@@ -107,7 +105,7 @@ class InfAP(BinaryMetric):
     """
 
     name = "infap"
-    takes_top_k = False
+    top_k: None = None
 
     def need(self) -> Need:
         return Need()
@@ -154,9 +152,6 @@ class Judged(RankingMetric):
 
     name = "judged"
     takes_unjudged_for = ("irrelevant",)
-
-    def __init__(self, top_k: int | None = None, **kwargs: Any) -> None:
-        super().__init__(top_k, **kwargs)
 
     def need(self) -> Need:
         return Need(self.top_k)

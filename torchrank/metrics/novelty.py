@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from torchrank.formulas.cascades import stopped
 from torchrank.formulas.gains import RECIPROCAL, AtLeast, Geometric, Logarithmic, Satisfying
 from torchrank.formulas.greedy import best_first
 from torchrank.metrics.intent_aware import IntentMetric
-from torchrank.names.arguments import number, one_of
+from torchrank.names.parameters import flag, number
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 
@@ -65,6 +64,26 @@ class FadingMetric(IntentMetric):
         return float((most * (1 - self.fading * most) ** (ranks - 1) * self.discount(ranks)).sum())
 
 
+class BoundedMetric(FadingMetric):
+    """A measure that may be divided by the largest value there can be, which no list need reach.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        bounded: divide by the value of a list whose first ``top_k`` candidates are worth most to every subtopic.
+        kwargs: as :class:`IntentMetric`.
+
+    Raises:
+        ValueError: ``bounded`` without ``top_k``.
+    """
+
+    bounded: bool = flag(default=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bounded and self.top_k is None:
+            raise ValueError("Expected top_k together with bounded=True, which is about a list of so many, got None")
+
+
 class AlphaMetric(FadingMetric):
     """A measure in which a relevant candidate takes the share alpha from the worth of those behind it.
 
@@ -77,11 +96,7 @@ class AlphaMetric(FadingMetric):
         ValueError: ``alpha`` is not a number from 0 to 1.
     """
 
-    def __init__(self, top_k: int | None = None, *, alpha: float = 0.5, **kwargs: Any) -> None:
-        number("alpha", alpha, least=0, most=1)
-        super().__init__(top_k, alpha=alpha, **kwargs)
-
-    alpha: float
+    alpha: float = number(default=0.5, least=0, most=1)
 
     @property
     def fading(self) -> float:
@@ -92,7 +107,7 @@ class AlphaMetric(FadingMetric):
         return Logarithmic(2)
 
 
-class AlphaDCG(AlphaMetric):
+class AlphaDCG(BoundedMetric, AlphaMetric):
     r"""Alpha-DCG: DCG in which each subtopic gains less the more often it was met.
 
     :math:`\alpha\text{-}DCG@k = \sum_{i \le k} \frac{1}{\log_2 (1 + i)} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}`, with
@@ -128,12 +143,6 @@ class AlphaDCG(AlphaMetric):
 
     name = "alphadcg"
     value_range = (0.0, math.inf)
-
-    def __init__(self, top_k: int | None = None, *, bounded: bool = False, **kwargs: Any) -> None:
-        _bounded(bounded, top_k)
-        super().__init__(top_k, bounded=bool(bounded), **kwargs)
-
-    bounded: bool
 
     def measure(self, ranking: Ranking) -> Tensor:
         return super().measure(ranking) / self.bound(1) if self.bounded else self.total(ranking)
@@ -190,11 +199,7 @@ class CascadeMetric(FadingMetric):
 
     fading = 1.0
 
-    def __init__(self, top_k: int | None = None, *, max_grade: float = 1, **kwargs: Any) -> None:
-        number("max_grade", max_grade, above=0)
-        super().__init__(top_k, max_grade=max_grade, **kwargs)
-
-    max_grade: float
+    max_grade: float = number(default=1, above=0)
 
     @property
     def gain_function(self) -> Callable[[Tensor], Tensor]:
@@ -205,7 +210,7 @@ class CascadeMetric(FadingMetric):
         return RECIPROCAL
 
 
-class ERRIA(CascadeMetric):
+class ERRIA(BoundedMetric, CascadeMetric):
     r"""Intent-aware expected reciprocal rank, ERR-IA: the mean of ERR over subtopics.
 
     :math:`\frac{1}{N} \sum_s \sum_{i \le k} \frac{1}{i} R_{s,i} \prod_{j < i} (1 - R_{s,j})` with
@@ -239,12 +244,6 @@ class ERRIA(CascadeMetric):
     """
 
     name = "erria"
-
-    def __init__(self, top_k: int | None = None, *, bounded: bool = False, **kwargs: Any) -> None:
-        _bounded(bounded, top_k)
-        super().__init__(top_k, bounded=bool(bounded), **kwargs)
-
-    bounded: bool
 
     def measure(self, ranking: Ranking) -> Tensor:
         mean = super().measure(ranking)
@@ -318,11 +317,7 @@ class NRBP(AlphaMetric):
 
     name = "nrbp"
 
-    def __init__(self, top_k: int | None = None, *, beta: float = 0.5, **kwargs: Any) -> None:
-        number("beta", beta, least=0, most=1)
-        super().__init__(top_k, beta=beta, **kwargs)
-
-    beta: float
+    beta: float = number(default=0.5, least=0, most=1)
 
     @property
     def discount(self) -> Callable[[Tensor], Tensor]:
@@ -365,9 +360,3 @@ class NNRBP(NRBP):
 
     def measure(self, ranking: Ranking) -> Tensor:
         return ratio(self.total(ranking), self.ideal(ranking))
-
-
-def _bounded(bounded: bool, top_k: int | None) -> None:
-    one_of("bounded", bounded, (True, False))
-    if bounded and top_k is None:
-        raise ValueError("Expected top_k together with bounded=True, which is about a list of so many, got None")

@@ -46,7 +46,7 @@ class LRAP(BinaryMetric):
 
     name = "lrap"
     policies = ("expected", "optimistic", "pessimistic", "grouped")
-    takes_top_k = False
+    top_k: None = None
 
     def resolve_ties(self, ranking: Ranking) -> Ranking:
         return ranking if self.ties == "grouped" else ranking.under(self.ties)
@@ -86,7 +86,7 @@ class CoverageError(BinaryMetric):
     name = "coverageerror"
     value_range = (0.0, math.inf)
     higher_is_better = False
-    takes_top_k = False
+    top_k: None = None
 
     def measure(self, ranking: Ranking) -> Tensor:
         _, beside = ranking.relevant_before_and_in_tie(self.relevance_level)
@@ -121,7 +121,7 @@ class RankingLoss(BinaryMetric):
 
     name = "rankingloss"
     higher_is_better = False
-    takes_top_k = False
+    top_k: None = None
 
     def empty(self, ranking: Ranking) -> Tensor:
         return super().empty(ranking) | nothing_irrelevant(ranking, self.relevance_level)
@@ -162,7 +162,7 @@ class OPA(RankingMetric):
 
     name = "opa"
     takes_unjudged_for = ("irrelevant", "condensed")
-    takes_top_k = False
+    top_k: None = None
 
     def need(self) -> Need:
         return Need(relevant=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -15,7 +15,8 @@ from torchrank.formulas.random_ranking import Moments, first_at
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.binary import BinaryMetric
-from torchrank.names.arguments import one_of
+from torchrank.names.parameters import flag, one_of
+from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import marked_rows, ratio
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import MEANS, Mean
@@ -57,32 +58,24 @@ class PositionMetric(BinaryMetric):
     #: what it can be in terms of chance, and the range of that
     adjustments: ClassVar[dict[str, tuple[float, float]]] = {"index": (-math.inf, 1.0), "z": (-math.inf, math.inf)}
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        filtered: bool = False,
-        average: str = "query",
-        adjusted: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        one_of("filtered", filtered, (True, False))
-        one_of("average", average, ("query", "positive"))
-        one_of("adjusted", adjusted, (None, *self.adjustments))
-        if average == "positive" and not (filtered or self.of_every_positive):
+    filtered: bool = flag(default=False)
+    average: Literal["query", "positive"] = one_of(default="query")
+    adjusted: Literal["ratio", "index", "z"] | None = one_of(default=None, among=lambda cls: (None, *cls.adjustments))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.average == "positive" and not (self.filtered or self.of_every_positive):
             raise ValueError(
                 f"Expected filtered=True together with average='positive', got filtered=False: unfiltered, {self.name}"
                 " has one value per query, that of the first relevant candidate"
             )
-        if adjusted is not None and (how := kwargs.get("aggregation")) in ("geometric", "harmonic"):
-            raise ValueError(f"Expected adjusted=None together with aggregation={how!r}, got {adjusted!r}")
-        super().__init__(top_k, filtered=bool(filtered), average=average, adjusted=adjusted, **kwargs)
-        if adjusted is not None:
-            self.reports(self.adjustments[adjusted], self.higher_is_better or adjusted != "ratio")
-
-    filtered: bool
-    average: str
-    adjusted: str | None
+        if self.adjusted is None:
+            return
+        if self.aggregation in ("geometric", "harmonic"):
+            raise ValueError(
+                f"Expected adjusted=None together with aggregation={self.aggregation!r}, got {self.adjusted!r}"
+            )
+        self.reports(self.adjustments[self.adjusted], self.higher_is_better or self.adjusted != "ratio")
 
     def reports(self, value_range: tuple[float, float], higher_is_better: bool) -> None:
         """Say that this metric reports other values than its class does."""
@@ -217,20 +210,18 @@ class MR(PositionMetric):
     value_range = (1.0, math.inf)
     higher_is_better = False
     of_every_positive = True
-    takes_top_k = False
+    top_k: None = None
     adjustments: ClassVar = {"ratio": (0.0, 2.0), "index": (-1.0, 1.0), "z": (-math.inf, math.inf)}
 
-    def __init__(
-        self, top_k: None = None, *, inverse: bool = False, empty_target_action: str = "skip", **kwargs: Any
-    ) -> None:
-        one_of("inverse", inverse, (True, False))
-        if inverse and kwargs.get("adjusted") is not None:
-            raise ValueError(f"Expected adjusted=None together with inverse=True, got {kwargs['adjusted']!r}")
-        super().__init__(top_k, inverse=bool(inverse), empty_target_action=empty_target_action, **kwargs)
-        if inverse:
-            self.reports((0.0, 1.0), higher_is_better=True)
+    inverse: bool = flag(default=False)
+    empty_target_action: EmptyAction = "skip"
 
-    inverse: bool
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.inverse and self.adjusted is not None:
+            raise ValueError(f"Expected adjusted=None together with inverse=True, got {self.adjusted!r}")
+        if self.inverse:
+            self.reports((0.0, 1.0), higher_is_better=True)
 
     @property
     def inner(self) -> Mean:

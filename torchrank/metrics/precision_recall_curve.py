@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torchmetrics.utilities.plot import plot_curve
 from torchrank.layouts.batch import Batch
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import BinaryMetric, Precision
-from torchrank.names.arguments import integer, number, one_of
+from torchrank.names.parameters import integer, number, one_of
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.scoring import BatchResult, Measured
@@ -53,12 +53,8 @@ class PRCurve(Precision):
     registry: ClassVar[dict[str, type[RankingMetric]]] = {}
     takes_unjudged_for = ("irrelevant",)
 
-    def __init__(self, top_k: int, *, aggregation: str = "mean", **kwargs: Any) -> None:
-        integer("top_k", top_k, least=1, or_none=False)
-        one_of("aggregation", aggregation, ("mean",))
-        super().__init__(top_k, aggregation=aggregation, **kwargs)
-
-    top_k: int
+    top_k: int = integer(least=1, kw_only=False)
+    aggregation: Literal["mean"] = one_of(default="mean")
 
     @property
     def num_extra_sums(self) -> int:
@@ -167,15 +163,10 @@ class InterpolatedPrecision(BinaryMetric):
     """
 
     name = "iprec"
-    takes_top_k = False
+    top_k: None = None
 
-    def __init__(self, top_k: None = None, *, recall: float = 0.5, rounding: str = "nearest", **kwargs: Any) -> None:
-        number("recall", recall, least=0, most=1)
-        one_of("rounding", rounding, ROUNDINGS)
-        super().__init__(top_k, recall=recall, rounding=rounding, **kwargs)
-
-    recall: float
-    rounding: str
+    recall: float = number(default=0.5, least=0, most=1)
+    rounding: Literal["nearest", "up"] = one_of(default="nearest")
 
     def measure(self, ranking: Ranking) -> Tensor:
         wanted = ROUNDINGS[self.rounding](self.recall * ranking.num_relevant(self.relevance_level))
@@ -208,13 +199,9 @@ class ElevenPoint(BinaryMetric):
     """
 
     name = "elevenpoint"
-    takes_top_k = False
+    top_k: None = None
 
-    def __init__(self, top_k: None = None, *, rounding: str = "nearest", **kwargs: Any) -> None:
-        one_of("rounding", rounding, ROUNDINGS)
-        super().__init__(top_k, rounding=rounding, **kwargs)
-
-    rounding: str
+    rounding: Literal["nearest", "up"] = one_of(default="nearest")
 
     def measure(self, ranking: Ranking) -> Tensor:
         relevant, whole = ranking.num_relevant(self.relevance_level), ROUNDINGS[self.rounding]
@@ -254,11 +241,7 @@ class RecallAtPrecision(BinaryMetric):
 
     name = "recallatprecision"
 
-    def __init__(self, top_k: int | None = None, *, min_precision: float = 0.5, **kwargs: Any) -> None:
-        number("min_precision", min_precision, above=0, most=1)
-        super().__init__(top_k, min_precision=min_precision, **kwargs)
-
-    min_precision: float
+    min_precision: float = number(default=0.5, above=0, most=1)
 
     def measure(self, ranking: Ranking) -> Tensor:
         before, beside = ranking.relevant_before_and_in_tie(self.relevance_level)

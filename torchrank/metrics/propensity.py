@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -12,7 +12,8 @@ from torch import Tensor
 from torchrank.formulas.gains import DISCOUNTS, POSITIVE
 from torchrank.formulas.judgment_bounds import UNEQUAL
 from torchrank.metrics.graded import DCG, GradedMetric
-from torchrank.names.arguments import number, one_of
+from torchrank.names.arguments import number
+from torchrank.names.parameters import one_of
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 
@@ -32,11 +33,7 @@ class PropensityScored(GradedMetric):
     value_range = (0.0, 1.0)
     averages: ClassVar[tuple[str, ...]] = ("query", "pooled")
 
-    def __init__(self, top_k: int | None = None, *, average: str = "query", **kwargs: Any) -> None:
-        one_of("average", average, self.averages)
-        super().__init__(top_k, average=average, **kwargs)
-
-    average: str
+    average: Literal["query", "pooled", "scaled"] = one_of(default="query", among=lambda cls: cls.averages)
 
     def measure(self, ranking: Ranking) -> Tensor:
         return ratio(super().measure(ranking), self.ideal(ranking))
@@ -162,21 +159,8 @@ class IPS(GradedMetric):
 
     name = "ips"
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        discount: str | Callable = "none",
-        self_normalized: bool | str = False,
-        **kwargs: Any,
-    ) -> None:
-        one_of("discount", discount, DISCOUNTS, or_callable=True)
-        one_of("self_normalized", self_normalized, (False, True, "query"))
-        how = "query" if self_normalized == "query" else bool(self_normalized)
-        super().__init__(top_k, discount=discount, self_normalized=how, **kwargs)
-
-    discount: str | Callable[[Tensor], Tensor]
-    self_normalized: bool | str
+    discount: Literal["none", "log2", "reciprocal"] | Callable[[Tensor], Tensor] = one_of(default="none")
+    self_normalized: bool | Literal["query"] = one_of(False, True, "query", default=False)
 
     @property
     def discount_function(self) -> Callable[[Tensor], Tensor]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from torchrank.metrics.graded import GradedMetric
-from torchrank.names.arguments import number, one_of
+from torchrank.names.parameters import number, one_of
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.ranking import Ranking
 
@@ -53,15 +53,8 @@ class QMeasure(GradedMetric):
     takes_unjudged_for = ("irrelevant", "condensed")
     value_range = (0.0, 1.0)
 
-    def __init__(
-        self, top_k: int | None = None, *, beta: float = 1, normalize: str = "relevant", **kwargs: Any
-    ) -> None:
-        number("beta", beta, above=0)
-        one_of("normalize", normalize, ("relevant", "min"))
-        super().__init__(top_k, beta=beta, normalize=normalize, **kwargs)
-
-    beta: float
-    normalize: str
+    beta: float = number(default=1, above=0)
+    normalize: Literal["relevant", "min"] = one_of(default="relevant")
 
     def measure(self, ranking: Ranking) -> Tensor:
         gains = torch.where(ranking.tied > 0, ranking.gains(self.gain_function), 0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -11,7 +11,8 @@ from torch import Tensor
 from torchrank.formulas.concordance import Orders, orders
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.names.arguments import number, one_of
+from torchrank.names.parameters import flag, number, one_of
+from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import running_sum
 from torchrank.ranking.ranking import Ranking
 
@@ -34,11 +35,10 @@ class ComparingMetric(RankingMetric):
     """
 
     value_range = (-1.0, 1.0)
-    takes_top_k = False
+    top_k: None = None
     takes_unjudged_for = ("irrelevant",)
 
-    def __init__(self, top_k: int | None = None, *, empty_target_action: str = "skip", **kwargs: Any) -> None:
-        super().__init__(top_k, empty_target_action=empty_target_action, **kwargs)
+    empty_target_action: EmptyAction = "skip"
 
     def need(self) -> Need:
         return Need(all_candidates=True)
@@ -99,12 +99,11 @@ class KendallTau(ComparingMetric):
 
     name = "kendalltau"
 
-    def __init__(self, top_k: None = None, *, variant: str = "b", **kwargs: Any) -> None:
-        one_of("variant", variant, ("a", "b", "c", "gamma"))
-        super().__init__(top_k, variant=variant, **kwargs)
-        self.of_differences = variant != "a"
+    variant: Literal["a", "b", "c", "gamma"] = one_of(default="b")
 
-    variant: str
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.of_differences = self.variant != "a"
 
     def empty(self, ranking: Ranking) -> Tensor:
         if self.variant != "gamma":
@@ -157,13 +156,8 @@ class KendallDistance(ComparingMetric):
     higher_is_better = False
     of_differences = False
 
-    def __init__(self, top_k: None = None, *, normalized: bool = False, penalty: float = 0.5, **kwargs: Any) -> None:
-        one_of("normalized", normalized, (True, False))
-        number("penalty", penalty, least=0, most=1)
-        super().__init__(top_k, normalized=bool(normalized), penalty=penalty, **kwargs)
-
-    normalized: bool
-    penalty: float
+    normalized: bool = flag(default=False)
+    penalty: float = number(default=0.5, least=0, most=1)
 
     def compare(self, both: Orders) -> Tensor:
         tied, other_tied, alike = (both.pairs(x) for x in (both.beside, both.other_beside, both.alike[0]))
@@ -200,11 +194,7 @@ class WeightedTau(ComparingMetric):
 
     name = "weightedtau"
 
-    def __init__(self, top_k: None = None, *, weigh_by: str = "both", **kwargs: Any) -> None:
-        one_of("weigh_by", weigh_by, ("both", "preds", "target"))
-        super().__init__(top_k, weigh_by=weigh_by, **kwargs)
-
-    weigh_by: str
+    weigh_by: Literal["both", "preds", "target"] = one_of(default="both")
 
     def compare(self, both: Orders) -> Tensor:
         places = {"preds": both.place, "target": both.other_place}

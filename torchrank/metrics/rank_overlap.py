@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from torch import Tensor
 from torchrank.formulas.concordance import Orders, orders
 from torchrank.hardware.devices import reading_is_free
 from torchrank.metrics.rank_correlation import ComparingMetric
-from torchrank.names.arguments import number, one_of
+from torchrank.names.parameters import integer, number, one_of
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.derived import cached
 from torchrank.ranking.ranking import Ranking
@@ -195,7 +195,7 @@ class Overlap(ComparingMetric):
 
     name = "overlap"
     value_range = (0.0, 1.0)
-    takes_top_k = True
+    top_k: int | None = integer(default=None, least=1, kw_only=False)  # type: ignore[assignment]
 
     def empty(self, ranking: Ranking) -> Tensor:
         both = lists(ranking)
@@ -245,15 +245,8 @@ class RBO(ComparingMetric):
     name = "rbo"
     value_range = (0.0, 1.0)
 
-    def __init__(self, top_k: None = None, *, p: float = 0.9, variant: str = "a", **kwargs: Any) -> None:
-        number("p", p, above=0, most=1)
-        if p == 1:
-            raise ValueError("Expected p to be a number > 0 and < 1, got 1")
-        one_of("variant", variant, ("a", "b", "w"))
-        super().__init__(top_k, p=p, variant=variant, **kwargs)
-
-    p: float
-    variant: str
+    p: float = number(default=0.9, above=0, below=1)
+    variant: Literal["a", "b", "w"] = one_of(default="a")
 
     def empty(self, ranking: Ranking) -> Tensor:
         both = lists(ranking)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from torchrank.formulas.cutoff_tie import CutoffTie
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant, uncounted
-from torchrank.names.arguments import number
+from torchrank.names.parameters import number
+from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.ranking import Ranking
 
@@ -52,19 +51,8 @@ class AUROC(BinaryMetric):
 
     name = "auroc"
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        max_fpr: float | None = None,
-        empty_target_action: str = "skip",
-        **kwargs: Any,
-    ) -> None:
-        if max_fpr is not None:
-            number("max_fpr", max_fpr, above=0, most=1)
-        super().__init__(top_k, max_fpr=max_fpr, empty_target_action=empty_target_action, **kwargs)
-
-    max_fpr: float | None
+    max_fpr: float | None = number(default=None, above=0, most=1)
+    empty_target_action: EmptyAction = "skip"
 
     def need(self) -> Need:
         return Need(relevant=True)  # it counts the relevant candidates that were retrieved at all

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +11,8 @@ from torch import Tensor
 from torchrank.formulas.gains import UNDISCOUNTED, AtLeast, Geometric, Scaled
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.names.arguments import integer, number, one_of
+from torchrank.names.parameters import flag, integer, number, one_of
+from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.ranking import Ranking
 
@@ -41,21 +41,16 @@ class UserMetric(RankingMetric):
         ValueError: a level or grade is not a number > 0, or both are given.
     """
 
-    def __init__(
-        self, top_k: int | None = None, *, relevance_level: float = 1, max_grade: float | None = None, **kwargs: Any
-    ) -> None:
-        number("relevance_level", relevance_level, above=0)
-        if max_grade is not None:
-            number("max_grade", max_grade, above=0)
-            if relevance_level != 1:
-                raise ValueError(
-                    f"Expected either relevance_level or max_grade, got {relevance_level} and {max_grade}: gains are"
-                    " binary or graded"
-                )
-        super().__init__(top_k, relevance_level=relevance_level, max_grade=max_grade, **kwargs)
+    relevance_level: float = number(default=1, above=0)
+    max_grade: float | None = number(default=None, above=0)
 
-    relevance_level: float
-    max_grade: float | None
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_grade is not None and self.relevance_level != 1:
+            raise ValueError(
+                f"Expected either relevance_level or max_grade, got {self.relevance_level} and {self.max_grade}: gains"
+                " are binary or graded"
+            )
 
     @property
     def gain_function(self) -> Callable[[Tensor], Tensor]:
@@ -103,13 +98,8 @@ class RBP(UserMetric):
 
     name = "rbp"
 
-    def __init__(self, top_k: int | None = None, *, p: float = 0.9, normalize: bool = False, **kwargs: Any) -> None:
-        number("p", p, above=0, below=1)
-        one_of("normalize", normalize, (True, False))
-        super().__init__(top_k, p=p, normalize=bool(normalize), **kwargs)
-
-    p: float
-    normalize: bool
+    p: float = number(default=0.9, above=0, below=1)
+    normalize: bool = flag(default=False)
 
     def measure(self, ranking: Ranking) -> Tensor:
         discount = Geometric(self.p)
@@ -151,13 +141,8 @@ class RBPResidual(RankingMetric):
     higher_is_better = False
     takes_unjudged_for = ("irrelevant",)
 
-    def __init__(
-        self, top_k: int | None = None, *, p: float = 0.9, empty_target_action: str = "pos", **kwargs: Any
-    ) -> None:
-        number("p", p, above=0, below=1)
-        super().__init__(top_k, p=p, empty_target_action=empty_target_action, **kwargs)
-
-    p: float
+    p: float = number(default=0.9, above=0, below=1)
+    empty_target_action: EmptyAction = "pos"
 
     def need(self) -> Need:
         return Need(self.top_k)
@@ -232,33 +217,13 @@ class CWL(UserMetric):
 
     name = "cwl"
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        user: str | Callable = "rbp",
-        p: float = 0.8,
-        target: float = 1,
-        benefit: float = 0,
-        cost: float = 0,
-        middle: float = 0.5,
-        **kwargs: Any,
-    ) -> None:
-        integer("top_k", top_k, least=1, most=SEEN)
-        one_of("user", user, USERS, or_callable=True)
-        number("p", p, above=0, below=1)
-        number("target", target, above=0)
-        for argument, value in (("benefit", benefit), ("cost", cost), ("middle", middle)):
-            number(argument, value)
-        own = {"p": p, "target": target, "benefit": benefit, "cost": cost, "middle": middle}
-        super().__init__(top_k, user=user, **own, **kwargs)
-
-    user: str | Callable[[Tensor, Tensor], Tensor]
-    p: float
-    target: float
-    benefit: float
-    cost: float
-    middle: float
+    top_k: int | None = integer(default=None, least=1, most=SEEN, kw_only=False)
+    user: str | Callable[[Tensor, Tensor], Tensor] = one_of(default="rbp", among=lambda _: USERS)
+    p: float = number(default=0.8, above=0, below=1)
+    target: float = number(default=1, above=0)
+    benefit: float = number(default=0)
+    cost: float = number(default=0)
+    middle: float = number(default=0.5)
 
     @property
     def ranks(self) -> int:
