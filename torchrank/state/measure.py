@@ -6,7 +6,7 @@ import difflib
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -36,6 +36,8 @@ class Measure(QueryMean):
     name: ClassVar[str] = ""
     #: every measure of a kind by its name
     registry: ClassVar[dict[str, Any]] = {}
+    #: its names in other libraries, with the settings that give their numbers; see :mod:`torchrank.names.spellings`
+    known_as: ClassVar[Mapping[str, Any]] = {}
     #: whether it can be cut at a rank
     takes_top_k: ClassVar[bool] = True
 
