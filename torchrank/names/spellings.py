@@ -21,9 +21,9 @@
   ``{x}``. Brackets are around a cut-off that may be left out.
 
 Case does not matter. An underscore may also be a dot, as on trec_eval's command line (``ndcg_cut.5,10``), a hyphen or
-nothing, as in names of classes (``RecipRank``). Parameters in a name must be given as they stand there; all others, and
-a cut-off behind ``@``, are passed on. Where two names fit, the one with parameters or a cut-off wins, then the one under
-"parse". The measures' own names come before all without parameters or a cut-off.
+nothing, as in names of classes (``RecipRank``). Parameters in a name must be given as they stand there; all others,
+and a cut-off behind ``@``, are passed on. Where two names fit, the one with parameters or a cut-off wins, then the one
+under "parse". The measures' own names come before all without parameters or a cut-off.
 """
 
 from __future__ import annotations
