@@ -15,6 +15,8 @@ from torchrank.names.parameters import one_of
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 
+__all__ = ["MAP", "YAAP"]
+
 
 class MAP(BinaryMetric):
     r"""Average precision, whose mean over queries is MAP: :math:`AP@k = \frac{1}{N} \sum_{i \le k} rel_i \, P@i`.
@@ -24,11 +26,6 @@ class MAP(BinaryMetric):
 
     Source:
         trec_eval; Buckley and Voorhees, Evaluating evaluation measure stability, SIGIR 2000.
-
-    Also in:
-        trec_eval and pytrec_eval (``map``, ``map_cut_k``), ir_measures (``AP``), ranx, rax, TensorFlow Ranking, metrax,
-        RecTools; with ``normalize="min"`` PyG, RePlay, RecBole, Transformers4Rec, ranking-metrics-torch; with "length"
-        LensKit; with "retrieved" torchmetrics.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -45,6 +42,30 @@ class MAP(BinaryMetric):
         tensor([0.8056], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {
+            "AP": "",
+            "average_precision": "",
+            "mean_average_precision": "",
+            "gmap": "(aggregation=geometric)",
+            "map_cut": "@5,10,15,20,30,100,200,500,1000",
+            "retrieval_average_precision": "(normalize=retrieved)",
+        },
+        "trec_eval": {"map": "", "map_cut_{k}": "@{k}", "gm_map": "(aggregation=geometric)"},
+        "ir_measures": "AP",
+        "ranx": "map",
+        "rax": "ap_metric",
+        "TensorFlow Ranking": "MeanAveragePrecisionMetric",
+        "metrax": "AveragePrecisionAtK",
+        "rectools": {"MAP": "", "MAP(divide_by_k=True)": "(normalize=k)"},
+        "pyg": {"LinkPredMAP": "(normalize=min)"},
+        "recbole": {"map": "(normalize=min)"},
+        "RePlay": {"MAP": "(normalize=min)"},
+        "Transformers4Rec": {"AvgPrecisionAt": "(normalize=min)"},
+        "ranking-metrics-torch": {"": "(normalize=min)"},
+        "lenskit": {"AveragePrecision": "(normalize=length,empty_target_action=listed)"},
+        "torchmetrics": {"RetrievalMAP": "(normalize=retrieved)"},
+    }
     name = "map"
 
     normalize: Literal["relevant", "min", "length", "k", "retrieved"] = one_of(default="relevant")
@@ -107,9 +128,6 @@ class YAAP(BinaryMetric):
     Source:
         Robertson, On smoothing average precision, ECIR 2012; trec_eval, ``yaap``.
 
-    Also in:
-        none of the other libraries compared.
-
     Args:
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
@@ -120,6 +138,7 @@ class YAAP(BinaryMetric):
         tensor([0.6931], dtype=torch.float64)
     """
 
+    known_as = {"trec_eval": "yaap", "trec_eval9": {}}
     name = "yaap"
     value_range = (-math.inf, math.inf)
     top_k: None = None

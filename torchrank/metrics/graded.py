@@ -19,6 +19,8 @@ from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.gain import Gain, as_gain
 from torchrank.ranking.ranking import Ranking
 
+__all__ = ["ARP", "CG", "DCG", "NDCG", "PWA", "RNDCG"]
+
 
 class GradedMetric(RankingMetric):
     """A measure of gains.
@@ -81,9 +83,6 @@ class CG(GradedMetric):
     Source:
         Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 20(4), 2002.
 
-    Also in:
-        none of the libraries compared.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
@@ -95,6 +94,7 @@ class CG(GradedMetric):
         tensor([8.], dtype=torch.float64)
     """
 
+    known_as = {"parse": "cumulative_gain"}
     name = "cg"
 
 
@@ -105,10 +105,6 @@ class DCG(GradedMetric):
 
     Source:
         Järvelin and Kekäläinen, TOIS 20(4), 2002; ``gain="exponential"``: Burges et al., ICML 2005.
-
-    Also in:
-        trec_eval (``dcg``, without k), ranx, rax, TensorFlow Ranking, metrax, LensKit, Transformers4Rec, pytorchltr,
-        ranking-metrics-torch, scikit-learn (``dcg_score``).
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -124,6 +120,20 @@ class DCG(GradedMetric):
         tensor([4.3928], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "discounted_cumulative_gain",
+        "trec_eval": {"": "`dcg`, without k"},
+        "trec_eval9": {},
+        "ranx": {"dcg": "", "dcg_burges": "(gain=exponential)"},
+        "sklearn": {"dcg_score[@{k}]": "[@{k}]"},
+        "Transformers4Rec": "DCGAt",
+        "ranking-metrics-torch": "dcg_at",
+        "pytorchltr": "",
+        "rax": {"dcg_metric": "(gain=exponential)"},
+        "TensorFlow Ranking": {"DCGMetric": "(gain=exponential)"},
+        "metrax": {"DCGAtK": "(gain=exponential)"},
+        "lenskit": {"DCG": "(discount=clipped)", "DCG(gain=rating)": "(discount=clipped,empty_target_action=neg)"},
+    }
     name = "dcg"
 
     discount: Literal["log2", "clipped", "reciprocal"] | Callable[[Tensor], Tensor] = one_of(default="log2")
@@ -154,12 +164,6 @@ class NDCG(DCG):
     Source:
         Järvelin and Kekäläinen, TOIS 20(4), 2002.
 
-    Also in:
-        trec_eval and pytrec_eval (``ndcg``, ``ndcg_cut_k``), ir_measures (``nDCG``), ranx, torchmetrics, scikit-learn
-        (``ndcg_score``), PyG, LensKit (with a discount of its own), torchrec, Transformers4Rec, ranking-metrics-torch;
-        with ``gain="exponential"`` rax, TensorFlow Ranking, metrax, pytorchltr; of binary relevance RecTools, RePlay,
-        RecBole.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
@@ -174,6 +178,34 @@ class NDCG(DCG):
         tensor([0.6373], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {
+            "normalized_dcg": "",
+            "normalized_discounted_cumulative_gain": "",
+            "normalised_discounted_cumulative_gain": "",
+            "ndcg_cut": "@5,10,15,20,30,100,200,500,1000",
+        },
+        "trec_eval": {"ndcg": "", "ndcg_cut_{k}": "@{k}"},
+        "ir_measures": "nDCG",
+        "ranx": {"ndcg": "", "ndcg_burges": "(gain=exponential)"},
+        "torchmetrics": "RetrievalNormalizedDCG",
+        "sklearn": {"ndcg_score[@{k}]": "[@{k}]"},
+        "pyg": "LinkPredNDCG",
+        "torchrec": "",
+        "Transformers4Rec": "NDCGAt",
+        "ranking-metrics-torch": "ndcg_at",
+        "recbole": {"ndcg": "of binary relevance"},
+        "RePlay": {"NDCG": "of binary relevance"},
+        "rectools": {
+            "NDCG(divide_by_achievable=True)": "of binary relevance",
+            "NDCG": "(normalize=k) of binary relevance",
+        },
+        "rax": {"ndcg_metric": "(gain=exponential)"},
+        "TensorFlow Ranking": {"NDCGMetric": "(gain=exponential)"},
+        "metrax": {"NDCGAtK": "(gain=exponential)"},
+        "pytorchltr": {"": "(gain=exponential)"},
+        "lenskit": {"NDCG": "(discount=clipped)", "NDCG(gain=rating)": "(discount=clipped,empty_target_action=neg)"},
+    }
     name = "ndcg"
     value_range = (0.0, 1.0)
 
@@ -202,10 +234,6 @@ class ARP(GradedMetric):
     Source:
         TensorFlow Ranking's ``ARPMetric``.
 
-    Also in:
-        TensorFlow Ranking (``ARPMetric``, whose mean over queries is weighted by what they gain) and pytorchltr
-        (``arp``).
-
     Args:
         gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
@@ -216,6 +244,11 @@ class ARP(GradedMetric):
         tensor([1.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "average_relevance_position",
+        "TensorFlow Ranking": {"ARPMetric": "whose mean over queries is weighted by what they gain"},
+        "pytorchltr": "arp",
+    }
     name = "arp"
     value_range = (1.0, math.inf)
     higher_is_better = False
@@ -239,9 +272,6 @@ class PWA(GradedMetric):
     Source:
         TensorFlow Ranking's ``PWAMetric``.
 
-    Also in:
-        TensorFlow Ranking (``PWAMetric``, of which k is 5 unless given).
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
@@ -253,6 +283,10 @@ class PWA(GradedMetric):
         tensor([2.0000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "position_weighted_average",
+        "TensorFlow Ranking": {"PWAMetric": "of which k is 5 unless given"},
+    }
     name = "pwa"
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -275,9 +309,6 @@ class RNDCG(GradedMetric):
     Source:
         trec_eval, ``Rndcg``.
 
-    Also in:
-        pytrec_eval (``Rndcg``).
-
     Args:
         gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
@@ -288,6 +319,7 @@ class RNDCG(GradedMetric):
         tensor([0.8801], dtype=torch.float64)
     """
 
+    known_as = {"trec_eval": "Rndcg"}
     name = "rndcg"
     value_range = (0.0, 1.0)
     top_k: None = None

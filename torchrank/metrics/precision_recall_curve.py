@@ -19,6 +19,8 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state.scoring import BatchResult, Measured
 from torchrank.state.sums import SIZE, Sum
 
+__all__ = ["ElevenPoint", "InterpolatedPrecision", "PRCurve", "RecallAtPrecision"]
+
 
 class PRCurve(Precision):
     r"""Precision and recall at every rank up to k, averaged: :math:`P@1, ..., P@k, R@1, ..., R@k`.
@@ -28,9 +30,6 @@ class PRCurve(Precision):
 
     Source:
         torchmetrics, ``RetrievalPrecisionRecallCurve``.
-
-    Also in:
-        none of the other libraries compared; ranx draws the interpolated curve.
 
     Args:
         top_k: the last rank.
@@ -48,6 +47,10 @@ class PRCurve(Precision):
         (tensor([1.0000, 0.5000, 0.6667]), tensor([0.5000, 0.5000, 1.0000]), tensor([1, 2, 3]))
     """
 
+    known_as = {
+        "parse": "precision_recall_curve retrieval_precision_recall_curve",
+        "ranx": {"": "which draws the interpolated curve"},
+    }
     name = "prcurve"
     #: a curve is no number, so it is not among the measures
     registry: ClassVar[dict[str, type[RankingMetric]]] = {}
@@ -142,10 +145,6 @@ class InterpolatedPrecision(BinaryMetric):
     Source:
         Salton and McGill, Introduction to Modern Information Retrieval, 1983; trec_eval, ``iprec_at_recall``.
 
-    Also in:
-        pytrec_eval (``iprec_at_recall``), ir_measures (``IPrec``), ranx (``interpolated_precision_at_recall``), all of
-        them with ``rounding="up"``.
-
     Args:
         recall: the recall to reach, from 0 to 1.
         rounding: how r R becomes a number of hits: "nearest", halves up, as trec_eval 10 does; "up", the integer part
@@ -162,6 +161,16 @@ class InterpolatedPrecision(BinaryMetric):
         tensor([0.6667], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {
+            "iprec_at_recall_{x}": "(recall={x})",
+            "iprec_at_recall": [f"(recall={step / 10:g})" for step in range(11)],
+        },
+        "trec_eval": {"iprec_at_recall_0.50": "(recall=0.5)"},
+        "trec_eval9": {"iprec_at_recall_0.50": "(recall=0.5,rounding=up)"},
+        "ir_measures": {"IPrec@{x}": "(recall={x}) with `rounding=up`"},
+        "ranx": {"interpolated_precision_at_recall_{x}": "(recall={x}) with `rounding=up`"},
+    }
     name = "iprec"
     top_k: None = None
 
@@ -181,9 +190,6 @@ class ElevenPoint(BinaryMetric):
     Source:
         Salton and McGill, Introduction to Modern Information Retrieval, 1983; trec_eval, ``11pt_avg``.
 
-    Also in:
-        pytrec_eval (``11pt_avg``), with ``rounding="up"``.
-
     Args:
         rounding: how recall becomes a number of hits, "nearest" or "up": as :class:`InterpolatedPrecision`.
         relevance_level: a grade at or above it is relevant; > 0.
@@ -198,6 +204,7 @@ class ElevenPoint(BinaryMetric):
         tensor([0.9091], dtype=torch.float64)
     """
 
+    known_as = {"trec_eval": "11pt_avg", "trec_eval9": {"11pt_avg": "(rounding=up)"}}
     name = "elevenpoint"
     top_k: None = None
 
@@ -220,9 +227,6 @@ class RecallAtPrecision(BinaryMetric):
     Source:
         torchmetrics, ``RetrievalRecallAtFixedPrecision``, which takes it of the curve averaged over queries.
 
-    Also in:
-        none of the other libraries compared.
-
     Args:
         top_k: look only at the first ``top_k`` ranks; None = all of them.
         min_precision: the precision p that is asked for, > 0 and <= 1.
@@ -239,6 +243,7 @@ class RecallAtPrecision(BinaryMetric):
         tensor([0.6667], dtype=torch.float64)
     """
 
+    known_as = {"parse": "recall_at_fixed_precision retrieval_recall_at_fixed_precision"}
     name = "recallatprecision"
 
     min_precision: float = number(default=0.5, above=0, most=1)

@@ -17,6 +17,8 @@ from torchrank.names.parameters import one_of
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 
+__all__ = ["IPS", "PSNDCG", "PSP", "inverse_propensity", "propensities"]
+
 
 class PropensityScored(GradedMetric):
     """A sum of gains over the largest possible one: the mean of the ratio over queries, or a ratio of sums over them.
@@ -57,9 +59,6 @@ class PSP(PropensityScored):
         Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking and other
         missing label applications, KDD 2016.
 
-    Also in:
-        pyxclib's ``psprecision``, which is ``average="pooled"``; none of the libraries compared.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         average: "query", the mean over queries of their ratios; "pooled", the ratio of the sums over all queries, as
@@ -76,6 +75,7 @@ class PSP(PropensityScored):
         tensor([0.2500], dtype=torch.float64)
     """
 
+    known_as = {"parse": "psprecision", "pyxclib": {"psprecision": "(average=pooled)"}}
     name = "psp"
 
 
@@ -88,9 +88,6 @@ class PSNDCG(PropensityScored, DCG):
     Source:
         Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking and other
         missing label applications, KDD 2016.
-
-    Also in:
-        pyxclib's ``psndcg``, which is ``average="scaled"``; none of the libraries compared.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -111,6 +108,7 @@ class PSNDCG(PropensityScored, DCG):
         tensor([0.2500], dtype=torch.float64)
     """
 
+    known_as = {"pyxclib": {"psndcg": "(average=scaled)"}}
     name = "psndcg"
     averages = ("query", "pooled", "scaled")
 
@@ -135,9 +133,6 @@ class IPS(GradedMetric):
         The self-normalized estimator for counterfactual learning, NIPS 2015; for each query: Yang et al., Unbiased
         offline recommender evaluation for missing-not-at-random implicit feedback, RecSys 2018.
 
-    Also in:
-        none of the libraries compared.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         discount: "none", 1 at every rank; "log2", 1 / log2(1 + rank); "reciprocal", 1 / rank; or a callable with a
@@ -157,6 +152,7 @@ class IPS(GradedMetric):
         (tensor([2.], dtype=torch.float64), tensor([0.2000], dtype=torch.float64))
     """
 
+    known_as = {"parse": {"snips": "(self_normalized=True)"}}
     name = "ips"
 
     discount: Literal["none", "log2", "reciprocal"] | Callable[[Tensor], Tensor] = one_of(default="none")

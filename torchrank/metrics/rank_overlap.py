@@ -17,6 +17,8 @@ from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.derived import cached
 from torchrank.ranking.ranking import Ranking
 
+__all__ = ["RBO", "Overlap"]
+
 
 @dataclass(frozen=True, eq=False)
 class Lists:
@@ -180,9 +182,6 @@ class Overlap(ComparingMetric):
         Webber, Moffat and Zobel, A similarity measure for indefinite rankings, TOIS 28(4), 2010, as the overlap at a
         depth; Fagin, Kumar and Sivakumar, Comparing top k lists, SIAM J. Discrete Mathematics 17(1), 2003.
 
-    Also in:
-        none of the libraries compared per query; of two runs as a whole in some.
-
     Args:
         top_k: how many of each ranking; None = all of the longer one.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
@@ -225,9 +224,6 @@ class RBO(ComparingMetric):
         Webber, Moffat and Zobel, A similarity measure for indefinite rankings, TOIS 28(4), 2010; ties: Corsi and
         Urbano, The treatment of ties in rank-biased overlap, SIGIR 2024.
 
-    Also in:
-        the package rbo (``rbo_ext``), without ties; ir_measures and others have none, or a truncated sum.
-
     Args:
         p: how likely the user goes on to the next rank; between 0 and 1.
         variant: what a tie means: "a", "b" or "w".
@@ -242,6 +238,7 @@ class RBO(ComparingMetric):
         tensor([0.8750], dtype=torch.float64)
     """
 
+    known_as = {"parse": "rank_biased_overlap", "rbo": {"rbo_ext": "without ties"}}
     name = "rbo"
     value_range = (0.0, 1.0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -37,6 +37,8 @@ class Measure(Parametrised, QueryMean):
     name: ClassVar[str] = ""
     #: every measure of a kind by its name
     registry: ClassVar[dict[str, Any]] = {}
+    #: its names in other libraries, with the settings that give their numbers; see :mod:`torchrank.names.spellings`
+    known_as: ClassVar[Mapping[str, Any]] = {}
     #: whether it can be cut at a rank: not if a class declares ``top_k: None = None``
     takes_top_k: ClassVar[bool] = True
 
