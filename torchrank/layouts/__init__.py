@@ -1,3 +1,3 @@
-"""The first room: layouts of the user become canonical layouts, checked."""
+"""Layouts: checks the user's arguments and converts them to one of six canonical layouts."""
 
 from __future__ import annotations

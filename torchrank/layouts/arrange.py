@@ -1,7 +1,7 @@
-"""The first room: whatever layout the user has becomes a canonical one, checked.
+"""Conversion of the user's arguments to a canonical layout, with checks.
 
-Shapes and dtypes are checked here and raise at once. Values are counted on the device (see
-:mod:`torchrank.layouts.bad_values`), because looking at them would make every ``update`` wait for the accelerator.
+Bad shapes and dtypes raise at once. Bad values are counted on the device (see :mod:`torchrank.layouts.bad_values`),
+because reading values would make every ``update`` wait for the accelerator.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from torchrank.layouts.checks import (
     bad_grades,
     bad_tie_break,
     check_grid,
+    check_not_exchanged,
     check_tensor,
     comparable,
     grades,
     integer_ids,
     on_device_of,
     one_column,
-    refuse_exchanged,
 )
 from torchrank.layouts.judged_items import excluded_pairs, judged_items
 
@@ -37,17 +37,17 @@ def arrange(
     tie_break: Tensor | None = None,
     validate: bool = True,
 ) -> Layout:
-    """Recognise the layout by shapes and dtypes, check it, and make it canonical.
+    """Convert the arguments of ``update`` to a canonical layout, recognised by their shapes and dtypes.
 
     Raises:
-        TypeError: an argument has a type or dtype that no layout has.
-        ValueError: shapes or devices do not fit together.
+        TypeError: an argument has a type or dtype that no layout takes.
+        ValueError: shapes do not fit together, or the layout does not take one of the arguments.
     """
     check_tensor(preds, "preds", "a tensor of scores or ids or a Ranking")
     preds = preds.detach()
     if isinstance(target, Tensor):
         check_tensor(target, "target")
-        refuse_exchanged(preds, target)
+        check_not_exchanged(preds, target)
     if tie_break is not None:
         check_tensor(tie_break, "tie_break")
         tie_break = comparable(tie_break)
@@ -58,7 +58,7 @@ def arrange(
     if preds.dim() != 2:
         raise ValueError(
             "Expected preds of shape [query, candidate], or [row] together with indexes,"
-            f" got shape {list(preds.shape)}; further dimensions can be flattened, as by preds.flatten(0, -2)"
+            f" got shape {list(preds.shape)}; flatten further dimensions, as by preds.flatten(0, -2)"
         )
     if not preds.is_floating_point():
         return _ranked_ids(preds, target, mask, exclude, tie_break, validate)
@@ -73,7 +73,7 @@ def arrange(
     pairs, bad = excluded_pairs(exclude, preds)
     if not preds.shape[1]:
         preds, tie_break = one_column(preds), None
-        mask = torch.zeros_like(preds, dtype=torch.bool)  # and no candidate in it
+        mask = torch.zeros_like(preds, dtype=torch.bool)  # the added column is padding
     return CatalogueLayout(
         errors + bad, validate, preds, judged, on_device_of(preds, mask), on_device_of(preds, tie_break), pairs
     )
@@ -86,13 +86,14 @@ def _dense(
         raise ValueError(
             f"Expected target of preds' shape {list(preds.shape)} (a grade per candidate), with one more dimension (a"
             f" grade per candidate and subtopic), or [{preds.shape[0]}] (the column of the positive), a (query, item)"
-            f" tuple or a list of {preds.shape[0]} id tensors, got shape {list(target.shape)}; padded ids beside scores"
-            " are list(target)"
+            f" tuple or a list of {preds.shape[0]} id tensors, got shape {list(target.shape)}; pass padded ids beside"
+            " scores as list(target)"
         )
     grade = grades(target, preds.device)
     subtopics = grade if grade.dim() == 3 else None
     errors = bad_grades(grade, mask) + bad_tie_break(tie_break, mask, preds)
     pairs, bad = excluded_pairs(exclude, preds)
+    # A candidate is as relevant as it is to its best subtopic: measures without subtopics read this grade.
     grade = grade if subtopics is None else grade.amax(-1)
     if not preds.shape[1]:
         preds, grade, tie_break = one_column(preds), grade.new_zeros((len(grade), 1)), None
@@ -114,14 +115,16 @@ def _flat(
     if indexes is None:
         raise ValueError(
             f"Expected indexes [{preds.shape[0]}] naming the query of each row of preds, got None;"
-            " a single query is preds.unsqueeze(0), target.unsqueeze(0)"
+            " pass a single query as preds.unsqueeze(0), target.unsqueeze(0)"
         )
     if preds.dim() != 1:
         raise ValueError(f"Expected flat preds [row] together with indexes, got preds of shape {list(preds.shape)}")
     if not preds.is_floating_point():
-        raise TypeError(f"Expected floating point scores in flat rows, got {preds.dtype}; integer preds are ranked ids")
+        raise TypeError(
+            f"Expected floating point scores in flat rows, got {preds.dtype}; pass integer scores as preds.float()"
+        )
     if exclude is not None:
-        raise ValueError("Expected no exclude for flat rows: leave the rows out, or give mask [row]; got exclude")
+        raise ValueError("Expected no exclude for flat rows, got exclude; leave the rows out, or pass mask [row]")
     check_grid(target, "target", preds)
     check_grid(indexes, "indexes", preds)
     check_grid(mask, "mask", preds, dtype=torch.bool)
@@ -138,11 +141,12 @@ def _ranked_ids(
     ids: Tensor, target: object, mask: Tensor | None, exclude: object, tie_break: Tensor | None, validate: bool
 ) -> RankedIds:
     if tie_break is not None:
-        raise ValueError("Expected no tie_break for integer preds, which are ids already ranked; got tie_break")
+        raise ValueError("Expected no tie_break for integer preds (ids already ranked), got tie_break; leave it out")
     check_grid(mask, "mask", ids, dtype=torch.bool)
     ids = integer_ids(ids, "preds", "target")
     judged, errors = judged_items(target, ids, "integer preds (ids, best first)", limit=None)
     pairs, bad = excluded_pairs(exclude, ids, catalogue=False)
+    # Engines never read an empty row, so lists of width 0 get one position of padding.
     if not ids.shape[1]:
         ids, mask = ids.new_full((ids.shape[0], 1), -1), None
     return RankedIds(errors + bad, validate, ids.long(), judged, on_device_of(ids, mask), pairs)

@@ -1,7 +1,7 @@
-"""Kinds of bad values, counted on the device while ranking and reported when a metric is computed.
+"""Kinds of bad values, which are counted on the device while ranking and raise in ``compute``.
 
 Reading a value back to decide whether to raise would stall an accelerator in every ``update``. So each kind of
-problem has a counter; the counters travel with the state, are summed over workers, and raise on all of them alike.
+problem has a counter. The counters are part of the state and summed over workers, so that all workers raise alike.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 class Problem(IntEnum):
-    """Index of each counter."""
+    """Kinds of bad values; each is the index of its counter."""
 
     NAN_SCORES = 0
     BAD_GRADES = 1
@@ -26,7 +26,7 @@ class Problem(IntEnum):
     EMPTY_QUERIES = 7
 
 
-#: What was met once, what was met several times, and what was expected.
+#: for messages: the problem in the singular, the problem in the plural, the expected values
 MEANING = {
     Problem.NAN_SCORES: (
         "query with NaN among the scores or tie breaks of candidates",
@@ -72,14 +72,17 @@ MEANING = {
 
 
 def no_errors(device: torch.device) -> Tensor:
-    """Counters at zero, int64 [kind]."""
+    """Counters that are all zero, int64 [kind]."""
     return torch.zeros(len(Problem), dtype=torch.int64, device=device)
 
 
 def count(kind: Problem, where: Tensor, ignored: Tensor | None = None) -> Tensor:
-    """Counters with the number of True in ``where`` (bool [...]) under ``kind``; no host synchronisation.
+    """Counters that hold the number of True in ``where`` under one kind, without host synchronisation.
 
-    ``ignored`` bool [query]: the queries, first dimension of ``where``, that do not count.
+    Args:
+        kind: the kind of problem.
+        where: bool [...]; together with ``ignored`` bool [query] or [query, column].
+        ignored: bool [query], the queries that do not count.
     """
     counters = no_errors(where.device)
     if ignored is not None:
@@ -89,14 +92,16 @@ def count(kind: Problem, where: Tensor, ignored: Tensor | None = None) -> Tensor
 
 
 def explain(counters: Tensor, first: Callable[[Problem], int | None] = lambda kind: None) -> str:
-    """A sentence for every kind that was met; empty when there was none. Reads the counters back to the host.
+    """Message with a clause for every kind that was counted; empty if there is none. Reads the counters on the host.
 
-    ``first``: the number of the first query with a problem, None = not known.
+    Args:
+        counters: int64 [kind].
+        first: returns the number of the first query with a problem of a kind, or None if unknown.
     """
-    found, said = [int(n) for n in counters.tolist()], []
+    found, clauses = [int(n) for n in counters.tolist()], []
     for kind in (kind for kind in Problem if found[kind]):
         one, several, expected = MEANING[kind]
         query = first(kind)
         where = "" if query is None else f", first in query {query}"
-        said.append(f"{found[kind]} {one if found[kind] == 1 else several}{where}; expected {expected}")
-    return "; ".join(said)
+        clauses.append(f"{found[kind]} {one if found[kind] == 1 else several}{where}; expected {expected}")
+    return "; ".join(clauses)

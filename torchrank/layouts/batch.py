@@ -1,4 +1,4 @@
-"""A batch as the user gave it, cut by queries: it finds the first query with a bad value."""
+"""A batch as the user gave it. It can be cut by queries, to find the first query with a bad value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchrank.layouts.bad_values import Problem
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What ``update`` and ``score`` take, of which nothing is checked yet."""
+    """Arguments of ``update`` or ``score``, before any check."""
 
     preds: Any
     target: Any
@@ -24,21 +24,21 @@ class Batch:
 
     @property
     def queries(self) -> Tensor | None:
-        """The names of the queries, int64 [query]: their numbers, or their indexes; None of a Ranking."""
+        """Numbers of the queries, int64 [query]: their indexes if given, else 0, 1, ...; None for a Ranking."""
         if not isinstance(self.preds, Tensor):
             return None
         indexes = self.options.get("indexes")
         return torch.arange(len(self.preds), device="cpu") if indexes is None else indexes.unique().cpu()
 
     def rows(self, start: int, stop: int) -> Batch:
-        """The batch of the queries from start to stop. Pairs of no query of it are left out."""
+        """The batch of the queries from ``start`` to ``stop``, without the pairs of other queries."""
         indexes = self.options.get("indexes")
         rows: slice | Tensor = slice(start, stop)
         if indexes is not None:
             rows = torch.isin(indexes, indexes.unique()[start:stop])
 
         def cut(x: Any, name: str = "") -> Any:
-            if isinstance(x, tuple):
+            if isinstance(x, tuple):  # of pairs: the first tensor holds queries, which are numbered from 0 again
                 inside = (x[0] >= start) & (x[0] < stop)
                 return tuple(part[inside.to(part.device)] - (0 if at else start) for at, part in enumerate(x))
             if not isinstance(x, Tensor | list) or (name == "tie_break" and x.dim() < self.preds.dim()):  # type: ignore[union-attr]
@@ -50,9 +50,9 @@ class Batch:
         return Batch(cut(self.preds), cut(self.target), weights, options)
 
     def first(self, kind: Problem, errors: Callable[[Batch], Tensor]) -> int | None:
-        """The name of the first query in which ``errors`` counts a problem; None if no single query has it.
+        """The number of the first query in which ``errors`` counts a problem; None if no single query has it.
 
-        Looks at one half after the other, so that all looks together cost little more than one at the whole.
+        Bisects the batch, so that all calls of ``errors`` together cost little more than one on the whole batch.
         """
         queries = self.queries
         if queries is None or not errors(self.rows(0, len(queries)))[kind]:

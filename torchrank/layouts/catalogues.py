@@ -1,4 +1,4 @@
-"""Catalogues whose scores are made, or come, some columns at a time."""
+"""Catalogues whose scores are never a whole matrix: embeddings, and blocks of scores."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def embedded(
     shard: Callable[[int, int], Any] | None,
     progress: Callable[[int], None] | None,
 ) -> EmbeddedLayout:
-    """Check embeddings [query, dimension] and [item, dimension] and make them canonical.
+    """Check embeddings [query, dimension] and [item, dimension], and convert them to a canonical layout.
 
-    Arguments as :meth:`torchrank.Ranking.from_embeddings`; ``shard`` leads from the numbers of items and of queries to
-    this worker's part of the catalogue, and None means that all of it is here.
+    The arguments are as in :meth:`torchrank.Ranking.from_embeddings`. ``shard`` is a function from the numbers of items
+    and of queries to this worker's part of the catalogue; None = this process has the whole catalogue.
     """
     for name, x in (("queries", queries), ("items", catalogue)):
         check_tensor(x, name, "a floating point tensor")
@@ -54,7 +54,8 @@ def embedded(
             queries, catalogue = (torch.nn.functional.normalize(x, dim=-1) for x in (queries, catalogue))
     part = None if shard is None else shard(len(catalogue), len(queries))
     offset, total, longest = (0, *[len(catalogue)] * 2) if part is None else (part.offset, part.total, part.longest)
-    grid = queries.new_empty(1).expand(len(queries), max(1, total))  # a shape to check against, no memory
+    # An expanded tensor has the shape that the checks compare with, and takes no memory.
+    grid = queries.new_empty(1).expand(len(queries), max(1, total))
     judged, errors = judged_items(relevant, grid, "queries [Q, dimension]", limit=total)
     pairs, bad = excluded_pairs(exclude, grid)
     chunk = max(1, min(chunk_size or _chunk(longest, queries.device), longest))
@@ -64,35 +65,43 @@ def embedded(
 
 
 def _chunk(items: int, device: torch.device) -> int:
-    """Items to score at a time: on a CPU so few that the scores stay in its cache, elsewhere whole rows if possible."""
+    """Number of items to score at a time.
+
+    On a CPU so few that the scores stay in its cache; on other devices the whole catalogue if it is small enough.
+    """
     if device.type == "cpu" and items > 2**14:
         return 2**12
     return min(items, PRODUCT // 16)
 
 
 def streamed(blocks: object, relevant: object, exclude: object, top_k: int | None) -> StreamedLayout:
-    """Check an iterable of score blocks [query, item], or a function that gives one, and make it canonical."""
+    """Check score blocks [query, item], and convert them to a canonical layout.
+
+    ``blocks`` is an iterable of tensors or a function that returns one; the rest is as in
+    :meth:`torchrank.Ranking.from_score_blocks`.
+    """
     if not callable(blocks) and not isinstance(blocks, Iterable):
         raise TypeError(f"Expected blocks to be an iterable of score blocks or a function, got {type(blocks).__name__}")
     source = blocks if callable(blocks) else lambda: blocks
-    again = callable(blocks) or iter(blocks) is not blocks
+    again = callable(blocks) or iter(blocks) is not blocks  # an iterator is its own iterator, and can be read once
+    # Counting needs the scores of the relevant items first, so it reads the blocks twice. A top k needs one reading.
     if not again and top_k is None:
         raise ValueError(
-            "Expected blocks that can be read twice (a list, a function that returns an iterator), or top_k: got an"
-            f" iterator, {type(blocks).__name__}, in whose first reading the scores of the relevant are not yet known"
+            "Expected blocks that can be read twice, or top_k, got an iterator that can be read only once:"
+            f" {type(blocks).__name__}; pass a list or a function that returns an iterator, or set top_k"
         )
     ahead = iter(source())
     first = next(ahead, None)
     if first is None:
         raise ValueError("Expected at least one block of scores [query, item], got none")
     first = _checked_block(first, first)
-    begun = [chain([first], ahead)]  # the first reading goes on from here
+    begun = [chain([first], ahead)]  # the first reading goes on after the block that was read for its shape
 
     def read() -> Iterator[Tensor]:
         for block in begun.pop() if begun else source():
             yield _checked_block(block, first)
 
-    # Items are checked against the number of columns once it is known.
+    # The number of columns is unknown before the reading. The engine counts the items beyond it then.
     grid = first.new_empty(1).expand(len(first), 2**31)
     judged, errors = judged_items(relevant, grid, "blocks [Q, item] of scores", limit=2**31)
     pairs, bad = excluded_pairs(exclude, grid)

@@ -1,4 +1,4 @@
-"""Checks of shapes and dtypes, which raise at once, and of values, which are counted."""
+"""Checks of the user's tensors: bad shapes and dtypes raise at once, bad values are counted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.bad_values import Problem, count, no_errors
 
-# In which torch compares: neither 8 bits of floating point nor fewer bits of anything.
+# Dtypes that torch can compare. The others have 8-bit floats or integers of fewer than 8 bits.
 DTYPES = (
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
     *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
@@ -19,20 +19,20 @@ DTYPES = (
 
 
 def grades(target: Tensor, device: torch.device) -> Tensor:
-    """Grades of the user as a tensor on the device of the scores, checked."""
-    """Relevance grades as they came, bool as int8 (grades are subtracted and sorted)."""
+    """Check relevance grades and move them to a device, in their dtype; bool becomes int8."""
     check_tensor(target, "grades")
     if target.is_complex() or target.dtype in (torch.uint16, torch.uint32, torch.uint64):
-        hint = "" if target.is_complex() else ", with which torch compares nothing: pass target.long()"
+        hint = "" if target.is_complex() else "; pass target.long()"
         raise TypeError(f"Expected grades to be integer, bool or floating point, got {target.dtype}{hint}")
     target = target.detach().to(device)
+    # Grades are subtracted and sorted, and torch does not subtract bool.
     return target.to(torch.int8) if target.dtype == torch.bool else target
 
 
 def bad_tie_break(
     tie_break: Tensor | None, mask: Tensor | None, preds: Tensor, ignored: Tensor | None = None
 ) -> Tensor:
-    """Counters of queries whose tie breaks have NaN."""
+    """Counters of the queries with NaN among the tie breaks of their candidates."""
     if tie_break is None or not tie_break.is_floating_point():
         return no_errors(preds.device)
     bad = tie_break.to(preds.device).isnan()
@@ -41,9 +41,10 @@ def bad_tie_break(
 
 
 def bad_grades(grade: Tensor, where: Tensor | None) -> Tensor:
-    """Counters of grades that are NaN or infinite."""
-    looks = reading_is_free(grade) and grade.numel() > 0
-    if not grade.is_floating_point() or (looks and all(map(math.isfinite, torch.stack(grade.aminmax()).tolist()))):
+    """Counters of the grades that are NaN or infinite, at the positions of ``where`` (None = all)."""
+    readable = reading_is_free(grade) and grade.numel() > 0
+    # The smallest and the largest grade suffice, because NaN is both.
+    if not grade.is_floating_point() or (readable and all(map(math.isfinite, torch.stack(grade.aminmax()).tolist()))):
         return no_errors(grade.device)
     bad = ~grade.isfinite()
     if where is not None:
@@ -53,10 +54,16 @@ def bad_grades(grade: Tensor, where: Tensor | None) -> Tensor:
 
 
 def integer_ids(ids: Tensor, name: str, beside: str) -> Tensor:
-    """Ids of the user, checked to be integers that int64 can hold."""
+    """Check that ids are integers that int64 can hold, and detach them.
+
+    Args:
+        ids: the ids.
+        name: their name in an error.
+        beside: the name of the other argument in an error.
+    """
     check_tensor(ids, name)
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-        hint = ". Integer preds are ids, never scores: if yours are scores of graded candidates, pass preds.float()"
+        hint = ". Integer preds are ids, never scores; if yours are scores of graded candidates, pass preds.float()"
         raise TypeError(
             f"Expected {name} beside {beside} to hold integer ids, got {ids.dtype}"
             + hint * beside.startswith("integer preds")
@@ -69,12 +76,13 @@ def integer_ids(ids: Tensor, name: str, beside: str) -> Tensor:
     return ids.detach()
 
 
-def refuse_exchanged(preds: Tensor, target: Tensor) -> None:
-    """TypeError for labels in the place of scores, and scores in that of labels."""
+def check_not_exchanged(preds: Tensor, target: Tensor) -> None:
+    """Raise TypeError if labels were given in the place of scores, and scores in the place of labels."""
     if preds.is_floating_point() or preds.is_complex() or not target.is_floating_point():
         return
     if target.shape == preds.shape:
-        # Integer scores of float grades have another way out, so values decide; there is an error in any case.
+        # Integer scores with float grades are an error too, with another way out. So values decide which error it is;
+        # waiting for a device does not matter then.
         labels = preds.dtype == torch.bool or bool(((preds == 0) | (preds == 1)).all())
         exchanged = labels or bool((target != target.round()).any())
     else:
@@ -88,7 +96,7 @@ def refuse_exchanged(preds: Tensor, target: Tensor) -> None:
 
 
 def check_tensor(x: object, name: str, wanted: str = "a tensor") -> None:
-    """Raise TypeError unless an argument is a dense tensor of a dtype with which torch computes."""
+    """Raise TypeError unless an argument is a dense tensor of a dtype that torch can compare."""
     if not isinstance(x, Tensor):
         raise TypeError(f"Expected {name} to be {wanted}, got {type_of(x, name)}")
     if x.is_nested:
@@ -102,24 +110,24 @@ def check_tensor(x: object, name: str, wanted: str = "a tensor") -> None:
             " tuple"
         )
     if x.dtype not in DTYPES and not x.is_complex():
-        raise TypeError(f"Expected {name} in a dtype that torch compares, got {x.dtype}; pass it as .float()")
+        raise TypeError(f"Expected {name} in a dtype that torch can compare, got {x.dtype}; pass it as .float()")
 
 
 def type_of(x: object, name: str) -> str:
-    """The type of an argument that is no tensor, and how to make it one."""
+    """The type of an argument that is no tensor, with the call that makes it one if there is one."""
     hint = f"; pass torch.as_tensor({name})" if isinstance(x, list | tuple) or hasattr(x, "__array__") else ""
     return type(x).__name__ + hint
 
 
 def shape_of(x: object) -> object:
-    """The shape of a tensor, or the type of anything else, for an error."""
+    """The shape of a tensor, or the type of any other object, for an error."""
     if not isinstance(x, Tensor):
         return type(x).__name__
     return "nested" if x.is_nested else list(x.shape)
 
 
 def check_grid(x: object, name: str, preds: Tensor, dtype: torch.dtype | None = None, also: str = "") -> None:
-    """Raise unless an argument is None or a tensor of the shape of ``preds``."""
+    """Raise TypeError or ValueError unless an argument is None or a tensor of the shape of ``preds``."""
     if x is None and name != "target":
         return
     check_tensor(x, name, wanted := "a bool tensor" if dtype is torch.bool else "a tensor")
@@ -131,15 +139,15 @@ def check_grid(x: object, name: str, preds: Tensor, dtype: torch.dtype | None = 
 
 
 def comparable(x: Tensor) -> Tensor:
-    """In a dtype with which torch can do all that is to be done."""
+    """A tensor with uint16 and uint32 converted to int64, because torch lacks many operations on them."""
     return x.long() if x.dtype in (torch.uint16, torch.uint32) else x
 
 
 def on_device_of(preds: Tensor, x: Tensor | None) -> Tensor | None:
-    """A tensor on the device of ``preds``; None stays None."""
+    """Move a tensor to the device of ``preds`` and detach it; None stays None."""
     return None if x is None else x.detach().to(preds.device)
 
 
 def one_column(preds: Tensor) -> Tensor:
-    """Lists without any candidate, as one column of which nothing was retrieved: no engine meets an empty row."""
+    """Replace scores of width 0 with one column of -inf, so that engines never read an empty row."""
     return preds.new_full((preds.shape[0], 1), float("-inf"))

@@ -1,4 +1,4 @@
-"""Queries of different sizes in rectangles of bounded size."""
+"""Cuts of queries of different sizes into rectangles of bounded size."""
 
 from __future__ import annotations
 
@@ -7,15 +7,24 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-# Padding of so many entries costs as much as another rectangle of them.
+# Number of padding entries that cost as much as one more rectangle.
 OVERHEAD = 2**15
 
 
 def rectangles(widths: Tensor, room: int) -> list[tuple[int, int]]:
-    """Cut rows of some widths, int64 [row] on the CPU, into runs whose rectangles have at most ``room`` elements."""
+    """Cut rows into consecutive ranges, each a rectangle of at most ``room`` elements or a single row.
+
+    Args:
+        widths: elements of each row, int64 [row] on the CPU. A rectangle is as wide as its widest row.
+        room: largest number of elements of a rectangle of several rows.
+
+    Returns:
+        (start, stop) of each range.
+    """
     cuts: list[tuple[int, int]] = []
     start, total = 0, len(widths)
     while start < total:
+        # Later rows than these cannot be in the rectangle, because the first row alone fixes a least width.
         ahead = widths[start : start + max(1, room // max(1, int(widths[start])))].clamp_min(1).cummax(0).values
         area = ahead * torch.arange(1, len(ahead) + 1, device=widths.device)  # grows with every row
         stop = start + max(1, int(torch.searchsorted(area, room, right=True)))
@@ -25,36 +34,38 @@ def rectangles(widths: Tensor, room: int) -> list[tuple[int, int]]:
 
 
 def groups(sizes: Tensor, overhead: int, room: int, alike: int | None = None) -> Iterator[tuple[Tensor, int]]:
-    """Queries of some sizes that go into one rectangle, so that padding costs less than another rectangle would.
+    """Group queries of similar sizes into rectangles, so that padding costs less than one more rectangle would.
 
     Args:
-        sizes: int64 [query].
-        overhead: padding that costs as much as another rectangle.
-        room: a rectangle has no more elements, unless a single query has.
-        alike: from this size on no padding costs anything; None = all does.
+        sizes: number of entries of each query, int64 [query].
+        overhead: number of padding entries that cost as much as one more rectangle.
+        room: largest number of elements of a rectangle of several queries.
+        alike: padding of queries of at least this size costs nothing; None = all padding costs.
 
     Yields:
-        the numbers of the queries, int64 on the device of the sizes, and the width of their rectangle, at least 1. If
-        all go into one, they are 0, 1, ...
+        numbers of the queries, int64 [query] on the device of the sizes, and the width of their rectangle, at least 1.
+        If one rectangle holds all queries, the numbers are 0, 1, ...
     """
     ordered, rows = sizes.cpu().sort()
     costs = ordered if alike is None else ordered.clamp_max(alike)
     cuts, todo = [], [(0, len(ordered))]
+    # Split a range of sorted sizes where a split saves most padding, as long as it saves more than the overhead.
     while todo:
         start, stop = todo.pop()
         below = costs[start : max(start, stop - 1)]
-        places = torch.arange(1, len(below) + 1, device="cpu")
-        ahead = places * (costs[start:stop].amax() - below) if len(below) else below
-        if len(ahead) and int(ahead.max()) > overhead:
-            middle = start + int(ahead.argmax()) + 1
+        counts = torch.arange(1, len(below) + 1, device="cpu")
+        # Entry i: if queries 0 ... i get a rectangle of their own, each is narrower by the difference of the sizes.
+        saved = counts * (costs[start:stop].amax() - below) if len(below) else below
+        if len(saved) and int(saved.max()) > overhead:
+            middle = start + int(saved.argmax()) + 1
             todo += [(start, middle), (middle, stop)]
         else:
             cuts.append((start, stop))
     widest = max(1, int(ordered[-1:].sum()))
     if len(cuts) == 1 and len(ordered) * widest <= room:
-        yield torch.arange(len(sizes), device=sizes.device), widest  # in the order in which they came
+        yield torch.arange(len(sizes), device=sizes.device), widest  # in their own order, which saves a gather
         return
-    rows = rows.to(sizes.device)  # once: each copy would wait for the device
+    rows = rows.to(sizes.device)  # one copy for all rectangles, because each copy waits for the device
     for start, stop in cuts:
         for first, last in rectangles(ordered[start:stop], room):
             yield rows[start + first : start + last], max(1, int(ordered[start + last - 1]))

@@ -1,4 +1,4 @@
-"""Judged items and pairs in canonical form."""
+"""Canonical forms of judged items and of (query, item) pairs."""
 
 from __future__ import annotations
 
@@ -16,24 +16,30 @@ IGNORED = -100
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """(query, item) pairs: int64 [pair] each; a query of -1 belongs to none.
+    """(query, item) pairs, int64 [pair] each; query -1 = the pair has no effect.
 
-    On the CPU they are in ascending order of query.
+    On the CPU the pairs are in ascending order of query.
     """
 
     query: Tensor
     item: Tensor
 
     def rows(self, start: int, stop: int) -> Pairs:
-        """Those of the queries from start to stop, renumbered from 0. Others stay as -1: removing them would sync."""
-        if reading_is_free(self.query):  # pairs are sorted by query
+        """Pairs of the queries from ``start`` to ``stop``, with queries numbered from 0."""
+        if reading_is_free(self.query):  # then the pairs are sorted by query
             first, last = torch.searchsorted(self.query, torch.tensor([start, stop], device="cpu")).tolist()
             return Pairs(self.query[first:last] - start, self.item[first:last])
+        # On an accelerator the other pairs stay, with query -1, because removing them would wait for the device.
         inside = (self.query >= start) & (self.query < stop)
         return Pairs(torch.where(inside, self.query - start, -1), self.item)
 
     def numbered(self, number: Tensor) -> Pairs:
-        """The same with other numbers of the queries, int64 [query + 1]: -1 for those of others, and last."""
+        """Pairs with other numbers of the queries.
+
+        Args:
+            number: new number of each query, int64 [query + 1], -1 = leave its pairs out. The last element is -1, for
+                the pairs with query -1.
+        """
         query = number[self.query]
         if not reading_is_free(query):
             return Pairs(query, self.item)
@@ -44,20 +50,20 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class Padded:
-    """The judged items of each query in a rectangle."""
+    """Judged items of each query as the rows of a rectangle."""
 
-    #: int64 [query, entry]; negative = padding, IGNORED only for a query that does not count
+    #: int64 [query, entry]; negative = padding; IGNORED only if the query does not count
     items: Tensor
     #: [query, entry]
     grade: Tensor
 
     @property
     def ignored(self) -> Tensor | None:
-        """bool [query]: the query does not count; None = all do."""
+        """bool [query]: the query does not count."""
         return self.items[:, 0] == IGNORED
 
     def __getitem__(self, rows: slice) -> Padded:
-        """Those of some consecutive queries."""
+        """Judged items of consecutive queries."""
         return Padded(self.items[rows], self.grade[rows])
 
     @property
@@ -66,11 +72,11 @@ class Padded:
         return torch.tensor(self.items.shape[1], device="cpu").expand(len(self.items))
 
     def rectangle(self) -> tuple[Tensor, Tensor]:
-        """Items and grades [query, entry]; an item of -1 is padding."""
+        """Items and grades [query, entry]; a negative item is padding."""
         return self.items, self.grade
 
     def again(self) -> Tensor:
-        """Where an item is that its query has already: bool, in some order."""
+        """bool, in any order: True for each repetition of an item within its query."""
         if self.items.shape[1] < 2:
             return torch.zeros_like(self.items, dtype=torch.bool)
         ordered = self.items.sort(dim=-1).values
@@ -79,27 +85,28 @@ class Padded:
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """The judged items of each query, one query after the other: no rectangle of the longest."""
+    """Judged items of all queries in one row, query by query, without padding to the longest query."""
 
     #: int64 [entry]; negative = padding
     items: Tensor
     #: [entry]
     grade: Tensor
-    #: int64 [query + 1], on the CPU whatever the device: where the entries of each query begin
+    #: int64 [query + 1], on the CPU for every device: where the entries of each query begin
     start: Tensor
-    #: bool [query]: the query does not count; None = all do
+    #: None = every query counts
     ignored: ClassVar[Tensor | None] = None
 
     def __getitem__(self, rows: slice) -> Ragged:
-        """Those of some consecutive queries."""
+        """Judged items of consecutive queries."""
         start = self.start[rows.start : rows.stop + 1]
         inside = slice(int(start[0]), int(start[-1]))
         return Ragged(self.items[inside], self.grade[inside], start - start[0])
 
     def take(self, rows: Tensor) -> Ragged:
-        """Those of some queries, int64 [query] on the CPU, in their order."""
+        """Judged items of the queries ``rows``, int64 [query] on the CPU, in this order."""
         sizes = self.sizes[rows]
         start = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
+        # Where each entry stands in self: its new place, moved by the distance between the beginnings of its query.
         at = torch.arange(int(start[-1]), device="cpu") + torch.repeat_interleave(self.start[rows] - start[:-1], sizes)
         at = at.to(self.items.device, non_blocking=True)
         return Ragged(self.items[at], self.grade[at], start)
@@ -110,7 +117,7 @@ class Ragged:
         return self.start.diff()
 
     def rectangle(self) -> tuple[Tensor, Tensor]:
-        """Items and grades [query, entry], as long as the longest; an item of -1 is padding."""
+        """Items and grades [query, entry], as wide as the longest query; a negative item is padding."""
         sizes = self.sizes
         width = max(1, int(sizes.max())) if len(sizes) else 1
         there = (torch.arange(width, device="cpu") < sizes.unsqueeze(-1)).to(self.items.device, non_blocking=True)
@@ -118,9 +125,10 @@ class Ragged:
         return items, torch.zeros_like(there, dtype=self.grade.dtype).masked_scatter_(there, self.grade)
 
     def again(self) -> Tensor:
-        """Where an item is that its query has already: bool, in some order."""
+        """bool, in any order: True for each repetition of an item within its query."""
         owner = torch.searchsorted(self.start, torch.arange(len(self.items), device="cpu"), right=True)
         owner = owner.to(self.items.device, non_blocking=True)
+        # Two stable sorts, by item and then by query, put equal items of a query side by side.
         order = self.items.argsort(stable=True)
         order = order[owner[order].argsort(stable=True)]
         items, owner = self.items[order], owner[order]

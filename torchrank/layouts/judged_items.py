@@ -1,4 +1,4 @@
-"""Judged items and excluded pairs: from every form that a user gives them in to one."""
+"""Conversion of judged items and excluded pairs from every form that a user can give to the canonical one."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from torchrank.layouts.items import JudgedItems, Padded, Pairs, Ragged
 
 
 def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) -> tuple[JudgedItems, Tensor]:
-    """The judged items of each query, and error counters.
+    """Check the judged items of each query and convert them; also returns counters of bad values.
 
     Args:
         target: int [query]; int [query, entry] padded with negatives; a list of Q id tensors; a (query, item) or
             (query, item, grade) tuple of 1-D tensors.
-        preds: what the items refer to, [query, ...].
-        beside: how an error calls ``preds``.
-        limit: items are smaller than this; None = any id.
+        preds: scores, embeddings or ids whose items are judged, [query, ...].
+        beside: the name of ``preds`` in an error.
+        limit: all items must be smaller; None = any id.
     """
     num_queries, device = preds.shape[0], preds.device
     errors = no_errors(device)
@@ -36,7 +36,8 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
         judged = _of_lists(target, num_queries, device)
     elif isinstance(target, Tensor) and target.shape[:1] == preds.shape[:1] and target.dim() in (1, 2):
         items = integer_ids(target, "target", beside).to(device=device).long()
-        items = items.unsqueeze(-1) if items.dim() == 1 else items.clamp_min(-1)  # padding is no IGNORED label
+        # A label of -100 ignores its query, but in padded ids -100 is padding like any other negative.
+        items = items.unsqueeze(-1) if items.dim() == 1 else items.clamp_min(-1)
         items = items if items.shape[1] else items.new_full((num_queries, 1), -1)
         judged = Padded(items, torch.ones_like(items, dtype=torch.int8))
     else:
@@ -60,7 +61,7 @@ def _of_lists(target: list, num_queries: int, device: torch.device) -> Ragged:
 
 
 def _id_lists(lists: list, name: str, num_queries: int, device: torch.device) -> tuple[Tensor, list[int]]:
-    """The ids of a list with a tensor for each query, one query after the other, and how many each has."""
+    """Join the ids of a list with one tensor per query, int64 [id], and return the number of ids of each query."""
     if len(lists) != num_queries or not all(isinstance(x, Tensor) and not x.is_nested and x.dim() == 1 for x in lists):
         raise ValueError(
             f"Expected {name} to be a list of {num_queries} 1-D id tensors, one per query, got a list of {len(lists)}"
@@ -71,7 +72,7 @@ def _id_lists(lists: list, name: str, num_queries: int, device: torch.device) ->
 
 
 def _to_tensors(lists: list, name: str) -> str:
-    """The way out of a list that is no list of id tensors."""
+    """Advice for an error on a list that is no list of id tensors."""
     if all(isinstance(x, Tensor) for x in lists):
         return f"if they are (query, item) pairs, which DataLoader collation turns into a list, pass tuple({name})"
     if not any(isinstance(x, Tensor) or hasattr(x, "__len__") for x in lists):  # one number per query
@@ -91,20 +92,26 @@ def _of_pairs(target: tuple, num_queries: int, device: torch.device) -> tuple[Ra
     grade = grades(target[2], device) if len(target) == 3 else torch.ones_like(item, dtype=torch.int8)
     outside = (query < 0) | (query >= num_queries) | (item < 0)
     errors = count(Problem.OUT_OF_RANGE, outside) + bad_grades(grade, ~outside)
+    # Pairs outside get the number behind the last query, so that they stand last and can be cut off.
     query, order = query.masked_fill(outside, num_queries).sort(stable=True)
     sizes = torch.zeros(num_queries + 1, dtype=torch.int64, device=device)
-    sizes = sizes.scatter_add_(0, query, torch.ones_like(query)).cpu()  # the one layout whose sizes are in its values
+    # The only target whose sizes depend on values, so the only one that waits for an accelerator.
+    sizes = sizes.scatter_add_(0, query, torch.ones_like(query)).cpu()
     start = torch.nn.functional.pad(sizes[:-1].cumsum(0), (1, 0))
-    order = order[: int(start[-1])]  # those outside stand behind all others
+    order = order[: int(start[-1])]
     return Ragged(item[order], grade[order], start), errors
 
 
 def excluded_pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tuple[Pairs | None, Tensor]:
-    """The excluded pairs, of a catalogue each once; those outside get query -1, which nobody has, or are gone."""
+    """Check the excluded pairs and convert them; also returns counters of bad values.
+
+    For a catalogue the pairs are deduplicated. Out-of-range pairs and duplicates are removed on the CPU, and get query
+    -1 on an accelerator.
+    """
     if exclude is None:
         return None, no_errors(preds.device)
     query, item = _excluded(exclude, preds)
-    # A list is padded with negatives, as that of targets; a pair with them is a mistake.
+    # Negative ids are padding in a list, as in a list of targets, but a mistake in a tuple of pairs.
     padding = item < 0 if isinstance(exclude, list) else torch.zeros_like(item, dtype=torch.bool)
     outside = (query < 0) | (query >= preds.shape[0]) | (item < 0)
     if not catalogue:  # ids may be any numbers
@@ -112,16 +119,17 @@ def excluded_pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tu
         pairs = Pairs(query, item.masked_fill(outside, 0)[order])
         return pairs if preds.shape[0] else None, count(Problem.OUT_OF_RANGE, outside & ~padding)
     outside = outside | (item >= preds.shape[1])
-    key = (query * 2**32 + item).masked_fill(outside, -1).sort().values  # no matrix has that many columns
+    # Query and item in one integer, so that one sort finds duplicates. No matrix has 2 ** 32 columns.
+    key = (query * 2**32 + item).masked_fill(outside, -1).sort().values
     once = key >= 0
     once[1:] &= key[1:] != key[:-1]
-    key = key[once] if reading_is_free(key) else key.masked_fill(~once, -1)  # removing them would sync
+    key = key[once] if reading_is_free(key) else key.masked_fill(~once, -1)  # removing would wait for the device
     pairs = Pairs(key >> 32, torch.where(key < 0, 0, key & (2**32 - 1)))
     return pairs if preds.shape[0] else None, count(Problem.OUT_OF_RANGE, outside & ~padding)
 
 
 def _excluded(exclude: object, preds: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries and items of the excluded pairs, int64 [pair] each, as they were given."""
+    """Queries and items of the excluded pairs, int64 [pair] each, in the given order."""
     queries, device = preds.shape[0], preds.device
     if isinstance(exclude, list):
         item, sizes = _id_lists(exclude, "exclude", queries, device)

@@ -1,4 +1,4 @@
-"""A bar that shows how far a long evaluation is, on request."""
+"""Progress bar of a long evaluation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_bar(show: bool) -> Iterator[Callable[[int], None] | None]:
-    """What to call with a number of steps to come, and with -1 after each; None if nothing is to be shown.
+    """Context with a progress bar; yields the function that moves it, or None if ``show`` is False.
+
+    Call the function with a number of steps to come, and with -1 after each step.
 
     Raises:
         ModuleNotFoundError: tqdm is not installed.
@@ -19,7 +21,7 @@ def progress_bar(show: bool) -> Iterator[Callable[[int], None] | None]:
     try:
         from tqdm.auto import tqdm
     except ModuleNotFoundError:
-        raise ModuleNotFoundError("Expected tqdm to be installed for progress=True: pip install tqdm") from None
+        raise ModuleNotFoundError("Expected tqdm to be installed for progress=True; run pip install tqdm") from None
     with tqdm(total=0, desc="ranking", unit="product") as bar:
 
         def step(change: int) -> None:
