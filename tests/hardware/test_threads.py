@@ -141,7 +141,7 @@ def test_torch_is_serial_in_every_function_that_sees_a_batch(busy, monkeypatch):
     finally:
         threading.setprofile(None)
     shares = {name: number for number, name, _ in seen}
-    assert shares == {"torchrank-batch": 1, "torchrank-part": busy // min(busy, threads.MOST)}
+    assert shares == {"torchrank-batch": 1, "torchrank-part": busy // min(busy, threads.MOST_THREADS)}
     functions = {function for _, _, function in seen}
     assert functions >= {"arrange", "rank_dense", "rank_catalogue", "measure", "weigh"}
 
@@ -179,7 +179,7 @@ def test_a_mode_that_watches_operations_sees_them_all(busy, mode):
 
 def test_a_default_device_watches_nothing(busy):
     with torch.device("meta"):
-        assert threads.available() == min(busy, threads.MOST)
+        assert threads.available() == min(busy, threads.MOST_THREADS)
 
 
 def test_number_of_threads_stays_as_it_was(busy):

@@ -1,4 +1,4 @@
-"""The second room: the only code that reads all the scores. Canonical layouts in, :class:`Ranking` out."""
+"""Engines: rank canonical layouts, and return a :class:`Ranking`. No other code reads all scores."""
 
 from torchrank.engine.door import rank, rank_parts, rank_whole
 

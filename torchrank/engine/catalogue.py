@@ -1,4 +1,4 @@
-"""A few judged items in a long list, whose scores come whole, some columns at a time, or spread over workers."""
+"""Engine for few judged items in long lists, whose scores are a matrix, in parts, or spread over workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-from torchrank.engine.counting import Standing, in_order, listed, stand_by_counting, stand_by_sorting
+from torchrank.engine.counting import (
+    ScoreCounts,
+    ahead_and_tied,
+    count_by_comparing,
+    count_by_sorting,
+    count_retrieved,
+)
 from torchrank.engine.topk import Top
 from torchrank.hardware.devices import reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem, count
@@ -21,51 +27,53 @@ from torchrank.layouts.items import JudgedItems, Pairs, Ragged
 from torchrank.layouts.sharding import Shard
 from torchrank.ranking.ranking import Ranking
 
-# What an iterator of unknown length is taken for.
-MANY = 2**17
+# Number of columns that is assumed for an iterator of unknown length.
+ASSUMED_WIDTH = 2**17
 
 
-# Padding of so many judged items, and of two for each query, costs as much as another group of queries.
+# One more group of queries costs as much as padding by this number of judged items plus two for each query.
 OVERHEAD = 2**10
 
 
-# Scores of which copies are made in one go.
+# Largest number of scores in one copy of rows.
 COPIED = 2**20
 
 
 class Engine(Enum):
-    """How to find where judged items stand."""
+    """Ways to find the ranks of judged items."""
 
-    COUNT = "count the scores above and beside each"
-    TOP = "look for the best scores, and each among them"
+    COUNT = "count the scores above and equal to each"
+    TOP = "find the best scores, and each among them"
     SORT = "sort the scores, and look each up"
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Scores [query, item], of which some columns are there at a time."""
+    """Scores [query, item] that exist only some columns at a time."""
 
-    #: gives (first column, scores [query, column]) from left to right; can be called again if ``again``
+    #: returns (first column, scores [query, column]) from left to right
     read: Callable[[], Iterable[tuple[int, Tensor]]]
-    #: how many there are, on all workers; None = not known before they were read
+    #: number of columns of all workers; None = unknown before the reading
     width: int | None
     dtype: torch.dtype
+    #: whether ``read`` can be called more than once
     again: bool = True
-    #: leads from rows and their judged items [query, entry] to scores as they are expected to come out, which saves
-    #: reading twice; None = nothing can be said
+    #: predicts the scores of judged items, given rows and items [query, entry], which saves one reading; returns None
+    #: if it cannot predict
     guess: Callable[[slice | Tensor, Tensor], Tensor | None] | None = None
-    #: the other workers, which have other columns of the same queries
+    #: this worker's part, if other workers have other columns of the same queries
     shard: Shard | None = None
 
 
 def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
-    """Places of the judged items in a matrix of scores."""
+    """Rank the judged items in a matrix of scores."""
     scores, mask, tie_break = layout.scores, layout.mask, layout.tie_break
     items, grade = layout.judged.rectangle()
     column, valid = items.clamp_min(0), items >= 0
     if mask is not None:
         valid = valid & mask.gather(-1, column)
     pairs, gone = _removable(layout.exclude, items, grade, mask)
+    # The engine for the best scores takes no mask, tie breaks or exclusions.
     plain = mask is None and tie_break is None and layout.exclude is None
     engine = cheapest(items.shape[1], scores.shape[1], need.reach if plain else None, scores.device, tie_break)
     if engine is Engine.TOP:
@@ -76,28 +84,34 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
     own = scores.gather(-1, column)
     own_tie_break = None if tie_break is None else tie_break.gather(-1, column)
     if engine is Engine.SORT:
-        standing = stand_by_sorting(scores, own, mask)
+        counts = count_by_sorting(scores, own, mask)
     else:
-        standing = stand_by_counting(scores, own, mask, tie_break, own_tie_break)
+        counts = count_by_comparing(scores, own, mask, tie_break, own_tie_break)
+    # Excluded pairs are counted like all others and subtracted then, so that the scores are not copied.
     if pairs is not None:
-        beside = None if tie_break is None else tie_break[pairs.query, pairs.item]
-        _subtract(standing, pairs, scores[pairs.query, pairs.item], own, beside, own_tie_break)
-    return _placed(
-        standing, own, grade, valid & ~gone, layout.errors, layout.validate, scores.shape[1], None, layout.ignored
+        pair_tie_break = None if tie_break is None else tie_break[pairs.query, pairs.item]
+        _subtract(counts, pairs, scores[pairs.query, pairs.item], own, pair_tie_break, own_tie_break)
+    return _as_ranking(
+        counts, own, grade, valid & ~gone, layout.errors, layout.validate, scores.shape[1], None, layout.ignored
     )
 
 
 def rank_columns(
     columns: Columns, judged: JudgedItems, exclude: Pairs | None, errors: Tensor, validate: bool, need: Need
 ) -> Iterator[Ranking]:
-    """Places of the judged items among scores that come some columns at a time, of similar queries at a time."""
+    """Rank the judged items among scores that exist some columns at a time; yields rankings of similar queries.
+
+    Counting needs the scores of the judged items before the first column. They are predicted, or read in a first pass.
+    """
     every = list(_groups(columns, judged, exclude, need))
     counted = [group for group in every if group.top is None]
     _find_own(columns, counted, [group for group in counted if not group.guess()])
     _read(columns, every)
+    # A predicted score that differs from the score in its column, even in the last bit, gives wrong counts. Then count
+    # again with the scores that were read. On an accelerator nothing is predicted, because this test would wait.
     differing = sum((group.differing() for group in counted), torch.zeros((), device=errors.device))
     differing = _add_up(columns, counted, differing)
-    if reading_is_free(errors) and bool(differing):  # elsewhere nothing is foreseen, as looking would be waiting
+    if reading_is_free(errors) and bool(differing):
         _find_own(columns, counted, counted)
         for group in counted:
             group.begin()
@@ -109,10 +123,12 @@ def rank_columns(
 
 
 def _find_own(columns: Columns, counted: list[_Group], unknown: list[_Group]) -> None:
-    """The scores of judged items, which are to be compared with all others: known once they are ``unknown`` no more.
+    """Set the scores ``own`` of the judged items of the counted groups.
 
-    They are the very same numbers that all others are compared with: a score made by another product may differ from
-    itself in the last bit. So what was foreseen is held against what came out, and counts only if nothing differs.
+    Args:
+        columns: the scores.
+        counted: all groups that are ranked by counting.
+        unknown: the groups without predicted scores; these pick their scores from the columns, in one more reading.
     """
     if unknown:
         for first, scores in columns.read():
@@ -120,6 +136,7 @@ def _find_own(columns: Columns, counted: list[_Group], unknown: list[_Group]) ->
                 group.seen.pick(first, scores)
         for group in unknown:
             group.own = group.seen.own
+    # A worker has 0 for the items of other workers, so the sum is the score.
     if columns.shard is not None and counted:
         for group, own in zip(counted, columns.shard.sum(*(group.own for group in counted))):
             group.own = own
@@ -128,6 +145,7 @@ def _find_own(columns: Columns, counted: list[_Group], unknown: list[_Group]) ->
 
 
 def _read(columns: Columns, groups: list[_Group]) -> None:
+    """Read all columns once, for all groups."""
     for first, scores in columns.read():
         for group in groups:
             group.add(first, scores)
@@ -136,23 +154,30 @@ def _read(columns: Columns, groups: list[_Group]) -> None:
 
 
 def _add_up(columns: Columns, counted: list[_Group], differing: Tensor) -> Tensor:
-    """The counts of all workers; and where they differ from what was foreseen."""
+    """Sum the counts over the workers, in place, and return the sum of ``differing``; all in one collective."""
     if columns.shard is None or not counted:
         return differing
-    *totals, differing = columns.shard.sum(*(x for group in counted for x in group.standing), differing)
+    *totals, differing = columns.shard.sum(*(x for group in counted for x in group.counts), differing)
     for number, group in enumerate(counted):
-        group.standing = Standing(*totals[4 * number : 4 * number + 4])
+        group.counts = ScoreCounts(*totals[4 * number : 4 * number + 4])  # each group has four tensors of counts
     return differing
 
 
 def cheapest(
     entries: float, candidates: int, reach: int | None, device: torch.device, tie_break: Tensor | None
 ) -> Engine:
-    """The engine to take for so many judged among so many candidates, if ranks up to ``reach`` matter.
+    """Choose the cheapest engine.
 
-    By nanoseconds for each score, as they were measured on two CPU cores: counting 0.18 for each judged item, sorting
-    1.8 log2(candidates), the best k 0.1 + 250 k / candidates by maxima of groups or 0.5 + 60 k / candidates by
-    torch.topk. On an accelerator what counts are passes over the scores, of which sorting takes several dozen.
+    Args:
+        entries: number of judged items per query.
+        candidates: number of candidates per query.
+        reach: the largest rank that matters; None = all ranks, or the best scores do not suffice.
+        device: device of the scores.
+        tie_break: tie breaks; only counting reads them.
+
+    Costs on a CPU are nanoseconds per score, measured on two cores: counting 0.18 for each judged item; sorting
+    1.8 log2(candidates); the best k by maxima of groups 0.1 + 250 k / candidates, or by torch.topk
+    0.5 + 60 k / candidates. Costs on an accelerator are passes over the scores; sorting takes several dozen.
     """
     if tie_break is not None:
         return Engine.COUNT
@@ -169,7 +194,7 @@ def cheapest(
 
 
 class _Seen:
-    """The scores of judged items and of excluded pairs, picked up as columns go by."""
+    """Scores of judged items and of excluded pairs, picked from the columns as they are read."""
 
     def __init__(self, columns: Columns, rows: slice | Tensor, items: Tensor, pairs: Pairs | None) -> None:
         self.rows, self.items, self.pairs, self.dtype = rows, items, pairs, columns.dtype
@@ -177,7 +202,7 @@ class _Seen:
         self.forget()
 
     def forget(self) -> None:
-        """Begin again."""
+        """Reset, before another reading."""
         self.own = torch.zeros(self.items.shape, dtype=self.dtype, device=self.items.device)
         self.here = torch.zeros_like(self.items, dtype=torch.bool)
         if self.pairs is not None:
@@ -185,25 +210,25 @@ class _Seen:
             self.pairs_here = torch.zeros_like(self.pairs.item, dtype=torch.bool)
 
     def pick(self, first: int, scores: Tensor) -> None:
-        """Take what is wanted of the columns from ``first`` on."""
+        """Pick from scores [query, column] of the columns from ``first`` on."""
         column, inside = _within(self.items, first, scores)
         if isinstance(self.rows, slice):
             picked = scores[self.rows].gather(-1, column)
-        else:
+        else:  # one index instead of a copy of whole rows
             picked = scores[self.rows.unsqueeze(-1), column]
         self.own = torch.where(inside, picked, self.own)
         self.here = self.here | inside
         self.width = max(self.width, first + scores.shape[1])
         if self.pairs is not None:
             column, inside = _within(self.pairs.item, first, scores)
-            query = self.pairs.query
+            query = self.pairs.query  # numbered within the group; the scores have the rows of the whole batch
             query = query + (self.rows.start or 0) if isinstance(self.rows, slice) else self.rows[query]
             self.pair_scores = torch.where(inside, scores[query, column], self.pair_scores)
             self.pairs_here = self.pairs_here | inside
 
 
 class _Group:
-    """Queries with similar numbers of judged items, and what the columns that went by say of these."""
+    """Queries with similar numbers of judged items, and their counts over the columns that were read."""
 
     def __init__(
         self, columns: Columns, rows: slice | Tensor, judged: JudgedItems, exclude: Pairs | None, reach: int | None
@@ -212,9 +237,10 @@ class _Group:
         self.items, self.grade = judged.rectangle()
         self.ignored = judged.ignored
         self.pairs, self.gone = _removable(exclude, self.items, self.grade, None)
-        engine = cheapest(self.items.shape[1], columns.width or MANY, reach, self.items.device, None)
-        self.by = stand_by_sorting if engine is Engine.SORT else stand_by_counting
+        engine = cheapest(self.items.shape[1], columns.width or ASSUMED_WIDTH, reach, self.items.device, None)
+        self.count = count_by_sorting if engine is Engine.SORT else count_by_comparing
         self.top: Top | None = None
+        # Scores that can be read only once cannot be counted, because counting needs the judged items' scores first.
         if reach is not None and (engine is Engine.TOP or not columns.again):
             self.top = Top.nothing(len(self.items), reach, columns.dtype, self.items.device)
         self.seen = _Seen(columns, rows, self.items, self.pairs if self.top is None else None)
@@ -222,35 +248,36 @@ class _Group:
         self.begin()
 
     def begin(self) -> None:
-        """Begin again to count."""
-        self.standing = Standing.nothing(len(self.items), self.items.shape[1], self.items.device)
+        """Reset the counts, before another reading."""
+        self.counts = ScoreCounts.nothing(len(self.items), self.items.shape[1], self.items.device)
         self.seen.forget()
 
     def guess(self) -> bool:
-        """Whether the scores of the judged items can be foreseen."""
+        """Predict the scores of the judged items; False if they cannot be predicted."""
         own = None if self.columns.guess is None else self.columns.guess(self.rows, self.items)
         self.own = self.own if own is None else own
         return own is not None
 
     def add(self, first: int, scores: Tensor) -> None:
-        """What the columns from ``first`` on say."""
+        """Add scores [query, column] of the columns from ``first`` on."""
         self.seen.pick(first, scores)
-        for some, block in self._of(scores):
+        for some, part in self._of(scores):
             if self.top is None:
-                self.standing.add(self.by(block, self.own[some]), some)
+                self.counts.add(self.count(part, self.own[some]), some)
                 continue
             assert self.reach is not None
+            # Excluded pairs could fill the best scores, so here they cannot be subtracted later.
             if self.pairs is not None:
-                block = _without(block, self.pairs, first, some.start or 0)
-            counts, bad = listed(block, block.amin(-1))
-            self.standing.listed[some] += counts
-            self.standing.bad[some] += bad
+                part = _without(part, self.pairs, first, some.start or 0)
+            retrieved, has_nan = count_retrieved(part, part.amin(-1))
+            self.counts.retrieved[some] += retrieved
+            self.counts.has_nan[some] += has_nan
             before = Top(self.top.scores[some], self.top.last[some])
-            best = before.merge(Top.of(block, self.reach))
+            best = before.merge(Top.of(part, self.reach))
             self.top.scores[some], self.top.last[some] = best.scores, best.last
 
     def _of(self, scores: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Its rows of the scores, copied some at a time if they are not side by side."""
+        """Rows of the group, with their numbers in it; copied some at a time if they are not consecutive."""
         if isinstance(self.rows, slice):
             yield slice(None), scores[self.rows]
             return
@@ -260,35 +287,36 @@ class _Group:
             yield some, scores[self.rows[some]]
 
     def subtract(self) -> None:
-        """Take excluded pairs out of the counts."""
+        """Subtract the excluded pairs from the counts."""
         if self.pairs is not None and self.top is None:
+            # Each worker subtracts the pairs in its own columns only.
             here = Pairs(torch.where(self.seen.pairs_here, self.pairs.query, -1), self.pairs.item)
-            _subtract(self.standing, here, self.seen.pair_scores, self.own, None, None)
+            _subtract(self.counts, here, self.seen.pair_scores, self.own, None, None)
 
     def differing(self) -> Tensor:
-        """How many scores of judged items are not as they were foreseen."""
+        """Number of judged items whose scores differ from the predicted ones."""
         seen, own = self.seen.own, self.own
         return (self.seen.here & (seen != own) & ~(seen.isnan() & own.isnan())).sum()
 
     def ranking(self, errors: Tensor, validate: bool, reach: int | None) -> Ranking:
-        """Where the judged items stand."""
-        columns, own, standing = self.columns, self.own, self.standing
+        """The ranking of the group, after all columns were read."""
+        columns, own, counts = self.columns, self.own, self.counts
         if self.top is not None:
             own, top = self.seen.own, self.top
             if columns.shard is not None:
-                own, counts, bad = columns.shard.sum(own, standing.listed, standing.bad)
-                standing, top = standing._replace(listed=counts, bad=bad), top.gather(columns.shard)
+                own, retrieved, has_nan = columns.shard.sum(own, counts.retrieved, counts.has_nan)
+                counts, top = counts._replace(retrieved=retrieved, has_nan=has_nan), top.gather(columns.shard)
             greater, equal = top.before_and_in_tie(own)
-            standing = standing._replace(greater=greater, equal=equal)
+            counts = counts._replace(greater=greater, equal=equal)
         valid, width = (self.items >= 0) & ~self.gone, columns.width
-        if width is None:
+        if width is None:  # only the reading has shown the number of columns, so items are checked now
             width = self.seen.width
             outside = self.items >= width
             errors, valid = errors + count(Problem.OUT_OF_RANGE, outside), valid & ~outside
             if self.pairs is not None:
                 errors = errors + count(Problem.OUT_OF_RANGE, self.pairs.item >= width)
         reach = None if self.top is None else reach
-        ranking = _placed(standing, own, self.grade, valid, errors, validate, max(1, width), reach, self.ignored)
+        ranking = _as_ranking(counts, own, self.grade, valid, errors, validate, max(1, width), reach, self.ignored)
         if isinstance(self.rows, Tensor):
             return replace(ranking, queries=self.rows)
         if self.rows == slice(None):
@@ -297,49 +325,58 @@ class _Group:
 
 
 def _groups(columns: Columns, judged: JudgedItems, exclude: Pairs | None, need: Need) -> Iterator[_Group]:
-    """Queries for which another rectangle of judged items, or another engine, costs less than padding would."""
+    """Group queries with similar numbers of judged items, if more groups cost less than padding."""
     sizes, device = judged.sizes, judged.items.device
-    engines = range(1, 2**10)  # far beyond the number from which counting is not the cheapest
+    # Only counting costs more for more judged items. From ``alike`` items on another engine is cheaper, so padding
+    # beyond this number is free. The range ends far above it.
+    numbers = range(1, 2**10)
+    width = columns.width or ASSUMED_WIDTH
     alike = bisect.bisect_left(
-        engines,
+        numbers,
         True,
-        key=lambda entries: cheapest(entries, columns.width or MANY, need.reach, device, None) is not Engine.COUNT,
+        key=lambda entries: cheapest(entries, width, need.reach, device, None) is not Engine.COUNT,
     )
     for rows, _ in groups(sizes, OVERHEAD + 2 * len(sizes), BLOCK, alike=max(1, alike)):
         if len(rows) == len(sizes):
             yield _Group(columns, slice(None), judged, exclude, need.reach)
             return
         start, stop = int(rows[0]), int(rows[-1]) + 1
-        if stop - start == len(rows) and bool((rows.diff() == 1).all()):
+        if stop - start == len(rows) and bool((rows.diff() == 1).all()):  # consecutive rows need no copy
             inside = slice(start, stop)
             pairs = None if exclude is None else exclude.rows(start, stop)
             yield _Group(columns, inside, judged[inside], pairs, need.reach)
             continue
         assert isinstance(judged, Ragged)
+        # The number of each query within the group, -1 = not in the group. The last element serves pairs of query -1.
         number = torch.full((len(sizes) + 1,), -1, device="cpu")
         number = number.index_copy_(0, rows, torch.arange(len(rows), device="cpu")).to(device, non_blocking=True)
-        pairs = None if exclude is None else exclude.numbered(number)  # -1 is the last
+        pairs = None if exclude is None else exclude.numbered(number)
         yield _Group(columns, rows.to(device, non_blocking=True), judged.take(rows), pairs, need.reach)
 
 
 def _within(items: Tensor, first: int, scores: Tensor) -> tuple[Tensor, Tensor]:
-    """The columns of items among those from ``first`` on, and which of the items are there at all."""
+    """The columns of items in scores that begin at column ``first``, clamped; and whether the items are in there."""
     column, last = items - first, scores.shape[1] - 1
     return column.clamp(0, last), (column >= 0) & (column <= last)
 
 
 def _without(scores: Tensor, pairs: Pairs, first: int, start: int) -> Tensor:
-    """A copy of some columns of the queries from ``start`` on in which excluded pairs are not retrieved."""
+    """A copy of scores in which excluded pairs are -inf.
+
+    ``scores`` [query, column] begin at column ``first`` and at query ``start``.
+    """
     column, inside = _within(pairs.item, first, scores)
     query = pairs.query - start
     inside = inside & (pairs.query >= 0) & (query >= 0) & (query < len(scores))
     at = query.clamp(0, len(scores) - 1) * scores.shape[1] + column
+    # The minimum with -inf for pairs in these scores, and with inf, which changes nothing, for the others. No branch on
+    # values, so no waiting for a device.
     bound = torch.where(inside, float("-inf"), float("inf")).to(scores.dtype)
     return scores.flatten().scatter_reduce(0, at, bound, "amin").view_as(scores)
 
 
-def _placed(
-    standing: Standing,
+def _as_ranking(
+    counts: ScoreCounts,
     own: Tensor,
     grade: Tensor,
     valid: Tensor,
@@ -349,22 +386,27 @@ def _placed(
     reach: int | None,
     ignored: Tensor | None,
 ) -> Ranking:
+    """The ranking of judged items whose greater and equal scores were counted."""
     if validate:
-        errors = errors + count(Problem.NAN_SCORES, standing.bad > 0, ignored)
+        errors = errors + count(Problem.NAN_SCORES, counts.has_nan > 0, ignored)
     dtype = widest_float(own.device)
-    tied = torch.where(valid & (own > float("-inf")), standing.equal, 0).to(dtype)
-    first = (standing.greater + 1).to(dtype)
-    return Ranking.in_rank_order(first, tied, grade, valid, standing.listed.to(dtype), errors, width, reach)
+    tied = torch.where(valid & (own > float("-inf")), counts.equal, 0).to(dtype)
+    first = (counts.greater + 1).to(dtype)
+    return Ranking.in_rank_order(first, tied, grade, valid, counts.retrieved.to(dtype), errors, width, reach)
 
 
 def _removable(exclude: Pairs | None, items: Tensor, grade: Tensor, mask: Tensor | None) -> tuple[Pairs | None, Tensor]:
-    """The pairs to take out, each a candidate and not relevant; and the entries that go with them."""
+    """The excluded pairs that must be removed, and the entries that they remove, bool [query, entry].
+
+    Pairs that are relevant, or no candidates under ``mask``, get query -1.
+    """
     if exclude is None:
         return None, torch.zeros_like(items, dtype=torch.bool)
     query, item = exclude.query.clone(), exclude.item
     if mask is not None:
         query = query.masked_fill(~mask[query, item], -1)
     gone = torch.zeros_like(items, dtype=torch.int32)
+    # Some pairs at a time, because each is compared with all judged items of its query.
     step = max(1, BLOCK // items.shape[1])
     for start in range(0, len(query), step):
         part = slice(start, start + step)
@@ -376,22 +418,22 @@ def _removable(exclude: Pairs | None, items: Tensor, grade: Tensor, mask: Tensor
 
 
 def _subtract(
-    standing: Standing,
+    counts: ScoreCounts,
     pairs: Pairs,
     scores: Tensor,
     own: Tensor,
     tie_break: Tensor | None,
     own_tie_break: Tensor | None,
 ) -> None:
-    """Take excluded pairs out of the counts, which costs their number and not another pass over the scores."""
+    """Subtract excluded pairs from the counts, in place. This reads the pairs only, and not all scores again."""
     step = max(1, BLOCK // own.shape[1])
     for start in range(0, len(pairs.query), step):
         part = slice(start, start + step)
         query, score = pairs.query[part], scores[part].unsqueeze(-1)
-        there = (query >= 0).unsqueeze(-1)
+        real = (query >= 0).unsqueeze(-1)  # a pair of query -1 subtracts 0 from query 0
         tie = None if tie_break is None else tie_break[part].unsqueeze(-1)
-        ahead, beside = in_order(score, tie, own[query], None if own_tie_break is None else own_tie_break[query])
+        ahead, tied = ahead_and_tied(score, tie, own[query], None if own_tie_break is None else own_tie_break[query])
         query = query.clamp_min(0)
-        standing.greater.index_add_(0, query, -(ahead & there).long())
-        standing.equal.index_add_(0, query, -(beside & there).long())
-        standing.listed.index_add_(0, query, -(there & (score > float("-inf"))).squeeze(-1).long())
+        counts.greater.index_add_(0, query, -(ahead & real).long())
+        counts.equal.index_add_(0, query, -(tied & real).long())
+        counts.retrieved.index_add_(0, query, -(real & (score > float("-inf"))).squeeze(-1).long())

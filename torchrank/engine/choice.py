@@ -1,4 +1,4 @@
-"""The choice of an engine for a layout, and all rewriting of one layout into another that it takes."""
+"""Choice of the fastest engine for a layout, and the conversions of one canonical layout to another for it."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ from torchrank.layouts.canonical import (
 from torchrank.layouts.items import Ragged
 from torchrank.ranking.ranking import Ranking
 
-# Relevant candidates are looked up one by one if they are no more than one in so many.
+# Relevant candidates are looked up one by one if at most 1 / SPARSE of the candidates are relevant.
 SPARSE = 4
 
-# Queries to look at before all others.
+# Size of the sample of queries that is read first, to find out if the whole batch is worth reading.
 AHEAD = 64
 
 CPU = torch.device("cpu")
 
-# Lists of equal length are looked for up to this one.
+# Largest length at which flat rows are recognised as lists of equal length.
 LONGEST = 2**12
 
-#: ranks a layout: some queries at a time, so that temporaries stay small
+#: an engine: yields the rankings of a layout chunk by chunk, so that temporaries stay small
 Rank = Callable[[Any, Need], Iterator[Ranking]]
 
 
 class Few(Enum):
-    """How the few relevant candidates of a dense layout are ranked."""
+    """Ways to rank a dense layout with few relevant candidates."""
 
     LISTED = "as the judged items of a catalogue"
-    COUNTED = "by counting, queries with similar numbers of them together"
+    COUNTED = "by counting, queries with similar numbers of relevant candidates together"
 
 
 def choose_engine(layout: Layout, need: Need) -> tuple[Layout, Rank]:
-    """The engine that ranks a layout fastest, and the layout in the form in which that engine takes it."""
+    """Choose the fastest engine for a layout; returns the layout in the form for this engine, and the engine."""
     if isinstance(layout, FlatRows):
         layout = as_matrix(layout)
     if need.all_candidates and isinstance(layout, CatalogueLayout | RankedIds):
@@ -64,21 +64,23 @@ def choose_engine(layout: Layout, need: Need) -> tuple[Layout, Rank]:
         condensed = condense(layout, need)
         if condensed is not None:
             layout, few = condensed
-            return layout, rank_sparse if few is Few.COUNTED else _by_blocks(rank_catalogue)
-        return layout, _rank_as_rows if _are_long(layout, need) else _by_blocks(rank_dense)
+            return layout, rank_sparse if few is Few.COUNTED else _by_chunks(rank_catalogue)
+        return layout, _rank_as_rows if _are_long(layout, need) else _by_chunks(rank_dense)
     return layout, _ENGINES[type(layout)]
 
 
-def _by_blocks(rank: Callable[[Any, Need], Ranking]) -> Rank:
-    def rank_blocks(layout: Layout, need: Need) -> Iterator[Ranking]:
-        return (rank(block, need) for block in layout.blocks(need))
+def _by_chunks(rank: Callable[[Any, Need], Ranking]) -> Rank:
+    """Make an engine of a function that ranks one chunk."""
 
-    return rank_blocks
+    def rank_chunks(layout: Layout, need: Need) -> Iterator[Ranking]:
+        return (rank(chunk, need) for chunk in layout.blocks(need))
+
+    return rank_chunks
 
 
 _ENGINES: dict[type[Layout], Rank] = {
-    CatalogueLayout: _by_blocks(rank_catalogue),
-    RankedIds: _by_blocks(rank_ids),
+    CatalogueLayout: _by_chunks(rank_catalogue),
+    RankedIds: _by_chunks(rank_ids),
     FlatRows: rank_flat,
     EmbeddedLayout: rank_embedded,
     StreamedLayout: rank_streamed,
@@ -86,15 +88,17 @@ _ENGINES: dict[type[Layout], Rank] = {
 
 
 def as_matrix(layout: FlatRows) -> Layout:
-    """Rows that lie side by side in lists of equal length as the matrix that they are; any other as they are.
+    """Convert flat rows to a matrix if they are contiguous lists of equal length; return other rows unchanged.
 
-    It shows in the values, at which only the CPU can look without waiting.
+    The lengths depend on the values of the indexes, so this is done on the CPU only.
     """
     indexes = layout.indexes
     if not reading_is_free(indexes) or not len(indexes):
         return layout
     start = indexes[:LONGEST]
+    # The width is the place of the first row of another query; argmax is 0 if all rows are of the same query.
     width = int((start != indexes[0]).int().argmax()) or len(indexes)
+    # Cheap tests come first, because most flat rows are no matrix.
     if width > BLOCK or len(indexes) % width or bool((start[1:] < start[:-1]).any()):
         return layout
     of_row = indexes.reshape(-1, width)
@@ -107,25 +111,27 @@ def as_matrix(layout: FlatRows) -> Layout:
 
 
 def condense(layout: DenseLayout, need: Need) -> tuple[CatalogueLayout, Few] | None:
-    """A dense layout with few relevant candidates as a catalogue of these few; None if they are many.
+    """Convert a dense layout with few relevant candidates to a catalogue in which these are the judged items.
 
-    The values tell how many are relevant, so a layout on an accelerator stays as it is.
+    Returns None if many are relevant or others are needed. The number depends on values, so a layout on an accelerator
+    is not converted either.
     """
     if not need.relevant or not reading_is_free(layout.scores) or layout.subtopics is not None:
         return None
     queries, candidates = layout.grade.shape
     plain = layout.mask is None and layout.exclude is None and layout.tie_break is None
-    # Queries with similar numbers go together where all ranks matter, so that some may have many.
+    # The sparse engine has no mask, exclusions or tie breaks. It groups queries with similar numbers of relevant
+    # candidates, so the mean decides for it. The catalogue engine pads to the largest number.
     counted = plain and need.reach is None
 
     def kind(sizes: Tensor) -> Few | None:
-        each, most = float(sizes.float().mean()), int(sizes.max())
-        if counted and each * SPARSE <= candidates and cheapest(each, candidates, None, CPU, None) is Engine.COUNT:
+        mean, most = float(sizes.float().mean()), int(sizes.max())
+        if counted and mean * SPARSE <= candidates and cheapest(mean, candidates, None, CPU, None) is Engine.COUNT:
             return Few.COUNTED
         return Few.LISTED if most * SPARSE <= candidates else None
 
     if not queries or kind((layout.grade[:AHEAD] > 0).sum(-1)) is None:
-        return None  # as a few queries show already
+        return None  # a few queries suffice to rule it out
     sizes = torch.zeros(queries, dtype=torch.int64, device=CPU)
     items: list[Tensor] = []
     step = max(1, 2**22 // candidates)
@@ -145,47 +151,50 @@ def condense(layout: DenseLayout, need: Need) -> tuple[CatalogueLayout, Few] | N
 
 
 def _are_long(layout: DenseLayout, need: Need) -> bool:
-    """Whether lists are longer than a block, so that entries for all candidates would take too much memory."""
+    """Whether lists are so long that entries for all candidates would take too much memory."""
     plain = layout.exclude is None and layout.subtopics is None and reading_is_free(layout.scores)
     return need.relevant and need.reach is None and plain and layout.scores.shape[1] > BLOCK
 
 
 def _rank_as_rows(layout: DenseLayout, need: Need) -> Iterator[Ranking]:
-    """Rank one list at a time as flat rows, of which only the relevant become entries."""
-    for block in layout.blocks(need):
-        assert isinstance(block, DenseLayout)
-        columns = (block.scores, block.grade, block.mask, block.tie_break)
+    """Rank one list at a time as flat rows, so that only relevant candidates become entries."""
+    for chunk in layout.blocks(need):  # a single query each, because its list is longer than a chunk
+        assert isinstance(chunk, DenseLayout)
+        columns = (chunk.scores, chunk.grade, chunk.mask, chunk.tie_break)
         scores, grade, mask, tie_break = (None if x is None else x[0] for x in columns)
         assert scores is not None
         assert grade is not None
         indexes = torch.zeros_like(scores, dtype=torch.int8)
-        rows = FlatRows(block.errors, block.validate, scores, grade, indexes, mask, tie_break)
+        rows = FlatRows(chunk.errors, chunk.validate, scores, grade, indexes, mask, tie_break)
         for ranking in rank_flat(rows, need):
             yield replace(ranking, queries=None)
 
 
 def _rank_spread(layout: CatalogueLayout | RankedIds, need: Need) -> Iterator[Ranking]:
-    """Rank every candidate, not just the judged ones."""
-    for named in layout.blocks(need):
-        for block in spread(named).blocks(need):  # type: ignore[arg-type]
-            yield rank_dense(block, need)  # type: ignore[arg-type]
+    """Rank every candidate, not only the judged ones."""
+    for judged_only in layout.blocks(need):
+        for chunk in spread(judged_only).blocks(need):  # type: ignore[arg-type]
+            yield rank_dense(chunk, need)  # type: ignore[arg-type]
 
 
 def spread(layout: CatalogueLayout | RankedIds) -> DenseLayout:
-    """Lists of which a few items are judged, with a grade for every candidate, all others outside the pool."""
+    """Convert lists with a few judged items to a dense layout; all other candidates are outside the pool."""
     items, grade = layout.judged.rectangle()
-    signed = grade if grade.is_signed() else grade.long()
+    signed = grade if grade.is_signed() else grade.long()  # grades outside the pool are negative
     if isinstance(layout, CatalogueLayout):
+        # One more column, the last, takes the padding of the judged items.
         whole = signed.new_full((len(items), layout.scores.shape[1] + 1), OUTSIDE_THE_POOL)
         whole = whole.scatter(1, torch.where(items < 0, layout.scores.shape[1], items), signed)[:, :-1]
         mask = layout.mask
-        if layout.ignored is not None:  # has no candidates, and so no bad scores
+        if layout.ignored is not None:  # an ignored query gets no candidates, so that its scores cannot be bad values
             counts = ~layout.ignored.unsqueeze(-1)
             mask = counts.expand_as(whole) if mask is None else mask & counts
         return DenseLayout(layout.errors, layout.validate, layout.scores, whole, mask, layout.tie_break, layout.exclude)
     kept, at, valid, errors = positions(layout)
-    ids = layout.ids  # one more column, the first, for what is in none
+    ids = layout.ids
+    # One more column, the first, takes the judged ids that are not in their list: their position is 0.
     whole = signed.new_full((len(ids), ids.shape[1] + 1), OUTSIDE_THE_POOL).scatter(1, at, signed)[:, 1:]
+    # Scores that descend with the position. Judged ids that are not in the list follow it, not retrieved.
     by_position = -torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device).expand(ids.shape)
     missing = valid & (at == 0)
     return DenseLayout(

@@ -1,4 +1,4 @@
-"""On request, the counting kernel as one compiled loop: one read of the scores, whatever it counts."""
+"""The counting kernel as one compiled loop, on request. It reads the scores once for all counts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _kernel: Callable[..., Any] | None = None
 
 
 def use_compiled(enabled: bool) -> None:
-    """Compile the kernel that counts scores, with :func:`torch.compile`; off by default. No number changes.
+    """Compile the kernel that counts scores with :func:`torch.compile`, off by default. Results do not change.
 
-    It serves score matrices with one right answer per query, which are then read once instead of about three times.
-    The first batch compiles: about ten seconds on two cores, a second where torch's cache holds the kernel. Another
-    dtype or memory layout, or a dimension of 1, compiles again; other sizes do not. Where compiling fails (on the CPU
-    it takes a C++ compiler), a warning says so once and the eager kernel goes on.
+    The kernel serves score matrices with one right answer per query. It reads them once instead of about three times.
+    The first batch compiles: about ten seconds on two cores, or one second if torch's cache contains the kernel.
+    Another dtype or memory layout, or a dimension of 1, compiles again; other sizes do not. Compiling for the CPU
+    requires a C++ compiler. If compiling fails, one warning is given, and the eager kernel is used from then on.
 
     Args:
-        enabled: True from now on, or False.
+        enabled: whether to use the compiled kernel from now on.
 
     Example:
         >>> import torchrank as tr
@@ -39,16 +39,20 @@ def use_compiled(enabled: bool) -> None:
 
 
 def is_compiled() -> bool:
-    """Whether :func:`fused` is the kernel to take."""
+    """Whether to count by :func:`fused`."""
     return _requested
 
 
 def fused(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores above and equal to ``own`` [query, 1], int64 [query, 1] each, and the smallest of each row."""
+    """Count scores above and equal to ``own`` [query, 1].
+
+    Returns:
+        both counts, int64 [query, 1] each, and the smallest score of each row, [query].
+    """
     global _requested
     try:
         assert _kernel is not None
-        with torch.no_grad():  # of which a change would compile again
+        with torch.no_grad():  # always, because a kernel is compiled again if the gradient mode changes
             greater, equal, smallest = _kernel(scores, own)
     except Exception as error:
         _requested = False
@@ -60,7 +64,7 @@ def fused(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _count(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    # 32 bits fill vector registers twice as well as 64, and no tile has that many columns.
+    # Vector registers hold twice as many counts of 32 bits as of 64, and no row has 2 ** 31 columns.
     greater = (scores > own).sum(-1, keepdim=True, dtype=torch.int32)
     equal = (scores == own).sum(-1, keepdim=True, dtype=torch.int32)
     return greater, equal, scores.amin(-1)

@@ -1,4 +1,4 @@
-"""How many scores are greater than, and equal to, those of a few judged items: a read of the scores, no sort."""
+"""Counts of the scores greater than, and equal to, the scores of a few judged items, without sorting the list."""
 
 from __future__ import annotations
 
@@ -10,56 +10,65 @@ from torch import Tensor
 
 from torchrank.engine.compiled import fused, is_compiled
 from torchrank.hardware.devices import reading_is_free
-from torchrank.hardware.threads import beside
+from torchrank.hardware.threads import parts_at_once
 from torchrank.layouts.canonical import BLOCK
 
-# Scores to pass over repeatedly while they are in a processor's cache.
+# Number of scores that stay in a processor's cache between several passes over them.
 CACHED = 2**20
 
 
-class Standing(NamedTuple):
-    """What the scores of some columns say of the judged items; of several parts of the columns, the sum."""
+class ScoreCounts(NamedTuple):
+    """Counts over some columns of the scores. The counts of all columns are the sum over parts of the columns."""
 
     #: int64 [query, entry]: candidates ahead of each judged item
     greater: Tensor
-    #: int64 [query, entry]: candidates beside it, itself included
+    #: int64 [query, entry]: candidates tied with each judged item, itself included
     equal: Tensor
     #: int64 [query]: scores above -inf
-    listed: Tensor
-    #: int64 [query]: more than 0 if a score is NaN
-    bad: Tensor
+    retrieved: Tensor
+    #: int64 [query]: positive if a score is NaN
+    has_nan: Tensor
 
     @classmethod
-    def nothing(cls, queries: int, entries: int, device: torch.device) -> Standing:
-        """Of no column."""
+    def nothing(cls, queries: int, entries: int, device: torch.device) -> ScoreCounts:
+        """Counts over no columns: all 0."""
         shapes = ((queries, entries), (queries, entries), (queries,), (queries,))
         return cls._make(torch.zeros(shape, dtype=torch.int64, device=device) for shape in shapes)
 
-    def add(self, other: Standing, rows: slice = slice(None)) -> None:
-        """Add, in place, what other columns say of some of the queries."""
+    def add(self, other: ScoreCounts, rows: slice = slice(None)) -> None:
+        """Add, in place, the counts over other columns for the queries ``rows``."""
         for total, part in zip(self, other):
             total[rows] += part
 
 
-def stand_by_counting(
+def count_by_comparing(
     scores: Tensor,
     own: Tensor,
     mask: Tensor | None = None,
     tie_break: Tensor | None = None,
     own_tie_break: Tensor | None = None,
-) -> Standing:
-    """Compare the scores [query, candidate] with those of the judged items [query, entry], one entry after another."""
+) -> ScoreCounts:
+    """Count by comparing all scores with the score of one judged item after the other.
+
+    Args:
+        scores: [query, candidate].
+        own: scores of the judged items, [query, entry].
+        mask: bool [query, candidate], False = padding.
+        tie_break: [query, candidate], the larger value ranks first among equal scores.
+        own_tie_break: tie breaks of the judged items, [query, entry].
+    """
     if is_compiled() and own.shape[1] == 1 and mask is None and tie_break is None:
         greater, equal, smallest = fused(scores, own)
     else:
         greater, equal, smallest = _compared(scores, own, mask, tie_break, own_tie_break)
-    return Standing(greater, equal, *listed(scores, smallest, mask))
+    return ScoreCounts(greater, equal, *count_retrieved(scores, smallest, mask))
 
 
 def _compared(
     scores: Tensor, own: Tensor, mask: Tensor | None, tie_break: Tensor | None, own_tie_break: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Candidates ahead of and beside each entry, int64 [query, entry], and the smallest score of each query."""
+    """Number of candidates ahead of, and tied with, each entry, int64 [query, entry]; smallest score of each query."""
+    # The smallest score costs one more pass over the cached scores. It tells if all are retrieved, and if one is NaN.
     smallest, counts = [scores.new_empty(0)], [own.new_empty((2 * own.shape[1], 0), dtype=torch.int64)]
     for rows, tiles in strips(scores, mask):
         mine = own[rows].T.unsqueeze(-1)
@@ -67,11 +76,12 @@ def _compared(
         sums: list[Tensor] = []
         for columns, tile, out in tiles:
             least.append(tile.amin(-1))
+            # Two counts of each entry, in the order greater, equal, greater, equal, ...
             if tie_break is None or own_tie_break is None:
                 parts = [compare(tile, one, out=out).sum(-1) for one in mine for compare in (torch.gt, torch.eq)]
             else:
-                beside, theirs = tie_break[rows, columns], own_tie_break[rows].T.unsqueeze(-1)
-                parts = [x.sum(-1) for pair in zip(mine, theirs) for x in in_order(tile, beside, *pair)]
+                tile_breaks, my_breaks = tie_break[rows, columns], own_tie_break[rows].T.unsqueeze(-1)
+                parts = [x.sum(-1) for pair in zip(mine, my_breaks) for x in ahead_and_tied(tile, tile_breaks, *pair)]
             sums = [x.long() + y.long() for x, y in zip(sums, parts)] if sums else parts
         smallest.append(least[0] if len(least) == 1 else torch.stack(least).amin(0))
         counts.append(torch.stack(sums))
@@ -79,9 +89,9 @@ def _compared(
     return greater, equal, torch.cat(smallest)
 
 
-def stand_by_sorting(scores: Tensor, own: Tensor, mask: Tensor | None = None) -> Standing:
-    """The same for many entries per query: sort the values once, and look each of them up."""
-    total = Standing.nothing(own.shape[0], own.shape[1], own.device)
+def count_by_sorting(scores: Tensor, own: Tensor, mask: Tensor | None = None) -> ScoreCounts:
+    """Count as :func:`count_by_comparing`, for many entries per query: sort the scores, and look each entry up."""
+    total = ScoreCounts.nothing(own.shape[0], own.shape[1], own.device)
     height = max(1, BLOCK // scores.shape[1])
     for row in range(0, len(scores), height):
         rows = slice(row, row + height)
@@ -91,14 +101,14 @@ def stand_by_sorting(scores: Tensor, own: Tensor, mask: Tensor | None = None) ->
         ordered = tile.sort(dim=-1).values  # NaN last
         greater = tile.shape[1] - torch.searchsorted(ordered, mine, right=True)
         equal = tile.shape[1] - greater - torch.searchsorted(ordered, mine)
-        unlisted = torch.searchsorted(ordered, torch.full_like(ordered[:, :1], float("-inf")), right=True)
-        counts = tile.shape[1] - unlisted.squeeze(-1)
-        total.add(Standing(greater, equal, counts, ordered[:, -1].isnan().long()), rows)
+        not_retrieved = torch.searchsorted(ordered, torch.full_like(ordered[:, :1], float("-inf")), right=True)
+        retrieved = tile.shape[1] - not_retrieved.squeeze(-1)
+        total.add(ScoreCounts(greater, equal, retrieved, ordered[:, -1].isnan().long()), rows)
     return total
 
 
 def count_equal(scores: Tensor, value: Tensor) -> Tensor:
-    """How many scores of each row equal its ``value`` [query, 1]: int64 [query]."""
+    """Number of scores of each row that equal its ``value`` [query, 1]: int64 [query]."""
     total = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
     for rows, tiles in strips(scores):
         for _, tile, out in tiles:
@@ -106,30 +116,36 @@ def count_equal(scores: Tensor, value: Tensor) -> Tensor:
     return total
 
 
-def listed(scores: Tensor, smallest: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Candidates above -inf and whether one is NaN, int64 [query] each, given the smallest score of each query."""
-    bad = smallest.isnan().long()
+def count_retrieved(scores: Tensor, smallest: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Number of scores above -inf, and 1 if a score is NaN, else 0: int64 [query] each.
+
+    ``smallest`` [query] is the smallest score of each query, NaN if any score is.
+    """
+    has_nan = smallest.isnan().long()
+    # Most data has no -inf, and then the smallest scores save another pass.
     if reading_is_free(scores) and bool((smallest > float("-inf")).all()):
-        return torch.full_like(bad, scores.shape[1]), bad
-    total = torch.zeros_like(bad)
+        return torch.full_like(has_nan, scores.shape[1]), has_nan
+    total = torch.zeros_like(has_nan)
     for rows, tiles in strips(scores, mask):
         for _, tile, out in tiles:
             total[rows] += _sum(torch.gt(tile, float("-inf"), out=out))
-    return total, bad
+    return total, has_nan
 
 
 def strips(
     scores: Tensor, mask: Tensor | None = None
 ) -> Iterator[tuple[slice, Iterator[tuple[slice, Tensor, Tensor]]]]:
-    """Some rows at a time, and of these some columns: which, their scores, and where to write comparisons with them.
+    """Cut scores into strips of rows, and each strip into tiles that stay in a processor's cache between passes.
 
-    They stay in a processor's cache between the passes over them.
+    Yields:
+        the rows of a strip, and an iterator over its tiles: columns, scores, and a buffer for comparisons with them.
     """
     on_cpu = scores.device.type == "cpu"
-    size = CACHED // beside() if on_cpu else BLOCK * 64
+    # On an accelerator the tiles only bound the temporaries, which are bool.
+    size = CACHED // parts_at_once() if on_cpu else BLOCK * 64
     width = max(1, min(scores.shape[1], size))
     height = min(max(1, size // width), len(scores))
-    # Comparisons written as floats are summed by vector instructions, those written as bool are not.
+    # torch sums floats with vector instructions, but not bool. So on a CPU comparisons are written as floats.
     dtype = (torch.float64 if scores.dtype == torch.float64 else torch.float32) if on_cpu else torch.bool
     buffer = torch.empty(height * width, dtype=dtype, device=scores.device)
 
@@ -145,10 +161,10 @@ def strips(
         yield slice(row, row + height), tiles(slice(row, row + height))
 
 
-def in_order(
+def ahead_and_tied(
     scores: Tensor, tie_break: Tensor | None, own: Tensor, own_tie_break: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Which scores stand ahead of ``own``, and which beside it."""
+    """Whether each score ranks ahead of ``own``, and whether it is tied with it: bool each."""
     if tie_break is None or own_tie_break is None:
         return scores > own, scores == own
     same = scores == own
@@ -156,5 +172,5 @@ def in_order(
 
 
 def _sum(compared: Tensor) -> Tensor:
-    """How many are true in each row: int64. A float32 counts up to 2 ** 24, which no tile reaches."""
+    """Number of true comparisons in each row: int64. A float32 counts exactly up to 2 ** 24, more than a tile has."""
     return compared.sum(-1).long()

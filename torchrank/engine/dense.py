@@ -1,4 +1,4 @@
-"""Every candidate is judged: sort each list once, as far as the ranks that matter."""
+"""Engine for lists whose candidates all have grades: one sort of each list, up to the ranks that are needed."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ from torchrank.layouts.items import Pairs
 from torchrank.ranking.entries import of_entries, run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking
 
-# Queries to look at before all others.
+# Size of the sample of queries that is read first, to find out if a shortcut is worth trying.
 AHEAD = 64
 
 
 def rank_dense(layout: DenseLayout, need: Need) -> Ranking:
-    """Places of all candidates, by one sort; of those up to the ``reach`` of what is needed, if that is cheaper."""
+    """Rank all candidates by one sort, or only the candidates up to ``need.reach`` if that is cheaper."""
     scores, grade, mask, errors = layout.scores, layout.grade, layout.mask, layout.errors
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     if layout.exclude is not None:
         if layout.validate:
-            hidden = scores.isnan().any(-1)  # before excluding hides some
+            has_nan = scores.isnan().any(-1)  # before -inf replaces the scores of excluded candidates
         kept = ~_excluded(layout.exclude, grade)
         mask = kept if mask is None else mask & kept
         scores = scores.masked_fill(~kept, float("-inf"))
-    # The pool of what is judged beyond a reach has no subtopics.
+    # Entries up to a reach have a width that depends on values, so they are for the CPU only. Their field ``pool`` has
+    # the grades beyond the reach, but no subtopics.
     cut = need.relevant and reading_is_free(scores) and layout.subtopics is None
     reach = need.reach if cut else None
     ordered, order, begins = _in_order(scores, layout.tie_break, reach)
-    if layout.validate:  # NaN sorts first
-        errors = errors + count(Problem.NAN_SCORES, ordered[:, 0].isnan() if layout.exclude is None else hidden)
+    if layout.validate:  # NaN sorts first, so the first column suffices
+        errors = errors + count(Problem.NAN_SCORES, ordered[:, 0].isnan() if layout.exclude is None else has_nan)
 
     untied = reading_is_free(scores) and bool(begins.all())
-    first, tied, num_candidates = _standing(ordered, begins, scores, untied)
+    first, tied, num_candidates = _intervals(ordered, begins, scores, untied)
     ranking = Ranking(
         first,
         tied,
@@ -60,11 +61,12 @@ def rank_dense(layout: DenseLayout, need: Need) -> Ranking:
     return replace(ranking, reach=reach, pool=grade if mask is None else grade.masked_fill(~mask, 0))
 
 
-def _standing(ordered: Tensor, begins: Tensor, scores: Tensor, untied: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """``first`` and ``tied`` [query, entry] and ``num_candidates`` [query] of :class:`Places`, all floating."""
+def _intervals(ordered: Tensor, begins: Tensor, scores: Tensor, untied: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """``first`` and ``tied`` [query, entry] and ``num_candidates`` [query] of a ranking, all floating."""
     dtype, width = widest_float(scores.device), ordered.shape[1]
     whole = ordered.shape == scores.shape
-    if untied and whole and bool((ordered[:, -1] > float("-inf")).all()):  # each stands where it is
+    # Without ties, and with everything retrieved, the rank of an entry is its column.
+    if untied and whole and bool((ordered[:, -1] > float("-inf")).all()):
         first = torch.arange(1, width + 1, dtype=dtype, device=scores.device).repeat(len(ordered), 1)
         return first, torch.ones_like(first), torch.full_like(first[:, 0], width)
     start, stop = run_bounds(begins)
@@ -75,17 +77,19 @@ def _standing(ordered: Tensor, begins: Tensor, scores: Tensor, untied: bool) -> 
 
 
 def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores in descending order, that order, and where the score (or tie break) is not the one before.
+    """Sort scores in descending order, at least up to the rank ``reach`` and all scores tied with it.
 
-    With a ``reach``, as many of the best as hold that rank and all that is tied with it.
+    Returns:
+        the scores in order; their columns, int64; where a tie group begins, bool; all [query, entry].
     """
     if reach is not None and reach < scores.shape[1] and tie_break is None:
-        # If the first few queries have a tie at that rank, others will.
+        # If the first few queries have a tie at that rank, the whole batch probably has one, and the shortcut fails.
         promising = best_pays(scores, reach + 1) and _best(scores[:AHEAD], reach) is not None
         best = _best(scores, reach) if promising else None
         if best is not None:
             return (*best, run_starts(best[0]))
         ordered, order = descending(scores)
+        # As wide as the longest tie group at the reach needs.
         cut = ordered[:, reach - 1, None]
         width = reach + int((ordered[:, reach:] == cut).sum(-1).max()) if len(cut) else reach
         ordered, order = ordered[:, :width], order[:, :width]
@@ -93,6 +97,7 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tu
     if tie_break is None:
         ordered, order = descending(scores)
         return ordered, order, run_starts(ordered)
+    # Two stable sorts, by tie break and then by score, order equal scores by tie break.
     by_tie = tie_break.argsort(dim=-1, descending=True, stable=True)
     ordered, order = scores.gather(-1, by_tie).sort(dim=-1, descending=True, stable=True)
     order = by_tie.gather(-1, order)
@@ -100,7 +105,7 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tu
 
 
 def _best(scores: Tensor, reach: int) -> tuple[Tensor, Tensor] | None:
-    """The best scores and their columns; None if one is as good as another behind that rank."""
+    """The ``reach`` best scores of each query and their columns; None if a query has a tie at the cut."""
     best, order = top_k(scores, reach + 1)
     if (best[:, reach - 1] == best[:, reach]).any():
         return None
@@ -108,6 +113,8 @@ def _best(scores: Tensor, reach: int) -> tuple[Tensor, Tensor] | None:
 
 
 def _excluded(exclude: Pairs, grade: Tensor) -> Tensor:
+    """bool [query, candidate]: excluded and not relevant."""
+    # One more row, the last, takes the pairs with query -1.
     marked = torch.zeros((grade.shape[0] + 1, grade.shape[1]), dtype=torch.bool, device=grade.device)
-    marked[exclude.query, exclude.item] = True  # query -1 is the row to spare
+    marked[exclude.query, exclude.item] = True
     return marked[:-1] & (grade <= 0)

@@ -1,4 +1,4 @@
-"""The door of the engine: a layout becomes rankings, block by block, on threads, or as a whole."""
+"""Entry points of the engines: rank a layout chunk by chunk, in parts on threads, or as a whole."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from torchrank.ranking.ranking import Ranking
 
 
 def rank(layout: Layout, need: Need = ALL) -> Iterator[Ranking]:
-    """Rank a batch block by block, so that temporaries stay small however large the batch is.
+    """Rank a batch chunk by chunk, so that temporaries stay small, however large the batch is.
 
     Args:
-        layout: the batch, in canonical form.
+        layout: the batch in canonical form.
         need: the part of the rankings that will be read.
+
+    Yields:
+        rankings of some queries each, which have the numbers of these in ``queries`` unless all are in order.
     """
     if layout.errors.device.type == "cpu":
         _keep_freed_memory()
@@ -32,48 +35,53 @@ def rank(layout: Layout, need: Need = ALL) -> Iterator[Ranking]:
 
 
 def rank_parts(layout: Layout, ranked: Callable[[Any], Iterable[Ranking]]) -> list[Ranking]:
-    """Rank a batch whose parts run on threads: blocks of queries, numbered unless they are in order."""
+    """Rank a batch in parts on threads: ``ranked`` returns the rankings of a part.
+
+    The rankings have numbers of queries unless all queries are in order.
+    """
     parts = each(lambda part: list(ranked(part)), layout.parts())
-    if all(block.queries is None for part in parts for block in part):
-        return [block for part in parts for block in part]
+    if all(chunk.queries is None for part in parts for chunk in part):
+        return [chunk for part in parts for chunk in part]
     found: list[Ranking] = []
+    # A part numbers its queries from 0, so its numbers are moved behind the parts before it.
     for part in parts:
-        found += numbered(part, start=sum(block.num_queries for block in found))
+        found += numbered(part, start=sum(chunk.num_queries for chunk in found))
     return found
 
 
 def rank_whole(layout: Layout, need: Need = ALL) -> Ranking:
-    """One ranking of a whole batch. Flat rows have entries of relevant candidates only, unless others are needed."""
+    """Rank a whole batch. Flat rows get entries of relevant candidates only, unless others are needed."""
     work = _rank_rows if isinstance(layout, FlatRows) else _rank_narrow
     with autocast_off(layout.errors.device):
         return serially(layout.errors.device, layout.size, work, layout, need)
 
 
 def _rank_rows(layout: Layout, need: Need) -> Ranking:
-    blocks = rank_parts(layout, lambda part: rank_flat(part, need))
-    return Ranking.join(replace(block, only_relevant=need.relevant) for block in blocks)
+    chunks = rank_parts(layout, lambda part: rank_flat(part, need))
+    return Ranking.join(replace(chunk, only_relevant=need.relevant) for chunk in chunks)
 
 
 def _rank_narrow(layout: Layout, need: Need) -> Ranking:
     parts: list[Ranking] = []
     start = 0
-    blocks = rank_parts(layout, lambda part: rank(part, need))
-    for block in blocks if layout.ignored is None else numbered(blocks):
-        # The promise of ``need`` holds, even if the engine made no use of it.
-        block = block if need.reach is None else replace(block, reach=need.reach)
-        block = block if layout.ignored is None else replace(block, ignored=layout.ignored[block.queries])
-        parts += block.narrowed(start)
-        start += block.num_queries
+    chunks = rank_parts(layout, lambda part: rank(part, need))
+    for chunk in chunks if layout.ignored is None else numbered(chunks):
+        # An engine may rank further than the reach. It is set all the same, so that it is the same in all chunks.
+        chunk = chunk if need.reach is None else replace(chunk, reach=need.reach)
+        chunk = chunk if layout.ignored is None else replace(chunk, ignored=layout.ignored[chunk.queries])
+        parts += chunk.narrowed(start)
+        start += chunk.num_queries
     return Ranking.join(parts)
 
 
 @functools.cache
 def _keep_freed_memory() -> None:
-    """Let the C library hold on to up to 64 MB that were freed, for the next temporary.
+    """Make the C library keep up to 64 MB of freed memory for the next temporary.
 
-    By default glibc gives memory back to the system at once and has it paged in again for the next tensor of some
-    hundred kilobytes, which takes longer than most operations on it. It learns from the largest block of up to 32 MB
-    that was ever freed; this one is never touched, so it takes no memory itself. Elsewhere it changes nothing.
+    By default glibc returns freed memory to the system at once, and the system pages it in again for the next tensor
+    of some hundred kilobytes. This takes longer than most operations on the tensor. glibc raises its threshold to the
+    largest chunk of up to 32 MB that was ever freed. The tensor below is freed at once and never written, so it takes
+    no memory itself. Other C libraries ignore it.
     """
     torch.empty(2**25 - 2**16, dtype=torch.uint8, device="cpu")
 

@@ -1,4 +1,4 @@
-"""Flat rows: one sort over all rows by query and score, then segments. No rectangle as long as the longest list."""
+"""Engine for flat rows: one sort of all rows by query and score. No rectangle is as wide as the longest list."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from torchrank.ranking.ranking import Ranking
 
 @dataclass(frozen=True, eq=False)
 class _Entries:
-    """The rows that are looked at, by query and in rank order."""
+    """Entries of all queries in one row: by query, and by rank within a query. The fields are as in a ranking."""
 
     #: float64 [entry]
     first: Tensor
-    #: float64 [entry]; None = 1 throughout
+    #: float64 [entry]; None = 1 for every entry
     tied: Tensor | None
     #: [entry]
     grade: Tensor
-    #: int64 [query]: how many each query has, and where they begin
+    #: int64 [query]: number of entries of each query
     sizes: Tensor
+    #: int64 [query]: where the entries of each query begin
     start: Tensor
     #: float64 [query]
     num_candidates: Tensor
@@ -38,42 +39,47 @@ class _Entries:
 
 
 def rank_flat(layout: FlatRows, need: Need) -> Iterator[Ranking]:
-    """Places of the relevant rows, or of all, for queries with similar numbers of them at a time."""
+    """Rank all rows, and yield rankings of queries with similar numbers of entries.
+
+    Entries are the relevant rows, or all rows if these are needed.
+    """
     scores, errors = layout.scores, layout.errors
     if layout.mask is not None:
         scores = scores.masked_fill(~layout.mask, float("-inf"))
     least = float(scores.min()) if len(scores) else 0.0
-    if layout.validate and math.isnan(least):
-        named = torch.unique(layout.indexes[scores.isnan()])
-        errors = errors + count(Problem.NAN_SCORES, torch.ones_like(named, dtype=torch.bool))
-    entries = _entries(layout, scores, need, all_listed=least > -math.inf)
+    if layout.validate and math.isnan(least):  # the minimum is NaN if any score is
+        with_nan = torch.unique(layout.indexes[scores.isnan()])
+        errors = errors + count(Problem.NAN_SCORES, torch.ones_like(with_nan, dtype=torch.bool))
+    entries = _entries(layout, scores, need, all_retrieved=least > -math.inf)
     for queries, width in groups(entries.sizes, OVERHEAD, BLOCK):
         ranking = _rectangle(entries, queries, width, errors)
         yield ranking if need.relevant else replace(ranking, all_candidates=True)
         errors = torch.zeros_like(errors)
 
 
-def _entries(layout: FlatRows, scores: Tensor, need: Need, all_listed: bool) -> _Entries:
+def _entries(layout: FlatRows, scores: Tensor, need: Need, all_retrieved: bool) -> _Entries:
+    """Sort the rows, and derive the entries from their places in the sorted order."""
     order, run_starts, query_start = sorted_rows(scores, layout.indexes, layout.tie_break)
     ends = torch.tensor([len(order)], device=order.device)
     sizes = torch.diff(query_start, append=ends)
-    wanted = layout.grade > 0 if need.relevant else torch.ones_like(layout.grade, dtype=torch.bool)
-    wanted = wanted if layout.mask is None else wanted & layout.mask
-    row = wanted.gather(0, order).nonzero().squeeze(-1)
+    is_entry = layout.grade > 0 if need.relevant else torch.ones_like(layout.grade, dtype=torch.bool)
+    is_entry = is_entry if layout.mask is None else is_entry & layout.mask
+    row = is_entry.gather(0, order).nonzero().squeeze(-1)  # the places of the entries in the sorted order
     query = torch.searchsorted(query_start, row, right=True) - 1
     first = row - query_start.gather(0, query) + 1
     tied = None
+    # An entry is tied unless a run starts at its row and the next run starts at the row behind it.
     if len(entry := (~(run_starts[row] & run_starts[row + 1])).nonzero().squeeze(-1)):
         tied, beginning = torch.ones_like(row), run_starts.nonzero().squeeze(-1)
-        block = torch.searchsorted(beginning, row[entry], right=True) - 1
-        tied[entry] = beginning[block + 1] - beginning[block]
-        first[entry] += beginning[block] - row[entry]
+        group = torch.searchsorted(beginning, row[entry], right=True) - 1
+        tied[entry] = beginning[group + 1] - beginning[group]
+        first[entry] += beginning[group] - row[entry]
     num_candidates = sizes
-    if not all_listed:
-        unlisted = scores.gather(0, order) == -math.inf
-        at = torch.searchsorted(query_start, unlisted.nonzero().squeeze(-1), right=True) - 1
+    if not all_retrieved:  # rows at -inf stand last in their query, and are no part of its list
+        not_retrieved = scores.gather(0, order) == -math.inf
+        at = torch.searchsorted(query_start, not_retrieved.nonzero().squeeze(-1), right=True) - 1
         num_candidates = sizes - torch.bincount(at, minlength=len(sizes))
-        tied = torch.where(unlisted[row], 0, 1 if tied is None else tied)
+        tied = torch.where(not_retrieved[row], 0, 1 if tied is None else tied)
         first = torch.where(tied > 0, first, num_candidates[query] + 1)
     entries_of = torch.bincount(query, minlength=len(sizes))
     dtype = widest_float(order.device)
@@ -89,6 +95,7 @@ def _entries(layout: FlatRows, scores: Tensor, need: Need, all_listed: bool) -> 
 
 
 def _rectangle(entries: _Entries, queries: Tensor, width: int, errors: Tensor) -> Ranking:
+    """The ranking of some queries, with entries padded to a rectangle."""
     position = torch.arange(width, device=queries.device)
     valid = position < entries.sizes[queries].unsqueeze(-1)
     at = (entries.start[queries].unsqueeze(-1) + position).clamp_max_(max(0, len(entries.first) - 1))

@@ -1,4 +1,4 @@
-"""The list is ids, best first: the rank is the position at which a judged id is found."""
+"""Engine for ranked lists of ids: the rank of a judged id is its position in the list."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from torchrank.ranking.ranking import Ranking
 
 
 def rank_ids(layout: RankedIds, need: Need) -> Ranking:
-    """Places of the judged ids; those that are not in the list were not retrieved."""
+    """Rank the judged ids; judged ids that are not in their list are not retrieved."""
     _, grade = layout.judged.rectangle()
     kept, at, valid, errors = positions(layout)
+    # A rank is the number of candidates up to a position, because padding and excluded ids take no rank. Position 0
+    # (not in the list) has rank 0.
     rank = torch.nn.functional.pad(kept.cumsum(-1), (1, 0)).gather(-1, at)
     dtype = widest_float(rank.device)
     return Ranking.in_rank_order(
@@ -34,9 +36,9 @@ def positions(layout: RankedIds) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Find the judged ids in their lists.
 
     Returns:
-        which positions hold a candidate, bool [query, position]; at which position from 1 each judged id stands, 0 if
-        it does not, int64 [query, entry]; which of these are candidates, bool [query, entry]; counters of bad values,
-        int64 [kind].
+        whether a position holds a candidate, bool [query, position]; the position of each judged id, counted from 1,
+        or 0 if it is not in the list, int64 [query, entry]; whether a judged id is a candidate, bool [query, entry];
+        counters of bad values, int64 [kind].
     """
     items, grade = layout.judged.rectangle()
     kept, valid, errors = kept_ids(layout, items, grade)
@@ -44,11 +46,15 @@ def positions(layout: RankedIds) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def found(items: Tensor, ids: Tensor) -> Tensor:
-    """At which position from 1 of its list each item stands, the last of several, 0 if it does not: like ``items``.
+    """Position of each item in the list of its query, counted from 1, or 0 if it is not there: int64 [query, entry].
 
-    ``items`` int64 [query, entry] and ``ids`` int64 [query, position]; a negative one is padding.
+    If the list contains an item several times, it is the last position.
+
+    Args:
+        items: int64 [query, entry], negative = padding.
+        ids: int64 [query, position], negative = padding.
     """
-    if items.shape[1] <= FEW:
+    if items.shape[1] <= FEW:  # compare each item with each id
         position = torch.arange(1, ids.shape[1] + 1, dtype=torch.int32, device=ids.device)
         at = torch.where(items.unsqueeze(-1) == ids.unsqueeze(-2), position, 0).amax(-1).long()
     else:
@@ -58,10 +64,21 @@ def found(items: Tensor, ids: Tensor) -> Tensor:
 
 
 def _looked_up(item: Tensor, row: Tensor, ordered: Tensor, order: Tensor) -> Tensor:
-    """The same for items in any shape, each of one row of the lists, given these in ascending order: int64."""
+    """:func:`found` by binary search in sorted lists.
+
+    Args:
+        item: ids of any shape.
+        row: the row of the list of each item, in a shape that broadcasts with ``item``.
+        ordered: the lists, each in ascending order, [row, position].
+        order: the position of each element of ``ordered`` in the unsorted list, from 0, int64.
+
+    Returns:
+        positions from 1, or 0, int64 in the shape of ``item``.
+    """
+    # torch.searchsorted needs the same number of items for each list, but excluded ids have any number.
     width = ordered.shape[1]
     ordered, order, start = ordered.flatten(), order.flatten(), row * width
-    up_to = torch.zeros_like(item)  # ids in its list that are no larger
+    up_to = torch.zeros_like(item)  # number of ids in the list that are at most the item
     step = 1 << width.bit_length()
     while step := step >> 1:
         ahead = up_to + step
@@ -72,14 +89,23 @@ def _looked_up(item: Tensor, row: Tensor, ordered: Tensor, order: Tensor) -> Ten
 
 
 def kept_ids(layout: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Positions that hold a candidate, bool [query, position]; judged items that are candidates; error counters."""
+    """Mark the positions and the judged items that are candidates, and count bad values.
+
+    Args:
+        layout: the lists.
+        items: the judged items, int64 [query, entry], negative = padding.
+        grade: their grades, [query, entry].
+
+    Returns:
+        bool [query, position]; bool [query, entry]; counters of bad values, int64 [kind].
+    """
     ids = layout.ids
     kept = ids >= 0
     if layout.mask is not None:
         kept = kept & layout.mask
     errors = layout.errors
     if layout.validate and ids.shape[1] > 1:
-        ordered = ascending(torch.where(kept, ids, -1))
+        ordered = ascending(torch.where(kept, ids, -1))  # equal ids are side by side
         again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
         errors = errors + count(Problem.DUPLICATE_IDS, again, layout.ignored)
     valid = items >= 0
@@ -90,12 +116,13 @@ def kept_ids(layout: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor, T
 
 
 def _excluded(exclude: Pairs, ids: Tensor, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor]:
-    """Positions, and judged ids, that are excluded and not relevant."""
+    """Mark the positions, and the judged ids, that are excluded and not relevant: bool in the shapes of both."""
+    # One more column, the first, takes the excluded ids that are nowhere: their position is 0.
     marked, gone = (x.new_zeros((len(x), x.shape[1] + 1), dtype=torch.bool) for x in (ids, items))
     row, there = exclude.query.clamp_min(0), exclude.query >= 0
     entry, position = (_looked_up(exclude.item, row, *x.sort(dim=-1, stable=True)) for x in (items, ids))
     relevant = (entry > 0) & (grade[row, (entry - 1).clamp_min(0)] > 0)
     applies = there & ~relevant
-    for marks, at in ((marked, position), (gone, entry)):  # the first column is for what is nowhere
+    for marks, at in ((marked, position), (gone, entry)):
         marks[row, torch.where(applies, at, 0)] = True
     return marked[:, 1:], gone[:, 1:]

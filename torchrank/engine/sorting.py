@@ -1,4 +1,4 @@
-"""Sorting: the rows of a matrix, and flat rows by query, by descending score, by descending tie break."""
+"""Sorting: the rows of a matrix; and flat rows by query, descending score and descending tie break."""
 
 from __future__ import annotations
 
@@ -11,33 +11,39 @@ from torch import Tensor
 from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.entries import run_bounds, run_starts
 
-# With so many threads torch sorts as fast as numpy, which uses vector instructions and a single thread.
+# numpy sorts with vector instructions on one thread. With this many threads torch is as fast.
 THREADS = 4
 
 
-# What has 32 bits, or is sorted by so many first.
+# Dtypes that are sorted by a key of 32 bits, at least at first.
 PACKED = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
 
 PACKED |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 
 
-# From so many rows on a first sort by fewer bits pays, if it leaves at most one row in so many to be sorted again.
+# A first sort by a short key pays from MANY rows on, if at most 1 / AGAIN of the rows must be sorted again.
 MANY, AGAIN = 2**15, 8
 
 
 def descending(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Each row of a matrix in descending order, NaN first, and that order, int64; equal elements by column."""
+    """Sort each row of a matrix in descending order, NaN first, equal elements by column.
+
+    Returns:
+        the sorted rows, and the columns of their elements, int64.
+    """
     if x.device.type != "cpu" or torch.get_num_threads() > THREADS or x.shape[1] < 2 or x.dtype not in PACKED:
         return x.sort(dim=-1, descending=True, stable=True)
     if x.dtype == torch.int64 and not _fits(x):
         return _again(x)
-    # Element and column in one integer, which numpy sorts in half the time of an indirect sort.
+    # The key has the element in its upper 32 bits and the column in the lower ones. numpy sorts such integers in half
+    # the time of an indirect sort.
     key = (_bits(x).long() << 32) + torch.arange(x.shape[1], device=x.device)
     key.numpy().sort(axis=-1)
     order = key & 0xFFFFFFFF
     ordered = x.gather(-1, order)
-    if x.dtype == torch.float64:  # where 32 bits may not tell apart what differs
+    # Elements of 64 bits that are equal when rounded to 32 may be in the wrong order: sort these rows again.
+    if x.dtype == torch.float64:
         rows = (ordered[:, 1:] > ordered[:, :-1]).any(-1).nonzero().squeeze(-1)
         if len(rows):
             ordered[rows], order[rows] = _again(x[rows])
@@ -51,35 +57,46 @@ def _fits(x: Tensor) -> bool:
 
 
 def _bits(x: Tensor) -> Tensor:
-    """int32 that ascend where ``x``, rounded to 32 bits, descends; NaN first."""
+    """int32 keys whose ascending order is the descending order of ``x`` rounded to 32 bits, with NaN first."""
     if not x.is_floating_point():
         return ~x.to(torch.int32)
     bits = _falling(x)
-    unclear = x.amax(-1).isnan().any()  # whose bits may be those of the largest or of the smallest number
-    return bits.masked_fill_(x.isnan(), -(2**31)) if unclear else bits
+    # The sign bit of NaN is arbitrary, so NaN could be first or last.
+    any_nan = x.amax(-1).isnan().any()
+    return bits.masked_fill_(x.isnan(), -(2**31)) if any_nan else bits
 
 
 def _falling(x: Tensor) -> Tensor:
-    """int32 that ascend where floats, rounded to 32 bits, descend, equal for equal ones; anything for NaN."""
-    bits = (0.0 - x.float()).view(torch.int32)  # of the negative, in which both zeros are +0
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF)  # floats compare like integers, once the negative ones are turned over
+    """int32 keys whose ascending order is the descending order of floats rounded to 32 bits; arbitrary for NaN.
+
+    Equal floats have equal keys.
+    """
+    # 0.0 - x turns the order around, and maps both zeros to +0. Then the bits of floats are ordered like integers, once
+    # all bits of the negative ones but the sign are flipped.
+    bits = (0.0 - x.float()).view(torch.int32)
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
 def _again(x: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`descending` for what takes 64 bits: sorted indirectly, and what is equal once more, by column."""
+    """:func:`descending` for elements that need 64 bits, by an indirect sort."""
     order = torch.from_numpy(numpy.argsort(x.numpy(), axis=-1)).flip(-1)
     ordered = x.gather(-1, order)
     begins = run_starts(ordered)
-    if not begins.all():
+    if not begins.all():  # numpy's fast sort is not stable, so order equal elements by column
         order = by_key(run_bounds(begins)[0], order)
     return ordered, order
 
 
 def by_key(key: Tensor, element: Tensor | None = None) -> Tensor:
-    """Elements, or columns, int64 [row, element], in the order of a key from 0, equal ones in their own order.
+    """Sort each row of elements by a key, and equal keys by element: int64 [row, element].
 
-    Both are smaller than the power of two that follows the number of columns.
+    Args:
+        key: integers >= 0 [row, element].
+        element: integers >= 0 [row, element]; None = the columns 0, 1, ...
+
+    Keys and elements must be smaller than the next power of two above the number of columns.
     """
+    # Key and element in one integer, so that a direct sort suffices.
     bits = key.shape[1].bit_length()
     dtype = torch.int32 if 2 * bits < 32 else torch.int64
     element = torch.arange(key.shape[1], device=key.device) if element is None else element
@@ -87,26 +104,33 @@ def by_key(key: Tensor, element: Tensor | None = None) -> Tensor:
 
 
 def ascending(x: Tensor) -> Tensor:
-    """Each row of an integer matrix in ascending order."""
+    """Sort each row of an integer matrix in ascending order."""
     if x.device.type != "cpu" or torch.get_num_threads() > THREADS:
         return x.sort(dim=-1).values
     return torch.from_numpy(numpy.sort(x.numpy(), axis=-1))
 
 
 class Order(NamedTuple):
-    """Rows in order."""
+    """The order of flat rows."""
 
-    #: int64 [row]
+    #: int64 [row]: numbers of the rows in order
     rows: Tensor
-    #: bool [row + 1]: whether a row is not tied with the one before it; True at both ends
+    #: bool [row + 1]: a tie group begins at this place of the order; True at both ends
     run_starts: Tensor
-    #: int64 [query]: where each query begins
+    #: int64 [query]: the place where each query begins
     query_start: Tensor
 
 
 def sorted_rows(scores: Tensor, indexes: Tensor, tie_break: Tensor | None = None) -> Order:
-    """Sort rows, all [row]: floating scores, integer indexes, any tie breaks. Looks at the values."""
+    """Sort rows by index, descending score and descending tie break; reads values, so a device is waited for.
+
+    Args:
+        scores: floating [row].
+        indexes: integers [row], the query of each row.
+        tie_break: [row]; None = equal scores are tied.
+    """
     low, high = torch.stack(indexes.aminmax()).tolist() if len(indexes) else (0, -1)
+    # Index and score fit in one key of 64 bits if the indexes span fewer than 2 ** 31 numbers.
     if tie_break is None and high - low < 2**31:
         found = _roughly(scores, indexes, low, high) if reading_is_free(scores) else None
         return _exactly(scores, indexes, low, high) if found is None else found
@@ -114,9 +138,10 @@ def sorted_rows(scores: Tensor, indexes: Tensor, tie_break: Tensor | None = None
 
 
 def _roughly(scores: Tensor, indexes: Tensor, low: int, high: int) -> Order | None:
-    """By 32 bits, in half the time of 64, and then again what these did not tell apart; None if that is too much.
+    """Sort by a key of 32 bits, in half the time of 64; None if too many rows have equal keys.
 
-    Of the bits that the index leaves the score has its place between the largest and the smallest, rounded down.
+    The upper bits are the index. The lower ``bits`` are the place of the score between the largest and the smallest
+    score, rounded down. Rounding never exchanges two scores, so only rows with equal keys must be sorted again.
     """
     bits = min(20, 31 - (high - low).bit_length())
     if len(scores) < MANY or bits < 8:
@@ -124,25 +149,25 @@ def _roughly(scores: Tensor, indexes: Tensor, low: int, high: int) -> Order | No
     least, most = torch.stack(scores.aminmax()).tolist()
     wide = scores.float() if scores.dtype.itemsize < 4 else scores
     spread, large = most - least, torch.finfo(wide.dtype).max / 2**20
-    if not 1 / large < spread < large:  # or NaN: they would not survive the arithmetic
+    if not 1 / large < spread < large:  # the arithmetic below would overflow or underflow, or the scores have NaN
         return None
-    rank = (most - wide).mul_((2**bits - 1) / spread).to(torch.int32)
-    key, rows = _shifted(indexes, low, bits, torch.int32).add_(rank).sort()
+    rounded = (most - wide).mul_((2**bits - 1) / spread).to(torch.int32)
+    key, rows = _shifted(indexes, low, bits, torch.int32).add_(rounded).sort()
     run_starts = _new(key)
-    doubtful = (
-        (~(run_starts[1:] & run_starts[:-1])).nonzero().squeeze(-1)
-    )  # as good as the one before or behind, it seems
+    # Places whose key equals the key before or behind.
+    doubtful = (~(run_starts[1:] & run_starts[:-1])).nonzero().squeeze(-1)
     if len(doubtful) * AGAIN > len(rows):
         return None
+    # One exact sort for all doubtful rows keeps each of them within its run of equal keys.
     if len(doubtful):
         several = rows[doubtful]
-        order, told, _ = _exactly(scores[several], indexes[several], low, high)
-        rows[doubtful], run_starts[doubtful] = several[order], told[:-1]
+        order, exact_starts, _ = _exactly(scores[several], indexes[several], low, high)
+        rows[doubtful], run_starts[doubtful] = several[order], exact_starts[:-1]
     return Order(rows, run_starts, _starts(key, high - low, bits, 0))
 
 
 def _exactly(scores: Tensor, indexes: Tensor, low: int, high: int) -> Order:
-    """By index and score in one integer, which is sorted in a fraction of the time."""
+    """Sort by index and score in one integer of 64 bits, which takes a fraction of the time of stable sorts."""
     if scores.dtype == torch.float64:
         return _one_by_one(scores, indexes, None)
     key, rows = _packed(scores, indexes, low).sort()
@@ -150,7 +175,7 @@ def _exactly(scores: Tensor, indexes: Tensor, low: int, high: int) -> Order:
 
 
 def _one_by_one(scores: Tensor, indexes: Tensor, tie_break: Tensor | None) -> Order:
-    """By stable sorts, by the least important key first."""
+    """Sort by several stable sorts, by the least important key first."""
     rows = torch.arange(len(scores), device=scores.device)
     if tie_break is not None:
         rows = tie_break.argsort(descending=True, stable=True)
@@ -164,20 +189,28 @@ def _one_by_one(scores: Tensor, indexes: Tensor, tie_break: Tensor | None) -> Or
 
 
 def _shifted(indexes: Tensor, low: int, bits: int, dtype: torch.dtype) -> Tensor:
-    """A new tensor of the indexes, counted from the lowest, in the upper bits."""
-    fits = indexes.dtype != torch.int64 and low >= 0  # so that the difference does not wrap around
+    """Indexes minus the lowest one, shifted to the upper bits; a new tensor."""
+    # Subtract in the short dtype only if the difference cannot wrap around in it.
+    fits = indexes.dtype != torch.int64 and low >= 0
     counted = indexes.to(dtype) - low if fits else (indexes.long() - low).to(dtype)
     return counted << bits
 
 
 def _packed(scores: Tensor, indexes: Tensor, low: int) -> Tensor:
-    """int64 [row] that sort by index and then by descending score: equal for equal ones of a query."""
+    """int64 keys [row] that sort by index and descending score. Equal scores of a query have equal keys."""
     return _shifted(indexes, low, 32, torch.int64).add_(_falling(scores))
 
 
 def _starts(key: Tensor, span: int, bits: int, least: int) -> Tensor:
-    """Where each index begins among keys in order, which hold it above so many bits, below which is >= ``least``."""
-    if span < len(key):
+    """Where each index begins among sorted keys: int64 [query].
+
+    Args:
+        key: the index (counted from 0, at most ``span``) times 2 ** ``bits``, plus an offset >= ``least``.
+        span: the largest index minus the smallest.
+        bits: number of bits below the index.
+        least: the smallest offset.
+    """
+    if span < len(key):  # few possible indexes: look each up, and keep those with rows
         bounds = (torch.arange(span + 2, device=key.device) << bits) + least
         last = torch.searchsorted(key, bounds) if key.dtype == torch.int64 else torch.searchsorted(key.long(), bounds)
         return last[:-1][last[1:] > last[:-1]]
@@ -185,6 +218,6 @@ def _starts(key: Tensor, span: int, bits: int, least: int) -> Tensor:
 
 
 def _new(x: Tensor) -> Tensor:
-    """bool [row + 1]: where an element is not equal to the one before it; True at both ends."""
+    """bool [row + 1]: an element differs from the element before it; True at both ends."""
     edge = torch.ones(min(1, len(x)), dtype=torch.bool, device=x.device)
     return torch.cat([edge, x[1:] != x[:-1], torch.ones(1, dtype=torch.bool, device=x.device)])

@@ -1,4 +1,4 @@
-"""A few relevant candidates in lists of which all ranks matter: compared with their lists, similar queries together."""
+"""Engine for lists with few relevant candidates, if all ranks matter: counting, for similar queries together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from torchrank.engine.counting import stand_by_counting
+from torchrank.engine.counting import count_by_comparing
 from torchrank.engine.sorting import sorted_rows
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem, count
@@ -15,21 +15,25 @@ from torchrank.layouts.cutting import groups
 from torchrank.ranking.entries import depth_of
 from torchrank.ranking.ranking import Ranking
 
-# Padding of so many comparisons costs as much as another rectangle of them.
+# Number of comparisons with padding that cost as much as one more rectangle.
 OVERHEAD = 2**20
 
 
-# Scores of which copies are made in one go.
+# Largest number of scores in one copy of rows.
 COPIED = 2**22
 
 
 def rank_sparse(layout: CatalogueLayout, need: Need) -> Iterator[Ranking]:
-    """Places of the judged items, for queries with similar numbers of them at a time."""
+    """Rank the judged items by counting, and yield rankings of queries with similar numbers of them.
+
+    For layouts without mask, exclusions and tie breaks, on the CPU.
+    """
     scores, judged, errors = layout.scores, layout.judged, layout.errors
     queries, candidates = scores.shape
     sizes = judged.sizes
     owner = torch.repeat_interleave(torch.arange(queries, device="cpu"), sizes)
     own = scores[owner, judged.items]
+    # Sorted by score within each query, the entries are in rank order without another sort.
     order = sorted_rows(own, owner).rows
     own, grade, start = own[order], judged.grade[order], sizes.cumsum(0) - sizes
     dtype = widest_float(scores.device)
@@ -40,13 +44,13 @@ def rank_sparse(layout: CatalogueLayout, need: Need) -> Iterator[Ranking]:
             valid = position < sizes[some].unsqueeze(-1)
             slot = torch.where(valid, start[some].unsqueeze(-1) + position, 0)
             mine = own[slot] if len(own) else own.new_zeros(slot.shape)
-            standing = stand_by_counting(scores if whole else scores[some], mine)
-            there = valid & (mine > float("-inf"))
-            lengths = standing.listed.to(dtype)
-            first = torch.where(there, (standing.greater + 1).to(dtype), (lengths + 1).unsqueeze(-1))
-            tied = torch.where(there, standing.equal, 0).to(dtype)
+            counts = count_by_comparing(scores if whole else scores[some], mine)
+            retrieved = valid & (mine > float("-inf"))
+            lengths = counts.retrieved.to(dtype)
+            first = torch.where(retrieved, (counts.greater + 1).to(dtype), (lengths + 1).unsqueeze(-1))
+            tied = torch.where(retrieved, counts.equal, 0).to(dtype)
             if layout.validate:
-                errors = errors + count(Problem.NAN_SCORES, standing.bad > 0)
-            worth = torch.where(valid, grade[slot], 0) if len(own) else torch.zeros_like(slot, dtype=grade.dtype)
-            yield Ranking(first, tied, worth, valid, lengths, errors, depth_of(first, tied), queries=some)
+                errors = errors + count(Problem.NAN_SCORES, counts.has_nan > 0)
+            grades = torch.where(valid, grade[slot], 0) if len(own) else torch.zeros_like(slot, dtype=grade.dtype)
+            yield Ranking(first, tied, grades, valid, lengths, errors, depth_of(first, tied), queries=some)
             errors = torch.zeros_like(errors)

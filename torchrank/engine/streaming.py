@@ -1,4 +1,4 @@
-"""Scores that are made, or come, some columns at a time: the matrix of all of them never exists."""
+"""Engines for scores that exist only some columns at a time: products of embeddings, and blocks of the user."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import EmbeddedLayout, Need, StreamedLayout
 from torchrank.ranking.ranking import Ranking
 
-# Queries whose judged items are scored ahead in one product: enough for it to round as the large products do.
+# Queries in one product that predicts scores of judged items: enough to round as the large products usually do.
 AHEAD = 256
 
 
 def rank_embedded(layout: EmbeddedLayout, need: Need) -> Iterator[Ranking]:
-    """Score a block of queries, some items at a time. Nothing is scored in another way than everybody else."""
+    """Score chunks of queries, some items at a time. Judged items get their scores from the same products as others."""
     start = 0
-    for block in layout.blocks(need):
-        queries = torch.arange(block.num_queries, device=layout.queries.device)
-        for ranking in _rank(block, need):  # type: ignore[arg-type]
+    for chunk in layout.blocks(need):
+        queries = torch.arange(chunk.num_queries, device=layout.queries.device)
+        for ranking in _rank(chunk, need):  # type: ignore[arg-type]
             number = queries if ranking.queries is None else ranking.queries
             yield replace(ranking, queries=number + start)
-        start += block.num_queries
+        start += chunk.num_queries
 
 
 def _rank(layout: EmbeddedLayout, need: Need) -> Iterator[Ranking]:
+    """Rank one chunk of queries."""
     queries, catalogue, chunk = layout.queries, layout.catalogue, layout.chunk
     starts = range(0, len(catalogue), chunk)
+    # All products share one buffer: each is used up before the next one is computed.
     buffer = queries.new_empty(len(queries) * min(chunk, len(catalogue)))
 
     def product(start: int) -> tuple[int, Tensor]:
@@ -48,6 +50,7 @@ def _rank(layout: EmbeddedLayout, need: Need) -> Iterator[Ranking]:
             if layout.progress is not None:
                 layout.progress(-1)
 
+    # A single product is kept and read twice. Several are computed again, unless the guess makes this unnecessary.
     made = list(products()) if len(starts) == 1 else None
     guess = None if made is not None else functools.partial(_guess, layout)
     columns = Columns(
@@ -57,7 +60,7 @@ def _rank(layout: EmbeddedLayout, need: Need) -> Iterator[Ranking]:
 
 
 def rank_streamed(layout: StreamedLayout, need: Need) -> Iterator[Ranking]:
-    """Places among scores that come in blocks of columns."""
+    """Rank the judged items among scores that the user gives in blocks of columns."""
 
     def read() -> Iterator[tuple[int, Tensor]]:
         first = 0
@@ -71,7 +74,10 @@ def rank_streamed(layout: StreamedLayout, need: Need) -> Iterator[Ranking]:
 
 
 def _guess(layout: EmbeddedLayout, rows: slice | Tensor, items: Tensor) -> Tensor | None:
-    """What the judged items will probably score, where finding out that they do is free and this costs little."""
+    """Predicted scores of the judged items, [query, entry].
+
+    None if the prediction is expensive, or if checking it later would wait for a device.
+    """
     if not reading_is_free(items) or AHEAD * items.shape[1] > layout.total // 8:
         return None
     local = items - layout.offset
@@ -82,6 +88,7 @@ def _guess(layout: EmbeddedLayout, rows: slice | Tensor, items: Tensor) -> Tenso
     for start in range(0, len(items) if len(layout.catalogue) else 0, AHEAD):
         some = slice(start, start + AHEAD)
         for entry in range(items.shape[1]):
+            # A matrix product for its diagonal only, because sums over single rows round in another way.
             product = queries[some] @ layout.catalogue[local[some, entry]].T
             own[some, entry] = product.diagonal()
     return torch.where(here, own, 0)

@@ -1,4 +1,4 @@
-"""The k best scores of each row, exactly, in about one read of the scores; and the best of several parts."""
+"""The exact k best scores of each row in about one read of the scores, and of scores in several parts."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.sharding import Shard
 
-# Columns of which one maximum is taken. The k best scores stand in the k of these groups with the best maxima.
+# Number of columns in a group. The k best scores are in the k groups with the best maxima, because these k maxima are
+# at least as good as every score of the other groups.
 GROUP = 64
 
 
-# From this many groups for each of the k on, looking at maxima first is cheaper than torch.topk of everything.
+# Maxima of groups are cheaper than torch.topk of all scores if there are at least this many groups for each of the k.
 GROUPS_PER_RANK = 8
 
 
 def by_groups_pays(scores: Tensor, k: int) -> bool:
-    """Whether the k best scores are found faster by the maxima of groups than by :func:`torch.topk`."""
+    """Whether maxima of groups find the k best scores faster than :func:`torch.topk` does."""
     return scores.shape[1] >= GROUP * GROUPS_PER_RANK * k
 
 
 def best_pays(scores: Tensor, k: int) -> bool:
-    """Whether the k best scores are found faster than the order of all."""
-    # On one thread numpy sorts a row faster than torch finds its best.
+    """Whether finding the k best scores is faster than sorting all scores."""
+    # On one thread numpy sorts a whole row faster than torch.topk finds its best scores.
     serial = scores.device.type == "cpu" and torch.get_num_threads() == 1
     return by_groups_pays(scores, k) if serial else 2 * k <= scores.shape[1]
 
@@ -36,17 +37,17 @@ def best_pays(scores: Tensor, k: int) -> bool:
 def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k best scores of each row, best first, and their columns.
 
-    Which of several equal scores is named is arbitrary, as in :func:`torch.topk`, and NaN counts as best.
+    Among equal scores the choice is arbitrary, as in :func:`torch.topk`. NaN counts as best.
 
     Args:
         scores: floating [query, candidate].
-        k: how many, at most the number of candidates.
+        k: number of scores, at most the number of candidates.
 
     Returns:
         scores and int64 columns, [query, k] each.
 
     Raises:
-        ValueError: there are fewer candidates than ``k``.
+        ValueError: ``k`` is negative or larger than the number of candidates.
 
     Example:
         >>> import torch
@@ -68,12 +69,14 @@ def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _by_groups(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """:func:`top_k` by the maxima of groups: torch.topk of the k best groups and of the columns behind all groups."""
     groups = scores.shape[1] // GROUP
     grouped, rest = scores[:, : groups * GROUP].unflatten(1, (groups, GROUP)), scores[:, groups * GROUP :]
     chosen = grouped.amax(-1).topk(k, sorted=False).indices
     row = torch.arange(len(scores), device=scores.device).unsqueeze(-1)
     pool = torch.cat([grouped[row, chosen].flatten(1), rest], dim=-1)
     values, at = pool.topk(k)
+    # From places in the pool to columns: the pool begins with k groups of GROUP columns, then the rest follows.
     group = chosen.gather(1, (at // GROUP).clamp_max(k - 1))
     from_rest = at >= k * GROUP
     return values, torch.where(from_rest, at + (groups - k) * GROUP, group * GROUP + at % GROUP)
@@ -81,23 +84,24 @@ def _by_groups(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class Top:
-    """The best scores of each query, and how many share the last of them."""
+    """The k best scores of each query, with the size of the tie group at the cutoff. Parts can be merged."""
 
-    #: [query, k], best first; -inf where there are fewer
+    #: [query, k], best first; -inf if there are fewer scores
     scores: Tensor
-    #: int64 [query]: scores equal to the last, in the list or not
+    #: int64 [query]: number of scores equal to the last one, including scores beyond the k best
     last: Tensor
 
     @classmethod
     def nothing(cls, queries: int, k: int, dtype: torch.dtype, device: torch.device) -> Top:
-        """Of no score."""
+        """The top of no scores, from which merging begins."""
         scores = torch.full((queries, k), float("-inf"), dtype=dtype, device=device)
         return cls(scores, torch.zeros(queries, dtype=torch.int64, device=device))
 
     @classmethod
     def of(cls, scores: Tensor, k: int) -> Top:
-        """Of scores [query, candidate]."""
+        """The top of scores [query, candidate]."""
         width = scores.shape[1]
+        # One more than k shows if the tie group at the cutoff goes on behind it.
         best = top_k(scores, min(k + 1, width))[0]
         if width < k:
             best = torch.nn.functional.pad(best, (0, k - width), value=float("-inf"))
@@ -106,37 +110,38 @@ class Top:
         inside = (top == last).sum(-1)
         if width <= k:
             return cls(top, inside)
-        cut = best[:, k:] == last
-        if reading_is_free(scores) and not cut.any():
+        goes_on = best[:, k:] == last
+        if reading_is_free(scores) and not goes_on.any():
             return cls(top, inside)
-        return cls(top, torch.where(cut.squeeze(-1), count_equal(scores, last), inside))
+        return cls(top, torch.where(goes_on.squeeze(-1), count_equal(scores, last), inside))
 
     def merge(self, other: Top) -> Top:
-        """Of the scores of both."""
+        """The top of the scores of both."""
         k = self.scores.shape[1]
         top = torch.cat([self.scores, other.scores], dim=-1).topk(k).values
         last = top[:, -1:]
         return Top(top, sum(part._equal(last) for part in (self, other)))  # type: ignore[arg-type]
 
     def gather(self, shard: Shard) -> Top:
-        """Of the scores of all workers."""
+        """The top of the scores of all workers."""
         parts = zip(shard.gather(self.scores), shard.gather(self.last))
         return functools.reduce(Top.merge, (Top(scores, last) for scores, last in parts))
 
     def _equal(self, score: Tensor) -> Tensor:
-        """How many scores equal one that is no smaller than the last [query, 1]: int64 [query]."""
-        listed = (self.scores == score).sum(-1)
-        return torch.where(self.scores[:, -1] == score.squeeze(-1), self.last, listed)
+        """Number of scores equal to ``score`` [query, 1], which must be at least the last one: int64 [query]."""
+        inside = (self.scores == score).sum(-1)
+        return torch.where(self.scores[:, -1] == score.squeeze(-1), self.last, inside)
 
     def before_and_in_tie(self, own: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores greater than and equal to each of ``own`` [query, entry]: int64 each.
+        """Number of scores greater than, and equal to, each score of ``own`` [query, entry]: int64 each.
 
-        Those behind the k best are as if k were greater and they were alone.
+        Scores below the k best are reported as rank k + 1 without ties.
         """
         k = self.scores.shape[1]
         ascending, own = self.scores.flip(-1).contiguous(), own.contiguous()
         greater = k - torch.searchsorted(ascending, own, right=True)
         equal = k - greater - torch.searchsorted(ascending, own)
         last = self.scores[:, -1:]
+        # The last score may have equals beyond the k best, so its number is not the number in the list.
         equal = torch.where(own == last, self.last.unsqueeze(-1), equal)
         return greater, torch.where(own < last, 1, equal)

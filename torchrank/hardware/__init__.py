@@ -1,3 +1,3 @@
-"""The machine: threads on a CPU, and the precision and costs of a device. It imports no other room."""
+"""Threads of a CPU, and the float types and costs of a device. Imports no other package of torchrank."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Precision and costs of a device."""
+"""Float types and costs of a device."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from torch import Tensor
 
 
 def widest_float(device: torch.device) -> torch.dtype:
-    """float64, or float32 on the devices that have nothing wider."""
+    """Return float64, or float32 on devices without float64."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 def autocast_off(device: torch.device) -> AbstractContextManager[Any]:
-    """Within it autocast is off: scores are ranked in the dtype that they have."""
-    known = torch.amp.is_autocast_available(device.type)
-    return torch.autocast(device.type, enabled=False) if known else nullcontext()
+    """Context without autocast, so that scores are ranked in their own dtype."""
+    available = torch.amp.is_autocast_available(device.type)
+    return torch.autocast(device.type, enabled=False) if available else nullcontext()
 
 
 def reading_is_free(x: Tensor) -> bool:
-    """Whether values of a tensor can be read without waiting.
+    """Whether the values of a tensor can be read without waiting for a device: True on the CPU.
 
-    An accelerator runs behind the program, and a read waits until it has caught up. So every shortcut that depends on
-    values (no tie, few grades, nothing to do) is taken on the CPU only.
+    An accelerator runs behind the program, and a read waits until the accelerator has caught up. So every shortcut
+    that depends on values (no ties, few grades, nothing to do) is taken on the CPU only.
     """
     return x.device.type == "cpu"

@@ -1,13 +1,13 @@
-"""Threads for a batch on a CPU: torch's own while the machine is quiet, parts on threads of ours while it is busy.
+"""Threads for a batch on a CPU: torch's own if the machine is quiet, torchrank's if other processes keep it busy.
 
 torch cuts every operation into as many pieces as it has threads, and waits for all of them. A batch is hundreds of
-operations. While other processes keep the cores busy, each wait is for a thread that has lost its core, some
-milliseconds long. Then a batch is cut once: every thread of ours takes whole queries through all operations, torch runs
-serially in it, and there is one wait at the end.
+operations. On a busy machine each wait can be for a thread that has lost its core, which costs milliseconds. So a busy
+machine gets another scheme: the batch is cut once, into parts of whole queries. Each torchrank thread takes its parts
+through all operations, with torch running serially. There is one wait, at the end.
 
-On a quiet machine that is up to 1.4 times as slow, because Python runs one thread at a time. So the time for which
-threads of this process were ready to run and had no core is read after each batch. Linux keeps it in ``schedstat``;
-other systems count as busy. The numbers are the same either way.
+On a quiet machine this scheme is up to 1.4 times as slow, because Python runs one thread at a time. So after each batch
+:class:`Load` reads for how long threads of this process were ready to run without a core. Linux keeps this time in
+``schedstat``; other systems count as busy. Results are the same in both schemes.
 """
 
 from __future__ import annotations
@@ -32,37 +32,38 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-# Threads for the parts of a batch. Python runs one thread at a time, a few microseconds for each operation of torch:
-# more threads would wait for each other there. Each runs torch with its share of torch's threads.
-MOST = 4
+# Largest number of threads for the parts of a batch. Each operation of torch holds Python's lock for a few
+# microseconds, so more threads would wait for each other. Each runs torch with its share of torch's threads.
+MOST_THREADS = 4
 
 
-# The names of these threads begin with it.
-NAME = "torchrank"
+# Prefix of the names of these threads.
+NAME_PREFIX = "torchrank"
 
 
-# Elements from which on torch cuts an operation into pieces.
+# torch cuts an operation into pieces if it has more elements than this.
 GRAIN = 2**15
 
 
-# Batches of different threads of the user that are cut into parts at the same time.
+# Largest number of user threads whose batches are cut into parts at the same time.
 CALLERS = 2
 
 
-# Seconds of batches after which the machine is judged, and the share of them in which a thread may lack a core.
-WINDOW, LACKING = 0.01, 0.1
+# Seconds of batches between two verdicts on the machine, and the share of them that a busy machine exceeds: the time
+# for which a thread was ready to run without a core.
+WINDOW, WAITING_SHARE = 0.01, 0.1
 
 
-# After a quiet verdict the next batch that is judged begins so many windows later.
-REST = 5
+# A quiet machine is not measured again for this many windows after a measured batch, because measuring takes time.
+REST_WINDOWS = 5
 
 
-# Seconds of batches for which a machine that was busy must be quiet, at least and at most.
+# Seconds of quiet batches after which a busy machine counts as quiet again: at least and at most.
 PATIENCE = (0.2, 5.0)
 
 
 class Load:
-    """Whether other processes keep the cores busy, as far as threads of this process have felt it in batches."""
+    """Verdict on whether other processes keep the cores busy, from the waits of this process's threads in batches."""
 
     def __init__(self) -> None:
         self.quiet = False
@@ -71,30 +72,40 @@ class Load:
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
-    def felt(self) -> Iterator[None]:
-        """Judge by the batch that runs within."""
+    def measured(self) -> Iterator[None]:
+        """Context that measures the batch that runs inside it."""
         resting = self.quiet and time.perf_counter() < self._next
-        if resting or not self._lock.acquire(blocking=False):  # another batch runs at the same time
+        # If another thread measures its batch now, both would count the same waits, so this batch is not measured.
+        if resting or not self._lock.acquire(blocking=False):
             yield
             return
         try:
             apart, before, start = not self.quiet, times(), time.perf_counter()
             yield
             seconds, after = time.perf_counter() - start, times()
-            self._next = start + seconds + REST * WINDOW
+            self._next = start + seconds + REST_WINDOWS * WINDOW
+            # A thread that began or ended within the batch has no difference, so it is left out.
             spent = {thread: after[thread] - before[thread] for thread in before.keys() & after.keys()}
             self.judge(seconds, lacking(spent, apart), known=bool(spent))
         finally:
             self._lock.release()
 
     def judge(self, seconds: float, waited: float, known: bool = True) -> None:
-        """Judge by a batch of some seconds, for ``waited`` of which a thread had no core."""
+        """Add a measured batch, and give a verdict if the window is full.
+
+        Args:
+            seconds: duration of the batch.
+            waited: seconds of these for which a thread was ready to run without a core.
+            known: False if this system does not tell the waits, which counts as busy.
+        """
         self._seconds, self._waited = self._seconds + seconds, self._waited + waited
         if self._seconds < WINDOW:
             return
-        busy = not known or self._waited > LACKING * self._seconds
+        busy = not known or self._waited > WAITING_SHARE * self._seconds
         least, most = PATIENCE
-        if busy and self.quiet:  # if it was quiet for a short time only, trust comes later
+        # A machine that alternates between quiet and busy would pay for many wrong verdicts. So the patience doubles
+        # each time, and starts again from the least after a long quiet time.
+        if busy and self.quiet:
             self._patience = least if self._calm > most else min(max(2 * self._patience, least), most)
         self._calm = 0.0 if busy else self._calm + self._seconds
         self.quiet = not busy and self._calm >= self._patience
@@ -102,7 +113,7 @@ class Load:
 
 
 class Time(NamedTuple):
-    """Nanoseconds for which a thread ran, and for which it was ready to run and had no core."""
+    """Nanoseconds for which a thread ran, and for which it was ready to run without a core."""
 
     ran: int
     waited: int
@@ -112,22 +123,26 @@ class Time(NamedTuple):
 
 
 def lacking(spent: dict[int, Time], apart: bool) -> float:
-    """Seconds for which a thread had no core, through no fault of this process.
+    """Seconds for which a thread had no core, without the waits that this process itself caused.
 
-    Behind an operation torch's threads spin for some milliseconds, in the way of a batch that runs ``apart`` from them.
+    Args:
+        spent: the times of each thread during a batch, by thread.
+        apart: whether the batch ran on torchrank's threads. Then torch's own threads can take cores from it, because
+            they spin for some milliseconds after an operation.
     """
-    ours = {thread.native_id for thread in threading.enumerate() if thread.name.startswith(NAME)}
+    ours = {thread.native_id for thread in threading.enumerate() if thread.name.startswith(NAME_PREFIX)}
     own_fault = sum(time.ran for thread, time in spent.items() if thread not in ours) if apart else 0
     return max(0, max((time.waited for time in spent.values()), default=0) - own_fault) / 1e9
 
 
 def times() -> dict[int, Time]:
-    """The times of threads of this process, by thread; of 64 at most."""
+    """Times of this process's threads by thread id, for at most 64 threads; empty on systems other than Linux."""
     found = {}
-    with contextlib.suppress(OSError):  # another system
+    with contextlib.suppress(OSError):  # only Linux has the folder
         for thread in os.listdir("/proc/self/task")[:64]:
             path = f"/proc/self/task/{thread}/schedstat"
-            with contextlib.suppress(OSError, ValueError), open(path, "rb", buffering=0) as file:  # or it has ended
+            # A thread may end between the listing and the reading.
+            with contextlib.suppress(OSError, ValueError), open(path, "rb", buffering=0) as file:
                 ran, waited, _ = file.read().split()
                 found[int(thread)] = Time(int(ran), int(waited))
     return found
@@ -137,39 +152,42 @@ load = Load()
 
 
 class _Here(threading.local):
-    """State of one thread."""
+    """Roles of the current thread, 0 = it does not have the role."""
 
-    #: how many parts of its batch run at a time, if it runs one of them
-    beside = 0
-    #: the number of threads of its caller's torch, if it runs a batch for another thread
-    number = 0
+    #: if the thread runs a part: how many parts of the batch run at a time
+    parts_at_once = 0
+    #: if the thread runs a batch for a caller: the number of torch threads of the caller
+    caller_threads = 0
 
 
 _here = _Here()
 
 
 class _Pool:
-    """Threads that serve callers whose torch has some number of threads."""
+    """Threads that serve callers whose torch has a given number of threads."""
 
     def __init__(self, number: int) -> None:
-        self.count = min(MOST, number)
+        self.count = min(MOST_THREADS, number)
         begun = threading.Barrier(self.count + CALLERS + 1)
-        self.parts = ThreadPoolExecutor(self.count, f"{NAME}-part", _begin, (begun, number // self.count))
-        self.batches = ThreadPoolExecutor(CALLERS, f"{NAME}-batch", _begin, (begun, 1))
+        # Batches run on threads of their own, because torch is serial in them: the caller's number stays as it is.
+        self.parts = ThreadPoolExecutor(self.count, f"{NAME_PREFIX}-part", _begin, (begun, number // self.count))
+        self.batches = ThreadPoolExecutor(CALLERS, f"{NAME_PREFIX}-batch", _begin, (begun, 1))
         try:
+            # An executor starts a thread only if it has a task, so each thread gets an empty one.
             for pool, size in ((self.parts, self.count), (self.batches, CALLERS)):
                 for _ in range(size):
                     pool.submit(int)
-        except RuntimeError:  # no more threads can begin: those that have must not wait for them
+        except RuntimeError:  # the system starts no more threads: release the threads that wait at the barrier
             begun.abort()
             raise
         begun.wait()
-        # A thread has a number of its own, but the last that any has set is the one of all threads to come.
+        # Each thread has its own number of torch threads, but new threads inherit the number set last by any thread.
+        # So set the caller's number again after all threads of the pool have set theirs.
         torch.set_num_threads(number)
 
 
 def _begin(begun: threading.Barrier, number: int) -> None:
-    torch.get_num_threads()  # or the first operation would set it again
+    torch.get_num_threads()  # initialises torch in this thread; otherwise the first operation resets the number
     torch.set_num_threads(number)
     begun.wait()
 
@@ -189,7 +207,8 @@ def _pool(number: int) -> _Pool:
 
 def _after_fork() -> None:
     global _lock, load
-    _pools.clear()  # the threads are not in the child
+    # The child has no copy of the threads, and a lock that another thread held would stay locked for ever.
+    _pools.clear()
     _lock, load = threading.Lock(), Load()
 
 
@@ -197,19 +216,22 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def beside() -> int:
-    """How many parts of a batch run at a time, this thread's included. They share memory and caches."""
-    return max(1, _here.beside)
+def parts_at_once() -> int:
+    """Number of parts of a batch that run at a time, including this thread's. They share memory and caches."""
+    return max(1, _here.parts_at_once)
 
 
 def available() -> int:
-    """Threads of ours on which parts can run now: 1 within a part and on a quiet machine."""
-    number = _here.number or torch.get_num_threads()
-    return 1 if _here.beside or load.quiet or _watched() else min(MOST, number)
+    """Number of threads on which the parts of a batch can run now: 1 inside a part and on a quiet machine."""
+    number = _here.caller_threads or torch.get_num_threads()
+    return 1 if _here.parts_at_once or load.quiet or _watched() else min(MOST_THREADS, number)
 
 
 def _watched() -> bool:
-    """Whether a mode watches the operations of this thread; the one of a default device does not matter here."""
+    """Whether a torch mode intercepts the operations of this thread, other than the mode of a default device.
+
+    Modes belong to one thread, so they would miss the operations on other threads.
+    """
     if torch._C._len_torch_dispatch_stack():
         return True
     count = torch._C._len_torch_function_stack()
@@ -217,53 +239,54 @@ def _watched() -> bool:
 
 
 def each(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
-    """``work(part)`` of every part, in order: on threads, if there are several parts and threads."""
+    """Return ``work(part)`` for every part, in order; on threads if there are several parts and threads."""
     if len(parts) < 2 or available() < 2:
         return [work(part) for part in parts]
-    pool = _pool(_here.number or torch.get_num_threads())
+    pool = _pool(_here.caller_threads or torch.get_num_threads())
     inside, count = _in_our_modes(work), min(pool.count, len(parts))
 
     def one(part: T) -> R:
-        _here.beside = count
+        _here.parts_at_once = count
         try:
             return inside(part)
         finally:
-            _here.beside = 0
+            _here.parts_at_once = 0
 
     futures = [pool.parts.submit(one, part) for part in parts]
     try:
         return [future.result() for future in futures]
     finally:
-        for future in futures:  # one has failed
+        for future in futures:  # if one failed, do not begin the others
             future.cancel()
-        futures.clear()  # an exception, its frame and they would be a circle that holds the batch
+        # A failed future holds its exception, and the exception holds this frame: a cycle that keeps the batch alive.
+        futures.clear()
 
 
 def serially(device: torch.device, size: int, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """``work(*args)`` for a batch: while the machine is busy, torch runs serially in it, but for its parts on threads.
+    """Return ``work(*args)`` for a batch; on a busy machine with torch running serially outside of :func:`each`.
 
-    A batch runs as it is if ``size``, the number of its elements, is small, or if it is on an accelerator.
+    A batch with few elements (``size``) or on an accelerator runs on the caller's thread.
     """
     small = device.type != "cpu" or size <= GRAIN
-    if small or _here.number or _here.beside or torch.get_num_threads() < 2 or _watched():
+    if small or _here.caller_threads or _here.parts_at_once or torch.get_num_threads() < 2 or _watched():
         return work(*args, **kwargs)
-    with load.felt():
+    with load.measured():
         if load.quiet:
             return work(*args, **kwargs)
         number, inside = torch.get_num_threads(), _in_our_modes(work)
 
         def one() -> R:
-            _here.number = number
+            _here.caller_threads = number
             try:
                 return inside(*args, **kwargs)
             finally:
-                _here.number = 0
+                _here.caller_threads = 0
 
         return _pool(number).batches.submit(one).result()
 
 
 def _in_our_modes(work: Callable[P, R]) -> Callable[P, R]:
-    """The same work for another thread, under inference mode and with gradients as here."""
+    """Wrap work for another thread, so that inference mode and gradients there are as on this thread."""
     inference, gradients = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
 
     def carried(*args: P.args, **kwargs: P.kwargs) -> R:

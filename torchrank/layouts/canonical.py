@@ -1,4 +1,4 @@
-"""The canonical layouts: what the engine ranks, after whatever layout the user has was arranged and checked."""
+"""The six canonical layouts, which are the input of the engines."""
 
 from __future__ import annotations
 
@@ -10,48 +10,49 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from torchrank.hardware.threads import GRAIN, available, beside, each
+from torchrank.hardware.threads import GRAIN, available, each, parts_at_once
 from torchrank.layouts.cutting import rectangles
 from torchrank.layouts.items import JudgedItems, Pairs
 
-# Elements that are ranked in one go. Every temporary of the engine is a few bytes to a few dozen bytes per element,
-# so this keeps them, together, under 64 MB however large the batch is.
+# Elements in one chunk of queries. All temporaries of an engine together take up to a few dozen bytes per element,
+# so this keeps them under 64 MB, however large the batch is.
 BLOCK = 2**19
 
 
-# Grades of candidates without a judgment: in the pool that was to be judged, and outside it.
+# Grades of unjudged candidates: in the pool of candidates selected for judging, and outside this pool.
 IN_THE_POOL, OUTSIDE_THE_POOL = -1, -2
 
 
-# Up to so many judged ids are each compared with every id of their list; more are looked up in the sorted list.
+# If a query has at most so many judged ids, each is compared with every id of the list. More are looked up in the
+# sorted list.
 FEW = 16
 
 
-# Scores that are made in one go, where they are products of embeddings; a judged item takes as much room as so many.
+# Scores of embeddings in one chunk of queries, and the number of scores that take as much memory as one judged item.
 PRODUCT, WEIGHT = 2**24, 2**5
 
 
-# Scores that are worth a thread of their own.
+# Number of scores from which on a batch is cut into parts for threads.
 WORTHWHILE = 2**18
 
 
-# Indexes that say how flat rows spread over queries.
+# Size of the sample of indexes from which the cuts of flat rows are estimated.
 SAMPLED = 2**12
 
 
 @dataclass(frozen=True)
 class Need:
-    """What of a ranking will be looked at, so that an engine can leave out the rest."""
+    """The part of a ranking that measures will read, so that an engine can leave out the rest."""
 
-    #: ranks up to this one; None = all
+    #: the largest rank that must be exact; None = all ranks
     reach: int | None = None
-    #: no more than the candidates with a positive grade
+    #: only the candidates with a positive grade
     relevant: bool = False
-    #: every candidate, also those that a layout does not name
+    #: every candidate, even if the layout names only the judged ones
     all_candidates: bool = False
 
     def __or__(self, other: Need) -> Need:
-        """What either needs."""
+        """The smallest need that contains both."""
         unbounded = self.reach is None or other.reach is None
         reach = None if unbounded else max(self.reach, other.reach)  # type: ignore[type-var]
         return Need(reach, self.relevant and other.relevant, self.all_candidates or other.all_candidates)
@@ -62,60 +63,63 @@ ALL = Need()
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """What all canonical layouts share: a batch of queries that can be cut into blocks of queries."""
+    """Base of the canonical layouts: a batch of queries that can be cut into chunks of queries."""
 
-    #: int64 [kind]: bad values found while arranging
+    #: int64 [kind]: counters of bad values found in the arguments
     errors: Tensor
-    #: count the bad values that only the engine comes across
+    #: whether the engine counts bad values too
     validate: bool
 
-    #: the fields with a row per query
+    #: names of the fields with a row per query
     per_query: ClassVar[tuple[str, ...]] = ()
 
     @property
     def num_queries(self) -> int:
-        """How many queries are in the batch."""
+        """Number of queries in the batch."""
         return len(getattr(self, self.per_query[0]))
 
     @property
     def ignored(self) -> Tensor | None:
-        """bool [query]: a label says that the query does not count; None = all do."""
+        """bool [query]: the query does not count, because of its label; None = all count."""
         judged: JudgedItems | None = getattr(self, "judged", None)
         return None if judged is None else judged.ignored
 
     @property
     def elements(self) -> Tensor:
-        """Elements that are made for each query in a block of one: int64 [query], on the CPU."""
+        """Elements of temporaries that each query takes alone: int64 [query], on the CPU."""
         raise NotImplementedError
 
     @property
     def width(self) -> int:
-        """Elements of each query at least, where all its candidates are entries."""
+        """Least number of elements of each query if all its candidates become entries."""
         return 1
 
     @property
     def room(self) -> int:
-        """Elements that are made in one go."""
+        """Largest number of elements in one chunk of queries."""
         return BLOCK
 
     @property
     def reads(self) -> int:
-        """Scores, or ids, of each query."""
+        """Number of scores, or ids, of each query."""
         return 0
 
     @property
     def size(self) -> int:
-        """Scores, or ids, of all queries."""
+        """Number of scores, or ids, of all queries."""
         return self.num_queries * self.reads
 
     @property
     def work(self) -> Tensor:
-        """Elements of each query and excluded pairs, on average: int64 [query], on the CPU."""
+        """Elements of each query plus the mean number of excluded pairs per query: int64 [query], on the CPU."""
         pairs: Pairs | None = getattr(self, "exclude", None)
         return self.elements if pairs is None else self.elements + len(pairs.query) // max(1, self.num_queries)
 
     def parts(self) -> list[Layout]:
-        """The batch in parts for threads, the errors in the first; one part if threads would not pay."""
+        """Cut the batch into parts for threads; a single part if threads would not be faster.
+
+        The first part has the counters of bad values, so that the sum over all parts is right.
+        """
         threads, queries = available(), self.num_queries
         if threads < 2 or queries < 2 or self.errors.device.type != "cpu":
             return [self]
@@ -124,7 +128,8 @@ class Layout:
         if total < GRAIN and self.size < WORTHWHILE:
             return [self]
         count = min(queries, max(threads, total // self.room))
-        if work.stride(0):  # queries differ
+        if work.stride(0):  # an expanded tensor has stride 0: all queries take the same work
+            # Cut where the cumulative work passes each equal share.
             shares = torch.arange(1, count, device="cpu") * (total / count)
             cuts = sorted({0, queries, *torch.searchsorted(work.cumsum(0), shares.long()).tolist()})
         else:
@@ -133,7 +138,7 @@ class Layout:
         return [first, *(replace(part, errors=torch.zeros_like(self.errors)) for part in rest)]
 
     def rows(self, start: int, stop: int) -> Layout:
-        """The queries from start to stop."""
+        """The queries from ``start`` to ``stop``."""
         cut: dict[str, Any] = {name: getattr(self, name) for name in self.per_query}
         cut = {name: None if x is None else x[start:stop] for name, x in cut.items()}
         pairs: Pairs | None = getattr(self, "exclude", None)
@@ -142,10 +147,10 @@ class Layout:
         return replace(self, **cut)
 
     def blocks(self, need: Need) -> Iterator[Layout]:
-        """The batch in pieces of bounded size. At least one piece, the errors in the first."""
-        whole = need.reach is None  # then all elements are kept, and not just those up to a rank
+        """Cut the batch into chunks of queries of bounded size: at least one, the first with the counters."""
+        whole = need.reach is None  # then the rankings keep all elements, which takes memory beside the temporaries
         elements = self.elements.clamp_min(self.width) if need.all_candidates else self.elements
-        room = self.room // beside()
+        room = self.room // parts_at_once()
         cuts = rectangles(elements, room // 2 if whole else room)
         if len(cuts) < 2:
             yield self
@@ -157,19 +162,19 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class DenseLayout(Layout):
-    """A score and a grade for every candidate."""
+    """Scores and grades for every candidate."""
 
     #: floating [query, candidate]; -inf = not retrieved
     scores: Tensor
     #: [query, candidate]
     grade: Tensor
-    #: bool [query, candidate], False = no candidate; None = all are
+    #: bool [query, candidate], False = padding; None = no padding
     mask: Tensor | None = None
-    #: [query, candidate]: larger ranks first among equal scores
+    #: [query, candidate]: the larger value ranks first among equal scores
     tie_break: Tensor | None = None
     #: pairs that are no candidates, unless relevant
     exclude: Pairs | None = None
-    #: [query, candidate, subtopic]: grade for each intent, of which ``grade`` is the largest
+    #: [query, candidate, subtopic]: grade for each subtopic; ``grade`` is the largest of them
     subtopics: Tensor | None = None
 
     per_query = ("scores", "grade", "mask", "tie_break", "subtopics")
@@ -186,11 +191,11 @@ class DenseLayout(Layout):
 
 @dataclass(frozen=True, eq=False)
 class CatalogueLayout(Layout):
-    """Scores over a catalogue of which a few items per query are judged."""
+    """Scores over a catalogue in which a few items per query are judged."""
 
     #: floating [query, item]; -inf = not retrieved
     scores: Tensor
-    #: columns of the judged items
+    #: the judged items, as columns of the scores
     judged: JudgedItems
     mask: Tensor | None = None
     tie_break: Tensor | None = None
@@ -213,23 +218,24 @@ class CatalogueLayout(Layout):
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedLayout(Layout):
-    """A catalogue whose scores are dot products, made block by block and never as a whole."""
+    """A catalogue whose scores are dot products, computed chunk by chunk and never as a whole matrix."""
 
     #: floating [query, dimension]
     queries: Tensor
     #: floating [item, dimension]: the items of this worker
     catalogue: Tensor
-    #: numbers in the catalogue of all workers
+    #: the judged items, numbered in the catalogue of all workers
     judged: JudgedItems
-    #: items to score at a time
+    #: number of items to score at a time
     chunk: int
     exclude: Pairs | None = None
-    #: number of this worker's first item, and how many there are altogether
+    #: number of this worker's first item
     offset: int = 0
+    #: number of items of all workers
     total: int = 0
-    #: what sums and gathers over the workers; None = the catalogue is here as a whole
+    #: this worker's :class:`Shard` of the catalogue; None = this process has the whole catalogue
     shard: Any = None
-    #: called with the number of products to come, then with -1 after each
+    #: called with the number of products to come, then with -1 after each product
     progress: Callable[[int], None] | None = None
 
     per_query = ("queries", "judged")
@@ -239,7 +245,7 @@ class EmbeddedLayout(Layout):
         return PRODUCT
 
     def parts(self) -> list[Layout]:
-        # Workers of a sharded catalogue wait for each other once a block, in the same order.
+        # Workers of a sharded catalogue exchange sums for each chunk of queries, so all must take chunks in one order.
         return [self] if self.shard is not None else super().parts()
 
     @property
@@ -257,23 +263,23 @@ class EmbeddedLayout(Layout):
 
 @dataclass(frozen=True, eq=False)
 class StreamedLayout(Layout):
-    """Scores over a catalogue that come some columns at a time."""
+    """Scores over a catalogue in blocks of columns, given one after the other."""
 
-    #: gives floating [query, item] blocks from left to right
+    #: returns the blocks, floating [query, item] each, from left to right
     scores: Callable[[], Iterable[Tensor]]
     judged: JudgedItems
     dtype: torch.dtype
-    #: whether ``scores`` can be called again
+    #: whether ``scores`` can be called more than once
     again: bool
     exclude: Pairs | None = None
 
     @property
     def elements(self) -> Tensor:
-        return torch.tensor([1], device="cpu")  # columns come for all queries
+        return torch.tensor([1], device="cpu")  # each block has all queries, so the batch cannot be cut by queries
 
     @property
     def size(self) -> int:
-        return 0  # not known yet, and the user's iterator stays on the user's thread
+        return 0  # unknown before reading; 0 also keeps the user's iterator on the user's thread
 
     def parts(self) -> list[Layout]:
         return [self]
@@ -281,7 +287,7 @@ class StreamedLayout(Layout):
 
 @dataclass(frozen=True, eq=False)
 class RankedIds(Layout):
-    """Ids in the order in which they were ranked, and the ids that are judged."""
+    """Ranked lists of ids, best first, and the judged ids."""
 
     #: int64 [query, position], best first; negative = padding
     ids: Tensor
@@ -307,20 +313,20 @@ class RankedIds(Layout):
 
 @dataclass(frozen=True, eq=False)
 class FlatRows(Layout):
-    """One row per candidate, each naming its query: ranked as a whole, by one sort."""
+    """One row per candidate, with the number of its query. All rows are ranked by one sort."""
 
     #: floating [row]; -inf = not retrieved
     scores: Tensor
     #: [row]
     grade: Tensor
-    #: signed integers or uint8 [row], any numbers
+    #: [row], signed integers or uint8: any number for each query
     indexes: Tensor
     mask: Tensor | None = None
     tie_break: Tensor | None = None
 
     @property
     def elements(self) -> Tensor:
-        return torch.tensor([1], device="cpu")  # one sort over all rows cannot be taken apart
+        return torch.tensor([1], device="cpu")  # one sort over all rows, so the batch cannot be cut by queries
 
     @property
     def size(self) -> int:
@@ -331,15 +337,16 @@ class FlatRows(Layout):
         return torch.tensor([len(self.scores)], device="cpu")
 
     def parts(self) -> list[Layout]:
-        """Ranges of indexes with similar numbers of rows, each for one thread."""
+        """Cut the rows into ranges of indexes with similar numbers of rows, one range per thread."""
         threads, indexes = available(), self.indexes
         if threads < 2 or len(indexes) < GRAIN or indexes.device.type != "cpu":
             return [self]
+        # Quantiles of a sample, because sorting all indexes is expensive.
         found = indexes[:: max(1, len(indexes) // SAMPLED)].sort().values
         bounds = found[torch.arange(1, threads, device="cpu") * len(found) // threads].unique()
         fields = ("scores", "grade", "indexes", "mask", "tie_break")
         given = {name: x for name in fields if (x := getattr(self, name)) is not None}
-        if bool((indexes[1:] >= indexes[:-1]).all()):
+        if bool((indexes[1:] >= indexes[:-1]).all()):  # each part is a slice, which copies nothing
             cuts = [0, *torch.searchsorted(indexes, bounds).tolist(), len(indexes)]
             split = [{name: x[start:stop] for name, x in given.items()} for start, stop in pairwise(cuts)]
         else:
