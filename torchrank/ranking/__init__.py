@@ -1,3 +1,3 @@
-"""The ranks of the judged candidates, and the quantities that measures derive from them."""
+"""Rankings: the ranks of the judged candidates, and the quantities that measures derive from them."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What measures ask of a ranking, and share: computed once, however many of them ask."""
+"""Quantities that measures derive from a ranking. Each is computed once and cached, for all measures of a batch."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-# Up to so many grades are counted level by level for the ideal order, rather than sorted.
+# The ideal order counts integer grades level by level up to this largest grade, and sorts beyond it.
 FEW_LEVELS = 8
 
 
 def cached(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
-    """Compute a piece of a ranking once, however many measures ask for it."""
+    """Decorator that caches a method of a ranking by its arguments, so that measures share its result.
+
+    Pass gains and discounts that are equal if they compute the same, not a new lambda for each call.
+    """
 
     @functools.wraps(piece)
     def once(self: Derived, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -40,23 +43,24 @@ def cached(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
 
 @dataclass(frozen=True, eq=False)
 class Derived(RankIntervals):
-    """Where the judged candidates stand, and what follows from it for whatever measure.
+    """The ranks of the judged candidates, and the quantities that measures derive from them.
 
-    Never changed: what it computes is kept in ``_pieces``.
+    A ranking never changes, so derived quantities are cached in ``_cache``.
     """
 
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pieces": {}}  # whose keys are functions: a copy computes its own pieces
+        # Keys of the cache may be functions, which cannot be pickled. So a copy begins with an empty cache.
+        return {**self.__dict__, "_cache": {}}
 
     # ---- transforms --------------------------------------------------------------------------------------------
 
     def under(self, ties: str) -> Self:
-        """This ranking with its ties settled by a policy; "expected" leaves the intervals as they are.
+        """This ranking with its ties resolved by a policy.
 
-        "optimistic" and "pessimistic" are real orders, which put higher or lower grades first among equal scores.
-        "realistic" puts each entry in the middle of its interval.
+        "expected" keeps the intervals. "optimistic" and "pessimistic" are real orders, in which the higher or the lower
+        grades rank first among equal scores. "realistic" gives each entry the middle of its interval.
         """
         return self if ties == "expected" else self._settled(ties)
 
@@ -66,11 +70,14 @@ class Derived(RankIntervals):
             middle = self.first + (self.tied - 1).clamp_min(0) / 2
             return replace(self, first=middle, tied=self.tied.clamp_max(1), depth=1, complete=False)
         best_first = ties == "optimistic"
+        # Two stable sorts, by grade and then by rank, order each tie group by grade.
         order = self.grade.argsort(dim=-1, descending=best_first, stable=True)
         order = order.gather(-1, self.first.gather(-1, order).argsort(dim=-1, stable=True))
         first, tied, grade, valid = (x.gather(-1, order) for x in (self.first, self.tied, self.grade, self.valid))
         start, stop = self.run_bounds()
         position = torch.arange(first.shape[1], device=first.device)
+        # Tied candidates that are no entries (unjudged or irrelevant ones) rank behind the entries under "optimistic",
+        # and before them under "pessimistic".
         first = first + (position - start if best_first else (tied - (stop - position)).clamp_min(0))
         first = torch.where(tied > 0, first, rank_after_list(self.num_candidates).unsqueeze(-1))
         subtopics = None if self.subtopics is None else of_entries(self.subtopics, order)
@@ -79,21 +86,21 @@ class Derived(RankIntervals):
 
     @cached
     def condensed(self) -> Self:
-        """The lists without their unjudged candidates, so that the judged ones move up (Sakai, SIGIR 2007)."""
+        """This ranking without unjudged candidates, so that the judged ones move up (Sakai, SIGIR 2007)."""
         judged = self.valid & (self.grade >= 0)
         found = judged & (self.tied > 0)
-        before, beside = self.before_and_in_tie(found)
+        before, in_tie = self.before_and_in_tie(found)
         lengths = found.sum(-1).to(self.first.dtype)
-        first, tied = torch.where(found, before + 1, 0), torch.where(found, beside, 0)
+        first, tied = torch.where(found, before + 1, 0), torch.where(found, in_tie, 0)
         moved_up = self.in_rank_order(
             first, tied, self.grade, judged, lengths, self.errors, self.depth, None, self.queries, self.subtopics
         )
         return replace(moved_up, ignored=self.ignored)
 
     def each_subtopic(self) -> Self:
-        """The lists as each subtopic sees them: rows [query * subtopic], a grade for that subtopic alone.
+        """This ranking once for each subtopic, graded for this subtopic alone: rows [query * subtopic].
 
-        Grades without subtopics are those for the only one.
+        Grades without subtopics count as grades for a single subtopic.
         """
         return self if self.subtopics is None else self._of_subtopics(self.subtopics)
 
@@ -105,18 +112,18 @@ class Derived(RankIntervals):
 
     @cached
     def each_positive(self, level: float) -> Self:
-        """Filtered ranking: every relevant entry as a query of its own, among the non-relevant candidates only.
+        """Filtered ranking: each relevant entry is a query of its own, among the irrelevant candidates only.
 
         Rows [query * entry], one entry each.
         """
-        before, beside = self.relevant_before_and_in_tie(level)
+        before, in_tie = self.relevant_before_and_in_tie(level)
         found = self.found(level)
         others = found.sum(-1, keepdim=True)
         length = (self.num_candidates.unsqueeze(-1) - others).expand_as(self.first)
         return replace(
             self,
             first=torch.where(found, self.first - before, rank_after_list(length)).reshape(-1, 1),
-            tied=torch.where(found, self.tied - beside + 1, 0).reshape(-1, 1),
+            tied=torch.where(found, self.tied - in_tie + 1, 0).reshape(-1, 1),
             grade=self.grade.reshape(-1, 1),
             valid=self.relevant(level).reshape(-1, 1),
             num_candidates=length.reshape(-1),
@@ -124,7 +131,7 @@ class Derived(RankIntervals):
             ignored=None if self.ignored is None else self.ignored.repeat_interleave(self.first.shape[1]),
         )
 
-    # ---- pieces that measures share ----------------------------------------------------------------------------
+    # ---- quantities that measures share ------------------------------------------------------------------------
 
     @property
     def num_queries(self) -> int:
@@ -133,12 +140,12 @@ class Derived(RankIntervals):
 
     @property
     def num_subtopics(self) -> int:
-        """Number of subtopics, also of those that a query has only for padding."""
+        """Number of subtopics, including subtopics that are padding for some queries."""
         return 1 if self.subtopics is None else self.subtopics.shape[2]
 
     @cached
     def relevant(self, level: float) -> Tensor:
-        """bool [query, entry]: graded at or above ``level``."""
+        """bool [query, entry]: the grade is at or above ``level``."""
         return self.valid & _at_least(self.grade, level)
 
     @cached
@@ -148,13 +155,13 @@ class Derived(RankIntervals):
 
     @cached
     def num_relevant(self, level: float) -> Tensor:
-        """float64 [query]: relevant candidates, retrieved or not, also those beyond ``reach``."""
+        """float64 [query]: number of relevant candidates, retrieved or not, also beyond ``reach``."""
         relevant = self.relevant(level) if self.pool is None else _at_least(self.pool, level)
         return relevant.sum(-1).to(self.first.dtype)
 
     @property
     def untied(self) -> bool:
-        """Whether it is known, from ``depth``, that no two candidates are tied."""
+        """True if ``depth`` guarantees that no two candidates are tied."""
         return self.depth <= 1
 
     @cached
@@ -162,18 +169,18 @@ class Derived(RankIntervals):
         """float64 [query, entry]: probability that an entry is among the first ``top_k``."""
         if self.untied:
             return self.ranks_in_top_k(top_k)
-        return self._of_interval(lambda first, tied: _places(first, tied, top_k) / tied.clamp_min(1))
+        return self._of_interval(lambda first, tied: _ranks_up_to(first, tied, top_k) / tied.clamp_min(1))
 
     @cached
     def ranks_in_top_k(self, top_k: int | None) -> Tensor:
-        """float64 [query, entry]: how many of the ranks that an entry can have are among the first ``top_k``."""
+        """float64 [query, entry]: number of possible ranks of an entry that are among the first ``top_k``."""
         return self.ranks_within(top_k)
 
     def ranks_within(self, cut: Tensor | int | None) -> Tensor:
-        """:meth:`places` for a cut that may differ between queries: [query, 1]."""
+        """:meth:`ranks_in_top_k` for a cutoff that may differ between queries: [query, 1]."""
         if self.untied and cut is not None:
             return (self.first <= cut) * self.tied
-        return _places(self.first, self.tied, cut)
+        return _ranks_up_to(self.first, self.tied, cut)
 
     @cached
     def hits(self, level: float, top_k: int | None) -> Tensor:
@@ -181,20 +188,25 @@ class Derived(RankIntervals):
         return torch.where(self.found(level), self.prob_in_top_k(top_k), 0.0).sum(-1)
 
     def hits_by_rank(self, level: float, ranks: int) -> Tensor:
-        """float64 [query, rank]: :meth:`hits` of ``top_k`` = 1, 2, ..., ``ranks``. Not under "realistic" ties."""
+        """float64 [query, rank]: :meth:`hits` for ``top_k`` = 1, 2, ..., ``ranks``. Not for "realistic" ties."""
         return running_sum(self._by_rank(self.relevant_before_and_in_tie(level)[1], ranks))
 
     def gains_by_rank(self, gain: Callable[[Tensor], Tensor], ranks: int) -> Tensor:
-        """float64 [query, rank]: (expected) gain at the ranks 1, 2, ..., ``ranks``. Not under "realistic" ties."""
+        """float64 [query, rank]: (expected) gain at the ranks 1, 2, ..., ``ranks``. Not for "realistic" ties."""
         gains = torch.where(self.tied > 0, self.gains(gain), 0.0)
         return self._by_rank(gains if self.untied else self.before_and_in_tie(gains)[1], ranks)
 
-    def _by_rank(self, of_block: Tensor, ranks: int) -> Tensor:
-        """The sum over a block of ties, given for each of its entries, spread evenly over its ranks."""
-        share = ratio(of_block, self.tied)
+    def _by_rank(self, in_tie: Tensor, ranks: int) -> Tensor:
+        """Spread the sum over each tie group evenly over its ranks: float64 [query, rank].
+
+        ``in_tie`` [query, entry] is the sum over the tie group of each entry, the same for all its entries.
+        """
+        share = ratio(in_tie, self.tied)
+        # Column ``ranks`` absorbs the groups that begin beyond the last rank.
         table = share.new_zeros((len(share), ranks + 1))
         begins = (self.first.ceil() - 1).clamp_max(ranks).long()
         density = table.scatter(1, begins, share)
+        # With ties the density is a sum of steps: plus the share where a group begins, minus the share behind its end.
         if not self.untied:
             ends = torch.where(self.tied > 0, self.first - 1 + self.tied, ranks).clamp_max(ranks).long()
             density = running_sum(density - table.scatter(1, ends, share))
@@ -202,11 +214,11 @@ class Derived(RankIntervals):
 
     @cached
     def relevant_before_and_in_tie(self, level: float) -> tuple[Tensor, Tensor]:
-        """Retrieved relevant entries strictly before, and in, each entry's block of ties: float64 [query, entry]."""
+        """Number of retrieved relevant entries before, and in, each entry's tie group: float64 [query, entry] each."""
         return self.before_and_in_tie(self.found(level))
 
     def before_and_in_tie(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Sums of ``x`` over the entries strictly before, and in, each entry's block of ties: float64 [query, entry].
+        """Sums of ``x`` over the entries before, and in, each entry's tie group: float64 [query, entry] each.
 
         ``x`` is bool or float64 [query, entry].
         """
@@ -223,21 +235,21 @@ class Derived(RankIntervals):
 
     @cached
     def run_bounds(self) -> tuple[Tensor, Tensor]:
-        """Where each entry's block starts and stops in its row: int64 [query, entry]. Blocks are adjacent entries."""
-        if self.complete:
+        """The columns where each entry's tie group starts and stops: int64 [query, entry] each."""
+        if self.complete:  # columns are ranks, so the interval of ranks gives the columns
             above = torch.where(self.tied > 0, self.first - 1, 0)
             return above.long(), (above + self.tied).long()
         return run_bounds(run_starts(self.first))
 
     @cached
     def mean_rank(self) -> Tensor:
-        """float64 [query, entry]: the mean of the ranks an entry can have, that behind the list if not retrieved."""
+        """float64 [query, entry]: mean of the possible ranks of an entry; the rank behind the list if not retrieved."""
         missing = (self.num_candidates + 1).unsqueeze(-1)
         return torch.where(self.tied > 0, self.first + (self.tied - 1) / 2, missing)
 
     @cached
     def mean_discount(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
-        """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and where not retrieved."""
+        """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and if not retrieved."""
         if self.untied:
             return self.discount_sum(discount, top_k)
         return self._of_interval(
@@ -246,15 +258,17 @@ class Derived(RankIntervals):
 
     @cached
     def discount_sum(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
-        """float64 [query, entry]: sum of the discount over an entry's interval of ranks, cut at ``top_k``."""
+        """float64 [query, entry]: sum of the discount over an entry's interval of ranks up to ``top_k``."""
         if self.untied:
             inside = self.tied > 0 if top_k is None else (self.tied > 0) & (self.first <= top_k)
-            return torch.where(inside, self._rate(discount), 0.0)
+            return torch.where(inside, self._discount_at_best_rank(discount), 0.0)
         return self._of_interval(lambda first, tied: self._discount_sum(first, tied, discount, top_k))
 
     def _discount_sum(
         self, first: Tensor, tied: Tensor, discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:
+        # The sum over a tie group is a difference of prefix sums. An entry without ties gets its discount directly,
+        # because its rank may be larger than the table, which ends at ``depth``.
         alone = tied == 1 if top_k is None else (tied == 1) & (first <= top_k)
         table = self._table(discount, top_k)
         last = len(table) - 1
@@ -263,12 +277,12 @@ class Derived(RankIntervals):
         return torch.where(alone, discount(first.clamp_min(1)), torch.where(tied > 1, several, 0.0))
 
     @cached
-    def _rate(self, discount: Callable[[Tensor], Tensor]) -> Tensor:
+    def _discount_at_best_rank(self, discount: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, entry]: the discount at the best rank of each entry."""
         return discount(self.first.clamp_min(1))
 
     def _of_interval(self, piece: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """``piece(first, tied)`` of each entry: computed once for each interval of ranks, where these are few."""
+        """``piece(first, tied)`` of each entry, computed once for each interval of ranks if there are few intervals."""
         grid = self._grid()
         if grid is None:
             return piece(self.first, self.tied)
@@ -277,11 +291,16 @@ class Derived(RankIntervals):
 
     @cached
     def _grid(self) -> tuple[Tensor, Tensor, Tensor] | None:
-        """All intervals that entries have, float64 [interval] each, and which each has, int64 [query * entry]."""
-        if not reading_is_free(self.first) or not len(self.first):  # how many there are shows in the values
+        """All possible intervals of entries, and the number of each entry's interval; None if there are too many.
+
+        Returns:
+            ``first`` and ``tied`` of each interval, float64 [interval] each; int64 [query * entry].
+        """
+        if not reading_is_free(self.first) or not len(self.first):  # the number of intervals depends on values
             return None
         above = torch.where(self.tied > 0, self.first - 1, 0)
         ranks, longest = int(above.max()) + 1, int(self.tied.max()) + 1
+        # With fewer than 4 entries per interval the detour does not pay.
         if ranks * longest * 4 > above.numel():
             return None
         cells = torch.arange(ranks * longest, device=self.first.device)
@@ -289,23 +308,23 @@ class Derived(RankIntervals):
         return (cells // longest + 1).to(self.first.dtype), (cells % longest).to(self.first.dtype), at
 
     def _table(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
-        """Prefix sums of a discount over the ranks 0, 1, ..., as far as they can matter to what is tied."""
+        """Prefix sums of a discount up to the largest rank of a tied entry, or up to ``top_k``."""
         return self._prefix(discount, self.depth if top_k is None else min(top_k, self.depth))
 
     @cached
     def _prefix(self, discount: Callable[[Tensor], Tensor], limit: int) -> Tensor:
-        """Sums of a discount over the ranks from 1 to 0, 1, ..., ``limit``: float64 [limit + 1]."""
+        """Prefix sums of a discount: element r is the sum over the ranks 1 ... r; float64 [limit + 1]."""
         ranks = torch.arange(1, limit + 1, dtype=self.first.dtype, device=self.first.device)
         return torch.nn.functional.pad(running_sum(discount(ranks)), (1, 0))
 
     @cached
     def gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
-        """float64 [query, entry]: gain of each entry; 0 for unjudged ones and padding, as a rule also for grade 0."""
+        """float64 [query, entry]: gain of each entry; 0 if unjudged or padding, and for most gains at grade 0."""
         return _gains(self.grade, self.valid & _gaining(self.grade, gain), gain, self.first.dtype)
 
     @cached
     def judged_gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
-        """float64 [query, judged]: :meth:`gains` of all judged candidates, also beyond ``reach``, in some order."""
+        """float64 [query, judged]: :meth:`gains` of all judged candidates, also beyond ``reach``, in any order."""
         return (
             self.gains(gain)
             if self.pool is None
@@ -314,37 +333,40 @@ class Derived(RankIntervals):
 
     @cached
     def total_gain(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
-        """float64 [query]: sum of the gains of all judged candidates, retrieved or not, also those beyond ``reach``."""
+        """float64 [query]: sum of the gains of all judged candidates, retrieved or not, also beyond ``reach``."""
         return self.judged_gains(gain).sum(-1)
 
     @cached
     def ideal(
         self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:
-        """float64 [query]: the largest sum of discounted gains that an order of all judged candidates can have."""
+        """float64 [query]: the largest sum of discounted gains over all orders of the judged candidates."""
         judged = self.grade if self.pool is None else self.pool
         levels = self._levels() if as_gain(gain).monotone else None
-        if levels is not None:  # each level adds its part of the gain to all ranks of those at or above it
+        # The n(l) candidates at or above level l have the ranks 1 ... n(l) in the ideal order. So each level l adds
+        # gain(l) - gain(l - 1) times the sum of the first n(l) discounts.
+        if levels is not None:
             sums = self._prefix(discount, min(top_k or judged.shape[1], judged.shape[1]))
-            worth = gain(torch.arange(levels + 1, dtype=sums.dtype, device=sums.device)).tolist()
+            by_level = gain(torch.arange(levels + 1, dtype=sums.dtype, device=sums.device)).tolist()
             total = torch.zeros_like(self.num_candidates)
             for level in range(1, levels + 1):
-                reached = sums.take(self.num_relevant(level).long().clamp_max_(len(sums) - 1))
-                total += (worth[level] - (worth[level - 1] if level > 1 else 0)) * reached
+                discounts = sums.take(self.num_relevant(level).long().clamp_max_(len(sums) - 1))
+                total += (by_level[level] - (by_level[level - 1] if level > 1 else 0)) * discounts
             return total
         best = self._best(gain)[:, :top_k]
         ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
         return (best * discount(ranks)).sum(-1)
 
     def ideal_order(self, gain: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
-        """float64 [query, rank]: gains of all judged candidates in descending order, as far as ``top_k``."""
+        """float64 [query, rank]: gains of all judged candidates in descending order, up to ``top_k``."""
         return self._best(gain)[:, :top_k]
 
     @cached
     def _best(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
-        """Gains of all judged candidates in descending order, as far as ``reach``: float64 [query, rank].
+        """Gains of all judged candidates in descending order, up to ``reach``: float64 [query, rank].
 
-        A negative gain stands behind the zeros of all others, however many of these a layout names.
+        Negative gains are replaced by 0: in the ideal order such candidates rank behind all others, and layouts differ
+        in how many of the others are entries.
         """
         if self.pool is None:
             return self.gains(gain).sort(dim=-1, descending=True).values.clamp_min_(0)
@@ -353,7 +375,7 @@ class Derived(RankIntervals):
 
     @cached
     def _levels(self) -> int | None:
-        """The largest grade, where grades are small integers and finding out costs nothing; else None."""
+        """The largest grade if grades are small integers on the CPU, else None."""
         grade = self.grade if self.pool is None else self.pool
         if not reading_is_free(grade) or grade.is_floating_point() or not grade.numel():
             return None
@@ -369,24 +391,28 @@ class Derived(RankIntervals):
         return grade.amax(-1).isfinite() & grade.amin(-1).isfinite()  # NaN is both
 
 
-def _places(first: Tensor, tied: Tensor, cut: Tensor | int | None) -> Tensor:
-    """Ranks of the intervals up to a cut."""
+def _ranks_up_to(first: Tensor, tied: Tensor, cut: Tensor | int | None) -> Tensor:
+    """Number of ranks of each interval up to a cutoff."""
     return tied if cut is None else torch.minimum((cut + 1 - first).clamp_min_(0), tied)
 
 
 def _at_least(grade: Tensor, level: float) -> Tensor:
+    """bool, like ``grade``: at or above a level."""
     if not grade.is_floating_point() and level > torch.iinfo(grade.dtype).max:
-        return torch.zeros_like(grade, dtype=torch.bool)  # where the comparison would wrap around
+        return torch.zeros_like(grade, dtype=torch.bool)  # torch would wrap the level around in the grade's dtype
     return grade >= level
 
 
 def _gaining(grade: Tensor, gain: Callable[[Tensor], Tensor]) -> Tensor:
-    """Grades that can gain: a table of gains may have one for grade 0."""
+    """bool, like ``grade``: the gain may differ from 0. A table of gains may have a gain for grade 0."""
     return grade >= 0 if as_gain(gain).of_zero else grade > 0
 
 
 def _gains(grade: Tensor, judged: Tensor, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
+    """Gains of the judged grades in a floating dtype, 0 for all others."""
     wide = torch.where(judged, grade, torch.zeros_like(grade)).to(dtype)
-    if (level := as_gain(gain).level) is not None:  # a grade at the level in its own dtype is at least the level here
+    # The level is compared in the grade's dtype: 0.1 in float16 is below 0.1 in float64. A grade at or above it is
+    # lifted to the level, so that the gain function decides in the same way.
+    if (level := as_gain(gain).level) is not None:
         wide = torch.where(_at_least(grade, level), wide.clamp_min(level), torch.zeros_like(wide))
     return torch.where(judged, gain(wide), 0.0)

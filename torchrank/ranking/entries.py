@@ -13,40 +13,40 @@ from torchrank.hardware.devices import reading_is_free
 
 @dataclass(frozen=True, eq=False)
 class RankIntervals:
-    """One row of entries per query: its judged candidates, in rank order, whatever could not be retrieved last.
+    """One row of entries per query: its judged candidates in rank order, those not retrieved last, then padding.
 
-    An entry's rank is uniform on [first, first + tied - 1]: ties make a rank an interval.
+    Ties make a rank an interval: an entry's rank is uniform on [first, first + tied - 1].
     """
 
-    #: float64 [query, entry]: best rank the entry can have, 1 + number of candidates scored strictly higher
+    #: float64 [query, entry]: best rank of the entry, 1 + number of candidates with a higher score
     first: Tensor
-    #: float64 [query, entry]: how many candidates share its score, itself included; 1 = no tie, 0 = not retrieved
+    #: float64 [query, entry]: size of its tie group, itself included; 1 = no tie, 0 = not retrieved
     tied: Tensor
-    #: [query, entry]: relevance grade in the dtype it was given in; negative = unjudged
+    #: [query, entry]: relevance grade in the user's dtype; negative = unjudged
     grade: Tensor
     #: bool [query, entry]: False for padding
     valid: Tensor
     #: float64 [query]: length of the ranked list
     num_candidates: Tensor
-    #: int64 [kind]: bad values met, see :mod:`torchrank.layouts.bad_values`
+    #: int64 [kind]: counters of bad values, see :mod:`torchrank.layouts.bad_values`
     errors: Tensor
-    #: no tied candidate has a larger rank: a bound from shapes, so that tables over ranks need no look at the values
+    #: upper bound on the ranks of tied candidates, known from shapes, so that tables over ranks need not read values
     depth: int
-    #: ranks up to here are exact, any larger one is only known to be larger; None = all are exact
+    #: the last exact rank: larger ranks are only known to be larger; None = all ranks are exact
     reach: int | None = None
-    #: [query, judged]: grades of all judged candidates, where those beyond ``reach`` are no entries; 0 = padding
+    #: [query, judged]: grades of all judged candidates, 0 = padding; None = all judged candidates are entries
     pool: Tensor | None = None
-    #: every retrieved candidate is an entry, or every one up to ``reach``: an entry's place in its row is its rank
+    #: whether every retrieved candidate up to ``reach`` is an entry, so that an entry's place in its row is its rank
     complete: bool = False
-    #: int64 [query]: the number of each query in its batch, where they are not consecutive
+    #: int64 [query]: number of each query in its batch; None = consecutive
     queries: Tensor | None = None
-    #: every candidate is an entry, retrieved or not
+    #: whether every candidate is an entry, retrieved or not
     all_candidates: bool = False
-    #: what was judged irrelevant was left out
+    #: whether irrelevant candidates were left out
     only_relevant: bool = False
-    #: [query, entry, subtopic]: grade for each intent, of which ``grade`` is the largest; None = there are none
+    #: [query, entry, subtopic]: grade for each subtopic; ``grade`` is the largest of them; None = no subtopics
     subtopics: Tensor | None = None
-    #: bool [query]: the query does not count in any average; None = all do
+    #: bool [query]: the query does not count in any mean; None = all queries count
     ignored: Tensor | None = None
 
     @classmethod
@@ -63,8 +63,12 @@ class RankIntervals:
         queries: Tensor | None = None,
         subtopics: Tensor | None = None,
     ) -> Self:
-        """Sort each row of entries by rank: those not retrieved one rank behind the list, padding behind these."""
-        if reading_is_free(first) and depth > 1:  # most data has no ties
+        """Make a ranking of entries in any order: sort each row by rank.
+
+        Entries that are not retrieved get the rank behind their list. Padding follows them.
+        """
+        # The bound from shapes is far too large for most data, which has no ties.
+        if reading_is_free(first) and depth > 1:
             depth = depth_of(first, tied)
         first = torch.where(tied > 0, first, rank_after_list(num_candidates).unsqueeze(-1))
         if first.shape[-1] > 1:
@@ -76,22 +80,26 @@ class RankIntervals:
         )
 
     def take(self, queries: Tensor | slice) -> Self:
-        """The ranking of some of its queries, given by their numbers here, int64 [query], or as a slice."""
+        """The ranking of some queries, given by their rows in this ranking, int64 [query], or as a slice."""
         fields = ("first", "tied", "grade", "valid", "num_candidates", "pool", "queries", "subtopics", "ignored")
         return replace(self, **{f: x[queries] for f in fields if (x := getattr(self, f)) is not None})
 
 
 def run_starts(x: Tensor) -> Tensor:
-    """bool like ``x``, [query, entry]: an element is not equal to the one before it in its row."""
+    """bool [query, entry], like ``x``: an element differs from the element before it in its row, or is the first."""
     return torch.cat([x.new_ones((len(x), 1), dtype=torch.bool), x[:, 1:] != x[:, :-1]], -1)[:, : x.shape[1]]
 
 
 def run_bounds(begins: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the run of each element starts and stops in its row: int64, like ``begins``, bool, True where one does."""
+    """The columns where the run of each element starts and stops: int64 each, in the shape of ``begins``.
+
+    ``begins`` is bool [query, entry], True where a run begins.
+    """
     position = torch.arange(begins.shape[-1], device=begins.device)
     if reading_is_free(begins) and begins.all():
         return position.expand_as(begins), (position + 1).expand_as(begins)
-    # Runs are numbered from 1, and a table says where each begins; its first place is for what begins none.
+    # Runs are numbered from 1. The table maps a run to its first column. Slot 0 absorbs the elements that do not begin
+    # a run; slots without a run hold the width, so that the last run stops there.
     run = begins.cumsum(-1)
     table = position.new_full((len(begins), len(position) + 2), len(position))
     table.scatter_(-1, run * begins, position.expand_as(begins))
@@ -99,16 +107,16 @@ def run_bounds(begins: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def depth_of(first: Tensor, tied: Tensor) -> int:
-    """The largest rank of what is tied, 1 if nothing is; looks at the values."""
+    """The largest rank of a tied entry, 1 if no entry is tied. Reads values, so for the CPU only."""
     several = tied > 1
     return int((first + tied)[several].max()) - 1 if bool(several.any()) else 1
 
 
 def rank_after_list(num_candidates: Tensor) -> Tensor:
-    """The rank behind a list; behind every rank there is, if its length is unknown."""
+    """The rank behind a list; larger than every rank if the length of the list is unknown (NaN)."""
     return num_candidates.nan_to_num(nan=2.0**60) + 1
 
 
 def of_entries(subtopics: Tensor, order: Tensor) -> Tensor:
-    """Grades [query, entry, subtopic] in an order of the entries, int64 [query, entry]."""
+    """Reorder grades [query, entry, subtopic] by an order of the entries, int64 [query, entry]."""
     return subtopics.gather(1, order.unsqueeze(-1).expand(-1, -1, subtopics.shape[2]))

@@ -1,4 +1,4 @@
-"""A gain: a function of the grade, with the properties that make sums of it cheap."""
+"""Gains: functions of the grade, with properties that make sums of gains cheap."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor
 
 
 class Gain:
-    """A function from grades to gains. Gains with equal parameters are equal, so that their sums are shared."""
+    """A function from grades to gains. Gains with equal parameters are equal, so that their sums are cached once."""
 
-    #: a larger grade never gains less
+    #: whether a larger grade never has a smaller gain
     monotone: bool = False
-    #: smaller grades gain nothing; None = there is no such level
+    #: grades below it have gain 0; None = no such level
     level: float | None = None
-    #: grade 0 gains too
+    #: whether grade 0 may have a gain above 0
     of_zero: bool = False
 
     def __call__(self, grade: Tensor) -> Tensor:
@@ -25,7 +25,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class PlainGain(Gain):
-    """A gain that is known as a function only."""
+    """A gain that is a plain function, without known properties."""
 
     function: Callable[[Tensor], Tensor]
 
@@ -35,5 +35,5 @@ class PlainGain(Gain):
 
 
 def as_gain(gain: Callable[[Tensor], Tensor]) -> Gain:
-    """A function as a gain; a gain as it is."""
+    """Convert a function to a gain; return a gain unchanged."""
     return gain if isinstance(gain, Gain) else PlainGain(gain)

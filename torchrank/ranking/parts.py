@@ -1,4 +1,4 @@
-"""A ranking made of rectangles of different widths, joined as late as possible."""
+"""Rankings that consist of rectangles of different widths, which are joined as late as possible."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ R = TypeVar("R", bound=Derived)
 
 @dataclass(frozen=True, eq=False)
 class Parted(Derived):
-    """A ranking that may consist of several rectangles; its entries are put together if they are asked for."""
+    """A ranking that may consist of several rectangles; these are joined when their entries are read."""
 
     def narrowed(self, start: int) -> Iterator[Self]:
-        """This ranking, of the queries of a batch from ``start`` on, in rectangles hardly wider than their queries.
+        """Cut this ranking into rectangles with little padding; its first query has the number ``start``.
 
-        On an accelerator, which cannot look for padding without waiting, as it is.
+        Padding depends on values, so on an accelerator the ranking stays as it is.
         """
         if not reading_is_free(self.first) or self.subtopics is not None or self.pool is not None:
             yield self
             return
         width, queries = self.first.shape[1], self.queries
-        ahead = self.valid.flip(-1).to(torch.uint8)
-        sizes = torch.where(self.valid.any(-1), width - ahead.argmax(-1), 0) if width else self.valid.sum(-1)
+        # The size of a query is the column behind its last valid entry. Masked candidates may be invalid before it.
+        from_end = self.valid.flip(-1).to(torch.uint8)
+        sizes = torch.where(self.valid.any(-1), width - from_end.argmax(-1), 0) if width else self.valid.sum(-1)
         numbers = torch.arange(start, start + self.num_queries, device="cpu") if queries is None else queries
         errors = self.errors
         for rows, wide in groups(sizes, OVERHEAD, BLOCK):
@@ -46,19 +47,20 @@ class Parted(Derived):
 
     @classmethod
     def join(cls, rankings: Iterable[Self]) -> Self:
-        """One ranking of the queries of all, which know all judged candidates as entries.
+        """One ranking of the queries of several rankings whose entries are all judged candidates.
 
-        Measures look at its :attr:`parts`; they become one rectangle where its entries are asked for.
+        Measures read its :meth:`parts`. The parts are joined to one rectangle when a field of the entries is read.
         """
         parts = tuple(rankings)
-        if len(parts) == 1:  # whose queries are in order
+        if len(parts) == 1:  # the queries of a single part are in order
             return parts[0] if parts[0].queries is None else replace(parts[0], queries=None)
         if any(part.queries is not None for part in parts):
             parts = tuple(numbered(parts))
-        assert all(part.pool is None for part in parts), "Expected rankings that know all judged candidates"
+        assert all(part.pool is None for part in parts), "Expected rankings with all judged candidates as entries"
         order = batch_order([part.queries for part in parts])
         lengths = torch.cat([part.num_candidates for part in parts])
         ignored = _together([(part.ignored, part.num_candidates) for part in parts])
+        # An instance without first, tied, grade and valid: reading one of these calls __getattr__, which joins parts.
         whole = object.__new__(cls)
         whole.__dict__.update(
             num_candidates=lengths if order is None else lengths[order],
@@ -71,14 +73,15 @@ class Parted(Derived):
             _parts=parts,
             _cache={},
         )
-        if parts[0].subtopics is not None:  # which has a value where it has none
-            whole._put_together()
+        # ``subtopics`` has a default on the class, so that reading it does not call __getattr__: join now.
+        if parts[0].subtopics is not None:
+            whole._join_parts()
         return whole
 
     def parts(self) -> list[Self]:
-        """Rectangles of its queries, not all as wide as the widest, with the numbers of these if not in order.
+        """Rectangles of some queries each, with their numbers if they are not in order.
 
-        Pieces of one of several go with it, because there may be many.
+        Each of several rectangles is a copy whose cache is freed with it, because there may be many rectangles.
         """
         rectangles, threads = self._rectangles, available()
         if threads < 2 or self.size < GRAIN or self.num_candidates.device.type != "cpu":
@@ -92,11 +95,11 @@ class Parted(Derived):
 
     @property
     def size(self) -> int:
-        """Entries of all queries, padding included."""
+        """Number of entries of all queries, padding included."""
         return sum(part.first.numel() for part in self._rectangles)
 
     def _cut(self, count: int) -> Iterator[Self]:
-        """So many rectangles of consecutive queries, the errors in the first."""
+        """Cut into ``count`` rectangles of consecutive queries, the first with the counters of bad values."""
         cuts = [self.num_queries * part // count for part in range(count + 1)]
         for start, stop in pairwise(cuts):
             if start < stop or not stop:
@@ -104,13 +107,14 @@ class Parted(Derived):
                 yield replace(self.take(slice(start, stop)), errors=errors)
 
     def __getattr__(self, name: str) -> Any:
-        # Reached only by the entries of a ranking of several parts, which are put together once they are asked for.
+        # Python calls this only for missing attributes: the entries of a ranking whose parts are not yet joined.
         if "_parts" not in self.__dict__ or name not in ("first", "tied", "grade", "valid"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self._put_together()
+        self._join_parts()
         return self.__dict__[name]
 
-    def _put_together(self) -> None:
+    def _join_parts(self) -> None:
+        """Set the fields of the entries: all parts padded to one width, queries in order."""
         parts: tuple[Self, ...] = self.__dict__["_parts"]
         width = max(part.first.shape[1] for part in parts)
         first, tied, grade, valid = [
@@ -118,8 +122,8 @@ class Parted(Derived):
             for name in ("first", "tied", "grade", "valid")
         ]
         lengths = torch.cat([part.num_candidates for part in parts])
-        intents = [part.subtopics for part in parts if part.subtopics is not None]  # dense, so of equal width
-        subtopics = torch.cat(intents) if intents else None
+        grades = [part.subtopics for part in parts if part.subtopics is not None]  # dense layouts, so of equal width
+        subtopics = torch.cat(grades) if grades else None
         joined = self.in_rank_order(first, tied, grade, valid, lengths, self.errors, self.depth, subtopics=subtopics)
         order = batch_order([part.queries for part in parts])
         joined = joined if order is None else joined.take(order)
@@ -127,14 +131,17 @@ class Parted(Derived):
 
 
 def _together(parts: Sequence[tuple[Tensor | None, Tensor]]) -> Tensor | None:
-    """Which queries of several batches do not count, bool [query]; each batch with something else [query]."""
+    """Join ``ignored`` of several batches, bool [query] or None; each with any tensor [query] for its length."""
     if all(ignored is None for ignored, _ in parts):
         return None
     return torch.cat([torch.zeros_like(x, dtype=torch.bool) if flag is None else flag for flag, x in parts])
 
 
 def numbered(parts: Sequence[R], start: int = 0) -> list[R]:
-    """Parts of a batch from the query ``start`` on, with the numbers of their queries, which are counted from there."""
+    """Number the queries of consecutive parts, the first query with ``start``.
+
+    Parts that have numbers already have them relative to ``start``.
+    """
     numbered, first = [], start
     for part in parts:
         stop = start + part.num_queries
@@ -145,6 +152,6 @@ def numbered(parts: Sequence[R], start: int = 0) -> list[R]:
 
 
 def batch_order(queries: Sequence[Tensor | None]) -> Tensor | None:
-    """Where each query of a batch stands in its parts, given their numbers in each; None if they are in order."""
+    """The place of each query of a batch in the joined parts, given the numbers in each part; None if in order."""
     numbers = [part for part in queries if part is not None]
     return torch.cat(numbers).argsort() if numbers else None

@@ -1,4 +1,4 @@
-"""A :class:`Ranking` is where the judged candidates stand: all that a measure needs to know."""
+"""The class :class:`Ranking`: the ranks and grades of the judged candidates, which are the input of every measure."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from torchrank.ranking.two_lists import both_lists
 
 @dataclass(frozen=True, eq=False)
 class Ranking(Parted):
-    """Where the judged candidates of each query stand, one row of entries per query.
+    """Ranks and grades of the judged candidates, one row of entries per query.
 
-    Every layout arrives here, and every measure starts from here. Ties make a rank an interval: an entry's rank is
-    uniform on ``[first, first + tied - 1]``. A judged candidate that was not retrieved is an entry too, so that
-    recall and the ideal order know of it. A ``Ranking`` is never changed; what it computes is kept and shared.
+    Every layout is converted to a ``Ranking``, and every measure is computed from one. Ties make a rank an interval: an
+    entry's rank is uniform on ``[first, first + tied - 1]``. A judged candidate that was not retrieved is an entry too,
+    because recall and the ideal order count it. A ``Ranking`` never changes; derived quantities are cached and shared.
 
     Fields: ``first``, ``tied`` float64 [query, entry]; ``grade`` [query, entry]; ``valid`` bool [query, entry];
-    ``num_candidates`` float64 [query]; ``errors`` int64 [kind]; ``depth``, a bound on the ranks of what is tied;
-    ``reach``, the last rank that is exact, or None if all are.
+    ``num_candidates`` float64 [query]; ``errors`` int64 [kind]; ``depth``, an upper bound on the ranks of tied
+    candidates; ``reach``, the last exact rank, or None if all ranks are exact.
 
-    Bad values (NaN, indices out of range, duplicates) are counted in ``errors`` and raise where the ranking is used:
-    ``score`` at once, ``update`` in ``compute``, on all workers alike. Arguments that do not fit together raise
-    TypeError or ValueError here.
+    Bad values (NaN, indices out of range, duplicates) are counted in ``errors``. They raise when the ranking is used:
+    ``score`` raises at once, ``update`` leaves it to ``compute``, which raises on all workers alike. Arguments that do
+    not fit together raise TypeError or ValueError here.
 
     Example:
         >>> import torch, torchrank as tr
@@ -46,10 +46,17 @@ class Ranking(Parted):
         (tensor([[1.]], dtype=torch.float64), tensor([[2.]], dtype=torch.float64), tensor([4.], dtype=torch.float64))
         >>> tr.MRR().score(ranking)  # first or second place, as likely: (1 + 1/2) / 2
         tensor([0.7500], dtype=torch.float64)
+        >>> ranking
+        Ranking(num_queries=1, num_entries=1, device='cpu')
     """
 
-    #: ranks a batch as a whole; set by :mod:`torchrank.engine`, which makes rankings and so imports this module
+    #: function that ranks a whole layout; set by :mod:`torchrank.engine`, because the engine imports this module
     rank: ClassVar[Callable[..., Ranking]]
+
+    def __repr__(self) -> str:
+        # Numbers from shapes, padding included, so that printing neither joins parts nor waits for a device.
+        device = str(self.num_candidates.device)
+        return f"{type(self).__name__}(num_queries={self.num_queries}, num_entries={self.size}, device={device!r})"
 
     # ---- from each layout --------------------------------------------------------------------------------------
 
@@ -67,13 +74,13 @@ class Ranking(Parted):
 
         Args:
             preds: floating [query, candidate].
-            target: grades [query, candidate]; or the column of the positive, int [query], negative = none, but -100 =
-                no query; or a (query, item) or (query, item, grade) tuple of 1-D tensors; or a list of one id tensor
-                per query.
-            mask: bool [query, candidate], True for real candidates.
-            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: these are no candidates,
-                unless they are relevant.
-            tie_break: [query, candidate] or [candidate], the larger ranks first among equal scores.
+            target: grades [query, candidate]; or the column of the relevant candidate, int [query], negative = nothing
+                relevant, but -100 = no query; or a (query, item) or (query, item, grade) tuple of 1-D tensors; or a
+                list of one id tensor per query.
+            mask: bool [query, candidate], True for real candidates, False for padding.
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
+                candidates, unless they are relevant.
+            tie_break: [query, candidate] or [candidate]; the larger value ranks first among equal scores.
 
         Raises:
             TypeError, ValueError: the arguments do not fit together.
@@ -90,9 +97,9 @@ class Ranking(Parted):
         exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
         tie_break: Tensor | None = None,
     ) -> Ranking:
-        """Rank scores [query, item] over a catalogue with one right answer: ``label`` int [query].
+        """Rank scores [query, item] over a catalogue with one relevant item per query: ``label`` int [query].
 
-        A negative label = none, but -100 = no query, as cross-entropy ignores it.
+        A negative label = nothing relevant, but -100 = no query, as in cross-entropy.
         """
         check_tensor(label, "label")
         check_tensor(preds, "preds")
@@ -111,10 +118,11 @@ class Ranking(Parted):
         tie_break: Tensor | None = None,
         judged: bool = False,
     ) -> Ranking:
-        """Rank flat rows, all [row]: ``indexes`` names the query of each. Queries come in ascending order of index.
+        """Rank flat rows: one row per candidate, with the index of its query in ``indexes``.
 
-        Entries are the relevant candidates; with ``judged`` all of them, which measures of what is judged or irrelevant
-        need, in a rectangle as wide as the longest list.
+        All arguments are [row]. The queries of the ranking are in ascending order of index. Entries are the relevant
+        candidates, or with ``judged=True`` all candidates, in a rectangle as wide as the longest list. Measures of
+        judged or irrelevant candidates need ``judged=True``.
         """
         rows = arrange(preds, target, indexes=indexes, mask=mask, tie_break=tie_break)
         return cls.rank(rows, Need(relevant=not judged))
@@ -128,28 +136,29 @@ class Ranking(Parted):
         mask: Tensor | None = None,
         exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
     ) -> Ranking:
-        """Rankings given as ids, best first: int [query, position], negative = padding.
+        """Take rankings that are lists of ids, best first: int [query, position], negative = padding.
 
-        ``relevant``: ids [query], of which -100 = no query; [query, entry] padded with negatives; a list of one id
-        tensor per query; or a (query, id) or (query, id, grade) tuple of 1-D tensors.
+        ``relevant``: ids [query], -100 = no query; [query, entry] padded with negatives; a list of one id tensor per
+        query; or a (query, id) or (query, id, grade) tuple of 1-D tensors.
         """
         check_tensor(ids, "ids")
         if ids.is_floating_point():
             raise TypeError(
-                f"Expected ids to be integer, best first, got {ids.dtype}; scores go to Ranking.from_scores"
+                f"Expected ids to be integer, best first, got {ids.dtype}; pass scores to Ranking.from_scores"
             )
         return cls.rank(arrange(ids, relevant, mask=mask, exclude=exclude))
 
     @classmethod
     def from_rankings(cls, one: Tensor, other: Tensor) -> Ranking:
-        """Two lists of ids to compare, best first: int [query, position] each, negative = padding.
+        """Compare two lists of ids per query, best first: int [query, position] each, negative = padding.
 
-        Entries are the ids of both lists: ranked as in ``one``, with the grades by which ``other`` ranks them, its
-        length for the first down to 1 for the last; -inf = it is not in ``other``. An id that one list lacks is tied
-        with others behind that list.
+        Entries are the ids of both lists. Their ranks are from ``one``. Their grades are from ``other``: the length of
+        the list for its first id, down to 1 for its last id; -inf if the id is not in ``other``. All ids that a list
+        lacks are tied behind it.
 
         Raises:
-            TypeError, ValueError: lists are not integer, or not of the same queries.
+            TypeError: a list is not integer.
+            ValueError: the shapes are not two lists for the same queries.
 
         Example:
             >>> import torch, torchrank as tr
@@ -171,20 +180,20 @@ class Ranking(Parted):
 
     @classmethod
     def from_ranks(cls, ranks: Tensor, num_candidates: Tensor | int | None = None) -> Ranking:
-        """Ranks known from elsewhere.
+        """Take the ranks of the relevant candidates as given.
 
         Args:
             ranks: [query] or [query, entry], the rank of each relevant candidate: 1 = best, infinite = not retrieved,
-                0 or negative = padding. Fractional ranks stand for themselves. Within a query they are ranks in one
-                list, so no two are equal; ranks that were filtered already are lists of their own: [query], one each.
-            num_candidates: length of the lists, one for all or [query]. Without it, what needs it is NaN (mean rank
-                of what was not retrieved, fall-out, precision without ``top_k``).
+                0 or negative = padding. Fractional ranks are kept. The ranks of a query are ranks in one list, so no
+                two are equal. Pass filtered ranks as [query], one query for each relevant candidate.
+            num_candidates: length of the lists, a number or [query]. Without it, measures that need it are NaN: mean
+                rank if a candidate was not retrieved, fall-out, precision without ``top_k``.
 
-        Ranks between 0 and 1 or beyond ``num_candidates``, or equal in one query, are bad values.
+        Bad values are ranks between 0 and 1, ranks beyond ``num_candidates``, and equal ranks in one query.
 
         Raises:
             TypeError: ranks are no tensor of numbers.
-            ValueError: ranks have another shape.
+            ValueError: ranks are neither [query] nor [query, entry].
         """
         check_tensor(ranks, "ranks")
         if ranks.is_complex() or ranks.dtype == torch.bool:
@@ -198,7 +207,7 @@ class Ranking(Parted):
         length = torch.as_tensor(length, dtype=first.dtype, device=first.device).clone().expand(len(first))
         valid = ~(first <= 0)
         finite = first.isfinite()
-        # Without ties there is no table over ranks, so they may be as large as they like.
+        # Ranks may be as large as float64 allows, because tables over ranks are made for ties only.
         bad = (valid & (first < 1)) | (finite & (first > length.unsqueeze(-1))) | first.isnan()
         ordered = first.sort(dim=-1).values
         again = (ordered[:, 1:] == ordered[:, :-1]) & ordered[:, 1:].isfinite() & (ordered[:, 1:] > 0)
@@ -214,7 +223,10 @@ class Ranking(Parted):
 
     @classmethod
     def from_negatives(cls, pos: Tensor, neg: Tensor) -> Ranking:
-        """Positives, [query] or [query, positive] scores, against sampled negatives, [query, negative] scores."""
+        """Rank positives among sampled negatives, both given by their scores.
+
+        ``pos`` is [query] or [query, positive], ``neg`` is [query, negative].
+        """
         for name, x in (("pos", pos), ("neg", neg)):
             check_tensor(x, name)
             if x.is_complex() or x.dtype == torch.bool:
@@ -246,23 +258,24 @@ class Ranking(Parted):
         group: Any = False,
         progress: bool = False,
     ) -> Ranking:
-        """Rank a catalogue by the similarity of embeddings. The [query, item] matrix of scores is never whole.
+        """Rank a catalogue by the similarity of embeddings, without the whole [query, item] matrix of scores.
 
         Args:
             queries: floating [query, dimension].
             items: floating [item, dimension].
-            relevant: items int [query], of which -100 = no query; [query, entry] padded with negatives; a list of one
-                id tensor per query; or a (query, item) or (query, item, grade) tuple.
-            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: these are no candidates,
-                unless they are relevant.
+            relevant: items int [query], -100 = no query; [query, entry] padded with negatives; a list of one id tensor
+                per query; or a (query, item) or (query, item, grade) tuple.
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
+                candidates, unless they are relevant.
             similarity: "dot" or "cosine".
-            top_k: only ranks up to this one will be looked at, which is cheaper where many items are relevant. Metrics
-                that look further refuse the ranking.
-            chunk_size: items to score at a time; None = as suits the device. At most 64 MB of scores exist at a time.
-            group: a process group (None = the default one) over whose workers the catalogue is spread, or False. Each
-                worker then gives all ``queries`` and ``relevant``, the same on all, and its own slice of ``items``,
-                which are numbered in the order of the workers, and gets the ranking of the whole catalogue.
-            progress: show a bar; needs tqdm.
+            top_k: the last rank that metrics will read, which is cheaper if many items are relevant. Metrics that need
+                larger ranks raise ValueError.
+            chunk_size: number of items to score at a time; None = chosen for the device. At most 64 MB of scores exist
+                at a time.
+            group: process group over whose workers the catalogue is spread; None = the default group, False = no
+                spreading. Pass the same ``queries`` and ``relevant`` on every worker, and its own slice of ``items``.
+                Items are numbered in the order of the workers. Every worker gets the ranking of the whole catalogue.
+            progress: show a progress bar; requires tqdm.
 
         Raises:
             TypeError, ValueError: the arguments do not fit together.
@@ -287,17 +300,16 @@ class Ranking(Parted):
         exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
         top_k: int | None = None,
     ) -> Ranking:
-        """Rank a catalogue whose scores come in blocks of items, for all queries each.
+        """Rank a catalogue whose scores are given in blocks of items, each block for all queries.
 
         Args:
-            blocks: floating [query, item] blocks from left to right: a list, another iterable that can be read twice,
-                a function that returns an iterator, which is called twice; or, together with ``top_k``, an iterator.
-            relevant: items int [query], of which -100 = no query; [query, entry] padded with negatives; a list of one
-                id tensor per query; or a (query, item) or (query, item, grade) tuple. Items are numbered through all
-                blocks.
-            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: these are no candidates,
-                unless they are relevant.
-            top_k: only ranks up to this one will be looked at. Metrics that look further refuse the ranking.
+            blocks: floating [query, item] blocks from left to right: a list or another iterable that can be read twice;
+                or a function that returns an iterator, which is called twice; or, if ``top_k`` is set, an iterator.
+            relevant: items int [query], -100 = no query; [query, entry] padded with negatives; a list of one id tensor
+                per query; or a (query, item) or (query, item, grade) tuple. Items are numbered through all blocks.
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
+                candidates, unless they are relevant.
+            top_k: the last rank that metrics will read. Metrics that need larger ranks raise ValueError.
 
         Raises:
             TypeError, ValueError: the arguments do not fit together, or blocks differ in queries or dtype.
@@ -312,12 +324,12 @@ class Ranking(Parted):
 
     @classmethod
     def from_run(cls, qrels: Mapping[str, Mapping[str, float]], run: Mapping[str, Mapping[str, float]]) -> Ranking:
-        """Judgments {query: {document: grade}} and a run {query: {document: score}}, queries in the order of ``qrels``.
+        """Rank a run {query: {document: score}} with judgments {query: {document: grade}}, as trec_eval does.
 
-        Scores are compared in double precision, and equal ones ordered by document id, the larger first, as trec_eval
-        does. A judged query that the run lacks has retrieved nothing; queries without judgments are left out. As in
-        trec_eval, a grade below 0 says that a document was in the pool but not judged: here -1, whatever it was. A
-        document of the run that the judgments lack was outside the pool: -2.
+        Queries are in the order of ``qrels``. Scores are compared in double precision, and equal scores ranked by
+        document id, the larger first. A judged query that the run lacks has retrieved nothing. Queries without
+        judgments are left out. A grade below 0 means that a document was in the pool but not judged; it becomes -1. A
+        document of the run that the judgments lack was outside the pool; its grade is -2.
 
         Example:
             >>> import torchrank as tr
@@ -332,33 +344,36 @@ class Ranking(Parted):
         scores, grades, sizes = [], [], []
         for query, judged in qrels.items():
             scored = run.get(query, {})
-            names = sorted({*judged, *scored})  # so that a later row has the larger id
+            names = sorted({*judged, *scored})  # in ascending order, so that the row number can break ties
             found = [float(scored.get(name, float("-inf"))) for name in names] or [float("-inf")]
-            said = [max(float(judged[name]), IN_THE_POOL) if name in judged else OUTSIDE_THE_POOL for name in names]
+            given = [max(float(judged[name]), IN_THE_POOL) if name in judged else OUTSIDE_THE_POOL for name in names]
             scores.append(torch.tensor(found, dtype=torch.float64, device="cpu"))
-            grades.append(torch.tensor(said or [OUTSIDE_THE_POOL], dtype=torch.float64, device="cpu"))
+            grades.append(torch.tensor(given or [OUTSIDE_THE_POOL], dtype=torch.float64, device="cpu"))
             sizes.append(len(names))
         nothing = torch.empty(0, dtype=torch.float64, device="cpu")
         preds, target = (torch.cat([nothing, *x]) for x in (scores, grades))
         length = torch.tensor(sizes, dtype=torch.int64, device="cpu")
-        rows = length.clamp_min(1)  # a query without documents has a row that is no candidate
+        rows = length.clamp_min(1)  # a query without documents has one row of padding, so that it stays in the ranking
         indexes = torch.repeat_interleave(torch.arange(len(rows), device="cpu"), rows)
-        there = torch.repeat_interleave(length > 0, rows)
+        mask = torch.repeat_interleave(length > 0, rows)
         order = torch.arange(len(preds), device="cpu")
-        return cls.from_flat(preds, target, indexes, mask=there, tie_break=order, judged=True)
+        return cls.from_flat(preds, target, indexes, mask=mask, tie_break=order, judged=True)
 
     def check(self, need: Need, label: str) -> None:
-        """ValueError if this ranking does not know what a metric looks at."""
+        """Raise ValueError if this ranking lacks ranks or entries that the metric ``label`` reads."""
         if self.reach is not None and (need.reach is None or need.reach > self.reach):
-            wanted = "at all ranks" if need.reach is None else f"at ranks up to {need.reach}"
-            raise ValueError(f"Expected a Ranking for {label}, which looks {wanted}, got one with top_k={self.reach}")
+            ranks = "all ranks" if need.reach is None else f"ranks up to {need.reach}"
+            raise ValueError(
+                f"Expected a Ranking for {label} with {ranks} exact, got one with top_k={self.reach};"
+                f" make it {'without top_k' if need.reach is None else f'with top_k={need.reach}'}"
+            )
         if self.only_relevant and not need.relevant:
             raise ValueError(
                 f"Expected a Ranking for {label} with entries of irrelevant candidates, got one without;"
-                " Ranking.from_flat(..., judged=True) has them"
+                " make it by Ranking.from_flat(..., judged=True)"
             )
         if need.all_candidates and not self.all_candidates:
             raise ValueError(
                 f"Expected a Ranking for {label} with an entry for every candidate, got one of some judged candidates;"
-                " Ranking.from_scores with a grade for each, -1 = unjudged, makes one"
+                " make it by Ranking.from_scores with a grade for each candidate, -1 = unjudged"
             )
