@@ -105,7 +105,7 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tu
 
 
 def _best(scores: Tensor, reach: int) -> tuple[Tensor, Tensor] | None:
-    """The ``reach`` best scores of each query and their columns; None if a query has a tie at the cut."""
+    """The ``reach`` best scores of each query and their columns; None if a query has a tie at the cutoff."""
     best, order = top_k(scores, reach + 1)
     if (best[:, reach - 1] == best[:, reach]).any():
         return None

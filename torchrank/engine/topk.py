@@ -13,8 +13,8 @@ from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.sharding import Shard
 
-# Number of columns in a group. The k best scores are in the k groups with the best maxima, because these k maxima are
-# at least as good as every score of the other groups.
+# Number of columns in a group. The k best scores are in the k groups with the best maxima: no score of another group
+# is better than these k maxima.
 GROUP = 64
 
 

@@ -66,7 +66,7 @@ MEANING = {
     Problem.EMPTY_QUERIES: (
         "query with nothing to measure",
         "queries with nothing to measure",
-        "none, as empty_target_action='error' says",
+        "none under empty_target_action='error'",
     ),
 }
 

@@ -105,8 +105,8 @@ def _of_pairs(target: tuple, num_queries: int, device: torch.device) -> tuple[Ra
 def excluded_pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tuple[Pairs | None, Tensor]:
     """Check the excluded pairs and convert them; also returns counters of bad values.
 
-    For a catalogue the pairs are deduplicated. Out-of-range pairs and duplicates are removed on the CPU, and get query
-    -1 on an accelerator.
+    For a catalogue, duplicates and out-of-range pairs are removed on the CPU, and get query -1 on an accelerator. For
+    ranked ids, which have no range, only pairs with negative numbers or queries outside the batch get query -1.
     """
     if exclude is None:
         return None, no_errors(preds.device)

@@ -62,10 +62,11 @@ class Derived(RankIntervals):
         "expected" keeps the intervals. "optimistic" and "pessimistic" are real orders, in which the higher or the lower
         grades rank first among equal scores. "realistic" gives each entry the middle of its interval.
         """
-        return self if ties == "expected" else self._settled(ties)
+        return self if ties == "expected" else self._resolved(ties)
 
     @cached
-    def _settled(self, ties: str) -> Self:
+    def _resolved(self, ties: str) -> Self:
+        """This ranking without ties, by any policy but "expected"."""
         if ties == "realistic":
             middle = self.first + (self.tied - 1).clamp_min(0) / 2
             return replace(self, first=middle, tied=self.tied.clamp_max(1), depth=1, complete=False)
@@ -90,6 +91,7 @@ class Derived(RankIntervals):
         judged = self.valid & (self.grade >= 0)
         found = judged & (self.tied > 0)
         before, in_tie = self.before_and_in_tie(found)
+        # The judged and retrieved candidates are the whole list now. Those tied before are tied still.
         lengths = found.sum(-1).to(self.first.dtype)
         first, tied = torch.where(found, before + 1, 0), torch.where(found, in_tie, 0)
         moved_up = self.in_rank_order(
@@ -106,6 +108,7 @@ class Derived(RankIntervals):
 
     @cached
     def _of_subtopics(self, subtopics: Tensor) -> Self:
+        # Each query is repeated for all its subtopics, side by side.
         rows = torch.arange(self.num_queries, device=self.first.device).repeat_interleave(self.num_subtopics)
         grade = subtopics.transpose(1, 2).reshape(-1, subtopics.shape[1])
         return replace(replace(self, subtopics=None, queries=None).take(rows), grade=grade)
@@ -120,6 +123,7 @@ class Derived(RankIntervals):
         found = self.found(level)
         others = found.sum(-1, keepdim=True)
         length = (self.num_candidates.unsqueeze(-1) - others).expand_as(self.first)
+        # An entry moves up by the relevant entries before it. Its tie group loses the other relevant entries.
         return replace(
             self,
             first=torch.where(found, self.first - before, rank_after_list(length)).reshape(-1, 1),
@@ -227,6 +231,7 @@ class Derived(RankIntervals):
             return torch.zeros_like(self.first), alone
         if self.untied:
             return running_sum(alone) - alone, alone
+        # Differences of prefix sums at the ends of each tie group. Sums of bool are integers, so cumsum is exact.
         sums = x.cumsum(-1) if x.dtype == torch.bool else running_sum(x)
         so_far = torch.nn.functional.pad(sums, (1, 0)).to(self.first.dtype)
         start, stop = self.run_bounds()

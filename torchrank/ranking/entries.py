@@ -13,7 +13,7 @@ from torchrank.hardware.devices import reading_is_free
 
 @dataclass(frozen=True, eq=False)
 class RankIntervals:
-    """One row of entries per query: its judged candidates in rank order, those not retrieved last, then padding.
+    """One row of entries per query: its judged candidates in rank order, unretrieved ones last, then padding.
 
     Ties make a rank an interval: an entry's rank is uniform on [first, first + tied - 1].
     """

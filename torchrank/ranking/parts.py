@@ -24,9 +24,10 @@ class Parted(Derived):
     """A ranking that may consist of several rectangles; these are joined when their entries are read."""
 
     def narrowed(self, start: int) -> Iterator[Self]:
-        """Cut this ranking into rectangles with little padding; its first query has the number ``start``.
+        """Cut this ranking into rectangles with little padding, and number its queries.
 
-        Padding depends on values, so on an accelerator the ranking stays as it is.
+        Queries without numbers get the numbers from ``start`` on. Padding depends on values, so on an accelerator the
+        ranking stays as it is.
         """
         if not reading_is_free(self.first) or self.subtopics is not None or self.pool is not None:
             yield self

@@ -339,7 +339,10 @@ class Ranking(Parted):
         """
         if qrels and run and not qrels.keys() & run.keys():
             ours, theirs = next(iter(qrels)), next(iter(run))
-            message = f"No query of the run is judged: one is {theirs!r}, and one of those judged {ours!r}"
+            message = (
+                f"No query of the run is judged: a query of the run is {theirs!r}, a judged query is {ours!r};"
+                " use the same query ids in both"
+            )
             warnings.warn(message, stacklevel=2)
         scores, grades, sizes = [], [], []
         for query, judged in qrels.items():

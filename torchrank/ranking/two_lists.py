@@ -40,7 +40,8 @@ def both_lists(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor, Tensor, Tens
     errors = count(Problem.DUPLICATE_IDS, again & (second[:, 1:] == second[:, :-1]))
     repeated = torch.nn.functional.pad(pair, (1, 0))[:, : ids.shape[1]]
     found = torch.nn.functional.pad(pair, (0, 1))[:, : ids.shape[1]]
-    # An id of both lists becomes one entry: that of the first list takes the grade of the other, which becomes padding.
+    # An id of both lists becomes one entry: its place in the first list takes the grade, its place in the second
+    # becomes padding.
     other_grade = torch.where(found, grade.gather(-1, order).roll(-1, -1), 0)
     grade = grade + torch.zeros_like(grade).scatter(-1, order, other_grade)
     valid = torch.cat([kept, other_kept], -1) & ~torch.zeros_like(found).scatter(-1, order, repeated)
