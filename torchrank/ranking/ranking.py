@@ -136,7 +136,7 @@ class Ranking(Parted):
         mask: Tensor | None = None,
         exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
     ) -> Ranking:
-        """Take rankings that are lists of ids, best first: int [query, position], negative = padding.
+        """Make a ranking of lists of ids, best first: int [query, position], negative = padding.
 
         ``relevant``: ids [query], -100 = no query; [query, entry] padded with negatives; a list of one id tensor per
         query; or a (query, id) or (query, id, grade) tuple of 1-D tensors.
@@ -150,11 +150,11 @@ class Ranking(Parted):
 
     @classmethod
     def from_rankings(cls, one: Tensor, other: Tensor) -> Ranking:
-        """Compare two lists of ids per query, best first: int [query, position] each, negative = padding.
+        """Make a ranking that compares two lists of ids per query, for rank correlations and overlaps.
 
-        Entries are the ids of both lists. Their ranks are from ``one``. Their grades are from ``other``: the length of
-        the list for its first id, down to 1 for its last id; -inf if the id is not in ``other``. All ids that a list
-        lacks are tied behind it.
+        Both lists are int [query, position], best first, negative = padding. Entries are the ids of both lists. Their
+        ranks are from ``one``. Their grades are from ``other``: the length of the list for its first id, down to 1 for
+        its last id; -inf if the id is not in ``other``. All ids that a list lacks are tied behind it.
 
         Raises:
             TypeError: a list is not integer.
@@ -180,7 +180,7 @@ class Ranking(Parted):
 
     @classmethod
     def from_ranks(cls, ranks: Tensor, num_candidates: Tensor | int | None = None) -> Ranking:
-        """Take the ranks of the relevant candidates as given.
+        """Make a ranking of given ranks of the relevant candidates.
 
         Args:
             ranks: [query] or [query, entry], the rank of each relevant candidate: 1 = best, infinite = not retrieved,
