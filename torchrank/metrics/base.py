@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from torchrank.layouts.arrange import arrange
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Layout, Need
 from torchrank.names.parameters import one_of, parameter
-from torchrank.names.types import Aggregation, EmptyAction, Ties, Unjudged
+from torchrank.names.types import Aggregation, EmptyAction, Pairs, Target, Ties, Unjudged, call_of
 from torchrank.ranking.parts import batch_order
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
@@ -171,11 +171,11 @@ class RankingMetric(Measure):
     def score(
         self,
         preds: Tensor | Ranking,
-        target: Any = None,
+        target: Target | None = None,
         *,
         mask: Tensor | None = None,
         indexes: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+        exclude: Pairs | None = None,
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Tensor:
@@ -199,11 +199,11 @@ class RankingMetric(Measure):
     def update(
         self,
         preds: Tensor | Ranking | QueryValues,
-        target: Any = None,
+        target: Target | None = None,
         *,
         mask: Tensor | None = None,
         indexes: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+        exclude: Pairs | None = None,
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> None:
@@ -240,6 +240,11 @@ class RankingMetric(Measure):
         figure, axes = self._plot(torch.as_tensor(val, device="cpu") if isinstance(val, float) else val, ax)
         axes.set_ylabel(self.label)  # type: ignore[union-attr]
         return figure, axes
+
+    if TYPE_CHECKING:
+
+        @call_of(update, Tensor)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 def evaluate(metrics: Sequence[RankingMetric], batch: Batch, values: bool = True) -> list[QueryValues]:
