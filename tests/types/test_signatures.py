@@ -68,7 +68,7 @@ def test_own_arguments_come_before_those_of_parents():
         "aggregation",
     ]
     assert known(tr.MR)["empty_target_action"].default == "skip"
-    assert known(tr.MR)["top_k"].annotation == "None"
+    assert known(tr.MR)["top_k"].annotation is None
 
 
 def test_a_metric_has_no_signature_of_its_constructor():
@@ -161,6 +161,24 @@ def test_a_constructor_of_ones_own_passes_its_parameters_on():
     assert Further(q=2, p=1).label == "testfurther(q=2,p=1)"
     with pytest.raises(ValueError, match="no top_k for Further"):
         Further(top_k=3)
+
+
+def test_a_parent_checks_a_parameter_whose_default_changes():
+    class ByHand(tr.RBP):
+        name = "testbyhand"
+
+        def __init__(self, top_k=None, *, max_grade=None, p=0.8, **kwargs):
+            super().__init__(top_k, max_grade=max_grade, p=p, **kwargs)
+
+    class InBody(tr.MAP):
+        name = "testinbody"
+        normalize: str = "min"
+
+    assert (ByHand().max_grade, ByHand(max_grade=3).label) == (None, "testbyhand(max_grade=3)")
+    assert (InBody().normalize, InBody(normalize="k").label) == ("min", "testinbody(normalize=k)")
+    for wrong, said in ((lambda: ByHand(p=1), "p to be a number"), (lambda: InBody(normalize="max"), "'relevant'")):
+        with pytest.raises(ValueError, match=said):
+            wrong()
 
 
 def test_arguments_by_position_are_as_few_as_before():
