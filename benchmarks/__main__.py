@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure torchrank beside floors and peers, and print the tables of the README."""
+"""``python -m benchmarks``: measure torchrank beside floors and peers, and print the tables of the pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import benchmarks.report as report
 from benchmarks.plan import Workload
 from benchmarks.rows import Settings, measured
 from benchmarks.scaling import scaled
-from benchmarks.table import tables
+from benchmarks.table import short, tables
 from benchmarks.workloads import WORKLOADS
 
 
@@ -33,8 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     if options.table is not None:
         path = report.newest(options.device) if options.table is True else options.table
-        print(tables(report.read(path)))
+        print((short if options.short else tables)(report.read(path)))
         return 0
+    if options.short:
+        raise report.RefusedError("Expected --table beside --short, got --short alone")
     if options.device == "cuda" and not torch.cuda.is_available():
         raise report.RefusedError("Expected a CUDA device for --device cuda, found none")
     chosen = [w for w in WORKLOADS if options.device in w.devices and (not options.only or w.name in options.only)]
@@ -61,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--table", type=Path, nargs="?", const=True, metavar="FILE", help="measure nothing, print the (newest) file"
     )
+    parser.add_argument("--short", action="store_true", help="with --table: only the rows of the front page")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The README's tables, from a file of results and nothing else."""
+"""The tables of the pages, from a file of results and nothing else."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ from benchmarks.report import Report
 #: cores that other processes may take
 MUCH = 0.2
 SHOWN = {OURS: "", COMPILED: "compiled ", NUMBERS: "to the numbers "}
+#: the rows of the short table: title, workload, torchrank's contender, another one, the quantity of both
+SHORT = (
+    ("Learning to rank", "ltr: no ties", NUMBERS, "torchmetrics, nDCG alone", "median_ms"),
+    ("TREC run", "run", NUMBERS, "ranx", "median_ms"),
+    ("Next item", "next_item", NUMBERS, "PyG, topk(100) and metrics", "median_ms"),
+    ("Link prediction", "link_prediction", OURS, "PyKEEN, ranks unfiltered", "median_ms"),
+    ("State that a worker sends", "sync", f"{OURS}, many", "torchmetrics, many", "bytes"),
+)
+UNITS = {"median_ms": "ms", "bytes": "bytes"}
 
 
 def tables(report: Report) -> str:
@@ -34,6 +43,29 @@ def heading(report: Report) -> str:
     told += [f"{name} {found}" for name, found in versions.items() if found and name not in ("python", "commit")]
     quick = " Quick run on small shapes: these times mean nothing." if report["quick"] else ""
     return f"{where}; {', '.join(told)}; {report['date']}. Medians in ms (quartiles).{quick}"
+
+
+# ---- the short table ------------------------------------------------------------------------------------------------
+
+
+def short(report: Report) -> str:
+    """A few workloads, each with one other library, in Markdown; the ratio is the other value over torchrank's."""
+    machine = report["machine"]
+    where = f"{machine.get('gpu', machine['cpu'])}, {machine['cores']} cores, {report['date']}"
+    lines = []
+    for title, key, ours, other, quantity in SHORT:
+        row = report["workloads"].get(key, {"contenders": {}})
+        both = [row["contenders"].get(name, {}) for name in (ours, other)]
+        if all(quantity in result for result in both):
+            shown = [_with_unit(result, quantity) for result in both]
+            ratio = number(both[1][quantity] / both[0][quantity])
+            lines.append([f"{title}: {row['what']}", shown[0], f"{other}: {shown[1]}", ratio])
+    return _markdown([where, OURS, "another library", "other / torchrank"], lines)
+
+
+def _with_unit(result: dict[str, Any], quantity: str) -> str:
+    of = f" of {result['metrics']} metrics" if "metrics" in result else ""
+    return f"{number(result[quantity])} {UNITS[quantity]}{of}"
 
 
 # ---- workloads -----------------------------------------------------------------------------------------------------

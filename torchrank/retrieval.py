@@ -1,10 +1,87 @@
 """torchmetrics.retrieval's classes on this engine: change one import.
 
-Constructors, argument checks and plots are torchmetrics' own. What differs: rows are ranked all at once, ties count as
-their expectation, scores are only compared, and workers may have seen any number of batches, or none.
+Constructors, argument checks and plots are torchmetrics' own. A query may arrive in pieces, over batches and over
+workers:
 
-A query may arrive in pieces, over batches and over workers, so these metrics keep all rows: a score, a target and an
-index each. Where every query is whole in one batch, :class:`torchrank.RankingMetric` keeps fifteen numbers instead.
+    >>> from torchmetrics import MetricCollection
+    >>> suite = MetricCollection([RetrievalNormalizedDCG(top_k=10), RetrievalMAP()])
+    >>> suite.update(torch.tensor([0.9, 0.3, 0.4]), torch.tensor([0, 1, 1]), indexes=torch.tensor([7, 7, 8]))
+    >>> suite.update(torch.tensor([0.6, 0.2]), torch.tensor([1, 0]), indexes=torch.tensor([7, 8]))
+    >>> suite.compute()
+    {'RetrievalNormalizedDCG': tensor(0.8467), 'RetrievalMAP': tensor(0.7917)}
+
+State. These metrics keep all rows (score, target, index) in the smallest dtypes that hold them, nine bytes a row as a
+rule. A collection keeps its rows once and ranks them once. The rankings stay until the next update or reset. Each
+metric gathers its rows in two collectives, for any number of batches. If every query is whole in one ``update``,
+:class:`torchrank.NDCG` and the other kinds of :class:`torchrank.RankingMetric` keep 26 numbers instead. There
+``indexes`` goes by keyword and ``ignore_index`` becomes ``mask``. ``MAP(top_k=k, normalize="retrieved")`` replaces
+``RetrievalMAP(top_k=k)``.
+
+Differences. For positive float32 scores without ties the numbers equal those of torchmetrics, its special cases
+included: 0 for an AUROC of one class, 0 if all queries are skipped. Elsewhere they differ:
+
+- Scores of 0 and below: torchmetrics 1.9 treats them as irrelevant in ``MAP``, ``MRR``, ``Precision`` and ``Recall``.
+  Here they are compared like all others.
+- Ties, except in ``NormalizedDCG``: torchmetrics uses the order that a sort happens to leave. Here the value is the
+  expectation over all orders.
+- float64 scores: torchmetrics rounds them to float32, which makes ties. Here they are compared as they are.
+- NaN scores: most classes of torchmetrics rank them first. Here ``compute`` raises ValueError on all workers.
+- A score of -inf: torchmetrics gives it the last rank. Here it is not retrieved: outside of the list and of its length.
+- Grades below 0 in ``NormalizedDCG``: torchmetrics counts negative gains, and values leave [0, 1]. Here such a
+  candidate is unjudged, with gain 0.
+- Targets between 0 and 1 elsewhere: torchmetrics counts them as fractions or as relevant, or raises TypeError. Here
+  ``update`` raises ValueError.
+- ``top_k=-5`` or 1.5 in ``MAP`` and ``MRR``: torchmetrics accepts it, and ``compute`` fails. Here the constructor
+  raises ValueError.
+- ``max_fpr`` outside (0, 1]: torchmetrics accepts it, and ``compute`` fails or returns a meaningless number. Here the
+  constructor raises ValueError.
+- A batch that is all ``ignore_index``: torchmetrics raises ValueError. Here nothing is kept.
+- An ``aggregation`` without an argument ``dim``: TypeError in torchmetrics' ``compute``. Here it receives the values
+  alone.
+- ``compute`` without any row: torchmetrics raises ValueError. Here it returns 0, or empty curves.
+- Workers with different numbers of batches, or none: with torchmetrics the process aborts, or a worker raises. Here the
+  number is that of one process.
+- Metrics of a collection that differ in ``ignore_index``: torchmetrics merges them for good, if the first batch has
+  nothing to ignore. Here they stay apart.
+- States: torchmetrics has ``preds``, ``target`` and ``indexes``, in checkpoints if persistent. Here they have other
+  names and dtypes, so checkpoints of one library do not load into the other.
+
+One process can show most of these. First torchmetrics' number, then torchrank's:
+
+    >>> from torchrank import retrieval as ours
+    >>> def both(name, preds, target, **arguments):
+    ...     found = []
+    ...     for library in (stock, ours):
+    ...         try:
+    ...             metric = getattr(library, "Retrieval" + name)(**arguments)
+    ...             metric.update(torch.tensor(preds), torch.tensor(target), torch.zeros(len(preds), dtype=torch.int64))
+    ...             found.append(round(metric.compute().item(), 4))
+    ...         except Exception as error:
+    ...             found.append(type(error).__name__)
+    ...     return found
+
+    >>> both("MAP", [-1.0, -2.0, -3.0], [1, 0, 0])  # scores below 0; the relevant candidate is first
+    [0.0, 1.0]
+    >>> both("MRR", [0.5, 0.5, 0.5], [0, 0, 1])  # three tied candidates: (1 + 1/2 + 1/3) / 3
+    [0.3333, 0.6111]
+    >>> both("MRR", torch.tensor([1, 1 + 1e-12], dtype=torch.float64).numpy(), [0, 1])  # the second is larger
+    [0.5, 1.0]
+    >>> both("MRR", [0.1, float("nan")], [1, 0])
+    [0.5, 'ValueError']
+    >>> both("HitRate", [float("-inf"), 0.1], [1, 0])
+    [1.0, 0.0]
+    >>> both("NormalizedDCG", [0.3, 0.2, 0.1], [-3, 1, 1])
+    [-14.2754, 0.6934]
+    >>> both("MRR", [0.2, 0.1], [0.5, 0.5])
+    [1.0, 'ValueError']
+    >>> both("MAP", [0.5, 0.4], [1, 0], top_k=-5)
+    ['RuntimeError', 'ValueError']
+    >>> both("AUROC", [0.5, 0.4], [1, 0], max_fpr=-1.0)
+    [0.6667, 'ValueError']
+    >>> both("MRR", [0.2, 0.1], [7, 7], ignore_index=7)
+    ['ValueError', 0.0]
+    >>> both("MRR", [0.2, 0.1], [0, 1], aggregation=lambda values: values.mean())
+    ['TypeError', 0.5]
 """
 
 from __future__ import annotations

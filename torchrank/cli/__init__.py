@@ -81,6 +81,13 @@ def _parser() -> argparse.ArgumentParser:
         "names", nargs="*", metavar="NAME", help="as ndcg, nDCG@10 or another library's spelling; none = all"
     )
     measures.set_defaults(run=_measures)
+
+    spellings = commands.add_parser(
+        "spellings",
+        help="print the names of measures in other libraries",
+        description="Print the names of measures in other libraries, each with its label here, in Markdown.",
+    )
+    spellings.set_defaults(run=_spellings)
     return parser
 
 
@@ -115,6 +122,13 @@ def _measures(options: argparse.Namespace) -> int:
         return run(options.names)
     except ValueError as error:
         return _refused("measures", error)
+
+
+def _spellings(options: argparse.Namespace) -> int:
+    from torchrank.cli.spellings import table
+
+    print(table())
+    return 0
 
 
 def _refused(command: str, error: ValueError) -> int:

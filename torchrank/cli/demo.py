@@ -173,19 +173,20 @@ class Table(L.Callback):
 
 
 def plot(rows: list[dict[str, float]], suite: tr.RankingCollection, file: str) -> None:
-    """Draw one curve for each measure over the epochs."""
+    """Draw one curve for each measure over the epochs, from the first value to the last."""
     from matplotlib.figure import Figure  # no pyplot: needs no display
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(9, 5), layout="constrained")
+    figure = Figure(figsize=(8, 4), layout="constrained")
     axes = figure.add_subplot()
     last, place = len(rows) - 1, float("inf")
     for key in sorted(rows[0], key=lambda key: -rows[-1][key]):
         values = [row[key] for row in rows]
-        (line,) = axes.plot(values, marker="o", markersize=4, clip_on=False)
-        place = min(values[-1], place - 0.05)  # labels keep apart
+        (line,) = axes.plot(values, marker="o", markersize=3.5, clip_on=False)
+        place = min(values[-1], place - 0.062)  # labels keep apart
+        before = f"{values[0]:.2f} \N{RIGHTWARDS ARROW} " if last else ""
         axes.annotate(
-            f"{key}  {values[-1]:.3f}",
+            f"{key}  {before}{values[-1]:.2f}",
             xy=(last, values[-1]),
             xytext=(1.05, place),
             textcoords=axes.get_yaxis_transform(),
@@ -194,8 +195,8 @@ def plot(rows: list[dict[str, float]], suite: tr.RankingCollection, file: str) -
             arrowprops={"arrowstyle": "-", "color": "0.7", "ls": ":", "lw": 0.8, "relpos": (0, 0.5), "shrinkA": 0},
         )
     low, high = zip(*(metric.value_range for metric in suite.values()))
-    axes.set(xlim=(0, max(last, 1)), ylim=(min(low), max(high)), xlabel="epochs", ylabel="mean over queries")
-    axes.set_title("Held-out digits finding their like", loc="left", weight="bold")
+    axes.set(xlim=(0, max(last, 1)), ylim=(min(low), max(high)), xlabel="epoch", ylabel="mean over the queries")
+    axes.set_title("Each held-out digit searches for the others of its kind", loc="left", weight="bold")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

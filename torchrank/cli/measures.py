@@ -1,4 +1,4 @@
-"""Every measure, described by its own class: the page of the README that lists them."""
+"""Every measure, described by its own class: the table of torchrank/metrics/README.md."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from torchrank.cli.plain import formula, nearest, rows
 from torchrank.names.labels import split
 from torchrank.names.parse import parse_all, resolve
 from torchrank.names.registry import measures
+from torchrank.names.spellings import also_in
 
 # A vertical line would end the cell of a table.
 BAR, BAR_IN_MATH = "|", r"\vert "
 
-HEAD = ("label", "what it is", "formula", "range", "source", "also in")
+HEAD = ("label", "meaning", "formula", "range", "source", "also in")
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Description:
             " ".join(formula[1].split()),
             _range(owner),
             section(measure, "Source"),
-            section(measure, "Also in"),
+            also_in(measure),
         )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, KeysView, Mapping, Sequence
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
@@ -15,14 +16,15 @@ from torchmetrics.metric import jit_distributed_available
 from torchrank.collection.plots import plot_lines, plot_steps, plot_values
 from torchrank.collection.pointwise import POINTWISE, Pointwise
 from torchrank.layouts.batch import Batch
-from torchrank.metrics.base import RankingMetric, evaluate
+from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import ListMetric, PerUserMetric
 from torchrank.names.labels import split
 from torchrank.names.parse import parse_all
 from torchrank.names.types import Pairs, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
-from torchrank.state.query_mean import QueryMean, QueryValues
+from torchrank.state.query_mean import QueryMean
+from torchrank.state.scoring import BatchResult, results_of, score_batch
 from torchrank.state.synchronisation import JointReduction, WorkersDifferError
 from torchrank.state.torchmetrics_fixes import eager
 
@@ -175,9 +177,9 @@ class RankingCollection(MetricCollection):
     ) -> None:
         """Add a batch of whole queries to every metric; arguments as :meth:`RankingMetric.update`."""
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        batch = self._evaluated(preds, target, weights, options)
-        for metric, arguments, keywords in batch:
-            metric.update(*arguments, **keywords)
+        with self._ranked(Batch(preds, target, weights, options)) as calls:
+            for metric, arguments, keywords in calls:
+                metric.update(*arguments, **keywords)
 
     @eager
     def forward(
@@ -193,8 +195,8 @@ class RankingCollection(MetricCollection):
     ) -> Results:
         """Add a batch and return its own values; arguments as :meth:`update`."""
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        batch = self._evaluated(preds, target, weights, options)
-        values = [metric(*arguments, **keywords) for metric, arguments, keywords in batch]
+        with self._ranked(Batch(preds, target, weights, options)) as calls:
+            values = [metric(*arguments, **keywords) for metric, arguments, keywords in calls]
         return self._shown(dict(zip(self._modules, values)))
 
     def score(
@@ -221,31 +223,35 @@ class RankingCollection(MetricCollection):
         results = self._results(list(kinds.values()), batch)
         return {self._set_name(inner): metric.scored(results[id(metric)], batch) for inner, metric in kinds.items()}
 
-    def _evaluated(
-        self, preds: Any, target: Any, weights: Tensor | None, options: dict[str, Any]
-    ) -> list[tuple[Metric, tuple[Any, ...], dict[str, Any]]]:
-        """Each metric with what its update takes of a batch: what does not fit raises before any has taken it."""
+    @contextlib.contextmanager
+    def _ranked(self, batch: Batch) -> Iterator[list[tuple[Metric, tuple[Any, ...], dict[str, Any]]]]:
+        """Each metric with the arguments of its update, within which ours take the results of one ranking.
+
+        A batch that does not fit raises before any metric has taken it.
+        """
         members = list(self._modules.values())
-        given = {key: value for key, value in {**options, "weights": weights}.items() if value is not None}
-        for metric in members if isinstance(preds, Ranking) else []:
+        for metric in members if isinstance(batch.preds, Ranking) else []:
             if not isinstance(metric, RankingMetric):
                 raise TypeError(
                     f"Expected preds and target for {type(metric).__name__}, which ranks nothing, got a Ranking"
                 )
         ours = [metric for metric in members if isinstance(metric, Measure)]
-        results = self._results(ours, Batch(preds, target, weights, options), values=False)
-        others = Pointwise(preds, target, given)
-        return [
-            (metric, (results[id(metric)],), {})
+        results = self._results(ours, batch, values=False)
+        given = {key: x for key, x in {**batch.options, "weights": batch.weights}.items() if x is not None}
+        others = Pointwise(batch.preds, batch.target, given)
+        calls = [
+            (metric, (batch.preds, batch.target), {})
             if isinstance(metric, Measure)
             else (metric, *others.arguments_of(metric))
             for metric in members
         ]
+        with results_of(results):
+            yield calls
 
-    def _results(self, metrics: Sequence[Measure], batch: Batch, values: bool = True) -> dict[int, QueryValues]:
+    def _results(self, metrics: Sequence[Measure], batch: Batch, values: bool = True) -> dict[int, BatchResult]:
         """The results of measures for a batch, by the identity of each."""
         ranking = [metric for metric in metrics if isinstance(metric, RankingMetric)]
-        results = dict(zip(map(id, ranking), evaluate(ranking, batch, values)))
+        results = dict(zip(map(id, ranking), score_batch(ranking, batch, values)))
         results |= {id(metric): metric.of_batch(batch) for metric in metrics if isinstance(metric, ListMetric)}
         return results
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torchrank.engine.counting import Standing, in_order, listed, stand_by_counting, stand_by_sorting
 from torchrank.engine.topk import Top
-from torchrank.hardware.devices import widest_float
+from torchrank.hardware.devices import reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import BLOCK, CatalogueLayout, Need
 from torchrank.layouts.cutting import groups
@@ -97,7 +97,7 @@ def rank_columns(
     _read(columns, every)
     differing = sum((group.differing() for group in counted), torch.zeros((), device=errors.device))
     differing = _add_up(columns, counted, differing)
-    if errors.device.type == "cpu" and bool(differing):  # elsewhere nothing is foreseen, as looking would be waiting
+    if reading_is_free(errors) and bool(differing):  # elsewhere nothing is foreseen, as looking would be waiting
         _find_own(columns, counted, counted)
         for group in counted:
             group.begin()

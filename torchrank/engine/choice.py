@@ -16,6 +16,7 @@ from torchrank.engine.flat import rank_flat
 from torchrank.engine.ids import positions, rank_ids
 from torchrank.engine.sparse import rank_sparse
 from torchrank.engine.streaming import rank_embedded, rank_streamed
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import (
     BLOCK,
     OUTSIDE_THE_POOL,
@@ -90,7 +91,7 @@ def as_matrix(layout: FlatRows) -> Layout:
     It shows in the values, at which only the CPU can look without waiting.
     """
     indexes = layout.indexes
-    if indexes.device.type != "cpu" or not len(indexes):
+    if not reading_is_free(indexes) or not len(indexes):
         return layout
     start = indexes[:LONGEST]
     width = int((start != indexes[0]).int().argmax()) or len(indexes)
@@ -110,7 +111,7 @@ def condense(layout: DenseLayout, need: Need) -> tuple[CatalogueLayout, Few] | N
 
     The values tell how many are relevant, so a layout on an accelerator stays as it is.
     """
-    if not need.relevant or layout.scores.device.type != "cpu" or layout.subtopics is not None:
+    if not need.relevant or not reading_is_free(layout.scores) or layout.subtopics is not None:
         return None
     queries, candidates = layout.grade.shape
     plain = layout.mask is None and layout.exclude is None and layout.tie_break is None
@@ -145,7 +146,7 @@ def condense(layout: DenseLayout, need: Need) -> tuple[CatalogueLayout, Few] | N
 
 def _are_long(layout: DenseLayout, need: Need) -> bool:
     """Whether lists are longer than a block, so that entries for all candidates would take too much memory."""
-    plain = layout.exclude is None and layout.subtopics is None and layout.scores.device.type == "cpu"
+    plain = layout.exclude is None and layout.subtopics is None and reading_is_free(layout.scores)
     return need.relevant and need.reach is None and plain and layout.scores.shape[1] > BLOCK
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.compiled import fused, is_compiled
+from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.threads import beside
 from torchrank.layouts.canonical import BLOCK
 
@@ -108,7 +109,7 @@ def count_equal(scores: Tensor, value: Tensor) -> Tensor:
 def listed(scores: Tensor, smallest: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Candidates above -inf and whether one is NaN, int64 [query] each, given the smallest score of each query."""
     bad = smallest.isnan().long()
-    if scores.device.type == "cpu" and bool((smallest > float("-inf")).all()):  # where looking is free
+    if reading_is_free(scores) and bool((smallest > float("-inf")).all()):
         return torch.full_like(bad, scores.shape[1]), bad
     total = torch.zeros_like(bad)
     for rows, tiles in strips(scores, mask):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchrank.engine.sorting import descending
 from torchrank.engine.topk import best_pays, top_k
-from torchrank.hardware.devices import widest_float
+from torchrank.hardware.devices import reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import (
     DenseLayout,
@@ -35,13 +35,13 @@ def rank_dense(layout: DenseLayout, need: Need) -> Ranking:
         mask = kept if mask is None else mask & kept
         scores = scores.masked_fill(~kept, float("-inf"))
     # The pool of what is judged beyond a reach has no subtopics.
-    cut = need.relevant and scores.device.type == "cpu" and layout.subtopics is None
+    cut = need.relevant and reading_is_free(scores) and layout.subtopics is None
     reach = need.reach if cut else None
     ordered, order, begins = _in_order(scores, layout.tie_break, reach)
     if layout.validate:  # NaN sorts first
         errors = errors + count(Problem.NAN_SCORES, ordered[:, 0].isnan() if layout.exclude is None else hidden)
 
-    untied = scores.device.type == "cpu" and bool(begins.all())  # where looking at values costs nothing
+    untied = reading_is_free(scores) and bool(begins.all())
     first, tied, num_candidates = _standing(ordered, begins, scores, untied)
     ranking = Ranking(
         first,

@@ -8,6 +8,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.entries import run_bounds, run_starts
 
 # With so many threads torch sorts as fast as numpy, which uses vector instructions and a single thread.
@@ -107,7 +108,7 @@ def sorted_rows(scores: Tensor, indexes: Tensor, tie_break: Tensor | None = None
     """Sort rows, all [row]: floating scores, integer indexes, any tie breaks. Looks at the values."""
     low, high = torch.stack(indexes.aminmax()).tolist() if len(indexes) else (0, -1)
     if tie_break is None and high - low < 2**31:
-        found = _roughly(scores, indexes, low, high) if scores.device.type == "cpu" else None
+        found = _roughly(scores, indexes, low, high) if reading_is_free(scores) else None
         return _exactly(scores, indexes, low, high) if found is None else found
     return _one_by_one(scores, indexes, tie_break)
 

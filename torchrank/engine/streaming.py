@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.catalogue import Columns, rank_columns
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import EmbeddedLayout, Need, StreamedLayout
 from torchrank.ranking.ranking import Ranking
 
@@ -71,7 +72,7 @@ def rank_streamed(layout: StreamedLayout, need: Need) -> Iterator[Ranking]:
 
 def _guess(layout: EmbeddedLayout, rows: slice | Tensor, items: Tensor) -> Tensor | None:
     """What the judged items will probably score, where finding out that they do is free and this costs little."""
-    if items.device.type != "cpu" or AHEAD * items.shape[1] > layout.total // 8:
+    if not reading_is_free(items) or AHEAD * items.shape[1] > layout.total // 8:
         return None
     local = items - layout.offset
     here = (local >= 0) & (local < len(layout.catalogue))

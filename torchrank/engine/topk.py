@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.counting import count_equal
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.sharding import Shard
 
@@ -106,7 +107,7 @@ class Top:
         if width <= k:
             return cls(top, inside)
         cut = best[:, k:] == last
-        if scores.device.type == "cpu" and not cut.any():  # where looking at values costs nothing
+        if reading_is_free(scores) and not cut.any():
             return cls(top, inside)
         return cls(top, torch.where(cut.squeeze(-1), count_equal(scores, last), inside))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.cutting import groups
 from torchrank.ranking.derived import Derived
@@ -49,11 +50,11 @@ def stopped(ranking: Derived, go: Tensor, discount: Callable[[Tensor], Tensor], 
         return total
 
     depth = ranking.depth
-    if go.device.type == "cpu":  # where looking at values costs nothing
+    if reading_is_free(go):
         depth = depth_of(ranking.first, torch.where(stops, ranking.tied, 0))
     ranks = depth if top_k is None else min(top_k, depth)
     crowded = stops & (ranking.tied > 1)
-    if go.device.type == "cpu" and len(go) and int(crowded.sum(-1).max()) * ranks > LONG:
+    if reading_is_free(go) and len(go) and int(crowded.sum(-1).max()) * ranks > LONG:
         return total + _stopped_in_long_blocks(ranking, crowded, reached, 1 - go, discount, top_k)
     step = max(1, BLOCK // 4 // ranks)
     at = discount(torch.arange(1, ranks + 1, dtype=go.dtype, device=go.device))
@@ -93,7 +94,7 @@ def _stopped_in_blocks(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
     rank_of_leader = (number.gather(-1, at) - 1).clamp_min(0)
     sizes = _sizes(run_starts, crowded, number)
     size = torch.where(inside, sizes.gather(-1, at), 0)
-    most = int(size.max()) if go.device.type == "cpu" and size.numel() else first.shape[1]
+    most = int(size.max()) if reading_is_free(go) and size.numel() else first.shape[1]
     mean = torch.ones_like(j)
     for taken in range(1, most + 1):
         q = going.gather(-1, (rank_of_leader + taken - 1).clamp_max(going.shape[1] - 1))

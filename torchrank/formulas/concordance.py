@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.sorting import ascending, by_key, descending
+from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.derived import Derived, cached
 from torchrank.ranking.entries import run_bounds, run_starts
 
@@ -113,7 +114,7 @@ class Orders:
 def orders(ranking: Derived) -> Orders:
     """The entries of a ranking in the order of their grades, the larger first, beside their order by the ranking."""
     there, width = ranking.valid, ranking.first.shape[1]
-    looks = there.device.type == "cpu"  # where looking at values costs nothing
+    looks = reading_is_free(there)
     whole = looks and bool(there.all())
     values, entry = descending(ranking.grade if whole else torch.where(there, ranking.grade, 0))
     start, stop = run_bounds(run_starts(values))

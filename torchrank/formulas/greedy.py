@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import reading_is_free
+
 # Gains that differ by less are equal: they are sums, of which the last digit depends on the order of the summands.
 EQUAL = 1e-12
 
@@ -25,7 +27,7 @@ def best_first(worth: Tensor, fading: float, top_k: int | None) -> Tensor:
         float64 [query, rank].
     """
     queries, subtopics, candidates = worth.shape
-    if worth.device.type == "cpu" and worth.numel():  # where looking at values costs nothing
+    if reading_is_free(worth) and worth.numel():
         some = (worth > 0).any(1)
         candidates = int(some.sum(-1).max())
         worth = _in_order(worth, (~some).int().argsort(dim=-1, stable=True)[:, :candidates])

@@ -22,6 +22,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.ranking import Ranking
 
 # Why a mean over queries has none.
@@ -43,7 +44,7 @@ def bound(
     number = unjudged.cumsum(-1)
     most = number[:, -1:]
     found, empty = values(_judged(ranking, torch.zeros_like(unjudged), worth))
-    on_cpu = found.device.type == "cpu"
+    on_cpu = reading_is_free(found)
     for relevant in range(1, (int(most.max()) if on_cpu and len(most) else unjudged.shape[1]) + 1):
         for chosen in (number <= relevant, number > most - relevant):
             value, nothing = values(_judged(ranking, unjudged & chosen, worth))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import BLOCK
 from torchrank.ranking.arithmetic import ratio
 
@@ -87,7 +88,7 @@ def reciprocal_rank(n: Tensor, r: Tensor, top_k: int | None, most: int) -> Momen
 
 def _reached(n: Tensor, top_k: int | None) -> int | None:
     """A cut no deeper than the longest list, where looking at values costs nothing."""
-    if top_k is None or n.device.type != "cpu" or not len(n):
+    if top_k is None or not reading_is_free(n) or not len(n):
         return top_k
     longest = float(n.max())
     return top_k if math.isnan(longest) else min(top_k, max(1, int(longest)))
@@ -110,7 +111,7 @@ def _first_anywhere(n: Tensor, r: Tensor, most: int) -> tuple[Tensor, Tensor]:
     r - 2) = (r - 1) C(n - j, r - 1) follows S_2 from S_2 and S_1 of n - 1 and r - 1, down to r = 1; and S_1(n, r) =
     C(n, r - 1) (H(n) - H(r - 1)).
     """
-    if n.device.type == "cpu" and len(r):  # looking at values costs nothing here
+    if reading_is_free(n) and len(r):
         most = int(r.max())
     rest = n - r + 1
     mean = ratio(r, rest) * (harmonic(n) - harmonic((r - 1).clamp_min(0)))

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.bad_values import Problem, count, no_errors
 
 # In which torch compares: neither 8 bits of floating point nor fewer bits of anything.
@@ -41,7 +42,7 @@ def bad_tie_break(
 
 def bad_grades(grade: Tensor, where: Tensor | None) -> Tensor:
     """Counters of grades that are NaN or infinite."""
-    looks = grade.device.type == "cpu" and grade.numel() > 0  # where looking at values costs nothing
+    looks = reading_is_free(grade) and grade.numel() > 0
     if not grade.is_floating_point() or (looks and all(map(math.isfinite, torch.stack(grade.aminmax()).tolist()))):
         return no_errors(grade.device)
     bad = ~grade.isfinite()

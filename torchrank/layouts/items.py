@@ -8,6 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import reading_is_free
+
 # The label of a query that does not count, as in cross-entropy.
 IGNORED = -100
 
@@ -24,7 +26,7 @@ class Pairs:
 
     def rows(self, start: int, stop: int) -> Pairs:
         """Those of the queries from start to stop, renumbered from 0. Others stay as -1: removing them would sync."""
-        if self.query.device.type == "cpu":  # where looking at values costs nothing, and pairs are sorted by query
+        if reading_is_free(self.query):  # pairs are sorted by query
             first, last = torch.searchsorted(self.query, torch.tensor([start, stop], device="cpu")).tolist()
             return Pairs(self.query[first:last] - start, self.item[first:last])
         inside = (self.query >= start) & (self.query < stop)
@@ -33,7 +35,7 @@ class Pairs:
     def numbered(self, number: Tensor) -> Pairs:
         """The same with other numbers of the queries, int64 [query + 1]: -1 for those of others, and last."""
         query = number[self.query]
-        if query.device.type != "cpu":
+        if not reading_is_free(query):
             return Pairs(query, self.item)
         kept = (query >= 0).nonzero().squeeze(-1)
         order = kept[query[kept].argsort(stable=True)]

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.bad_values import Problem, count, no_errors
 from torchrank.layouts.checks import bad_grades, check_tensor, grades, integer_ids, shape_of, type_of
 from torchrank.layouts.items import JudgedItems, Padded, Pairs, Ragged
@@ -114,7 +115,7 @@ def excluded_pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tu
     key = (query * 2**32 + item).masked_fill(outside, -1).sort().values  # no matrix has that many columns
     once = key >= 0
     once[1:] &= key[1:] != key[:-1]
-    key = key[once] if key.device.type == "cpu" else key.masked_fill(~once, -1)  # removing them would sync
+    key = key[once] if reading_is_free(key) else key.masked_fill(~once, -1)  # removing them would sync
     pairs = Pairs(key >> 32, torch.where(key < 0, 0, key & (2**32 - 1)))
     return pairs if preds.shape[0] else None, count(Problem.OUT_OF_RANGE, outside & ~padding)
 

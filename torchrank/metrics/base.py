@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
 
-import torchrank.state.sums as state
-from torchrank.engine import rank, rank_parts
 from torchrank.formulas.judgment_bounds import bound
-from torchrank.hardware.devices import autocast_off
-from torchrank.hardware.threads import GRAIN, each, serially
-from torchrank.layouts.arrange import arrange
 from torchrank.layouts.batch import Batch
-from torchrank.layouts.canonical import Layout, Need
+from torchrank.layouts.canonical import Need
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import Aggregation, EmptyAction, Pairs, Target, Ties, Unjudged, call_of
-from torchrank.ranking.parts import batch_order
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
-from torchrank.state.query_mean import QueryValues, weighted
-
-CPU = torch.device("cpu")
-
-
-# Values of queries of which no table is made if none of them is kept: some 24 bytes each.
-MANY = 2**19
+from torchrank.state.scoring import BatchResult, Measured, Status, result_for, score_batch
 
 
 class RankingMetric(Measure):
@@ -114,7 +98,7 @@ class RankingMetric(Measure):
 
     @property
     def no_bounds_reason(self) -> str:
-        """Why the extremes of :mod:`torchrank.formulas.judgment_bounds` are none for it, a clause; nothing if they are."""
+        """Why bounds are not available, as a clause for the error message; empty if they are."""
         return ""
 
     def weight(self, ranking: Ranking) -> Tensor:
@@ -134,28 +118,23 @@ class RankingMetric(Measure):
 
     # ---- rank, score -------------------------------------------------------------------------------------------
 
-    def evaluate(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
-        """What it makes of the queries of a ranking, the policy for empty ones applied.
-
-        Returns:
-            float64 [3 + more, query]: value, weight besides the user's, 1 if there was nothing to measure or 2 if the
-            query does not count, and whatever a measure adds up besides; and counters of bad values, int64 [kind].
-        """
+    def measured(self, ranking: Ranking) -> Measured:
+        """The queries of a ranking, measured, with the policy for empty ones applied."""
         ranking = ranking.condensed() if self.unjudged == "condensed" else ranking
         if self.unjudged in ("lower", "upper"):
             worth = max(1, getattr(self, "relevance_level", 1))
             values, empty = bound(self.values, ranking, self.unjudged == "upper", worth)
         else:
             values, empty = self.values(ranking)
-        flags = empty.to(values.dtype)
+        status = empty.to(torch.int8)
         if self.empty_target_action == "listed":
             absent = ranking.num_candidates == 0
-            values, flags = values.masked_fill(absent, float("nan")), flags.masked_fill(absent, 2)
-        table = torch.stack([values, self.weight(ranking), flags])
-        return table, self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
+            values, status = values.masked_fill(absent, float("nan")), status.masked_fill(absent, Status.ABSENT)
+        errors = self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
+        return Measured(values, self.weight(ranking), status, errors)
 
-    def with_extra_sums(self, result: QueryValues, rows: Tensor) -> QueryValues:
-        """The result of a batch with the :attr:`more` numbers that it adds to the state, of rows [more, query]."""
+    def with_extra_sums(self, result: BatchResult, extra: Tensor) -> BatchResult:
+        """The result of a batch with its further sums, of ``extra`` [number, query]."""
         return result
 
     def values(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
@@ -193,12 +172,12 @@ class RankingMetric(Measure):
         batch = Batch(preds, target, weights, options)
         return self.scored(self.of_batch(batch), batch)
 
-    def of_batch(self, batch: Batch) -> QueryValues:
-        return evaluate([self], batch)[0]
+    def of_batch(self, batch: Batch) -> BatchResult:
+        return score_batch([self], batch)[0]
 
     def update(
         self,
-        preds: Tensor | Ranking | QueryValues,
+        preds: Tensor | Ranking,
         target: Target | None = None,
         *,
         mask: Tensor | None = None,
@@ -226,12 +205,9 @@ class RankingMetric(Measure):
             TypeError: an argument has a type or dtype that no layout has.
             ValueError: shapes do not fit together. Bad values are counted and raise in :meth:`compute`.
         """
-        if isinstance(preds, QueryValues):  # from a collection, which has ranked for all its metrics
-            result = preds
-        else:
-            options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-            (result,) = evaluate([self], Batch(preds, target, weights, options), values=False)
-        self.accumulate(result)
+        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
+        batch = Batch(preds, target, weights, options)
+        self.accumulate(result_for(self) or score_batch([self], batch, values=False)[0])
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot one value, or a list of values over time, with the bounds of the measure; needs matplotlib."""
@@ -245,117 +221,3 @@ class RankingMetric(Measure):
 
         @call_of(update, Tensor)
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-
-def evaluate(metrics: Sequence[RankingMetric], batch: Batch, values: bool = True) -> list[QueryValues]:
-    """The values of each metric for a batch in any layout, ranked once for all of them.
-
-    Without ``values`` a batch of very many queries leaves nothing but sums, if these are all that the metrics keep.
-    """
-    if not metrics:
-        return []
-    preds, device, size, queries = batch.preds, CPU, 0, 0  # unless preds are refused
-    if isinstance(preds, Ranking):
-        given = [name for name, value in {"target": batch.target, **batch.options}.items() if value is not None]
-        if given:
-            raise ValueError(f"Expected nothing but weights beside a Ranking, got {', '.join(given)}")
-        for metric in metrics:
-            preds.check(metric.required(), metric.label)
-        device, size, queries = preds.num_candidates.device, preds.size, preds.num_queries
-    else:
-        for metric in metrics:
-            metric.check(preds, batch.target)
-        if isinstance(preds, Tensor) and not preds.is_nested and preds.dim():
-            device, size, queries = preds.device, preds.numel(), len(preds)
-    kept = (
-        values
-        or batch.weights is not None
-        or any(metric.num_extra_sums or metric.rows is not None for metric in metrics)
-    )
-    work = _values if kept or queries * len(metrics) <= MANY else _sums
-    with torch.no_grad(), autocast_off(device):
-        return serially(device, size, work, metrics, batch)
-
-
-def _arranged(metrics: Sequence[RankingMetric], batch: Batch) -> tuple[Layout, Need]:
-    need = functools.reduce(operator.or_, (metric.required() for metric in metrics))
-    validate = any(metric.validate_args for metric in metrics)
-    return arrange(batch.preds, batch.target, validate=validate, **batch.options), need
-
-
-def _values(metrics: Sequence[RankingMetric], batch: Batch) -> list[QueryValues]:
-    ranked = batch.preds
-    if isinstance(ranked, Ranking):
-        ignored, found = ranked.ignored, [_in_order(each(lambda part: _tables(metrics, [part]), ranked.parts()))]
-    else:
-        layout, need = _arranged(metrics, batch)
-        ignored, cut = layout.ignored, layout.parts()
-        if len(cut) > 1 and int(layout.work.sum()) < GRAIN:  # much to rank, and little to measure
-            rankings = rank_parts(layout, lambda part: rank(part, need))
-            found = [_tables(metrics, [Ranking.join(rankings)])]
-        else:
-            found = each(lambda part: _in_order([_tables(metrics, rank(part, need))]), cut)
-    table, errors, _ = _in_order(found)
-    rows = table.split([3 + metric.num_extra_sums for metric in metrics])
-    plain = len(table) == 3 * len(metrics)
-    block = table.view(len(metrics), 3, -1) if plain else torch.stack([part[:3] for part in rows])
-    results = weighted(metrics, block, errors, batch.weights, ignored)
-    return [metric.with_extra_sums(result, part[3:]) for metric, result, part in zip(metrics, results, rows)]
-
-
-def _sums(metrics: Sequence[RankingMetric], batch: Batch) -> list[QueryValues]:
-    """:func:`_values` without weights and values: each block of queries is summed before the next one is measured."""
-
-    def summed(rankings: Iterable[Ranking], ignored: Tensor | None) -> Tensor:
-        totals: list[Tensor] = []
-        start = 0
-        for ranking in rankings:
-            numbers = slice(start, start + ranking.num_queries) if ranking.queries is None else ranking.queries
-            start += ranking.num_queries
-            table, errors, _ = _tables(metrics, [ranking])
-            del ranking
-            flags = None if ignored is None else ignored[numbers]
-            results = weighted(metrics, table.view(len(metrics), 3, -1), errors, None, flags)
-            totals.append(torch.stack([torch.cat([result.sums, result.errors]) for result in results]))
-        return torch.stack(totals).sum(0)
-
-    if isinstance(batch.preds, Ranking):
-        found = each(lambda part: summed([replace(part, queries=None)], part.ignored), batch.preds.parts())
-    else:
-        layout, need = _arranged(metrics, batch)
-        found = each(lambda part: summed(rank(part, need), part.ignored), layout.parts())
-    total = torch.stack(found).sum(0)
-    nothing = total.new_empty(0)
-    return [QueryValues(nothing, nothing, nothing.bool(), row[state.SIZE :].long(), row[: state.SIZE]) for row in total]
-
-
-#: results of :meth:`RankingMetric.evaluate` for all metrics, [row, query]; errors [metric, kind]; the numbers of the
-#: queries, int64 [query], or None if they are in order
-Tables = tuple[Tensor, Tensor, Tensor | None]
-
-
-def _tables(metrics: Sequence[RankingMetric], rankings: Iterable[Ranking]) -> Tables:
-    blocks: list[Tensor] = []
-    numbers: list[Tensor] = []
-    errors: Tensor | None = None
-    for ranking in rankings:
-        tables, found = zip(*(metric.evaluate(ranking) for metric in metrics))
-        block = torch.cat(tables)
-        errors = torch.stack(found) if errors is None else errors.add_(torch.stack(found))
-        numbers += [] if ranking.queries is None else [ranking.queries]
-        # What a block leaves behind is copied once all its temporaries are gone, or it would lie between them and
-        # keep the memory in pieces too small for the next block.
-        del ranking, tables, found
-        blocks.append(block.clone() if blocks else block)
-        del block
-    assert errors is not None
-    table = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
-    return table, errors, torch.cat(numbers) if numbers else None
-
-
-def _in_order(parts: Sequence[Tables]) -> Tables:
-    """The tables of several parts as one, with the queries in their order."""
-    tables, errors, numbers = zip(*parts)
-    table = tables[0] if len(tables) == 1 else torch.cat(tables, dim=-1)
-    order = batch_order(numbers)
-    return table if order is None else table[..., order], torch.stack(errors).sum(0), None

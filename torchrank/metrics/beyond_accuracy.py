@@ -12,6 +12,8 @@ from torchrank.metrics.item_lists import Catalogue, PerUserMetric, Recommended
 from torchrank.names.parameters import derived, described, flag, number
 from torchrank.ranking.entries import run_bounds, run_starts
 
+__all__ = ["IntraListDiversity", "Novelty", "Popularity", "Serendipity", "Unexpectedness"]
+
 
 class Novelty(PerUserMetric):
     r"""Mean inverse user frequency: :math:`\frac{1}{|L|} \sum_{i \in L} -\log_2 \frac{n_i}{U}`.
@@ -22,10 +24,6 @@ class Novelty(PerUserMetric):
     Source:
         Castells, Vargas and Wang, Novelty and diversity metrics for recommender systems, DDR 2011; Zhou et al., Solving
         the apparent diversity-accuracy dilemma of recommender systems, PNAS 107(10), 2010.
-
-    Also in:
-        RecTools' ``MeanInvUserFreq``; RePlay's ``Surprisal``, which is ``normalize=True``, but divides by k where a
-        list is shorter. RePlay's ``Novelty`` is another measure: the share of a list that its user has not met.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -43,6 +41,14 @@ class Novelty(PerUserMetric):
         tensor([1.5000, 2.0000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "miuf",
+        "rectools": "MeanInvUserFreq",
+        "RePlay": {
+            "Surprisal": "(normalize=True) which divides by k where a list is shorter",
+            "Novelty": "~ the share of a list that its user has not met",
+        },
+    }
     name = "novelty"
     value_range = (0.0, math.inf)
 
@@ -70,9 +76,6 @@ class Popularity(PerUserMetric):
     Source:
         Yin et al., Challenging the long tail recommendation, VLDB 2012.
 
-    Also in:
-        PyG's ``LinkPredAveragePopularity``, RecBole's ``averagepopularity``.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         interactions: [item], how popular each item is, such as how often it was used; >= 0.
@@ -87,6 +90,7 @@ class Popularity(PerUserMetric):
         tensor([4.5000, 2.0000], dtype=torch.float64)
     """
 
+    known_as = {"parse": "avg_rec_popularity", "pyg": "LinkPredAveragePopularity", "recbole": "AveragePopularity"}
     name = "popularity"
     value_range = (0.0, math.inf)
     higher_is_better = False
@@ -113,11 +117,6 @@ class IntraListDiversity(PerUserMetric):
         Smyth and McClave, Similarity vs. diversity, ICCBR 2001; Ziegler et al., Improving recommendation lists through
         topic diversification, WWW 2005.
 
-    Also in:
-        PyG's ``LinkPredDiversity`` (one category; lists shorter than k divide by k (k - 1)); RecTools'
-        ``IntraListDiversity`` (the Hamming distance as a count, 0 for a single item); LensKit's ``ILS``, the
-        similarity.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         embeddings: floating [item, dimension].
@@ -136,6 +135,12 @@ class IntraListDiversity(PerUserMetric):
         tensor([0.6667, 0.0000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "ILD intra_list_diversity LinkPredDiversity",
+        "pyg": {"LinkPredDiversity": "~ of one category, and lists shorter than k divide by k (k - 1)"},
+        "rectools": {"IntraListDiversity": "~ the Hamming distance as a count, 0 for a single item"},
+        "lenskit": {"ILS": "~ the similarity"},
+    }
     name = "diversity"
     value_range = (0.0, 2.0)
     fewest = 2
@@ -192,9 +197,6 @@ class Unexpectedness(PerUserMetric):
         Ge, Delgado-Battenfeld and Jannach, Beyond accuracy: evaluating recommender systems by coverage and serendipity,
         RecSys 2010.
 
-    Also in:
-        RePlay's ``Unexpectedness``, with a baseline for each user.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         baseline: int [position], ids, best first.
@@ -209,6 +211,7 @@ class Unexpectedness(PerUserMetric):
         tensor([0.5000, 1.0000], dtype=torch.float64)
     """
 
+    known_as = {"RePlay": {"Unexpectedness": "with a baseline for each user"}}
     name = "unexpectedness"
 
     baseline: Tensor = described()
@@ -233,9 +236,6 @@ class Serendipity(PerUserMetric):
     Source:
         RecTools' ``Serendipity``, after Murakami, Mori and Orihara, Metrics for evaluating the serendipity of
         recommendation lists, JSAI 2007.
-
-    Also in:
-        none of the other libraries compared.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.

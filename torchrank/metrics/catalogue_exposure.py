@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 import torchrank.state.sums as state
-from torchrank.formulas.gains import DISCOUNTS, geometric
+from torchrank.formulas.gains import DISCOUNTS, Geometric
 from torchrank.metrics.item_lists import ExposureMetric, Recommended
 from torchrank.names.parameters import flag, number, one_of
 from torchrank.state.sums import Sum
+
+__all__ = ["Coverage", "Entropy", "Gini", "Personalization"]
 
 
 class Coverage(ExposureMetric):
@@ -22,10 +24,6 @@ class Coverage(ExposureMetric):
     Source:
         Ge, Delgado-Battenfeld and Jannach, Beyond accuracy: evaluating recommender systems by coverage and serendipity,
         RecSys 2010.
-
-    Also in:
-        PyG's ``LinkPredCoverage``, RecTools' ``CatalogCoverage``, RePlay's ``Coverage`` (of the items seen in
-        training), RecBole's ``itemcoverage``; LensKit's ``UniqueItemCount`` is the number.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -40,6 +38,14 @@ class Coverage(ExposureMetric):
         tensor(0.6000)
     """
 
+    known_as = {
+        "parse": "catalogue_coverage",
+        "pyg": "LinkPredCoverage",
+        "rectools": "CatalogCoverage",
+        "recbole": "ItemCoverage",
+        "RePlay": {"Coverage": "of the items seen in training"},
+        "lenskit": {"UniqueItemCount": "~ the number"},
+    }
     name = "coverage"
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
@@ -58,9 +64,6 @@ class Personalization(ExposureMetric):
         Zhou et al., Solving the apparent diversity-accuracy dilemma of recommender systems, PNAS 107(10), 2010 (as
         inter-user diversity, of lists of equal length).
 
-    Also in:
-        PyG's ``LinkPredPersonalization``, for lists of k, of at most ``max_src_nodes`` users.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         num_items: how many items the catalogue has.
@@ -74,6 +77,7 @@ class Personalization(ExposureMetric):
         tensor(0.5000)
     """
 
+    known_as = {"pyg": {"LinkPredPersonalization": "for lists of k, of at most `max_src_nodes` users"}}
     name = "personalization"
 
     def amounts(self, lists: Recommended, weights: Tensor) -> Tensor:
@@ -113,7 +117,7 @@ class Spread(ExposureMetric):
             )
 
     def amounts(self, lists: Recommended, weights: Tensor) -> Tensor:
-        discount = self.discount if callable(self.discount) else DISCOUNTS.get(self.discount, geometric(self.patience))
+        discount = self.discount if callable(self.discount) else DISCOUNTS.get(self.discount, Geometric(self.patience))
         return super().amounts(lists, weights) * discount(lists.rank.clamp_min(1).to(lists.dtype))
 
 
@@ -123,9 +127,6 @@ class Entropy(Spread):
     Source:
         Shannon, A mathematical theory of communication, 1948; of recommendations, Adomavicius and Kwon, Improving
         aggregate recommendation diversity using ranking-based techniques, TKDE 24(5), 2012.
-
-    Also in:
-        RecBole's ``shannonentropy`` (natural logarithm, divided by the number of different items in the lists).
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -147,6 +148,9 @@ class Entropy(Spread):
         tensor(1.5000)
     """
 
+    known_as = {
+        "recbole": {"ShannonEntropy": "natural logarithm, divided by the number of different items in the lists"}
+    }
     name = "entropy"
     value_range = (0.0, math.inf)
 
@@ -176,9 +180,6 @@ class Gini(Spread):
         Gini, 1912; of recommendations, Fleder and Hosanagar, Blockbuster culture's next rise or fall, Management
         Science 55(5), 2009.
 
-    Also in:
-        RecBole's ``giniindex``, LensKit's ``ListGini``; LensKit's ``ExposureGini`` is ``discount="geometric"``.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         num_items: N, how many items the catalogue has.
@@ -194,6 +195,7 @@ class Gini(Spread):
         tensor(0.3750)
     """
 
+    known_as = {"recbole": "GiniIndex", "lenskit": {"ListGini": "", "ExposureGini": "(discount=geometric)"}}
     name = "gini"
     higher_is_better = False
 

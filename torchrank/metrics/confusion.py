@@ -14,6 +14,8 @@ from torchrank.names.parameters import integer, number
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 
+__all__ = ["MCC", "Accuracy", "Utility"]
+
 
 class Table(NamedTuple):
     """The margins of a query's contingency table, and the hits, which are all that is left to say. float64 [query]."""
@@ -73,9 +75,6 @@ class Accuracy(ConfusionMetric):
     Source:
         RecTools, ``Accuracy``, where a list shorter than k counts as k candidates.
 
-    Also in:
-        none of the other libraries compared.
-
     Args:
         top_k: the first ``top_k`` ranks are chosen; None = all of the list.
         collection_size: candidates that there are in all, listed or not; None, or fewer than N, = N.
@@ -88,6 +87,7 @@ class Accuracy(ConfusionMetric):
         tensor([0.7500], dtype=torch.float64)
     """
 
+    known_as = {"rectools": {"Accuracy": "where a list shorter than k counts as k candidates"}}
     name = "accuracy"
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -107,9 +107,6 @@ class MCC(ConfusionMetric):
         Matthews, Comparison of the predicted and observed secondary structure of T4 phage lysozyme, Biochimica et
         Biophysica Acta 405, 1975.
 
-    Also in:
-        RecTools (``MCC``), where a list shorter than k counts as k candidates.
-
     Args:
         top_k: the first ``top_k`` ranks are chosen; None = all of the list.
         collection_size: candidates that there are in all, listed or not; None = those of the list, and relevant ones
@@ -123,6 +120,10 @@ class MCC(ConfusionMetric):
         tensor([1.], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "matthews matthews_correlation matthews_corrcoef",
+        "rectools": {"MCC": "where a list shorter than k counts as k candidates"},
+    }
     name = "mcc"
     value_range = (-1.0, 1.0)
 
@@ -143,9 +144,6 @@ class Utility(ConfusionMetric):
     Source:
         trec_eval, ``utility`` with its coefficients in this order and ``-N collection_size``, where nothing given is 0.
 
-    Also in:
-        pytrec_eval (``utility``).
-
     Args:
         top_k: the first ``top_k`` ranks are shown; None = all of the list.
         hit: what a relevant candidate that is shown is worth.
@@ -165,6 +163,14 @@ class Utility(ConfusionMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {
+            "utility_{hit},{false_alarm},{miss},{rejection}": (
+                "(hit={hit},false_alarm={false_alarm},miss={miss},rejection={rejection})"
+            )
+        },
+        "trec_eval": "utility",
+    }
     name = "utility"
     value_range = (-math.inf, math.inf)
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import widest_float
+from torchrank.hardware.devices import reading_is_free, widest_float
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.layouts.cutting import groups
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import BinaryMetric, uncounted
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["Bpref", "InfAP", "Judged"]
 
 # trec_eval's smoothing of InfAP, so that a rank with nothing judged before it has a precision.
 EPSILON = 1e-5
@@ -42,10 +44,6 @@ class Bpref(BinaryMetric):
         Buckley and Voorhees, Retrieval evaluation with incomplete information, SIGIR 2004, as trec_eval has computed it
         since version 8: the paper divides by R where trec_eval divides by min(N, R).
 
-    Also in:
-        trec_eval, pytrec_eval (``bpref``), ir_measures (``Bpref``); ranx (``bpref``), NaN where nothing is judged
-        irrelevant; TensorFlow Ranking (``BPrefMetric``), where ``use_trec_version=False`` divides by R.
-
     Args:
         relevance_level: a grade at or above it is relevant, one from 0 up to it is irrelevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``unjudged``, ``validate_args``: as
@@ -57,6 +55,13 @@ class Bpref(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "binary_preference",
+        "trec_eval": {"bpref": "", "gm_bpref": "(aggregation=geometric)"},
+        "ir_measures": "Bpref",
+        "ranx": {"bpref": "NaN where nothing is judged irrelevant"},
+        "TensorFlow Ranking": {"BPrefMetric": "whose `use_trec_version=False` divides by R"},
+    }
     name = "bpref"
     top_k: None = None
 
@@ -89,9 +94,6 @@ class InfAP(BinaryMetric):
         Yilmaz and Aslam, Estimating average precision with incomplete and imperfect judgments, CIKM 2006, as trec_eval
         computes it. There every grade below 0 is in the pool, as in :meth:`Ranking.from_run`; here only from -1 up.
 
-    Also in:
-        trec_eval, pytrec_eval (``infAP``), ir_measures (``infAP``).
-
     Args:
         relevance_level: a grade at or above it is relevant, one from 0 up to it is irrelevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``unjudged``, ``validate_args``: as
@@ -104,6 +106,7 @@ class InfAP(BinaryMetric):
         tensor([0.8750], dtype=torch.float64)
     """
 
+    known_as = {"parse": "inferred_ap inferred_average_precision", "trec_eval": "infAP", "ir_measures": "infAP"}
     name = "infap"
     top_k: None = None
 
@@ -136,10 +139,6 @@ class Judged(RankingMetric):
     Source:
         ir_measures (MacAvaney et al., Streamlining evaluation with ir-measures, ECIR 2022), after OpenNIR.
 
-    Also in:
-        ir_measures (``Judged``), where also a negative grade counts as a judgment, and queries without any are left
-        out; trec_eval (``unj``), the unjudged in the first k divided by k: 1 less this value if k were retrieved.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
@@ -150,6 +149,13 @@ class Judged(RankingMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "ir_measures": {
+            "Judged": "where also a negative grade counts as a judgment, and queries without any are left out"
+        },
+        "trec_eval": {"unj_{k}": "~ 1 - judged@k, but for lists shorter than k"},
+        "trec_eval9": {},
+    }
     name = "judged"
     takes_unjudged_for = ("irrelevant",)
 
@@ -178,7 +184,7 @@ def _mean_reciprocal(ranking: Ranking, where: Tensor, slot: Tensor, beside: Tens
     if ranking.untied:
         return alone
     # Looking at values costs nothing on a CPU, and few candidates are tied with unjudged ones.
-    looks = alone.device.type == "cpu"
+    looks = reading_is_free(alone)
     wanted = (where & (rest > 0)).nonzero(as_tuple=True) if looks else (slice(None),)
     first, slot, beside, rest = (x[wanted].long().reshape(-1, 1) for x in (ranking.first, slot, beside, rest))
     longest = ranking.depth if not looks else int(rest.max()) if len(rest) else 0

@@ -23,7 +23,7 @@ from torchrank.names.arguments import plain
 from torchrank.names.parameters import derived, fixed, integer, parameter
 from torchrank.names.types import Aggregation, Pairs, Target, call_of
 from torchrank.state.measure import Measure
-from torchrank.state.query_mean import QueryValues, weighted
+from torchrank.state.scoring import BatchResult, Measured, Measurements, result_for, weigh
 from torchrank.state.sums import Sum
 
 #: what a metric keeps of a catalogue, by name
@@ -130,7 +130,7 @@ class ListMetric(Measure):
 
     def update(
         self,
-        preds: Tensor | QueryValues,
+        preds: Tensor,
         target: Target | None = None,
         *,
         mask: Tensor | None = None,
@@ -152,19 +152,18 @@ class ListMetric(Measure):
             TypeError: ``preds`` are no ids.
             ValueError: shapes do not fit together. Bad values are counted and raise in :meth:`compute`.
         """
-        if not isinstance(preds, QueryValues):  # from a collection
-            preds = self.evaluate(preds, target, mask, exclude, weights)
-        self.accumulate(preds)
+        batch = Batch(preds, target, weights, {"mask": mask, "exclude": exclude})
+        self.accumulate(result_for(self) or self.of_batch(batch))
 
-    def evaluate(self, preds: Any, target: Any, mask: Any, exclude: Any, weights: Tensor | None) -> QueryValues:
-        """The values of a batch, and the sums that they add to the state."""
+    def of_batch(self, batch: Batch) -> BatchResult:
+        preds = batch.preds
         check_tensor(preds, "preds", f"integer ids [query, position] for {self.label}")
         with torch.no_grad():
-            arguments = (preds, target, mask, exclude, weights)
-            return serially(preds.device, preds.numel(), self._evaluated, *arguments)
+            return serially(preds.device, preds.numel(), self._scored, batch)
 
-    def _evaluated(self, preds: Tensor, target: Any, mask: Any, exclude: Any, weights: Tensor | None) -> QueryValues:
-        lists, errors = self.recommended(preds, target, mask, exclude)
+    def _scored(self, batch: Batch) -> BatchResult:
+        preds, options = batch.preds, batch.options
+        lists, errors = self.recommended(preds, batch.target, options["mask"], options["exclude"])
         queries, elements = len(lists.ids), max(1, lists.ids.shape[1] * max(1, self.width(lists)))
         threads = available() if queries * elements > GRAIN and preds.device.type == "cpu" else 1
         step = max(1, min(BLOCK // elements, -(-queries // threads)))
@@ -172,15 +171,12 @@ class ListMetric(Measure):
         values = torch.cat(each(lambda start: self.measure(lists.rows(start, start + step)), starts))
         empty = lists.length < self.fewest
         values = torch.where(empty, float("nan"), values)
-        table = torch.stack([values, torch.ones_like(values), empty.to(values.dtype)]).unsqueeze(0)
         errors = errors if self.validate_args else torch.zeros_like(errors)
-        return self.with_extra_sums(weighted([self], table, errors.unsqueeze(0), weights, lists.ignored)[0], lists)
+        measured = Measured(values, torch.ones_like(values), empty.to(torch.int8), errors)
+        (result,) = weigh([self], Measurements.of([measured], None), batch.weights, lists.ignored)
+        return self.with_extra_sums(result, lists)
 
-    def of_batch(self, batch: Batch) -> QueryValues:
-        options = batch.options
-        return self.evaluate(batch.preds, batch.target, options["mask"], options["exclude"], batch.weights)
-
-    def with_extra_sums(self, result: QueryValues, lists: Recommended) -> QueryValues:
+    def with_extra_sums(self, result: BatchResult, lists: Recommended) -> BatchResult:
         """The result of a batch with the :attr:`more` numbers that it adds to the state."""
         return result
 
@@ -283,7 +279,7 @@ class ExposureMetric(ListMetric):
     def measure(self, lists: Recommended) -> Tensor:
         return torch.zeros_like(lists.length)
 
-    def with_extra_sums(self, result: QueryValues, lists: Recommended) -> QueryValues:
+    def with_extra_sums(self, result: BatchResult, lists: Recommended) -> BatchResult:
         amounts = torch.where(lists.kept, self.amounts(lists, result.weights), 0.0)
         exposure = torch.zeros(self.num_extra_sums, dtype=lists.dtype, device=lists.ids.device)
         exposure.index_add_(0, lists.ids.flatten(), amounts.flatten())

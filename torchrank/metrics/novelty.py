@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.cascades import stopped
-from torchrank.formulas.gains import at_least, geometric, logarithmic, reciprocal, satisfying
+from torchrank.formulas.gains import RECIPROCAL, AtLeast, Geometric, Logarithmic, Satisfying
 from torchrank.formulas.greedy import best_first
 from torchrank.metrics.intent_aware import IntentMetric
 from torchrank.names.parameters import flag, number
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["ERRIA", "NERRIA", "NNRBP", "NRBP", "AlphaDCG", "AlphaNDCG"]
 
 # What fades by less does not fade at all: the form for what does is a difference over this.
 FAINT = 1e-8
@@ -30,7 +32,7 @@ class FadingMetric(IntentMetric):
     @property
     def gain_function(self) -> Callable[[Tensor], Tensor]:
         """From grades to worth, from 0 to 1."""
-        return at_least(self.relevance_level)
+        return AtLeast(self.relevance_level)
 
     @property
     def fading(self) -> float:
@@ -104,7 +106,7 @@ class AlphaMetric(FadingMetric):
 
     @property
     def discount(self) -> Callable[[Tensor], Tensor]:
-        return logarithmic(2)
+        return Logarithmic(2)
 
 
 class AlphaDCG(BoundedMetric, AlphaMetric):
@@ -119,10 +121,6 @@ class AlphaDCG(BoundedMetric, AlphaMetric):
     Source:
         Clarke, Kolla, Cormack, Vechtomova, Ashkan, Büttcher and MacKinnon, Novelty and diversity in information
         retrieval evaluation, SIGIR 2008. ``bounded`` is ndeval's.
-
-    Also in:
-        TensorFlow Ranking ``AlphaDCGMetric``; ir_measures ``alpha_DCG``, pyndeval ``alpha-DCG`` (``bounded=True``; at
-        k = 1 ndeval leaves out the division).
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -141,6 +139,12 @@ class AlphaDCG(BoundedMetric, AlphaMetric):
         tensor([1.9464], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "\N{GREEK SMALL LETTER ALPHA}_DCG",
+        "TensorFlow Ranking": "AlphaDCGMetric",
+        "ir_measures": {"alpha_DCG": "", "alpha_DCG@{k}": "(bounded=True)@{k} at k = 1 ndeval leaves out the division"},
+        "pyndeval": {"alpha-DCG@{k}": "(bounded=True)@{k} at k = 1 ndeval leaves out the division"},
+    }
     name = "alphadcg"
     value_range = (0.0, math.inf)
 
@@ -159,9 +163,6 @@ class AlphaNDCG(AlphaMetric):
         Clarke, Kolla, Cormack, Vechtomova, Ashkan, Büttcher and MacKinnon, Novelty and diversity in information
         retrieval evaluation, SIGIR 2008.
 
-    Also in:
-        ir_measures ``alpha_nDCG``, pyndeval ``alpha-nDCG``, among equals by document id.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
@@ -178,6 +179,11 @@ class AlphaNDCG(AlphaMetric):
         tensor([0.8406], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "\N{GREEK SMALL LETTER ALPHA}_nDCG",
+        "ir_measures": {"alpha_nDCG": "among equals by document id"},
+        "pyndeval": {"alpha-nDCG": "among equals by document id"},
+    }
     name = "alphandcg"
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -203,11 +209,11 @@ class CascadeMetric(FadingMetric):
 
     @property
     def gain_function(self) -> Callable[[Tensor], Tensor]:
-        return satisfying(self.max_grade, self.relevance_level)
+        return Satisfying(self.max_grade, self.relevance_level)
 
     @property
     def discount(self) -> Callable[[Tensor], Tensor]:
-        return reciprocal
+        return RECIPROCAL
 
 
 class ERRIA(BoundedMetric, CascadeMetric):
@@ -220,10 +226,6 @@ class ERRIA(BoundedMetric, CascadeMetric):
     Source:
         Chapelle, Ji, Liao, Velipasaoglu, Lai and Wu, Intent-based diversification of web search results: metrics and
         algorithms, Information Retrieval 14, 2011. ``bounded`` is ndeval's.
-
-    Also in:
-        ir_measures ``ERR_IA``, pyndeval ``ERR-IA`` (``bounded=True``; at k = 1 ndeval leaves out the division, by N
-        as well).
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -243,6 +245,13 @@ class ERRIA(BoundedMetric, CascadeMetric):
         tensor([0.4375], dtype=torch.float64)
     """
 
+    known_as = {
+        "ir_measures": {
+            "ERR_IA": "",
+            "ERR_IA@{k}": "(bounded=True)@{k} at k = 1 ndeval leaves out the division, by N as well",
+        },
+        "pyndeval": {"ERR-IA@{k}": "(bounded=True)@{k} at k = 1 ndeval leaves out the division, by N as well"},
+    }
     name = "erria"
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -260,9 +269,6 @@ class NERRIA(CascadeMetric):
         Chapelle, Ji, Liao, Velipasaoglu, Lai and Wu, Intent-based diversification of web search results: metrics and
         algorithms, Information Retrieval 14, 2011; the ideal is ndeval's.
 
-    Also in:
-        ir_measures ``nERR_IA``, pyndeval ``nERR-IA``, among equals by document id.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         max_grade: the grade that satisfies most, > 0; see :class:`ERRIA`.
@@ -279,6 +285,10 @@ class NERRIA(CascadeMetric):
         tensor([0.7778], dtype=torch.float64)
     """
 
+    known_as = {
+        "ir_measures": {"nERR_IA": "among equals by document id"},
+        "pyndeval": {"nERR-IA": "among equals by document id"},
+    }
     name = "nerria"
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -294,9 +304,6 @@ class NRBP(AlphaMetric):
 
     Source:
         Clarke, Kolla and Vechtomova, An effectiveness measure for ambiguous and underspecified queries, ICTIR 2009.
-
-    Also in:
-        ir_measures ``NRBP``, pyndeval ``NRBP``.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -315,13 +322,14 @@ class NRBP(AlphaMetric):
         tensor([0.6562], dtype=torch.float64)
     """
 
+    known_as = {"ir_measures": "NRBP", "pyndeval": "NRBP"}
     name = "nrbp"
 
     beta: float = number(default=0.5, least=0, most=1)
 
     @property
     def discount(self) -> Callable[[Tensor], Tensor]:
-        return geometric(self.beta)
+        return Geometric(self.beta)
 
     def measure(self, ranking: Ranking) -> Tensor:
         return (1 - (1 - self.alpha) * self.beta) * super().measure(ranking)
@@ -335,9 +343,6 @@ class NNRBP(NRBP):
 
     Source:
         ndeval, of the TREC Web track, after Clarke, Kolla and Vechtomova, ICTIR 2009.
-
-    Also in:
-        ir_measures ``nNRBP``, pyndeval ``nNRBP``, among equals by document id.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -356,6 +361,10 @@ class NNRBP(NRBP):
         tensor([0.7778], dtype=torch.float64)
     """
 
+    known_as = {
+        "ir_measures": {"nNRBP": "among equals by document id"},
+        "pyndeval": {"nNRBP": "among equals by document id"},
+    }
     name = "nnrbp"
 
     def measure(self, ranking: Ranking) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.sorting import by_key, descending
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.average_precision import precisions
 from torchrank.metrics.base import RankingMetric
@@ -16,6 +17,8 @@ from torchrank.ranking.arithmetic import marked_rows, ratio
 from torchrank.ranking.derived import cached
 from torchrank.ranking.entries import run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["LRAP", "OPA", "CoverageError", "RankingLoss"]
 
 
 class LRAP(BinaryMetric):
@@ -29,9 +32,6 @@ class LRAP(BinaryMetric):
     Source:
         Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000.
 
-    Also in:
-        torchmetrics (``MultilabelRankingAveragePrecision``), scikit-learn (``label_ranking_average_precision_score``).
-
     Args:
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties`` (also "grouped"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
@@ -43,6 +43,14 @@ class LRAP(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """  # noqa: E501
 
+    known_as = {
+        "parse": "label_ranking_average_precision",
+        "sklearn": {
+            "label_ranking_average_precision_score": "(ties=grouped,empty_target_action=pos)",
+            "average_precision_score": "(ties=grouped)",
+        },
+        "torchmetrics": {"MultilabelRankingAveragePrecision": "(ties=grouped,empty_target_action=pos)"},
+    }
     name = "lrap"
     policies = ("expected", "optimistic", "pessimistic", "grouped")
     top_k: None = None
@@ -69,9 +77,6 @@ class CoverageError(BinaryMetric):
         Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000, as
         coverage, which is 1 less.
 
-    Also in:
-        torchmetrics (``MultilabelCoverageError``), scikit-learn (``coverage_error``).
-
     Args:
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
@@ -82,6 +87,11 @@ class CoverageError(BinaryMetric):
         tensor([2.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "coverage_error",
+        "sklearn": {"coverage_error": "(ties=pessimistic)"},
+        "torchmetrics": {"MultilabelCoverageError": "(ties=pessimistic)"},
+    }
     name = "coverageerror"
     value_range = (0.0, math.inf)
     higher_is_better = False
@@ -105,9 +115,6 @@ class RankingLoss(BinaryMetric):
     Source:
         Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000.
 
-    Also in:
-        torchmetrics (``MultilabelRankingLoss``), scikit-learn (``label_ranking_loss``).
-
     Args:
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
@@ -118,6 +125,11 @@ class RankingLoss(BinaryMetric):
         tensor([0.2500], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "ranking_loss label_ranking_loss",
+        "sklearn": {"label_ranking_loss": "(ties=pessimistic)"},
+        "torchmetrics": {"MultilabelRankingLoss": "(ties=pessimistic)"},
+    }
     name = "rankingloss"
     higher_is_better = False
     top_k: None = None
@@ -147,9 +159,6 @@ class OPA(RankingMetric):
     Source:
         TensorFlow Ranking, ``OPAMetric``, which weights queries by their pairs and counts ties as wrong.
 
-    Also in:
-        rax (``opa_metric``, ties wrong).
-
     Args:
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
@@ -159,6 +168,11 @@ class OPA(RankingMetric):
         tensor([0.6667], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "ordered_pair_accuracy",
+        "rax": {"opa_metric": "which counts ties wrong"},
+        "TensorFlow Ranking": "OPAMetric",
+    }
     name = "opa"
     takes_unjudged_for = ("irrelevant", "condensed")
     top_k: None = None
@@ -224,7 +238,7 @@ def _ascents(level: Tensor, counted: Tensor) -> Tensor:
     there is a pass for each digit, over elements grouped by the digits above it, rather than one for each level.
     """
     highest = level.shape[1] - 1
-    if level.device.type == "cpu":  # where looking at values costs nothing, and most data has few grades
+    if reading_is_free(level):  # most data has few grades
         highest = int(level.max()) if level.numel() else 0
     total = torch.zeros_like(level[:, 0])
     for digit in range(highest.bit_length()):

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 import torchrank.formulas.random_ranking as chance
-from torchrank.formulas.gains import reciprocal
+from torchrank.formulas.gains import RECIPROCAL
 from torchrank.formulas.judgment_bounds import UNEQUAL
 from torchrank.formulas.random_ranking import Moments, first_at
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import flag, one_of
@@ -20,6 +21,8 @@ from torchrank.ranking.arithmetic import marked_rows, ratio
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import MEANS, Mean
 from torchrank.state.sums import Sum, mean, read, weights_beside_squares
+
+__all__ = ["MR", "MRR", "HitRate"]
 
 
 class PositionMetric(BinaryMetric):
@@ -178,12 +181,6 @@ class MR(PositionMetric):
         methods, arXiv 2002.06914, 2020. z and the other means: Hoyt, Berrendorf, Galkin, Tresp and Gyori, A unified
         framework for rank-based evaluation metrics for link prediction in knowledge graphs, arXiv 2203.07544, 2022.
 
-    Also in:
-        PyKEEN, equal with ``filtered=True, average="positive", ties="realistic"``: ``mean_rank``,
-        ``geometric_mean_rank``, ``harmonic_mean_rank``, ``median_rank`` ("midpoint" here, one positive per query), the
-        inverse of each (``inverse=True``), ``adjusted_arithmetic_mean_rank`` ("ratio"),
-        ``adjusted_arithmetic_mean_rank_index``, ``z_arithmetic_mean_rank``.
-
     Args:
         relevance_level: a grade at or above it is relevant; > 0.
         filtered: rank every positive against the irrelevant candidates only; see :class:`PositionMetric`.
@@ -205,6 +202,37 @@ class MR(PositionMetric):
         tensor([0.], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {
+            "mean_rank": "",
+            "gmr": "(aggregation=geometric)",
+            "hmr": "(aggregation=harmonic)",
+            "median_rank": "(aggregation=midpoint)",
+            "iamr": "(inverse=True)",
+            "inverse_geometric_mean_rank": "(aggregation=geometric,inverse=True)",
+            "igmr": "(aggregation=geometric,inverse=True)",
+            "inverse_median_rank": "(aggregation=midpoint,inverse=True)",
+            "adjusted_mean_rank": "(adjusted=ratio)",
+            "aamr": "(adjusted=ratio)",
+            "amr": "(adjusted=ratio)",
+            "adjusted_mean_rank_index": "(adjusted=index)",
+            "aamri": "(adjusted=index)",
+            "amri": "(adjusted=index)",
+            "zamr": "(adjusted=z)",
+            "zmr": "(adjusted=z)",
+        },
+        "pykeen": {
+            "": "equal with `filtered=True,average=positive,ties=realistic`",
+            "arithmetic_mean_rank": "",
+            "geometric_mean_rank": "(aggregation=geometric)",
+            "harmonic_mean_rank": "(aggregation=harmonic)",
+            "median_rank": "~ the median of positives, not of queries",
+            "inverse_arithmetic_mean_rank": "(inverse=True)",
+            "adjusted_arithmetic_mean_rank": "(adjusted=ratio)",
+            "adjusted_arithmetic_mean_rank_index": "(adjusted=index)",
+            "z_arithmetic_mean_rank": "(adjusted=z)",
+        },
+    }
     name = "mr"
     value_range = (1.0, math.inf)
     higher_is_better = False
@@ -255,12 +283,6 @@ class MRR(PositionMetric):
     Source:
         Voorhees, The TREC-8 question answering track report, TREC 1999. Adjusted: Hoyt et al., arXiv 2203.07544, 2022.
 
-    Also in:
-        trec_eval and pytrec_eval (``recip_rank``, without k), ir_measures (``RR``), ranx (``mrr``), torchmetrics
-        (``RetrievalMRR``), PyG (``LinkPredMRR``), PyKEEN (``inverse_harmonic_mean_rank``), rax, TensorFlow Ranking,
-        torcheval, RecTools, RePlay, RecBole, LensKit, metrax, Transformers4Rec. Adjusted, in PyKEEN only:
-        ``adjusted_inverse_harmonic_mean_rank`` ("index"), ``z_inverse_harmonic_mean_rank``.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant; > 0.
@@ -275,6 +297,39 @@ class MRR(PositionMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {
+            "RR": "",
+            "mean_reciprocal_rank": "",
+            "reciprocal_rank": "",
+            "retrieval_reciprocal_rank": "",
+            "adjusted_mean_reciprocal_rank": "(adjusted=index)",
+            "adjusted_mrr": "(adjusted=index)",
+            "aihmr": "(adjusted=index)",
+            "amrr": "(adjusted=index)",
+            "zihmr": "(adjusted=z)",
+            "zmrr": "(adjusted=z)",
+        },
+        "trec_eval": {"recip_rank": "without k"},
+        "ir_measures": "RR",
+        "ranx": "mrr",
+        "torchmetrics": "RetrievalMRR",
+        "pyg": "LinkPredMRR",
+        "recbole": "mrr",
+        "rectools": "MRR",
+        "RePlay": "MRR",
+        "lenskit": "RecipRank",
+        "rax": "mrr_metric",
+        "TensorFlow Ranking": "MRRMetric",
+        "torcheval": "",
+        "metrax": "",
+        "Transformers4Rec": "",
+        "pykeen": {
+            "inverse_harmonic_mean_rank": "",
+            "adjusted_inverse_harmonic_mean_rank": "(adjusted=index)",
+            "z_inverse_harmonic_mean_rank": "(adjusted=z)",
+        },
+    }
     name = "mrr"
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
@@ -282,7 +337,7 @@ class MRR(PositionMetric):
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         found = ranking.found(self.relevance_level)
-        alone = ranking.mean_discount(reciprocal, self.top_k)
+        alone = ranking.mean_discount(RECIPROCAL, self.top_k)
         value = torch.where(found, alone, 0.0).amax(-1)  # of the first, if no other relevant one is tied with it
         if found.shape[1] == 1 or ranking.untied:
             return value
@@ -312,12 +367,6 @@ class HitRate(PositionMetric):
     Source:
         trec_eval, ``success``; Hits@10 of Bordes et al., NIPS 2013. Adjusted: Hoyt et al., arXiv 2203.07544, 2022.
 
-    Also in:
-        trec_eval and pytrec_eval (``success``), ir_measures (``Success``), ranx (``hit_rate``), torchmetrics
-        (``RetrievalHitRate``), PyG (``LinkPredHitRatio``), PyKEEN (``hits_at_k``), TensorFlow Ranking, torcheval,
-        RecTools, RePlay, RecBole, LensKit; ``accuracy@k`` in sentence-transformers and BEIR. ranx's ``hits@k`` is the
-        number of hits, :class:`NumRelRet`. Adjusted, in PyKEEN only: ``adjusted_hits_at_k`` ("index"), ``z_hits_at_k``.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant; > 0.
@@ -332,6 +381,42 @@ class HitRate(PositionMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {
+            "success": "",
+            "hits": "",
+            "hit": "",
+            "HR": "",
+            "hit_ratio": "",
+            "H": "",
+            "top_k_accuracy_score": "",
+            "top_{k}_accuracy": "@{k}",
+            "h_at_{k}": "@{k}",
+            "ahits_at_{k}": "(adjusted=index)@{k}",
+            "ah_at_{k}": "(adjusted=index)@{k}",
+            "ahits": "(adjusted=index)",
+            "ah": "(adjusted=index)",
+        },
+        "trec_eval": {"success_{k}": "@{k}"},
+        "ir_measures": "Success",
+        "ranx": {"hit_rate": "", "hits": "~ the number of hits, `numrelret`"},
+        "torchmetrics": "RetrievalHitRate",
+        "pyg": "LinkPredHitRatio",
+        "recbole": "hit",
+        "rectools": "HitRate",
+        "RePlay": "HitRate",
+        "lenskit": "Hit",
+        "TensorFlow Ranking": "HitsMetric",
+        "torcheval": "",
+        "sentence-transformers": "accuracy",
+        "BEIR": "accuracy top_k_accuracy",
+        "Keras": "top_k_categorical_accuracy",
+        "pykeen": {
+            "hits_at_{k}": "@{k}",
+            "adjusted_hits_at_{k}": "(adjusted=index)@{k}",
+            "z_hits_at_{k}": "(adjusted=z)@{k}",
+        },
+    }
     name = "hitrate"
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
@@ -359,7 +444,7 @@ def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
 
 def _first_of_several(n: Tensor, r: Tensor, s: Tensor, above: Tensor, where: Tensor, longest: int) -> Tensor:
     """Expected 1 / rank of the first of r relevant in a block of n behind ``above`` others, cut after s: [query]."""
-    if where.device.type == "cpu":  # looking at values costs nothing here, and most data has no such tie
+    if reading_is_free(where):  # most data has no such tie
         longest = min(longest, int(torch.where(where, s, 0.0).amax())) if len(s) else 0
     total, s, above = torch.zeros_like(n), s.unsqueeze(-1), above.unsqueeze(-1)
     for j, share in first_at(n, r, longest):

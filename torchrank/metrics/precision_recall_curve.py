@@ -17,8 +17,10 @@ from torchrank.names.parameters import integer, number, one_of
 from torchrank.names.types import call_of
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.query_mean import QueryValues
+from torchrank.state.scoring import BatchResult, Measured
 from torchrank.state.sums import SIZE, Sum
+
+__all__ = ["ElevenPoint", "InterpolatedPrecision", "PRCurve", "RecallAtPrecision"]
 
 
 class PRCurve(Precision):
@@ -29,9 +31,6 @@ class PRCurve(Precision):
 
     Source:
         torchmetrics, ``RetrievalPrecisionRecallCurve``.
-
-    Also in:
-        none of the other libraries compared; ranx draws the interpolated curve.
 
     Args:
         top_k: the last rank.
@@ -49,6 +48,10 @@ class PRCurve(Precision):
         (tensor([1.0000, 0.5000, 0.6667]), tensor([0.5000, 0.5000, 1.0000]), tensor([1, 2, 3]))
     """
 
+    known_as = {
+        "parse": "precision_recall_curve retrieval_precision_recall_curve",
+        "ranx": {"": "which draws the interpolated curve"},
+    }
     name = "prcurve"
     #: a curve is no number, so it is not among the measures
     registry: ClassVar[dict[str, type[RankingMetric]]] = {}
@@ -61,10 +64,10 @@ class PRCurve(Precision):
     def num_extra_sums(self) -> int:
         return 2 * self.top_k
 
-    def evaluate(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
-        table, errors = super().evaluate(ranking)
-        curves = torch.where(table[2] > 0, table[0], self.curves(ranking))  # an empty query counts alike at each rank
-        return torch.cat([table, curves]), errors
+    def measured(self, ranking: Ranking) -> Measured:
+        found = super().measured(ranking)
+        # An empty query counts alike at each rank.
+        return replace(found, extra=torch.where(found.status > 0, found.values, self.curves(ranking)))
 
     def curves(self, ranking: Ranking) -> Tensor:
         """Precision and then recall of each query at each rank, empty ones too: float64 [2 * rank, query]."""
@@ -74,10 +77,10 @@ class PRCurve(Precision):
         relevant = ranking.num_relevant(self.relevance_level).unsqueeze(-1)
         return torch.cat([ratio(hits, length), ratio(hits, relevant)], -1).mT
 
-    def with_extra_sums(self, result: QueryValues, rows: Tensor) -> QueryValues:
-        sums = torch.where(result.weights > 0, rows * result.weights, 0.0).sum(-1)
-        rows = torch.where(result.values.isnan(), float("nan"), rows)
-        return replace(result, values=rows, sums=torch.cat([result.sums, sums]))
+    def with_extra_sums(self, result: BatchResult, extra: Tensor) -> BatchResult:
+        sums = torch.where(result.weights > 0, extra * result.weights, 0.0).sum(-1)
+        extra = torch.where(result.values.isnan(), float("nan"), extra)
+        return replace(result, values=extra, sums=torch.cat([result.sums, sums]))
 
     def result(self, sums: Tensor) -> Tensor:
         return sums[SIZE:] / sums[Sum.W]
@@ -94,7 +97,7 @@ class PRCurve(Precision):
         precision, recall = super().compute().view(2, -1)
         return precision, recall, torch.arange(1, self.top_k + 1, device=recall.device)
 
-    def scored(self, result: QueryValues, batch: Batch) -> tuple[Tensor, Tensor]:
+    def scored(self, result: BatchResult, batch: Batch) -> tuple[Tensor, Tensor]:
         """Precision and recall of each query, float64 [query, rank] each: what ``score`` returns."""
         precision, recall = super().scored(result, batch).mT.chunk(2, -1)
         return precision, recall
@@ -148,10 +151,6 @@ class InterpolatedPrecision(BinaryMetric):
     Source:
         Salton and McGill, Introduction to Modern Information Retrieval, 1983; trec_eval, ``iprec_at_recall``.
 
-    Also in:
-        pytrec_eval (``iprec_at_recall``), ir_measures (``IPrec``), ranx (``interpolated_precision_at_recall``), all of
-        them with ``rounding="up"``.
-
     Args:
         recall: the recall to reach, from 0 to 1.
         rounding: how r R becomes a number of hits: "nearest", halves up, as trec_eval 10 does; "up", the integer part
@@ -168,6 +167,16 @@ class InterpolatedPrecision(BinaryMetric):
         tensor([0.6667], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {
+            "iprec_at_recall_{x}": "(recall={x})",
+            "iprec_at_recall": [f"(recall={step / 10:g})" for step in range(11)],
+        },
+        "trec_eval": {"iprec_at_recall_0.50": "(recall=0.5)"},
+        "trec_eval9": {"iprec_at_recall_0.50": "(recall=0.5,rounding=up)"},
+        "ir_measures": {"IPrec@{x}": "(recall={x}) with `rounding=up`"},
+        "ranx": {"interpolated_precision_at_recall_{x}": "(recall={x}) with `rounding=up`"},
+    }
     name = "iprec"
     top_k: None = None
 
@@ -187,9 +196,6 @@ class ElevenPoint(BinaryMetric):
     Source:
         Salton and McGill, Introduction to Modern Information Retrieval, 1983; trec_eval, ``11pt_avg``.
 
-    Also in:
-        pytrec_eval (``11pt_avg``), with ``rounding="up"``.
-
     Args:
         rounding: how recall becomes a number of hits, "nearest" or "up": as :class:`InterpolatedPrecision`.
         relevance_level: a grade at or above it is relevant; > 0.
@@ -204,6 +210,7 @@ class ElevenPoint(BinaryMetric):
         tensor([0.9091], dtype=torch.float64)
     """
 
+    known_as = {"trec_eval": "11pt_avg", "trec_eval9": {"11pt_avg": "(rounding=up)"}}
     name = "elevenpoint"
     top_k: None = None
 
@@ -226,9 +233,6 @@ class RecallAtPrecision(BinaryMetric):
     Source:
         torchmetrics, ``RetrievalRecallAtFixedPrecision``, which takes it of the curve averaged over queries.
 
-    Also in:
-        none of the other libraries compared.
-
     Args:
         top_k: look only at the first ``top_k`` ranks; None = all of them.
         min_precision: the precision p that is asked for, > 0 and <= 1.
@@ -245,6 +249,7 @@ class RecallAtPrecision(BinaryMetric):
         tensor([0.6667], dtype=torch.float64)
     """
 
+    known_as = {"parse": "recall_at_fixed_precision retrieval_recall_at_fixed_precision"}
     name = "recallatprecision"
 
     min_precision: float = number(default=0.5, above=0, most=1)

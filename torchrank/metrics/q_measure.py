@@ -12,6 +12,8 @@ from torchrank.names.parameters import number, one_of
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.ranking import Ranking
 
+__all__ = ["QMeasure"]
+
 # Ranks of which sums are made one by one.
 TABLE = 512
 
@@ -30,9 +32,6 @@ class QMeasure(GradedMetric):
         NTCIR-4, 2004; On the reliability of information retrieval metrics based on graded relevance, Information
         Processing and Management 43(2), 2007.
 
-    Also in:
-        none of the libraries compared; NTCIREVAL has it as ``Q-measure``.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         beta: how much gains matter beside counts; > 0.
@@ -49,6 +48,7 @@ class QMeasure(GradedMetric):
         tensor([0.6786], dtype=torch.float64)
     """
 
+    known_as = {"NTCIREVAL": "Q-measure"}
     name = "qmeasure"
     takes_unjudged_for = ("irrelevant", "condensed")
     value_range = (0.0, 1.0)

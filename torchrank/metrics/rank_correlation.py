@@ -16,6 +16,8 @@ from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import running_sum
 from torchrank.ranking.ranking import Ranking
 
+__all__ = ["APTau", "KendallDistance", "KendallTau", "Spearman", "WeightedTau"]
+
 
 class ComparingMetric(RankingMetric):
     """A measure of how alike two rankings of the same candidates are.
@@ -80,10 +82,6 @@ class KendallTau(ComparingMetric):
         ranking problems, Biometrika 33, 1945; "c": Stuart, Biometrika 40, 1953; "gamma": Goodman and Kruskal, JASA 49,
         1954.
 
-    Also in:
-        scipy ``kendalltau`` ("b", "c"); torchmetrics ``KendallRankCorrCoef``, over all samples, whose variant "a"
-        is "gamma" here.
-
     Args:
         variant: "a", "b", "c" or "gamma".
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
@@ -97,6 +95,11 @@ class KendallTau(ComparingMetric):
         tensor([0.3333], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "kendall tau kendall_tau_b kendall_rank_corr_coef",
+        "scipy": {"kendalltau": "with its variants b and c"},
+        "torchmetrics": {"KendallRankCorrCoef": "~ over all samples, and its variant a is gamma here"},
+    }
     name = "kendalltau"
 
     variant: Literal["a", "b", "c", "gamma"] = one_of(default="b")
@@ -133,9 +136,6 @@ class KendallDistance(ComparingMetric):
 
     Source:
         Fagin, Kumar, Mahdian, Sivakumar and Vee, Comparing and aggregating rankings with ties, PODS 2004.
-
-    Also in:
-        none of the libraries compared.
 
     Args:
         normalized: the share of all pairs instead of their number.
@@ -176,9 +176,6 @@ class WeightedTau(ComparingMetric):
     Source:
         Vigna, A weighted correlation index for rankings with ties, WWW 2015, additive and hyperbolic.
 
-    Also in:
-        scipy ``weightedtau``, whose ``rank=True`` is the default here.
-
     Args:
         weigh_by: whose ranks make the weights: "both", "preds" or "target".
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
@@ -192,6 +189,7 @@ class WeightedTau(ComparingMetric):
         tensor([0.5455], dtype=torch.float64)
     """
 
+    known_as = {"parse": "weighted_kendall_tau", "scipy": {"weightedtau": "whose `rank=True` is the default here"}}
     name = "weightedtau"
 
     weigh_by: Literal["both", "preds", "target"] = one_of(default="both")
@@ -219,9 +217,6 @@ class APTau(ComparingMetric):
     Source:
         Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval, SIGIR 2008.
 
-    Also in:
-        none of the libraries compared; the R package ircor has it.
-
     Args:
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
 
@@ -231,6 +226,7 @@ class APTau(ComparingMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {"parse": "tau_ap", "ircor": ""}
     name = "aptau"
     of_differences = False
 
@@ -256,9 +252,6 @@ class Spearman(ComparingMetric):
     Source:
         Spearman, The proof and measurement of association between two things, 1904.
 
-    Also in:
-        scipy ``spearmanr``; torchmetrics ``SpearmanCorrCoef``, over all samples.
-
     Args:
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
 
@@ -268,6 +261,11 @@ class Spearman(ComparingMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "spearman_rho spearman_corr_coef",
+        "scipy": "spearmanr",
+        "torchmetrics": {"SpearmanCorrCoef": "~ over all samples"},
+    }
     name = "spearman"
 
     def compare(self, both: Orders) -> Tensor:

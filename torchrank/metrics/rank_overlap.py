@@ -10,11 +10,14 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.concordance import Orders, orders
+from torchrank.hardware.devices import reading_is_free
 from torchrank.metrics.rank_correlation import ComparingMetric
 from torchrank.names.parameters import integer, number, one_of
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.derived import cached
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["RBO", "Overlap"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +166,7 @@ def agreements(ranking: Ranking, variant: str) -> tuple[Tensor, Tensor]:
 
 def _untied(both: Lists) -> bool:
     """Whether it is known that neither list has ties."""
-    if both.tied.device.type != "cpu":
+    if not reading_is_free(both.tied):
         return False
     return not bool((both.tied > 1).any()) and not bool((both.other_tied > 1).any())
 
@@ -178,9 +181,6 @@ class Overlap(ComparingMetric):
     Source:
         Webber, Moffat and Zobel, A similarity measure for indefinite rankings, TOIS 28(4), 2010, as the overlap at a
         depth; Fagin, Kumar and Sivakumar, Comparing top k lists, SIAM J. Discrete Mathematics 17(1), 2003.
-
-    Also in:
-        none of the libraries compared per query; of two runs as a whole in some.
 
     Args:
         top_k: how many of each ranking; None = all of the longer one.
@@ -224,9 +224,6 @@ class RBO(ComparingMetric):
         Webber, Moffat and Zobel, A similarity measure for indefinite rankings, TOIS 28(4), 2010; ties: Corsi and
         Urbano, The treatment of ties in rank-biased overlap, SIGIR 2024.
 
-    Also in:
-        the package rbo (``rbo_ext``), without ties; ir_measures and others have none, or a truncated sum.
-
     Args:
         p: how likely the user goes on to the next rank; between 0 and 1.
         variant: what a tie means: "a", "b" or "w".
@@ -241,6 +238,7 @@ class RBO(ComparingMetric):
         tensor([0.8750], dtype=torch.float64)
     """
 
+    known_as = {"parse": "rank_biased_overlap", "rbo": {"rbo_ext": "without ties"}}
     name = "rbo"
     value_range = (0.0, 1.0)
 

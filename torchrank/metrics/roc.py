@@ -13,6 +13,8 @@ from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.ranking import Ranking
 
+__all__ = ["AUROC"]
+
 
 class AUROC(BinaryMetric):
     r"""Area under the ROC curve of each query: the chance that a relevant candidate stands before an irrelevant one.
@@ -27,12 +29,6 @@ class AUROC(BinaryMetric):
 
     Source:
         Hanley and McNeil, Radiology 143, 1982; ``max_fpr``: McClish, Medical Decision Making 9, 1989.
-
-    Also in:
-        torchmetrics (``RetrievalAUROC``, where one class counts 0), ir_measures (``Accuracy``), scikit-learn
-        (``roc_auc_score`` of one query); RePlay (``RocAuc``), 1 where the first k are all relevant; RecTools
-        (``PartialAUC``), cut at the k-th irrelevant one; RecBole (``GAUC``), weighted by the relevant; torchrec
-        (``GAUC``), without queries of equal scores alone.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -49,6 +45,16 @@ class AUROC(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "AUC roc_auc gauc rocauc retrieval_auroc",
+        "torchmetrics": {"RetrievalAUROC": "(empty_target_action=neg)"},
+        "ir_measures": "Accuracy",
+        "sklearn": {"roc_auc_score": "of one query"},
+        "RePlay": {"RocAuc": "1 where the first k are all relevant"},
+        "rectools": {"PartialAUC": "~ cuts at the k-th irrelevant one"},
+        "recbole": {"gauc": "~ weighs queries by their positives: give weights"},
+        "torchrec": {"GAUC": "without queries of equal scores alone"},
+    }
     name = "auroc"
 
     max_fpr: float | None = number(default=None, above=0, most=1)

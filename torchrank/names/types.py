@@ -22,7 +22,7 @@ Aggregation = (
 Unjudged = Literal["irrelevant", "condensed", "lower", "upper"]
 
 #: what a grade is worth
-Gain = Literal["linear", "exponential"] | Callable[[Tensor], Tensor] | Mapping[float, float]
+GainOption = Literal["linear", "exponential"] | Callable[[Tensor], Tensor] | Mapping[float, float]
 
 #: grades; a label, or ids, of each query; (query, item) or (query, item, grade), each 1-D; a list of ids of each query
 Target = Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | list[Tensor]

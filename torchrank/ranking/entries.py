@@ -8,6 +8,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import reading_is_free
+
 
 @dataclass(frozen=True, eq=False)
 class RankIntervals:
@@ -62,7 +64,7 @@ class RankIntervals:
         subtopics: Tensor | None = None,
     ) -> Self:
         """Sort each row of entries by rank: those not retrieved one rank behind the list, padding behind these."""
-        if first.device.type == "cpu" and depth > 1:  # where looking at values costs nothing, and most data has no ties
+        if reading_is_free(first) and depth > 1:  # most data has no ties
             depth = depth_of(first, tied)
         first = torch.where(tied > 0, first, rank_after_list(num_candidates).unsqueeze(-1))
         if first.shape[-1] > 1:
@@ -87,7 +89,7 @@ def run_starts(x: Tensor) -> Tensor:
 def run_bounds(begins: Tensor) -> tuple[Tensor, Tensor]:
     """Where the run of each element starts and stops in its row: int64, like ``begins``, bool, True where one does."""
     position = torch.arange(begins.shape[-1], device=begins.device)
-    if begins.device.type == "cpu" and begins.all():  # where looking at values costs nothing
+    if reading_is_free(begins) and begins.all():
         return position.expand_as(begins), (position + 1).expand_as(begins)
     # Runs are numbered from 1, and a table says where each begins; its first place is for what begins none.
     run = begins.cumsum(-1)

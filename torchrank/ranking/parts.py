@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.threads import GRAIN, available
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.cutting import OVERHEAD, groups
@@ -27,7 +28,7 @@ class Parted(Derived):
 
         On an accelerator, which cannot look for padding without waiting, as it is.
         """
-        if self.first.device.type != "cpu" or self.subtopics is not None or self.pool is not None:
+        if not reading_is_free(self.first) or self.subtopics is not None or self.pool is not None:
             yield self
             return
         width, queries = self.first.shape[1], self.queries

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -16,7 +16,8 @@ from torchrank.layouts.batch import Batch
 from torchrank.names.arguments import plain
 from torchrank.names.parameters import REQUIRED, Parametrised, bind, integer, of_torchmetrics
 from torchrank.names.registry import KINDS
-from torchrank.state.query_mean import QueryMean, QueryValues
+from torchrank.state.query_mean import QueryMean
+from torchrank.state.scoring import BatchResult
 
 
 class Measure(Parametrised, QueryMean):
@@ -36,6 +37,8 @@ class Measure(Parametrised, QueryMean):
     name: ClassVar[str] = ""
     #: every measure of a kind by its name
     registry: ClassVar[dict[str, Any]] = {}
+    #: its names in other libraries, with the settings that give their numbers; see :mod:`torchrank.names.spellings`
+    known_as: ClassVar[Mapping[str, Any]] = {}
     #: whether it can be cut at a rank: not if a class declares ``top_k: None = None``
     takes_top_k: ClassVar[bool] = True
 
@@ -130,11 +133,11 @@ class Measure(Parametrised, QueryMean):
         """How many numbers are added up besides those of a mean."""
         return 0
 
-    def of_batch(self, batch: Batch) -> QueryValues:
+    def of_batch(self, batch: Batch) -> BatchResult:
         """What it makes of a batch."""
         raise NotImplementedError
 
-    def scored(self, result: QueryValues, batch: Batch) -> Any:
+    def scored(self, result: BatchResult, batch: Batch) -> Any:
         """What ``score`` says of the result of a batch. Waits for the device, so ``update`` does not call it.
 
         Raises:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, ClassVar, get_args
 
 import torch
@@ -15,11 +14,12 @@ from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.sums as state
-from torchrank.layouts.bad_values import Problem, count, explain
-from torchrank.layouts.checks import check_tensor
+from torchrank.hardware.devices import reading_is_free
+from torchrank.layouts.bad_values import explain
 from torchrank.names.arguments import one_of
 from torchrank.names.types import EmptyAction
 from torchrank.state.aggregation import AGGREGATIONS, MEANS, Mean, aggregate, is_mean
+from torchrank.state.scoring import BatchResult
 from torchrank.state.sums import Sum
 from torchrank.state.synchronisation import JointReduction, appended
 from torchrank.state.torchmetrics_fixes import LOCK, SafeMetric
@@ -31,22 +31,6 @@ EMPTY_ACTIONS = get_args(EmptyAction)
 LOGGERS = tuple(
     f"{package}.trainer.connectors.logger_connector.result" for package in ("lightning.pytorch", "pytorch_lightning")
 )
-
-
-@dataclass(frozen=True, eq=False)
-class QueryValues:
-    """What a metric has made of one batch: its value for every query, before it becomes state."""
-
-    #: float64 [query]; NaN where the policy for empty queries skips them
-    values: Tensor
-    #: float64 [query]: how much each query counts in the mean
-    weights: Tensor
-    #: bool [query]: it has no part in the average
-    skipped: Tensor
-    #: int64 [kind]: bad values met, see :mod:`torchrank.layouts.bad_values`
-    errors: Tensor
-    #: [SIZE]: what they add to the state
-    sums: Tensor
 
 
 class QueryMean(SafeMetric):
@@ -125,7 +109,7 @@ class QueryMean(SafeMetric):
 
     # ---- add, compute ------------------------------------------------------------------------------------------
 
-    def accumulate(self, result: QueryValues) -> None:
+    def accumulate(self, result: BatchResult) -> None:
         """Add the values of one batch."""
         extra, row = result.sums.to(self.sums.device), None
         if self.rows is not None:
@@ -160,7 +144,7 @@ class QueryMean(SafeMetric):
     def _narrow(self, value: Tensor) -> Tensor:
         """A value in float32, unless it is finite in float64 only."""
         narrow = value.to(torch.float32)
-        looks = value.device.type == "cpu" or self._should_unsync  # forward waits for no accelerator
+        looks = reading_is_free(value) or self._should_unsync  # forward waits for no accelerator
         return value if looks and bool((narrow.isinf() & value.isfinite()).any()) else narrow
 
     def result(self, sums: Tensor) -> Tensor:
@@ -298,54 +282,6 @@ class QueryMean(SafeMetric):
     def __getstate__(self) -> dict[str, Any]:
         # A copy is on its own: it does not drag along the metrics that this one is reduced with.
         return {**super().__getstate__(), "_joint": None, "_row": None, "_errors": None}
-
-
-def weighted(
-    metrics: Sequence[QueryMean],
-    table: Tensor,
-    errors: Tensor,
-    weights: Tensor | None,
-    ignored: Tensor | None = None,
-) -> list[QueryValues]:
-    """What metrics have made of one batch, with what each adds to its state: summed for all at once.
-
-    Args:
-        metrics: the metrics.
-        table: of queries, values, weights, and 1 if there was nothing to measure, 2 if they do not count at all:
-            float64 [metric, 3, query].
-        errors: counters of bad values, int64 [metric, kind].
-        weights: of queries, given by the user, [query].
-        ignored: queries that do not count, bool [query]; None = all do.
-
-    Raises:
-        TypeError: weights are no dense tensor.
-        ValueError: weights of another shape.
-    """
-    values, inner, empty = table.unbind(1)
-    absent, empty, present = empty == 2, empty == 1, torch.ones_like(values[0], dtype=torch.bool)
-    if ignored is not None:
-        values, present = values.masked_fill(ignored, float("nan")), ~ignored
-    if weights is not None:
-        check_tensor(weights, "weights", f"a tensor [{len(present)}], one per query")
-        if weights.shape != present.shape:
-            raise ValueError(f"Expected weights of shape [{len(present)}], one per query, got {list(weights.shape)}")
-        weight = weights.detach().to(values)
-        bad = ~(weight.isfinite() & (weight >= 0)) & present
-        validated = [metric.validate_args for metric in metrics]
-        errors = torch.stack([row + count(Problem.BAD_WEIGHTS, bad) * check for row, check in zip(errors, validated)])
-        inner, present = inner * weight.masked_fill(bad, 0.0), present & (weight > 0)
-    if any(metric.empty_target_action == "error" for metric in metrics):
-        forbidden = [metric.empty_target_action == "error" for metric in metrics]
-        found = [count(Problem.EMPTY_QUERIES, row & present) * check for row, check in zip(empty, forbidden)]
-        errors = errors + torch.stack(found)
-    plain = all(metric.aggregation == "mean" for metric in metrics)
-    averaged = values if plain else torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
-    skipped = ~present | absent | (empty & values.isnan())
-    inner = torch.where(skipped, 0.0, inner)
-    counted = torch.where(inner > 0, averaged, 0.0)
-    queries = (present & ~absent).sum(-1)
-    sums = state.summed(counted, inner, queries, (empty & present).sum(-1), errors)
-    return [QueryValues(*row) for row in zip(values, inner, skipped, errors, sums)]
 
 
 def _after(earlier: Tensor | list[Tensor], later: Tensor | list[Tensor]) -> Tensor | list[Tensor]:

@@ -1,0 +1,193 @@
+"""The benchmarks run, check their numbers, and print their tables from what they have written. No time is judged."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("__main__", "measure", "memory", "plan", "report", "rows", "table", "workloads")
+
+
+@pytest.fixture(scope="module")
+def parts():
+    """The modules of the benchmarks, which are not installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT)
+        yield {name: importlib.import_module(f"benchmarks.{name}") for name in PARTS}
+
+
+@pytest.fixture(scope="module")
+def command(parts):
+    def run(*arguments):
+        return parts["__main__"].main([str(argument) for argument in arguments])
+
+    return run
+
+
+def shown(capsys):
+    return capsys.readouterr().out
+
+
+def test_quick_run_writes_what_the_table_needs_and_prints_it(command, capsys, tmp_path):
+    path = tmp_path / "results.json"
+    assert command("--quick", "--only", "ltr,flat", "--out", path) == 0
+    printed = shown(capsys)
+    assert "mean nothing" in printed
+    report = json.loads(path.read_text())
+    assert report["quick"]
+    assert report["machine"]["cores"] > 0
+    assert report["versions"]["torch"] == torch.__version__
+    assert set(report["workloads"]) == {"ltr: no ties", "ltr: many ties", "flat"}
+    for key, row in report["workloads"].items():
+        assert f"**{key}**" in printed
+        for result in (row["contenders"]["torchrank"], row["contenders"][row["floor"]]):
+            low, high = result["quartiles_ms"]
+            assert 0 < low <= result["median_ms"] <= high
+            assert 1 <= result["runs"] <= 3
+        assert row["checks"]
+        assert all(check["agree"] for check in row["checks"])
+        for target in row["targets"]:
+            assert (target["met"] is None) == (target["value"] is None)
+
+    # The table is that of the file, whatever has been measured since.
+    command("--table", path)
+    assert shown(capsys) == printed
+    report["workloads"]["flat"]["contenders"]["torchrank"]["median_ms"] = 98765.4
+    path.write_text(json.dumps(report))
+    command("--table", path)
+    assert "98,765" in shown(capsys)
+
+
+def test_only_keeps_what_the_file_has_of_others(command, capsys, tmp_path):
+    path = tmp_path / "results.json"
+    command("--quick", "--only", "top_k", "--out", path)
+    before = json.loads(path.read_text())["workloads"]
+    command("--quick", "--only", "ltr", "--out", path)
+    after = json.loads(path.read_text())["workloads"]
+    assert list(after) == ["ltr: no ties", "ltr: many ties", *before]
+    assert before.items() <= after.items()
+
+
+@pytest.mark.xdist_group("workers")
+def test_workers_are_counted(parts):
+    row = parts["rows"].measured(parts["workloads"].find("sync"), parts["rows"].Settings(quick=True))
+    few, many = (row["contenders"][f"torchrank, {size}"] for size in ("few", "many"))
+    assert 1 <= few["collectives"] == many["collectives"] <= 2
+    assert 0 < few["bytes"] == many["bytes"]
+    theirs = [row["contenders"][f"torchmetrics, {size}"]["bytes"] for size in ("few", "many")]
+    assert theirs[0] < theirs[1]
+    assert all(check["agree"] for check in row["checks"])
+
+
+def test_numbers_of_torchrank_are_those_of_the_references(parts):
+    plan, rows, counted = parts["plan"], parts["rows"], 0
+    for workload in parts["workloads"].WORKLOADS:
+        for name, reference in workload.references.items():
+            data = workload.make(workload.quick, "cpu")
+            ours, theirs = (ready(data) for ready in (workload.contenders[plan.OURS], reference))
+            check = rows.compared(*(ready.read(ready.run()) for ready in (ours, theirs)), name)
+            assert check["labels"], workload.key
+            assert check["agree"], (workload.key, check)
+            counted += 1
+    assert counted > 6
+
+
+def test_results_of_other_machines_are_never_mixed(parts, tmp_path):
+    path = tmp_path / "results.json"
+    fresh = parts["report"].new("cpu", quick=True)
+    for other in ({**fresh, "quick": False}, {**fresh, "machine": {"cpu": "abacus"}}):
+        path.write_text(json.dumps(other))
+        with pytest.raises(parts["report"].RefusedError, match="Expected"):
+            parts["report"].merged(fresh, path)
+
+
+def test_what_is_not_installed_is_told(parts):
+    def missing(data):
+        raise ImportError("No module named 'peer'")
+
+    def broken(data):
+        raise RuntimeError("no idea")
+
+    plan, rows = parts["plan"], parts["rows"]
+    here = plan.Prepared(lambda: 0, lambda found: {"a": torch.tensor(1.0)})
+    other = plan.Prepared(lambda: 0, lambda found: {"a": torch.tensor(1.1)})
+    contenders = {plan.OURS: lambda data: here, "peer": missing, "rival": broken, "sloppy": lambda data: other}
+    targets = (plan.faster(2, "peer"), plan.at_most(1e9, "sloppy"), plan.faster(1e9, "sloppy"))
+    row = rows.measured(plan.Workload("w", "", "", {}, {}, contenders=contenders, targets=targets), rows.Settings())
+    assert set(row["contenders"]) == {plan.OURS, "sloppy"}
+    assert row["skipped"] == {
+        "peer": "not installed (No module named 'peer')",
+        "rival": "failed: RuntimeError: no idea",
+    }
+    assert [target["met"] for target in row["targets"]] == [None, True, False]
+    assert [(check["against"], check["agree"]) for check in row["checks"]] == [("sloppy", False)]
+
+
+def test_rounds_are_interleaved_and_rotate(parts):
+    rounds = list(parts["measure"].rounds({"fast": 6, "slow": 3, "other": 6}))
+    assert [len(names) for names in rounds] == [2, 3, 2, 3, 2, 3]
+    assert {names[0] for names in rounds} == {"fast", "slow", "other"}
+    assert sum(names.count("slow") for names in rounds) == 3
+
+
+def test_extra_memory_is_measured_in_a_fresh_process(parts):
+    workload = parts["workloads"].find("catalogue: 1 relevant")
+    shape = {"queries": 64, "items": 200_000, "dimensions": 4, "relevant": 1}
+    grown = parts["memory"].peak_growth(workload, "torchrank", shape, "cpu")
+    assert 0 <= grown < 64 * 200_000 * 4 / 1e6  # less than the matrix of scores
+
+
+def test_every_workload_has_targets_as_data(parts):
+    names = {
+        "ltr",
+        "suite",
+        "correlation",
+        "run",
+        "next_item",
+        "busy",
+        "link_prediction",
+        "top_k",
+        "catalogue",
+        "flat",
+        "retrieval",
+        "small",
+        "sync",
+        "import",
+        "accelerator",
+    }
+    workloads = parts["workloads"].WORKLOADS
+    assert {workload.name for workload in workloads} == names
+    assert len({workload.key for workload in workloads}) == len(workloads)
+    assert {workload.name for workload in workloads if workload.targets} == names
+    for workload in workloads:
+        assert workload.what.format(**workload.shape)
+        assert set(workload.quick) == set(workload.shape)
+        assert set(workload.grow.values()) <= set(workload.shape)
+        if workload.measure is None:
+            asked = {name for t in workload.targets for name in (t.contender, t.versus) if name}
+            floor = {workload.floor} - {None}
+            assert asked | floor | set(workload.memory) <= set(workload.contenders)
+
+
+def test_short_table_has_one_other_library_beside_torchrank(command, capsys, parts):
+    newest = parts["report"].newest("cpu")
+    report = parts["report"].read(newest)
+    assert command("--table", "--short") == 0
+    lines = shown(capsys).splitlines()[2:]
+    assert 0 < len(lines) <= len(parts["table"].SHORT) == 5
+    for title, key, ours, other, quantity in parts["table"].SHORT:
+        contenders = report["workloads"].get(key, {}).get("contenders", {})
+        rows = [line for line in lines if line.startswith(f"| {title}: ")]
+        assert len(rows) == (ours in contenders and other in contenders)
+        for row in rows:
+            ratio = contenders[other][quantity] / contenders[ours][quantity]
+            assert row.endswith(f"| {parts['table'].number(ratio)} |")
+
+
+def test_short_table_needs_the_table(command, capsys):
+    with pytest.raises(SystemExit):
+        command("--short")
+    assert "Expected --table beside --short" in capsys.readouterr().err

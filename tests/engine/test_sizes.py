@@ -1,0 +1,474 @@
+"""Inputs that are wide or tied somewhere: the numbers of queries alone, and no tensor beyond its bound."""
+
+import itertools
+import math
+
+import pytest
+import torch
+import torchmetrics.retrieval
+from sharding import entries, force, pairs_of
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import torchrank as tr
+import torchrank.retrieval
+from torchrank.engine import rank
+from torchrank.engine.catalogue import Engine
+from torchrank.formulas import cascades
+from torchrank.layouts.arrange import arrange
+from torchrank.layouts.canonical import Need
+from torchrank.metrics import incomplete_judgments as judged_metrics
+
+SUITE = ["ndcg@5", "mrr", "map", "recall@20", "mr", "precision"]
+
+
+class Largest(TorchDispatchMode):
+    """The bytes of the largest tensor that is made."""
+
+    def __init__(self):
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        for x in made if isinstance(made, tuple | list) else [made]:
+            if isinstance(x, torch.Tensor):
+                self.bytes = max(self.bytes, x.untyped_storage().nbytes())
+        return made
+
+
+def largest(call):
+    tr.MRR().score(torch.rand(1, 2), torch.tensor([1]))  # which sets up, once, how the C library frees memory
+    with Largest() as mode:
+        call()
+    return mode.bytes
+
+
+def assert_equal(got, want):
+    assert got.keys() == want.keys()
+    for name in got:
+        torch.testing.assert_close(got[name], want[name], rtol=1e-12, atol=1e-14, equal_nan=True, msg=name)
+
+
+def one_by_one(score, queries):
+    """Values of a suite for each query alone, put together."""
+    parts = [score(query) for query in range(queries)]
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+# ---- ids -----------------------------------------------------------------------------------------------------------
+
+
+def ranks_in(ids, mask, relevant, excluded):
+    """Ranks of relevant ids in one list, infinite = not there, and the length of the list, in plain Python."""
+    kept = [i for i, there in zip(ids, mask) if there and i >= 0 and (i in relevant or i not in excluded)]
+    return sorted(kept.index(i) + 1 if i in kept else math.inf for i in relevant), len(kept)
+
+
+@pytest.mark.parametrize("few", [0, 10**9], ids=["looked up", "compared"])
+@pytest.mark.parametrize("least", [0, -5, 2**62], ids=["small", "padded", "huge"])
+def test_ids_stand_where_a_loop_finds_them(monkeypatch, few, least):
+    monkeypatch.setattr("torchrank.layouts.canonical.FEW", few)
+    monkeypatch.setattr("torchrank.engine.ids.FEW", few)
+    g = torch.Generator().manual_seed(1)
+    ids = torch.stack([torch.randperm(40, generator=g)[:23] for _ in range(12)]) + least
+    items = torch.stack([torch.randperm(40, generator=g)[:19] for _ in range(12)]) + least
+    mask = torch.rand(ids.shape, generator=g) < 0.8
+    query, item = pairs_of((12, 40), 150, seed=2)
+    inside = item + least >= 0
+    exclude = query[inside], item[inside] + least
+    for chosen in (None, exclude):
+        ranking = tr.Ranking.from_ids(ids, items, mask=mask, exclude=chosen)
+        for number, row in enumerate(entries(ranking)):
+            out = [] if chosen is None else [int(i) for q, i in zip(*chosen) if q == number]
+            relevant = [int(i) for i in items[number] if i >= 0]
+            want, length = ranks_in(ids[number].tolist(), mask[number].tolist(), relevant, out)
+            assert sorted(first if tied else math.inf for first, tied, _ in row) == want
+            assert ranking.num_candidates[number] == length
+        assert_equal(
+            tr.RankingCollection(["judged@5", "bpref"]).score(ids, items, mask=mask, exclude=chosen),
+            one_by_one(
+                lambda q, chosen=chosen: tr.RankingCollection(["judged@5", "bpref"]).score(
+                    ids[q : q + 1],
+                    items[q : q + 1],
+                    mask=mask[q : q + 1],
+                    exclude=chosen and tuple(x[chosen[0] == q] * (n > 0) for n, x in enumerate(chosen)),
+                ),
+                12,
+            ),
+        )
+
+
+@pytest.mark.parametrize("call", ["update", "exclude", "Serendipity"])
+def test_a_long_list_of_ids_with_many_relevant_takes_as_much_as_the_list(call):
+    ids, relevant = torch.randperm(50_000).unsqueeze(0), torch.arange(0, 50_000, 20).unsqueeze(0)
+    if call == "Serendipity":
+        metric, more = tr.Serendipity(interactions=torch.ones(50_000)), {}
+    else:
+        metric = tr.RankingCollection(SUITE)
+        more = {"exclude": (torch.zeros(2000).long(), torch.arange(2000))} if call == "exclude" else {}
+    assert largest(lambda: metric.update(ids, relevant, **more)) <= 2 * ids.nbytes
+
+
+# ---- one wide query among narrow ones ------------------------------------------------------------------------------
+
+WIDE, NARROW = 3000, 400
+
+
+def wide_ids():
+    ids = torch.arange(NARROW * 10).reshape(NARROW, 10)
+    relevant = [ids[q, q % 10 : q % 10 + 2] for q in range(NARROW)]
+    relevant[150] = torch.arange(1495, 1495 + WIDE)
+    return (lambda rows: tr.Ranking.from_ids(ids[rows], relevant[rows])), ids.nbytes
+
+
+def wide_catalogue(make=tr.Ranking.from_scores):
+    scores = torch.randn(NARROW, WIDE, generator=torch.Generator().manual_seed(3)).round(decimals=2)
+    relevant = [torch.tensor([q]) for q in range(NARROW)]
+    relevant[150] = torch.randperm(WIDE, generator=torch.Generator().manual_seed(4))
+    return (lambda rows: make(scores[rows], relevant[rows])), scores.nbytes
+
+
+def wide_blocks():
+    return wide_catalogue(lambda scores, relevant: tr.Ranking.from_score_blocks(list(scores.split(700, 1)), relevant))
+
+
+def wide_flat():
+    sizes = torch.full((NARROW,), 3)
+    sizes[150] = WIDE
+    indexes = torch.repeat_interleave(torch.arange(NARROW), sizes)
+    g = torch.Generator().manual_seed(5)
+    scores, target = torch.randn(len(indexes), generator=g), torch.randint(0, 2, (len(indexes),), generator=g)
+
+    def make(rows):
+        some = (indexes >= rows.start) & (indexes < rows.stop)
+        return tr.Ranking.from_flat(scores[some], target[some], indexes[some], judged=True)
+
+    return make, scores.nbytes
+
+
+def wide_run():
+    qrels = {f"q{q}": {"a": 1, f"d{q % 7}": 2} for q in range(NARROW)}
+    run = {f"q{q}": {f"d{d}": (d * 7919 + q) % 11 / 4 for d in range(5)} for q in range(NARROW)}
+    run["q150"] = {f"d{d}": d % 100 for d in range(WIDE)}
+    qrels["q7"] = {}
+    del run["q7"], run["q8"]
+
+    def make(rows):
+        names = [f"q{q}" for q in range(NARROW)[rows]]
+        return tr.Ranking.from_run({q: qrels[q] for q in names}, {q: run[q] for q in names if q in run})
+
+    return make, 24 * (WIDE + 5 * NARROW)
+
+
+WIDES = {"ids": wide_ids, "catalogue": wide_catalogue, "blocks": wide_blocks, "flat": wide_flat, "run": wide_run}
+
+
+@pytest.mark.parametrize("name", WIDES)
+def test_a_ranking_with_one_wide_query_is_no_rectangle_and_scores_as_its_queries_alone(monkeypatch, name):
+    monkeypatch.setattr("torchrank.ranking.parts.OVERHEAD", 1000)
+    make, size = WIDES[name]()
+    suite = tr.RankingCollection(SUITE)
+    made = []
+    assert largest(lambda: made.append((ranking := make(slice(0, NARROW)), suite.score(ranking)))) <= size + 2**21
+    ranking, got = made[0]
+    some = [0, 6, 7, 8, 149, 150, 151, NARROW - 1]
+    alone = [suite.score(make(slice(q, q + 1))) for q in some]
+    assert_equal({k: v[some] for k, v in got.items()}, {k: torch.cat([a[k] for a in alone]) for k in got})
+    suite.update(ranking)
+    assert suite["mrr"].num_queries == NARROW
+    assert ranking.first.shape[0] == ranking.num_queries == NARROW  # entries of all, if somebody asks
+    assert entries(ranking.take(torch.tensor([150]))) == entries(make(slice(150, 151)))
+    assert_equal(suite.score(ranking.take(torch.arange(NARROW))), got)
+
+
+def test_a_ranking_of_parts_is_pickled_with_its_parts():
+    import pickle
+
+    ranking = pickle.loads(pickle.dumps(WIDES["ids"]()[0](slice(0, NARROW))))
+    assert len(list(ranking.parts())) > 1
+    assert tr.MRR().score(ranking).shape == (NARROW,)
+    with pytest.raises(AttributeError, match="'Ranking' object has no attribute 'nothing'"):
+        _ = ranking.nothing
+
+
+@pytest.mark.parametrize("more", ["", "mask", "tie_break"])
+def test_one_list_longer_than_a_block_stands_as_its_rows(monkeypatch, more):
+    g = torch.Generator().manual_seed(13)
+    scores = torch.randint(0, 9, (3, 60), generator=g).float()
+    scores[1, :30] = -math.inf
+    target = torch.randint(-1, 3, (3, 60), generator=g) * (torch.arange(3) != 2).unsqueeze(-1)
+    options = {"mask": torch.rand(3, 60, generator=g) < 0.7, "tie_break": torch.arange(60) // 4}
+    given = {more: options[more]} if more else {}
+    suite = tr.RankingCollection([*SUITE, "auroc", "fallout@7", "rprecision"])
+    want = suite.score(scores, target, **given)
+    for name in ("layouts.canonical", "engine.choice", "engine.flat"):
+        monkeypatch.setattr(f"torchrank.{name}.BLOCK", 20)
+    assert_equal(suite.score(scores, target, **given), want)
+    scores[0, 0] = math.nan
+    with pytest.raises(ValueError, match=r"1 quer(ies|y) with NaN"):
+        suite.score(scores, target)
+
+
+def test_a_long_list_keeps_its_relevant_candidates_alone():
+    scores, target = torch.rand(1, 10**6), torch.zeros(1, 10**6, dtype=torch.int8)
+    target[0, ::3] = 1
+    assert len(next(rank(arrange(scores, target), Need(relevant=True))).first[0]) == 333_334
+
+
+# ---- catalogues that come some columns at a time -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", [None, *Engine], ids=str)
+@pytest.mark.parametrize("exclude", [False, True])
+@pytest.mark.parametrize("top_k", [None, 6])
+def test_queries_in_groups_of_similar_numbers_of_judged_items_stand_as_alone(monkeypatch, engine, exclude, top_k):
+    if engine is not None:
+        force(monkeypatch, engine)
+    monkeypatch.setattr("torchrank.engine.catalogue.OVERHEAD", -2 * 30)
+    monkeypatch.setattr("torchrank.engine.catalogue.COPIED", 100)
+    monkeypatch.setattr("torchrank.layouts.canonical.PRODUCT", 1000)
+    monkeypatch.setattr("torchrank.engine.streaming.AHEAD", 4)
+    g = torch.Generator().manual_seed(6)
+    queries = torch.randint(-3, 4, (30, 4), generator=g).float()
+    items = torch.randint(-3, 4, (200, 4), generator=g).float()
+    relevant = [torch.randperm(200, generator=g)[: (1, 1, 2, 0, 9, 70)[q % 6]] for q in range(30)]
+    pairs = pairs_of((30, 200), 900, seed=7)
+    blocks = [(queries @ part.T) for part in items.split(33)]
+
+    def alone(q):
+        out = {"exclude": (torch.zeros_like(pairs[0][pairs[0] == q]), pairs[1][pairs[0] == q])} if exclude else {}
+        return tr.Ranking.from_scores(queries[q : q + 1] @ items.T, relevant[q : q + 1], **out)
+
+    more = {"exclude": pairs} if exclude else {}
+    reads = []
+    for ranking in (
+        tr.Ranking.from_embeddings(queries, items, relevant, chunk_size=33, top_k=top_k, **more),
+        tr.Ranking.from_score_blocks(lambda: reads.append(1) or iter(blocks), relevant, top_k=top_k, **more),
+    ):
+        for q, row in enumerate(entries(ranking)):
+            (want,) = entries(alone(q))
+            near, wanted = ([e for e in side if top_k is None or e[0] <= top_k] for side in (row, want))
+            assert sorted(near) == sorted(wanted)
+    assert len(reads) <= 2  # however many groups there are
+
+
+def test_one_user_with_many_relevant_items_makes_nobody_else_wide():
+    g = torch.Generator().manual_seed(8)
+    queries, items = torch.randn(500, 8, generator=g), torch.randn(5000, 8, generator=g)
+    relevant = list(torch.randint(5000, (500, 1), generator=g))
+    relevant[77] = torch.randperm(5000, generator=g)
+    made = []
+    call = lambda: made.append(tr.Ranking.from_embeddings(queries, items, relevant))  # noqa: E731
+    assert largest(call) <= 4 * 500 * 5000 + 10**6  # all scores at once
+    (ranking,) = made
+    scores = queries @ items.T
+    own = scores.gather(1, torch.stack([x[:1] for x in relevant]))
+    greater = (scores > own).sum(-1).double() + 1
+    assert torch.equal(ranking.first[:77, 0], greater[:77])
+
+
+# ---- long ties -----------------------------------------------------------------------------------------------------
+
+
+def over_all_orders(metric, grades):
+    """The mean of a measure over all orders of candidates that are tied, in plain enumeration."""
+    orders = torch.tensor(list(itertools.permutations(range(grades.shape[-1]))))
+    scores = -torch.arange(grades.shape[-1], dtype=torch.float64).expand(orders.shape)
+    return metric.score(scores, grades[orders]).mean()
+
+
+CASCADES = [
+    tr.ERR(),
+    tr.ERR(3, max_grade=5),
+    tr.NERR(),
+    tr.ERRIA(),
+    tr.NRBP(),
+    tr.AlphaDCG(alpha=1),
+    tr.AlphaDCG(2, alpha=0.3),
+]
+
+
+@pytest.mark.parametrize("metric", CASCADES, ids=lambda m: m.label)
+def test_a_cascade_over_a_long_tie_is_the_mean_over_all_orders(monkeypatch, metric):
+    monkeypatch.setattr(cascades, "LONG", -1)
+    for grades in ([0, 1, 4, 1, 2, 0], [3, 3, 3, 3, 3, 3], [0, 0, 0, 0, 0, 1], [4, 4, 0, 1, 1, 0]):
+        target = torch.tensor(grades)
+        want = over_all_orders(metric, target)
+        torch.testing.assert_close(metric.score(torch.zeros(1, 6), target.unsqueeze(0))[0], want, rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("metric", CASCADES, ids=lambda m: m.label)
+def test_long_ties_among_others_are_worth_what_short_ones_are(monkeypatch, metric):
+    g = torch.Generator().manual_seed(9)
+    scores = torch.randint(0, 4, (20, 150), generator=g).float()
+    scores[::3] = 0
+    scores[:, 3:9] = torch.tensor([5.0, 6, -math.inf, 7, 5, -1])
+    target = torch.randint(-1, 5, scores.shape, generator=g) * (torch.rand(scores.shape, generator=g) < 0.4)
+    values = []
+    for long in (2**60, -1):
+        monkeypatch.setattr(cascades, "LONG", long)
+        values.append(metric.score(scores, target))
+    torch.testing.assert_close(values[0], values[1], rtol=1e-12, atol=0)
+
+
+def test_the_chance_that_somebody_stops_keeps_its_digits(monkeypatch):
+    monkeypatch.setattr(cascades, "LONG", -1)
+    # One of a thousand tied candidates stops one reader in 2^40: the mean of 1 / rank over a thousand ranks.
+    target = torch.zeros(1, 1000, dtype=torch.int64)
+    target[0, 500] = 1
+    harmonic = sum(1 / rank for rank in range(1, 1001)) / 1000
+    target = target.expand(40, -1)
+    value = tr.ERR(max_grade=40).score(torch.zeros(40, 1000), target)
+    torch.testing.assert_close(value, torch.full_like(value, 2.0**-40 * harmonic), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("long", [0, 2**60], ids=["recurrence", "sum"])
+def test_infap_over_a_tie_is_the_mean_over_all_orders(monkeypatch, long):
+    monkeypatch.setattr(judged_metrics, "LONG", long)
+    metric = tr.InfAP()
+    for grades in ([1, 1, 0, -1, -2, -1], [1, -1, -1, -1, -2, -2], [1, 1, 1, 0, 0, -1], [0, 1, -2, -2, -2, 1]):
+        target = torch.tensor(grades)
+        value = metric.score(torch.zeros(1, 6), target.unsqueeze(0))[0]
+        torch.testing.assert_close(value, over_all_orders(metric, target), rtol=1e-11, atol=0)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.98])
+def test_reciprocal_ranks_by_recurrence_are_their_sums(monkeypatch, share):
+    g = torch.Generator().manual_seed(10)
+    scores = torch.zeros(6, 900)
+    scores[1] = torch.arange(900) % 3
+    scores[2, :700] = 1
+    target = torch.where(torch.rand(6, 900, generator=g) < share, torch.randint(0, 2, (6, 900), generator=g), -1)
+    target[3] -= torch.randint(0, 2, (900,), generator=g)
+    values = []
+    for long in (2**60, 0):
+        monkeypatch.setattr(judged_metrics, "LONG", long)
+        values.append(tr.InfAP().score(scores, target))
+    torch.testing.assert_close(values[0], values[1], rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("top_k", [None, 3, 6])
+@pytest.mark.parametrize("max_fpr", [0.1, 0.4, 0.9])
+def test_the_partial_area_of_ties_is_the_mean_over_all_orders(top_k, max_fpr):
+    metric = tr.AUROC(top_k, max_fpr=max_fpr)
+    for grades in ([0, 1, 0, 1, 0, 0], [1, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 0]):
+        target = torch.tensor(grades)
+        value = metric.score(torch.zeros(1, 6), target.unsqueeze(0))[0]
+        torch.testing.assert_close(value, over_all_orders(metric, target), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("metric", [tr.AUROC(900, max_fpr=0.1), tr.ERR(), tr.InfAP()], ids=lambda m: m.label)
+def test_a_long_tie_takes_no_table_of_its_pairs(metric):
+    target = (torch.rand(2, 2000, generator=torch.Generator().manual_seed(11)) < 0.2).long() * 2 - 1
+    assert largest(lambda: metric.score(torch.zeros(2, 2000), target)) <= 2**22
+
+
+# ---- cutoffs -------------------------------------------------------------------------------------------------------
+
+
+def test_a_cutoff_that_nothing_reaches_is_no_allocation():
+    scores, target = torch.rand(3, 5), torch.randint(0, 2, (3, 5))
+    far, whole = tr.NDCG(2**53), tr.NDCG()
+    assert torch.equal(far.score(scores, target), whole.score(scores, target))
+
+
+@pytest.mark.parametrize(
+    ("make", "bound"),
+    [
+        (lambda: tr.NDCG(2**70), 2**53),
+        (lambda: tr.parse("recall@1180591620717411303424"), 2**53),
+        (lambda: tr.CWL(2**31), 2**18),
+        (lambda: tr.CWL(2**70, user="bpm"), 2**18),
+    ],
+)
+def test_a_cutoff_beyond_all_ranks_is_refused(make, bound):
+    with pytest.raises(ValueError, match=rf"top_k to be an integer <= {bound} or None"):
+        make()
+
+
+# ---- curves --------------------------------------------------------------------------------------------------------
+
+
+def some_rows(queries, longest):
+    """Rows of queries of one to a few candidates, of which a few have many, and some have nothing relevant."""
+    g = torch.Generator().manual_seed(12)
+    sizes = torch.randint(1, 6, (queries,), generator=g)
+    sizes[queries // 2], sizes[3] = longest, longest // 2
+    indexes = torch.repeat_interleave(torch.arange(queries), sizes)
+    target = (torch.rand(len(indexes), generator=g) < 0.4).long()
+    return torch.rand(len(indexes), generator=g), target, indexes
+
+
+@pytest.mark.parametrize("aggregation", ["mean", "median", "min", "max", torch.amax])
+@pytest.mark.parametrize("action", ["neg", "pos", "skip"])
+@pytest.mark.parametrize("adaptive_k", [False, True])
+def test_a_curve_at_a_few_ranks_at_a_time_is_the_curve_of_torchmetrics(monkeypatch, aggregation, action, adaptive_k):
+    monkeypatch.setattr("torchrank.retrieval.BLOCK", 64)
+    monkeypatch.setattr("torchrank.retrieval.OVERHEAD", 4)
+    kwargs = {"aggregation": aggregation, "empty_target_action": action, "adaptive_k": adaptive_k}
+    curves = []
+    for kind in (torchrank.retrieval, torchmetrics.retrieval):
+        metric = kind.RetrievalPrecisionRecallCurve(**kwargs)
+        metric.update(*some_rows(11, 30))
+        curves.append(metric.compute())
+    torch.testing.assert_close(curves[0], curves[1])
+
+
+def test_a_curve_with_one_long_list_makes_no_short_one_longer():
+    metric = torchrank.retrieval.RetrievalPrecisionRecallCurve(aggregation="median")
+    metric.update(*some_rows(3000, 3000))
+    assert largest(metric.compute) <= 2**21
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+@pytest.mark.parametrize("layout", ["grades", "label", "flat", "ranking"])
+def test_sums_of_very_many_queries_are_those_of_their_values(monkeypatch, layout, ignored):
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randint(0, 5, (50, 9), generator=generator).float()
+    grades = torch.randint(0, 3, (50, 9), generator=generator)
+    label = torch.randint(-1, 9, (50,), generator=generator)
+    label[::7] = -100 if ignored else -1
+    rows = torch.arange(50).repeat_interleave(9)[torch.arange(450) % 9 <= torch.arange(450) % 7]
+    flat = scores.flatten()[torch.arange(450) % 9 <= torch.arange(450) % 7]
+    batches = {
+        "grades": ((scores, grades), {}),
+        "label": ((scores, label), {}),
+        "flat": ((flat, (flat > 2).long()), {"indexes": rows}),
+        "ranking": ((tr.Ranking.from_scores(scores, label),), {}),
+    }
+    args, kwargs = batches[layout]
+    suite = ["ndcg@3", "map", "mr", "mrr(aggregation=geometric)", "hitrate(empty_target_action=skip)@1"]
+    whole, summed = tr.RankingCollection(suite), tr.RankingCollection(suite)
+    whole.update(*args, **kwargs)
+    monkeypatch.setattr("torchrank.state.scoring.MANY_VALUES", 0)
+    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 40)
+    monkeypatch.setattr("torchrank.state.scoring._with_values", None)
+    summed.update(*args, **kwargs)
+    for key, metric in whole.items():
+        found = (summed[key].num_queries, summed[key].num_empty)
+        assert found == (metric.num_queries, metric.num_empty)
+        torch.testing.assert_close(summed[key].standard_error, metric.standard_error)
+    torch.testing.assert_close(summed.compute(), whole.compute(), rtol=1e-6, atol=0)
+
+
+def test_bad_values_of_very_many_queries_are_counted(monkeypatch):
+    monkeypatch.setattr("torchrank.state.scoring.MANY_VALUES", 0)
+    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 8)
+    scores = torch.rand(20, 4)
+    scores[[3, 11], 1] = float("nan")
+    metric = tr.NDCG(empty_target_action="error")
+    metric.update(scores, torch.cat([torch.zeros(1, 4), torch.ones(19, 4)]))
+    with pytest.raises(ValueError, match=r"2 queries with NaN.*1 query with nothing to measure"):
+        metric.compute()
+
+
+def test_rankings_that_are_joined_keep_their_queries_in_the_order_given():
+    def of(*grades):
+        indexes = torch.arange(len(grades))
+        return tr.Ranking.from_flat(torch.ones(len(grades)), torch.tensor(grades), indexes, judged=True)
+
+    wide = tr.Ranking.from_ids(torch.arange(80).view(4, 20), [torch.arange(n) for n in (1, 2, 20, 1)])
+    joined = tr.Ranking.join([of(1, 1), of(0, 0), tr.Ranking.join([of(1), of(0, 1)])])
+    assert tr.Precision().score(joined).tolist() == [1, 1, 0, 0, 1, 0, 1]
+    twice = tr.Recall().score(tr.Ranking.join([wide, wide]))
+    assert twice.tolist() == tr.Recall().score(wide).repeat(2).tolist()

@@ -1,0 +1,301 @@
+"""On a busy machine a batch is cut into parts on threads: the same numbers, and torch is serial in all of them."""
+
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import torchrank as tr
+from torchrank.hardware import threads
+from torchrank.hardware.threads import Load, Time
+
+SUITE = ["ndcg@5", "map", "mrr", "recall@3", "mr", "auroc", "bpref", "rbp", "hitrate@1"]
+
+
+@pytest.fixture(params=[2, 3, 9])
+def busy(request, monkeypatch):
+    """Torch with several threads on a machine that counts as busy, and parts that are small enough to be many."""
+    monkeypatch.setattr(threads, "load", Load())
+    monkeypatch.setattr(Load, "judge", lambda self, *args, **kwargs: None)
+    for name in (
+        "hardware.threads.GRAIN",
+        "layouts.canonical.GRAIN",
+        "layouts.canonical.WORTHWHILE",
+        "ranking.parts.GRAIN",
+        "metrics.item_lists.GRAIN",
+    ):
+        monkeypatch.setattr(f"torchrank.{name}", 1)
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(1)
+
+
+def batches():
+    """Arguments of ``update`` in every layout, with ties, padding and queries in which nothing is relevant."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randint(0, 9, (37, 23), generator=generator).float()
+    grades = torch.randint(-1, 4, (37, 23), generator=generator)
+    mask = torch.rand(37, 23, generator=generator) < 0.8
+    items = [torch.randperm(23, generator=generator)[: n % 5] for n in range(37)]
+    pairs = torch.randint(0, 37, (90,), generator=generator), torch.randint(0, 23, (90,), generator=generator)
+    order = torch.randperm(37 * 23, generator=generator)
+    rows = torch.arange(37).repeat_interleave(23)
+    ids = torch.rand(37, 23, generator=generator).argsort(-1)
+    yield "dense", (scores, grades), {"mask": mask, "weights": torch.rand(37, generator=generator)}
+    yield "excluded", (scores, grades), {"exclude": pairs}
+    yield "label", (scores, torch.randint(-1, 23, (37,), generator=generator)), {}
+    yield "lists", (scores, items), {"exclude": pairs}
+    yield "flat", (scores.flatten(), grades.flatten()), {"indexes": rows}
+    yield "ragged", (scores.flatten()[7:], grades.flatten()[7:]), {"indexes": rows[7:]}
+    yield "shuffled", (scores.flatten()[order], grades.flatten()[order]), {"indexes": rows[order]}
+    yield "ids", (ids, items), {}
+    yield "ranking", (tr.Ranking.from_scores(scores, grades, mask=mask),), {}
+    yield "one query", (scores[:1], grades[:1]), {}
+
+
+BATCHES = {name: (args, kwargs) for name, args, kwargs in batches()}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_parts_on_threads_have_the_values_of_the_whole(busy, name):
+    args, kwargs = BATCHES[name]
+    found = tr.RankingCollection(SUITE).score(*args, **kwargs)
+    torch.set_num_threads(1)
+    expected = tr.RankingCollection(SUITE).score(*args, **kwargs)
+    last_bits = 1e-14 * (name in ("flat", "ragged", "shuffled"))  # tied rows come in no order
+    torch.testing.assert_close(found, expected, rtol=last_bits, atol=0, equal_nan=True)
+
+
+def test_measures_of_lists_have_the_values_of_the_whole(busy):
+    (ids, _), _ = BATCHES["ids"]
+    items = torch.rand(23, 4, generator=torch.Generator().manual_seed(2))
+    metrics = [tr.Coverage(num_items=23, top_k=3), tr.IntraListDiversity(7, embeddings=items), tr.Gini(num_items=23)]
+    found = []
+    for number in (busy, 1):
+        torch.set_num_threads(number)
+        suite = tr.RankingCollection([metric.clone() for metric in metrics])
+        suite.update(ids)
+        found.append([*suite.compute().values(), suite[metrics[1].label].score(ids)])
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("make", ["from_scores", "from_flat", "from_ids", "from_embeddings"])
+def test_rankings_of_parts_are_rankings_of_the_whole(busy, make):
+    generator = torch.Generator().manual_seed(1)
+    (scores, _), _ = BATCHES["label"]
+    (ids, items), _ = BATCHES["ids"]
+    (preds, target), indexes = BATCHES["shuffled"]
+    # Whole numbers, so that a product does not round.
+    queries, catalogue = (torch.randint(-3, 4, (n, 5), generator=generator).float() for n in (37, 23))
+    calls = {
+        "from_scores": lambda: tr.Ranking.from_scores(scores, items),
+        "from_flat": lambda: tr.Ranking.from_flat(preds, target, **indexes),
+        "from_ids": lambda: tr.Ranking.from_ids(ids, items),
+        "from_embeddings": lambda: tr.Ranking.from_embeddings(queries, catalogue, items),
+    }
+    found = calls[make]()
+    torch.set_num_threads(1)
+    expected = calls[make]()
+    assert entries(found) == entries(expected)
+    assert found.num_candidates.tolist() == expected.num_candidates.tolist()
+    assert found.errors.tolist() == expected.errors.tolist()
+
+
+def entries(ranking):
+    """The entries of each query, those of one rank in any order."""
+    fields = (ranking.first, ranking.tied, ranking.grade, ranking.valid)
+    return [sorted(zip(*row)) for row in zip(*(x.tolist() for x in fields))]
+
+
+def test_errors_of_all_parts_are_counted_once(busy):
+    scores, grades = torch.rand(37, 23), torch.ones(37, 23)
+    scores[[0, 20, 36], 5] = float("nan")
+    with pytest.raises(ValueError, match=r"^ndcg: 3 queries with NaN"):
+        tr.NDCG().score(scores, grades)
+
+
+def test_torch_is_serial_in_every_function_that_sees_a_batch(busy, monkeypatch):
+    monkeypatch.setattr(threads, "_pools", {})  # so that its threads begin under the profiler
+    seen = set()
+
+    def profiler(frame, event, _):
+        name = frame.f_code.co_filename
+        if event == "call" and any(
+            f"torchrank{os.sep}{room}" in name for room in ("engine", "metrics", "ranking", "layouts", "state")
+        ):
+            seen.add(
+                (torch.get_num_threads(), threading.current_thread().name.rpartition("_")[0], frame.f_code.co_name)
+            )
+
+    metric = tr.RankingCollection(SUITE)
+    threading.setprofile(profiler)
+    try:
+        metric.update(*BATCHES["dense"][0], **BATCHES["dense"][1])
+        metric.update(*BATCHES["lists"][0], **BATCHES["lists"][1])
+    finally:
+        threading.setprofile(None)
+    shares = {name: number for number, name, _ in seen}
+    assert shares == {"torchrank-batch": 1, "torchrank-part": busy // min(busy, threads.MOST)}
+    functions = {function for _, _, function in seen}
+    assert functions >= {"arrange", "rank_dense", "rank_catalogue", "measure", "weigh"}
+
+
+class Operations(TorchDispatchMode):
+    """Counts the operations that it sees."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+class Functions(TorchFunctionMode):
+    """Counts the functions that it sees."""
+
+    count = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("mode", [Operations, Functions])
+def test_a_mode_that_watches_operations_sees_them_all(busy, mode):
+    counts = []
+    for quiet in (False, True):
+        threads.load.quiet = quiet
+        with mode() as watching:
+            tr.NDCG().update(*BATCHES["dense"][0])
+        counts.append(watching.count)
+    assert counts[0] == counts[1] > 50
+
+
+def test_a_default_device_watches_nothing(busy):
+    with torch.device("meta"):
+        assert threads.available() == min(busy, threads.MOST)
+
+
+def test_number_of_threads_stays_as_it_was(busy):
+    def number_of_a_new_thread():
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(torch.get_num_threads).result()
+
+    tr.NDCG().update(*BATCHES["dense"][0])
+    assert torch.get_num_threads() == number_of_a_new_thread() == busy
+
+
+def test_an_error_of_a_part_is_raised_here(busy):
+    def gain(grade):
+        raise KeyError("no such grade")
+
+    with pytest.raises(KeyError, match="no such grade"):
+        tr.DCG(gain=gain).update(*BATCHES["dense"][0])
+    tr.DCG().update(*BATCHES["dense"][0])
+
+
+def test_inference_mode_holds_in_parts(busy):
+    seen = []
+    metric = tr.NDCG(gain=lambda_named(seen))
+    with torch.inference_mode():
+        metric.update(*BATCHES["dense"][0])
+    assert set(seen) == {True}
+
+
+def lambda_named(seen):
+    def gain(grade):
+        seen.append(torch.is_inference_mode_enabled())
+        return grade
+
+    return gain
+
+
+def test_threads_of_the_user_can_update_metrics_of_their_own_at_once(busy):
+    args, kwargs = BATCHES["dense"]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: tr.NDCG().score(*args, **kwargs), range(12)))
+    assert all(torch.equal(one, found[0]) for one in found)
+
+
+FORK = """
+import os, torch, torchrank as tr
+torch.set_num_threads(2)
+tr.hardware.threads.load.quiet = False
+scores, grades = torch.rand(300, 200), torch.randint(2, (300, 200))
+tr.state.torchmetrics_fixes.LOCK.acquire()  # by a thread that is not in the child
+expected = tr.NDCG().score(scores, grades)
+if (child := os.fork()) == 0:
+    tr.NDCG().update(scores, grades)
+    os._exit(0 if torch.equal(tr.NDCG().score(scores, grades), expected) else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_has_threads_of_its_own():
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "0\n"
+
+
+# ---- is the machine busy? ----------------------------------------------------------------------------------------
+
+
+def judged(load, *batches):
+    found = []
+    for seconds, waited in batches:
+        load.judge(seconds, waited)
+        found.append(load.quiet)
+    return found
+
+
+def test_a_machine_is_busy_until_a_window_of_batches_was_quiet():
+    assert judged(Load(), (0.004, 0.0), (0.004, 0.0), (0.004, 0.0)) == [False, False, True]
+
+
+def test_a_machine_is_busy_when_threads_lack_a_core_for_a_tenth_of_the_time():
+    assert judged(Load(), (0.1, 0.0), (0.1, 0.0099), (0.1, 0.0101)) == [True, True, False]
+
+
+def test_a_machine_that_was_busy_must_be_quiet_for_longer_each_time():
+    load = Load()
+    quiet, busy = (0.0625, 0.0), (0.0625, 0.02)
+    assert judged(load, quiet, busy) == [True, False]
+    assert judged(load, *[quiet] * 5) == [False, False, False, True, True]
+    assert judged(load, busy, *[quiet] * 7) == [False] * 7 + [True]
+    assert judged(load, *[(1.0, 0.0)] * 6, busy, *[quiet] * 4) == [True] * 6 + [False] * 4 + [True]
+
+
+def test_a_system_that_does_not_say_how_long_threads_wait_is_busy():
+    load = Load()
+    load.judge(1.0, 0.0, known=False)
+    assert not load.quiet
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="this system does not say")
+def test_the_time_without_a_core_is_read_for_every_thread():
+    begun, end = threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: (begun.set(), end.wait()))
+    thread.start()
+    begun.wait()
+    before, after = threads.times(), threads.times()
+    end.set()
+    thread.join()
+    assert {os.getpid(), thread.native_id} <= before.keys() & after.keys()
+    spent = [after[name] - before[name] for name in before.keys() & after.keys()]
+    assert all(time.ran >= 0 and time.waited >= 0 for time in spent)
+
+
+def test_waiting_for_threads_of_torch_itself_is_no_sign_of_a_busy_machine():
+    tr.NDCG().score(torch.rand(2, 3), torch.ones(2, 3))
+    with ThreadPoolExecutor(1, "torchrank-part") as pool:
+        ours = pool.submit(threading.get_native_id).result()
+        spent = {ours: Time(ran=4_000_000, waited=3_000_000), -1: Time(ran=2_000_000, waited=0)}
+        assert threads.lacking(spent, apart=True) == pytest.approx(0.001)
+        assert threads.lacking(spent, apart=False) == pytest.approx(0.003)
+        assert threads.lacking({ours: Time(4, 2), -1: Time(3, 1)}, apart=True) == 0

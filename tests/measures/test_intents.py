@@ -1,0 +1,288 @@
+"""Targets with subtopics: intent-aware measures against brute force, in all that a batch can go through."""
+
+import copy
+import math
+import pickle
+import random
+
+import cases
+import oracles
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from orders import Query
+
+import torchrank as tr
+from torchrank.formulas import cascades
+from torchrank.layouts import canonical
+from torchrank.metrics import IntentMetric
+
+NAMES = sorted(name for name, cls in tr.RankingMetric.registry.items() if issubclass(cls, IntentMetric))
+CONFIGS = [cases.config(name, **parameters) for name in NAMES for parameters in oracles.ORACLES[name].many]
+CONFIGS += [cases.config(name, **parameters) for name in NAMES for parameters in oracles.ORACLES[name].few]
+FEW = [cases.config(name, **parameters) for name in NAMES for parameters in oracles.ORACLES[name].few]
+every_measure = pytest.mark.parametrize("name", NAMES)
+
+
+def random_queries(seed, size, subtopics=3, longest=5, ties=True):
+    rng = random.Random(seed)
+
+    def grades():
+        return tuple(rng.choice((-1, 0, 0, 0, 1, 1, 2, 3)) for _ in range(subtopics))
+
+    found = [Query(), Query((), (grades(),)), Query(((0.0, (0,) * subtopics),))]
+    for _ in range(size):
+        length = rng.randint(0, longest)
+        scores = [float(rng.randint(-1, 1)) for _ in range(length)]
+        scores = scores if ties else [float(x) for x in rng.sample(range(9), length)]
+        found.append(Query(tuple((x, grades()) for x in scores), tuple(grades() for _ in range(rng.choice((0, 0, 1))))))
+    return found
+
+
+def tensors(queries, subtopics=3, junk=0):
+    """Scores, and grades of each subtopic; what is missing, and padding, scores -inf."""
+    width = max(len(q.listed) + len(q.missing) for q in queries) + 1
+    scores = torch.full((len(queries), width), -math.inf, dtype=torch.float64)
+    target = torch.full((len(queries), width, subtopics), junk)
+    order = random.Random(0)
+    for row, query in enumerate(queries):
+        columns = order.sample(range(width), len(query.listed) + len(query.missing))
+        everyone = [*query.listed, *((-math.inf, grades) for grades in query.missing)]
+        for column, (score, grades) in zip(columns, everyone):
+            scores[row, column], target[row, column] = score, torch.tensor(grades)
+    return scores, target
+
+
+def wanted(config, queries):
+    values = [oracles.value(config.name, query, **config.for_oracle) for query in queries]
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def assert_same(got, want):
+    torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-11, equal_nan=True)
+
+
+@every_measure
+def test_every_parameter_equals_the_oracle(name):
+    queries = random_queries(name, 60)
+    scores, target = tensors(queries)
+    for config in [config for config in CONFIGS if config.name == name]:
+        assert_same(config.metric().score(scores, target), wanted(config, queries))
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_any_queries_equal_the_oracle(data):
+    subtopics = data.draw(st.integers(1, 4))
+    grade = st.tuples(*[st.sampled_from((0, 1, -1, 2))] * subtopics)
+    listed = st.lists(st.tuples(st.integers(0, 2).map(float), grade), max_size=5).map(tuple)
+    queries = data.draw(st.lists(st.builds(Query, listed, st.lists(grade, max_size=2).map(tuple)), min_size=1))
+    config = data.draw(st.sampled_from(CONFIGS))
+    assert_same(config.metric().score(*tensors(queries, subtopics)), wanted(config, queries))
+
+
+@pytest.mark.parametrize("config", FEW, ids=str)
+def test_masks_exclusions_and_tie_breaks(config):
+    queries = random_queries("masks", 40)
+    want = wanted(config, queries)
+    scores, target = tensors(queries, junk=2)
+    zero = tensors(queries)[1]
+    real = (zero == target).all(-1)
+    noisy = torch.where(real, scores, torch.tensor(math.nan, dtype=torch.float64))
+    assert_same(
+        config.metric().score(noisy, target.double().masked_fill(~real.unsqueeze(-1), math.nan), mask=real), want
+    )
+    exclude = tuple((~real).nonzero().T)
+    assert_same(config.metric().score(torch.where(real, scores, 9.0), zero, exclude=exclude), want)
+    distinct = random_queries("ties", 40, ties=False)
+    preds, target = tensors(distinct)
+    assert_same(
+        config.metric().score(cases.coarse(preds), target, tie_break=cases.fine(preds)), wanted(config, distinct)
+    )
+
+
+@pytest.mark.parametrize("config", FEW, ids=str)
+def test_a_list_is_condensed_by_what_is_judged_for_any_subtopic(config):
+    queries = random_queries("condensed", 40)
+    queries = [
+        q._replace(listed=tuple((x, (-1, -1, -1) if i == 1 else g) for i, (x, g) in enumerate(q.listed)))
+        for q in queries
+    ]
+    kept = [Query(*(tuple(x for x in part if max(grades(x)) >= 0) for part in q)) for q in queries]
+    got = config.metric(unjudged="condensed").score(*tensors(queries))
+    assert_same(got, wanted(config, kept))
+
+
+def grades(entry):
+    return entry[1] if isinstance(entry[1], tuple) else entry
+
+
+@every_measure
+def test_blocks_and_batches_and_rankings_are_one(name, monkeypatch):
+    scores, target = tensors(random_queries("blocks", 50))
+    metric = tr.RankingMetric.registry[name](top_k=3)
+    want = metric.score(scores, target)
+    ranking = tr.Ranking.from_scores(scores, target)
+    assert_same(metric.score(ranking), want)
+    assert torch.equal(ranking.grade.amax(-1), target.amax((-1, -2)))
+    for module in (canonical, cascades):
+        monkeypatch.setattr(module, "BLOCK", 64)
+    assert_same(metric.score(scores, target), want)
+    assert_same(metric.score(tr.Ranking.from_scores(scores, target)), want)
+    whole, parts = copy.deepcopy(metric), copy.deepcopy(metric)
+    whole.update(scores, target)
+    seen = [parts(scores[rows], target[rows]) for rows in (slice(0, 1), slice(1, 30), slice(30, None), slice(0, 0))]
+    assert seen[0] == pytest.approx(want[0].item(), abs=1e-6)
+    again = pickle.loads(pickle.dumps(parts))
+    for one in (whole, parts, again):
+        assert one.compute().item() == pytest.approx(want.mean().item(), rel=1e-6)
+        assert one.num_queries == len(scores)
+
+
+@every_measure
+def test_padding_subtopics_and_their_order_and_that_of_candidates_change_nothing(name):
+    scores, target = tensors(random_queries("padding", 60))
+    metric = tr.RankingMetric.registry[name]()
+    want = metric.score(scores, target)
+    padded = torch.cat([torch.zeros_like(target[..., :1]), target, torch.full_like(target, -1)], -1)
+    assert_same(metric.score(scores, padded), want)
+    columns = torch.randperm(scores.shape[1], generator=torch.Generator().manual_seed(0))
+    assert_same(metric.score(scores[:, columns], target[:, columns]), want)
+    if name not in ("alphandcg", "nerria", "nnrbp"):  # among equals the first subtopic decides which comes next
+        assert_same(metric.score(scores, target.flip(-1)), want)
+
+
+@pytest.mark.parametrize("config", FEW, ids=str)
+def test_a_target_without_subtopics_is_about_one(config):
+    scores, target = tensors(random_queries("one", 40))
+    plain = target[..., 0]
+    assert_same(config.metric().score(scores, plain), config.metric().score(scores, plain.unsqueeze(-1)))
+
+
+def test_with_one_subtopic_the_mean_is_the_measure():
+    _, batch = cases.batch("catalogue_triples", 100)
+    for intent, plain in (("pia@2", "precision@2"), ("apia", "map"), ("strecall@2", "hitrate@2")):
+        assert torch.equal(tr.parse(intent).score(*batch.args), tr.parse(plain).score(*batch.args))
+
+
+def test_other_measures_see_the_largest_grade():
+    scores, target = tensors(random_queries("mixed", 60))
+    names = ["alphandcg@2", "ndcg@2", "map(ties=optimistic)", "map(unjudged=lower)", "mr(filtered=True)", "strecall@1"]
+    suite = tr.RankingCollection(names)
+    values = suite.score(scores, target)
+    for name in names:
+        intent = name.startswith(("alpha", "st"))
+        assert_same(values[name], tr.parse(name).score(scores, target if intent else target.amax(-1)))
+    suite.update(scores, target)
+    suite.update(tr.Ranking.from_scores(scores, target))
+    for name, value in suite.compute().items():
+        assert value.item() == pytest.approx(tr.parse(name)(scores, target).item(), rel=1e-6)
+
+
+def test_ties_that_are_settled_keep_their_subtopics():
+    scores, target = tensors(random_queries("settled", 60))
+    ranking = tr.Ranking.from_scores(scores, target).under("optimistic")
+    assert torch.equal(ranking.subtopics.amax(-1), ranking.grade)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 0), (2, 4, 2), (3, 3, 2), (2, 3, 2, 1)])
+def test_a_target_of_another_shape_is_refused(shape):
+    with pytest.raises(ValueError, match="Expected target"):
+        tr.AlphaNDCG().score(torch.zeros(2, 3), torch.zeros(shape))
+
+
+@pytest.mark.parametrize("scores", [torch.zeros(0, 3), torch.zeros(2, 0)])
+@every_measure
+def test_nothing_to_rank(name, scores):
+    target = torch.ones((*scores.shape, 2))
+    assert torch.equal(tr.RankingMetric.registry[name]().score(scores, target), torch.zeros(len(scores)).double())
+
+
+def test_a_bad_grade_of_any_subtopic_is_found():
+    target = torch.zeros(1, 3, 2)
+    target[0, 1, 1] = math.nan
+    with pytest.raises(ValueError, match="grade"):
+        tr.PIA().score(torch.zeros(1, 3), target)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: tr.AlphaDCG(alpha=1.5), "alpha"),
+        (lambda: tr.NRBP(beta=-0.1), "beta"),
+        (lambda: tr.ERRIA(max_grade=0), "max_grade"),
+        (lambda: tr.ERRIA(bounded=True), "top_k"),
+        (lambda: tr.AlphaDCG(bounded=True), "top_k"),
+        (lambda: tr.PIA(ties="optimistic"), "ties"),
+        (lambda: tr.PIA(unjudged="lower"), "unjudged"),
+    ],
+)
+def test_arguments_that_make_no_sense(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+# ---- worked examples and other libraries -----------------------------------------------------------------------------
+
+
+def nuggets(*found, of=5):
+    return torch.tensor([[[int(s in one) for s in range(of)] for one in found]])
+
+
+def test_the_list_of_clarke_et_al():
+    # Gains 2, 1/2, 1/4, 0, 2, 1/2, 1, 1/4 where ideal ones are 2, 2, 1, 1/2, 1/2, 1/4, 1/4, as in SIGIR 2008.
+    target = nuggets({0, 1}, {0}, {0}, set(), {2, 3}, {2}, {4}, {2})
+    scores = torch.arange(8.0).flip(0).unsqueeze(0)
+    gained = [tr.AlphaDCG(top_k=k).score(scores, target).item() for k in range(1, 9)]
+    assert gained == pytest.approx([2, 2.315, 2.440, 2.440, 3.214, 3.392, 3.726, 3.805], abs=6e-4)
+    normal = [tr.AlphaNDCG(top_k=k).score(scores, target).item() for k in range(1, 8)]
+    ideal = [2, 3.262, 3.762, 3.977, 4.170, 4.260, 4.343]
+    assert normal == pytest.approx([a / b for a, b in zip(gained, ideal)], abs=3e-4)
+
+
+def test_equal_scorers_gain_what_all_orders_gain_on_average():
+    # Two candidates of one subtopic and one of another, in any order: 1 + 1/2 and 1 at the mean of three discounts.
+    target = torch.tensor([[[1, 0], [1, 0], [0, 1]]])
+    mean = sum(1 / math.log2(1 + i) for i in (1, 2, 3)) / 3
+    pairs = [(1, 2), (1, 3), (2, 3)]
+    twice = sum(1 / math.log2(1 + i) + 0.5 / math.log2(1 + j) for i, j in pairs) / 3
+    assert tr.AlphaDCG().score(torch.zeros(1, 3), target).item() == pytest.approx(mean + twice, rel=1e-12)
+
+
+NDEVAL = {
+    "erria(bounded=True)@{k}": "ERR-IA@{k}",
+    "nerria@{k}": "nERR-IA@{k}",
+    "alphadcg(bounded=True)@{k}": "alpha-DCG@{k}",
+    "alphandcg@{k}": "alpha-nDCG@{k}",
+    "pia@{k}": "P-IA@{k}",
+    "strecall@{k}": "strec@{k}",
+    "apia": "MAP-IA",
+    "nrbp": "NRBP",
+    "nnrbp": "nNRBP",
+}
+
+
+@pytest.mark.parametrize("subtopics", [1, 4])
+def test_ndeval(subtopics):
+    pyndeval = pytest.importorskip("pyndeval")
+    generator = torch.Generator().manual_seed(subtopics)
+    target = (torch.rand(40, 30, subtopics, generator=generator) < 0.15).int()
+    target[..., 0] |= target.amax(-1) * (torch.rand(40, 1, generator=generator) < 0.5)
+    target[:, :, -1] *= torch.rand(40, 1, generator=generator) < 0.7
+    # Among equals ndeval takes the largest document id, this library the one of the first subtopics.
+    order = [sorted(range(30), key=lambda d, row=row: row[d].tolist()) for row in target]
+    target = torch.stack([row[torch.tensor(one)] for row, one in zip(target, order)])
+    scores = torch.rand(40, 30, generator=generator).masked_fill(
+        torch.rand(40, 30, generator=generator) < 0.2, -math.inf
+    )
+    rows = [(q, d) for q in range(40) for d in range(30)]
+    qrels = [(f"q{q}", str(s), f"d{d:02}", int(target[q, d, s])) for q, d in rows for s in range(subtopics)]
+    run = [(f"q{q}", f"d{d:02}", scores[q, d].item()) for q, d in rows if scores[q, d] > -math.inf]
+    names = {ours.format(k=k): theirs.format(k=k) for ours, theirs in NDEVAL.items() for k in (2, 5, 20)}
+    found = pyndeval.RelevanceEvaluator(qrels, list(dict.fromkeys(names.values()))).evaluate(run)
+    judged = [q for q in range(40) if target[q].any()]
+    for ours, theirs in names.items():
+        values = tr.parse(ours).score(scores, target)[judged]
+        want = torch.tensor([found[f"q{q}"][theirs] for q in judged], dtype=torch.float64)
+        torch.testing.assert_close(values, want, rtol=1e-9, atol=1e-9, msg=lambda text, ours=ours: f"{ours}: {text}")

@@ -1,0 +1,566 @@
+"""What must not change the numbers, and what must: properties of every measure in the registry."""
+
+import copy
+import math
+import random
+
+import cases
+import oracles
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import discounts, hypergeometric, precisions
+from orders import Query
+
+import torchrank as tr
+from torchrank.metrics import ComparingMetric
+
+MEASURES = sorted(name for name, cls in tr.RankingMetric.registry.items() if cls.__module__.startswith("torchrank."))
+CONFIGS = {name: [config for config in cases.many_configs() if config.name == name] for name in MEASURES}
+GRADED_LAYOUTS = [name for name, (kind, _) in cases.LAYOUTS.items() if kind == "graded"]
+
+every_measure = pytest.mark.parametrize("name", MEASURES)
+some = settings(max_examples=20)
+
+
+def draw_metric(data, name):
+    assert CONFIGS[name], f"no metric to try of {name}"
+    return data.draw(st.sampled_from(CONFIGS[name]), label="metric").metric()
+
+
+def draw_dense(data, **kwargs):
+    """Scores and grades; what is not retrieved, and padding, is -inf."""
+    queries = data.draw(cases.queries(**kwargs), label="queries")
+    return cases.dense_padded(queries, random.Random(data.draw(st.integers(0, 9)))).args
+
+
+def assert_same(got, want):
+    torch.testing.assert_close(got, want, rtol=1e-11, atol=1e-12, equal_nan=True)
+
+
+def assert_same_mean(got, want):
+    torch.testing.assert_close(got, want, rtol=2e-7, atol=1e-9, equal_nan=True)
+
+
+# ---- what must not change a value ----------------------------------------------------------------
+
+TRANSFORMS = {
+    "exponential": lambda x: x.exp(),
+    "all negative": lambda x: x - 1000,
+    "tiny": lambda x: x * 1e-300,
+    "huge": lambda x: x * 1e305,
+    "hair's breadth": lambda x: 1 + x * 2.0**-50,
+    "cubic": lambda x: x**3,
+    "up to infinity": lambda x: torch.where(x == 2, math.inf, x.atan()),
+}
+
+
+@every_measure
+@some
+@given(data=st.data())
+def test_a_strictly_increasing_transform_of_the_scores_changes_nothing(name, data):
+    metric = draw_metric(data, name)
+    preds, target = draw_dense(data)
+    preds = preds.double()
+    transform = TRANSFORMS[data.draw(st.sampled_from(sorted(TRANSFORMS)))]
+    moved = torch.where(preds.isinf(), preds, transform(preds))
+    levels = preds[preds.isfinite()].unique()
+    assert (transform(levels).diff() > 0).all()
+    assert_same(metric.score(moved, target), metric.score(preds, target))
+    index = torch.arange(len(preds)).repeat_interleave(preds.shape[1])
+    assert_same(metric.score(moved.flatten(), target.flatten(), indexes=index), metric.score(preds, target))
+    named = tuple(((target > 0) | (not metric.required().relevant)).nonzero().T)
+    triples = (*named, target[named])
+    assert_same(metric.score(moved, triples), metric.score(preds, target))
+
+
+@every_measure
+@some
+@given(data=st.data())
+def test_the_order_of_candidates_changes_nothing(name, data):
+    metric = draw_metric(data, name)
+    preds, target = draw_dense(data)
+    order = torch.stack([torch.tensor(data.draw(st.permutations(range(preds.shape[1])))) for _ in preds])
+    shuffled = metric.score(preds.gather(1, order), target.gather(1, order))
+    assert_same(shuffled, metric.score(preds, target))
+
+
+@every_measure
+@some
+@given(data=st.data())
+def test_the_order_of_queries_changes_nothing(name, data):
+    metric = draw_metric(data, name)
+    preds, target = draw_dense(data)
+    order = torch.tensor(data.draw(st.permutations(range(len(preds)))))
+    assert_same(metric.score(preds[order], target[order]), metric.score(preds, target)[order])
+    again = copy.deepcopy(metric)
+    metric.update(preds, target)
+    again.update(preds[order], target[order])
+    assert_same_mean(again.compute(), metric.compute())
+
+
+@every_measure
+@some
+@given(data=st.data())
+def test_a_query_does_not_depend_on_its_neighbours(name, data):
+    metric = draw_metric(data, name)
+    preds, target = draw_dense(data)
+    alone = [metric.score(preds[i : i + 1], target[i : i + 1]) for i in range(len(preds))]
+    assert_same(metric.score(preds, target), torch.cat(alone))
+
+
+@every_measure
+@some
+@given(data=st.data())
+def test_any_split_over_batches_and_workers_changes_nothing(name, data):
+    metric = draw_metric(data, name)
+    preds, target = draw_dense(data, max_size=8)
+    weights = torch.tensor(data.draw(st.lists(st.sampled_from((0.0, 1.0, 0.3)), min_size=8, max_size=8)))[: len(preds)]
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(preds)), max_size=4)))
+    pieces = list(zip([0, *cuts], [*cuts, len(preds)]))  # empty batches among them
+    whole, in_pieces, merged, forwarded = (copy.deepcopy(metric) for _ in range(4))
+    whole.update(preds, target, weights=weights)
+    for start, stop in pieces:
+        part = (preds[start:stop], target[start:stop])
+        in_pieces.update(*part, weights=weights[start:stop])
+        worker = copy.deepcopy(metric)
+        worker.update(*part, weights=weights[start:stop])
+        merged.merge_state(worker)
+        assert_same_mean(forwarded(*part, weights=weights[start:stop]), worker.compute())
+    for other in (in_pieces, merged, forwarded):
+        assert_same_mean(other.compute(), whole.compute())
+        assert_same_mean(other.standard_error, whole.standard_error)
+        assert (other.num_queries, other.num_empty) == (whole.num_queries, whole.num_empty)
+
+
+@every_measure
+@some
+@given(data=st.data())
+def test_all_layouts_say_the_same(name, data):
+    metric = draw_metric(data, name)
+    queries = data.draw(cases.queries())
+    rng = random.Random(data.draw(st.integers(0, 9)))
+    values = {}
+    for layout in [layout for layout in GRADED_LAYOUTS if cases.suits(metric, layout)]:
+        batch = cases.LAYOUTS[layout].make(queries, rng)
+        values[layout] = metric.score(*batch.args, **batch.kwargs)
+    for layout, value in values.items():
+        assert torch.allclose(value, values["dense_masked"], rtol=1e-11, atol=1e-12, equal_nan=True), layout
+
+
+@every_measure
+def test_flat_rows_in_any_order_are_the_dense_batch(name):
+    generator = torch.Generator().manual_seed(0)
+    preds = torch.randint(0, 40, (30, 70), generator=generator).float()
+    target = (torch.randint(-6, 5, preds.shape, generator=generator)).clamp_min(-1)
+    preds[torch.rand(preds.shape, generator=generator) < 0.2] = -math.inf
+    index = torch.arange(len(preds)).repeat_interleave(preds.shape[1])
+    order = torch.randperm(len(index), generator=generator)
+    flat = {"preds": preds.flatten(), "target": target.flatten(), "indexes": index}
+    for config in CONFIGS[name]:
+        metric = config.metric()
+        dense = metric.score(preds, target)
+        assert_same(metric.score(**flat), dense)
+        assert_same(metric.score(**{key: rows[order] for key, rows in flat.items()}), dense)
+
+
+@every_measure
+def test_a_candidate_that_was_not_retrieved_may_be_left_out_unless_it_is_relevant(name):
+    queries, batch = cases.batch("dense_masked", 50)
+    more = [query._replace(missing=(*query.missing, 0, -1, 0)) for query in queries]
+    made = cases.dense_masked(more, random.Random(1))
+    for metric in [config.metric() for config in CONFIGS[name]]:
+        if metric.unjudged in ("lower", "upper") or name in cases.COUNTING_IRRELEVANT:
+            continue  # one that is unjudged may be relevant, and some measures count the irrelevant
+        assert_same(metric.score(*made.args, **made.kwargs), metric.score(*batch.args, **batch.kwargs))
+
+
+@every_measure
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_scores_are_compared_as_they_are(name, dtype):
+    generator = torch.Generator().manual_seed(0)
+    preds = (1 + torch.rand((20, 400), generator=generator) / 4).to(dtype)  # many ties, in bfloat16 above all
+    assert preds.unique().numel() < preds.numel() / 4
+    target = (torch.rand(preds.shape, generator=generator) < 0.1).long()
+    index = torch.arange(len(preds)).repeat_interleave(preds.shape[1])
+    lists = [row.nonzero().flatten() for row in target]
+    assert max(map(len, lists)) > 30  # both ways to rank a catalogue
+    short = [items[:3] for items in lists]
+    label = torch.stack([items[0] for items in lists])
+    for config in CONFIGS[name][::6]:  # what is tested is the ranking
+        metric = config.metric()
+        full = metric.score(preds.float(), target)
+        assert_same(metric.score(preds, target), full)
+        assert_same(metric.score(preds.flatten(), target.flatten(), indexes=index), full)
+        if metric.required().relevant:  # what is not named was not judged
+            assert_same(metric.score(preds, lists), full)
+        for other in (short, label) if not metric.required().all_candidates else ():
+            assert_same(metric.score(preds, other), metric.score(preds.float(), other))
+
+
+def fine_scores():
+    """float64 scores, all different, all equal in float32; and grades."""
+    generator = torch.Generator().manual_seed(0)
+    order = torch.stack([torch.randperm(60, generator=generator) for _ in range(10)])
+    preds = 1 + order.double() * 1e-12
+    assert (preds.float() == 1).all()
+    return preds, order, (torch.rand(preds.shape, generator=generator) < 0.5).long()
+
+
+@every_measure
+def test_float64_scores_closer_than_float32_can_tell_are_no_ties(name):
+    preds, order, target = fine_scores()
+    index = torch.arange(len(preds)).repeat_interleave(preds.shape[1])
+    lists = [row.nonzero().flatten() for row in target]
+    assert min(map(len, lists)) >= 24
+    zero = torch.zeros_like(preds)
+    names = [[f"{i:02}" for i in range(preds.shape[1])]] * len(preds)
+    qrels = {str(q): dict(zip(names[q], row.tolist())) for q, row in enumerate(target)}
+    run = {str(q): dict(zip(names[q], row.tolist())) for q, row in enumerate(preds)}
+    for config in CONFIGS[name][::4]:
+        metric = config.metric()
+        clear = metric.score(order.double(), target)
+        assert_same(metric.score(preds, target), clear)
+        assert_same(metric.score(preds.flatten(), target.flatten(), indexes=index), clear)
+        assert_same(metric.score(zero.float(), target, tie_break=preds), clear)
+        assert_same(metric.score(tr.Ranking.from_run(qrels, run)), clear)
+        if metric.required().relevant:  # what is not named was not judged
+            assert_same(metric.score(preds, lists), clear)
+            assert_same(metric.score(zero.float(), lists, tie_break=preds), clear)
+        short = [items[:2] for items in lists]
+        assert_same(metric.score(preds, short), metric.score(order.double(), short))
+
+
+def test_positives_and_negatives_of_different_precision_are_compared_in_the_finer():
+    pos, neg = torch.ones(3), torch.ones(3, 2, dtype=torch.float64) + 1e-9
+    assert tr.MRR().score(tr.Ranking.from_negatives(pos, neg)).tolist() == [1 / 3] * 3
+    assert tr.MRR().score(tr.Ranking.from_negatives(neg[:, 0], pos.unsqueeze(-1))).tolist() == [1] * 3
+    pos, neg = torch.ones(3, dtype=torch.bfloat16), torch.full((3, 2), 1.001)
+    assert tr.MRR().score(tr.Ranking.from_negatives(pos, neg)).tolist() == [1 / 3] * 3
+
+
+@pytest.mark.parametrize("pos", [torch.tensor([1, 2]), torch.tensor([[1.0], [2.0]])])
+@pytest.mark.parametrize("neg", [torch.tensor([[0], [3]]), torch.tensor([[0.0], [3.0]])])
+def test_positives_and_negatives_are_scores_whatever_their_dtype(pos, neg):
+    try:
+        ranking = tr.Ranking.from_negatives(pos, neg)
+    except TypeError:  # refusing integers is fine, taking them for ids is not
+        assert not (pos.is_floating_point() and neg.is_floating_point())
+    else:
+        assert tr.MRR().score(ranking).tolist() == [1, 1 / 2]
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16])
+@pytest.mark.parametrize("level", [128, 200, 256, 300, 65536])
+def test_a_level_that_the_dtype_of_the_grades_cannot_hold(dtype, level):
+    target = torch.tensor([[1, 0, 100]]).to(dtype)
+    preds = torch.tensor([[3.0, 2.0, 1.0]])
+    metric = tr.Recall(relevance_level=level, empty_target_action="skip")
+    assert metric.score(preds, target).isnan().all()
+    assert metric.score(preds.flatten(), target.flatten(), indexes=torch.zeros(3, dtype=torch.int64)).isnan().all()
+
+
+def test_integer_tie_breaks_beyond_the_precision_of_float64():
+    tie_break = 2**60 + torch.arange(4)
+    target = torch.tensor([[0, 1, 0, 0]])
+    assert tr.MRR().score(torch.zeros(1, 4), target, tie_break=tie_break).item() == pytest.approx(1 / 3)
+    assert tr.MRR().score(torch.zeros(1, 4), torch.tensor([1]), tie_break=tie_break).item() == pytest.approx(1 / 3)
+
+
+def test_the_two_zeros_are_equal():
+    preds = torch.tensor([[0.0, -0.0]])
+    for target in (torch.tensor([[0, 1]]), torch.tensor([1]), [torch.tensor([1])]):
+        assert tr.MRR().score(preds, target).item() == pytest.approx((1 + 1 / 2) / 2)
+
+
+@every_measure
+def test_a_score_of_plus_infinity_is_the_best(name):
+    preds = torch.tensor([[1.0, math.inf, 0.0, math.inf], [math.inf, -2.0, 3e38, 0.0]])
+    finite = torch.tensor([[1.0, 2, 0, 2], [2, -2, 1, 0]])
+    target = torch.tensor([[2, 1, 0, 0], [0, 0, 3, 1]])
+    for config in CONFIGS[name]:
+        metric = config.metric()
+        want = metric.score(finite, target)
+        assert_same(metric.score(preds, target), want)
+        pairs = tuple(((target > 0) | (not metric.required().relevant)).nonzero().T)
+        assert_same(metric.score(preds, (*pairs, target[pairs])), want)
+
+
+# ---- embeddings ----------------------------------------------------------------------------------
+
+
+@every_measure
+def test_embeddings_are_their_products(name):
+    # Whole numbers, so that no order of summation makes a difference; more items than are scored in one go.
+    generator = torch.Generator().manual_seed(0)
+    queries = torch.randint(-3, 4, (7, 5), generator=generator).float()
+    items = torch.randint(-3, 4, (30_000, 5), generator=generator).float()
+    relevant = [torch.randperm(len(items), generator=generator)[: 2 * i] for i in range(7)]
+    exclude = (torch.arange(7).repeat(500), torch.randint(0, len(items), (3500,), generator=generator))
+    ranking = tr.Ranking.from_embeddings(queries, items, relevant, exclude=exclude)
+    whole = tr.Ranking.from_scores(queries @ items.T, relevant, exclude=exclude)
+    for metric in [config.metric() for config in CONFIGS[name][::7]]:
+        if not metric.required().all_candidates:
+            assert_same(metric.score(ranking), metric.score(whole))
+
+
+# ---- a scorer that knows nothing -----------------------------------------------------------------
+
+
+@every_measure
+@some
+@given(data=st.data())
+def test_a_constant_scorer_gets_the_mean_over_all_orders(name, data):
+    expected = [config for config in CONFIGS[name] if config.for_oracle.get("ties", "expected") == "expected"]
+    config = data.draw(st.sampled_from(expected))
+    queries = data.draw(cases.queries(max_size=3, longest=6))
+    level = data.draw(st.sampled_from((0.0, -7.5, 1e30)))
+    queries = [query._replace(listed=tuple((level, grade) for _, grade in query.listed)) for query in queries]
+    make = cases.dense_padded if cases.suits(config, "dense_padded") else cases.dense_masked
+    batch = make(queries, random.Random(0))
+    want = [oracles.value(name, query, **config.for_oracle) for query in queries]
+    assert_same(config.metric().score(*batch.args, **batch.kwargs), torch.tensor(want, dtype=torch.float64))
+
+
+BASELINES = {name: oracle.baseline for name, oracle in oracles.ORACLES.items() if oracle.baseline}
+
+
+def test_few_measures_have_no_random_baseline():
+    comparing = {name for name in MEASURES if issubclass(tr.RankingMetric.registry[name], ComparingMetric)}
+    assert {name for name in MEASURES if name not in BASELINES} == comparing | {"infap"}
+
+
+@pytest.mark.parametrize("name", sorted(set(MEASURES) & set(BASELINES)))
+@pytest.mark.parametrize(
+    ("n", "r", "k"),
+    [(8, 3, 4), (9, 5, 1), (100, 40, 7), (500, 30, 500), (1000, 1, 10), (3000, 700, 60), (3000, 3, 2000)],
+)
+def test_a_constant_scorer_gets_the_random_baseline(name, n, r, k):
+    parameters = {"beta": 2} if name == "fbeta" else {}
+    if tr.RankingMetric.registry[name].takes_top_k:
+        parameters["top_k"] = k
+    metric = tr.RankingMetric.registry[name](**parameters)
+    target = torch.zeros(2, n, dtype=torch.int64)
+    target[0, :r] = target[1, -r:] = 1
+    want = torch.full((2,), float(BASELINES[name](n, r, k)), dtype=torch.float64)
+    scores = torch.full((2, n), -3.5)
+    relevant = (target > 0).nonzero()
+    named = [(scores, tuple(relevant.T)), (scores, list(relevant[:, 1].view(2, r)))]
+    for arguments in ((scores, target), *(named if metric.required().relevant else [])):
+        torch.testing.assert_close(metric.score(*arguments), want, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "r", "k"), [(8, 3, 4), (100, 40, 7), (300, 30, 300), (3000, 700, 60)])
+def test_average_precision_by_hits_of_a_constant_scorer(n, r, k):
+    target = torch.zeros(1, n, dtype=torch.int64)
+    target[0, :r] = 1
+    # Among the first k, h hits stand in random order.
+    hits = range(max(1, k - (n - r)), min(r, k) + 1)
+    want = math.fsum(hypergeometric(h, n, r, k) * precisions(k, h, k) / h for h in hits)
+    got = tr.MAP(top_k=k, normalize="retrieved").score(torch.zeros(1, n), target)
+    assert got.item() == pytest.approx(want, rel=1e-10)
+
+
+def test_one_positive_in_a_catalogue_of_equal_scores():
+    n = 200_000
+    ranking = tr.Ranking.from_label(torch.zeros(1, n), torch.tensor([77]))
+    harmonic = math.fsum(1 / rank for rank in range(1, n + 1))
+    assert tr.MRR().score(ranking).item() == pytest.approx(harmonic / n, rel=1e-11)
+    assert tr.MRR(top_k=10).score(ranking).item() == pytest.approx(
+        math.fsum(1 / j for j in range(1, 11)) / n, rel=1e-11
+    )
+    assert tr.NDCG().score(ranking).item() == pytest.approx(discounts(n) / n, rel=1e-11)
+    assert tr.HitRate(top_k=10).score(ranking).item() == pytest.approx(10 / n, rel=1e-11)
+    assert tr.MR().score(ranking).item() == (n + 1) / 2
+    assert tr.AUROC().score(ranking).item() == pytest.approx(1 / 2, rel=1e-11)
+
+
+# ---- the user's tensors --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", cases.LAYOUTS)
+def test_nothing_is_written_to_the_users_tensors(layout):
+    queries, batch = cases.batch(layout, 30)
+    weights = torch.arange(len(queries)).double()
+    mine = [*cases.tensors_in(batch.args), *cases.tensors_in(batch.kwargs), weights]
+    if isinstance(batch.args[0], tr.Ranking):
+        ranking = batch.args[0]
+        mine += [ranking.first, ranking.tied, ranking.grade, ranking.valid, ranking.num_candidates, ranking.errors]
+    assert len(mine) > 2
+    before = [(x._version, x.clone()) for x in mine]
+    for name in MEASURES:
+        for config in CONFIGS[name][::30]:
+            if not cases.suits(config, layout):
+                continue
+            metric = config.metric()
+            metric.score(*batch.args, **batch.kwargs, weights=weights)
+            metric(*batch.args, **batch.kwargs, weights=weights)  # which updates
+            metric.compute()
+    for x, (version, copied) in zip(mine, before):
+        assert x._version == version
+        torch.testing.assert_close(x, copied, rtol=0, atol=0, equal_nan=True)
+
+
+def test_nothing_is_written_to_what_a_ranking_is_made_of():
+    pos, neg, ranks = torch.tensor([1.0, 2.0]), torch.zeros(2, 3), torch.tensor([1.0, math.inf])
+    queries, items, relevant = torch.ones(2, 3), torch.ones(4, 3), torch.tensor([0, 1])
+    exclude = (torch.tensor([0, 0, 1]), torch.tensor([2, 2, 1]))
+    mine = [pos, neg, ranks, queries, items, relevant, *exclude]
+    before = [(x._version, x.clone()) for x in mine]
+    for ranking in (
+        tr.Ranking.from_negatives(pos, neg),
+        tr.Ranking.from_ranks(ranks, 3),
+        tr.Ranking.from_embeddings(queries, items, relevant, exclude=exclude),
+        tr.Ranking.from_embeddings(queries, items, relevant, exclude=exclude, similarity="cosine"),
+    ):
+        for name in MEASURES:
+            if not (metric := CONFIGS[name][0].metric()).required().all_candidates:
+                metric.score(ranking)
+    for x, (version, copied) in zip(mine, before):
+        assert x._version == version
+        assert torch.equal(x, copied)
+
+
+def test_what_a_user_does_with_the_values_does_not_reach_the_metric():
+    metric, ranking = tr.MRR(), tr.Ranking.from_ranks(torch.tensor([2, 4]))
+    metric.score(ranking).fill_(9)
+    metric.update(ranking)
+    metric.compute().fill_(9)
+    metric.update(ranking)
+    assert metric.compute().item() == pytest.approx((1 / 2 + 1 / 4) / 2)
+
+
+# ---- a state that is small and loses nothing -----------------------------------------------------
+
+
+def size_of(metric):
+    return sum(x.numel() for x in cases.tensors_in(metric.metric_state))
+
+
+@every_measure
+def test_the_state_is_as_large_after_200_batches_as_after_10(name):
+    preds, target = torch.tensor([[3.0, 1.0, 2.0], [0.0, 0.0, 0.0]]), torch.tensor([[0, 1, 2], [1, 0, 0]])
+    metric = CONFIGS[name][0].metric()
+    sizes = [size_of(metric)]
+    for number in range(200):
+        metric.update(preds, target)
+        if number in (9, 199):
+            sizes.append(size_of(metric))
+    assert sizes[0] == sizes[1] == sizes[2] <= 26
+    assert metric.num_queries == 400
+    assert all(x.dtype == torch.float64 for x in cases.tensors_in(metric.metric_state))
+
+
+def test_the_state_is_as_large_after_10000_batches_as_after_10():
+    metric, ranking = tr.MRR(), tr.Ranking.from_ranks(torch.tensor([3]))
+    for _ in range(10):
+        metric.update(ranking)
+    size = size_of(metric)
+    for _ in range(9990):
+        metric.update(ranking)
+    assert size_of(metric) == size
+    assert metric.num_queries == 10_000
+    assert metric.compute().item() == pytest.approx(1 / 3, rel=1e-7)
+
+
+@every_measure
+def test_a_single_query_is_counted_among_billions(name):
+    preds, target = torch.tensor([[3.0, 1.0, 1.0, 0.0]]), torch.tensor([[0, 1, 0, 2]])
+    metric = CONFIGS[name][0].metric()
+    metric.update(preds.repeat(3, 1), target.repeat(3, 1))
+    once = metric.compute()
+    for _ in range(30):
+        metric.merge_state(copy.deepcopy(metric))
+    for _ in range(100):
+        metric.update(preds, target)
+    assert metric.num_queries == 3 * 2**30 + 100
+    assert_same_mean(metric.compute(), once)
+
+
+def test_single_queries_count_beside_very_many():
+    metric = tr.MRR()
+    metric.update(tr.Ranking.from_ranks(torch.tensor([1])), weights=torch.tensor([1e9]))
+    for _ in range(1000):  # each of them is less than float32 can add to the sum
+        metric.update(tr.Ranking.from_ranks(torch.tensor([2])), weights=torch.tensor([20.0]))
+    want = (1e9 + 1000 * 20 / 2) / (1e9 + 1000 * 20)
+    assert metric.compute().item() == torch.tensor(want).item() != 1
+
+
+def test_a_million_different_queries():
+    generator = torch.Generator().manual_seed(0)
+    metric, total = tr.MRR(), []
+    for _ in range(100):
+        ranks = torch.randint(1, 1000, (10_000,), generator=generator)
+        metric.update(tr.Ranking.from_ranks(ranks, 1000))
+        total.append(math.fsum(1 / rank for rank in ranks.tolist()))
+    assert metric.num_queries == 10**6
+    want = math.fsum(total) / 10**6
+    assert metric.compute().item() == torch.tensor(want).item()
+
+
+# ---- nothing at all ------------------------------------------------------------------------------
+
+
+def is_ids(preds):
+    """Whether these are lists of ids, which a comparison takes as one ranking of both only."""
+    return isinstance(preds, torch.Tensor) and not preds.is_floating_point()
+
+
+@every_measure
+def test_an_empty_batch_changes_nothing(name):
+    none = torch.zeros(0, dtype=torch.int64)
+    batches = [
+        (torch.zeros(0, 3), torch.zeros(0, 3, dtype=torch.int64), {}),
+        (torch.zeros(0, 3), none, {}),
+        (torch.zeros(0, 3), [], {}),
+        (torch.zeros(0, 3), (none, none), {}),
+        (torch.zeros(0, 0), torch.zeros(0, 0), {}),
+        (torch.zeros(0), none, {"indexes": none}),
+        (torch.zeros(0, 4, dtype=torch.int64), torch.zeros(0, 2, dtype=torch.int64), {}),
+        (tr.Ranking.from_ranks(torch.zeros(0)), None, {}),
+        (tr.Ranking.from_run({}, {}), None, {}),
+    ]
+    for config in CONFIGS[name][::6]:
+        metric = config.metric()
+        metric.update(torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]]))
+        before = metric.compute()
+        for preds, target, kwargs in batches:
+            if isinstance(preds, tr.Ranking) and metric.required().all_candidates and not preds.all_candidates:
+                continue
+            if isinstance(metric, ComparingMetric) and is_ids(preds):
+                continue
+            assert metric.score(preds, target, **kwargs).shape == (0,)
+            metric.update(preds, target, **kwargs)
+        assert_same_mean(metric.compute(), before)
+        assert metric.num_queries == 1
+
+
+@every_measure
+def test_lists_without_a_column(name):
+    none = torch.zeros(0, dtype=torch.int64)
+    empty = [
+        (torch.zeros(2, 0), torch.zeros(2, 0)),
+        (torch.zeros(2, 0), torch.tensor([-1, -1])),
+        (torch.zeros(2, 0), [none, none]),
+        (torch.zeros(2, 0), (none, none)),
+        (torch.zeros(2, 0, dtype=torch.int64), torch.zeros(2, 0, dtype=torch.int64)),
+    ]
+    for config in CONFIGS[name][::3]:
+        want = [oracles.value(name, Query(), **config.for_oracle)] * 2
+        comparing = isinstance(config.metric(), ComparingMetric)
+        for preds, target in empty:
+            if not (comparing and is_ids(preds)):
+                assert_same(config.metric().score(preds, target), torch.tensor(want, dtype=torch.float64))
+        if comparing:
+            continue
+        missed = oracles.value(name, Query(missing=(1,)), **config.for_oracle)
+        got = config.metric().score(torch.zeros(2, 0, dtype=torch.int64), torch.tensor([5, 6]))
+        assert_same(got, torch.tensor([missed] * 2, dtype=torch.float64))
+
+
+def test_ranks_far_down_a_long_list_take_no_memory():
+    # A table over ranks would take terabytes.
+    ranking = tr.Ranking.from_ranks(torch.tensor([1.0, 2e12], dtype=torch.float64), num_candidates=4 * 10**12)
+    for metric, far in [(tr.MRR(), 1 / 2e12), (tr.HitRate(top_k=10), 0), (tr.NDCG(), 1 / math.log2(1 + 2e12))]:
+        assert metric.score(ranking).tolist() == pytest.approx([1, far], rel=1e-9)

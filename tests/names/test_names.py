@@ -1,0 +1,447 @@
+"""Other libraries' names of the measures, and the name under which this library is installed."""
+
+import math
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+import torchrank as tr
+from torchrank.names.labels import read
+from torchrank.names.parse import parse_all, resolve
+from torchrank.names.registry import measures
+from torchrank.names.spellings import also_in, known, without_optional
+
+# What is there whatever measures are, by library.
+LABELS = {
+    # ir_measures
+    "nDCG": "ndcg",
+    "nDCG@10": "ndcg@10",
+    "nDCG(dcg='exp-log2')@10": "ndcg(gain=exponential)@10",
+    "nDCG(dcg=log2,cutoff=7)": "ndcg@7",
+    "RR": "mrr",
+    "RR(rel=2)@10": "mrr(relevance_level=2)@10",
+    "P@5": "precision@5",
+    "R@10": "recall@10",
+    "AP(rel=2)@100": "map(relevance_level=2)@100",
+    "AP(judged_only=False)": "map",
+    "Rprec": "rprecision",
+    "RPrec": "rprecision",
+    "SetP": "precision",
+    "SetR(rel=3)": "recall(relevance_level=3)",
+    "SetF": "f1",
+    "SetF(beta=4)": "fbeta(beta=2)",
+    "Success@1": "hitrate@1",
+    "Precision@3": "precision@3",
+    # trec_eval
+    "ndcg_cut_10": "ndcg@10",
+    "ndcg_cut.10": "ndcg@10",
+    "P_5": "precision@5",
+    "recall_5": "recall@5",
+    "map": "map",
+    "map_cut_100": "map@100",
+    "recip_rank": "mrr",
+    "success_10": "hitrate@10",
+    "set_P": "precision",
+    "set_recall": "recall",
+    "set_F": "f1",
+    "set_F_0.25": "fbeta(beta=0.5)",
+    "set_F.4": "fbeta(beta=2)",
+    "P_5(rel=2)": "precision(relevance_level=2)@5",
+    # the others
+    "hits@3": "hitrate@3",
+    "HR@10": "hitrate@10",
+    "hit_rate@10": "hitrate@10",
+    "r-precision": "rprecision",
+    "hits_at_10": "hitrate@10",
+    "arithmetic_mean_rank": "mr",
+    "inverse_harmonic_mean_rank": "mrr",
+    "AUC": "auroc",
+    "f1@5": "f1@5",
+    "F2@5": "fbeta(beta=2)@5",
+    "f0.5": "fbeta(beta=0.5)",
+    "ndcg_burges@3": "ndcg(gain=exponential)@3",
+    "mean_reciprocal_rank": "mrr",
+    "Fall-Out@5": "fallout@5",
+    "MRR(filtered=true)": "mrr(filtered=True)",
+    "Recall(Normalize=min)@5": "recall(normalize=min)@5",
+    # a cut-off in the name: MTEB, and all measures
+    "ndcg_at_10": "ndcg@10",
+    "ndcg_10": "ndcg@10",
+    "map_at_100": "map@100",
+    "Recall_At_5": "recall@5",
+    "alpha_ndcg_10": "alphandcg@10",
+    "err_20": "err@20",
+    "P5": "precision@5",
+    # ranx
+    "ndcg@10": "ndcg@10",
+    "map@10-l2": "map(relevance_level=2)@10",
+    "r-precision-l2": "rprecision(relevance_level=2)",
+    "rbp.95-l3": "rbp(p=0.95,relevance_level=3)",
+    "hits@5": "hitrate@5",
+    "dcg_burges": "dcg(gain=exponential)",
+    # ir_measures
+    "nDCG(gains={0:1, 1:4})@10": "ndcg(gain={0:1,1:4})@10",
+    "nDCG(gains={2:4.5,1:1},judged_only=True)": "ndcg(gain={1:1,2:4.5},unjudged=condensed)",
+    "infAP": "infap",
+    "BPref": "bpref",
+    "P_IA@5": "pia@5",
+    "MAP_IA": "apia",
+    "AP_IA": "apia",
+    "nNRBP": "nnrbp",
+    "StRecall@5": "strecall@5",
+    # TensorFlow Ranking and rax
+    "ordered_pair_accuracy": "opa",
+    "precision_ia@5": "pia@5",
+    "average_relevance_position": "arp",
+    "MeanAveragePrecisionMetric": "map",
+    "opa_metric": "opa",
+    "OPAMetric": "opa",
+    "ndcg_metric@3": "ndcg(gain=exponential)@3",
+    # BEIR, sentence-transformers, Keras
+    "R_cap@10": "recall(normalize=min)@10",
+    "top_k_accuracy@5": "hitrate@5",
+    "top_5_accuracy": "hitrate@5",
+    # torchmetrics, PyG, scikit-learn, scipy
+    "RetrievalMAP@5": "map(normalize=retrieved)@5",
+    "RetrievalNormalizedDCG@5": "ndcg@5",
+    "retrieval_reciprocal_rank": "mrr",
+    "RetrievalRPrecision": "rprecision",
+    "LinkPredMAP@5": "map(normalize=min)@5",
+    "LinkPredHitRatio@5": "hitrate@5",
+    "roc_auc_score": "auroc",
+    "label_ranking_average_precision_score": "lrap(ties=grouped,empty_target_action=pos)",
+    "matthews_corrcoef": "mcc",
+    "kendalltau": "kendalltau",
+    "spearmanr": "spearman",
+    # RecTools, RePlay, LensKit, torchrec, metrax, Transformers4Rec, pyxclib
+    "F1Beta@5": "fbeta@5",
+    "HitRate@5": "hitrate@5",
+    "RocAuc@5": "auroc@5",
+    "RecipRank@5": "mrr@5",
+    "AveragePrecision@5": "map@5",
+    "GAUC": "auroc",
+    "PrecisionAtK@5": "precision(adaptive_k=True)@5",
+    "AvgPrecisionAt@5": "map(normalize=min)@5",
+    "psndcg@5": "psndcg@5",
+    "psprecision@5": "psp@5",
+    # by their whole names
+    "discounted_cumulative_gain": "dcg",
+    "normalized_discounted_cumulative_gain@5": "ndcg@5",
+    "expected_reciprocal_rank": "err",
+    "rank-biased_precision": "rbp",
+    "rank_biased_overlap": "rbo",
+}
+
+# Measures of recommended lists, with what else they need.
+ITEMS = {"num_items": 100}
+COUNTS = {"interactions": torch.tensor([3, 1]), "num_users": 4}
+OF_LISTS = {
+    "giniindex@5": ("gini@5", ITEMS),
+    "itemcoverage@5": ("coverage@5", ITEMS),
+    "ItemCoverage": ("coverage", ITEMS),
+    "LinkPredCoverage@5": ("coverage@5", ITEMS),
+    "CatalogCoverage@5": ("coverage@5", ITEMS),
+    "ListGini": ("gini", ITEMS),
+    "ExposureGini": ("gini(discount=geometric)", ITEMS),
+    "shannonentropy@5": ("entropy@5", ITEMS),
+    "MeanInvUserFreq@5": ("novelty@5", COUNTS),
+    "Surprisal@5": ("novelty(normalize=True)@5", COUNTS),
+    "averagepopularity@5": ("popularity@5", {"interactions": COUNTS["interactions"]}),
+    "LinkPredPersonalization@5": ("personalization@5", ITEMS),
+    "intra_list_diversity@5": ("diversity@5", {"categories": torch.tensor([0, 1])}),
+}
+
+
+@pytest.mark.parametrize("name", OF_LISTS)
+def test_a_spelling_of_a_measure_of_lists_is_a_label(name):
+    label, catalogue = OF_LISTS[name]
+    assert tr.parse(name, **catalogue).label == label
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_a_spelling_is_a_label(name):
+    metric = tr.parse(name)
+    assert metric.label == LABELS[name]
+    assert tr.parse(metric.label).label == metric.label
+    assert list(tr.RankingCollection([name])) == [LABELS[name]]
+    if "(" not in name:
+        assert tr.parse(name.upper()).label == tr.parse(name.lower()).label == metric.label
+
+
+def test_lists_of_cut_offs_are_for_collections():
+    names = ["ndcg_cut_5,10", "P.1,2", "recall@5, 10"]
+    want = ["ndcg@5", "ndcg@10", "precision@1", "precision@2", "recall@5", "recall@10"]
+    assert list(tr.RankingCollection(names)) == want
+    assert len(parse_all("ndcg_cut")) == 9
+    for name in (*names, "map_cut"):
+        with pytest.raises(ValueError, match=r"one cut-off.*RankingCollection"):
+            tr.parse(name)
+
+
+LISTS = {
+    "ndcg@10, mrr": ["ndcg@10", "mrr"],
+    "ndcg@10 map": ["ndcg@10", "map"],
+    " ndcg@5,10,mrr ": ["ndcg@5", "ndcg@10", "mrr"],
+    "recall@1, 10 precision @ 5": ["recall@1", "recall@10", "precision@5"],
+    "map(normalize=min, relevance_level=2)@3,5, ndcg(gain={0:1, 1:4})@3": [
+        "map(normalize=min,relevance_level=2)@3",
+        "map(normalize=min,relevance_level=2)@5",
+        "ndcg(gain={0:1,1:4})@3",
+    ],
+    "P.1,2 11pt_avg, mae rbp.8, f0.5": [
+        "precision@1",
+        "precision@2",
+        "elevenpoint",
+        "mae",
+        "rbp(p=0.8)",
+        "fbeta(beta=0.5)",
+    ],
+    "ndcg_cut_1-3": ["ndcg@1", "ndcg@2", "ndcg@3"],
+    "recall@1-3,10 mrr": ["recall@1", "recall@2", "recall@3", "recall@10", "mrr"],
+}
+
+
+@pytest.mark.parametrize("names", LISTS)
+def test_a_list_of_names_in_one_string_is_for_collections(names):
+    assert list(tr.RankingCollection(names)) == list(tr.RankingCollection([names])) == LISTS[names]
+    if "mae" not in names:
+        with pytest.raises(ValueError, match="RankingCollection"):
+            tr.parse(names)
+
+
+def test_a_range_of_cut_offs_is_for_collections():
+    assert list(tr.RankingCollection("recall@1-100")) == [f"recall@{k}" for k in range(1, 101)]
+    with pytest.raises(ValueError, match=r"one cut-off.*got 100.*RankingCollection"):
+        tr.parse("recall@1-100")
+    assert tr.parse("recall@7-7").label == "recall@7"
+    for name in ("recall@5-3", "recall@1-2-3", "recall@1-", "recall@-3", "recall@1-1000000000000", "recall@0-5"):
+        with pytest.raises(ValueError, match="Expected"):
+            tr.RankingCollection(name)
+
+
+def test_a_list_of_names_has_no_empty_one():
+    for names in ("ndcg@10,", "ndcg@10,,mrr", "", ", mrr"):
+        with pytest.raises(ValueError, match="Expected"):
+            tr.RankingCollection(names)
+
+
+def test_arguments_win_over_what_the_name_says():
+    assert tr.parse("AP(rel=2)@100", relevance_level=3, top_k=5, ties="optimistic").label == (
+        "map(relevance_level=3,ties=optimistic)@5"
+    )
+    assert tr.parse("set_F_4", beta=3).label == "fbeta(beta=3)"
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("ndgc@10", "ndcg"),
+        ("ndcg_cutt_10", "ndcg_cut_10"),
+        ("recip_rnk", "recip_rank"),
+        ("arithmetic_mean_rnk", "arithmetic_mean_rank"),
+        ("ngcd", "ndcg"),
+        ("ngcd_10", "ndcg"),
+        ("hitrat@5", "hitrate"),
+        ("precison@5", "precision"),
+    ],
+)
+def test_an_unknown_name_suggests_the_nearest_of_all_names(name, nearest):
+    with pytest.raises(ValueError, match=f"did you mean '{nearest}'") as raised:
+        tr.parse(name)
+    assert str(raised.value).count(" or ") <= 2
+    assert len(str(raised.value)) < 200
+
+
+def test_a_name_like_no_other_gets_the_command_that_lists_them():
+    with pytest.raises(ValueError, match="got 'xyzzy': `torchrank measures` lists them"):
+        tr.parse("xyzzy")
+
+
+def test_a_number_behind_a_name_that_could_be_its_parameter_is_no_cut_off():
+    for name in ("f_2", "fbeta_2", "rbo_9", "mr_5"):
+        with pytest.raises(ValueError, match="Expected"):
+            tr.parse(name)
+
+
+def test_a_level_in_ranxs_spelling_is_refused_where_all_grades_count():
+    with pytest.raises(ValueError, match="relevance_level"):
+        tr.parse("ndcg@10-l2")
+
+
+def test_a_table_of_gains_may_have_one_for_judged_candidates_of_grade_0():
+    scores = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0]])
+    grades = torch.tensor([[0, 1, -1, 2, 0]])
+    gains = [1, 4, 0, 2, 1]  # of grade 2, which the table lacks, itself; nothing of what is not judged
+    metric = tr.parse("nDCG(gains={1:4,0:1})@4")
+    assert metric.label == "ndcg(gain={0:1,1:4})@4"
+    discounts = [1 / math.log2(1 + rank) for rank in range(1, 6)]
+    ideal = sum(g * d for g, d in zip([4, 2, 1, 1], discounts))
+    dcg = sum(g * d for g, d in zip(gains[:4], discounts))
+    assert metric.score(scores, grades).item() == pytest.approx(dcg / ideal)
+    suite = tr.RankingCollection([metric, "mrr@1", "ndcg@2"])  # which need less of the ranking
+    suite.update(scores, grades)
+    assert suite.compute()[metric.label].item() == pytest.approx(dcg / ideal)
+    assert tr.CG(gain={0: 1, 1: 4}).score(scores, grades).item() == 8
+    assert tr.CG(gain={0: 1, 1: 4}).score(scores, (torch.tensor([0, 0]), torch.tensor([0, 3]))).item() == 8
+    assert tr.CG(gain={0: 0, 2: 0.5}).score(scores, grades).item() == 1.5
+    assert tr.CG(gain={1: 4, 0: 1}).label == tr.CG(gain={0: 1.0, 1: 4.0}).label == "cg(gain={0:1,1:4})"
+
+
+@pytest.mark.parametrize("table", [{}, {1: -1}, {-1: 1}, {1: math.nan}, {"a": 1}, {1: True}])
+def test_a_table_of_gains_has_numbers_that_are_not_negative(table):
+    with pytest.raises(ValueError, match=r"Expected .*gain"):
+        tr.NDCG(gain=table)
+
+
+def test_ir_measures_has_the_same_table_of_gains():
+    ir_measures = pytest.importorskip("ir_measures")
+    qrels = {"a": {"d1": 0, "d2": 1, "d3": 2, "d9": 1}, "b": {"d1": 1, "d3": 0}}
+    run = {"a": {"d1": 3.0, "d2": 2.0, "d3": 1.0, "d4": 0.5}, "b": {"d3": 3.0, "d1": 2.0, "d2": 1.0}}
+    for name in ("nDCG(gains={0:1,1:4})@2", "nDCG(gains={0:1,1:4})", "nDCG(gains={2:7})@3"):
+        found = ir_measures.iter_calc([ir_measures.parse_measure(name)], qrels, run)
+        want = {one.query_id: one.value for one in found}
+        values = tr.parse(name).score(tr.Ranking.from_run(qrels, run)).tolist()
+        assert values == pytest.approx([want["a"], want["b"]])
+
+
+@pytest.mark.parametrize(
+    "name", ["P_5@10", "ndcg_cut_5@3", "ndcg_cut_x", "nDCG(dcg=ln)", "set_F_x", "P_5(rel=2", "map@0.5"]
+)
+def test_what_is_no_name(name):
+    with pytest.raises(ValueError, match="Expected"):
+        tr.parse(name)
+
+
+# The parts of the label that a name stands for.
+FURTHER = {
+    "set_map": ("setap", {}, ""),
+    "SetP(relative=True)": ("relprecision", {}, ""),
+    "relative_P_10": ("relprecision", {}, "10"),
+    "SetP(relative=False,rel=2)": ("precision", {"rel": 2}, ""),
+    "Rprec_mult_0.80": ("rprecision", {"multiple": 0.8}, ""),
+    "iprec_at_recall_0.30": ("iprec", {"recall": 0.3}, ""),
+    "IPrec@0.1": ("iprec", {"recall": 0.1}, ""),
+    "IPrec(rel=2)@.1": ("iprec", {"recall": 0.1, "rel": 2}, ""),
+    "iprec(recall=0.1)": ("iprec", {"recall": 0.1}, ""),
+    "11pt_avg": ("elevenpoint", {}, ""),
+    "gm_map": ("map", {"aggregation": "geometric"}, ""),
+    "gm_bpref": ("bpref", {"aggregation": "geometric"}, ""),
+    "rbp_0.8": ("rbp", {"p": 0.8}, ""),
+    "rbp.p=0.9": ("rbp", {"p": 0.9}, ""),
+    "rbp.95": ("rbp", {"p": 0.95}, ""),
+    "RBP(p=0.8)": ("rbp", {"p": 0.8}, ""),
+    "utility_1.0,-1.0,0,.5": ("utility", {"hit": 1, "false_alarm": -1, "miss": 0, "rejection": 0.5}, ""),
+    "INST(max_rel=3)": ("cwl", {"user": "inst", "max_rel": 3}, ""),
+    "SDCG(max_rel=3)@10": ("cwl", {"user": "sdcg", "max_rel": 3}, "10"),
+    "\N{GREEK SMALL LETTER ALPHA}_nDCG(alpha=0.4)@10": ("alphandcg", {"alpha": 0.4}, "10"),
+    "hits_at_5": ("hitrate", {}, "5"),
+    "adjusted_hits_at_5": ("hitrate", {"adjusted": "index"}, "5"),
+    "z_arithmetic_mean_rank": ("mr", {"adjusted": "z"}, ""),
+    "amri": ("mr", {"adjusted": "index"}, ""),
+    "inverse_geometric_mean_rank": ("mr", {"aggregation": "geometric", "inverse": True}, ""),
+    "NumRet(rel=2)": ("numrelret", {"relevance_level": 2}, ""),
+    "num_rel_ret": ("numrelret", {}, ""),
+}
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_parameters_in_a_spelling_are_those_of_its_label(name):
+    (label,) = resolve(name)
+    assert (label.name, label.parameters, label.at) == FURTHER[name]
+
+
+#: names that mean one measure in most libraries, and another in one
+SHARED = {"F1Beta": "fbeta", "hits": "hitrate"}
+
+
+def test_every_name_in_another_library_is_understood_as_its_measure():
+    for measure in measures().values():
+        for one in known(measure):
+            text = without_optional(one.theirs)
+            for hole, value in (("{k}", "10"), ("{x}", "0.25"), ("{p}", "0.5")):
+                text = text.replace(hole, value)
+            if not one.same or not text or "{" in text or read(text).name.lower() in measures():
+                continue
+            # Names that several libraries have for different measures are those of the measure under "parse".
+            names = {label.name for label in resolve(text)}
+            assert names == {SHARED.get(one.theirs, measure.name)}, one
+
+
+def test_spellings_of_measures_that_are_not_there_are_unknown_names(monkeypatch):
+    registry = {"map": tr.MAP}
+    monkeypatch.setattr("torchrank.names.registry.KINDS", [registry])
+    with pytest.raises(ValueError, match="Expected the name of a measure"):
+        tr.parse("ndcg_cut_10")
+    registry["ndcg"] = tr.NDCG
+    assert tr.parse("ndcg_cut_10").top_k == 10
+
+
+def test_the_parameter_of_set_f_is_the_square_of_beta():
+    assert tr.parse("set_F_2").beta == math.sqrt(2)
+
+
+def test_the_distribution_has_the_name_that_every_page_and_message_installs():
+    root = Path(__file__).parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    assert project["name"] == "torchrank-metrics"
+    assert "torchrank-metrics[bench,demo]" in project["optional-dependencies"]["test"]
+    files = [
+        root / "README.md",
+        root / "pyproject.toml",
+        *root.glob("notebooks/*.ipynb"),
+        *root.rglob("torchrank/**/*.py"),
+    ]
+    named = [name for file in files for name in re.findall(r"(torchrank[\w-]*)\[\w+(?:,\w+)*\]", file.read_text())]
+    named += [name for file in files for name in re.findall(r"pip install \W*(torchrank[\w-]*)", file.read_text())]
+    assert set(named) == {"torchrank-metrics"}
+
+
+def test_names_that_mean_something_else_elsewhere_are_met_with_both_meanings():
+    page = (Path(__file__).parents[2] / "torchrank" / "names" / "README.md").read_text()
+    (accuracy,) = re.findall(r"^\| `accuracy@k` \|.*$", page, re.MULTILINE)
+    assert "RecTools" in accuracy
+    assert "sentence-transformers and BEIR, `hitrate@k`" in accuracy
+    (hits,) = re.findall(r"^\| `hits@k` \|.*$", page, re.MULTILINE)
+    assert "ranx, `numrelret@k`" in hits
+    for page in (tr.parse.__doc__, also_in(tr.HitRate)):
+        assert "ranx" in page
+        assert "sentence-transformers" in page
+    assert "sentence-transformers" in tr.Accuracy.__doc__
+
+
+def test_hits_of_ranx_are_counted():
+    ranx = pytest.importorskip("ranx")
+    qrels, run = {"a": {"d1": 1, "d2": 1, "d3": 0}}, {"a": {"d1": 3.0, "d2": 2.0, "d3": 1.0}}
+    ranking = tr.Ranking.from_run(qrels, run)
+    assert (
+        ranx.evaluate(ranx.Qrels(qrels), ranx.Run(run), "hits@3") == tr.parse("numrelret@3").score(ranking).item() == 2
+    )
+    assert tr.parse("hits@3").score(ranking).item() == 1
+
+
+@pytest.mark.parametrize("name", ["map@3-l2", "mrr@3-l2", "precision@3-l2", "recall-l2", "f1@3-l2", "r-precision-l2"])
+def test_the_level_in_a_name_of_ranx_is_what_counts_as_relevant(name):
+    ranx = pytest.importorskip("ranx")
+    qrels = {"a": {"d1": 1, "d2": 2, "d3": 0, "d4": 3}, "b": {"d1": 2, "d5": 1}}
+    run = {"a": {"d1": 4.0, "d2": 3.0, "d3": 2.0, "d4": 1.0}, "b": {"d5": 2.0, "d1": 1.0}}
+    want = ranx.evaluate(ranx.Qrels(qrels), ranx.Run(run), name, return_mean=False)
+    assert tr.parse(name).score(tr.Ranking.from_run(qrels, run)).tolist() == pytest.approx(list(want))
+
+
+def test_remarks_on_other_libraries_measures_hold():
+    # RePlay's Surprisal divides by k.
+    lists, counts, users = torch.tensor([[0, 2, -1, -1]]), torch.tensor([4, 1, 2]), 8
+    surprise = [math.log2(users / counts[item]) / math.log2(users) for item in (0, 2)]
+    ours = tr.Novelty(top_k=4, interactions=counts, num_users=users, normalize=True).score(lists).item()
+    assert ours == pytest.approx(sum(surprise) / 2) != pytest.approx(sum(surprise) / 4)
+    assert "divides by k" in also_in(tr.Novelty)
+    # RePlay's RocAuc is 1 where the first k are all relevant, and torchrec's GAUC leaves out equal predictions.
+    scores, target = torch.tensor([[3.0, 2.0, 1.0], [1.0, 1.0, 1.0]]), torch.tensor([[1, 1, 0], [1, 0, 0]])
+    assert tr.AUROC(top_k=2).score(scores[:1], target[:1]).item() == 0
+    assert tr.AUROC().score(scores, target).tolist() == [1, 0.5]
+    said = also_in(tr.AUROC)
+    assert "`RocAuc`), 1 where the first k are all relevant" in said
+    assert "torchrec (`GAUC`), without queries of equal scores alone" in said

@@ -1,0 +1,450 @@
+"""What the table of presets says, against the libraries themselves; those that are not installed are skipped."""
+
+import math
+import re
+from importlib.metadata import version
+
+import numpy as np
+import pytest
+import torch
+from test_peers import assert_agree, by_trec_eval, collection, graded_batch
+
+import torchrank as tr
+from torchrank.names.presets import ALWAYS, LIBRARIES, rows
+
+CUTS = (1, 3, 40)
+
+
+def cells_of(library):
+    return [cell for row in rows().values() for cell in row.get(library, [])]
+
+
+def rows_of(*libraries, cuts=CUTS):
+    """Every row of a preset, without and with cut-offs."""
+    found = {}
+    for library in libraries:
+        optional = any("[" in cell.theirs for cell in cells_of(library))
+        found |= {
+            (library, *row): None for row in (*preset_rows(library, cuts), *(preset_rows(library) if optional else ()))
+        }
+    return pytest.mark.parametrize(("library", "theirs", "ours"), list(found))
+
+
+def preset_rows(library, cuts=()):
+    return list(tr.preset(library, *cuts).items())
+
+
+def name_and_cut(theirs):
+    name, _, k = theirs.partition("@")
+    return name, int(k) if k else None
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_rows_are_labels_that_a_collection_takes(library):
+    labels = tr.preset(library, *CUTS)
+    suite = tr.RankingCollection(labels)
+    assert list(suite) == list(labels)
+    suite.update(torch.rand(3, 9), torch.tensor([[1, 0, 0, 1, 0, 0, 0, 0, 1]] * 3))
+    assert all(value.isfinite() for value in suite.compute().values())
+    assert len(tr.preset(library, 5)) < len(tr.preset(library, 5, 10))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_every_cell_is_a_label_or_says_why_not(library):
+    cells = cells_of(library)
+    assert cells
+    assert len({theirs for theirs, _, _ in cells}) == len(cells)
+    for theirs, ours, why in cells:
+        assert theirs
+        assert (ours is None) == bool(why)
+    assert {library for row in rows().values() for library in row} | set(ALWAYS) <= set(LIBRARIES)
+
+
+@rows_of(*LIBRARIES, cuts=(5,))
+def test_every_label_is_a_metric(library, theirs, ours):
+    metric = tr.parse(ours)
+    again = tr.parse(metric.label)
+    assert (again.label, type(again)) == (metric.label, type(metric))
+
+
+@pytest.mark.parametrize("library", ["trec_eval", "pykeen"])
+def test_names_of_a_preset_are_understood_as_such(library):
+    for theirs, ours in preset_rows(library, CUTS):
+        assert tr.parse(theirs, **ALWAYS.get(library, {})).label == tr.parse(ours).label
+
+
+def test_errors():
+    with pytest.raises(ValueError, match=r"one of trec_eval.*'ranx'"):
+        tr.preset("ranx")
+    with pytest.raises(ValueError, match="at least one cut-off for recbole"):
+        tr.preset("recbole")
+    for k in (0, 2.0, True, "3"):
+        with pytest.raises(ValueError, match="integers >= 1"):
+            tr.preset("recbole", k)
+
+
+# ---- one list, as every library was seen to measure it: definitions.md, 3.0 ------------------------------------------
+
+PROBE = {
+    "trec_eval": {
+        "P_10": 0.3, "recall_2": 0.3333, "map_cut_2": 0.3333, "map_cut_4": 0.5, "map": 0.7,
+        "ndcg_cut_2": 0.6131, "ndcg_cut_5": 0.8529, "ndcg_cut_10": 0.8529,
+    },
+    "torchmetrics": {
+        "RetrievalPrecision@10": 0.3, "RetrievalRecall@2": 0.3333, "RetrievalMAP@2": 1.0, "RetrievalMAP@4": 0.75,
+        "RetrievalMAP": 0.7, "RetrievalNormalizedDCG@2": 0.6131, "RetrievalNormalizedDCG@5": 0.8529,
+        "RetrievalNormalizedDCG@10": 0.8529,
+    },
+    "rax": {
+        "precision_metric@10": 0.6, "recall_metric@2": 0.3333, "ap_metric@2": 0.3333, "ap_metric@4": 0.5,
+        "ap_metric": 0.7, "ndcg_metric@2": 0.6131, "ndcg_metric@5": 0.8529, "ndcg_metric@10": 0.8529,
+    },
+    "pyg": {
+        "LinkPredPrecision@10": 0.3, "LinkPredRecall@2": 0.3333, "LinkPredMAP@2": 0.5, "LinkPredMAP@4": 0.5,
+        "LinkPredMAP@5": 0.7, "LinkPredNDCG@2": 0.6131, "LinkPredNDCG@5": 0.8529, "LinkPredNDCG@10": 0.8529,
+        "LinkPredF1@10": 0.4615,
+    },
+    "recbole": {
+        "recall@2": 0.3333, "map@2": 0.5, "map@4": 0.5, "map@5": 0.7, "ndcg@2": 0.6131, "ndcg@5": 0.8529,
+    },
+    "rectools": {
+        "Precision(k=10)": 0.3, "Recall(k=2)": 0.3333, "MAP(k=2)": 0.3333, "MAP(k=4)": 0.5, "MAP(k=5)": 0.7,
+        "NDCG(k=2)": 0.6131, "NDCG(k=5)": 0.6164, "NDCG(k=10)": 0.4, "F1Beta(k=10)": 0.4615,
+        "Precision(k=10, r_precision=True)": 1.0, "MAP(k=2, divide_by_k=True)": 0.5,
+        "MAP(k=4, divide_by_k=True)": 0.375, "MAP(k=5, divide_by_k=True)": 0.42,
+        "NDCG(k=2, divide_by_achievable=True)": 0.6131, "NDCG(k=5, divide_by_achievable=True)": 0.8529,
+        "NDCG(k=10, divide_by_achievable=True)": 0.8529,
+    },
+    "lenskit": {
+        "Precision@10": 0.6, "Recall@2": 0.5, "AveragePrecision@2": 0.5, "AveragePrecision@4": 0.5,
+        "AveragePrecision": 0.7, "NDCG@2": 0.5, "NDCG@5": 0.7338, "NDCG@10": 0.7338,
+    },
+    "sklearn": {"ndcg_score@2": 0.6131, "ndcg_score@5": 0.8529, "ndcg_score@10": 0.8529},
+}  # fmt: skip
+# With a relevant candidate besides that was not retrieved.
+MISSING = {
+    "trec_eval": {"map_cut_2": 0.25},
+    "rectools": {"MAP(k=2)": 0.25},
+    "pyg": {"LinkPredMAP@2": 0.5},
+    "recbole": {"map@2": 0.5},
+}
+
+
+@pytest.mark.parametrize(
+    ("library", "theirs", "number", "missing"),
+    [
+        (library, theirs, number, missing)
+        for missing, probe in ((False, PROBE), (True, MISSING))
+        for library, cells in probe.items()
+        for theirs, number in cells.items()
+    ],
+)
+def test_probe(library, theirs, number, missing):
+    labels = tr.preset(library, 2, 4, 5, 10) | (
+        tr.preset(library) if any("[" in cell.theirs for cell in cells_of(library)) else {}
+    )
+    labels |= tr.preset("trec_eval") if library == "trec_eval" else {}
+    scores = torch.tensor([[5.0, 4, 3, 2, 1, -torch.inf if missing else 0]])[:, : 6 if missing else 5]
+    target = torch.tensor([[1, 0, 0, 1, 1, 1]])[:, : scores.shape[1]]
+    assert tr.parse(labels[theirs]).score(scores, target).item() == pytest.approx(number, abs=5e-5)
+
+
+# ---- edges, as the libraries were seen to measure them; they need not be installed -----------------------------------
+
+# Lists of the ids 1, 2, 3 and an empty one, cut at 2, of which 2 and 9, or nothing, is relevant.
+LISTS = torch.tensor([[1, 2, 3], [-1, -1, -1], [1, 2, 3], [-1, -1, -1]])
+RELEVANT = [torch.tensor([2, 9]), torch.tensor([2, 9]), torch.tensor([], dtype=torch.int64)]
+RELEVANT.append(RELEVANT[2])
+NAN = math.nan
+EDGES = {
+    "lenskit": {
+        "Precision@2": [0.5, NAN, 0, NAN], "Recall@2": [0.5, 0, NAN, NAN], "Hit@2": [1, 0, NAN, NAN],
+        "RecipRank@2": [0.5, 0, NAN, NAN], "AveragePrecision@2": [0.25, NAN], "NDCG@2": [0.5, 0, NAN, NAN],
+        "DCG@2": [1, 0, NAN, NAN], "RBP@2": [0.1275, 0, NAN, NAN],
+    },
+    # A list of which all items are masked has no part in a mean.
+    "rax": {
+        "precision_metric@2": [0.5, NAN, 0, NAN], "recall_metric@2": [0.5, NAN, 0, NAN],
+        "mrr_metric@2": [0.5, NAN, 0, NAN], "ap_metric@2": [0.25, NAN, 0, NAN],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("library", "theirs"), [(library, name) for library in EDGES for name in EDGES[library]])
+def test_edges(library, theirs):
+    metric, want = tr.parse(tr.preset(library, 2)[theirs]), torch.tensor(EDGES[library][theirs], dtype=torch.float64)
+    number = len(want)
+    torch.testing.assert_close(metric.score(LISTS[:number], RELEVANT[:number]), want, equal_nan=True)
+    metric.update(LISTS[:number], RELEVANT[:number])
+    scored = want[~want.isnan()]
+    assert metric.compute().item() == pytest.approx(scored.mean().item())
+    if len(scored) > 1:
+        assert metric.standard_error.item() == pytest.approx(scored.std().item() / len(scored) ** 0.5)
+    if "listed" in metric.label:
+        assert metric.num_queries == len(scored)
+
+
+def test_grades_of_which_none_is_positive_are_0_in_lenskits_ndcg():
+    for name in ("NDCG(gain=rating)@2", "DCG(gain=rating)@2"):
+        metric = tr.parse(tr.preset("lenskit", 2)[name])
+        target = (torch.tensor([0, 0]), torch.tensor([2, 9]), torch.tensor([0.0, -1.0]))
+        assert metric.score(torch.tensor([[1, 2, 3]]), target).item() == 0
+
+
+def test_one_class_has_no_area_in_scikit_learn():
+    scores, target = torch.tensor([[0.3, 0.2, 0.1]] * 3), torch.tensor([[1, 0, 0], [1, 1, 1], [0, 0, 0]])
+    area = tr.parse(tr.preset("sklearn")["roc_auc_score"]).score(scores, target)
+    torch.testing.assert_close(area, torch.tensor([1.0, NAN, NAN], dtype=torch.float64), equal_nan=True)
+    zeros = tr.parse(tr.preset("torchmetrics")["RetrievalAUROC"]).score(scores, target)
+    assert zeros.tolist() == [1, 0, 0]
+
+
+def test_the_size_of_a_collection_counts_what_lists_of_ids_do_not_name():
+    ids, relevant = torch.tensor([[4, 7, 1], [2, 3, 5]]), [torch.tensor([7, 50]), torch.tensor([60])]
+    for size in (10, 1000):
+        for name in ("Accuracy", "MCC"):
+            metric = tr.parse(tr.preset("rectools", 3)[f"{name}(k=3)"], collection_size=size)
+            assert tr.parse(metric.label).label == metric.label
+            for value, (tp, fn) in zip(metric.score(ids, relevant).tolist(), ((1, 1), (0, 1))):
+                fp, tn = 3 - tp, size - 3 - fn
+                spread = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+                want = (tp + tn) / size if name == "Accuracy" else (tp * tn - fp * fn) / spread
+                assert value == pytest.approx(want)
+    scores, grades = torch.rand(5, 30), torch.randint(0, 2, (5, 30))
+    for name in ("accuracy@3", "mcc@3"):  # never fewer than the list
+        small, none = tr.parse(name, collection_size=7), tr.parse(name)
+        assert torch.equal(small.score(scores, grades), none.score(scores, grades))
+
+
+# ---- the libraries ---------------------------------------------------------------------------------------------------
+
+
+@rows_of("sklearn")
+@pytest.mark.parametrize("tied", [False, True])
+def test_scikit_learn(library, theirs, ours, tied):
+    metrics = pytest.importorskip("sklearn.metrics")
+    metric, (name, k) = tr.parse(ours), name_and_cut(theirs)
+    for seed in range(3):
+        preds, target = graded_batch(seed, tied)
+        if name in ("ndcg_score", "dcg_score"):
+            want = [getattr(metrics, name)([t], [p], k=k) for t, p in zip(target, preds)]
+        else:
+            target = (target >= 2).astype(int)
+            target[0] = 0
+            target[2] = 1
+            target[1] = 0
+            target[1, 3] = 1
+            rows = zip(target, preds)
+            per_list = name in ("average_precision_score", "roc_auc_score")
+            function = getattr(metrics, name)
+            want = [function(t, p) if per_list else function([t], [p]) for t, p in rows]
+        found = metric.score(torch.from_numpy(preds), torch.from_numpy(target))
+        want = torch.tensor(want, dtype=torch.float64)
+        torch.testing.assert_close(found, want, rtol=1e-6, atol=1e-6, equal_nan=True)
+
+
+def binary_batch(seed, queries=50, candidates=25):
+    """Scores that are positive and distinct, even in single precision, and relevance; one query without any."""
+    generator = np.random.default_rng(seed)
+    preds = np.stack([generator.permutation(candidates) + 1 for _ in range(queries)]) / 64
+    target = (generator.random(preds.shape) < generator.random((queries, 1)) / 2).astype(int)
+    target[0] = 0
+    target[1] = 1
+    return torch.from_numpy(preds).float(), torch.from_numpy(target)
+
+
+@rows_of("torchmetrics")
+def test_torchmetrics(library, theirs, ours):
+    import torchmetrics
+
+    metric, (name, k) = tr.parse(ours), name_and_cut(theirs)
+    preds, target = binary_batch(4)
+    if name.startswith("Retrieval"):
+        other = getattr(torchmetrics.retrieval, name)(**({} if k is None else {"top_k": k}))
+        rows = torch.arange(len(preds)).repeat_interleave(preds.shape[1])
+        other.update(preds.flatten(), target.flatten(), rows)
+    else:
+        other = getattr(torchmetrics.classification, name)(num_labels=preds.shape[1])
+        other.update(preds, target)
+    metric.update(preds, target)
+    assert metric.compute().item() == pytest.approx(other.compute().item(), abs=1e-6)
+
+
+@rows_of("trec_eval9", "trec_eval")
+@pytest.mark.parametrize("tied", [False, True])
+def test_trec_eval(library, theirs, ours, tied):
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    if library == "trec_eval" and theirs in ("iprec_at_recall_0.50", "11pt_avg"):
+        pytest.skip("no version 10 to ask")
+    metric = tr.parse(ours)
+    for seed in range(3):
+        qrels, run = collection(seed, tied, grades=(-1, 0, 0, 0, 1, 1, 2, 3))
+        if theirs == "yaap":  # which pytrec_eval lacks: from its parts
+            parts = by_trec_eval(qrels, run, {"map", "num_rel"})
+            found = [math.log((1 + q["num_rel"] * q["map"]) / (1 + q["num_rel"] * (1 - q["map"]))) for q in parts]
+        else:
+            found = [query[theirs] for query in by_trec_eval(qrels, run, {theirs})]
+        ranking = tr.Ranking.from_run(qrels, run)
+        if theirs.startswith("gm_"):
+            metric.reset()
+            metric.update(ranking)
+            want = pytrec_eval.compute_aggregated_measure(theirs, found)
+            assert metric.compute().item() == pytest.approx(want, rel=1e-6)
+        else:
+            assert_agree(metric.score(ranking), found, theirs)
+
+
+@rows_of("pyg")
+def test_pyg(library, theirs, ours):
+    link_pred = pytest.importorskip("torch_geometric.metrics.link_pred")
+    metric, (name, k) = tr.parse(ours), name_and_cut(theirs)
+    preds, target = binary_batch(5)
+    other = getattr(link_pred, name)(k=k)
+    order = preds.argsort(dim=-1, descending=True)
+    # PyG takes k ids of each list: those that there are not are no items at all.
+    ids = torch.nn.functional.pad(order, (0, max(0, k - order.shape[1])), value=10**6)[:, :k]
+    other.update(ids, target.nonzero().T)
+    metric.update(preds, target)
+    assert metric.compute().item() == pytest.approx(other.compute().item(), abs=1e-6)
+    assert metric.num_empty == (~target.any(-1)).sum() > 0
+    other.reset()
+    metric.reset()
+    other.update(ids[:1], target[:1].nonzero().T)  # the query without ground truth alone
+    metric.update(preds[:1], target[:1])
+    assert other.compute().item() == 0  # which EXCEPT["pyg"] says
+    assert metric.compute().isnan()
+
+
+@rows_of("pykeen")
+@pytest.mark.parametrize("tied", [False, True])
+def test_pykeen(library, theirs, ours, tied):
+    ranks = pytest.importorskip("pykeen.evaluation.ranks")
+    resolver = pytest.importorskip("pykeen.metrics.ranking").rank_based_metric_resolver
+    metric = tr.parse(ours)
+    preds, target = binary_batch(6)
+    target[1, :5] = 0
+    if tied:
+        preds = (preds * 8).round()
+    query, item = target.nonzero(as_tuple=True)
+    scores = torch.where(target[query] > 0, torch.nan, preds[query])
+    true = preds[query, item]
+    scores[torch.arange(len(query)), item] = true
+    found = ranks.Ranks.from_scores(true_score=true[:, None], all_scores=scores)
+    match = re.fullmatch(r"(.*_at_)(\d+)", theirs)
+    theirs, k = (f"{match[1]}k", {"k": int(match[2])}) if match else (theirs, {})
+    theirs = {"hits_at_k": "hits_at_k", "adjusted_hits_at_k": "adjusted_hits_at_k"}.get(theirs, theirs)
+    want = resolver.make(theirs, k)(found.realistic.double().numpy(), found.number_of_options.numpy())
+    metric.update(preds, target)
+    assert metric.compute().item() == pytest.approx(want, rel=1e-5, abs=1e-6)
+
+
+def pandas_frames(pandas, preds, target):
+    query, item = np.nonzero(target.numpy())
+    order = preds.argsort(dim=-1, descending=True)
+    users = np.repeat(np.arange(len(preds)), preds.shape[1])
+    ranks = np.tile(np.arange(1, preds.shape[1] + 1), len(preds))
+    reco = pandas.DataFrame({"user_id": users, "item_id": order.flatten().numpy(), "rank": ranks})
+    return reco, pandas.DataFrame({"user_id": query, "item_id": item})
+
+
+@rows_of("rectools")
+def test_rectools(library, theirs, ours):
+    rectools = pytest.importorskip("rectools.metrics")
+    metric = tr.parse(ours)
+    preds, target = binary_batch(7)
+    reco, interactions = pandas_frames(pytest.importorskip("pandas"), preds, target)
+    other = eval(theirs, vars(rectools))
+    users = sorted(set(interactions["user_id"]))
+    if not theirs.startswith(("Accuracy", "MCC")):
+        want = other.calc_per_user(reco, interactions)
+        assert_agree(metric.score(preds, target)[users], want.loc[users].to_numpy(), theirs)
+        return
+    if other.k > preds.shape[1]:
+        pytest.skip("counts candidates that there are not, as EXCEPT says")
+    want = other.calc_per_user(reco, interactions, catalog=range(preds.shape[1]))
+    assert_agree(metric.score(preds, target)[users], want.loc[users].to_numpy(), theirs)
+    # Lists of ids do not tell how many items there are.
+    ids = preds.argsort(dim=-1, descending=True)[:, :5]
+    want = other.calc_per_user(reco[reco["rank"] <= 5], interactions, catalog=range(1000))
+    metric = tr.parse(ours, collection_size=1000)
+    assert_agree(metric.score(ids, tuple(target.nonzero().T))[users], want.loc[users].to_numpy(), theirs)
+
+
+@rows_of("lenskit")
+def test_lenskit(library, theirs, ours):
+    lenskit = pytest.importorskip("lenskit.metrics")
+    from lenskit.data import ItemList
+
+    metric, (name, k) = tr.parse(ours), name_and_cut(theirs)
+    name, graded = name.removesuffix("(gain=rating)"), "gain" in name
+    if not hasattr(lenskit, name):
+        pytest.skip(f"this version of LensKit has no {name}")
+    preds, target = binary_batch(8)
+    if graded:
+        target = target * (torch.arange(target.shape[1]) % 3 + 1)
+        if tuple(map(int, version("lenskit").split(".")[:2])) >= (2026, 2):  # since then no gain is negative
+            target[5:8] *= -1
+            target[8:20, ::2] *= -1
+    want = []
+    for row, (scores, grades) in enumerate(zip(preds, target)):
+        length = 0 if row in (3, 4) else len(scores) - row % 20  # lists of different lengths, two empty
+        order = scores.argsort(descending=True)
+        preds[row, order[length:]] = -torch.inf
+        items = grades.nonzero().flatten()
+        rating = {"rating": grades[items].double().numpy()} if graded else {}
+        recs, test = ItemList(item_ids=order[:length].numpy(), ordered=True), ItemList(item_ids=items.numpy(), **rating)
+        try:
+            with np.errstate(invalid="ignore"):
+                value = getattr(lenskit, name)(n=k, **({"gain": "rating"} if graded else {})).measure_list(recs, test)
+        except ZeroDivisionError:
+            value = None
+        # AveragePrecision divides by 0 where nothing is relevant, and what DCG is there has changed.
+        told = len(items) > 0 or not (graded or name in ("AveragePrecision", "DCG"))
+        want.append(value if told else None)
+    rows = [row for row, value in enumerate(want) if value is not None]
+    found, want = metric.score(preds, target)[rows], torch.tensor([want[row] for row in rows], dtype=torch.float64)
+    torch.testing.assert_close(found, want, rtol=1e-6, atol=1e-6, equal_nan=True)
+
+
+@rows_of("rax")
+def test_rax(library, theirs, ours):
+    rax = pytest.importorskip("rax")
+    metric, (name, k) = tr.parse(ours), name_and_cut(theirs)
+    preds, target = binary_batch(9)
+    if name in ("ndcg_metric", "dcg_metric", "opa_metric"):
+        target = target * (torch.arange(target.shape[1]) % 4)
+    mask = torch.rand(preds.shape, generator=torch.Generator().manual_seed(9)) < 0.8
+    mask[[3, 7]] = False
+    preds[5, ::2] = -torch.inf
+    given = {"where": mask.numpy(), **({"topn": k} if k else {})}
+    theirs = getattr(rax, name)(preds.numpy(), target.numpy().astype(float), reduce_fn=None, **given)
+    found, counted = metric.score(preds, target, mask=mask), mask.any(-1)
+    torch.testing.assert_close(
+        found[counted], torch.tensor(np.array(theirs, dtype=float))[counted], rtol=1e-5, atol=1e-5
+    )
+    metric.update(preds, target, mask=mask)
+    mean = getattr(rax, name)(preds.numpy(), target.numpy().astype(float), **given)
+    assert metric.compute().item() == pytest.approx(float(mean), abs=1e-5)
+
+
+RECBOLE = {"precision": "Precision", "recall": "Recall", "hit": "Hit", "mrr": "MRR", "map": "MAP", "ndcg": "NDCG"}
+
+
+@rows_of("recbole", cuts=(1, 3, 20))
+def test_recbole(library, theirs, ours, monkeypatch):
+    for name in ("float", "bool"):  # which it needs, and numpy had
+        monkeypatch.setattr(np, name, {"float": float, "bool": bool}[name], raising=False)
+    recbole = pytest.importorskip("recbole.evaluator.metrics")
+    metric, (name, k) = tr.parse(ours), name_and_cut(theirs)
+    preds, target = binary_batch(10)
+    some = target.any(-1)
+    preds, target = preds[some], target[some]
+    order = preds.argsort(dim=-1, descending=True)[:, :20]
+    hits, number = target.gather(-1, order).bool().numpy(), target.sum(-1).numpy()
+    cls = getattr(recbole, RECBOLE[name])
+    arguments = (hits, number) if name in ("recall", "map", "ndcg") else (hits,)
+    want = cls.metric_info(type("Instance", (), {})(), *arguments)[:, k - 1]
+    assert_agree(metric.score(preds, target), want, theirs)

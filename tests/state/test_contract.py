@@ -1,0 +1,896 @@
+"""torchmetrics' contract. State is the same code for all measures, so metrics of each kind of state keep it for all."""
+
+import copy
+import io
+import itertools
+import math
+import pickle
+import statistics
+from typing import Any, NamedTuple
+
+import cases
+import matplotlib
+import pytest
+import torch
+import torchmetrics
+from torch import Tensor, nn
+
+import torchrank as tr
+from torchrank.layouts.bad_values import Problem
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+CLASSES = list(tr.RankingMetric.registry.values())
+NAN = float("nan")
+
+
+def spread(values: Tensor) -> Tensor:
+    return values.max() - values.min()
+
+
+class Kind(NamedTuple):
+    """A metric with one kind of state."""
+
+    cls: type[tr.RankingMetric]
+    parameters: dict[str, Any] = {}
+
+    def make(self, **kwargs: Any) -> tr.RankingMetric:
+        return self.cls(**self.parameters, **kwargs)
+
+
+# All candidates of a query are listed in these tests, so that the mean of the adjusted ranks is that of its queries.
+KINDS = {
+    "sums": Kind(tr.NDCG, {"top_k": 3}),
+    "sums, empty skipped": Kind(tr.MR),
+    "more sums": Kind(tr.MR, {"adjusted": "index"}),
+    "kept, none": Kind(tr.MRR, {"aggregation": "none"}),
+    "kept, median": Kind(tr.NDCG, {"aggregation": "median"}),
+    "kept, function": Kind(tr.KendallTau, {"aggregation": spread}),
+}
+every_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)
+every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+each_state = pytest.mark.parametrize(
+    "kind", [KINDS[name] for name in ("sums", "more sums", "kept, none")], ids=["sums", "more sums", "kept"]
+)
+
+
+def make(cls, **kwargs):
+    return cls(**({"top_k": 3} if cls.takes_top_k else {}), **kwargs)
+
+
+def batch(seed: int, queries: int = 5) -> tuple[Tensor, Tensor]:
+    """Scores with ties and graded targets; the second query has nothing relevant."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randint(0, 12, (queries, 7), generator=generator) / 2
+    target = torch.randint(0, 4, (queries, 7), generator=generator) * (torch.rand(7, generator=generator) < 0.6)
+    target[1:2] = 0
+    return scores, target
+
+
+BATCHES = [batch(seed, queries) for seed, queries in ((1, 5), (2, 1), (3, 6))]
+ALL = tuple(torch.cat(parts) for parts in zip(*BATCHES))
+BAD = (torch.tensor([[0.1, NAN, 0.3]]), torch.tensor([[1, 0, 0]]))
+
+
+def aggregated(metric, batches):
+    """What a metric should say of batches: plain Python on its values for one query at a time."""
+    rows = [metric.score(s[None], t[None]).item() for scores, target in batches for s, t in zip(scores, target)]
+    if metric.aggregation == "none":
+        return rows
+    rows = [row for row in rows if not math.isnan(row)]
+    if not rows:
+        return NAN
+    if callable(metric.aggregation):
+        return max(rows) - min(rows)
+    how = {"mean": statistics.fmean, "median": statistics.median_low, "min": min, "max": max}
+    return how[metric.aggregation](rows)
+
+
+def check(value, expected):
+    expected = torch.tensor(expected, dtype=torch.float32)
+    assert value.dtype == torch.float32
+    torch.testing.assert_close(value, expected, equal_nan=True, rtol=1e-6, atol=1e-7)
+
+
+def filled(kind, batches=BATCHES, **kwargs):
+    metric = kind.make(**kwargs)
+    for preds, target in batches:
+        metric.update(preds, target)
+    return metric
+
+
+def states(metric):
+    return copy.deepcopy(metric.metric_state)
+
+
+def same_states(one, other):
+    assert one.keys() == other.keys()
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=0, atol=0, equal_nan=True)
+
+
+def is_as_it_was_made(metric):
+    """The state and its defaults are float64, whatever has been done to the metric."""
+    for values in (metric.metric_state, metric._defaults):
+        for value in values.values():
+            assert all(part.dtype == torch.float64 for part in ([value] if isinstance(value, Tensor) else value))
+
+
+# ---- update, compute, forward, reset ---------------------------------------------------------------------------------
+
+
+@every_kind
+def test_update_and_compute(kind):
+    metric = kind.make()
+    for number in range(len(BATCHES)):
+        metric.update(*BATCHES[number])
+        check(metric.compute(), aggregated(metric, BATCHES[: number + 1]))
+    assert metric.update_count == len(BATCHES)
+    metric.reset()
+    metric.update(*BATCHES[1])
+    check(metric.compute(), aggregated(metric, BATCHES[1:2]))
+
+
+@every_kind
+@pytest.mark.parametrize("on_step", [False, True])
+def test_forward_gives_the_value_of_the_batch_and_accumulates(kind, on_step):
+    metric = kind.make(dist_sync_on_step=on_step)
+    for number, (preds, target) in enumerate(BATCHES):
+        check(metric(preds, target), aggregated(metric, [(preds, target)]))
+        if number == 1:
+            metric.compute()
+    check(metric.compute(), aggregated(metric, BATCHES))
+    assert metric.num_queries == len(ALL[0])
+    assert metric.update_count == len(BATCHES)
+
+
+@every_kind
+@pytest.mark.parametrize("on_step", [False, True])
+def test_forward_of_bad_values_is_nan_and_loses_nothing(kind, on_step):
+    metric = kind.make(dist_sync_on_step=on_step)
+    metric(*BATCHES[0])
+    assert metric(*BAD).isnan().all()
+    assert not metric(*BATCHES[2]).isnan().all()
+    assert metric.num_queries == 12
+    with pytest.raises(ValueError, match="1 query with NaN"):
+        metric.compute()
+    with pytest.raises(ValueError, match="1 query with NaN"):
+        metric.compute()
+    metric.update(*BAD)
+    with pytest.raises(ValueError, match="2 queries with NaN"):
+        metric.compute()
+    metric.reset()
+    metric.update(*BATCHES[2])
+    check(metric.compute(), aggregated(metric, BATCHES[2:]))
+
+
+WRONG = {
+    "shape": (ValueError, (torch.zeros(2, 3), torch.zeros(2, 4)), {}),
+    "type": (TypeError, ([[0.1]], torch.zeros(1, 1)), {}),
+    "weights": (ValueError, BATCHES[0], {"weights": torch.ones(9)}),
+}
+
+
+@every_kind
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("on_step", [False, True])
+def test_a_call_that_raises_leaves_no_trace(kind, wrong, on_step):
+    metric = filled(kind, dist_sync_on_step=on_step)
+    metric.compute()
+    error, arguments, keywords = WRONG[wrong]
+    before = states(metric)
+    kept = ("update_count", "_to_sync", "_should_unsync", "_is_synced", "_enable_grad")
+    settings = {name: getattr(metric, name) for name in kept}
+    with pytest.raises(error):
+        metric(*arguments, **keywords)
+    same_states(metric.metric_state, before)
+    assert {name: getattr(metric, name) for name in kept} == settings
+    with pytest.raises(error):
+        metric.update(*arguments, **keywords)
+    same_states(metric.metric_state, before)
+    check(metric.compute(), aggregated(metric, BATCHES))
+    check(metric(*BATCHES[0]), aggregated(metric, BATCHES[:1]))
+    check(metric.compute(), aggregated(metric, [*BATCHES, BATCHES[0]]))
+
+
+def test_a_call_that_raises_keeps_computing_on_the_cpu():
+    metric = tr.MRR(aggregation="none", compute_on_cpu=True)
+    with pytest.raises(ValueError, match="shape"):
+        metric(torch.zeros(2, 3), torch.zeros(2, 4))
+    assert metric.compute_on_cpu
+
+
+def test_a_failing_aggregation_leaves_no_trace():
+    def fails(values):
+        raise RuntimeError("no")
+
+    metric = tr.MRR(aggregation=fails)
+    metric.update(*BATCHES[0])
+    before = states(metric)
+    with pytest.raises(RuntimeError, match="no"):
+        metric(*BATCHES[1])
+    same_states(metric.metric_state, before)
+
+
+@every_kind
+def test_reset_forgets_everything(kind):
+    metric = filled(kind)
+    metric.update(*BAD)
+    metric.reset()
+    same_states(metric.metric_state, states(kind.make()))
+    assert (metric.num_queries, metric.num_empty, metric.update_count) == (0, 0, 0)
+    is_as_it_was_made(metric)
+    assert metric.compute().isnan().all()
+
+
+@every_kind
+def test_nothing_seen_is_nan(kind):
+    metric = kind.make()
+    value = metric.compute()
+    assert value.dtype == torch.float32
+    assert value.shape == ((0,) if metric.aggregation == "none" else ())
+    assert value.isnan().all()
+    assert kind.make().standard_error.isnan()
+
+
+NOTHING = {
+    "dense": (torch.zeros(0, 7), torch.zeros(0, 7, dtype=torch.int64)),
+    "dense, no candidates": (torch.zeros(0, 0), torch.zeros(0, 0)),
+    "label": (torch.zeros(0, 7), torch.zeros(0, dtype=torch.int64)),
+    "pairs": (torch.zeros(0, 7), (torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))),
+    "lists": (torch.zeros(0, 7), []),
+    "ids": (torch.zeros(0, 4, dtype=torch.int64), torch.zeros(0, 2, dtype=torch.int64)),
+}
+
+
+@each_state
+@pytest.mark.parametrize("layout", [*NOTHING, "flat"])
+def test_a_batch_without_queries_changes_nothing(kind, layout):
+    arguments = NOTHING.get(layout, (torch.zeros(0), torch.zeros(0)))
+    keywords = {"indexes": torch.zeros(0, dtype=torch.int64)} if layout == "flat" else {}
+    metric = kind.make()
+    metric.update(*arguments, **keywords)
+    value = metric(*arguments, **keywords, weights=torch.zeros(0))
+    assert value.isnan().all()
+    assert value.shape == ((0,) if metric.aggregation == "none" else ())
+    assert metric.score(*arguments, **keywords).shape == (0,)
+    assert metric.num_queries == 0
+    assert metric.compute().isnan().all()
+    metric.update(*BATCHES[0])
+    metric.update(*arguments, **keywords)
+    check(metric.compute(), aggregated(metric, BATCHES[:1]))
+
+
+def test_none_is_a_value_per_query():
+    metric = tr.MRR(aggregation="none", empty_target_action="skip")
+    metric.update(torch.tensor([[0.1, 0.9]]), torch.tensor([[1, 0]]))
+    check(metric.compute(), [0.5])
+    check(metric(torch.tensor([[0.1, 0.9]]), torch.tensor([0])), [0.5])
+    metric.update(torch.tensor([[0.1, 0.9], [0.9, 0.1]]), torch.tensor([[0, 0], [1, 0]]))
+    check(metric.compute(), [0.5, 0.5, NAN, 1.0])
+    assert metric.clone().compute().shape == (4,)
+
+
+def test_an_aggregation_without_a_name_is_refused():
+    with pytest.raises(ValueError, match="name"):
+        tr.NDCG(aggregation=lambda values: values.mean())
+
+
+@each_state
+@pytest.mark.parametrize(
+    "kwargs", [{"compute_with_cache": False}, {"compute_on_cpu": True}, {"sync_on_compute": False}]
+)
+def test_torchmetrics_arguments(kind, kwargs):
+    metric = filled(kind, **kwargs)
+    for _ in range(2):
+        check(metric.compute(), aggregated(metric, BATCHES))
+    with pytest.raises(ValueError, match="nonsense"):
+        kind.make(nonsense=1)
+
+
+@each_state
+def test_no_graph_is_kept(kind):
+    metric = kind.make()
+    preds = BATCHES[0][0].clone().requires_grad_()
+    weights = torch.ones(len(preds), requires_grad=True)
+    value = metric(preds, BATCHES[0][1], weights=weights)
+    metric.update(preds, BATCHES[0][1], weights=weights)
+    assert not value.requires_grad
+    assert not metric.compute().requires_grad
+    state = metric.metric_state.values()
+    assert not any(x.requires_grad for part in state for x in (part if isinstance(part, list) else [part]))
+
+
+# ---- copies, checkpoints, merging ------------------------------------------------------------------------------------
+
+COPIES = {
+    "clone": lambda metric: metric.clone(),
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda metric: pickle.loads(pickle.dumps(metric)),
+    "torch.save": lambda metric: through_a_file(metric, weights_only=False),
+}
+
+
+def through_a_file(what, weights_only=True):
+    file = io.BytesIO()
+    torch.save(what, file)
+    file.seek(0)
+    return torch.load(file, weights_only=weights_only)
+
+
+@each_state
+@pytest.mark.parametrize("way", COPIES)
+@pytest.mark.parametrize("computed", [False, True])
+def test_a_copy_goes_on_by_itself(kind, way, computed):
+    metric = filled(kind, BATCHES[:1])
+    if computed:
+        metric.compute()
+    twin = COPIES[way](metric)
+    assert twin.label == metric.label
+    check(twin.compute(), aggregated(metric, BATCHES[:1]))
+    twin.update(*BATCHES[2])
+    check(twin.compute(), aggregated(metric, [BATCHES[0], BATCHES[2]]))
+    check(metric.compute(), aggregated(metric, BATCHES[:1]))
+    metric.reset()
+    assert twin.num_queries == 11
+    with pytest.raises(AttributeError, match="ties"):
+        twin.ties = "optimistic"
+
+
+@pytest.mark.parametrize("way", ["deepcopy", "pickle", "torch.save"])
+@pytest.mark.parametrize("layout", [layout for layout in cases.LAYOUTS if layout.startswith("ranking")])
+def test_a_ranking_that_every_measure_has_scored_can_be_copied(layout, way):
+    (ranking,), _ = cases.batch(layout, 20)[1]
+    known = [config for config in dict.fromkeys(cases.few_configs()) if cases.suits(config, layout)]
+    suite = tr.RankingCollection([config.metric() for config in known])
+    fresh = len(pickle.dumps(ranking))
+    values = suite.score(ranking)
+    twin = COPIES[way](ranking)
+    assert len(pickle.dumps(ranking)) == fresh  # without the pieces that measures have shared
+    torch.testing.assert_close(suite.score(twin), values, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(suite.score(ranking), values, rtol=0, atol=0, equal_nan=True)
+
+
+@every_kind
+def test_merge_state(kind):
+    one, other, fresh = (kind.make() for _ in range(3))
+    one.update(*BATCHES[0])
+    other.update(*BATCHES[1])
+    one.compute()
+    before = states(other)
+    one.merge_state(other)
+    check(one.compute(), aggregated(one, BATCHES[:2]))
+    one.update(*BATCHES[2])
+    check(one.compute(), aggregated(one, BATCHES))
+    same_states(other.metric_state, before)
+    fresh.merge_state(other)
+    check(fresh.compute(), aggregated(one, BATCHES[1:2]))
+    fresh.merge_state(kind.make())
+    check(fresh.compute(), aggregated(one, BATCHES[1:2]))
+    fresh.merge_state(one.metric_state)
+    check(fresh.compute(), aggregated(one, [BATCHES[1], *BATCHES]))
+    fresh.merge_state(fresh)
+    assert fresh.num_queries == 26
+    assert fresh.update_count > 1
+
+
+@each_state
+def test_merge_state_takes_equals_only(kind):
+    metric = filled(kind)
+    for other in (
+        kind.make(empty_target_action="error"),
+        tr.NDCG(top_k=3, aggregation="max"),
+        torchmetrics.MeanMetric(),
+        {},
+        3,
+    ):
+        with pytest.raises(ValueError, match="Expected"):
+            metric.merge_state(other)
+    check(metric.compute(), aggregated(metric, BATCHES))
+
+
+@each_state
+@pytest.mark.parametrize("parent", [None, nn.Module, tr.RankingCollection, torchmetrics.MetricCollection])
+def test_resume_from_a_checkpoint_in_mid_epoch(kind, parent):
+    def build():
+        metric = kind.make()
+        metric.persistent(True)
+        if parent is None:
+            return metric, metric
+        if parent is nn.Module:
+            owner = nn.Module()
+            owner.inner = nn.Module()
+            owner.inner.metric = metric
+            owner.weight = nn.Linear(2, 2)
+            return owner, metric
+        return parent([metric]), metric
+
+    owner, metric = build()
+    for number in range(2):
+        metric.update(*BATCHES[number])
+    saved = through_a_file(owner.state_dict())
+    assert any(metric.label in key for key in saved)
+
+    resumed, twin = build()
+    twin.update(*BATCHES[0])
+    twin.compute()
+    resumed.load_state_dict(saved)
+    third, thrice = build()
+    third.load_state_dict(saved)
+    is_as_it_was_made(twin)
+    check(twin.compute(), aggregated(metric, BATCHES[:2]))
+    assert twin.update_called
+    twin.update(*BATCHES[2])
+    check(twin.compute(), aggregated(metric, BATCHES))
+    check(thrice.compute(), aggregated(metric, BATCHES[:2]))
+    check(metric.compute(), aggregated(metric, BATCHES[:2]))
+    twin.reset()
+    assert twin.num_queries == 0
+    fourth, again = build()
+    fourth.load_state_dict(saved)
+    check(again.compute(), aggregated(metric, BATCHES[:2]))
+
+
+@each_state
+def test_checkpoints_hold_no_state_unless_asked(kind):
+    metric = filled(kind)
+    assert not metric.state_dict()
+    metric.persistent(True)
+    other = kind.make(empty_target_action="error")
+    other.persistent(True)
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        other.load_state_dict(metric.state_dict())
+
+
+# ---- precision -------------------------------------------------------------------------------------------------------
+
+CASTS = {
+    "to(bfloat16)": lambda m: m.to(torch.bfloat16),
+    "to(cpu, half)": lambda m: m.to("cpu", torch.half),
+    "half": lambda m: m.half(),
+    "bfloat16": lambda m: m.bfloat16(),
+    "double": lambda m: m.double(),
+    "float": lambda m: m.float(),
+    "type": lambda m: m.type(torch.float16),
+}
+
+
+@each_state
+@pytest.mark.parametrize("cast", [*CASTS, "set_dtype"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_casts_leave_state_and_result_alone(kind, cast, inside):
+    metric = filled(kind, BATCHES[:1])
+    expected = filled(kind).compute()
+    metric.compute()
+    if cast == "set_dtype":
+        metric.set_dtype(torch.float16)
+    else:
+        CASTS[cast](nn.ModuleList([metric]) if inside else metric)
+    is_as_it_was_made(metric)
+    assert metric.compute().dtype == torch.float32
+    for arguments in BATCHES[1:]:
+        assert metric(*arguments).dtype == torch.float32
+    is_as_it_was_made(metric)
+    assert torch.equal(metric.compute().nan_to_num(9), expected.nan_to_num(9))
+    metric.reset()
+    is_as_it_was_made(metric)
+
+
+@every_kind
+def test_inference_mode(kind):
+    metric = kind.make()
+    with torch.inference_mode():
+        metric.update(*BATCHES[0])
+        check(metric.compute(), aggregated(metric, BATCHES[:1]))
+    metric(*BATCHES[1])
+    twin = metric.clone()
+    metric.persistent(True)
+    twin.load_state_dict(metric.state_dict())
+    with torch.inference_mode():
+        metric(*BATCHES[2])
+        twin(*BATCHES[2])
+    metric.update(*BATCHES[0])
+    check(metric.compute(), aggregated(metric, [*BATCHES, BATCHES[0]]))
+    check(twin.compute(), aggregated(metric, BATCHES))
+    with torch.inference_mode():
+        metric.reset()
+    metric.update(*BATCHES[1])
+    metric.merge_state(twin)
+    check(metric.compute(), aggregated(metric, [BATCHES[1], *BATCHES]))
+
+
+@pytest.fixture(params=[torch.bfloat16, torch.float16, torch.float64], ids=str)
+def default_dtype(request):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(request.param)
+    yield request.param
+    torch.set_default_dtype(before)
+
+
+@every_kind
+def test_the_default_dtype_does_not_matter(kind, default_dtype):
+    metric = kind.make()
+    values = [metric(*arguments) for arguments in BATCHES]
+    result, error = metric.compute(), metric.standard_error
+    is_as_it_was_made(metric)
+    nothing = kind.make().compute()
+    torch.set_default_dtype(torch.float32)
+    for value, arguments in zip(values, BATCHES):
+        check(value, aggregated(metric, [arguments]))
+    check(result, aggregated(metric, BATCHES))
+    assert error.dtype == nothing.dtype == torch.float32
+    assert torch.equal(error, filled(kind).standard_error)
+
+
+@every_kind
+def test_the_state_is_small_and_named_by_the_label(kind):
+    metric = filled(kind, empty_target_action="error")
+    names = list(metric.metric_state)
+    assert all(metric.label in name and name not in dir(kind.cls) for name in names)
+    assert "empty_target_action=error" in metric.label
+    vectors = [value for value in metric.metric_state.values() if isinstance(value, Tensor)]
+    assert [vector.dim() for vector in vectors] == [1]
+    assert vectors[0].numel() <= 26
+    assert vectors[0].dtype == torch.float64
+    assert metric._reductions[names[0]] is torchmetrics.utilities.data.dim_zero_sum
+    assert len(names) == (2 if "aggregation" in kind.parameters else 1)
+
+
+# ---- labels ----------------------------------------------------------------------------------------------------------
+
+OTHERS = cases.OTHERS | {
+    "aggregation": ["geometric", "harmonic", "median", "min", "max", "none", spread],
+    "relevance_level": [2, 0.5, 1e-07, 1.5],
+    "beta": [0.75, 0.5, 1e-3],
+    "log_base": [10, 2.5, math.e],
+    "top_k": [1, 10, 1000],
+}
+
+
+def variants(cls):
+    """Every metric of a class that differs from the default in one or two parameters."""
+    names = [*cls.definition(), *(["top_k"] if cls.takes_top_k else [])]
+    assert set(names) <= OTHERS.keys(), f"{cls.__name__} has parameters for which there are no values to try"
+    known = {"ties": (*cls.policies, "realistic"), "unjudged": cls.takes_unjudged_for}
+    tried = [(name, value) for name in names for value in OTHERS.get(f"{cls.name}.{name}", OTHERS[name])]
+    options = [(n, v) for n, v in tried if v != cls.definition().get(n) and v in known.get(n, [v])]
+    for chosen in [(), *((o,) for o in options), *itertools.combinations(options, 2)]:
+        kwargs = dict(chosen)
+        if len(kwargs) == len(chosen):
+            try:
+                yield kwargs, cls(**kwargs)
+            except ValueError:  # some do not go together
+                needs_more = kwargs.keys() & {"average", "bounded"}
+                if len(kwargs) == 1 and not needs_more and kwargs not in ({"ties": "realistic"}, {"normalize": "k"}):
+                    raise
+
+
+@every_class
+def test_labels_parse_back_into_the_metric(cls):
+    seen = {}
+    for kwargs, metric in variants(cls):
+        label = metric.label
+        assert seen.setdefault(label, kwargs) is kwargs, "two metrics with one label"
+        functions = {name: value for name, value in kwargs.items() if callable(value)}
+        twin = tr.parse(label, **functions)
+        assert type(twin) is cls
+        assert twin.label == label
+        assert twin.metric_state.keys() == metric.metric_state.keys()
+        for name, value in kwargs.items():
+            assert getattr(twin, name) == value
+        assert tr.parse(label.upper() if "(" not in label else label, **functions).label == label
+    assert len(seen) > 10
+
+
+@every_class
+def test_what_the_label_says_cannot_change(cls):
+    metric = make(cls)
+    for preds, target in BATCHES:
+        metric.update(preds, target)
+    for name in ["top_k", *cls.definition()]:
+        with pytest.raises(AttributeError, match=name):
+            setattr(metric, name, getattr(metric, name))
+    metric.validate_args = False
+    check(metric.compute(), aggregated(metric, BATCHES))
+
+
+# ---- bad values ------------------------------------------------------------------------------------------------------
+
+I = torch.tensor
+GOOD = (I([[0.1, 0.9, 0.5], [0.7, 0.2, 0.3]]), I([[0, 0, 1], [1, 0, 1]]))
+BAD_VALUES = {
+    Problem.NAN_SCORES: ((I([[NAN, NAN, 1], [1, NAN, 2], [1, 2, 3]]), I([[1, 0, 1]] * 3)), {}, 2),
+    Problem.BAD_GRADES: ((I([[0.1, 0.9, 0.5]]), I([[NAN, math.inf, -math.inf]])), {}, 3),
+    Problem.OUT_OF_RANGE: ((I([[0.1, 0.9, 0.5]] * 3), I([3, 2, 700])), {}, 2),
+    Problem.DUPLICATE_TARGETS: ((I([[0.1, 0.9, 0.5]] * 2), [I([1, 1, 0]), I([2, 2, 2])]), {}, 3),
+    Problem.DUPLICATE_IDS: ((I([[5, 5, 7], [7, 7, 7], [1, 2, 3]]), I([5, 7, 3])), {}, 3),
+    Problem.BAD_WEIGHTS: (GOOD, {"weights": I([-1.0, NAN])}, 2),
+    Problem.EMPTY_QUERIES: ((I([[0.1, 0.9]] * 3), I([[0, 0]] * 2 + [[1, 1]])), {}, 2),
+}
+COUNTED = [kind for kind in Problem if kind is not Problem.BAD_RANKS]  # ranks come with a Ranking, which raises at once
+
+
+@each_state
+@pytest.mark.parametrize("problem", COUNTED, ids=lambda problem: problem.name)
+def test_bad_values_are_counted_and_raise_in_compute(kind, problem):
+    arguments, keywords, number = BAD_VALUES[problem]
+    action = {"empty_target_action": "error"} if problem is Problem.EMPTY_QUERIES else {}
+    metric = kind.make(**action)
+    metric.update(*GOOD)
+    metric.update(*arguments, **keywords)
+    with pytest.raises(ValueError, match=rf"\b{number} ") as raised:
+        metric.compute()
+    assert metric.label in str(raised.value)
+    assert metric(*arguments, **keywords).isnan().all()
+    with pytest.raises(ValueError, match=rf"\b{2 * number} "):
+        metric.compute()
+    with pytest.raises(ValueError, match=rf"\b{number} "):
+        metric.score(*arguments, **keywords)
+    metric.reset()
+    metric.update(*GOOD)
+    check(metric.compute(), aggregated(metric, [GOOD]))
+
+
+def test_all_kinds_are_told_at_once():
+    metric = tr.MRR()
+    for kind in (Problem.NAN_SCORES, Problem.BAD_WEIGHTS, Problem.OUT_OF_RANGE):
+        arguments, keywords, _ = BAD_VALUES[kind]
+        metric.update(*arguments, **keywords)
+    with pytest.raises(ValueError, match=r"2 queries with NaN.*; 2 .*indices.*; 2 query weights"):
+        metric.compute()
+
+
+@pytest.mark.parametrize("kind", [k for k in COUNTED if k is not Problem.EMPTY_QUERIES], ids=lambda kind: kind.name)
+def test_without_validation_only_bad_weights_are_counted(kind):
+    arguments, keywords, _ = BAD_VALUES[kind]
+    metric = tr.MRR(validate_args=False)
+    metric.update(*arguments, **keywords)
+    if kind is not Problem.BAD_WEIGHTS:
+        metric.compute()
+        assert metric.num_queries == len(arguments[0])
+
+
+def test_ranks_that_cannot_be_raise_where_they_are_used():
+    ranking = tr.Ranking.from_ranks(torch.tensor([0.5, 2, 9]), num_candidates=5)
+    with pytest.raises(ValueError, match="2 ranks"):
+        tr.MRR().score(ranking)
+    metric = tr.MRR()
+    metric.update(ranking)  # one worker never raises alone
+    with pytest.raises(ValueError, match="2 ranks"):
+        metric.compute()
+
+
+# ---- weights, counts, standard error ---------------------------------------------------------------------------------
+
+# reciprocal ranks 1/2, 1, nothing relevant, 1/3, 1/4
+FIVE = (
+    torch.tensor([[0.5, 0.9, 0.1, 0.0], [0.9, 0.5, 0.1, 0.0], [4, 3, 2, 1], [0.5, 0.9, 0.6, 0.0], [1, 4, 3, 2]]),
+    torch.tensor([[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]]),
+)
+WEIGHTS = torch.tensor([1.0, 2.0, 3.0, 0.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("how", "action", "expected"),
+    [
+        ("mean", "neg", (0.5 + 2 + 0.125) / 6.5),
+        ("mean", "pos", (0.5 + 2 + 3 + 0.125) / 6.5),
+        ("mean", "skip", (0.5 + 2 + 0.125) / 3.5),
+        ("median", "neg", 0.25),  # weight 3 at 0, then 0.5 at 1/4: half of 6.5 is reached
+        ("median", "skip", 1.0),
+        ("min", "skip", 0.25),
+        ("max", "neg", 1.0),
+        ("none", "neg", [0.5, 1.0, 0.0, NAN, 0.25]),
+        ("none", "skip", [0.5, 1.0, NAN, NAN, 0.25]),
+        (spread, "skip", 0.75),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int64], ids=str)
+def test_weights_by_hand(how, action, expected, dtype):
+    metric = tr.MRR(aggregation=how, empty_target_action=action)
+    weights = WEIGHTS.to(dtype) if dtype.is_floating_point else (WEIGHTS * 2).to(dtype)
+    metric.update(*FIVE, weights=weights)
+    check(metric.compute(), expected)
+    assert (metric.num_queries, metric.num_empty) == (4, 1)
+
+
+@every_kind
+def test_a_weight_of_zero_is_as_if_the_query_were_not_there(kind):
+    metric, without = kind.make(), kind.make()
+    kept = torch.tensor([True, False, True, True, False, True, True, False, True, True, True, True])
+    for there, (preds, target) in zip(kept.split([5, 1, 6]), BATCHES):
+        metric.update(preds, target, weights=there.double())
+        without.update(preds[there], target[there])
+    value = metric.compute()
+    if metric.aggregation == "none":
+        assert value[~kept].isnan().all()
+        value = value[kept]
+    assert torch.equal(value.nan_to_num(9), without.compute().nan_to_num(9))
+    assert metric.num_queries == without.num_queries
+    assert metric.num_empty == without.num_empty
+    torch.testing.assert_close(metric.standard_error, without.standard_error, equal_nan=True)
+
+
+@every_class
+def test_an_empty_query_of_weight_zero_is_no_error(cls):
+    metric = make(cls, empty_target_action="error")
+    preds, target = torch.tensor([[0.1, 0.9, 0.5]] * 2), torch.tensor([[1, 0, 1], [0, 0, 0]])
+    if cls is tr.FallOut:
+        target[1] = 1
+    metric.update(preds, target, weights=torch.tensor([1.0, 0.0]))
+    check(metric.compute(), metric.score(preds[:1], target[:1]).item())
+
+
+@every_kind
+def test_all_weights_zero_is_nan(kind):
+    metric = kind.make()
+    metric.update(*FIVE, weights=torch.zeros(5))
+    assert metric.compute().isnan().all()
+    assert metric.num_queries == 0
+
+
+@pytest.mark.parametrize("weights", [torch.ones(4), torch.ones(5, 1), [1.0] * 5, 1.0])
+def test_weights_of_another_shape_raise(weights):
+    with pytest.raises((ValueError, TypeError), match="weights"):
+        tr.NDCG().update(*FIVE, weights=weights)
+
+
+@every_class
+def test_weighted_mean_and_standard_error(cls):
+    metric = make(cls, empty_target_action="skip")
+    weights = torch.arange(1, 13) / 4
+    for part, (preds, target) in zip(weights.split([5, 1, 6]), BATCHES):
+        metric.update(preds, target, weights=part)
+    values = torch.cat([metric.score(*arguments) for arguments in BATCHES])
+    pairs = [(v, w) for v, w in zip(values.tolist(), weights.tolist()) if not math.isnan(v)]
+    total = sum(w for _, w in pairs)
+    mean = sum(v * w for v, w in pairs) / total
+    check(metric.compute(), mean)
+    variance = sum(w * w * (v - mean) ** 2 for v, w in pairs) * len(pairs) / (len(pairs) - 1)
+    check(metric.standard_error, math.sqrt(variance) / total)
+    assert metric.num_queries == 12
+    assert metric.num_empty == 12 - len(pairs)
+
+
+@every_kind
+def test_unweighted_standard_error(kind):
+    metric = filled(kind)
+    values = [v for v in metric.score(*ALL).tolist() if not math.isnan(v)]
+    check(metric.standard_error, statistics.stdev(values) / math.sqrt(len(values)))
+    single = kind.make()
+    single.update(ALL[0][:1], ALL[1][:1])
+    assert single.standard_error.isnan()
+
+
+def test_standard_error_of_equal_values_is_zero():
+    metric = tr.NDCG()
+    for _ in range(50):
+        metric.update(torch.tensor([[0.1, 0.9, 0.5]] * 20), torch.tensor([[0, 0, 1]] * 20))
+    assert metric.standard_error < 1e-7
+
+
+def test_mean_over_positives_by_hand():
+    # positives at ranks 1 and 3 of the first query and at 2 of the second
+    scores = torch.tensor([[9, 8, 7.0], [9, 8, 7.0]])
+    target = torch.tensor([[1, 0, 1], [0, 1, 0]])
+    for kwargs, expected in (({}, 2.0), ({"filtered": True}, 1.75), ({"average": "positive"}, 2.0)):
+        metric = tr.MR(**kwargs)
+        metric.update(scores, target)
+        check(metric.compute(), expected)
+    metric = tr.MR(average="positive")
+    metric.update(scores, target, weights=torch.tensor([3.0, 2.0]))
+    check(metric.compute(), (3 * 1 + 3 * 3 + 2 * 2) / 8)
+    assert metric.num_queries == 2
+
+
+def test_a_hundred_thousand_updates_lose_nothing():
+    metric = tr.MRR()
+    ranking = tr.Ranking.from_ranks(torch.full((4096,), 3.0))
+    for _ in range(300):
+        metric.update(ranking)
+    assert metric.compute().item() == torch.tensor(1 / 3).item()
+    assert metric.num_queries == 300 * 4096
+
+
+# ---- torchmetrics' own users -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", [tr.NDCG, tr.MR, tr.FallOut], ids=lambda cls: cls.name)
+def test_tracker(cls):
+    tracker = torchmetrics.MetricTracker(make(cls))
+    for arguments in BATCHES:
+        tracker.increment()
+        tracker.update(*arguments)
+    values = [aggregated(make(cls), [arguments]) for arguments in BATCHES]
+    best = (max if cls.higher_is_better else min)(v for v in values if not math.isnan(v))
+    if not any(math.isnan(v) for v in values):
+        value, step = tracker.best_metric(return_step=True)
+        assert value == pytest.approx(best)
+        assert values[step] == pytest.approx(best)
+    check(tracker.compute_all(), values)
+
+
+def test_tracker_of_a_collection():
+    names = ["ndcg@3", "mr", "fallout@2", "map(relevance_level=1.5)"]
+    tracker = torchmetrics.MetricTracker(tr.RankingCollection(names, prefix="val/"))
+    for arguments in (BATCHES[0], BATCHES[2]):
+        tracker.increment()
+        tracker.update(*arguments)
+    best, step = tracker.best_metric(return_step=True)
+    assert list(best) == ["val/" + name for name in names]
+    for name in names:
+        values = [aggregated(tr.parse(name), [arguments]) for arguments in (BATCHES[0], BATCHES[2])]
+        expected = (max if tr.parse(name).higher_is_better else min)(values)
+        assert best["val/" + name] == pytest.approx(expected)
+        assert values[step["val/" + name]] == pytest.approx(expected)
+
+
+@each_state
+def test_plot(kind):
+    metric = filled(kind)
+    _, axes = metric.plot()
+    assert metric.label in axes.get_ylabel()
+    assert metric.plot([metric(*arguments).mean() for arguments in BATCHES])[1] is not axes
+    assert metric.plot(metric.compute(), ax=axes)[1] is axes
+    pyplot.close("all")
+
+
+def test_plot_of_a_collection():
+    suite = tr.RankingCollection(["ndcg@3", "mr", "map(relevance_level=1.5)", "f1@1,2"], prefix="val/")
+    values = [suite(*arguments) for arguments in (BATCHES[0], BATCHES[2])]
+    for given in (None, values):
+        plots = suite.plot(given, together=False)
+        assert [axes.get_ylabel() for _, axes in plots] == [
+            "ndcg@3", "mr", "map(relevance_level=1.5)", "f1@1", "f1@2"
+        ]  # fmt: skip
+        several = [axes for _, axes in plots]
+        assert [axes for _, axes in suite.plot(given, several)] == several
+    pyplot.close("all")
+
+
+def test_arithmetic():
+    ndcg, mrr, map_ = tr.NDCG(top_k=3), tr.MRR(), tr.MAP()
+    parts = [aggregated(metric, BATCHES) for metric in (ndcg, mrr, map_)]
+    combined = (ndcg + mrr) / 2 - map_ * 0.5
+    for preds, target in BATCHES:
+        combined.update(preds, target, weights=torch.ones(len(preds)))
+    check(combined.compute(), (parts[0] + parts[1]) / 2 - parts[2] * 0.5)
+    again = pickle.loads(pickle.dumps(1 - ndcg))
+    check(again.compute(), 1 - parts[0])
+    combined.reset()
+    first = [aggregated(metric, BATCHES[:1]) for metric in (ndcg, mrr, map_)]
+    check(combined(*BATCHES[0]), (first[0] + first[1]) / 2 - first[2] * 0.5)
+    check((ndcg > mrr).compute().float(), float(first[0] > first[1]))
+    assert len({ndcg, mrr, map_}) == 3
+
+
+@pytest.mark.parametrize("cls", [tr.NDCG, tr.MR], ids=lambda cls: cls.name)
+def test_running_minmax_and_bootstrap(cls):
+    running = torchmetrics.wrappers.Running(make(cls, empty_target_action="neg"), window=2)
+    best = torchmetrics.MinMaxMetric(make(cls, empty_target_action="neg"))
+    seen = []
+    for arguments in BATCHES:
+        running(*arguments)
+        best(*arguments)
+        seen.append(aggregated(make(cls, empty_target_action="neg"), [arguments]))
+    check(running.compute(), aggregated(make(cls, empty_target_action="neg"), BATCHES[1:]))
+    assert best.compute()["max"] >= max(seen) - 1e-6
+    boots = torchmetrics.BootStrapper(make(cls), num_bootstraps=3, sampling_strategy="multinomial")
+    boots.update(*BATCHES[0])
+    assert boots.compute().keys() == {"mean", "std"}
+
+
+@every_class
+def test_says_what_it_is(cls):
+    metric = make(cls)
+    assert metric.is_differentiable is False
+    assert isinstance(metric.higher_is_better, bool)
+    assert metric.full_state_update is False
+    low, high = cls.value_range
+    assert metric.plot_lower_bound == (low if math.isfinite(low) else None)
+    assert metric.plot_upper_bound == (high if math.isfinite(high) else None)
+    values = metric.score(*ALL)
+    inside = (values >= low) & (values <= high) | values.isnan() | (metric.empty(tr.Ranking.from_scores(*ALL)))
+    assert inside.all()
+    assert type(metric).__name__ in repr(metric)

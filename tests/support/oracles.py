@@ -1,0 +1,423 @@
+"""Every measure from its definition, in plain Python, with every order of tied candidates written out.
+
+Slow and obvious on purpose: this is what the library is compared with, so it shares no formula and no code with it.
+Each function has beside it, in :func:`oracle`, the parameters to try and the mean over random orders. Families of
+measures have modules of their own, ``oracles_*.py``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from orders import Query, expectation, flags, orders
+
+
+class Oracle(NamedTuple):
+    """A measure from its definition, and the values of its parameters that tests try."""
+
+    #: of a query, ``ties`` and parameters; None if there is nothing to measure
+    value: Callable[..., float | None]
+    #: parameters to try in every layout, under every tie policy
+    few: list[dict[str, Any]]
+    #: those to try in a few layouts
+    many: list[dict[str, Any]]
+    #: the value for r relevant candidates among n in random order, cut at k; None if it has no closed form
+    baseline: Callable[[int, int, int], float] | None
+    #: the value of an empty query
+    empty: str
+    #: by parameter, values for labels
+    others: dict[str, list[Any]]
+    #: whether candidates behind the list count, also those that a layout has as padding
+    counts_irrelevant: bool
+
+
+ORACLES: dict[str, Oracle] = {}
+
+
+def oracle(
+    name: str,
+    *,
+    few: list[dict[str, Any]],
+    many: list[dict[str, Any]],
+    baseline: Callable[[int, int, int], float] | None,
+    empty: str = "neg",
+    others: dict[str, list[Any]] | None = None,
+    of: str = "query",
+    counts_irrelevant: bool = False,
+) -> Callable:
+    """Register the function of a measure.
+
+    It takes ``of`` "query" a query and ties; of "flags" the relevance at rank 1, 2, ... and the number of relevant
+    candidates that lack; of "grades" the grades at rank 1, 2, ... and those that lack; and its parameters.
+    """
+
+    def register(measure: Callable) -> Callable:
+        value = {"query": measure, "flags": of_flags(measure), "grades": of_grades(measure)}[of]
+        ORACLES[name] = Oracle(value, few, many, baseline, empty, others or {}, counts_irrelevant)
+        return measure
+
+    return register
+
+
+def of_flags(measure: Callable[..., float | None]) -> Callable[..., float | None]:
+    """The mean of a measure over the orders that ties leave open."""
+
+    def value(query: Query, *, ties: str, relevance_level: float = 1, **parameters: Any) -> float | None:
+        judged = flags(query, relevance_level)
+        return expectation(
+            [(measure(order, len(judged.missing), **parameters), weight) for order, weight in orders(judged, ties)]
+        )
+
+    return value
+
+
+def of_grades(measure: Callable[..., float | None]) -> Callable[..., float | None]:
+    """The same of grades."""
+
+    def value(query: Query, *, ties: str, **parameters: Any) -> float | None:
+        return expectation(
+            [(measure(order, query.missing, **parameters), weight) for order, weight in orders(query, ties)]
+        )
+
+    return value
+
+
+# ---- parameters to try
+
+
+def squared(grade: Any) -> Any:
+    return grade * grade
+
+
+def hyperbolic(rank: Any) -> Any:
+    return 3 / (2 * rank + 1)
+
+
+WHOLE_OR_CUT: list[dict[str, Any]] = [{}, {"top_k": 3}]
+CUT: list[dict[str, Any]] = [{"top_k": k} for k in (1, 2, 4, 10)]
+CUTS = (None, 1, 2, 3, 10)
+LEVELS: list[dict[str, Any]] = [{"relevance_level": level} for level in (2, 0.5)]
+LEVELS_CUT: list[dict[str, Any]] = [{"top_k": 3, "relevance_level": level} for level in (2, 0.5)]
+DISCOUNTS: list[dict[str, Any]] = [
+    {"top_k": k, **more}
+    for k in (None, 3)
+    for more in (
+        {"gain": "exponential"},
+        {"gain": squared},
+        {"discount": "reciprocal"},
+        {"discount": "clipped"},
+        {"discount": "clipped", "log_base": 3},
+        {"discount": hyperbolic},
+        {"log_base": math.e},
+        {"gain": "exponential", "log_base": 3},
+    )
+]
+
+
+# ---- means over random orders
+
+
+def hypergeometric(h: int, n: int, r: int, k: int) -> float:
+    """Chance of h relevant among the first k of n candidates in random order, r of them relevant."""
+    return math.comb(r, h) * math.comb(n - r, k - h) / math.comb(n, k)
+
+
+def discounts(k: int) -> float:
+    return math.fsum(1 / math.log2(1 + j) for j in range(1, k + 1))
+
+
+def precisions(n: int, r: int, k: int) -> float:
+    """Sum of the precision at each of the first k ranks, if relevant: then so is its share of those before it."""
+    return math.fsum(r / n * (1 + (j - 1) * (r - 1) / max(1, n - 1)) / j for j in range(1, k + 1))
+
+
+def one_in_reach(n: int, r: int, k: int) -> float:
+    """Chance of a relevant one among the first k."""
+    return (math.comb(n, r) - math.comb(n - k, r)) / math.comb(n, r)
+
+
+# ---- measures of binary relevance: is the candidate at rank 1, 2, ... relevant, and how many relevant ones lack
+
+
+@oracle(
+    "precision",
+    of="flags",
+    few=WHOLE_OR_CUT,
+    many=[*CUT, *LEVELS_CUT, *({"top_k": k, "adaptive_k": True} for k in CUTS)],
+    baseline=lambda n, r, k: r / n,
+)
+def precision(
+    relevant: Sequence[bool], missing: int, top_k: int | None = None, adaptive_k: bool = False
+) -> float | None:
+    if not any(relevant) and not missing:
+        return None
+    if top_k is None or (adaptive_k and len(relevant) < top_k):
+        return sum(relevant) / len(relevant) if relevant else 0.0
+    return sum(relevant[:top_k]) / top_k
+
+
+@oracle(
+    "recall",
+    of="flags",
+    few=WHOLE_OR_CUT,
+    many=[*CUT, *LEVELS_CUT, *({"top_k": k, "normalize": "min"} for k in CUTS)],
+    baseline=lambda n, r, k: k / n,
+    others={"normalize": ["min"]},
+)
+def recall(
+    relevant: Sequence[bool], missing: int, top_k: int | None = None, normalize: str = "relevant"
+) -> float | None:
+    if not any(relevant) and not missing:
+        return None
+    everywhere = sum(relevant) + missing
+    return sum(relevant[:top_k]) / (min(everywhere, top_k) if normalize == "min" and top_k else everywhere)
+
+
+@oracle(
+    "f1", of="flags", few=WHOLE_OR_CUT, many=[*CUT, *LEVELS_CUT], baseline=lambda n, r, k: 2 * (k * r / n) / (k + r)
+)
+@oracle(
+    "fbeta",
+    of="flags",
+    few=[{"top_k": 2, "beta": 2}],
+    many=[*LEVELS_CUT, *({"top_k": k, "beta": beta} for k in CUTS for beta in (0.5, 3))],
+    baseline=lambda n, r, k: 5 * (k * r / n) / (k + 4 * r),  # of beta = 2
+)
+def f_beta(relevant: Sequence[bool], missing: int, top_k: int | None = None, beta: float = 1) -> float | None:
+    p, r = precision(relevant, missing, top_k), recall(relevant, missing, top_k)
+    if p is None or r is None:
+        return None
+    return (1 + beta * beta) * p * r / (beta * beta * p + r) if p > 0 and r > 0 else 0.0
+
+
+@oracle(
+    "map",
+    of="flags",
+    few=[*WHOLE_OR_CUT, {"top_k": 2, "normalize": "retrieved"}],
+    many=[
+        *LEVELS_CUT,
+        *({"top_k": k, "normalize": how} for k in CUTS for how in ("relevant", "min", "length", "k", "retrieved")),
+    ],
+    baseline=lambda n, r, k: precisions(n, r, k) / r,
+)
+def average_precision(
+    relevant: Sequence[bool], missing: int, top_k: int | None = None, normalize: str = "relevant"
+) -> float | None:
+    everywhere = sum(relevant) + missing
+    if not everywhere:
+        return None
+    at_hits = [sum(relevant[:rank]) / rank for rank, is_hit in enumerate(relevant[:top_k], 1) if is_hit]
+    whole = {
+        "relevant": everywhere,
+        "min": everywhere if top_k is None else min(everywhere, top_k),
+        "length": min(everywhere, len(relevant[:top_k])),
+        "k": len(relevant) if top_k is None else top_k,
+        "retrieved": len(at_hits),
+    }[normalize]
+    return math.fsum(at_hits) / whole if whole else 0.0
+
+
+@oracle(
+    "rprecision",
+    of="flags",
+    few=[{}, {"multiple": 0.5}],
+    many=[*LEVELS, *({"multiple": m} for m in (0.05, 0.2, 1.2, 2)), {"multiple": 2, "relevance_level": 2}],
+    baseline=lambda n, r, k: r / n,
+    others={"multiple": [2, 0.2]},
+)
+def r_precision(relevant: Sequence[bool], missing: int, multiple: float = 1) -> float | None:
+    everywhere = sum(relevant) + missing
+    if not everywhere:
+        return None
+    cut = everywhere if multiple == 1 else int(multiple * everywhere + 0.9)
+    return precision(relevant, missing, cut) if cut else 0.0
+
+
+@oracle("fallout", of="flags", empty="pos", few=WHOLE_OR_CUT, many=[*CUT, *LEVELS_CUT], baseline=lambda n, r, k: k / n)
+def fall_out(relevant: Sequence[bool], missing: int, top_k: int | None = None) -> float | None:
+    irrelevant = [not flag for flag in relevant]
+    if not any(irrelevant):
+        # Nothing at all was retrieved for a query that has an answer: that is a result, not an empty query.
+        return 0.0 if missing and not relevant else None
+    return sum(irrelevant[:top_k]) / sum(irrelevant)
+
+
+# The baseline is one half, but 0 where the first k are all relevant or all irrelevant.
+@oracle(
+    "auroc",
+    of="flags",
+    empty="skip",
+    few=WHOLE_OR_CUT,
+    many=[*CUT, *LEVELS_CUT, *({"top_k": k, "max_fpr": rate} for k in CUTS for rate in (0.25, 0.7, 1))],
+    baseline=lambda n, r, k: (1 - hypergeometric(0, n, r, k) - (hypergeometric(k, n, r, k) if k <= r else 0)) / 2,
+)
+def area_under_roc(
+    relevant: Sequence[bool], missing: int, top_k: int | None = None, max_fpr: float | None = None
+) -> float | None:
+    if not any(relevant) and not missing:
+        return None
+    if all(relevant):
+        return 0.0 if missing and not relevant else None
+    first = relevant[:top_k]
+    pairs = sum(first) * (len(first) - sum(first))
+    if max_fpr is not None and pairs:
+        return partial_area(first, Fraction(max_fpr))
+    won = sum(one and not other for one, other in itertools.combinations(first, 2))
+    return won / pairs if pairs else 0.0
+
+
+def partial_area(relevant: Sequence[bool], limit: Fraction) -> float:
+    """Walk along the ROC curve up to a false positive rate, then rescale as McClish did."""
+    rate, height, area = Fraction(0), Fraction(0), Fraction(0)
+    for one in relevant:
+        if one:
+            height += Fraction(1, sum(relevant))
+        else:
+            step = min(Fraction(1, len(relevant) - sum(relevant)), limit - rate)
+            rate, area = rate + step, area + step * height
+    least, most = limit**2 / 2, limit
+    return float((1 + (area - least) / (most - least)) / 2)
+
+
+# ---- measures of graded relevance: the grades at rank 1, 2, ..., and those which lack ------------
+
+
+def gain_of(grade: float, gain: str | Callable[[float], float]) -> float:
+    if grade <= 0:
+        return 0.0
+    return {"linear": float, "exponential": lambda g: 2.0**g - 1}[gain](grade) if isinstance(gain, str) else gain(grade)
+
+
+def discounted(
+    grades: Sequence[float],
+    top_k: int | None,
+    gain: str | Callable[[float], float],
+    discount: str | Callable[[float], float],
+    log_base: float,
+) -> float:
+    def at(rank: int) -> float:
+        if discount == "log2":
+            return math.log(log_base) / math.log(rank + 1)
+        if discount == "clipped":
+            return 1 if rank < log_base else math.log(log_base) / math.log(rank)
+        return 1 / rank if discount == "reciprocal" else discount(rank)
+
+    return math.fsum(gain_of(grade, gain) * at(rank) for rank, grade in enumerate(grades[:top_k], 1))
+
+
+@oracle(
+    "cg",
+    of="grades",
+    few=WHOLE_OR_CUT,
+    many=[*CUT, {"top_k": 3, "gain": "exponential"}, {"gain": squared}],
+    baseline=lambda n, r, k: k * r / n,
+)
+def cumulative_gain(
+    grades: Sequence[float], missing: Sequence[float], top_k: int | None = None, gain: Any = "linear"
+) -> float | None:
+    if all(gain_of(grade, gain) == 0 for grade in [*grades, *missing]):
+        return None
+    return math.fsum(gain_of(grade, gain) for grade in grades[:top_k])
+
+
+@oracle("dcg", of="grades", few=WHOLE_OR_CUT, many=[*CUT, *DISCOUNTS], baseline=lambda n, r, k: r / n * discounts(k))
+def discounted_cumulative_gain(
+    grades: Sequence[float],
+    missing: Sequence[float],
+    top_k: int | None = None,
+    gain: Any = "linear",
+    discount: Any = "log2",
+    log_base: float = 2,
+) -> float | None:
+    if all(gain_of(grade, gain) == 0 for grade in [*grades, *missing]):
+        return None
+    return discounted(grades, top_k, gain, discount, log_base)
+
+
+@oracle(
+    "ndcg",
+    of="grades",
+    few=[*WHOLE_OR_CUT, {"top_k": 2, "gain": "exponential"}],
+    many=[
+        *CUT,
+        *DISCOUNTS,
+        *({"top_k": k, "normalize": "k", "gain": gain} for k in (1, 3, 10) for gain in ("linear", "exponential")),
+    ],
+    baseline=lambda n, r, k: r / n * discounts(k) / discounts(min(r, k)),
+    others={"normalize": ["k"]},
+)
+def normalised_gain(
+    grades: Sequence[float],
+    missing: Sequence[float],
+    top_k: int | None = None,
+    gain: Any = "linear",
+    discount: Any = "log2",
+    log_base: float = 2,
+    normalize: str = "ideal",
+) -> float | None:
+    ideal = discounted(sorted([*grades, *missing], reverse=True), top_k, gain, discount, log_base)
+    whole = discounted([1] * top_k, top_k, gain, discount, log_base) if normalize == "k" and top_k else ideal
+    return discounted(grades, top_k, gain, discount, log_base) / whole if ideal else None
+
+
+# ---- one value for one query ---------------------------------------------------------------------
+
+for _path in sorted(Path(__file__).parent.glob("oracles_*.py")):
+    importlib.import_module(_path.stem)
+
+
+def judged(query: Query, unjudged: str, worth: float) -> list[Query]:
+    """The query for each thing that its unjudged candidates could be."""
+    everyone = [*query.listed, *((None, grade) for grade in query.missing)]
+    if unjudged == "condensed":
+        possible = [[(score, grade) for score, grade in everyone if grade >= 0]]
+    else:
+        options = [[grade] if grade >= 0 else [0, worth] for _, grade in everyone]
+        possible = [
+            [(score, grade) for (score, _), grade in zip(everyone, chosen)] for chosen in itertools.product(*options)
+        ]
+    return [
+        Query(
+            tuple((score, grade) for score, grade in one if score is not None),
+            tuple(grade for score, grade in one if score is None),
+        )
+        for one in possible
+    ]
+
+
+def value(name: str, query: Query, *, unjudged: str = "irrelevant", **parameters: Any) -> float:
+    """What the measure called ``name`` says of a query; NaN where it is skipped."""
+    if unjudged == "irrelevant":
+        return value_of(name, query, **parameters)
+    worth = max(1, parameters.get("relevance_level", 1))
+    values = [value_of(name, one, **parameters) for one in judged(query, unjudged, worth)]
+    values = [one for one in values if not math.isnan(one)]
+    return (max if unjudged == "upper" else min)(values, default=math.nan)
+
+
+def value_of(
+    name: str,
+    query: Query,
+    *,
+    ties: str = "expected",
+    empty_target_action: str | None = None,
+    relevance_level: float = 1,
+    filtered: bool = False,
+    average: str = "query",
+    **parameters: Any,
+) -> float:
+    """The same where no candidate is unjudged. ``average`` is about the mean over queries, and changes nothing here."""
+    if empty_target_action == "listed" and not query.listed:
+        return math.nan
+    given = {} if relevance_level == 1 else {"relevance_level": relevance_level}
+    given |= {"filtered": True} if filtered else {}
+    result = ORACLES[name].value(query, ties=ties, **given, **parameters)
+    if result is None:
+        return {"neg": 0.0, "pos": 1.0, "skip": math.nan, "listed": 0.0}[empty_target_action or ORACLES[name].empty]
+    return result

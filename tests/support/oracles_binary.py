@@ -1,0 +1,225 @@
+"""Further measures of binary relevance, and of pairs, from their definitions."""
+
+import itertools
+import math
+from fractions import Fraction
+
+from oracles import LEVELS, LEVELS_CUT, WHOLE_OR_CUT, of_flags, oracle, precisions
+from orders import flags, orders
+
+CUT = [{"top_k": k} for k in (None, 1, 2, 4, 10)]
+SIZES = [{"top_k": 3, "collection_size": size} for size in (4, 1000)]
+WORTH = {"hit": 2, "false_alarm": -0.5, "miss": -1.25, "rejection": 0.1}
+
+
+def mean_hits(n, r, k):
+    return k * r / n
+
+
+# ---- sets and contingency tables: flags in rank order, how many relevant ones lack
+
+
+@oracle(
+    "relprecision",
+    of="flags",
+    few=WHOLE_OR_CUT,
+    many=CUT + LEVELS_CUT,
+    baseline=lambda n, r, k: mean_hits(n, r, k) / min(k, r),
+)
+def relative_precision(relevant, missing, top_k=None):
+    everywhere = sum(relevant) + missing
+    if not everywhere:
+        return None
+    shown = len(relevant) if top_k is None else top_k
+    possible = min(shown, everywhere)
+    return sum(relevant[:top_k]) / possible if possible else 0.0
+
+
+@oracle("setap", of="flags", few=[{}], many=LEVELS, baseline=lambda n, r, k: r / n)
+def set_average_precision(relevant, missing):
+    if not any(relevant) and not missing:
+        return None
+    if not relevant:
+        return 0.0
+    return sum(relevant) / len(relevant) * sum(relevant) / (sum(relevant) + missing)
+
+
+def contingency(relevant, missing, top_k):
+    """Relevant and shown, irrelevant and shown, relevant and not shown, neither."""
+    shown = len(relevant) if top_k is None else min(top_k, len(relevant))
+    cells = [(flag, rank < shown) for rank, flag in enumerate(relevant)] + [(True, False)] * missing
+    return [cells.count(cell) for cell in ((True, True), (False, True), (True, False), (False, False))]
+
+
+@oracle(
+    "accuracy",
+    of="flags",
+    few=WHOLE_OR_CUT,
+    many=CUT + LEVELS_CUT + SIZES,
+    baseline=lambda n, r, k: (n - k - r + 2 * mean_hits(n, r, k)) / n,
+    others={"collection_size": [0, 1000]},
+)
+def accuracy(relevant, missing, top_k=None, collection_size=None):
+    if not any(relevant) and not missing:
+        return None
+    tp, fp, fn, tn = contingency(relevant, missing, top_k)
+    tn = max(tn, (collection_size or 0) - tp - fp - fn)
+    return (tp + tn) / (tp + fp + fn + tn)
+
+
+@oracle("mcc", of="flags", few=WHOLE_OR_CUT, many=CUT + LEVELS_CUT + SIZES, baseline=lambda n, r, k: 0)
+def matthews(relevant, missing, top_k=None, collection_size=None):
+    if not any(relevant) and not missing:
+        return None
+    tp, fp, fn, tn = contingency(relevant, missing, top_k)
+    tn = max(tn, (collection_size or 0) - tp - fp - fn)
+    spread = (tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
+    return (tp * tn - fp * fn) / math.sqrt(spread) if spread else 0.0
+
+
+@oracle(
+    "utility",
+    of="flags",
+    few=[{}, {"top_k": 3, **WORTH}],
+    many=CUT
+    + LEVELS_CUT
+    + [{**WORTH, "top_k": k, "collection_size": size} for k in (None, 2) for size in (None, 0, 1000)],
+    baseline=lambda n, r, k: 2 * mean_hits(n, r, k) - k,
+    others={"hit": [2, 0.25], "false_alarm": [0, -1.5], "miss": [-0.5], "rejection": [1e-05]},
+)
+def utility(relevant, missing, top_k=None, hit=1, false_alarm=-1, miss=0, rejection=0, collection_size=None):
+    if not relevant and not missing:
+        return None
+    tp, fp, fn, tn = contingency(relevant, missing, top_k)
+    if collection_size is not None:
+        tn = collection_size - tp - fp - fn
+    return hit * tp + false_alarm * fp + miss * fn + rejection * tn
+
+
+# ---- ranks of the relevant candidates
+
+
+@oracle("coverageerror", of="flags", few=[{}], many=LEVELS, baseline=lambda n, r, k: r * (n + 1) / (r + 1))
+def coverage_error(relevant, missing):
+    if not any(relevant) and not missing:
+        return None
+    return len(relevant) + 1 if missing else max(rank for rank, flag in enumerate(relevant, 1) if flag)
+
+
+@oracle("rankingloss", of="flags", few=[{}], many=LEVELS, baseline=lambda n, r, k: 1 / 2)
+def ranking_loss(relevant, missing):
+    if not any(relevant) and not missing:
+        return None
+    if all(relevant):
+        return 1.0 if missing and not relevant else None
+    everyone = [*relevant, *[True] * missing]
+    wrong = [not one for one, other in itertools.combinations(everyone, 2) if one != other]
+    return sum(wrong) / len(wrong)
+
+
+@oracle("lrap", few=[{}], many=LEVELS, baseline=lambda n, r, k: precisions(n, r, n) / r)
+def label_ranking_precision(query, *, ties, relevance_level=1):
+    judged = flags(query, relevance_level)
+    if ties != "grouped":
+        return of_flags(average_over_labels)(query, ties=ties, relevance_level=relevance_level)
+    everywhere = sum(flag for _, flag in judged.listed) + len(judged.missing)
+    at = [score for score, flag in judged.listed if flag]
+    shares = [sum(x >= s for x in at) / sum(x >= s for x, _ in judged.listed) for s in at]
+    return math.fsum(shares) / everywhere if everywhere else None
+
+
+def average_over_labels(relevant, missing):
+    ranks = [rank for rank, flag in enumerate(relevant, 1) if flag]
+    if not ranks and not missing:
+        return None
+    return math.fsum(sum(r <= rank for r in ranks) / rank for rank in ranks) / (len(ranks) + missing)
+
+
+# ---- the curve of expected hits by rank
+
+
+def curve_of(query, ties, level):
+    """(rank, hits) at each rank, and the number of relevant candidates."""
+    judged = flags(query, level)
+    found = orders(judged, ties)
+    total = sum(weight for _, weight in found)
+    points = [
+        (rank, Fraction(sum(sum(order[:rank]) * weight for order, weight in found), total))
+        for rank in range(1, len(judged.listed) + 1)
+    ]
+    return points, sum(flag for _, flag in judged.listed) + len(judged.missing)
+
+
+def whole_hits(recall, everywhere, rounding):
+    if rounding == "up":
+        return int(recall * everywhere + 0.9)
+    exact = Fraction(recall * everywhere)  # the product is that of floating point
+    return math.floor(exact + Fraction(1, 2))
+
+
+@oracle(
+    "iprec",
+    few=[{}, {"recall": 0.8}],
+    many=LEVELS
+    + [{"recall": r, "rounding": how} for r in (0, 0.1, 0.25, 0.3, 0.4, 0.7, 1) for how in ("nearest", "up")],
+    baseline=lambda n, r, k: r / n,
+    others={"recall": [0, 0.1, 1]},
+)
+def interpolated_precision(query, *, ties, relevance_level=1, recall=0.5, rounding="nearest"):
+    points, everywhere = curve_of(query, ties, relevance_level)
+    if not everywhere:
+        return None
+    wanted = whole_hits(recall, everywhere, rounding)
+    return float(max((hits / rank for rank, hits in points if hits >= wanted), default=0))
+
+
+@oracle(
+    "elevenpoint",
+    few=[{}],
+    many=[*LEVELS, {"rounding": "up"}, {"rounding": "up", "relevance_level": 2}],
+    baseline=lambda n, r, k: r / n,
+    others={"rounding": ["up"]},
+)
+def eleven_points(query, *, ties, relevance_level=1, rounding="nearest"):
+    recalls = [float(f"{tenths / 10:.1f}") for tenths in range(11)]
+    values = [
+        interpolated_precision(query, ties=ties, relevance_level=relevance_level, recall=recall, rounding=rounding)
+        for recall in recalls
+    ]
+    return None if None in values else math.fsum(values) / 11
+
+
+@oracle(
+    "recallatprecision",
+    few=WHOLE_OR_CUT,
+    many=[
+        *LEVELS_CUT,
+        *({"min_precision": p, "top_k": k} for p in (0.1, 0.3, 1 / 3, 0.6, 2 / 3, 1) for k in (None, 1, 2, 4)),
+    ],
+    baseline=lambda n, r, k: k / n if r / n >= 0.5 else 0,
+    others={"min_precision": [0.25, 1]},
+)
+def recall_at_precision(query, *, ties, relevance_level=1, top_k=None, min_precision=0.5):
+    points, everywhere = curve_of(query, ties, relevance_level)
+    if not everywhere:
+        return None
+    enough = [hits for rank, hits in points[:top_k] if float(hits / rank) >= min_precision]
+    return float(max(enough, default=0) / everywhere)
+
+
+# ---- pairs of grades
+
+
+@oracle("opa", few=[{}], many=[{"empty_target_action": "skip"}], baseline=lambda n, r, k: 1 / 2)
+def ordered_pairs(query, *, ties):
+    listed = [(score, max(grade, 0)) for score, grade in query.listed]
+    everyone = listed + [(-math.inf, grade) for grade in query.missing if grade > 0]
+    worth = {"expected": 0.5, "optimistic": 1, "pessimistic": 0}[ties]
+    pairs = [
+        worth if one[0] == other[0] else float((one[0] > other[0]) == (one[1] > other[1]))
+        for one, other in itertools.combinations(everyone, 2)
+        if one[1] != other[1]
+    ]
+    if not listed:
+        return 0.0 if everyone else None
+    return math.fsum(pairs) / len(pairs) if pairs else None

@@ -1,0 +1,206 @@
+"""Two rankings compared, from the definitions: over all pairs of candidates, and rank by rank."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oracles import oracle
+from orders import Query
+
+# What stands behind the list is a candidate to these measures, also where a layout means padding.
+compared = functools.partial(oracle, baseline=None, empty="skip", counts_irrelevant=True)
+NOT_SKIPPED: dict[str, Any] = {"empty_target_action": "neg"}
+
+# (place, grade) of every candidate: the smaller place is the better, equal places are a tie.
+Candidates = list[tuple[float, float]]
+
+
+def settled(query: Query, ties: str) -> Candidates:
+    """Candidates as a tie policy orders them; what was not retrieved shares the last place."""
+    best_first = {"expected": 0, "optimistic": -1, "pessimistic": 1}[ties]
+    listed = sorted(query.listed, key=lambda x: (-x[0], best_first * x[1]))
+    if ties == "expected":
+        places = [float(sum(other > score for other, _ in listed)) for score, _ in listed]
+    else:
+        places = [float(place) for place in range(len(listed))]
+    found = [(place, grade) for place, (_, grade) in zip(places, listed)]
+    return found + [(math.inf, grade) for grade in query.missing]
+
+
+def sign(one: float, other: float) -> int:
+    return (one > other) - (one < other)
+
+
+def signs(candidates: Candidates) -> list[tuple[int, int]]:
+    """For all pairs, which is the better one in the first ranking and in the other: 1, 0 or -1 each."""
+    return [(sign(y[0], x[0]), sign(x[1], y[1])) for x, y in itertools.combinations(candidates, 2)]
+
+
+@compared(
+    "kendalltau",
+    few=[{}, {"variant": "a"}],
+    many=[{"variant": "c"}, {"variant": "gamma"}, NOT_SKIPPED],
+    others={"variant": ["a", "b"]},
+)
+def kendall_tau(query: Query, *, ties: str, variant: str = "b") -> float | None:
+    candidates = settled(query, ties)
+    pairs = signs(candidates)
+    net = sum(a * b for a, b in pairs)
+    if variant == "a":
+        return net / len(pairs) if pairs else None
+    if variant == "gamma":
+        ordered = sum(abs(a * b) for a, b in pairs)
+        return net / ordered if ordered else None
+    one, other = sum(abs(a) for a, _ in pairs), sum(abs(b) for _, b in pairs)
+    if not one or not other:
+        return None
+    if variant == "b":
+        return net / math.sqrt(one * other)
+    values = min(len({place for place, _ in candidates}), len({grade for _, grade in candidates}))
+    return 2 * net / (len(candidates) ** 2 * (values - 1) / values)
+
+
+@compared(
+    "kendalldistance",
+    few=[{}],
+    many=[{"normalized": True}, {"penalty": 0.25}, {"penalty": 0, "normalized": True}, NOT_SKIPPED],
+    others={"normalized": [True], "penalty": [0.25, 0]},
+)
+def kendall_distance(query: Query, *, ties: str, normalized: bool = False, penalty: float = 0.5) -> float | None:
+    pairs = signs(settled(query, ties))
+    if not pairs:
+        return None
+    distance = sum(a * b < 0 for a, b in pairs) + penalty * sum((a == 0) != (b == 0) for a, b in pairs)
+    return distance / len(pairs) if normalized else distance
+
+
+@compared(
+    "weightedtau",
+    few=[{}],
+    many=[{"weigh_by": "preds"}, {"weigh_by": "target"}, NOT_SKIPPED],
+    others={"weigh_by": ["preds", "target"]},
+)
+def weighted_tau(query: Query, *, ties: str, weigh_by: str = "both") -> float | None:
+    candidates = settled(query, ties)
+    pairs = signs(candidates)
+    if all(a == 0 for a, _ in pairs) or all(b == 0 for _, b in pairs):
+        return None
+    sorting = {"preds": lambda x: (x[0], -x[1]), "target": lambda x: (-x[1], x[0])}
+    values = []
+    for by in sorting if weigh_by == "both" else [weigh_by]:
+        ordered = sorted(candidates, key=sorting[by])
+        weights = [1 / i + 1 / j for i, j in itertools.combinations(range(1, len(ordered) + 1), 2)]
+        weighted = list(zip(weights, signs(ordered)))
+        norms = math.fsum(w * a * a for w, (a, _) in weighted) * math.fsum(w * b * b for w, (_, b) in weighted)
+        values.append(math.fsum(w * a * b for w, (a, b) in weighted) / math.sqrt(norms))
+    return math.fsum(values) / len(values)
+
+
+def all_orders(candidates: Candidates) -> list[tuple[float, ...]]:
+    """The grades in every order that ties of the first ranking leave open."""
+    blocks = [
+        [grade for place, grade in candidates if place == this] for this in sorted({place for place, _ in candidates})
+    ]
+    found = itertools.product(*(itertools.permutations(block) for block in blocks))
+    return [tuple(itertools.chain.from_iterable(parts)) for parts in found]
+
+
+@compared("aptau", few=[{}], many=[NOT_SKIPPED])
+def ap_tau(query: Query, *, ties: str) -> float | None:
+    candidates = settled(query, ties)
+    if len(candidates) < 2:
+        return None
+    values = []
+    for grades in all_orders(candidates):
+        # Two that are tied in the true ranking are in the right order in half of its orders.
+        right = [
+            sum(0.5 * (1 + sign(above, grade)) for above in grades[:rank]) / rank
+            for rank, grade in enumerate(grades)
+            if rank
+        ]
+        values.append(2 * math.fsum(right) / (len(grades) - 1) - 1)
+    return math.fsum(values) / len(values)
+
+
+def mean_ranks(values: Sequence[float]) -> list[float]:
+    return [sum(x < value for x in values) + (1 + sum(x == value for x in values)) / 2 for value in values]
+
+
+@compared("spearman", few=[{}], many=[NOT_SKIPPED])
+def spearman(query: Query, *, ties: str) -> float | None:
+    candidates = settled(query, ties)
+    one, other = mean_ranks([place for place, _ in candidates]), mean_ranks([-grade for _, grade in candidates])
+    middle = (len(candidates) + 1) / 2
+    spread = math.fsum((x - middle) ** 2 for x in one) * math.fsum((x - middle) ** 2 for x in other)
+    if not spread:
+        return None
+    return math.fsum((x - middle) * (y - middle) for x, y in zip(one, other)) / math.sqrt(spread)
+
+
+# ---- what lists have in common: how much of each candidate is in a list down to a depth ----------
+
+Share = Callable[[int], float]
+
+
+def shares(values: dict[int, float], variant: str) -> dict[int, Share]:
+    """For each of some candidates, by depth, how much of it a list has: the smaller value is the better."""
+    found = {}
+    for name, value in values.items():
+        above, tied = sum(x < value for x in values.values()), sum(x == value for x in values.values())
+        if variant == "w":
+            found[name] = lambda depth, above=above: float(depth > above)
+        else:
+            found[name] = lambda depth, above=above, tied=tied: min(max(depth - above, 0), tied) / tied
+    return found
+
+
+def two_lists(query: Query, ties: str, variant: str = "a") -> tuple[dict[int, Share], dict[int, Share]]:
+    """What was retrieved, and all candidates by their grades."""
+    candidates = dict(enumerate(settled(query, ties)))
+    retrieved = {name: place for name, (place, _) in candidates.items() if place < math.inf}
+    return shares(retrieved, variant), shares({name: -grade for name, (_, grade) in candidates.items()}, variant)
+
+
+@compared("overlap", few=[{"top_k": 3}, {}], many=[{"top_k": 1}, {"top_k": 2}, {"top_k": 10}, NOT_SKIPPED])
+def overlap(query: Query, *, ties: str, top_k: int | None = None) -> float | None:
+    one, other = two_lists(query, ties)
+    if not other:
+        return None
+    depth = len(other) if top_k is None else top_k
+    return math.fsum(one[name](depth) * other[name](depth) for name in one) / depth
+
+
+@compared(
+    "rbo",
+    few=[{}, {"variant": "b", "p": 0.6}, {"variant": "w", "p": 0.8}],
+    many=[{"p": 0.3}, {"variant": "b"}, {"variant": "w"}, NOT_SKIPPED],
+    others={"variant": ["a", "b"], "p": [0.5, 0.25]},
+)
+def rank_biased_overlap(query: Query, *, ties: str, p: float = 0.9, variant: str = "a") -> float | None:
+    short, long = two_lists(query, ties, variant)
+    return extrapolated(short, long, p, variant) if long else None
+
+
+def extrapolated(short: dict[int, Share], long: dict[int, Share], p: float, variant: str) -> float:
+    """RBO_ext as Corsi and Urbano have it, of what two lists have down to each depth."""
+    if not short:
+        return 0.0
+    value, agreement, at_end = 0.0, 0.0, 0.0
+    for depth in range(1, len(long) + 1):
+        one, other = ({name: share(depth) for name, share in shares_.items()} for shares_ in (short, long))
+        both = math.fsum(one[name] * other[name] for name in one.keys() & other.keys())
+        sizes = [math.fsum(each.values()) for each in (one, other)]
+        norms = [math.fsum(x * x for x in each.values()) for each in (one, other)]
+        if depth > len(short):  # the shorter list goes on with candidates of which nothing is known
+            sizes[0] = norms[0] = depth
+            open_ = [share for name, share in other.items() if name not in short and share > 0]
+            both += (depth - len(short)) * at_end * math.fsum(open_) / len(open_)
+        agreement = both / {"w": sum(sizes) / 2, "a": depth, "b": math.sqrt(norms[0] * norms[1])}[variant]
+        if depth == len(short):
+            at_end = agreement
+        value += (1 - p) * p ** (depth - 1) * agreement
+    return value + agreement * p ** len(long)

@@ -1,0 +1,69 @@
+"""Measures of incomplete judgments: walk down each order, and count what trec_eval counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from oracles import CUT, LEVELS, oracle
+from orders import Query, expectation, orders
+
+
+# Any number of the irrelevant ones is as likely to be ahead of a relevant one.
+@oracle(
+    "bpref",
+    counts_irrelevant=True,
+    few=[{}],
+    many=LEVELS,
+    baseline=lambda n, r, k: (
+        1 - sum(min(ahead, r) for ahead in range(n - r + 1)) / (n - r + 1) / min(n - r, r) if n > r else 1
+    ),
+)
+def bpref(query: Query, *, ties: str, relevance_level: float = 1) -> float | None:
+    def of(grades: Sequence[float]) -> float | None:
+        everyone = [*grades, *query.missing]
+        relevant = sum(grade >= relevance_level for grade in everyone)
+        irrelevant = sum(0 <= grade < relevance_level for grade in everyone)
+        if not relevant:
+            return None
+        total, above = 0.0, 0
+        for grade in grades:
+            if grade >= relevance_level:
+                total += 1 - min(above, relevant) / min(irrelevant, relevant) if above else 1
+            elif grade >= 0:
+                above += 1
+        return total / relevant
+
+    return expectation([(of(order), weight) for order, weight in orders(query, ties)])
+
+
+@oracle("infap", few=[{}], many=LEVELS, baseline=None)
+def inferred(query: Query, *, ties: str, relevance_level: float = 1) -> float | None:
+    tiny = 0.00001
+
+    def of(grades: Sequence[float]) -> float | None:
+        relevant = sum(grade >= relevance_level for grade in [*grades, *query.missing])
+        if not relevant:
+            return None
+        at_hits = []
+        for place, grade in enumerate(grades):
+            if grade >= relevance_level:
+                hits = sum(other >= relevance_level for other in grades[:place])
+                judged = sum(other >= 0 for other in grades[:place])
+                pool = sum(other >= -1 for other in grades[:place])
+                expected = pool / place * (hits + tiny) / (judged + 2 * tiny) if place else 0
+                at_hits.append(1 / (place + 1) + place / (place + 1) * expected)
+        return math.fsum(at_hits) / relevant
+
+    return expectation([(of(order), weight) for order, weight in orders(query, ties)])
+
+
+@oracle("judged", few=[{"top_k": 3}, {}], many=CUT, baseline=lambda n, r, k: 1)
+def judged(query: Query, *, ties: str, top_k: int | None = None) -> float | None:
+    if not query.listed:
+        return None
+    shares = []
+    for order, weight in orders(query, ties):
+        first = order[:top_k]
+        shares.append((sum(grade >= 0 for grade in first) / len(first), weight))
+    return expectation(shares)

@@ -1,0 +1,181 @@
+"""Mean rank, reciprocal rank and hits from their definitions, and what they are by chance, with every rank tried."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oracles import one_in_reach, oracle
+from orders import Query, expectation, flags, orders
+
+#: what is averaged instead of ranks, and what makes a rank of the mean again
+MEANS: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
+    "mean": (float, float),
+    "geometric": (math.log, math.exp),
+    "harmonic": (lambda rank: 1 / rank, lambda mean: 1 / mean),
+}
+
+# ---- the ranks of what is relevant, the length of the list, how many it lacks
+
+
+def mean_rank(
+    ranks: Sequence[float], length: int, missing: int, inside: Callable[[float], float] = float
+) -> float | None:
+    everywhere = [*ranks, *[length + 1] * missing]
+    return math.fsum(map(inside, everywhere)) / len(everywhere) if everywhere else None
+
+
+def reciprocal_rank(ranks: Sequence[float], length: int, missing: int, top_k: int | None = None) -> float | None:
+    if not ranks and not missing:
+        return None
+    return max((1 / rank for rank in ranks if top_k is None or rank <= top_k), default=0.0)
+
+
+def hit(ranks: Sequence[float], length: int, missing: int, top_k: int | None = None) -> float | None:
+    if not ranks and not missing:
+        return None
+    return float(any(top_k is None or rank <= top_k for rank in ranks))
+
+
+POSITIONS: dict[str, Callable[..., float | None]] = {"mr": mean_rank, "mrr": reciprocal_rank, "hitrate": hit}
+
+
+# ---- as the scores have it; the query holds flags
+
+
+def by_scores(name: str, query: Query, ties: str, **parameters: Any) -> float | None:
+    length, missing = len(query.listed), len(query.missing)
+    if ties == "realistic":
+        ranks = []
+        for score, relevant in query.listed:
+            ahead = sum(other > score for other, _ in query.listed)
+            tied = sum(other == score for other, _ in query.listed)
+            ranks += [ahead + 1 + (tied - 1) / 2] * bool(relevant)
+        return POSITIONS[name](ranks, length, missing, **parameters)
+    return expectation(
+        [
+            (POSITIONS[name]([r for r, flag in enumerate(order, 1) if flag], length, missing, **parameters), weight)
+            for order, weight in orders(query, ties)
+        ]
+    )
+
+
+def each_against_irrelevant(query: Query) -> list[Query]:
+    """Filtered ranking: a list of its own for every relevant candidate."""
+    others = tuple((score, flag) for score, flag in query.listed if not flag)
+    found = [Query(((score, flag), *others)) for score, flag in query.listed if flag]
+    return found + [Query(others, (flag,)) for flag in query.missing]
+
+
+# ---- as chance has it
+
+
+def by_chance(name: str, query: Query, *, filtered: bool = False, **parameters: Any) -> tuple[float, float]:
+    """Mean and variance over all ranks that the relevant candidates could have; the query holds flags."""
+    if filtered:
+        each = [by_chance(name, single, **parameters) for single in each_against_irrelevant(query)]
+        return math.fsum(mean for mean, _ in each) / len(each), math.fsum(v for _, v in each) / len(each) ** 2
+    candidates = len(query.listed) + len(query.missing)
+    relevant = sum(flag for _, flag in query.listed) + len(query.missing)
+    chosen = itertools.combinations(range(1, candidates + 1), relevant)
+    values = [POSITIONS[name](ranks, candidates, 0, **parameters) for ranks in chosen]
+    mean = math.fsum(values) / len(values)
+    return mean, math.fsum((value - mean) ** 2 for value in values) / len(values)
+
+
+def in_terms_of(how: str | None, value: float, mean: float, variance: float, lower_is_better: bool = False) -> float:
+    """A value adjusted for chance, 0 where chance leaves nothing open."""
+    if how is None:
+        return value
+    if how == "ratio":
+        return value / mean
+    if how == "index":
+        return 0.0 if abs(1 - mean) < 1e-12 else (value - mean) / (1 - mean)
+    if variance < 1e-15:
+        return 0.0
+    return (mean - value if lower_is_better else value - mean) / math.sqrt(variance)
+
+
+# ---- one value for one query
+
+
+def position(name: str) -> Callable[..., float | None]:
+    def value(
+        query: Query,
+        *,
+        ties: str,
+        relevance_level: float = 1,
+        filtered: bool = False,
+        adjusted: str | None = None,
+        aggregation: str = "mean",
+        inverse: bool = False,  # of the mean over queries, not of a value
+        **parameters: Any,
+    ) -> float | None:
+        query = flags(query, relevance_level)
+        if not query.missing and not any(flag for _, flag in query.listed):
+            return None
+        inside, outside = MEANS[aggregation if name == "mr" else "mean"]
+        more = {"inside": inside} if name == "mr" else {}
+        singles = each_against_irrelevant(query) if filtered else [query]
+        found = [by_scores(name, single, ties, **parameters, **more) for single in singles]
+        value = outside(math.fsum(found) / len(found))
+        if adjusted is None:
+            return value
+        return in_terms_of(adjusted, value, *by_chance(name, query, filtered=filtered, **parameters), name == "mr")
+
+    return value
+
+
+# ---- parameters to try
+
+FILTERED = (False, True)
+ADJUSTED: list[dict[str, Any]] = [
+    {"adjusted": how, "top_k": top_k, "filtered": filtered}
+    for how in ("index", "z")
+    for top_k in (None, 1, 2, 3, 10)
+    for filtered in FILTERED
+]
+CUT: list[dict[str, Any]] = [{"top_k": top_k, "filtered": filtered} for filtered in FILTERED for top_k in (1, 2, 3, 10)]
+EACH: list[dict[str, Any]] = [
+    *({"filtered": filtered, "relevance_level": level} for filtered in FILTERED for level in (2, 0.5)),
+    {"filtered": True, "average": "positive"},
+]
+
+oracle(
+    "mr",
+    empty="skip",
+    few=[{}, {"filtered": True}],
+    many=[
+        *EACH,
+        {"average": "positive"},
+        *({"adjusted": how, "filtered": filtered} for how in ("ratio", "index", "z") for filtered in FILTERED),
+        *({"aggregation": how, "filtered": filtered} for how in ("geometric", "harmonic") for filtered in FILTERED),
+        {"inverse": True},
+        {"adjusted": "index", "relevance_level": 2},
+        {"adjusted": "z", "unjudged": "condensed"},
+    ],
+    baseline=lambda n, r, k: (n + 1) / 2,
+    others={"inverse": [True]},
+)(position("mr"))
+oracle(
+    "mrr",
+    few=[{}, {"top_k": 2, "filtered": True}],
+    many=[
+        *CUT,
+        *EACH,
+        *ADJUSTED,
+        {"adjusted": "z", "relevance_level": 2},
+        {"adjusted": "index", "unjudged": "condensed"},
+    ],
+    # the first relevant one is at rank j if the others are among the n - j behind it
+    baseline=lambda n, r, k: math.fsum(math.comb(n - j, r - 1) / math.comb(n, r) / j for j in range(1, k + 1)),
+    others={"adjusted": ["index", "z"]},
+)(position("mrr"))
+oracle(
+    "hitrate",
+    few=[{}, {"top_k": 2}, {"top_k": 2, "filtered": True}],
+    many=[*CUT, *EACH, *ADJUSTED, {"adjusted": "index", "top_k": 2, "relevance_level": 0.5}],
+    baseline=one_in_reach,
+)(position("hitrate"))

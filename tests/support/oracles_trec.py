@@ -1,0 +1,95 @@
+"""Measures that trec_eval alone has, from their definitions."""
+
+import math
+
+from oracles import LEVELS, discounts, oracle, precisions
+from orders import expectation, flags, orders
+
+SKIPPED = {"empty_target_action": "skip"}
+LEVELS_AND_SKIPPED = [*LEVELS, SKIPPED]
+
+
+def of_orders(query, ties, level, value):
+    """The expectation of ``value(flags in rank order, relevant ones that lack)``."""
+    judged = flags(query, level)
+    missing = len(judged.missing)
+    return expectation([(value(order, missing), weight) for order, weight in orders(judged, ties)])
+
+
+@oracle("numrel", few=[{}], many=LEVELS_AND_SKIPPED, baseline=lambda n, r, k: r)
+def relevant(query, *, ties, relevance_level=1):
+    grades = [*(grade for _, grade in query.listed), *query.missing]
+    return float(sum(grade >= relevance_level for grade in grades)) or None
+
+
+@oracle("numrelret", few=[{}, {"top_k": 2}], many=LEVELS_AND_SKIPPED, baseline=lambda n, r, k: k * r / n)
+def relevant_retrieved(query, *, ties, relevance_level=1, top_k=None):
+    def value(order, missing):
+        return float(sum(order[:top_k])) if any(order) or missing else None
+
+    return of_orders(query, ties, relevance_level, value)
+
+
+@oracle("numret", few=[{}, {"top_k": 2}], many=[{"top_k": 1}, SKIPPED], baseline=lambda n, r, k: k)
+def retrieved(query, *, ties, top_k=None):
+    return float(len(query.listed[:top_k])) or None
+
+
+@oracle("yaap", few=[{}], many=LEVELS_AND_SKIPPED, baseline=lambda n, r, k: of_total(precisions(n, r, n), r))
+def log_odds(query, *, ties, relevance_level=1):
+    """Of the expected average precision."""
+
+    def value(order, missing):
+        if not any(order) and not missing:
+            return None
+        return math.fsum(sum(order[:rank]) / rank for rank, flag in enumerate(order, 1) if flag)
+
+    total = of_orders(query, ties, relevance_level, value)
+    return None if total is None else of_total(total, relevant(query, ties=ties, relevance_level=relevance_level))
+
+
+def of_total(total, everywhere):
+    return math.log((1 + total) / (1 + everywhere - total))
+
+
+@oracle("bing", few=[{}], many=LEVELS_AND_SKIPPED, baseline=lambda n, r, k: discounts(n - r + 1) / (n - r + 1))
+def binary_g(query, *, ties, relevance_level=1):
+    def value(order, missing):
+        if not any(order) and not missing:
+            return None
+        above, total = 0, []
+        for flag in order:
+            if flag:
+                total.append(1 / math.log2(2 + above))
+            above += not flag
+        return math.fsum(total) / (len(total) + missing)
+
+    return of_orders(query, ties, relevance_level, value)
+
+
+@oracle(
+    "rndcg",
+    few=[{}],
+    many=[{"gain": "exponential"}, SKIPPED],
+    baseline=lambda n, r, k: (
+        (r / n) * ((discounts(r) + discounts(n)) / 2 if n > r + 1 else discounts(r)) / discounts(r)
+    ),
+)
+def ndcg_at_levels(query, *, ties, gain="linear"):
+    worth = {"linear": lambda g: g, "exponential": lambda g: 2**g - 1}[gain]
+
+    def dcg(grades):
+        return math.fsum(max(0.0, worth(g)) / math.log2(1 + rank) for rank, g in enumerate(grades, 1))
+
+    best = sorted([*(grade for _, grade in query.listed), *query.missing], reverse=True)
+    levels = sorted({grade for grade in best if grade > 0}, reverse=True)
+    if not levels:
+        return None
+    cuts = [sum(grade >= level for grade in best) for level in levels]
+    if len(query.listed) > cuts[-1] + 1:
+        cuts.append(len(query.listed))
+
+    def value(order):
+        return math.fsum(dcg(order[:cut]) / dcg(best[:cut]) for cut in cuts) / len(cuts)
+
+    return expectation([(value(order), weight) for order, weight in orders(query, ties)])

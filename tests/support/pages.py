@@ -1,0 +1,54 @@
+"""The pages, and the commands that print their tables. ``python tests/support/pages.py`` rewrites all tables."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+WRITE = "python tests/support/pages.py"
+
+#: page, name of the block between ``<!-- name -->`` and ``<!-- /name -->``, command that prints it
+BLOCKS = [
+    ("README.md", "speed", "python -m benchmarks --table --short"),
+    ("benchmarks/README.md", "benchmarks", "python -m benchmarks --table"),
+    ("torchrank/metrics/README.md", "measures", "torchrank measures"),
+    ("torchrank/names/README.md", "presets", "torchrank presets"),
+    ("torchrank/names/README.md", "spellings", "torchrank spellings"),
+]
+PAGES = [ROOT / page for page in dict.fromkeys(page for page, _, _ in BLOCKS)]
+
+
+def printed(command: str) -> str:
+    """The output of a command of :data:`BLOCKS`, run in this clone by this Python."""
+    module = command.removeprefix("python -m ") if command.startswith("python") else f"torchrank.cli {command[10:]}"
+    argv = [sys.executable, "-m", *module.split()]
+    return subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def shown(page: Path, block: str) -> str:
+    """A block of a page."""
+    return _place(page.read_text(encoding="utf-8"), page, block)[1].strip()
+
+
+def write() -> None:
+    """Replace every block by the output of its command."""
+    for name, block, command in BLOCKS:
+        page = ROOT / name
+        text = page.read_text(encoding="utf-8")
+        place = _place(text, page, block)
+        page.write_text(f"{text[: place.start(1)]}{printed(command)}\n{text[place.end(1) :]}", encoding="utf-8")
+
+
+def _place(text: str, page: Path, block: str) -> re.Match[str]:
+    found = re.search(rf"<!-- {block} -->\n(.*?)<!-- /{block} -->", text, re.DOTALL)
+    if found is None:
+        raise ValueError(f"Expected a block <!-- {block} --> ... <!-- /{block} --> in {page}, got none")
+    return found
+
+
+if __name__ == "__main__":
+    write()

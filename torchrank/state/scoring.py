@@ -1,0 +1,332 @@
+"""The score of a batch: rankings are measured, and the values of the queries become sums for each metric."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from torchrank.engine import rank, rank_parts
+from torchrank.hardware.devices import autocast_off
+from torchrank.hardware.threads import GRAIN, each, serially
+from torchrank.layouts.arrange import arrange
+from torchrank.layouts.bad_values import Problem, count
+from torchrank.layouts.batch import Batch
+from torchrank.layouts.canonical import Layout, Need
+from torchrank.layouts.checks import check_tensor
+from torchrank.ranking.ranking import Ranking
+from torchrank.state import sums
+from torchrank.state.aggregation import Mean
+
+CPU = torch.device("cpu")
+
+# For more values than these only their sums are kept, block by block, if no metric needs more.
+MANY_VALUES = 2**19
+
+
+class Status(IntEnum):
+    """The part of a query in an average."""
+
+    SCORED = 0
+    #: there is nothing to measure
+    EMPTY = 1
+    #: it does not count
+    ABSENT = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The queries of a ranking, measured by one metric."""
+
+    #: float64 [query]; NaN if the query is left out
+    values: Tensor
+    #: float64 [query]: weights of the measure itself, not of the user
+    weights: Tensor
+    #: int8 [query]: :class:`Status`
+    status: Tensor
+    #: int64 [kind]: bad values met, see :mod:`torchrank.layouts.bad_values`
+    errors: Tensor
+    #: float64 [number, query]: further numbers that the metric sums
+    extra: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """The queries of a batch, or of a part of it, measured by several metrics."""
+
+    #: float64 [metric, query]
+    values: Tensor
+    #: float64 [metric, query]
+    weights: Tensor
+    #: int8 [metric, query]
+    status: Tensor
+    #: int64 [metric, kind]
+    errors: Tensor
+    #: float64 [number, query] for each metric that sums further numbers
+    extra: tuple[Tensor | None, ...]
+    #: int64 [query]: the number of each query in its batch; None = they are in order
+    queries: Tensor | None
+
+    @classmethod
+    def of(cls, measured: Sequence[Measured], queries: Tensor | None) -> Measurements:
+        """The measurements of one ranking."""
+        values, weights, status, errors = (
+            torch.stack([getattr(one, name) for one in measured]) for name in ("values", "weights", "status", "errors")
+        )
+        return cls(values, weights, status, errors, tuple(one.extra for one in measured), queries)
+
+    @classmethod
+    def join(cls, parts: Sequence[Measurements]) -> Measurements:
+        """Measurements of the queries of all parts, one part after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        values, weights, status = (
+            torch.cat([getattr(part, name) for part in parts], dim=-1) for name in ("values", "weights", "status")
+        )
+        errors = torch.stack([part.errors for part in parts]).sum(0)
+        extra = tuple(None if x[0] is None else torch.cat(x, dim=-1) for x in zip(*(part.extra for part in parts)))
+        numbers = [part.queries for part in parts if part.queries is not None]
+        return cls(values, weights, status, errors, extra, torch.cat(numbers) if numbers else None)
+
+    def in_order(self) -> Measurements:
+        """The same with the queries in the order of the batch."""
+        if self.queries is None:
+            return self
+        order = self.queries.argsort()
+        tensors = {name: getattr(self, name)[:, order] for name in ("values", "weights", "status")}
+        return replace(
+            self, **tensors, extra=tuple(None if x is None else x[:, order] for x in self.extra), queries=None
+        )
+
+    def clone(self) -> Measurements:
+        """The same in memory of its own."""
+        tensors = {name: getattr(self, name).clone() for name in ("values", "weights", "status", "errors")}
+        return replace(self, **tensors, extra=tuple(None if x is None else x.clone() for x in self.extra))
+
+
+@dataclass(frozen=True, eq=False)
+class BatchResult:
+    """One metric's result for one batch: values of the queries, and the sums that they add to the state."""
+
+    #: float64 [query]; NaN where the policy for empty queries skips them
+    values: Tensor
+    #: float64 [query]: how much each query counts in the mean
+    weights: Tensor
+    #: bool [query]: it has no part in the average
+    skipped: Tensor
+    #: int64 [kind]: bad values met, see :mod:`torchrank.layouts.bad_values`
+    errors: Tensor
+    #: [SIZE]: the sums that the batch adds to the state
+    sums: Tensor
+
+
+class Averaging(Protocol):
+    """A metric that averages values over queries."""
+
+    validate_args: bool
+    aggregation: Any
+
+    @property
+    def empty_target_action(self) -> str:
+        """Its policy for queries in which there is nothing to measure."""
+
+    @property
+    def mean(self) -> Mean:
+        """The kind of mean that its sums are for."""
+
+
+class Measuring(Averaging, Protocol):
+    """A metric that measures rankings."""
+
+    @property
+    def label(self) -> str:
+        """Its name and parameters."""
+
+    @property
+    def num_extra_sums(self) -> int:
+        """How many further numbers it sums."""
+
+    @property
+    def rows(self) -> list[Tensor] | None:
+        """The values of queries that it keeps; None if it keeps none."""
+
+    def required(self) -> Need:
+        """The part of a ranking that it reads."""
+
+    def check(self, preds: Any, target: Any) -> None:
+        """Raise TypeError for a layout in which it would measure something else."""
+
+    def measured(self, ranking: Ranking) -> Measured:
+        """Measure the queries of a ranking."""
+
+    def with_extra_sums(self, result: BatchResult, extra: Tensor) -> BatchResult:
+        """The result with its further sums, of ``extra`` [number, query]."""
+
+
+# ---- a collection ranks once -----------------------------------------------------------------------------------------
+
+_RESULTS: ContextVar[Mapping[int, BatchResult]] = ContextVar("results")
+
+
+@contextlib.contextmanager
+def results_of(results: Mapping[int, BatchResult]) -> Iterator[None]:
+    """Within it the metrics, given by id, take these results for the batch that they are updated with."""
+    token = _RESULTS.set(results)
+    try:
+        yield
+    finally:
+        _RESULTS.reset(token)
+
+
+def result_for(metric: object) -> BatchResult | None:
+    """The result that a collection has for a metric; None if the metric is updated by itself."""
+    return _RESULTS.get({}).get(id(metric))
+
+
+# ---- measure ---------------------------------------------------------------------------------------------------------
+
+
+def score_batch(metrics: Sequence[Measuring], batch: Batch, values: bool = True) -> list[BatchResult]:
+    """Measure a batch in any layout, ranked once for all metrics.
+
+    Without ``values`` a batch of very many queries leaves only sums, if the metrics need no more.
+
+    Raises:
+        TypeError, ValueError: the batch has no layout that the metrics take.
+    """
+    if not metrics:
+        return []
+    preds, device, size, queries = batch.preds, CPU, 0, 0  # unless preds are refused
+    if isinstance(preds, Ranking):
+        given = [name for name, value in {"target": batch.target, **batch.options}.items() if value is not None]
+        if given:
+            raise ValueError(f"Expected nothing but weights beside a Ranking, got {', '.join(given)}")
+        for metric in metrics:
+            preds.check(metric.required(), metric.label)
+        device, size, queries = preds.num_candidates.device, preds.size, preds.num_queries
+    else:
+        for metric in metrics:
+            metric.check(preds, batch.target)
+        if isinstance(preds, Tensor) and not preds.is_nested and preds.dim():
+            device, size, queries = preds.device, preds.numel(), len(preds)
+    kept = any(metric.num_extra_sums or metric.rows is not None for metric in metrics)
+    whole = values or kept or batch.weights is not None or queries * len(metrics) <= MANY_VALUES
+    with torch.no_grad(), autocast_off(device):
+        return serially(device, size, _with_values if whole else _sums_only, metrics, batch)
+
+
+def _arranged(metrics: Sequence[Measuring], batch: Batch) -> tuple[Layout, Need]:
+    need = functools.reduce(operator.or_, (metric.required() for metric in metrics))
+    validate = any(metric.validate_args for metric in metrics)
+    return arrange(batch.preds, batch.target, validate=validate, **batch.options), need
+
+
+def _with_values(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
+    ranking = batch.preds
+    if isinstance(ranking, Ranking):
+        ignored, parts = ranking.ignored, each(lambda part: _measure(metrics, [part]), ranking.parts())
+    else:
+        layout, need = _arranged(metrics, batch)
+        ignored, cut = layout.ignored, layout.parts()
+        if len(cut) > 1 and int(layout.work.sum()) < GRAIN:  # much to rank, and little to measure
+            parts = [_measure(metrics, [Ranking.join(rank_parts(layout, lambda part: rank(part, need)))])]
+        else:
+            parts = each(lambda part: _measure(metrics, rank(part, need)).in_order(), cut)
+    measured = Measurements.join(parts).in_order()
+    results = weigh(metrics, measured, batch.weights, ignored)
+    return [
+        result if extra is None else metric.with_extra_sums(result, extra)
+        for metric, result, extra in zip(metrics, results, measured.extra)
+    ]
+
+
+def _sums_only(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
+    """:func:`_with_values` without weights and values: each block of queries is summed before the next is measured."""
+
+    def summed(rankings: Iterable[Ranking], ignored: Tensor | None) -> Tensor:
+        totals: list[Tensor] = []
+        start = 0
+        for ranking in rankings:
+            numbers = slice(start, start + ranking.num_queries) if ranking.queries is None else ranking.queries
+            start += ranking.num_queries
+            measured = _measure(metrics, [replace(ranking, queries=None)])
+            del ranking
+            results = weigh(metrics, measured, None, None if ignored is None else ignored[numbers])
+            totals.append(torch.stack([torch.cat([result.sums, result.errors]) for result in results]))
+        return torch.stack(totals).sum(0)
+
+    if isinstance(batch.preds, Ranking):
+        found = each(lambda part: summed([replace(part, queries=None)], part.ignored), batch.preds.parts())
+    else:
+        layout, need = _arranged(metrics, batch)
+        found = each(lambda part: summed(rank(part, need), part.ignored), layout.parts())
+    total = torch.stack(found).sum(0)
+    none = total.new_empty(0)
+    return [BatchResult(none, none, none.bool(), row[sums.SIZE :].long(), row[: sums.SIZE]) for row in total]
+
+
+def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measurements:
+    """Measure some rankings one after the other."""
+    parts: list[Measurements] = []
+    for ranking in rankings:
+        part = Measurements.of([metric.measured(ranking) for metric in metrics], ranking.queries)
+        # The rest of a block is copied once all its temporaries are gone, or it would lie between them and
+        # keep the memory in pieces too small for the next block.
+        del ranking
+        parts.append(part.clone() if parts else part)
+        del part
+    return Measurements.join(parts)
+
+
+# ---- weigh and sum ---------------------------------------------------------------------------------------------------
+
+
+def weigh(
+    metrics: Sequence[Averaging], measured: Measurements, weights: Tensor | None, ignored: Tensor | None = None
+) -> list[BatchResult]:
+    """The results of metrics for one batch, summed for all at once.
+
+    Args:
+        metrics: the metrics.
+        measured: the queries, measured by them.
+        weights: of queries, given by the user, [query].
+        ignored: queries that do not count, bool [query]; None = all do.
+
+    Raises:
+        TypeError: weights are no dense tensor.
+        ValueError: weights of another shape.
+    """
+    values, inner, errors = measured.values, measured.weights, measured.errors
+    empty, absent = measured.status == Status.EMPTY, measured.status == Status.ABSENT
+    present = torch.ones_like(values[0], dtype=torch.bool)
+    if ignored is not None:
+        values, present = values.masked_fill(ignored, float("nan")), ~ignored
+    if weights is not None:
+        check_tensor(weights, "weights", f"a tensor [{len(present)}], one per query")
+        if weights.shape != present.shape:
+            raise ValueError(f"Expected weights of shape [{len(present)}], one per query, got {list(weights.shape)}")
+        weight = weights.detach().to(values)
+        bad = ~(weight.isfinite() & (weight >= 0)) & present
+        validated = [metric.validate_args for metric in metrics]
+        errors = torch.stack([row + count(Problem.BAD_WEIGHTS, bad) * check for row, check in zip(errors, validated)])
+        inner, present = inner * weight.masked_fill(bad, 0.0), present & (weight > 0)
+    if any(metric.empty_target_action == "error" for metric in metrics):
+        forbidden = [metric.empty_target_action == "error" for metric in metrics]
+        found = [count(Problem.EMPTY_QUERIES, row & present) * check for row, check in zip(empty, forbidden)]
+        errors = errors + torch.stack(found)
+    plain = all(metric.aggregation == "mean" for metric in metrics)
+    averaged = values if plain else torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
+    skipped = ~present | absent | (empty & values.isnan())
+    inner = torch.where(skipped, 0.0, inner)
+    counted = torch.where(inner > 0, averaged, 0.0)
+    queries = (present & ~absent).sum(-1)
+    total = sums.summed(counted, inner, queries, (empty & present).sum(-1), errors)
+    return [BatchResult(*row) for row in zip(values, inner, skipped, errors, total)]
