@@ -3,6 +3,7 @@
 import math
 import random
 import statistics
+from functools import cache
 
 import cases
 import oracles
@@ -35,8 +36,8 @@ def value(config, query, **more):
 
 
 @pytest.mark.parametrize("config", ADJUSTED, ids=str)
-@pytest.mark.parametrize("layout", cases.LAYOUTS)
-def test_every_layout_equals_the_oracle(layout, config):
+@pytest.mark.parametrize("layout", ["dense_masked", "flat", "catalogue_triples", "labels", "ids_masked"])
+def test_values_equal_the_oracle(layout, config):
     queries, batch = cases.batch(layout, 120)
     want = torch.tensor([value(config, query) for query in queries], dtype=torch.float64)
     got = config.metric().score(*batch.args, **batch.kwargs)
@@ -118,7 +119,7 @@ def test_the_z_of_random_scores_is_a_standard_normal_variable():
     target[:50, 0] = target[50:, :4] = 1
     for label in ("mr(adjusted=z)", "mrr(adjusted=z)", "mrr(adjusted=z)@3", "hitrate(adjusted=z)@3"):
         metric = tr.parse(label)
-        values = torch.stack([metric(torch.rand(target.shape, generator=generator), target) for _ in range(400)])
+        values = torch.stack([metric(torch.rand(target.shape, generator=generator), target) for _ in range(200)])
         assert abs(values.mean().item()) < 0.2
         assert abs(values.std().item() - 1) < 0.12
 
@@ -126,9 +127,15 @@ def test_the_z_of_random_scores_is_a_standard_normal_variable():
 # ---- the moments
 
 
+@cache
+def chances_of_the_first(n, r):
+    """The chance of each rank to be that of the first of r relevant candidates among n."""
+    return [math.comb(n - j, r - 1) / math.comb(n, r) for j in range(1, n + 1)]
+
+
 def moments(n, r, worth):
-    """Of the worth of the first of r relevant among n."""
-    chances = [math.comb(n - j, r - 1) / math.comb(n, r) for j in range(1, n + 1)]
+    """Mean and variance of the worth of the first of r relevant candidates among n."""
+    chances = chances_of_the_first(n, r)
     mean = math.fsum(p * worth(j) for j, p in enumerate(chances, 1))
     return mean, math.fsum(p * (worth(j) - mean) ** 2 for j, p in enumerate(chances, 1))
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 from torchmetrics.wrappers import Running
-from workers import KINDS, batch
+from workers import SUMS, batch
 
 import torchrank as tr
 from torchrank.retrieval import RetrievalMRR
@@ -231,7 +231,7 @@ class Updating(Model):
 
 
 HELD = [
-    *KINDS,
+    *(lambda name=name: tr.parse(name) for name in SUMS),
     tr.RBP,
     tr.FBeta,
     tr.QMeasure,
