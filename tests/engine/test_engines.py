@@ -1,4 +1,4 @@
-"""Every way to find where candidates stand gives what counting one query at a time gives, as far as it is looked at."""
+"""Every way to find the places of candidates gives the places counted one query at a time, up to its reach."""
 
 import math
 import multiprocessing
@@ -112,7 +112,7 @@ def test_top_k_of_no_query():
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_best_of_parts_say_what_stands_around_a_score(monkeypatch, dtype):
+def test_the_best_of_parts_know_the_candidates_around_a_score(monkeypatch, dtype):
     monkeypatch.setattr(topk, "GROUP", 3)
     monkeypatch.setattr(topk, "GROUPS_PER_RANK", 1)
     monkeypatch.setattr(counting, "CACHED", 30)
@@ -215,7 +215,7 @@ def test_dense_lists_know_the_same_places(way, dtype, options):
 
 
 def by_need(configs):
-    """Metrics that look equally far, together: none of them can rely on what another asks for."""
+    """Metrics that look equally far, together: none of them can rely on the need of another."""
     groups = {}
     for config in configs:
         groups.setdefault(config.metric().required(), []).append(config)
@@ -261,7 +261,7 @@ def test_cheapest_looks_at_how_many_are_judged():
 
 
 def measures(k):
-    """Every measure cut at k, under every tie policy, and the parameters that change what it looks at."""
+    """Every measure cut at k, under every tie policy, and the parameters that change its need."""
     found = []
     for name, cls in OWN.items():
         for ties in cls.policies:
@@ -328,7 +328,7 @@ FURTHER = ["ndcg@6", "mrr", "mr", "map", "rprecision", "auroc@3", "fallout@3", "
 
 @pytest.mark.parametrize("judged", [1, 200])
 @pytest.mark.parametrize("name", FURTHER)
-def test_a_ranking_up_to_a_rank_is_refused_by_what_looks_further(judged, name):
+def test_a_ranking_up_to_a_rank_is_refused_by_metrics_with_a_larger_reach(judged, name):
     g = torch.Generator().manual_seed(0)
     blocks = [torch.randn(4, 1000, generator=g) for _ in range(3)]
     relevant = [torch.randperm(3000, generator=g)[:judged] for _ in range(4)]
@@ -441,7 +441,7 @@ def test_flat_rows_have_the_same_entries_however_they_lie(order):
     assert torch.equal(tr.NDCG().score(scores.repeat(2), target.repeat(2), indexes=torch.arange(12) // 6), wanted)
 
 
-def test_a_tie_of_what_was_not_retrieved_is_none():
+def test_candidates_not_retrieved_are_no_tie():
     scores, indexes = torch.tensor([0.3, -INF, -INF, 0.1]), torch.tensor([7, 7, 7, 2])
     ranking = tr.Ranking.from_flat(scores, torch.ones(4), indexes)
     assert ranking.untied
@@ -536,7 +536,7 @@ def test_where_compiling_fails_the_eager_kernel_goes_on(monkeypatch, compiled):
 
 
 def matrices():
-    """Rows of every dtype, with ties, extremes and what 32 bits do not tell apart."""
+    """Rows of every dtype, with ties, extremes and values that are equal in 32 bits."""
     generator = torch.Generator().manual_seed(0)
     small = torch.randint(-3, 4, (50, 70), generator=generator)
     for dtype in sorted(sorting.PACKED, key=str):  # every worker must have them in one order

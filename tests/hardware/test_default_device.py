@@ -18,14 +18,14 @@ QUERIES = 40
 
 @pytest.fixture
 def other_device():
-    """What is made between ``send`` of True and of False is made under another default device."""
+    """A switch: between calls with True and with False another default device is set."""
     before = torch.get_default_device()
     yield lambda on: torch.set_default_device("meta" if on else before)
     torch.set_default_device(before)
 
 
 def both_ways(make, other_device):
-    """What a function returns, and what it returns under another default device."""
+    """The result of a function, and its result under another default device."""
     found = make()
     other_device(True)
     again = make()

@@ -164,7 +164,7 @@ def test_state_moves_with_the_metric():
 
 
 class NoWaiting(TorchDispatchMode):
-    """Refuse what would make the host wait for an accelerator, for which the meta device stands."""
+    """Refuse operations that make the host wait for an accelerator, for which the meta device stands."""
 
     LOOKS = ("_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "unique", "equal")
 

@@ -1,4 +1,4 @@
-"""Every layout says what the queries say: the same ranking, and the same values of measures of every kind of need."""
+"""Every layout of the same queries has the same ranking, and the same values of measures of every kind of need."""
 
 import math
 import random
@@ -45,7 +45,7 @@ def test_a_ranking_says_where_every_relevant_candidate_stands(layout):
         entries = [entry for entry, real in zip(zip(first, tied, grade), valid) if real]
         assert length == len(scores), query
         assert sorted(entry for entry in entries if entry[2] > 0) == sorted(want), query
-        places = Counter(entry[:2] for entry in entries if entry[1] > 0)  # what nobody judged has no grade to tell
+        places = Counter(entry[:2] for entry in entries if entry[1] > 0)  # the unjudged have no grade to compare
         assert not places - Counter(entry[:2] for entry in listed), query
         assert first[: len(entries)] == sorted(first[: len(entries)])
         assert valid == sorted(valid, reverse=True) or layout.startswith(

@@ -39,7 +39,7 @@ def draw_metric(data, name):
 
 
 def draw_dense(data, **kwargs):
-    """Scores and grades; what is not retrieved, and padding, is -inf."""
+    """Scores and grades; candidates not retrieved, and padding, are -inf."""
     queries = data.draw(cases.queries(**kwargs), label="queries")
     return cases.dense_padded(queries, random.Random(data.draw(st.integers(0, 9)))).args
 
@@ -52,7 +52,7 @@ def assert_same_mean(got, want):
     torch.testing.assert_close(got, want, rtol=2e-7, atol=1e-9, equal_nan=True)
 
 
-# ---- what must not change a value ----------------------------------------------------------------
+# ---- changes that keep the values ----------------------------------------------------------------
 
 TRANSFORMS = {
     "exponential": lambda x: x.exp(),
@@ -197,12 +197,12 @@ def test_half_precision_scores_are_compared_as_they_are(name, dtype):
     assert max(map(len, lists)) > 30  # both ways to rank a catalogue
     short = [items[:3] for items in lists]
     label = torch.stack([items[0] for items in lists])
-    for config in CONFIGS[name][::6]:  # what is tested is the ranking
+    for config in CONFIGS[name][::6]:  # the ranking is tested
         metric = config.metric()
         full = metric.score(preds.float(), target)
         assert_same(metric.score(preds, target), full)
         assert_same(metric.score(preds.flatten(), target.flatten(), indexes=index), full)
-        if metric.required().relevant:  # what is not named was not judged
+        if metric.required().relevant:  # candidates without a name are unjudged
             assert_same(metric.score(preds, lists), full)
         for other in (short, label) if not metric.required().all_candidates else ():
             assert_same(metric.score(preds, other), metric.score(preds.float(), other))
@@ -234,7 +234,7 @@ def test_float64_scores_closer_than_float32_can_tell_are_no_ties(name):
         assert_same(metric.score(preds.flatten(), target.flatten(), indexes=index), clear)
         assert_same(metric.score(zero.float(), target, tie_break=preds), clear)
         assert_same(metric.score(tr.Ranking.from_run(qrels, run)), clear)
-        if metric.required().relevant:  # what is not named was not judged
+        if metric.required().relevant:  # candidates without a name are unjudged
             assert_same(metric.score(preds, lists), clear)
             assert_same(metric.score(zero.float(), lists, tie_break=preds), clear)
         short = [items[:2] for items in lists]
@@ -251,7 +251,7 @@ def test_positives_and_negatives_of_different_precision_are_compared_in_the_fine
 
 @pytest.mark.parametrize("pos", [torch.tensor([1, 2]), torch.tensor([[1.0], [2.0]])])
 @pytest.mark.parametrize("neg", [torch.tensor([[0], [3]]), torch.tensor([[0.0], [3.0]])])
-def test_positives_and_negatives_are_scores_whatever_their_dtype(pos, neg):
+def test_positives_and_negatives_of_any_dtype_are_scores(pos, neg):
     try:
         ranking = tr.Ranking.from_negatives(pos, neg)
     except TypeError:  # refusing integers is fine, taking them for ids is not
@@ -358,7 +358,7 @@ def left_at(n, r, k):
 
 
 def novelty(n, r, k, discount):
-    """Discounted gains that are halved by each relevant one: each takes half of what is left."""
+    """Discounted gains that are halved by each relevant one: each takes half of the rest."""
     left = left_at(n, r, k)
     return math.fsum(2 * (left[j - 1] - left[j]) * discount(j) for j in range(1, k + 1))
 
@@ -375,7 +375,7 @@ def halves(rank):
     return 0.5 ** (rank - 1)
 
 
-# What r relevant candidates among n in random order get at k, with integers as long as it takes.
+# The values of r relevant candidates among n in random order at k, with integers as long as it takes.
 BASELINES = {
     "precision": lambda n, r, k: r / n,
     "recall": lambda n, r, k: k / n,
@@ -488,7 +488,7 @@ def test_nothing_is_written_to_the_users_tensors(layout):
         torch.testing.assert_close(x, copied, rtol=0, atol=0, equal_nan=True)
 
 
-def test_nothing_is_written_to_what_a_ranking_is_made_of():
+def test_nothing_is_written_to_the_arguments_of_a_ranking():
     pos, neg, ranks = torch.tensor([1.0, 2.0]), torch.zeros(2, 3), torch.tensor([1.0, math.inf])
     queries, items, relevant = torch.ones(2, 3), torch.ones(4, 3), torch.tensor([0, 1])
     exclude = (torch.tensor([0, 0, 1]), torch.tensor([2, 2, 1]))
@@ -508,7 +508,7 @@ def test_nothing_is_written_to_what_a_ranking_is_made_of():
         assert torch.equal(x, copied)
 
 
-def test_what_a_user_does_with_the_values_does_not_reach_the_metric():
+def test_values_changed_by_the_user_leave_the_metric_as_it_is():
     metric, ranking = tr.MRR(), tr.Ranking.from_ranks(torch.tensor([2, 4]))
     metric.score(ranking).fill_(9)
     metric.update(ranking)

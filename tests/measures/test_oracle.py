@@ -85,7 +85,7 @@ def test_mean_over_positives(config):
 def test_empty_queries_are_counted():
     queries, batch = cases.batch("dense_masked", 300)
     no_relevant = sum(orders.number_of_positives(query) == 0 for query in queries)
-    for name in ("mr", "map", "ndcg"):  # grades of this population are whole, so what gains is relevant
+    for name in ("mr", "map", "ndcg"):  # grades of this population are whole, so all that gain are relevant
         metric = cases.config(name).metric()
         metric.update(*batch.args, **batch.kwargs)
         assert (metric.num_queries, metric.num_empty) == (len(queries), no_relevant)
@@ -129,7 +129,7 @@ def suitable(layout):
 @settings(max_examples=300)
 @given(st.data())
 def test_any_queries_equal_the_oracle(data):
-    """Hypothesis finds, and shrinks to the shortest, what random queries miss."""
+    """Hypothesis finds queries that random ones miss, and shrinks them to the shortest."""
     layout = data.draw(st.sampled_from(["dense_masked", "dense_tie_break", "flat", "catalogue_triples_excluded"]))
     config = data.draw(st.sampled_from(suitable(layout)))
     queries = data.draw(cases.queries())

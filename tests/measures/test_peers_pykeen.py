@@ -39,7 +39,7 @@ every_pair = pytest.mark.parametrize("name", PAIRS)
 
 
 def reported(metric):
-    """What ``compute`` says, before it is rounded to single precision."""
+    """The value of ``compute``, before it is rounded to single precision."""
     rows = metric.rows
     if rows is None:
         average = metric.mean.outside(mean(metric.sums))

@@ -1,4 +1,4 @@
-"""Measures of positions: other means of ranks, their inverses, and what is adjusted for chance."""
+"""Measures of positions: other means of ranks, their inverses, and adjustments for chance."""
 
 import math
 import random
@@ -44,13 +44,13 @@ def test_values_equal_the_oracle(layout, config):
     torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9, equal_nan=True)
 
 
-# ---- the mean of all, adjusted, is what compute says
+# ---- compute adjusts the mean of all
 
 
 @pytest.mark.parametrize("config", CHANCE, ids=str)
 @pytest.mark.parametrize("average", ["query", "positive"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_what_is_adjusted_is_the_mean_over_all_queries(config, average, weighted):
+def test_adjusted_values_are_of_the_mean_over_all_queries(config, average, weighted):
     parameters = config.for_oracle
     if average == "positive" and not (config.name == "mr" or parameters.get("filtered")):
         pytest.skip("one value per query")
@@ -199,7 +199,7 @@ def test_the_mean_of_all_positives(how, ties):
 def test_one_over_the_harmonic_mean_rank_is_the_mean_reciprocal_rank():
     queries, batch = cases.batch("dense_masked", 200)
     queries = [all(grade < 1 for grade in query.missing) for query in queries]
-    weights = torch.tensor(queries, dtype=torch.float64)  # what was not retrieved has a rank, and no reciprocal one
+    weights = torch.tensor(queries, dtype=torch.float64)  # candidates not retrieved have a rank, and no reciprocal one
     for ties in tr.MR.policies:
         settings = {"filtered": True, "average": "positive", "ties": ties}
         one, other = tr.MR(aggregation="harmonic", inverse=True, **settings), tr.MRR(**settings)
@@ -246,7 +246,7 @@ def test_midpoint(ranks, weights, expected):
     assert metric.compute().item() == expected
 
 
-# ---- what they are
+# ---- labels and ranges
 
 
 def test_labels():
@@ -296,7 +296,7 @@ def test_values_stay_in_range():
             assert values.max() <= metric.value_range[1] + 1e-12
 
 
-def test_what_does_not_go_together():
+def test_parameters_that_exclude_each_other_are_refused():
     with pytest.raises(ValueError, match="adjusted=None together with inverse=True, got 'z'"):
         tr.MR(inverse=True, adjusted="z")
     for more in ({"aggregation": "geometric"}, {"aggregation": "harmonic"}):
@@ -308,7 +308,7 @@ def test_what_does_not_go_together():
     with pytest.raises(ValueError, match="inverse to be one of"):
         tr.MR(inverse="yes")
     ranking = tr.Ranking.from_score_blocks([torch.rand(2, 9)], torch.tensor([1, 2]), top_k=3)
-    with pytest.raises(ValueError, match="at all ranks"):  # chance must know what was retrieved
+    with pytest.raises(ValueError, match="at all ranks"):  # chance must know the number of retrieved candidates
         tr.HitRate(top_k=3, adjusted="index").score(ranking)
 
 

@@ -75,7 +75,7 @@ BAD = (torch.tensor([[0.1, NAN, 0.3]]), torch.tensor([[1, 0, 0]]))
 
 
 def aggregated(metric, batches):
-    """What a metric should say of batches: plain Python on its values for one query at a time."""
+    """The expected value of batches: plain Python on its values for one query at a time."""
     rows = [metric.score(s[None], t[None]).item() for scores, target in batches for s, t in zip(scores, target)]
     if metric.aggregation == "none":
         return rows
@@ -112,7 +112,7 @@ def same_states(one, other):
 
 
 def is_as_it_was_made(metric):
-    """The state and its defaults are float64, whatever has been done to the metric."""
+    """The state and its defaults are float64, also after casts."""
     for values in (metric.metric_state, metric._defaults):
         for value in values.values():
             assert all(part.dtype == torch.float64 for part in ([value] if isinstance(value, Tensor) else value))
@@ -313,9 +313,9 @@ COPIES = {
 }
 
 
-def through_a_file(what, weights_only=True):
+def through_a_file(saved, weights_only=True):
     file = io.BytesIO()
-    torch.save(what, file)
+    torch.save(saved, file)
     file.seek(0)
     return torch.load(file, weights_only=weights_only)
 
@@ -591,7 +591,7 @@ def test_labels_parse_back_into_the_metric(cls):
 
 
 @every_class
-def test_what_the_label_says_cannot_change(cls):
+def test_parameters_of_the_label_are_fixed(cls):
     metric = make(cls)
     for preds, target in BATCHES:
         metric.update(preds, target)
@@ -889,7 +889,7 @@ def test_running_minmax_and_bootstrap(cls):
 
 
 @every_class
-def test_says_what_it_is(cls):
+def test_values_and_plots_stay_in_the_range_of_the_measure(cls):
     metric = make(cls)
     assert metric.is_differentiable is False
     assert isinstance(metric.higher_is_better, bool)

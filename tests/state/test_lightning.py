@@ -1,4 +1,4 @@
-"""A real Trainer: what Lightning logs is what the metric says of the same scores in one process."""
+"""A real Trainer: Lightning logs the value of the metric for the same scores in one process."""
 
 import copy
 import multiprocessing
@@ -95,7 +95,7 @@ class Ranker(lightning.LightningModule):
 
 
 class Watch(lightning.Callback):
-    """What was logged in each epoch, the scores it was logged for, and how many float64 reductions it took."""
+    """The logged values of each epoch, the scores it was logged for, and how many float64 reductions it took."""
 
     def __init__(self):
         self.epochs, self.sums = [], 0

@@ -290,7 +290,7 @@ assert "torch._dynamo" not in sys.modules
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_what_is_left_out_of_graphs_keeps_its_signature_and_can_be_copied():
+def test_methods_left_out_of_graphs_keep_their_signature_and_can_be_copied():
     suite = tr.RankingCollection(["ndcg@5", "mrr"])
     parameters = ["preds", "target", "mask", "indexes", "exclude", "tie_break", "weights"]
     for metric, method in itertools.product((suite, suite["mrr"]), ("update", "score")):

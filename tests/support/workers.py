@@ -1,4 +1,4 @@
-"""What worker processes do in the tests of torch.distributed; each scenario is run by 2 and by 3 workers, and by one.
+"""Scenarios of worker processes for the tests of torch.distributed, each run by 2 and by 3 workers, and by one.
 
 A scenario is a function of its rank and of the number of workers. It returns values that must be the same, to the bit,
 on all workers and in a single process without torch.distributed that has all the data.
@@ -275,12 +275,12 @@ def collections(rank, world, how):
     return values
 
 
-for _how, _what in itertools.product(SHARES, (single_metrics, collections)):
+for _how, _scene in itertools.product(SHARES, (single_metrics, collections)):
 
-    def _run(rank, world, how=_how, what=_what):
-        return what(rank, world, how)
+    def _run(rank, world, how=_how, scene=_scene):
+        return scene(rank, world, how)
 
-    _run.__name__ = f"{_what.__name__}, {_how}".replace(" ", "_").replace(",", "")
+    _run.__name__ = f"{_scene.__name__}, {_how}".replace(" ", "_").replace(",", "")
     scenario(_run)
 
 
@@ -705,7 +705,7 @@ def copies_reduce_alone(rank, world):
 
 @scenario
 def checkpoints(rank, world):
-    """Every worker saves what it has seen itself, and goes on with it."""
+    """Every worker saves its own state, and goes on with it."""
     suite = fill(tr.RankingCollection(MIXED), share(BATCHES, rank, world))
     suite.persistent(True)
     saved = suite.state_dict()
@@ -782,7 +782,7 @@ def updates_between_members(rank, world):
 
 @scenario(alone=False, timeout=15)
 def one_worker_looks_on(rank, world):
-    """What a worker reads or builds by itself is nothing that the others have to know of."""
+    """Reading and building on one worker need nothing of the others."""
     suite = fill(tr.RankingCollection(SUMMED[:3]), share(BATCHES, rank, world))
     for compute in (LOGGER["logged"], lambda metric: metric.compute()):
         for name in SUMMED[:3]:
@@ -835,7 +835,7 @@ def members_in_another_order_on_each_worker(rank, world):
 
 @scenario(alone=False, timeout=15)
 def members_that_differ_raise_on_all_workers(rank, world):
-    """Whatever the lengths of the states: another metric, another k, one more, another key, another catalogue."""
+    """For states of any length: another metric, another k, one more, another key, another catalogue."""
     last = rank == world - 1
     many = [f"ndcg@{k}" for k in range(1, 400)]  # more than one message holds
     cases = [
@@ -1032,7 +1032,7 @@ KNOWN = torch.arange(CATALOGUE) % 5
 
 
 def lists_of(seed):
-    """Ids with padding, and what is relevant; none at all for some seeds."""
+    """Ids with padding, and the relevant ones; none at all for some seeds."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.stack([torch.randperm(CATALOGUE, generator=generator)[:6] for _ in range(1 + seed % 4)])
     ids[torch.rand(ids.shape, generator=generator) < 0.3] = -1
