@@ -1,68 +1,110 @@
-"""What a grade is worth, and how much of it is left at a rank. Functions that stay, so that their sums are shared."""
+"""Gains of grades and discounts of ranks: small objects, equal if their parameters are."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from torchrank.names.arguments import number
+from torchrank.names.arguments import number, one_of
+from torchrank.ranking.gain import Gain
 
 
-def linear(grade: Tensor) -> Tensor:
+@dataclass(frozen=True)
+class Linear(Gain):
     """The grade itself (Järvelin and Kekäläinen, TOIS 2002)."""
-    return grade
+
+    monotone = True
+
+    def __call__(self, grade: Tensor) -> Tensor:
+        return grade
 
 
-def exponential(grade: Tensor) -> Tensor:
+@dataclass(frozen=True)
+class Exponential(Gain):
     """2 ** grade - 1 (Burges et al., ICML 2005)."""
-    return torch.exp2(grade) - 1
+
+    monotone = True
+
+    def __call__(self, grade: Tensor) -> Tensor:
+        return torch.exp2(grade) - 1
 
 
-@cache
-def at_least(level: float) -> Callable[[Tensor], Tensor]:
+@dataclass(frozen=True)
+class AtLeast(Gain):
     """1 for grades at or above a level, else 0."""
 
-    def gain(grade: Tensor) -> Tensor:
-        return (grade >= level).to(grade.dtype)
+    level: float
 
-    gain.increasing, gain.level = True, level  # type: ignore[attr-defined]
-    return gain
+    monotone = True
 
-
-@cache
-def scaled(largest: float) -> Callable[[Tensor], Tensor]:
-    """The share that a grade is of the largest one; 1 for those above it."""
-
-    def gain(grade: Tensor) -> Tensor:
-        return (grade / largest).clamp_max(1)
-
-    gain.increasing = True  # type: ignore[attr-defined]
-    return gain
+    def __call__(self, grade: Tensor) -> Tensor:
+        return (grade >= self.level).to(grade.dtype)
 
 
-@cache
-def satisfying(largest: float, level: float = 0) -> Callable[[Tensor], Tensor]:
+@dataclass(frozen=True)
+class Positive(Gain):
+    """1 for every grade above 0."""
+
+    monotone = True
+
+    def __call__(self, grade: Tensor) -> Tensor:
+        return (grade > 0).to(grade.dtype)
+
+
+@dataclass(frozen=True)
+class Scaled(Gain):
+    """The grade divided by the largest one; 1 for grades above it."""
+
+    largest: float
+
+    monotone = True
+
+    def __call__(self, grade: Tensor) -> Tensor:
+        return (grade / self.largest).clamp_max(1)
+
+
+@dataclass(frozen=True)
+class Satisfying(Gain):
     """(2 ** grade - 1) / 2 ** largest of grades up to the largest (Chapelle et al., CIKM 2009); 0 below a level."""
 
-    def gain(grade: Tensor) -> Tensor:
-        chance = torch.exp2(grade.clamp_max(largest) - largest) - 2.0**-largest
-        return torch.where(grade >= level, chance, 0.0) if level else chance
+    largest: float
+    level: float | None = None
 
-    gain.increasing = True  # type: ignore[attr-defined]
-    if level:
-        gain.level = level  # type: ignore[attr-defined]
-    return gain
+    monotone = True
+
+    def __call__(self, grade: Tensor) -> Tensor:
+        chance = torch.exp2(grade.clamp_max(self.largest) - self.largest) - 2.0**-self.largest
+        return torch.where(grade >= self.level, chance, 0.0) if self.level else chance
+
+
+@dataclass(frozen=True)
+class GainTable(Gain):
+    """The gain that a table has for a grade; the grade itself if it has none (ir_measures, trec_eval)."""
+
+    #: (grade, gain) pairs
+    gains: tuple[tuple[float, float], ...]
+
+    @property
+    def of_zero(self) -> bool:  # type: ignore[override]
+        """Whether the table has a gain for grade 0."""
+        return dict(self.gains).get(0, 0) > 0
+
+    def __call__(self, grade: Tensor) -> Tensor:
+        found = grade
+        for level, gain in self.gains:
+            found = torch.where(grade == level, float(gain), found)
+        return found
 
 
 def checked_gains(table: Mapping[float, float]) -> dict[float, float]:
     """A table of gains by grade, in ascending order of grade.
 
     Raises:
-        ValueError: it is empty, or has something else than finite numbers >= 0.
+        ValueError: it is empty, or contains something other than finite numbers >= 0.
     """
     for grade, gain in table.items():
         number("a grade of the table of gains", grade, least=0)
@@ -72,71 +114,74 @@ def checked_gains(table: Mapping[float, float]) -> dict[float, float]:
     return dict(sorted(table.items()))
 
 
-@cache
-def tabled(table: tuple[tuple[float, float], ...]) -> Callable[[Tensor], Tensor]:
-    """The gain that a table has for a grade; the grade itself if it has none (ir_measures, trec_eval)."""
-
-    def gain(grade: Tensor) -> Tensor:
-        gains = grade
-        for level, worth in table:
-            gains = torch.where(grade == level, float(worth), gains)
-        return gains
-
-    gain.of_zero = dict(table).get(0, 0) > 0  # type: ignore[attr-defined]
-    return gain
-
-
-def undiscounted(rank: Tensor) -> Tensor:
+@dataclass(frozen=True)
+class Undiscounted:
     """1 at every rank."""
-    return torch.ones_like(rank)
+
+    def __call__(self, rank: Tensor) -> Tensor:
+        return torch.ones_like(rank)
 
 
-def reciprocal(rank: Tensor) -> Tensor:
+@dataclass(frozen=True)
+class Reciprocal:
     """1 / rank."""
-    return 1 / rank
+
+    def __call__(self, rank: Tensor) -> Tensor:
+        return 1 / rank
 
 
-@cache
-def geometric(p: float) -> Callable[[Tensor], Tensor]:
-    """p ** (rank - 1)."""
+@dataclass(frozen=True)
+class Geometric:
+    """P ** (rank - 1)."""
 
-    def discount(rank: Tensor) -> Tensor:
-        return p ** (rank - 1)
+    p: float
 
-    return discount
+    def __call__(self, rank: Tensor) -> Tensor:
+        return self.p ** (rank - 1)
 
 
-@cache
-def logarithmic(base: float) -> Callable[[Tensor], Tensor]:
+@dataclass(frozen=True)
+class Logarithmic:
     """1 / log(1 + rank) to a base."""
 
-    def discount(rank: Tensor) -> Tensor:
-        return 1 / torch.log2(1 + rank) if base == 2 else math.log(base) / torch.log1p(rank)
+    base: float
 
-    return discount
+    def __call__(self, rank: Tensor) -> Tensor:
+        return 1 / torch.log2(1 + rank) if self.base == 2 else math.log(self.base) / torch.log1p(rank)
 
 
-@cache
-def clipped(base: float) -> Callable[[Tensor], Tensor]:
+@dataclass(frozen=True)
+class Clipped:
     """1 / log(rank) to a base, and 1 where that would be more (Järvelin and Kekäläinen, TOIS 2002)."""
 
-    def discount(rank: Tensor) -> Tensor:
-        rank = rank.clamp_min(base)
-        return 1 / torch.log2(rank) if base == 2 else math.log(base) / torch.log(rank)
+    base: float
 
-    return discount
+    def __call__(self, rank: Tensor) -> Tensor:
+        rank = rank.clamp_min(self.base)
+        return 1 / torch.log2(rank) if self.base == 2 else math.log(self.base) / torch.log(rank)
 
 
-#: discounts without parameters
+LINEAR, EXPONENTIAL, POSITIVE = Linear(), Exponential(), Positive()
+UNDISCOUNTED, RECIPROCAL = Undiscounted(), Reciprocal()
+
+#: gains by name
+GAINS: dict[str, Gain] = {"linear": LINEAR, "exponential": EXPONENTIAL}
+
+#: discounts without parameters, by name
 DISCOUNTS: dict[str, Callable[[Tensor], Tensor]] = {
-    "none": undiscounted,
-    "log2": logarithmic(2),
-    "reciprocal": reciprocal,
+    "none": UNDISCOUNTED,
+    "log2": Logarithmic(2),
+    "reciprocal": RECIPROCAL,
 }
 
 
-# A larger grade is worth more, so the largest gains are those of the largest grades.
-linear.increasing = exponential.increasing = True  # type: ignore[attr-defined]
+def checked_gain(gain: object) -> object:
+    """What a grade is worth, as :class:`torchrank.metrics.GradedMetric` takes it.
 
-
-GAINS: dict[str, Callable[[Tensor], Tensor]] = {"linear": linear, "exponential": exponential}
+    Raises:
+        ValueError: an unknown name, a callable without a name, or a table that is none.
+    """
+    if isinstance(gain, Mapping):
+        return checked_gains(gain)
+    one_of("gain", gain, GAINS, or_callable=True)
+    return gain

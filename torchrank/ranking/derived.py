@@ -13,6 +13,7 @@ from torch import Tensor
 from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
+from torchrank.ranking.gain import as_gain
 
 P = ParamSpec("P")
 
@@ -322,7 +323,7 @@ class Derived(RankIntervals):
     ) -> Tensor:
         """float64 [query]: the largest sum of discounted gains that an order of all judged candidates can have."""
         judged = self.grade if self.pool is None else self.pool
-        levels = self._levels() if getattr(gain, "increasing", False) else None
+        levels = self._levels() if as_gain(gain).monotone else None
         if levels is not None:  # each level adds its part of the gain to all ranks of those at or above it
             sums = self._prefix(discount, min(top_k or judged.shape[1], judged.shape[1]))
             worth = gain(torch.arange(levels + 1, dtype=sums.dtype, device=sums.device)).tolist()
@@ -381,11 +382,11 @@ def _at_least(grade: Tensor, level: float) -> Tensor:
 
 def _gaining(grade: Tensor, gain: Callable[[Tensor], Tensor]) -> Tensor:
     """Grades that can gain: a table of gains may have one for grade 0."""
-    return grade >= 0 if getattr(gain, "of_zero", False) else grade > 0
+    return grade >= 0 if as_gain(gain).of_zero else grade > 0
 
 
 def _gains(grade: Tensor, judged: Tensor, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
     wide = torch.where(judged, grade, torch.zeros_like(grade)).to(dtype)
-    if (level := getattr(gain, "level", None)) is not None:  # what is at a level in its own dtype is at least that here
+    if (level := as_gain(gain).level) is not None:  # a grade at the level in its own dtype is at least the level here
         wide = torch.where(_at_least(grade, level), wide.clamp_min(level), torch.zeros_like(wide))
     return torch.where(judged, gain(wide), 0.0)
