@@ -36,15 +36,26 @@ def test_every_parameter_is_tried(name):
     assert tried.get("ties", set(cls.policies)) == set(cls.policies)
 
 
+#: (layout, number of queries, metrics): with ties, without, with one relevant candidate, and with relevant ones alone.
+LAYOUTS = [
+    ("dense_masked", 200, MANY),
+    ("dense_float_grades", 100, MANY),
+    ("dense_shared_tie_break", 60, MANY),
+    ("flat", 100, FEW),
+    ("catalogue_triples", 100, FEW),
+    ("catalogue_shared_tie_break", 60, FEW),
+    ("labels", 60, FEW),
+]
+
+
 @pytest.mark.parametrize("name", MEASURES)
 def test_every_parameter_equals_the_oracle(name):
-    for layout, size in (("dense_masked", 200), ("dense_float_grades", 100), ("flat", 100), ("catalogue_triples", 100)):
-        configs = MANY if layout.startswith("dense") else FEW
+    for layout, size, configs in LAYOUTS:
         for config in configs_of(name, configs):
             if cases.suits(config, layout):
                 # Of bounds the oracle tries all that the unjudged could be, the metric twice as many as there are.
                 bounds = dict(config.parameters).get("unjudged") in ("lower", "upper")
-                queries, batch = cases.batch(layout, 60 if bounds else size)
+                queries, batch = cases.batch(layout, min(size, 60) if bounds else size)
                 assert_equal(config, queries, config.metric().score(*batch.args, **batch.kwargs), layout)
 
 
