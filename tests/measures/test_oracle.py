@@ -38,8 +38,8 @@ def test_every_parameter_is_tried(name):
 
 #: (layout, number of queries, metrics): with ties, without, with one relevant candidate, and with relevant ones alone.
 LAYOUTS = [
-    ("dense_masked", 200, MANY),
-    ("dense_float_grades", 100, MANY),
+    ("dense_masked", 160, MANY),
+    ("dense_float_grades", 80, MANY),
     ("dense_shared_tie_break", 60, MANY),
     ("flat", 100, FEW),
     ("catalogue_triples", 100, FEW),
@@ -55,7 +55,7 @@ def test_every_parameter_equals_the_oracle(name):
             if cases.suits(config, layout):
                 # Of bounds the oracle tries all that the unjudged could be, the metric twice as many as there are.
                 bounds = dict(config.parameters).get("unjudged") in ("lower", "upper")
-                queries, batch = cases.batch(layout, min(size, 60) if bounds else size)
+                queries, batch = cases.batch(layout, min(size, 50) if bounds else size)
                 assert_equal(config, queries, config.metric().score(*batch.args, **batch.kwargs), layout)
 
 

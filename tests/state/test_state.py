@@ -251,8 +251,11 @@ def test_a_module_that_holds_a_metric_can_be_scripted():
         assert torch.equal(torch.jit.script(model)(x), model(x))
 
 
-@pytest.mark.parametrize("method", ["update", "forward"])
-@pytest.mark.parametrize("make", [lambda: tr.NDCG(top_k=5), lambda: tr.RankingCollection(["ndcg@5", "mrr", "mr"])])
+@pytest.mark.parametrize(
+    ("make", "method"),
+    [(lambda: tr.NDCG(top_k=5), "forward"), (lambda: tr.RankingCollection(["ndcg@5", "mrr", "mr"]), "update")],
+    ids=["metric", "collection"],
+)
 def test_torch_compile_leaves_the_update_out_of_its_graphs(make, method):
     graphs = []
 
