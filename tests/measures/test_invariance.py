@@ -26,7 +26,7 @@ GRADED_LAYOUTS = [name for name, (kind, _) in cases.LAYOUTS.items() if kind == "
 
 every_measure = pytest.mark.parametrize("name", MEASURES)
 of_every_need = pytest.mark.parametrize("name", REPRESENTATIVES)
-# One that sums, one that skips, one with more sums, and one with a weight of its own.
+# One that sums, one that skips, one with a weight of its own, and one that compares.
 of_every_state = pytest.mark.parametrize("name", ["ndcg", "mr", "ips", "kendalltau"])
 some, few = settings(max_examples=20), settings(max_examples=6)
 

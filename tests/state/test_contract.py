@@ -44,7 +44,7 @@ class Kind(NamedTuple):
 KINDS = {
     "sums": Kind(tr.NDCG, {"top_k": 3}),
     "sums, empty skipped": Kind(tr.MR),
-    "more sums": Kind(tr.MR, {"adjusted": "index"}),
+    "sums, mean adjusted": Kind(tr.MR, {"adjusted": "index"}),
     "kept, none": Kind(tr.MRR, {"aggregation": "none"}),
     "kept, median": Kind(tr.NDCG, {"aggregation": "median"}),
     "kept, function": Kind(tr.KendallTau, {"aggregation": spread}),
@@ -52,7 +52,7 @@ KINDS = {
 every_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.name)
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
 each_state = pytest.mark.parametrize(
-    "kind", [KINDS[name] for name in ("sums", "more sums", "kept, none")], ids=["sums", "more sums", "kept"]
+    "kind", [KINDS[name] for name in ("sums", "sums, mean adjusted", "kept, none")], ids=["sums", "adjusted", "kept"]
 )
 
 
