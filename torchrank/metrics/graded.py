@@ -363,7 +363,7 @@ class NormalizedGain(GradedMetric):
     name = "g"
     takes_unjudged_for = ("irrelevant", "condensed")
     value_range = (0.0, 1.0)
-    takes_top_k = False
+    top_k: None = None
 
     def measure(self, ranking: Ranking) -> Tensor:
         gains = torch.where(ranking.tied > 0, ranking.gains(self.gain_function), 0.0)
