@@ -9,6 +9,7 @@ from collections import Counter
 from itertools import pairwise
 
 import cases
+import oracles
 import pytest
 import sharding
 import torch
@@ -277,7 +278,7 @@ def measures(k):
         if "relevance_level" in cls.definition() and cls.takes_top_k:
             found.append(cases.config(name, top_k=k, relevance_level=2))
         if "gain" in cls.definition() and cls.takes_top_k:
-            found += [cases.config(name, top_k=k, gain=gain) for gain in ("exponential", cases.squared)]
+            found += [cases.config(name, top_k=k, gain=gain) for gain in ("exponential", oracles.squared)]
     return found
 
 

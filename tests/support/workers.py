@@ -1015,13 +1015,13 @@ def fuzz(rank, world, seed, partial):
 
 @scenario(alone=False)
 def fuzz_with_whole_collections(rank, world):
-    for seed in range(3):
+    for seed in range(2):
         fuzz(rank, world, seed, partial=False)
 
 
 @scenario(alone=False)
 def fuzz_with_some_members_only(rank, world):
-    for seed in range(3):
+    for seed in range(2):
         fuzz(rank, world, seed, partial=True)
 
 
