@@ -14,6 +14,7 @@ from torchrank.cli.plain import formula, nearest, rows
 from torchrank.names.labels import split
 from torchrank.names.parse import parse_all, resolve
 from torchrank.names.registry import measures
+from torchrank.names.spellings import also_in
 
 # A vertical line would end the cell of a table.
 BAR, BAR_IN_MATH = "|", r"\vert "
@@ -60,7 +61,7 @@ class Description:
             " ".join(formula[1].split()),
             _range(owner),
             section(measure, "Source"),
-            section(measure, "Also in"),
+            also_in(measure),
         )
 
 

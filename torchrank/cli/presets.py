@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from torchrank.cli.plain import nearest, rows
-from torchrank.names.presets import ALWAYS, EXCEPT, LIBRARIES, TABLE
+from torchrank.names.presets import ALWAYS, EXCEPT, LIBRARIES
+from torchrank.names.presets import rows as table_rows
 
 
 def library(spelling: str) -> str:
@@ -29,7 +30,7 @@ def _key(name: str) -> str:
 def page(name: str) -> str:
     """Which label gives the number of which measure of a library."""
     always = ", ".join(f"{key}={value}" for key, value in ALWAYS.get(name, {}).items())
-    found = [row[name] for row in TABLE.values() if name in row]
+    found = [cell for row in table_rows().values() for cell in row.get(name, [])]
     cells = [(theirs, f"none: {why}" if ours is None else ours) for theirs, ours, why in found]
     plain = [(re.sub("[][{}]", "", theirs), re.sub("[][{}]", "", ours)) for theirs, ours in cells]
     head = [f'tr.preset("{name}", 10): {LIBRARIES[name]}', ""]

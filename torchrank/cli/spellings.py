@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from torchrank.names.spellings import SPELLINGS
+from torchrank.names.registry import measures
+from torchrank.names.spellings import known, without_optional
 
 
 def table() -> str:
     """One row for each label, in alphabetical order, with all spellings that give it."""
-    spellings: dict[str, list[str]] = {}
-    for spelling, labels in SPELLINGS.items():
-        label = labels if isinstance(labels, str) else ", ".join(labels)
-        spellings.setdefault(label, []).append(f"`{spelling}`")
+    spellings: dict[str, dict[str, None]] = {}
+    for name, measure in measures().items():
+        for one in known(measure):
+            if one.same and one.theirs and without_optional(one.theirs) != name:
+                label = ", ".join(name + without_optional(setting) for setting in one.settings)
+                spellings.setdefault(label, {})[f"`{without_optional(one.theirs)}`"] = None
     rows = [f"| `{label}` | {', '.join(spellings[label])} |" for label in sorted(spellings)]
     return "\n".join(["| label | spellings |", "| --- | --- |", *rows])

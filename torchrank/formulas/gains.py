@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchrank.names.arguments import number
+from torchrank.names.arguments import number, one_of
 from torchrank.ranking.gain import Gain
 
 
@@ -173,3 +173,15 @@ DISCOUNTS: dict[str, Callable[[Tensor], Tensor]] = {
     "log2": Logarithmic(2),
     "reciprocal": RECIPROCAL,
 }
+
+
+def checked_gain(gain: object) -> object:
+    """What a grade is worth, as :class:`torchrank.metrics.GradedMetric` takes it.
+
+    Raises:
+        ValueError: an unknown name, a callable without a name, or a table that is none.
+    """
+    if isinstance(gain, Mapping):
+        return checked_gains(gain)
+    one_of("gain", gain, GAINS, or_callable=True)
+    return gain

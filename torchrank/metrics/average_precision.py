@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,9 +11,11 @@ from torch import Tensor
 from torchrank.formulas.cutoff_tie import CutoffTie
 from torchrank.formulas.gains import RECIPROCAL
 from torchrank.metrics.binary import BinaryMetric
-from torchrank.names.arguments import one_of
+from torchrank.names.parameters import one_of
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["MAP", "YAAP"]
 
 
 class MAP(BinaryMetric):
@@ -24,11 +26,6 @@ class MAP(BinaryMetric):
 
     Source:
         trec_eval; Buckley and Voorhees, Evaluating evaluation measure stability, SIGIR 2000.
-
-    Also in:
-        trec_eval and pytrec_eval (``map``, ``map_cut_k``), ir_measures (``AP``), ranx, rax, TensorFlow Ranking, metrax,
-        RecTools; with ``normalize="min"`` PyG, RePlay, RecBole, Transformers4Rec, ranking-metrics-torch; with "length"
-        LensKit; with "retrieved" torchmetrics.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -45,13 +42,33 @@ class MAP(BinaryMetric):
         tensor([0.8056], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {
+            "AP": "",
+            "average_precision": "",
+            "mean_average_precision": "",
+            "gmap": "(aggregation=geometric)",
+            "map_cut": "@5,10,15,20,30,100,200,500,1000",
+            "retrieval_average_precision": "(normalize=retrieved)",
+        },
+        "trec_eval": {"map": "", "map_cut_{k}": "@{k}", "gm_map": "(aggregation=geometric)"},
+        "ir_measures": "AP",
+        "ranx": "map",
+        "rax": "ap_metric",
+        "TensorFlow Ranking": "MeanAveragePrecisionMetric",
+        "metrax": "AveragePrecisionAtK",
+        "rectools": {"MAP": "", "MAP(divide_by_k=True)": "(normalize=k)"},
+        "pyg": {"LinkPredMAP": "(normalize=min)"},
+        "recbole": {"map": "(normalize=min)"},
+        "RePlay": {"MAP": "(normalize=min)"},
+        "Transformers4Rec": {"AvgPrecisionAt": "(normalize=min)"},
+        "ranking-metrics-torch": {"": "(normalize=min)"},
+        "lenskit": {"AveragePrecision": "(normalize=length,empty_target_action=listed)"},
+        "torchmetrics": {"RetrievalMAP": "(normalize=retrieved)"},
+    }
     name = "map"
 
-    def __init__(self, top_k: int | None = None, *, normalize: str = "relevant", **kwargs: Any) -> None:
-        one_of("normalize", normalize, ("relevant", "min", "length", "k", "retrieved"))
-        super().__init__(top_k, normalize=normalize, **kwargs)
-
-    normalize: str
+    normalize: Literal["relevant", "min", "length", "k", "retrieved"] = one_of(default="relevant")
 
     @property
     def no_bounds_reason(self) -> str:
@@ -111,9 +128,6 @@ class YAAP(BinaryMetric):
     Source:
         Robertson, On smoothing average precision, ECIR 2012; trec_eval, ``yaap``.
 
-    Also in:
-        none of the other libraries compared.
-
     Args:
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
@@ -124,9 +138,10 @@ class YAAP(BinaryMetric):
         tensor([0.6931], dtype=torch.float64)
     """
 
+    known_as = {"trec_eval": "yaap", "trec_eval9": {}}
     name = "yaap"
     value_range = (-math.inf, math.inf)
-    takes_top_k = False
+    top_k: None = None
 
     def measure(self, ranking: Ranking) -> Tensor:
         total = precisions(ranking, self.relevance_level, None).sum(-1)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
@@ -11,12 +10,11 @@ from torch import Tensor
 from torchrank.formulas.judgment_bounds import bound
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
-from torchrank.names.arguments import one_of
+from torchrank.names.parameters import one_of, parameter
+from torchrank.names.types import Aggregation, EmptyAction, Ties, Unjudged
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
 from torchrank.state.scoring import BatchResult, Measured, Status, result_for, score_batch
-
-UNJUDGED = ("irrelevant", "condensed", "lower", "upper")
 
 
 class RankingMetric(Measure):
@@ -28,8 +26,10 @@ class RankingMetric(Measure):
     A new measure gives a ``name`` of its own (lower-case letters and digits), its ``value_range``, :meth:`measure`,
     :meth:`empty`, and in :meth:`need` what of a ranking it looks at: every judged candidate at every rank, unless it
     says otherwise; the binary and graded families say that relevant candidates up to ``top_k`` will do. Labels and
-    lists of ids name none but the relevant. Parameters of its own are keyword-only and passed on,
-    ``super().__init__(top_k, p=p, **kwargs)``, which stores and labels them. A function that it passes to pieces of the
+    lists of ids name none but the relevant. A parameter of its own is a line of the class,
+    ``p: float = number(default=0.5, above=0)``, see :mod:`torchrank.names.parameters`: it is checked, stored as an
+    attribute and labelled. Or an ``__init__`` has it as a keyword-only argument and passes it on,
+    ``super().__init__(top_k, p=p, **kwargs)``. A function that it passes to pieces of the
     ranking, as a discount, should be one that stays: pieces are shared by its identity. Its docstring has a formula,
     and sections ``Source`` and ``Also in``, from which the list of all measures is printed.
 
@@ -49,7 +49,8 @@ class RankingMetric(Measure):
             "upper", the smallest and largest value over all that the unjudged candidates could be, see
             :mod:`torchrank.formulas.judgment_bounds`.
         validate_args: count bad values (NaN, indices out of range, duplicates) and raise for them in ``compute``.
-        kwargs: ``process_group``, ``dist_sync_fn``, ``sync_on_compute`` ... of :class:`torchmetrics.Metric`.
+        process_group, dist_sync_fn, distributed_available_fn, sync_on_compute, dist_sync_on_step, compute_on_cpu,
+            compute_with_cache: as :class:`torchmetrics.Metric`.
 
     Raises:
         ValueError: an argument has a value that the metric does not know.
@@ -60,30 +61,20 @@ class RankingMetric(Measure):
     #: the tie policies that have a meaning for it
     policies: ClassVar[tuple[str, ...]] = ("expected", "optimistic", "pessimistic")
     #: what it can take unjudged candidates for
-    takes_unjudged_for: ClassVar[tuple[str, ...]] = UNJUDGED
+    takes_unjudged_for: ClassVar[tuple[str, ...]] = get_args(Unjudged)
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        ties: str = "expected",
-        empty_target_action: str = "neg",
-        aggregation: str | Callable[[Tensor], Tensor] = "mean",
-        unjudged: str = "irrelevant",
-        validate_args: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(top_k, aggregation, empty_target_action, validate_args, ties=ties, unjudged=unjudged, **kwargs)
-        one_of("ties", ties, self.policies)
-        one_of("unjudged", unjudged, self.takes_unjudged_for)
-        if unjudged in ("lower", "upper") and (why := self.no_bounds_reason):
+    ties: Ties = one_of(default="expected", among=lambda cls: cls.policies)
+    empty_target_action: EmptyAction = parameter(default="neg")
+    aggregation: Aggregation = parameter(default="mean")
+    unjudged: Unjudged = one_of(default="irrelevant", among=lambda cls: cls.takes_unjudged_for)
+    validate_args: bool = parameter(default=True, labelled=False)
+
+    def begin(self, known: str = "") -> None:
+        if self.unjudged in ("lower", "upper") and (why := self.no_bounds_reason):
             raise ValueError(
-                f"Expected unjudged to be 'irrelevant' or 'condensed' for {self.label}, {why}, got {unjudged!r}"
+                f"Expected unjudged to be 'irrelevant' or 'condensed' for {self.label}, {why}, got {self.unjudged!r}"
             )
-        self.begin()
-
-    ties: str
-    unjudged: str
+        super().begin(known)
 
     # ---- what it is --------------------------------------------------------------------------------------------
 

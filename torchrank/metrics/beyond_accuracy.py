@@ -8,9 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.metrics.item_lists import PerUserMetric, Recommended
-from torchrank.names.arguments import number, one_of
+from torchrank.metrics.item_lists import Catalogue, PerUserMetric, Recommended
+from torchrank.names.parameters import derived, described, flag, number
 from torchrank.ranking.entries import run_bounds, run_starts
+
+__all__ = ["IntraListDiversity", "Novelty", "Popularity", "Serendipity", "Unexpectedness"]
 
 
 class Novelty(PerUserMetric):
@@ -22,10 +24,6 @@ class Novelty(PerUserMetric):
     Source:
         Castells, Vargas and Wang, Novelty and diversity metrics for recommender systems, DDR 2011; Zhou et al., Solving
         the apparent diversity-accuracy dilemma of recommender systems, PNAS 107(10), 2010.
-
-    Also in:
-        RecTools' ``MeanInvUserFreq``; RePlay's ``Surprisal``, which is ``normalize=True``, but divides by k where a
-        list is shorter. RePlay's ``Novelty`` is another measure: the share of a list that its user has not met.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -43,29 +41,26 @@ class Novelty(PerUserMetric):
         tensor([1.5000, 2.0000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "miuf",
+        "rectools": "MeanInvUserFreq",
+        "RePlay": {
+            "Surprisal": "(normalize=True) which divides by k where a list is shorter",
+            "Novelty": "~ the share of a list that its user has not met",
+        },
+    }
     name = "novelty"
     value_range = (0.0, math.inf)
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        interactions: Tensor,
-        num_users: int,
-        normalize: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        number("num_users", num_users, above=1)
-        one_of("normalize", normalize, (True, False))
-        counts = _counts(interactions)
-        if (most := float(counts.max())) > num_users:
-            raise ValueError(f"Expected interactions of at most num_users={num_users} users, got {most:g}")
-        catalogue: dict[str, Tensor | int | None] = {"interactions": counts, "num_users": num_users}
-        super().__init__(top_k, catalogue, len(counts), normalize=normalize, **kwargs)
+    interactions: Tensor = described()
+    num_users: int = number(above=1)
+    normalize: bool = flag(default=False)
 
-    interactions: Tensor
-    num_users: int
-    normalize: bool
+    def describe(self, interactions: Tensor) -> tuple[Catalogue, int]:
+        counts = _counts(interactions)
+        if (most := float(counts.max())) > self.num_users:
+            raise ValueError(f"Expected interactions of at most num_users={self.num_users} users, got {most:g}")
+        return {"interactions": counts, "num_users": self.num_users}, len(counts)
 
     def measure(self, lists: Recommended) -> Tensor:
         surprise = math.log2(self.num_users) - torch.log2(self.interactions[lists.ids].clamp_min(1))
@@ -81,9 +76,6 @@ class Popularity(PerUserMetric):
     Source:
         Yin et al., Challenging the long tail recommendation, VLDB 2012.
 
-    Also in:
-        PyG's ``LinkPredAveragePopularity``, RecBole's ``averagepopularity``.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         interactions: [item], how popular each item is, such as how often it was used; >= 0.
@@ -98,15 +90,16 @@ class Popularity(PerUserMetric):
         tensor([4.5000, 2.0000], dtype=torch.float64)
     """
 
+    known_as = {"parse": "avg_rec_popularity", "pyg": "LinkPredAveragePopularity", "recbole": "AveragePopularity"}
     name = "popularity"
     value_range = (0.0, math.inf)
     higher_is_better = False
 
-    def __init__(self, top_k: int | None = None, *, interactions: Tensor, **kwargs: Any) -> None:
-        counts = _counts(interactions)
-        super().__init__(top_k, {"interactions": counts}, len(counts), **kwargs)
+    interactions: Tensor = described()
 
-    interactions: Tensor
+    def describe(self, interactions: Tensor) -> tuple[Catalogue, int]:
+        counts = _counts(interactions)
+        return {"interactions": counts}, len(counts)
 
     def measure(self, lists: Recommended) -> Tensor:
         return lists.mean(self.interactions[lists.ids])
@@ -123,11 +116,6 @@ class IntraListDiversity(PerUserMetric):
     Source:
         Smyth and McClave, Similarity vs. diversity, ICCBR 2001; Ziegler et al., Improving recommendation lists through
         topic diversification, WWW 2005.
-
-    Also in:
-        PyG's ``LinkPredDiversity`` (one category; lists shorter than k divide by k (k - 1)); RecTools'
-        ``IntraListDiversity`` (the Hamming distance as a count, 0 for a single item); LensKit's ``ILS``, the
-        similarity.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -147,23 +135,21 @@ class IntraListDiversity(PerUserMetric):
         tensor([0.6667, 0.0000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "ILD intra_list_diversity LinkPredDiversity",
+        "pyg": {"LinkPredDiversity": "~ of one category, and lists shorter than k divide by k (k - 1)"},
+        "rectools": {"IntraListDiversity": "~ the Hamming distance as a count, 0 for a single item"},
+        "lenskit": {"ILS": "~ the similarity"},
+    }
     name = "diversity"
     value_range = (0.0, 2.0)
     fewest = 2
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        embeddings: Tensor | None = None,
-        categories: Tensor | None = None,
-        **kwargs: Any,
-    ) -> None:
-        catalogue = {"embeddings": embeddings, "categories": categories}
-        super().__init__(top_k, catalogue, _number_described(embeddings, categories), **kwargs)
+    embeddings: Tensor | None = described(default=None)
+    categories: Tensor | None = described(default=None)
 
-    embeddings: Tensor | None
-    categories: Tensor | None
+    def describe(self, embeddings: Tensor | None, categories: Tensor | None) -> tuple[Catalogue, int]:
+        return {"embeddings": embeddings, "categories": categories}, _number_described(embeddings, categories)
 
     def width(self, lists: Recommended) -> int:
         known = self.categories if self.embeddings is None else self.embeddings
@@ -211,9 +197,6 @@ class Unexpectedness(PerUserMetric):
         Ge, Delgado-Battenfeld and Jannach, Beyond accuracy: evaluating recommender systems by coverage and serendipity,
         RecSys 2010.
 
-    Also in:
-        RePlay's ``Unexpectedness``, with a baseline for each user.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         baseline: int [position], ids, best first.
@@ -228,14 +211,15 @@ class Unexpectedness(PerUserMetric):
         tensor([0.5000, 1.0000], dtype=torch.float64)
     """
 
+    known_as = {"RePlay": {"Unexpectedness": "with a baseline for each user"}}
     name = "unexpectedness"
 
-    def __init__(self, top_k: int | None = None, *, baseline: Tensor, **kwargs: Any) -> None:
+    baseline: Tensor = described()
+
+    def describe(self, baseline: Tensor) -> tuple[Catalogue, None]:
         if not isinstance(baseline, Tensor) or baseline.dim() != 1 or not _is_integer(baseline):
             raise TypeError(f"Expected baseline to be integer ids [position], got {_described(baseline)}")
-        super().__init__(top_k, {"baseline": baseline[:top_k].long()}, None, **kwargs)
-
-    baseline: Tensor
+        return {"baseline": baseline[: self.top_k].long()}, None
 
     def measure(self, lists: Recommended) -> Tensor:
         return lists.mean(~torch.isin(lists.ids, self.baseline))
@@ -252,9 +236,6 @@ class Serendipity(PerUserMetric):
     Source:
         RecTools' ``Serendipity``, after Murakami, Mori and Orihara, Metrics for evaluating the serendipity of
         recommendation lists, JSAI 2007.
-
-    Also in:
-        none of the other libraries compared.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -275,18 +256,16 @@ class Serendipity(PerUserMetric):
     name = "serendipity"
     needs_target = True
 
-    def __init__(
-        self, top_k: int | None = None, *, interactions: Tensor, relevance_level: float = 1, **kwargs: Any
-    ) -> None:
-        number("relevance_level", relevance_level, above=0)
+    interactions: Tensor = described()
+    relevance_level: float = number(default=1, above=0)
+    expected: Tensor = derived()
+
+    def describe(self, interactions: Tensor) -> tuple[Catalogue, int]:
         counts = _counts(interactions)
         levels = torch.unique(counts[counts > 0])
         rank = len(levels) - torch.searchsorted(levels, counts).to(counts.dtype)
         expected = torch.where(counts > 0, (len(counts) + 1 - rank) / len(counts), 0.0)
-        super().__init__(top_k, {"expected": expected}, len(counts), relevance_level=relevance_level, **kwargs)
-
-    expected: Tensor
-    relevance_level: float
+        return {"expected": expected}, len(counts)
 
     def measure(self, lists: Recommended) -> Tensor:
         assert lists.grade is not None

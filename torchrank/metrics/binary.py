@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,9 +10,12 @@ from torch import Tensor
 from torchrank.formulas.gains import Logarithmic
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.names.arguments import number, one_of
+from torchrank.names.parameters import flag, number, one_of
+from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["F1", "BinG", "FBeta", "FallOut", "Precision", "RPrecision", "Recall", "RelativePrecision", "SetAP"]
 
 
 class BinaryMetric(RankingMetric):
@@ -27,11 +30,7 @@ class BinaryMetric(RankingMetric):
         ValueError: ``relevance_level`` is not a number > 0.
     """
 
-    def __init__(self, top_k: int | None = None, *, relevance_level: float = 1, **kwargs: Any) -> None:
-        number("relevance_level", relevance_level, above=0)
-        super().__init__(top_k, relevance_level=relevance_level, **kwargs)
-
-    relevance_level: float
+    relevance_level: float = number(default=1, above=0)
 
     def need(self) -> Need:
         return Need(self.top_k, relevant=True)
@@ -63,11 +62,6 @@ class Precision(BinaryMetric):
     Source:
         Kent, Berry, Luehrs and Perry, Machine literature searching VIII, American Documentation 6(2), 1955.
 
-    Also in:
-        trec_eval and pytrec_eval (``P_k``, ``set_P``), ir_measures (``P``), ranx, torchmetrics, PyG, RecTools, RePlay,
-        RecBole, Transformers4Rec, ranking-metrics-torch; divided by the length of a shorter list (``adaptive_k``), rax,
-        TensorFlow Ranking, metrax, LensKit.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         adaptive_k: divide by the length of a list that is shorter than k, as torchmetrics' argument of that name does.
@@ -83,13 +77,26 @@ class Precision(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "P prec",
+        "trec_eval": {"P_{k}": "@{k}", "set_P": ""},
+        "ir_measures": "P SetP SetP(relative=False)",
+        "ranx": "precision",
+        "torchmetrics": "RetrievalPrecision",
+        "pyg": "LinkPredPrecision",
+        "recbole": "precision",
+        "rectools": "Precision",
+        "RePlay": "Precision",
+        "Transformers4Rec": "PrecisionAt",
+        "ranking-metrics-torch": "precision_at",
+        "rax": {"precision_metric": "(adaptive_k=True)"},
+        "TensorFlow Ranking": {"PrecisionMetric": "(adaptive_k=True)"},
+        "metrax": {"PrecisionAtK": "(adaptive_k=True)"},
+        "lenskit": {"Precision": "(adaptive_k=True,empty_target_action=listed)"},
+    }
     name = "precision"
 
-    def __init__(self, top_k: int | None = None, *, adaptive_k: bool = False, **kwargs: Any) -> None:
-        one_of("adaptive_k", adaptive_k, (True, False))
-        super().__init__(top_k, adaptive_k=bool(adaptive_k), **kwargs)
-
-    adaptive_k: bool
+    adaptive_k: bool = flag(default=False)
 
     def measure(self, ranking: Ranking) -> Tensor:
         length = self.length(ranking)
@@ -104,11 +111,6 @@ class Recall(BinaryMetric):
     Source:
         Kent, Berry, Luehrs and Perry, Machine literature searching VIII, American Documentation 6(2), 1955.
 
-    Also in:
-        trec_eval and pytrec_eval (``recall_k``, ``set_recall``), ir_measures (``R``), ranx, PyG, RecTools, RePlay,
-        RecBole; of the relevant candidates in the list only, torchmetrics, rax, TensorFlow Ranking, metrax, torcheval,
-        Transformers4Rec, ranking-metrics-torch.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         normalize: what it is divided by: "relevant", all R relevant candidates; "min", min(R, k), the most that the
@@ -122,13 +124,28 @@ class Recall(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "R",
+        "trec_eval": {"recall_{k}": "@{k}", "set_recall": ""},
+        "ir_measures": "R SetR",
+        "ranx": "recall",
+        "pyg": "LinkPredRecall",
+        "recbole": "recall",
+        "rectools": "Recall",
+        "RePlay": "Recall",
+        "torchmetrics": {"RetrievalRecall": "of the relevant candidates in the list only"},
+        "rax": {"recall_metric": "of the relevant candidates in the list only"},
+        "TensorFlow Ranking": {"RecallMetric": "of the relevant candidates in the list only"},
+        "metrax": {"RecallAtK": "of the relevant candidates in the list only"},
+        "torcheval": {"": "of the relevant candidates in the list only"},
+        "Transformers4Rec": {"RecallAt": "of the relevant candidates in the list only"},
+        "ranking-metrics-torch": {"recall_at": "of the relevant candidates in the list only"},
+        "lenskit": {"Recall": "(normalize=min)"},
+        "BEIR": {"R_cap": "(normalize=min)", "recall_cap": "(normalize=min)"},
+    }
     name = "recall"
 
-    def __init__(self, top_k: int | None = None, *, normalize: str = "relevant", **kwargs: Any) -> None:
-        one_of("normalize", normalize, ("relevant", "min"))
-        super().__init__(top_k, normalize=normalize, **kwargs)
-
-    normalize: str
+    normalize: Literal["relevant", "min"] = one_of(default="relevant")
 
     def measure(self, ranking: Ranking) -> Tensor:
         relevant = ranking.num_relevant(self.relevance_level)
@@ -144,9 +161,6 @@ class FBeta(BinaryMetric):
     Source:
         van Rijsbergen, Information Retrieval, 1979.
 
-    Also in:
-        RecTools; trec_eval and ir_measures (``set_F``) with their parameter in place of beta squared.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         beta: how many times as important as precision recall is; > 0.
@@ -158,13 +172,15 @@ class FBeta(BinaryMetric):
         tensor([0.8333], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {"F_beta": "", "F1_beta": "", "fbeta_score": "", "F{x}": "(beta={x})", "set_F_{x}": "(beta={root})"},
+        "rectools": "",
+        "trec_eval": {"": "`set_F_x`, whose x is beta squared"},
+        "ir_measures": {"SetF(beta={x})": "(beta={root})"},
+    }
     name = "fbeta"
 
-    def __init__(self, top_k: int | None = None, *, beta: float = 1, **kwargs: Any) -> None:
-        number("beta", beta, above=0)
-        super().__init__(top_k, beta=beta, **kwargs)
-
-    beta: float
+    beta: float = number(default=1, above=0)
 
     def measure(self, ranking: Ranking) -> Tensor:
         return _f_measure(self, ranking, self.beta**2)
@@ -178,9 +194,6 @@ class F1(BinaryMetric):
     Source:
         van Rijsbergen, Information Retrieval, 1979.
 
-    Also in:
-        ranx (``f1``), PyG (``LinkPredF1``), RecTools; trec_eval (``set_F``) over the whole list.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant; > 0.
@@ -192,6 +205,14 @@ class F1(BinaryMetric):
         tensor([0.6667], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "F f1_score",
+        "trec_eval": "set_F",
+        "ir_measures": "SetF",
+        "ranx": "f1",
+        "pyg": "LinkPredF1",
+        "rectools": "F1Beta",
+    }
     name = "f1"
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -213,10 +234,6 @@ class RPrecision(BinaryMetric):
         trec_eval, ``Rprec``, and with ``multiple`` ``Rprec_mult``; Buckley and Voorhees, Evaluating evaluation measure
         stability, SIGIR 2000.
 
-    Also in:
-        trec_eval and pytrec_eval (``Rprec``, ``Rprec_mult``), ir_measures (``Rprec``), ranx (``r-precision``),
-        torchmetrics, of the relevant candidates in the list only.
-
     Args:
         multiple: at how many times R precision is looked at; > 0.
         relevance_level: a grade at or above it is relevant; > 0.
@@ -231,14 +248,20 @@ class RPrecision(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {
+            "Rprec_mult_{x}": "(multiple={x})",
+            "Rprec_mult": [f"(multiple={step / 5:g})" for step in range(1, 11)],
+        },
+        "trec_eval": {"Rprec": "", "Rprec_mult_0.80": "(multiple=0.8)"},
+        "ir_measures": "Rprec",
+        "ranx": "r-precision",
+        "torchmetrics": {"RetrievalRPrecision": "of the relevant candidates in the list only"},
+    }
     name = "rprecision"
-    takes_top_k = False
+    top_k: None = None
 
-    def __init__(self, top_k: None = None, *, multiple: float = 1, **kwargs: Any) -> None:
-        number("multiple", multiple, above=0)
-        super().__init__(top_k, multiple=multiple, **kwargs)
-
-    multiple: float
+    multiple: float = number(default=1, above=0)
 
     def measure(self, ranking: Ranking) -> Tensor:
         cut = (self.multiple * ranking.num_relevant(self.relevance_level) + 0.9).floor()
@@ -255,9 +278,6 @@ class FallOut(BinaryMetric):
     Source:
         van Rijsbergen, Information Retrieval, 1979; at k torchmetrics.
 
-    Also in:
-        torchmetrics (``RetrievalFallOut``).
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant; > 0.
@@ -269,11 +289,11 @@ class FallOut(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {"torchmetrics": "RetrievalFallOut"}
     name = "fallout"
     higher_is_better = False
 
-    def __init__(self, top_k: int | None = None, *, empty_target_action: str = "pos", **kwargs: Any) -> None:
-        super().__init__(top_k, empty_target_action=empty_target_action, **kwargs)
+    empty_target_action: EmptyAction = "pos"
 
     def need(self) -> Need:
         return Need(relevant=True)  # it counts the relevant candidates that were retrieved at all
@@ -308,10 +328,6 @@ class RelativePrecision(BinaryMetric):
     Source:
         trec_eval, ``relative_P``; without ``top_k`` ``set_relative_P``.
 
-    Also in:
-        pytrec_eval (``relative_P``, ``set_relative_P``), ir_measures (``SetP(relative=True)``), RecTools
-        (``Precision(r_precision=True)``).
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant; > 0.
@@ -323,6 +339,12 @@ class RelativePrecision(BinaryMetric):
         tensor([1.], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {"relative_P": "@5,10,15,20,30,100,200,500,1000"},
+        "trec_eval": {"relative_P_{k}": "@{k}", "set_relative_P": ""},
+        "ir_measures": "SetP(relative=True) SetRelP",
+        "rectools": "Precision(r_precision=True)",
+    }
     name = "relprecision"
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -339,9 +361,6 @@ class SetAP(BinaryMetric):
     Source:
         trec_eval, ``set_map``.
 
-    Also in:
-        pytrec_eval (``set_map``), ir_measures (``SetAP``).
-
     Args:
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
@@ -352,8 +371,9 @@ class SetAP(BinaryMetric):
         tensor([0.2500], dtype=torch.float64)
     """
 
+    known_as = {"trec_eval": "set_map", "ir_measures": "SetAP"}
     name = "setap"
-    takes_top_k = False
+    top_k: None = None
 
     def measure(self, ranking: Ranking) -> Tensor:
         hits = self.hits(ranking)
@@ -370,9 +390,6 @@ class BinG(BinaryMetric):
     Source:
         trec_eval, ``binG``.
 
-    Also in:
-        pytrec_eval (``binG``).
-
     Args:
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
@@ -383,8 +400,9 @@ class BinG(BinaryMetric):
         tensor([0.8155], dtype=torch.float64)
     """
 
+    known_as = {"trec_eval": "binG"}
     name = "bing"
-    takes_top_k = False
+    top_k: None = None
 
     def measure(self, ranking: Ranking) -> Tensor:
         single = ranking.each_positive(self.relevance_level)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,9 +11,11 @@ from torchrank.formulas.cascades import stopped
 from torchrank.formulas.gains import RECIPROCAL, UNDISCOUNTED, Satisfying
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.names.arguments import number
+from torchrank.names.parameters import number
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["ERR", "NERR"]
 
 
 class ERR(RankingMetric):
@@ -27,9 +28,6 @@ class ERR(RankingMetric):
 
     Source:
         Chapelle, Metzler, Zhang and Grinspan, Expected reciprocal rank for graded relevance, CIKM 2009.
-
-    Also in:
-        ir_measures, ``ERR@k``, through TREC's gdeval, which has max_grade = 4 and rounds to 5 decimals.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -45,13 +43,13 @@ class ERR(RankingMetric):
         tensor([0.5020], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "expected_reciprocal_rank",
+        "ir_measures": {"ERR": "through TREC's gdeval, which has `max_grade=4` and rounds to 5 decimals"},
+    }
     name = "err"
 
-    def __init__(self, top_k: int | None = None, *, max_grade: float = 4, **kwargs: Any) -> None:
-        number("max_grade", max_grade, above=0)
-        super().__init__(top_k, max_grade=max_grade, **kwargs)
-
-    max_grade: float
+    max_grade: float = number(default=4, above=0)
 
     @property
     def gain_function(self) -> Callable[[Tensor], Tensor]:
@@ -78,9 +76,6 @@ class NERR(ERR):
         Clarke, Craswell, Soboroff and Ashkan, A comparative analysis of cascade measures for novelty and diversity,
         WSDM 2011, who divide ERR by that of an ideal list.
 
-    Also in:
-        none of the libraries compared; NTCIREVAL has it as ``nERR``.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         max_grade: the largest grade there can be; see :class:`ERR`.
@@ -92,6 +87,7 @@ class NERR(ERR):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {"NTCIREVAL": "nERR"}
     name = "nerr"
 
     def measure(self, ranking: Ranking) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,8 +12,10 @@ from torch import Tensor
 import torchrank.state.sums as state
 from torchrank.formulas.gains import DISCOUNTS, Geometric
 from torchrank.metrics.item_lists import ExposureMetric, Recommended
-from torchrank.names.arguments import number, one_of
+from torchrank.names.parameters import flag, number, one_of
 from torchrank.state.sums import Sum
+
+__all__ = ["Coverage", "Entropy", "Gini", "Personalization"]
 
 
 class Coverage(ExposureMetric):
@@ -22,10 +24,6 @@ class Coverage(ExposureMetric):
     Source:
         Ge, Delgado-Battenfeld and Jannach, Beyond accuracy: evaluating recommender systems by coverage and serendipity,
         RecSys 2010.
-
-    Also in:
-        PyG's ``LinkPredCoverage``, RecTools' ``CatalogCoverage``, RePlay's ``Coverage`` (of the items seen in
-        training), RecBole's ``itemcoverage``; LensKit's ``UniqueItemCount`` is the number.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -40,10 +38,15 @@ class Coverage(ExposureMetric):
         tensor(0.6000)
     """
 
+    known_as = {
+        "parse": "catalogue_coverage",
+        "pyg": "LinkPredCoverage",
+        "rectools": "CatalogCoverage",
+        "recbole": "ItemCoverage",
+        "RePlay": {"Coverage": "of the items seen in training"},
+        "lenskit": {"UniqueItemCount": "~ the number"},
+    }
     name = "coverage"
-
-    def __init__(self, top_k: int | None = None, *, num_items: int, **kwargs: Any) -> None:
-        super().__init__(top_k, num_items=num_items, **kwargs)
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
         return (exposure > 0).to(exposure.dtype).mean()
@@ -61,9 +64,6 @@ class Personalization(ExposureMetric):
         Zhou et al., Solving the apparent diversity-accuracy dilemma of recommender systems, PNAS 107(10), 2010 (as
         inter-user diversity, of lists of equal length).
 
-    Also in:
-        PyG's ``LinkPredPersonalization``, for lists of k, of at most ``max_src_nodes`` users.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         num_items: how many items the catalogue has.
@@ -77,10 +77,8 @@ class Personalization(ExposureMetric):
         tensor(0.5000)
     """
 
+    known_as = {"pyg": {"LinkPredPersonalization": "for lists of k, of at most `max_src_nodes` users"}}
     name = "personalization"
-
-    def __init__(self, top_k: int | None = None, *, num_items: int, **kwargs: Any) -> None:
-        super().__init__(top_k, num_items=num_items, **kwargs)
 
     def amounts(self, lists: Recommended, weights: Tensor) -> Tensor:
         return super().amounts(lists, weights / lists.length.clamp_min(1).sqrt())
@@ -108,23 +106,15 @@ class Spread(ExposureMetric):
         ValueError: an unknown discount, or a patience out of range.
     """
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        num_items: int,
-        discount: str | Callable[[Tensor], Tensor] = "none",
-        patience: float = 0.85,
-        **kwargs: Any,
-    ) -> None:
-        one_of("discount", discount, (*DISCOUNTS, "geometric"), or_callable=True)
-        number("patience", patience, above=0, most=1)
-        if discount != "geometric" and patience != 0.85:
-            raise ValueError(f"Expected patience only with discount='geometric', got {patience} with {discount!r}")
-        super().__init__(top_k, num_items=num_items, discount=discount, patience=patience, **kwargs)
+    discount: Literal["none", "log2", "reciprocal", "geometric"] | Callable[[Tensor], Tensor] = one_of(default="none")
+    patience: float = number(default=0.85, above=0, most=1)
 
-    discount: str | Callable[[Tensor], Tensor]
-    patience: float
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.discount != "geometric" and self.patience != 0.85:
+            raise ValueError(
+                f"Expected patience only with discount='geometric', got {self.patience} with {self.discount!r}"
+            )
 
     def amounts(self, lists: Recommended, weights: Tensor) -> Tensor:
         discount = self.discount if callable(self.discount) else DISCOUNTS.get(self.discount, Geometric(self.patience))
@@ -137,9 +127,6 @@ class Entropy(Spread):
     Source:
         Shannon, A mathematical theory of communication, 1948; of recommendations, Adomavicius and Kwon, Improving
         aggregate recommendation diversity using ranking-based techniques, TKDE 24(5), 2012.
-
-    Also in:
-        RecBole's ``shannonentropy`` (natural logarithm, divided by the number of different items in the lists).
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -161,26 +148,21 @@ class Entropy(Spread):
         tensor(1.5000)
     """
 
+    known_as = {
+        "recbole": {"ShannonEntropy": "natural logarithm, divided by the number of different items in the lists"}
+    }
     name = "entropy"
     value_range = (0.0, math.inf)
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        num_items: int,
-        normalize: bool = False,
-        log_base: float = 2,
-        **kwargs: Any,
-    ) -> None:
-        one_of("normalize", normalize, (True, False))
-        number("log_base", log_base, above=1)
-        if normalize and log_base != 2:
-            raise ValueError(f"Expected no log_base with normalize=True, which does not depend on it, got {log_base}")
-        super().__init__(top_k, num_items=num_items, normalize=normalize, log_base=log_base, **kwargs)
+    normalize: bool = flag(default=False)
+    log_base: float = number(default=2, above=1)
 
-    normalize: bool
-    log_base: float
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.normalize and self.log_base != 2:
+            raise ValueError(
+                f"Expected no log_base with normalize=True, which does not depend on it, got {self.log_base}"
+            )
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
         share = exposure / exposure.sum()
@@ -198,9 +180,6 @@ class Gini(Spread):
         Gini, 1912; of recommendations, Fleder and Hosanagar, Blockbuster culture's next rise or fall, Management
         Science 55(5), 2009.
 
-    Also in:
-        RecBole's ``giniindex``, LensKit's ``ListGini``; LensKit's ``ExposureGini`` is ``discount="geometric"``.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         num_items: N, how many items the catalogue has.
@@ -216,6 +195,7 @@ class Gini(Spread):
         tensor(0.3750)
     """
 
+    known_as = {"recbole": "GiniIndex", "lenskit": {"ListGini": "", "ExposureGini": "(discount=geometric)"}}
     name = "gini"
     higher_is_better = False
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.binary import BinaryMetric
-from torchrank.names.arguments import integer, number
+from torchrank.names.parameters import integer, number
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["MCC", "Accuracy", "Utility"]
 
 
 class Table(NamedTuple):
@@ -44,11 +46,7 @@ class ConfusionMetric(BinaryMetric):
         ValueError: ``collection_size`` is neither None nor an integer >= 0.
     """
 
-    def __init__(self, top_k: int | None = None, *, collection_size: int | None = None, **kwargs: Any) -> None:
-        integer("collection_size", collection_size, least=0)
-        super().__init__(top_k, collection_size=collection_size, **kwargs)
-
-    collection_size: int | None
+    collection_size: int | None = integer(default=None, least=0)
 
     def need(self) -> Need:
         return Need(relevant=True)  # relevant candidates of the whole list are counted
@@ -77,9 +75,6 @@ class Accuracy(ConfusionMetric):
     Source:
         RecTools, ``Accuracy``, where a list shorter than k counts as k candidates.
 
-    Also in:
-        none of the other libraries compared.
-
     Args:
         top_k: the first ``top_k`` ranks are chosen; None = all of the list.
         collection_size: candidates that there are in all, listed or not; None, or fewer than N, = N.
@@ -92,6 +87,7 @@ class Accuracy(ConfusionMetric):
         tensor([0.7500], dtype=torch.float64)
     """
 
+    known_as = {"rectools": {"Accuracy": "where a list shorter than k counts as k candidates"}}
     name = "accuracy"
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -111,9 +107,6 @@ class MCC(ConfusionMetric):
         Matthews, Comparison of the predicted and observed secondary structure of T4 phage lysozyme, Biochimica et
         Biophysica Acta 405, 1975.
 
-    Also in:
-        RecTools (``MCC``), where a list shorter than k counts as k candidates.
-
     Args:
         top_k: the first ``top_k`` ranks are chosen; None = all of the list.
         collection_size: candidates that there are in all, listed or not; None = those of the list, and relevant ones
@@ -127,6 +120,10 @@ class MCC(ConfusionMetric):
         tensor([1.], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "matthews matthews_correlation matthews_corrcoef",
+        "rectools": {"MCC": "where a list shorter than k counts as k candidates"},
+    }
     name = "mcc"
     value_range = (-1.0, 1.0)
 
@@ -147,9 +144,6 @@ class Utility(ConfusionMetric):
     Source:
         trec_eval, ``utility`` with its coefficients in this order and ``-N collection_size``, where nothing given is 0.
 
-    Also in:
-        pytrec_eval (``utility``).
-
     Args:
         top_k: the first ``top_k`` ranks are shown; None = all of the list.
         hit: what a relevant candidate that is shown is worth.
@@ -169,28 +163,21 @@ class Utility(ConfusionMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {
+            "utility_{hit},{false_alarm},{miss},{rejection}": (
+                "(hit={hit},false_alarm={false_alarm},miss={miss},rejection={rejection})"
+            )
+        },
+        "trec_eval": "utility",
+    }
     name = "utility"
     value_range = (-math.inf, math.inf)
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        hit: float = 1,
-        false_alarm: float = -1,
-        miss: float = 0,
-        rejection: float = 0,
-        **kwargs: Any,
-    ) -> None:
-        worth: dict[str, Any] = {"hit": hit, "false_alarm": false_alarm, "miss": miss, "rejection": rejection}
-        for name, value in worth.items():
-            number(name, value)
-        super().__init__(top_k, **worth, **kwargs)
-
-    hit: float
-    false_alarm: float
-    miss: float
-    rejection: float
+    hit: float = number(default=1)
+    false_alarm: float = number(default=-1)
+    miss: float = number(default=0)
+    rejection: float = number(default=0)
 
     @property
     def no_bounds_reason(self) -> str:

@@ -11,6 +11,8 @@ from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.ranking.ranking import Ranking
 
+__all__ = ["NumRel", "NumRelRet", "NumRet"]
+
 
 class NumRel(BinaryMetric):
     r"""Number of relevant candidates, retrieved or not, :math:`R`.
@@ -19,9 +21,6 @@ class NumRel(BinaryMetric):
 
     Source:
         trec_eval, ``num_rel``.
-
-    Also in:
-        ir_measures (``NumRel``).
 
     Args:
         relevance_level: a grade at or above it is relevant; > 0.
@@ -33,9 +32,10 @@ class NumRel(BinaryMetric):
         tensor([2.], dtype=torch.float64)
     """
 
+    known_as = {"trec_eval": "num_rel", "ir_measures": "NumRel"}
     name = "numrel"
     value_range = (0.0, math.inf)
-    takes_top_k = False
+    top_k: None = None
 
     def need(self) -> Need:
         return Need(1, relevant=True)  # it looks at no rank
@@ -52,9 +52,6 @@ class NumRelRet(BinaryMetric):
     Source:
         trec_eval, ``num_rel_ret``.
 
-    Also in:
-        ir_measures (``NumRelRet``, ``NumRet(rel=1)``), ranx (``hits@k``, a name that elsewhere is :class:`HitRate`).
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant; > 0.
@@ -66,6 +63,11 @@ class NumRelRet(BinaryMetric):
         tensor([1.], dtype=torch.float64)
     """
 
+    known_as = {
+        "trec_eval": "num_rel_ret",
+        "ir_measures": {"NumRelRet": "", "NumRet(rel={x})": "(relevance_level={x})"},
+        "ranx": {"hits": "a name that elsewhere is `HitRate`"},
+    }
     name = "numrelret"
     value_range = (0.0, math.inf)
 
@@ -82,9 +84,6 @@ class NumRet(RankingMetric):
     Source:
         trec_eval, ``num_ret``.
 
-    Also in:
-        pytrec_eval (``num_ret``), ir_measures (``NumRet``), LensKit (``ListLength``).
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
@@ -95,6 +94,12 @@ class NumRet(RankingMetric):
         tensor([2.], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "list_length",
+        "trec_eval": "num_ret",
+        "ir_measures": "NumRet",
+        "lenskit": {"": "`ListLength`"},
+    }
     name = "numret"
     value_range = (0.0, math.inf)
     takes_unjudged_for = ("irrelevant",)

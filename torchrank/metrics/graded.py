@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from torchrank.formulas.gains import GAINS, RECIPROCAL, UNDISCOUNTED, Clipped, GainTable, Logarithmic, checked_gains
+from torchrank.formulas.gains import GAINS, RECIPROCAL, UNDISCOUNTED, Clipped, GainTable, Logarithmic, checked_gain
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.names.arguments import number, one_of
+from torchrank.names.parameters import number, one_of, parameter
+from torchrank.names.types import EmptyAction, GainOption
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.gain import Gain, as_gain
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["ARP", "CG", "DCG", "NDCG", "PWA", "RNDCG"]
 
 
 class GradedMetric(RankingMetric):
@@ -36,16 +39,7 @@ class GradedMetric(RankingMetric):
 
     value_range = (0.0, math.inf)
 
-    def __init__(
-        self, top_k: int | None = None, *, gain: str | Callable | Mapping[float, float] = "linear", **kwargs: Any
-    ) -> None:
-        if isinstance(gain, Mapping):
-            gain = checked_gains(gain)
-        else:
-            one_of("gain", gain, GAINS, or_callable=True)
-        super().__init__(top_k, gain=gain, **kwargs)
-
-    gain: str | Callable[[Tensor], Tensor] | Mapping[float, float]
+    gain: GainOption = parameter(default="linear", check=checked_gain)
 
     def required(self) -> Need:
         needed = super().required()
@@ -89,9 +83,6 @@ class CG(GradedMetric):
     Source:
         Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 20(4), 2002.
 
-    Also in:
-        none of the libraries compared.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
@@ -103,6 +94,7 @@ class CG(GradedMetric):
         tensor([8.], dtype=torch.float64)
     """
 
+    known_as = {"parse": "cumulative_gain"}
     name = "cg"
 
 
@@ -113,10 +105,6 @@ class DCG(GradedMetric):
 
     Source:
         Järvelin and Kekäläinen, TOIS 20(4), 2002; ``gain="exponential"``: Burges et al., ICML 2005.
-
-    Also in:
-        trec_eval (``dcg``, without k), ranx, rax, TensorFlow Ranking, metrax, LensKit, Transformers4Rec, pytorchltr,
-        ranking-metrics-torch, scikit-learn (``dcg_score``).
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -132,21 +120,32 @@ class DCG(GradedMetric):
         tensor([4.3928], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "discounted_cumulative_gain",
+        "trec_eval": {"": "`dcg`, without k"},
+        "trec_eval9": {},
+        "ranx": {"dcg": "", "dcg_burges": "(gain=exponential)"},
+        "sklearn": {"dcg_score[@{k}]": "[@{k}]"},
+        "Transformers4Rec": "DCGAt",
+        "ranking-metrics-torch": "dcg_at",
+        "pytorchltr": "",
+        "rax": {"dcg_metric": "(gain=exponential)"},
+        "TensorFlow Ranking": {"DCGMetric": "(gain=exponential)"},
+        "metrax": {"DCGAtK": "(gain=exponential)"},
+        "lenskit": {"DCG": "(discount=clipped)", "DCG(gain=rating)": "(discount=clipped,empty_target_action=neg)"},
+    }
     name = "dcg"
 
-    def __init__(
-        self, top_k: int | None = None, *, discount: str | Callable = "log2", log_base: float = 2, **kwargs: Any
-    ) -> None:
-        one_of("discount", discount, ("log2", "clipped", "reciprocal"), or_callable=True)
-        number("log_base", log_base, above=1)
-        if discount not in ("log2", "clipped") and log_base != 2:
-            raise ValueError(
-                f"Expected log_base only with a discount by a logarithm, got log_base={log_base} with {discount!r}"
-            )
-        super().__init__(top_k, discount=discount, log_base=log_base, **kwargs)
+    discount: Literal["log2", "clipped", "reciprocal"] | Callable[[Tensor], Tensor] = one_of(default="log2")
+    log_base: float = number(default=2, above=1)
 
-    discount: str | Callable[[Tensor], Tensor]
-    log_base: float
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.discount not in ("log2", "clipped") and self.log_base != 2:
+            raise ValueError(
+                "Expected log_base only with a discount by a logarithm, got"
+                f" log_base={self.log_base} with {self.discount!r}"
+            )
 
     @property
     def discount_function(self) -> Callable[[Tensor], Tensor]:
@@ -165,12 +164,6 @@ class NDCG(DCG):
     Source:
         Järvelin and Kekäläinen, TOIS 20(4), 2002.
 
-    Also in:
-        trec_eval and pytrec_eval (``ndcg``, ``ndcg_cut_k``), ir_measures (``nDCG``), ranx, torchmetrics, scikit-learn
-        (``ndcg_score``), PyG, LensKit (with a discount of its own), torchrec, Transformers4Rec, ranking-metrics-torch;
-        with ``gain="exponential"`` rax, TensorFlow Ranking, metrax, pytorchltr; of binary relevance RecTools, RePlay,
-        RecBole.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
@@ -185,16 +178,43 @@ class NDCG(DCG):
         tensor([0.6373], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {
+            "normalized_dcg": "",
+            "normalized_discounted_cumulative_gain": "",
+            "normalised_discounted_cumulative_gain": "",
+            "ndcg_cut": "@5,10,15,20,30,100,200,500,1000",
+        },
+        "trec_eval": {"ndcg": "", "ndcg_cut_{k}": "@{k}"},
+        "ir_measures": "nDCG",
+        "ranx": {"ndcg": "", "ndcg_burges": "(gain=exponential)"},
+        "torchmetrics": "RetrievalNormalizedDCG",
+        "sklearn": {"ndcg_score[@{k}]": "[@{k}]"},
+        "pyg": "LinkPredNDCG",
+        "torchrec": "",
+        "Transformers4Rec": "NDCGAt",
+        "ranking-metrics-torch": "ndcg_at",
+        "recbole": {"ndcg": "of binary relevance"},
+        "RePlay": {"NDCG": "of binary relevance"},
+        "rectools": {
+            "NDCG(divide_by_achievable=True)": "of binary relevance",
+            "NDCG": "(normalize=k) of binary relevance",
+        },
+        "rax": {"ndcg_metric": "(gain=exponential)"},
+        "TensorFlow Ranking": {"NDCGMetric": "(gain=exponential)"},
+        "metrax": {"NDCGAtK": "(gain=exponential)"},
+        "pytorchltr": {"": "(gain=exponential)"},
+        "lenskit": {"NDCG": "(discount=clipped)", "NDCG(gain=rating)": "(discount=clipped,empty_target_action=neg)"},
+    }
     name = "ndcg"
     value_range = (0.0, 1.0)
 
-    def __init__(self, top_k: int | None = None, *, normalize: str = "ideal", **kwargs: Any) -> None:
-        one_of("normalize", normalize, ("ideal", "k"))
-        if normalize == "k" and top_k is None:
-            raise ValueError("Expected top_k together with normalize='k', got None")
-        super().__init__(top_k, normalize=normalize, **kwargs)
+    normalize: Literal["ideal", "k"] = one_of(default="ideal")
 
-    normalize: str
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.normalize == "k" and self.top_k is None:
+            raise ValueError("Expected top_k together with normalize='k', got None")
 
     def measure(self, ranking: Ranking) -> Tensor:
         value, ideal = super().measure(ranking), self.ideal(ranking)
@@ -214,10 +234,6 @@ class ARP(GradedMetric):
     Source:
         TensorFlow Ranking's ``ARPMetric``.
 
-    Also in:
-        TensorFlow Ranking (``ARPMetric``, whose mean over queries is weighted by what they gain) and pytorchltr
-        (``arp``).
-
     Args:
         gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
@@ -228,13 +244,17 @@ class ARP(GradedMetric):
         tensor([1.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "average_relevance_position",
+        "TensorFlow Ranking": {"ARPMetric": "whose mean over queries is weighted by what they gain"},
+        "pytorchltr": "arp",
+    }
     name = "arp"
     value_range = (1.0, math.inf)
     higher_is_better = False
-    takes_top_k = False
+    top_k: None = None
 
-    def __init__(self, top_k: None = None, *, empty_target_action: str = "skip", **kwargs: Any) -> None:
-        super().__init__(top_k, empty_target_action=empty_target_action, **kwargs)
+    empty_target_action: EmptyAction = "skip"
 
     def need(self) -> Need:
         return Need(relevant=True)
@@ -252,9 +272,6 @@ class PWA(GradedMetric):
     Source:
         TensorFlow Ranking's ``PWAMetric``.
 
-    Also in:
-        TensorFlow Ranking (``PWAMetric``, of which k is 5 unless given).
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
@@ -266,6 +283,10 @@ class PWA(GradedMetric):
         tensor([2.0000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "position_weighted_average",
+        "TensorFlow Ranking": {"PWAMetric": "of which k is 5 unless given"},
+    }
     name = "pwa"
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -288,9 +309,6 @@ class RNDCG(GradedMetric):
     Source:
         trec_eval, ``Rndcg``.
 
-    Also in:
-        pytrec_eval (``Rndcg``).
-
     Args:
         gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
@@ -301,9 +319,10 @@ class RNDCG(GradedMetric):
         tensor([0.8801], dtype=torch.float64)
     """
 
+    known_as = {"trec_eval": "Rndcg"}
     name = "rndcg"
     value_range = (0.0, 1.0)
-    takes_top_k = False
+    top_k: None = None
 
     def measure(self, ranking: Ranking) -> Tensor:
         gain, discount = self.gain_function, Logarithmic(2)

@@ -6,8 +6,6 @@ was not drawn; one below -1, or that a layout does not name, was outside the poo
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -18,6 +16,8 @@ from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import BinaryMetric, uncounted
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["Bpref", "InfAP", "Judged"]
 
 # trec_eval's smoothing of InfAP, so that a rank with nothing judged before it has a precision.
 EPSILON = 1e-5
@@ -44,10 +44,6 @@ class Bpref(BinaryMetric):
         Buckley and Voorhees, Retrieval evaluation with incomplete information, SIGIR 2004, as trec_eval has computed it
         since version 8: the paper divides by R where trec_eval divides by min(N, R).
 
-    Also in:
-        trec_eval, pytrec_eval (``bpref``), ir_measures (``Bpref``); ranx (``bpref``), NaN where nothing is judged
-        irrelevant; TensorFlow Ranking (``BPrefMetric``), where ``use_trec_version=False`` divides by R.
-
     Args:
         relevance_level: a grade at or above it is relevant, one from 0 up to it is irrelevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``unjudged``, ``validate_args``: as
@@ -59,8 +55,15 @@ class Bpref(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "binary_preference",
+        "trec_eval": {"bpref": "", "gm_bpref": "(aggregation=geometric)"},
+        "ir_measures": "Bpref",
+        "ranx": {"bpref": "NaN where nothing is judged irrelevant"},
+        "TensorFlow Ranking": {"BPrefMetric": "whose `use_trec_version=False` divides by R"},
+    }
     name = "bpref"
-    takes_top_k = False
+    top_k: None = None
 
     def need(self) -> Need:
         return Need()
@@ -91,9 +94,6 @@ class InfAP(BinaryMetric):
         Yilmaz and Aslam, Estimating average precision with incomplete and imperfect judgments, CIKM 2006, as trec_eval
         computes it. There every grade below 0 is in the pool, as in :meth:`Ranking.from_run`; here only from -1 up.
 
-    Also in:
-        trec_eval, pytrec_eval (``infAP``), ir_measures (``infAP``).
-
     Args:
         relevance_level: a grade at or above it is relevant, one from 0 up to it is irrelevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``unjudged``, ``validate_args``: as
@@ -106,8 +106,9 @@ class InfAP(BinaryMetric):
         tensor([0.8750], dtype=torch.float64)
     """
 
+    known_as = {"parse": "inferred_ap inferred_average_precision", "trec_eval": "infAP", "ir_measures": "infAP"}
     name = "infap"
-    takes_top_k = False
+    top_k: None = None
 
     def need(self) -> Need:
         return Need()
@@ -138,10 +139,6 @@ class Judged(RankingMetric):
     Source:
         ir_measures (MacAvaney et al., Streamlining evaluation with ir-measures, ECIR 2022), after OpenNIR.
 
-    Also in:
-        ir_measures (``Judged``), where also a negative grade counts as a judgment, and queries without any are left
-        out; trec_eval (``unj``), the unjudged in the first k divided by k: 1 less this value if k were retrieved.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
@@ -152,11 +149,15 @@ class Judged(RankingMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "ir_measures": {
+            "Judged": "where also a negative grade counts as a judgment, and queries without any are left out"
+        },
+        "trec_eval": {"unj_{k}": "~ 1 - judged@k, but for lists shorter than k"},
+        "trec_eval9": {},
+    }
     name = "judged"
     takes_unjudged_for = ("irrelevant",)
-
-    def __init__(self, top_k: int | None = None, **kwargs: Any) -> None:
-        super().__init__(top_k, **kwargs)
 
     def need(self) -> Need:
         return Need(self.top_k)

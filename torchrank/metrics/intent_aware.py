@@ -10,6 +10,8 @@ from torchrank.metrics.positions import hit
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 
+__all__ = ["APIA", "PIA", "SubtopicRecall"]
+
 
 class IntentMetric(BinaryMetric):
     """A measure of each subtopic's judgments, averaged over the N subtopics that have a relevant candidate.
@@ -56,9 +58,6 @@ class PIA(IntentMetric, Precision):
         Agrawal, Gollapudi, Halverson and Ieong, Diversifying search results, WSDM 2009; Clarke, Craswell and Soboroff,
         Overview of the TREC 2009 Web track. N and k as ndeval has them.
 
-    Also in:
-        ir_measures ``P_IA``, pyndeval ``P-IA``; TensorFlow Ranking ``PrecisionIAMetric`` (``adaptive_k=True``).
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         adaptive_k: divide by the length of a list that is shorter than k.
@@ -72,6 +71,12 @@ class PIA(IntentMetric, Precision):
         tensor([0.7500], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "precision_ia",
+        "ir_measures": "P_IA",
+        "pyndeval": "P-IA",
+        "TensorFlow Ranking": {"PrecisionIAMetric": "(adaptive_k=True)"},
+    }
     name = "pia"
 
 
@@ -82,9 +87,6 @@ class APIA(IntentMetric, MAP):
 
     Source:
         Agrawal, Gollapudi, Halverson and Ieong, Diversifying search results, WSDM 2009. N as ndeval has it.
-
-    Also in:
-        ir_measures ``AP_IA``, pyndeval ``MAP-IA``.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -99,6 +101,7 @@ class APIA(IntentMetric, MAP):
         tensor([0.7500], dtype=torch.float64)
     """
 
+    known_as = {"ir_measures": "AP_IA MAP_IA", "pyndeval": "MAP-IA"}
     name = "apia"
 
 
@@ -112,9 +115,6 @@ class SubtopicRecall(IntentMetric):
         Zhai, Cohen and Lafferty, Beyond independent relevance: methods and evaluation metrics for subtopic retrieval,
         SIGIR 2003.
 
-    Also in:
-        ir_measures ``StRecall``, pyndeval ``strec``.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant to the subtopic; > 0.
@@ -127,6 +127,7 @@ class SubtopicRecall(IntentMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {"parse": "subtopic_recall S_recall", "ir_measures": "StRecall", "pyndeval": "strec"}
     name = "strecall"
 
     def of_each(self, rows: Ranking) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -19,10 +19,15 @@ from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import ALL, BLOCK, RankedIds
 from torchrank.layouts.checks import check_tensor
-from torchrank.names.arguments import integer, plain
+from torchrank.names.arguments import plain
+from torchrank.names.parameters import derived, fixed, integer, parameter
+from torchrank.names.types import Aggregation
 from torchrank.state.measure import Measure
 from torchrank.state.scoring import BatchResult, Measured, Measurements, result_for, weigh
 from torchrank.state.sums import Sum
+
+#: what a metric keeps of a catalogue, by name
+Catalogue = Mapping[str, Tensor | int | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,18 +67,17 @@ class Recommended:
 class ListMetric(Measure):
     """Base of measures that look at recommended lists alone: ids, best first, and what is known of the catalogue.
 
+    A subclass declares tensors that describe the catalogue, ``interactions: Tensor = described()``, and says in
+    :meth:`describe` what it keeps of them. They are no part of the label; their digest is part of the name of the
+    state, so that metrics with other ones are never taken for the same.
+
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        catalogue: tensors, and numbers that differ from catalogue to catalogue, by name: attributes, of which the
-            tensors are buffers that follow the metric to its device; they are kept, not copied. They are no part of the
-            label; their digest is part of the name of the state, so that metrics with other ones are never taken for
-            the same.
-        num_items: ids are smaller than this; None = any id.
         aggregation: as :class:`RankingMetric`.
         validate_args: count bad values (ids outside the catalogue or twice in a list) and raise for them in
             ``compute``. Without it ids outside the catalogue are no items.
-        kwargs: the parameters of the measure, which are stored and labelled; and those of
-            :class:`torchmetrics.Metric`.
+        process_group, dist_sync_fn, distributed_available_fn, sync_on_compute, dist_sync_on_step, compute_on_cpu,
+            compute_with_cache: as :class:`torchmetrics.Metric`.
 
     Raises:
         ValueError: an argument has a value that the metric does not know.
@@ -86,24 +90,33 @@ class ListMetric(Measure):
     #: lists with fewer items have no value, and no part in the result
     fewest: ClassVar[int] = 1
 
-    def __init__(
-        self,
-        top_k: int | None,
-        catalogue: Mapping[str, Tensor | int | None],
-        num_items: int | None,
-        *,
-        aggregation: str | Callable[[Tensor], Tensor] = "mean",
-        validate_args: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(top_k, aggregation, "skip", validate_args, **kwargs)
-        self.num_items = num_items
-        for name, value in catalogue.items():
+    aggregation: Aggregation = parameter(default="mean")
+    validate_args: bool = parameter(default=True, labelled=False)
+    num_items: int | None = derived()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # A constructor of its own may give behind top_k what describe would return, instead of tensors by name.
+        self._catalogue = args[1:] if len(args) == 3 else ()
+        super().__init__(*(args[:1] if self._catalogue else args), **kwargs)
+
+    def describe(self, *args: Any, **catalogue: Any) -> tuple[Catalogue, int | None]:
+        """What is kept of the catalogue, and how many items it has, so that ids are smaller; None = any id.
+
+        It gets the tensors that are declared as ``described()``, by name. Other arguments are attributes already. What
+        it returns becomes attributes, of which the tensors are buffers that follow the metric to its device; they are
+        kept, not copied.
+        """
+        return {}, None
+
+    def keep(self, catalogue: dict[str, Any]) -> str:
+        kept, self.num_items = self._catalogue or self.describe(**catalogue)
+        del self._catalogue
+        for name, value in kept.items():
             if value is None or isinstance(value, Tensor):
                 self.register_buffer(name, None if value is None else value.detach(), persistent=False)
             else:
                 setattr(self, name, plain(value))
-        self.begin(f"#{digest(*catalogue.values(), num_items)}")
+        return f"#{digest(*kept.values(), self.num_items)}"
 
     def width(self, lists: Recommended) -> int:
         """Elements that :meth:`measure` makes for each position, so that temporaries stay small."""
@@ -240,15 +253,14 @@ class ExposureMetric(ListMetric):
     Sums of whole numbers are exact under any split of the lists; with discounts or weights, up to rounding.
     """
 
-    def __init__(self, top_k: int | None, *, num_items: int, **kwargs: Any) -> None:
-        num_items = integer("num_items", num_items, least=1, or_none=False) or 1
-        if "aggregation" in kwargs:
-            raise ValueError(f"Expected no aggregation for {type(self).__name__}, which has no value for each list")
-        super().__init__(top_k, {}, num_items, **kwargs)
+    num_items: int = integer(least=1)
+    aggregation: Aggregation = fixed("mean", "which has no value for each list")
+
+    def describe(self) -> tuple[Catalogue, int]:
+        return {}, self.num_items
 
     @property
     def num_extra_sums(self) -> int:
-        assert self.num_items is not None
         return self.num_items
 
     def amounts(self, lists: Recommended, weights: Tensor) -> Tensor:

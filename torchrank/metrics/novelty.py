@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,9 +12,11 @@ from torchrank.formulas.cascades import stopped
 from torchrank.formulas.gains import RECIPROCAL, AtLeast, Geometric, Logarithmic, Satisfying
 from torchrank.formulas.greedy import best_first
 from torchrank.metrics.intent_aware import IntentMetric
-from torchrank.names.arguments import number, one_of
+from torchrank.names.parameters import flag, number
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["ERRIA", "NERRIA", "NNRBP", "NRBP", "AlphaDCG", "AlphaNDCG"]
 
 # What fades by less does not fade at all: the form for what does is a difference over this.
 FAINT = 1e-8
@@ -65,6 +66,26 @@ class FadingMetric(IntentMetric):
         return float((most * (1 - self.fading * most) ** (ranks - 1) * self.discount(ranks)).sum())
 
 
+class BoundedMetric(FadingMetric):
+    """A measure that may be divided by the largest value there can be, which no list need reach.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        bounded: divide by the value of a list whose first ``top_k`` candidates are worth most to every subtopic.
+        kwargs: as :class:`IntentMetric`.
+
+    Raises:
+        ValueError: ``bounded`` without ``top_k``.
+    """
+
+    bounded: bool = flag(default=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bounded and self.top_k is None:
+            raise ValueError("Expected top_k together with bounded=True, which is about a list of so many, got None")
+
+
 class AlphaMetric(FadingMetric):
     """A measure in which a relevant candidate takes the share alpha from the worth of those behind it.
 
@@ -77,11 +98,7 @@ class AlphaMetric(FadingMetric):
         ValueError: ``alpha`` is not a number from 0 to 1.
     """
 
-    def __init__(self, top_k: int | None = None, *, alpha: float = 0.5, **kwargs: Any) -> None:
-        number("alpha", alpha, least=0, most=1)
-        super().__init__(top_k, alpha=alpha, **kwargs)
-
-    alpha: float
+    alpha: float = number(default=0.5, least=0, most=1)
 
     @property
     def fading(self) -> float:
@@ -92,7 +109,7 @@ class AlphaMetric(FadingMetric):
         return Logarithmic(2)
 
 
-class AlphaDCG(AlphaMetric):
+class AlphaDCG(BoundedMetric, AlphaMetric):
     r"""Alpha-DCG: DCG in which each subtopic gains less the more often it was met.
 
     :math:`\alpha\text{-}DCG@k = \sum_{i \le k} \frac{1}{\log_2 (1 + i)} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}`, with
@@ -104,10 +121,6 @@ class AlphaDCG(AlphaMetric):
     Source:
         Clarke, Kolla, Cormack, Vechtomova, Ashkan, Büttcher and MacKinnon, Novelty and diversity in information
         retrieval evaluation, SIGIR 2008. ``bounded`` is ndeval's.
-
-    Also in:
-        TensorFlow Ranking ``AlphaDCGMetric``; ir_measures ``alpha_DCG``, pyndeval ``alpha-DCG`` (``bounded=True``; at
-        k = 1 ndeval leaves out the division).
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -126,14 +139,14 @@ class AlphaDCG(AlphaMetric):
         tensor([1.9464], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "\N{GREEK SMALL LETTER ALPHA}_DCG",
+        "TensorFlow Ranking": "AlphaDCGMetric",
+        "ir_measures": {"alpha_DCG": "", "alpha_DCG@{k}": "(bounded=True)@{k} at k = 1 ndeval leaves out the division"},
+        "pyndeval": {"alpha-DCG@{k}": "(bounded=True)@{k} at k = 1 ndeval leaves out the division"},
+    }
     name = "alphadcg"
     value_range = (0.0, math.inf)
-
-    def __init__(self, top_k: int | None = None, *, bounded: bool = False, **kwargs: Any) -> None:
-        _bounded(bounded, top_k)
-        super().__init__(top_k, bounded=bool(bounded), **kwargs)
-
-    bounded: bool
 
     def measure(self, ranking: Ranking) -> Tensor:
         return super().measure(ranking) / self.bound(1) if self.bounded else self.total(ranking)
@@ -149,9 +162,6 @@ class AlphaNDCG(AlphaMetric):
     Source:
         Clarke, Kolla, Cormack, Vechtomova, Ashkan, Büttcher and MacKinnon, Novelty and diversity in information
         retrieval evaluation, SIGIR 2008.
-
-    Also in:
-        ir_measures ``alpha_nDCG``, pyndeval ``alpha-nDCG``, among equals by document id.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -169,6 +179,11 @@ class AlphaNDCG(AlphaMetric):
         tensor([0.8406], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "\N{GREEK SMALL LETTER ALPHA}_nDCG",
+        "ir_measures": {"alpha_nDCG": "among equals by document id"},
+        "pyndeval": {"alpha-nDCG": "among equals by document id"},
+    }
     name = "alphandcg"
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -190,11 +205,7 @@ class CascadeMetric(FadingMetric):
 
     fading = 1.0
 
-    def __init__(self, top_k: int | None = None, *, max_grade: float = 1, **kwargs: Any) -> None:
-        number("max_grade", max_grade, above=0)
-        super().__init__(top_k, max_grade=max_grade, **kwargs)
-
-    max_grade: float
+    max_grade: float = number(default=1, above=0)
 
     @property
     def gain_function(self) -> Callable[[Tensor], Tensor]:
@@ -205,7 +216,7 @@ class CascadeMetric(FadingMetric):
         return RECIPROCAL
 
 
-class ERRIA(CascadeMetric):
+class ERRIA(BoundedMetric, CascadeMetric):
     r"""Intent-aware expected reciprocal rank, ERR-IA: the mean of ERR over subtopics.
 
     :math:`\frac{1}{N} \sum_s \sum_{i \le k} \frac{1}{i} R_{s,i} \prod_{j < i} (1 - R_{s,j})` with
@@ -215,10 +226,6 @@ class ERRIA(CascadeMetric):
     Source:
         Chapelle, Ji, Liao, Velipasaoglu, Lai and Wu, Intent-based diversification of web search results: metrics and
         algorithms, Information Retrieval 14, 2011. ``bounded`` is ndeval's.
-
-    Also in:
-        ir_measures ``ERR_IA``, pyndeval ``ERR-IA`` (``bounded=True``; at k = 1 ndeval leaves out the division, by N
-        as well).
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -238,13 +245,14 @@ class ERRIA(CascadeMetric):
         tensor([0.4375], dtype=torch.float64)
     """
 
+    known_as = {
+        "ir_measures": {
+            "ERR_IA": "",
+            "ERR_IA@{k}": "(bounded=True)@{k} at k = 1 ndeval leaves out the division, by N as well",
+        },
+        "pyndeval": {"ERR-IA@{k}": "(bounded=True)@{k} at k = 1 ndeval leaves out the division, by N as well"},
+    }
     name = "erria"
-
-    def __init__(self, top_k: int | None = None, *, bounded: bool = False, **kwargs: Any) -> None:
-        _bounded(bounded, top_k)
-        super().__init__(top_k, bounded=bool(bounded), **kwargs)
-
-    bounded: bool
 
     def measure(self, ranking: Ranking) -> Tensor:
         mean = super().measure(ranking)
@@ -260,9 +268,6 @@ class NERRIA(CascadeMetric):
     Source:
         Chapelle, Ji, Liao, Velipasaoglu, Lai and Wu, Intent-based diversification of web search results: metrics and
         algorithms, Information Retrieval 14, 2011; the ideal is ndeval's.
-
-    Also in:
-        ir_measures ``nERR_IA``, pyndeval ``nERR-IA``, among equals by document id.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -280,6 +285,10 @@ class NERRIA(CascadeMetric):
         tensor([0.7778], dtype=torch.float64)
     """
 
+    known_as = {
+        "ir_measures": {"nERR_IA": "among equals by document id"},
+        "pyndeval": {"nERR-IA": "among equals by document id"},
+    }
     name = "nerria"
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -295,9 +304,6 @@ class NRBP(AlphaMetric):
 
     Source:
         Clarke, Kolla and Vechtomova, An effectiveness measure for ambiguous and underspecified queries, ICTIR 2009.
-
-    Also in:
-        ir_measures ``NRBP``, pyndeval ``NRBP``.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -316,13 +322,10 @@ class NRBP(AlphaMetric):
         tensor([0.6562], dtype=torch.float64)
     """
 
+    known_as = {"ir_measures": "NRBP", "pyndeval": "NRBP"}
     name = "nrbp"
 
-    def __init__(self, top_k: int | None = None, *, beta: float = 0.5, **kwargs: Any) -> None:
-        number("beta", beta, least=0, most=1)
-        super().__init__(top_k, beta=beta, **kwargs)
-
-    beta: float
+    beta: float = number(default=0.5, least=0, most=1)
 
     @property
     def discount(self) -> Callable[[Tensor], Tensor]:
@@ -341,9 +344,6 @@ class NNRBP(NRBP):
     Source:
         ndeval, of the TREC Web track, after Clarke, Kolla and Vechtomova, ICTIR 2009.
 
-    Also in:
-        ir_measures ``nNRBP``, pyndeval ``nNRBP``, among equals by document id.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
@@ -361,13 +361,11 @@ class NNRBP(NRBP):
         tensor([0.7778], dtype=torch.float64)
     """
 
+    known_as = {
+        "ir_measures": {"nNRBP": "among equals by document id"},
+        "pyndeval": {"nNRBP": "among equals by document id"},
+    }
     name = "nnrbp"
 
     def measure(self, ranking: Ranking) -> Tensor:
         return ratio(self.total(ranking), self.ideal(ranking))
-
-
-def _bounded(bounded: bool, top_k: int | None) -> None:
-    one_of("bounded", bounded, (True, False))
-    if bounded and top_k is None:
-        raise ValueError("Expected top_k together with bounded=True, which is about a list of so many, got None")

@@ -18,6 +18,8 @@ from torchrank.ranking.derived import cached
 from torchrank.ranking.entries import run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking
 
+__all__ = ["LRAP", "OPA", "CoverageError", "RankingLoss"]
+
 
 class LRAP(BinaryMetric):
     r"""Label ranking average precision, :math:`\frac{1}{R} \sum_{i \in rel} \frac{|\{j \in rel: rank_j \le rank_i\}|}{rank_i}`.
@@ -30,9 +32,6 @@ class LRAP(BinaryMetric):
     Source:
         Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000.
 
-    Also in:
-        torchmetrics (``MultilabelRankingAveragePrecision``), scikit-learn (``label_ranking_average_precision_score``).
-
     Args:
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties`` (also "grouped"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
@@ -44,9 +43,17 @@ class LRAP(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """  # noqa: E501
 
+    known_as = {
+        "parse": "label_ranking_average_precision",
+        "sklearn": {
+            "label_ranking_average_precision_score": "(ties=grouped,empty_target_action=pos)",
+            "average_precision_score": "(ties=grouped)",
+        },
+        "torchmetrics": {"MultilabelRankingAveragePrecision": "(ties=grouped,empty_target_action=pos)"},
+    }
     name = "lrap"
     policies = ("expected", "optimistic", "pessimistic", "grouped")
-    takes_top_k = False
+    top_k: None = None
 
     def resolve_ties(self, ranking: Ranking) -> Ranking:
         return ranking if self.ties == "grouped" else ranking.under(self.ties)
@@ -70,9 +77,6 @@ class CoverageError(BinaryMetric):
         Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000, as
         coverage, which is 1 less.
 
-    Also in:
-        torchmetrics (``MultilabelCoverageError``), scikit-learn (``coverage_error``).
-
     Args:
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
@@ -83,10 +87,15 @@ class CoverageError(BinaryMetric):
         tensor([2.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "coverage_error",
+        "sklearn": {"coverage_error": "(ties=pessimistic)"},
+        "torchmetrics": {"MultilabelCoverageError": "(ties=pessimistic)"},
+    }
     name = "coverageerror"
     value_range = (0.0, math.inf)
     higher_is_better = False
-    takes_top_k = False
+    top_k: None = None
 
     def measure(self, ranking: Ranking) -> Tensor:
         _, beside = ranking.relevant_before_and_in_tie(self.relevance_level)
@@ -106,9 +115,6 @@ class RankingLoss(BinaryMetric):
     Source:
         Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000.
 
-    Also in:
-        torchmetrics (``MultilabelRankingLoss``), scikit-learn (``label_ranking_loss``).
-
     Args:
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
@@ -119,9 +125,14 @@ class RankingLoss(BinaryMetric):
         tensor([0.2500], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "ranking_loss label_ranking_loss",
+        "sklearn": {"label_ranking_loss": "(ties=pessimistic)"},
+        "torchmetrics": {"MultilabelRankingLoss": "(ties=pessimistic)"},
+    }
     name = "rankingloss"
     higher_is_better = False
-    takes_top_k = False
+    top_k: None = None
 
     def empty(self, ranking: Ranking) -> Tensor:
         return super().empty(ranking) | nothing_irrelevant(ranking, self.relevance_level)
@@ -148,9 +159,6 @@ class OPA(RankingMetric):
     Source:
         TensorFlow Ranking, ``OPAMetric``, which weights queries by their pairs and counts ties as wrong.
 
-    Also in:
-        rax (``opa_metric``, ties wrong).
-
     Args:
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
@@ -160,9 +168,14 @@ class OPA(RankingMetric):
         tensor([0.6667], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "ordered_pair_accuracy",
+        "rax": {"opa_metric": "which counts ties wrong"},
+        "TensorFlow Ranking": "OPAMetric",
+    }
     name = "opa"
     takes_unjudged_for = ("irrelevant", "condensed")
-    takes_top_k = False
+    top_k: None = None
 
     def need(self) -> Need:
         return Need(relevant=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -15,11 +15,14 @@ from torchrank.formulas.random_ranking import Moments, first_at
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.binary import BinaryMetric
-from torchrank.names.arguments import one_of
+from torchrank.names.parameters import flag, one_of
+from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import marked_rows, ratio
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import MEANS, Mean
 from torchrank.state.sums import Sum, mean, read, weights_beside_squares
+
+__all__ = ["MR", "MRR", "HitRate"]
 
 
 class PositionMetric(BinaryMetric):
@@ -57,32 +60,24 @@ class PositionMetric(BinaryMetric):
     #: what it can be in terms of chance, and the range of that
     adjustments: ClassVar[dict[str, tuple[float, float]]] = {"index": (-math.inf, 1.0), "z": (-math.inf, math.inf)}
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        filtered: bool = False,
-        average: str = "query",
-        adjusted: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        one_of("filtered", filtered, (True, False))
-        one_of("average", average, ("query", "positive"))
-        one_of("adjusted", adjusted, (None, *self.adjustments))
-        if average == "positive" and not (filtered or self.of_every_positive):
+    filtered: bool = flag(default=False)
+    average: Literal["query", "positive"] = one_of(default="query")
+    adjusted: Literal["ratio", "index", "z"] | None = one_of(default=None, among=lambda cls: (None, *cls.adjustments))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.average == "positive" and not (self.filtered or self.of_every_positive):
             raise ValueError(
                 f"Expected filtered=True together with average='positive', got filtered=False: unfiltered, {self.name}"
                 " has one value per query, that of the first relevant candidate"
             )
-        if adjusted is not None and (how := kwargs.get("aggregation")) in ("geometric", "harmonic"):
-            raise ValueError(f"Expected adjusted=None together with aggregation={how!r}, got {adjusted!r}")
-        super().__init__(top_k, filtered=bool(filtered), average=average, adjusted=adjusted, **kwargs)
-        if adjusted is not None:
-            self.reports(self.adjustments[adjusted], self.higher_is_better or adjusted != "ratio")
-
-    filtered: bool
-    average: str
-    adjusted: str | None
+        if self.adjusted is None:
+            return
+        if self.aggregation in ("geometric", "harmonic"):
+            raise ValueError(
+                f"Expected adjusted=None together with aggregation={self.aggregation!r}, got {self.adjusted!r}"
+            )
+        self.reports(self.adjustments[self.adjusted], self.higher_is_better or self.adjusted != "ratio")
 
     def reports(self, value_range: tuple[float, float], higher_is_better: bool) -> None:
         """Say that this metric reports other values than its class does."""
@@ -186,12 +181,6 @@ class MR(PositionMetric):
         methods, arXiv 2002.06914, 2020. z and the other means: Hoyt, Berrendorf, Galkin, Tresp and Gyori, A unified
         framework for rank-based evaluation metrics for link prediction in knowledge graphs, arXiv 2203.07544, 2022.
 
-    Also in:
-        PyKEEN, equal with ``filtered=True, average="positive", ties="realistic"``: ``mean_rank``,
-        ``geometric_mean_rank``, ``harmonic_mean_rank``, ``median_rank`` ("midpoint" here, one positive per query), the
-        inverse of each (``inverse=True``), ``adjusted_arithmetic_mean_rank`` ("ratio"),
-        ``adjusted_arithmetic_mean_rank_index``, ``z_arithmetic_mean_rank``.
-
     Args:
         relevance_level: a grade at or above it is relevant; > 0.
         filtered: rank every positive against the irrelevant candidates only; see :class:`PositionMetric`.
@@ -213,24 +202,53 @@ class MR(PositionMetric):
         tensor([0.], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {
+            "mean_rank": "",
+            "gmr": "(aggregation=geometric)",
+            "hmr": "(aggregation=harmonic)",
+            "median_rank": "(aggregation=midpoint)",
+            "iamr": "(inverse=True)",
+            "inverse_geometric_mean_rank": "(aggregation=geometric,inverse=True)",
+            "igmr": "(aggregation=geometric,inverse=True)",
+            "inverse_median_rank": "(aggregation=midpoint,inverse=True)",
+            "adjusted_mean_rank": "(adjusted=ratio)",
+            "aamr": "(adjusted=ratio)",
+            "amr": "(adjusted=ratio)",
+            "adjusted_mean_rank_index": "(adjusted=index)",
+            "aamri": "(adjusted=index)",
+            "amri": "(adjusted=index)",
+            "zamr": "(adjusted=z)",
+            "zmr": "(adjusted=z)",
+        },
+        "pykeen": {
+            "": "equal with `filtered=True,average=positive,ties=realistic`",
+            "arithmetic_mean_rank": "",
+            "geometric_mean_rank": "(aggregation=geometric)",
+            "harmonic_mean_rank": "(aggregation=harmonic)",
+            "median_rank": "~ the median of positives, not of queries",
+            "inverse_arithmetic_mean_rank": "(inverse=True)",
+            "adjusted_arithmetic_mean_rank": "(adjusted=ratio)",
+            "adjusted_arithmetic_mean_rank_index": "(adjusted=index)",
+            "z_arithmetic_mean_rank": "(adjusted=z)",
+        },
+    }
     name = "mr"
     value_range = (1.0, math.inf)
     higher_is_better = False
     of_every_positive = True
-    takes_top_k = False
+    top_k: None = None
     adjustments: ClassVar = {"ratio": (0.0, 2.0), "index": (-1.0, 1.0), "z": (-math.inf, math.inf)}
 
-    def __init__(
-        self, top_k: None = None, *, inverse: bool = False, empty_target_action: str = "skip", **kwargs: Any
-    ) -> None:
-        one_of("inverse", inverse, (True, False))
-        if inverse and kwargs.get("adjusted") is not None:
-            raise ValueError(f"Expected adjusted=None together with inverse=True, got {kwargs['adjusted']!r}")
-        super().__init__(top_k, inverse=bool(inverse), empty_target_action=empty_target_action, **kwargs)
-        if inverse:
-            self.reports((0.0, 1.0), higher_is_better=True)
+    inverse: bool = flag(default=False)
+    empty_target_action: EmptyAction = "skip"
 
-    inverse: bool
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.inverse and self.adjusted is not None:
+            raise ValueError(f"Expected adjusted=None together with inverse=True, got {self.adjusted!r}")
+        if self.inverse:
+            self.reports((0.0, 1.0), higher_is_better=True)
 
     @property
     def inner(self) -> Mean:
@@ -265,12 +283,6 @@ class MRR(PositionMetric):
     Source:
         Voorhees, The TREC-8 question answering track report, TREC 1999. Adjusted: Hoyt et al., arXiv 2203.07544, 2022.
 
-    Also in:
-        trec_eval and pytrec_eval (``recip_rank``, without k), ir_measures (``RR``), ranx (``mrr``), torchmetrics
-        (``RetrievalMRR``), PyG (``LinkPredMRR``), PyKEEN (``inverse_harmonic_mean_rank``), rax, TensorFlow Ranking,
-        torcheval, RecTools, RePlay, RecBole, LensKit, metrax, Transformers4Rec. Adjusted, in PyKEEN only:
-        ``adjusted_inverse_harmonic_mean_rank`` ("index"), ``z_inverse_harmonic_mean_rank``.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant; > 0.
@@ -285,6 +297,39 @@ class MRR(PositionMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {
+            "RR": "",
+            "mean_reciprocal_rank": "",
+            "reciprocal_rank": "",
+            "retrieval_reciprocal_rank": "",
+            "adjusted_mean_reciprocal_rank": "(adjusted=index)",
+            "adjusted_mrr": "(adjusted=index)",
+            "aihmr": "(adjusted=index)",
+            "amrr": "(adjusted=index)",
+            "zihmr": "(adjusted=z)",
+            "zmrr": "(adjusted=z)",
+        },
+        "trec_eval": {"recip_rank": "without k"},
+        "ir_measures": "RR",
+        "ranx": "mrr",
+        "torchmetrics": "RetrievalMRR",
+        "pyg": "LinkPredMRR",
+        "recbole": "mrr",
+        "rectools": "MRR",
+        "RePlay": "MRR",
+        "lenskit": "RecipRank",
+        "rax": "mrr_metric",
+        "TensorFlow Ranking": "MRRMetric",
+        "torcheval": "",
+        "metrax": "",
+        "Transformers4Rec": "",
+        "pykeen": {
+            "inverse_harmonic_mean_rank": "",
+            "adjusted_inverse_harmonic_mean_rank": "(adjusted=index)",
+            "z_inverse_harmonic_mean_rank": "(adjusted=z)",
+        },
+    }
     name = "mrr"
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
@@ -322,12 +367,6 @@ class HitRate(PositionMetric):
     Source:
         trec_eval, ``success``; Hits@10 of Bordes et al., NIPS 2013. Adjusted: Hoyt et al., arXiv 2203.07544, 2022.
 
-    Also in:
-        trec_eval and pytrec_eval (``success``), ir_measures (``Success``), ranx (``hit_rate``), torchmetrics
-        (``RetrievalHitRate``), PyG (``LinkPredHitRatio``), PyKEEN (``hits_at_k``), TensorFlow Ranking, torcheval,
-        RecTools, RePlay, RecBole, LensKit; ``accuracy@k`` in sentence-transformers and BEIR. ranx's ``hits@k`` is the
-        number of hits, :class:`NumRelRet`. Adjusted, in PyKEEN only: ``adjusted_hits_at_k`` ("index"), ``z_hits_at_k``.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant; > 0.
@@ -342,6 +381,42 @@ class HitRate(PositionMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {
+            "success": "",
+            "hits": "",
+            "hit": "",
+            "HR": "",
+            "hit_ratio": "",
+            "H": "",
+            "top_k_accuracy_score": "",
+            "top_{k}_accuracy": "@{k}",
+            "h_at_{k}": "@{k}",
+            "ahits_at_{k}": "(adjusted=index)@{k}",
+            "ah_at_{k}": "(adjusted=index)@{k}",
+            "ahits": "(adjusted=index)",
+            "ah": "(adjusted=index)",
+        },
+        "trec_eval": {"success_{k}": "@{k}"},
+        "ir_measures": "Success",
+        "ranx": {"hit_rate": "", "hits": "~ the number of hits, `numrelret`"},
+        "torchmetrics": "RetrievalHitRate",
+        "pyg": "LinkPredHitRatio",
+        "recbole": "hit",
+        "rectools": "HitRate",
+        "RePlay": "HitRate",
+        "lenskit": "Hit",
+        "TensorFlow Ranking": "HitsMetric",
+        "torcheval": "",
+        "sentence-transformers": "accuracy",
+        "BEIR": "accuracy top_k_accuracy",
+        "Keras": "top_k_categorical_accuracy",
+        "pykeen": {
+            "hits_at_{k}": "@{k}",
+            "adjusted_hits_at_{k}": "(adjusted=index)@{k}",
+            "z_hits_at_{k}": "(adjusted=z)@{k}",
+        },
+    }
     name = "hitrate"
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -13,11 +13,13 @@ from torchmetrics.utilities.plot import plot_curve
 from torchrank.layouts.batch import Batch
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import BinaryMetric, Precision
-from torchrank.names.arguments import integer, number, one_of
+from torchrank.names.parameters import integer, number, one_of
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.scoring import BatchResult, Measured
 from torchrank.state.sums import SIZE, Sum
+
+__all__ = ["ElevenPoint", "InterpolatedPrecision", "PRCurve", "RecallAtPrecision"]
 
 
 class PRCurve(Precision):
@@ -28,9 +30,6 @@ class PRCurve(Precision):
 
     Source:
         torchmetrics, ``RetrievalPrecisionRecallCurve``.
-
-    Also in:
-        none of the other libraries compared; ranx draws the interpolated curve.
 
     Args:
         top_k: the last rank.
@@ -48,17 +47,17 @@ class PRCurve(Precision):
         (tensor([1.0000, 0.5000, 0.6667]), tensor([0.5000, 0.5000, 1.0000]), tensor([1, 2, 3]))
     """
 
+    known_as = {
+        "parse": "precision_recall_curve retrieval_precision_recall_curve",
+        "ranx": {"": "which draws the interpolated curve"},
+    }
     name = "prcurve"
     #: a curve is no number, so it is not among the measures
     registry: ClassVar[dict[str, type[RankingMetric]]] = {}
     takes_unjudged_for = ("irrelevant",)
 
-    def __init__(self, top_k: int, *, aggregation: str = "mean", **kwargs: Any) -> None:
-        integer("top_k", top_k, least=1, or_none=False)
-        one_of("aggregation", aggregation, ("mean",))
-        super().__init__(top_k, aggregation=aggregation, **kwargs)
-
-    top_k: int
+    top_k: int = integer(least=1, kw_only=False)
+    aggregation: Literal["mean"] = one_of(default="mean")
 
     @property
     def num_extra_sums(self) -> int:
@@ -146,10 +145,6 @@ class InterpolatedPrecision(BinaryMetric):
     Source:
         Salton and McGill, Introduction to Modern Information Retrieval, 1983; trec_eval, ``iprec_at_recall``.
 
-    Also in:
-        pytrec_eval (``iprec_at_recall``), ir_measures (``IPrec``), ranx (``interpolated_precision_at_recall``), all of
-        them with ``rounding="up"``.
-
     Args:
         recall: the recall to reach, from 0 to 1.
         rounding: how r R becomes a number of hits: "nearest", halves up, as trec_eval 10 does; "up", the integer part
@@ -166,16 +161,21 @@ class InterpolatedPrecision(BinaryMetric):
         tensor([0.6667], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {
+            "iprec_at_recall_{x}": "(recall={x})",
+            "iprec_at_recall": [f"(recall={step / 10:g})" for step in range(11)],
+        },
+        "trec_eval": {"iprec_at_recall_0.50": "(recall=0.5)"},
+        "trec_eval9": {"iprec_at_recall_0.50": "(recall=0.5,rounding=up)"},
+        "ir_measures": {"IPrec@{x}": "(recall={x}) with `rounding=up`"},
+        "ranx": {"interpolated_precision_at_recall_{x}": "(recall={x}) with `rounding=up`"},
+    }
     name = "iprec"
-    takes_top_k = False
+    top_k: None = None
 
-    def __init__(self, top_k: None = None, *, recall: float = 0.5, rounding: str = "nearest", **kwargs: Any) -> None:
-        number("recall", recall, least=0, most=1)
-        one_of("rounding", rounding, ROUNDINGS)
-        super().__init__(top_k, recall=recall, rounding=rounding, **kwargs)
-
-    recall: float
-    rounding: str
+    recall: float = number(default=0.5, least=0, most=1)
+    rounding: Literal["nearest", "up"] = one_of(default="nearest")
 
     def measure(self, ranking: Ranking) -> Tensor:
         wanted = ROUNDINGS[self.rounding](self.recall * ranking.num_relevant(self.relevance_level))
@@ -189,9 +189,6 @@ class ElevenPoint(BinaryMetric):
 
     Source:
         Salton and McGill, Introduction to Modern Information Retrieval, 1983; trec_eval, ``11pt_avg``.
-
-    Also in:
-        pytrec_eval (``11pt_avg``), with ``rounding="up"``.
 
     Args:
         rounding: how recall becomes a number of hits, "nearest" or "up": as :class:`InterpolatedPrecision`.
@@ -207,14 +204,11 @@ class ElevenPoint(BinaryMetric):
         tensor([0.9091], dtype=torch.float64)
     """
 
+    known_as = {"trec_eval": "11pt_avg", "trec_eval9": {"11pt_avg": "(rounding=up)"}}
     name = "elevenpoint"
-    takes_top_k = False
+    top_k: None = None
 
-    def __init__(self, top_k: None = None, *, rounding: str = "nearest", **kwargs: Any) -> None:
-        one_of("rounding", rounding, ROUNDINGS)
-        super().__init__(top_k, rounding=rounding, **kwargs)
-
-    rounding: str
+    rounding: Literal["nearest", "up"] = one_of(default="nearest")
 
     def measure(self, ranking: Ranking) -> Tensor:
         relevant, whole = ranking.num_relevant(self.relevance_level), ROUNDINGS[self.rounding]
@@ -233,9 +227,6 @@ class RecallAtPrecision(BinaryMetric):
     Source:
         torchmetrics, ``RetrievalRecallAtFixedPrecision``, which takes it of the curve averaged over queries.
 
-    Also in:
-        none of the other libraries compared.
-
     Args:
         top_k: look only at the first ``top_k`` ranks; None = all of them.
         min_precision: the precision p that is asked for, > 0 and <= 1.
@@ -252,13 +243,10 @@ class RecallAtPrecision(BinaryMetric):
         tensor([0.6667], dtype=torch.float64)
     """
 
+    known_as = {"parse": "recall_at_fixed_precision retrieval_recall_at_fixed_precision"}
     name = "recallatprecision"
 
-    def __init__(self, top_k: int | None = None, *, min_precision: float = 0.5, **kwargs: Any) -> None:
-        number("min_precision", min_precision, above=0, most=1)
-        super().__init__(top_k, min_precision=min_precision, **kwargs)
-
-    min_precision: float
+    min_precision: float = number(default=0.5, above=0, most=1)
 
     def measure(self, ranking: Ranking) -> Tensor:
         before, beside = ranking.relevant_before_and_in_tie(self.relevance_level)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -12,9 +12,12 @@ from torch import Tensor
 from torchrank.formulas.gains import DISCOUNTS, POSITIVE
 from torchrank.formulas.judgment_bounds import UNEQUAL
 from torchrank.metrics.graded import DCG, GradedMetric
-from torchrank.names.arguments import number, one_of
+from torchrank.names.arguments import number
+from torchrank.names.parameters import one_of
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["IPS", "PSNDCG", "PSP", "inverse_propensity", "propensities"]
 
 
 class PropensityScored(GradedMetric):
@@ -32,11 +35,7 @@ class PropensityScored(GradedMetric):
     value_range = (0.0, 1.0)
     averages: ClassVar[tuple[str, ...]] = ("query", "pooled")
 
-    def __init__(self, top_k: int | None = None, *, average: str = "query", **kwargs: Any) -> None:
-        one_of("average", average, self.averages)
-        super().__init__(top_k, average=average, **kwargs)
-
-    average: str
+    average: Literal["query", "pooled", "scaled"] = one_of(default="query", among=lambda cls: cls.averages)
 
     def measure(self, ranking: Ranking) -> Tensor:
         return ratio(super().measure(ranking), self.ideal(ranking))
@@ -60,9 +59,6 @@ class PSP(PropensityScored):
         Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking and other
         missing label applications, KDD 2016.
 
-    Also in:
-        pyxclib's ``psprecision``, which is ``average="pooled"``; none of the libraries compared.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         average: "query", the mean over queries of their ratios; "pooled", the ratio of the sums over all queries, as
@@ -79,6 +75,7 @@ class PSP(PropensityScored):
         tensor([0.2500], dtype=torch.float64)
     """
 
+    known_as = {"parse": "psprecision", "pyxclib": {"psprecision": "(average=pooled)"}}
     name = "psp"
 
 
@@ -91,9 +88,6 @@ class PSNDCG(PropensityScored, DCG):
     Source:
         Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking and other
         missing label applications, KDD 2016.
-
-    Also in:
-        pyxclib's ``psndcg``, which is ``average="scaled"``; none of the libraries compared.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -114,6 +108,7 @@ class PSNDCG(PropensityScored, DCG):
         tensor([0.2500], dtype=torch.float64)
     """
 
+    known_as = {"pyxclib": {"psndcg": "(average=scaled)"}}
     name = "psndcg"
     averages = ("query", "pooled", "scaled")
 
@@ -138,9 +133,6 @@ class IPS(GradedMetric):
         The self-normalized estimator for counterfactual learning, NIPS 2015; for each query: Yang et al., Unbiased
         offline recommender evaluation for missing-not-at-random implicit feedback, RecSys 2018.
 
-    Also in:
-        none of the libraries compared.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         discount: "none", 1 at every rank; "log2", 1 / log2(1 + rank); "reciprocal", 1 / rank; or a callable with a
@@ -160,23 +152,11 @@ class IPS(GradedMetric):
         (tensor([2.], dtype=torch.float64), tensor([0.2000], dtype=torch.float64))
     """
 
+    known_as = {"parse": {"snips": "(self_normalized=True)"}}
     name = "ips"
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        discount: str | Callable = "none",
-        self_normalized: bool | str = False,
-        **kwargs: Any,
-    ) -> None:
-        one_of("discount", discount, DISCOUNTS, or_callable=True)
-        one_of("self_normalized", self_normalized, (False, True, "query"))
-        how = "query" if self_normalized == "query" else bool(self_normalized)
-        super().__init__(top_k, discount=discount, self_normalized=how, **kwargs)
-
-    discount: str | Callable[[Tensor], Tensor]
-    self_normalized: bool | str
+    discount: Literal["none", "log2", "reciprocal"] | Callable[[Tensor], Tensor] = one_of(default="none")
+    self_normalized: bool | Literal["query"] = one_of(False, True, "query", default=False)
 
     @property
     def discount_function(self) -> Callable[[Tensor], Tensor]:

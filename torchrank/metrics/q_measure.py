@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from torchrank.metrics.graded import GradedMetric
-from torchrank.names.arguments import number, one_of
+from torchrank.names.parameters import number, one_of
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["QMeasure"]
 
 # Ranks of which sums are made one by one.
 TABLE = 512
@@ -30,9 +32,6 @@ class QMeasure(GradedMetric):
         NTCIR-4, 2004; On the reliability of information retrieval metrics based on graded relevance, Information
         Processing and Management 43(2), 2007.
 
-    Also in:
-        none of the libraries compared; NTCIREVAL has it as ``Q-measure``.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         beta: how much gains matter beside counts; > 0.
@@ -49,19 +48,13 @@ class QMeasure(GradedMetric):
         tensor([0.6786], dtype=torch.float64)
     """
 
+    known_as = {"NTCIREVAL": "Q-measure"}
     name = "qmeasure"
     takes_unjudged_for = ("irrelevant", "condensed")
     value_range = (0.0, 1.0)
 
-    def __init__(
-        self, top_k: int | None = None, *, beta: float = 1, normalize: str = "relevant", **kwargs: Any
-    ) -> None:
-        number("beta", beta, above=0)
-        one_of("normalize", normalize, ("relevant", "min"))
-        super().__init__(top_k, beta=beta, normalize=normalize, **kwargs)
-
-    beta: float
-    normalize: str
+    beta: float = number(default=1, above=0)
+    normalize: Literal["relevant", "min"] = one_of(default="relevant")
 
     def measure(self, ranking: Ranking) -> Tensor:
         gains = torch.where(ranking.tied > 0, ranking.gains(self.gain_function), 0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -11,9 +11,12 @@ from torch import Tensor
 from torchrank.formulas.concordance import Orders, orders
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.names.arguments import number, one_of
+from torchrank.names.parameters import flag, number, one_of
+from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import running_sum
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["APTau", "KendallDistance", "KendallTau", "Spearman", "WeightedTau"]
 
 
 class ComparingMetric(RankingMetric):
@@ -34,11 +37,10 @@ class ComparingMetric(RankingMetric):
     """
 
     value_range = (-1.0, 1.0)
-    takes_top_k = False
+    top_k: None = None
     takes_unjudged_for = ("irrelevant",)
 
-    def __init__(self, top_k: int | None = None, *, empty_target_action: str = "skip", **kwargs: Any) -> None:
-        super().__init__(top_k, empty_target_action=empty_target_action, **kwargs)
+    empty_target_action: EmptyAction = "skip"
 
     def need(self) -> Need:
         return Need(all_candidates=True)
@@ -80,10 +82,6 @@ class KendallTau(ComparingMetric):
         ranking problems, Biometrika 33, 1945; "c": Stuart, Biometrika 40, 1953; "gamma": Goodman and Kruskal, JASA 49,
         1954.
 
-    Also in:
-        scipy ``kendalltau`` ("b", "c"); torchmetrics ``KendallRankCorrCoef``, over all samples, whose variant "a"
-        is "gamma" here.
-
     Args:
         variant: "a", "b", "c" or "gamma".
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
@@ -97,14 +95,18 @@ class KendallTau(ComparingMetric):
         tensor([0.3333], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "kendall tau kendall_tau_b kendall_rank_corr_coef",
+        "scipy": {"kendalltau": "with its variants b and c"},
+        "torchmetrics": {"KendallRankCorrCoef": "~ over all samples, and its variant a is gamma here"},
+    }
     name = "kendalltau"
 
-    def __init__(self, top_k: None = None, *, variant: str = "b", **kwargs: Any) -> None:
-        one_of("variant", variant, ("a", "b", "c", "gamma"))
-        super().__init__(top_k, variant=variant, **kwargs)
-        self.of_differences = variant != "a"
+    variant: Literal["a", "b", "c", "gamma"] = one_of(default="b")
 
-    variant: str
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.of_differences = self.variant != "a"
 
     def empty(self, ranking: Ranking) -> Tensor:
         if self.variant != "gamma":
@@ -135,9 +137,6 @@ class KendallDistance(ComparingMetric):
     Source:
         Fagin, Kumar, Mahdian, Sivakumar and Vee, Comparing and aggregating rankings with ties, PODS 2004.
 
-    Also in:
-        none of the libraries compared.
-
     Args:
         normalized: the share of all pairs instead of their number.
         penalty: what a pair counts that is tied in one ranking only, from 0 to 1.
@@ -157,13 +156,8 @@ class KendallDistance(ComparingMetric):
     higher_is_better = False
     of_differences = False
 
-    def __init__(self, top_k: None = None, *, normalized: bool = False, penalty: float = 0.5, **kwargs: Any) -> None:
-        one_of("normalized", normalized, (True, False))
-        number("penalty", penalty, least=0, most=1)
-        super().__init__(top_k, normalized=bool(normalized), penalty=penalty, **kwargs)
-
-    normalized: bool
-    penalty: float
+    normalized: bool = flag(default=False)
+    penalty: float = number(default=0.5, least=0, most=1)
 
     def compare(self, both: Orders) -> Tensor:
         tied, other_tied, alike = (both.pairs(x) for x in (both.beside, both.other_beside, both.alike[0]))
@@ -182,9 +176,6 @@ class WeightedTau(ComparingMetric):
     Source:
         Vigna, A weighted correlation index for rankings with ties, WWW 2015, additive and hyperbolic.
 
-    Also in:
-        scipy ``weightedtau``, whose ``rank=True`` is the default here.
-
     Args:
         weigh_by: whose ranks make the weights: "both", "preds" or "target".
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
@@ -198,13 +189,10 @@ class WeightedTau(ComparingMetric):
         tensor([0.5455], dtype=torch.float64)
     """
 
+    known_as = {"parse": "weighted_kendall_tau", "scipy": {"weightedtau": "whose `rank=True` is the default here"}}
     name = "weightedtau"
 
-    def __init__(self, top_k: None = None, *, weigh_by: str = "both", **kwargs: Any) -> None:
-        one_of("weigh_by", weigh_by, ("both", "preds", "target"))
-        super().__init__(top_k, weigh_by=weigh_by, **kwargs)
-
-    weigh_by: str
+    weigh_by: Literal["both", "preds", "target"] = one_of(default="both")
 
     def compare(self, both: Orders) -> Tensor:
         places = {"preds": both.place, "target": both.other_place}
@@ -229,9 +217,6 @@ class APTau(ComparingMetric):
     Source:
         Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval, SIGIR 2008.
 
-    Also in:
-        none of the libraries compared; the R package ircor has it.
-
     Args:
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
 
@@ -241,6 +226,7 @@ class APTau(ComparingMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {"parse": "tau_ap", "ircor": ""}
     name = "aptau"
     of_differences = False
 
@@ -266,9 +252,6 @@ class Spearman(ComparingMetric):
     Source:
         Spearman, The proof and measurement of association between two things, 1904.
 
-    Also in:
-        scipy ``spearmanr``; torchmetrics ``SpearmanCorrCoef``, over all samples.
-
     Args:
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
 
@@ -278,6 +261,11 @@ class Spearman(ComparingMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "spearman_rho spearman_corr_coef",
+        "scipy": "spearmanr",
+        "torchmetrics": {"SpearmanCorrCoef": "~ over all samples"},
+    }
     name = "spearman"
 
     def compare(self, both: Orders) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,10 +12,12 @@ from torch import Tensor
 from torchrank.formulas.concordance import Orders, orders
 from torchrank.hardware.devices import reading_is_free
 from torchrank.metrics.rank_correlation import ComparingMetric
-from torchrank.names.arguments import number, one_of
+from torchrank.names.parameters import integer, number, one_of
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.derived import cached
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["RBO", "Overlap"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,9 +182,6 @@ class Overlap(ComparingMetric):
         Webber, Moffat and Zobel, A similarity measure for indefinite rankings, TOIS 28(4), 2010, as the overlap at a
         depth; Fagin, Kumar and Sivakumar, Comparing top k lists, SIAM J. Discrete Mathematics 17(1), 2003.
 
-    Also in:
-        none of the libraries compared per query; of two runs as a whole in some.
-
     Args:
         top_k: how many of each ranking; None = all of the longer one.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
@@ -195,7 +194,7 @@ class Overlap(ComparingMetric):
 
     name = "overlap"
     value_range = (0.0, 1.0)
-    takes_top_k = True
+    top_k: int | None = integer(default=None, least=1, kw_only=False)  # type: ignore[assignment]
 
     def empty(self, ranking: Ranking) -> Tensor:
         both = lists(ranking)
@@ -225,9 +224,6 @@ class RBO(ComparingMetric):
         Webber, Moffat and Zobel, A similarity measure for indefinite rankings, TOIS 28(4), 2010; ties: Corsi and
         Urbano, The treatment of ties in rank-biased overlap, SIGIR 2024.
 
-    Also in:
-        the package rbo (``rbo_ext``), without ties; ir_measures and others have none, or a truncated sum.
-
     Args:
         p: how likely the user goes on to the next rank; between 0 and 1.
         variant: what a tie means: "a", "b" or "w".
@@ -242,18 +238,12 @@ class RBO(ComparingMetric):
         tensor([0.8750], dtype=torch.float64)
     """
 
+    known_as = {"parse": "rank_biased_overlap", "rbo": {"rbo_ext": "without ties"}}
     name = "rbo"
     value_range = (0.0, 1.0)
 
-    def __init__(self, top_k: None = None, *, p: float = 0.9, variant: str = "a", **kwargs: Any) -> None:
-        number("p", p, above=0, most=1)
-        if p == 1:
-            raise ValueError("Expected p to be a number > 0 and < 1, got 1")
-        one_of("variant", variant, ("a", "b", "w"))
-        super().__init__(top_k, p=p, variant=variant, **kwargs)
-
-    p: float
-    variant: str
+    p: float = number(default=0.9, above=0, below=1)
+    variant: Literal["a", "b", "w"] = one_of(default="a")
 
     def empty(self, ranking: Ranking) -> Tensor:
         both = lists(ranking)

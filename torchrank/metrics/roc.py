@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from torchrank.formulas.cutoff_tie import CutoffTie
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant, uncounted
-from torchrank.names.arguments import number
+from torchrank.names.parameters import number
+from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["AUROC"]
 
 
 class AUROC(BinaryMetric):
@@ -29,12 +30,6 @@ class AUROC(BinaryMetric):
     Source:
         Hanley and McNeil, Radiology 143, 1982; ``max_fpr``: McClish, Medical Decision Making 9, 1989.
 
-    Also in:
-        torchmetrics (``RetrievalAUROC``, where one class counts 0), ir_measures (``Accuracy``), scikit-learn
-        (``roc_auc_score`` of one query); RePlay (``RocAuc``), 1 where the first k are all relevant; RecTools
-        (``PartialAUC``), cut at the k-th irrelevant one; RecBole (``GAUC``), weighted by the relevant; torchrec
-        (``GAUC``), without queries of equal scores alone.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         max_fpr: the largest false positive rate that counts, > 0 and <= 1; None = 1.
@@ -50,21 +45,20 @@ class AUROC(BinaryMetric):
         tensor([0.5000], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": "AUC roc_auc gauc rocauc retrieval_auroc",
+        "torchmetrics": {"RetrievalAUROC": "(empty_target_action=neg)"},
+        "ir_measures": "Accuracy",
+        "sklearn": {"roc_auc_score": "of one query"},
+        "RePlay": {"RocAuc": "1 where the first k are all relevant"},
+        "rectools": {"PartialAUC": "~ cuts at the k-th irrelevant one"},
+        "recbole": {"gauc": "~ weighs queries by their positives: give weights"},
+        "torchrec": {"GAUC": "without queries of equal scores alone"},
+    }
     name = "auroc"
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        max_fpr: float | None = None,
-        empty_target_action: str = "skip",
-        **kwargs: Any,
-    ) -> None:
-        if max_fpr is not None:
-            number("max_fpr", max_fpr, above=0, most=1)
-        super().__init__(top_k, max_fpr=max_fpr, empty_target_action=empty_target_action, **kwargs)
-
-    max_fpr: float | None
+    max_fpr: float | None = number(default=None, above=0, most=1)
+    empty_target_action: EmptyAction = "skip"
 
     def need(self) -> Need:
         return Need(relevant=True)  # it counts the relevant candidates that were retrieved at all

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,9 +11,12 @@ from torch import Tensor
 from torchrank.formulas.gains import UNDISCOUNTED, AtLeast, Geometric, Scaled
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.names.arguments import integer, number, one_of
+from torchrank.names.parameters import flag, integer, number, one_of
+from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.ranking import Ranking
+
+__all__ = ["CWL", "RBP", "RBPResidual"]
 
 # The last rank that users of C/W/L can see, unless it is said: that of cwl_eval.
 DEEPEST = 1000
@@ -41,21 +43,16 @@ class UserMetric(RankingMetric):
         ValueError: a level or grade is not a number > 0, or both are given.
     """
 
-    def __init__(
-        self, top_k: int | None = None, *, relevance_level: float = 1, max_grade: float | None = None, **kwargs: Any
-    ) -> None:
-        number("relevance_level", relevance_level, above=0)
-        if max_grade is not None:
-            number("max_grade", max_grade, above=0)
-            if relevance_level != 1:
-                raise ValueError(
-                    f"Expected either relevance_level or max_grade, got {relevance_level} and {max_grade}: gains are"
-                    " binary or graded"
-                )
-        super().__init__(top_k, relevance_level=relevance_level, max_grade=max_grade, **kwargs)
+    relevance_level: float = number(default=1, above=0)
+    max_grade: float | None = number(default=None, above=0)
 
-    relevance_level: float
-    max_grade: float | None
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_grade is not None and self.relevance_level != 1:
+            raise ValueError(
+                f"Expected either relevance_level or max_grade, got {self.relevance_level} and {self.max_grade}: gains"
+                " are binary or graded"
+            )
 
     @property
     def gain_function(self) -> Callable[[Tensor], Tensor]:
@@ -78,11 +75,6 @@ class RBP(UserMetric):
     Source:
         Moffat and Zobel, Rank-biased precision for measurement of retrieval effectiveness, ACM TOIS 27(1), 2008.
 
-    Also in:
-        trec_eval 10 ``rbp``, whose p is the default here, with the largest grade of a query as ``max_grade`` if that
-        exceeds 1; ir_measures ``RBP``, of which p is 0.8; ranx ``rbp.80``, whose gains are the grades, so
-        ``max_grade`` times as much; LensKit ``RBP``, of which p is 0.85.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         p: chance to go on, > 0 and < 1.
@@ -101,15 +93,18 @@ class RBP(UserMetric):
         tensor([0.6250], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {"rank_biased_precision": "", "rbp{x}": "(p={x})", "rbp_p={p}": "(p={p})", "rbp_{p}": "(p={p})"},
+        "trec_eval": {"rbp": "~ of the same p, with the largest grade of a query as `max_grade` if that exceeds 1"},
+        "trec_eval9": {},
+        "ir_measures": {"RBP": "(p=0.8)"},
+        "ranx": {"rbp{x}": "(p={x}) whose gains are the grades, so `max_grade` times as much"},
+        "lenskit": {"RBP": "(p=0.85)"},
+    }
     name = "rbp"
 
-    def __init__(self, top_k: int | None = None, *, p: float = 0.9, normalize: bool = False, **kwargs: Any) -> None:
-        number("p", p, above=0, below=1)
-        one_of("normalize", normalize, (True, False))
-        super().__init__(top_k, p=p, normalize=bool(normalize), **kwargs)
-
-    p: float
-    normalize: bool
+    p: float = number(default=0.9, above=0, below=1)
+    normalize: bool = flag(default=False)
 
     def measure(self, ranking: Ranking) -> Tensor:
         discount = Geometric(self.p)
@@ -130,9 +125,6 @@ class RBPResidual(RankingMetric):
     Source:
         Moffat and Zobel, Rank-biased precision for measurement of retrieval effectiveness, ACM TOIS 27(1), 2008.
 
-    Also in:
-        trec_eval 10 ``rbp_resid``; cwl_eval's residuals.
-
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         p: chance to go on, > 0 and < 1.
@@ -147,17 +139,18 @@ class RBPResidual(RankingMetric):
         tensor([0.3750], dtype=torch.float64)
     """
 
+    known_as = {
+        "parse": {"rbp_resid": "", "rbp_resid_p={p}": "(p={p})", "rbp_resid_{p}": "(p={p})"},
+        "trec_eval": {"rbp_resid": "~ drops the tail where all is judged"},
+        "trec_eval9": {},
+        "cwl_eval": {"": "its residuals"},
+    }
     name = "rbpresidual"
     higher_is_better = False
     takes_unjudged_for = ("irrelevant",)
 
-    def __init__(
-        self, top_k: int | None = None, *, p: float = 0.9, empty_target_action: str = "pos", **kwargs: Any
-    ) -> None:
-        number("p", p, above=0, below=1)
-        super().__init__(top_k, p=p, empty_target_action=empty_target_action, **kwargs)
-
-    p: float
+    p: float = number(default=0.9, above=0, below=1)
+    empty_target_action: EmptyAction = "pos"
 
     def need(self) -> Need:
         return Need(self.top_k)
@@ -205,10 +198,6 @@ class CWL(UserMetric):
         Moffat, Bailey, Scholer and Thomas, Incorporating user expectations and behavior into the measurement of search
         effectiveness, ACM TOIS 35(3), 2017; Azzopardi, Thomas and Moffat, cwl_eval, SIGIR 2019.
 
-    Also in:
-        cwl_eval, where ``top_k`` is k or K, and in ir_measures through it: ``BPM@k``, ``SDCG@k``, ``NERR8@k``,
-        ``NERR9@k``, ``NERR10``, ``NERR11``, ``INST``, ``INSQ``, of which ``max_rel`` is ``max_grade``.
-
     Args:
         top_k: count only the first ``top_k`` ranks, up to 262,144, which a user sees one by one; None = 1000 of them.
         user: one of the above, or a callable with a name, from gains float64 [query, rank] and ranks float64 [rank] to
@@ -230,35 +219,29 @@ class CWL(UserMetric):
         tensor([0.5307], dtype=torch.float64)
     """
 
+    known_as = {
+        "cwl_eval": {"": "where `top_k` is k or K"},
+        "ir_measures": {
+            "": "whose `max_rel` is `max_grade`",
+            "INST": "(user=inst)",
+            "INSQ": "(user=insq)",
+            "BPM": "(user=bpm)",
+            "SDCG": "(user=sdcg)",
+            "NERR8": "(user=nerr8)",
+            "NERR9": "(user=nerr9)",
+            "NERR10": "(user=nerr10)",
+            "NERR11": "(user=nerr11)",
+        },
+    }
     name = "cwl"
 
-    def __init__(
-        self,
-        top_k: int | None = None,
-        *,
-        user: str | Callable = "rbp",
-        p: float = 0.8,
-        target: float = 1,
-        benefit: float = 0,
-        cost: float = 0,
-        middle: float = 0.5,
-        **kwargs: Any,
-    ) -> None:
-        integer("top_k", top_k, least=1, most=SEEN)
-        one_of("user", user, USERS, or_callable=True)
-        number("p", p, above=0, below=1)
-        number("target", target, above=0)
-        for argument, value in (("benefit", benefit), ("cost", cost), ("middle", middle)):
-            number(argument, value)
-        own = {"p": p, "target": target, "benefit": benefit, "cost": cost, "middle": middle}
-        super().__init__(top_k, user=user, **own, **kwargs)
-
-    user: str | Callable[[Tensor, Tensor], Tensor]
-    p: float
-    target: float
-    benefit: float
-    cost: float
-    middle: float
+    top_k: int | None = integer(default=None, least=1, most=SEEN, kw_only=False)
+    user: str | Callable[[Tensor, Tensor], Tensor] = one_of(default="rbp", among=lambda _: USERS)
+    p: float = number(default=0.8, above=0, below=1)
+    target: float = number(default=1, above=0)
+    benefit: float = number(default=0)
+    cost: float = number(default=0)
+    middle: float = number(default=0.5)
 
     @property
     def ranks(self) -> int:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakKeyDictionary
 
 # More than labels need: names of other libraries hold digits, dots, commas and what not.
@@ -97,17 +95,6 @@ def read(text: str) -> Label:
         parameters[parameter[1].lower()] = _literal(parameter[2])
         end = parameter.end()
     return Label(parts["name"], parameters, parts["at"] or "")
-
-
-def arguments(cls: type, root: type) -> dict[str, Any]:
-    """Keyword-only arguments of a class and of its parents up to a root, with their defaults, its own first."""
-    found: dict[str, Any] = {}
-    for owner in cls.__mro__:
-        if issubclass(owner, root) and "__init__" in owner.__dict__:
-            for name, parameter in inspect.signature(owner.__init__).parameters.items():
-                if parameter.kind is parameter.KEYWORD_ONLY:
-                    found.setdefault(name, parameter.default)
-    return found
 
 
 def name_of(function: Callable) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from torchrank.names.labels import Label, read, split, write
 from torchrank.names.registry import measures
-from torchrank.names.spellings import PARAMETERS, SPELLINGS
+from torchrank.names.spellings import PARAMETERS, PARSE, Known, known, without_optional
 
 
 def parse(name: str, **overrides: Any) -> Any:
@@ -24,7 +24,7 @@ def parse(name: str, **overrides: Any) -> Any:
     Besides labels it takes the spellings of ir_measures (``"nDCG@10"``, ``"AP(rel=2)@100"``, ``"RR"``), trec_eval
     (``"ndcg_cut_10"``, ``"recip_rank"``, ``"P_5"``, with the definitions of version 10), PyKEEN
     (``"hits_at_10"``, ``"adjusted_arithmetic_mean_rank_index"``), ranx (``"map@10-l2"``), MTEB (``"ndcg_at_10"``) and
-    others: :mod:`torchrank.names.spellings` lists them. ``hits@k`` is :class:`HitRate`, where ranx counts the hits:
+    others: ``known_as`` of the classes lists them. ``hits@k`` is :class:`HitRate`, where ranx counts the hits:
     that is ``numrelret@k``. ``accuracy@k`` is that of RecTools: the one of sentence-transformers and BEIR is
     ``hitrate@k``. A name says what the measure is, and not which ties, which aggregate
     or which queries without a relevant candidate a library has in mind: that is what :func:`torchrank.preset` says.
@@ -69,9 +69,9 @@ def resolve(name: str) -> list[Label]:
         return [_at_level(label, suffixed) for label in resolve(suffixed["name"])]
     label, registry = read(name), measures()
     own = label.name.lower()
-    spellings = [spelling for spelling in _spellings() if spelling.measure in registry]
-    if own in registry:  # then only what says more than a name is a spelling: IPrec@0.1
-        spellings = [spelling for spelling in spellings if spelling.example == own]
+    spellings = sorted((one for name in registry for one in _spellings(registry[name])), key=lambda one: one.rank)
+    if own in registry:  # then only names with parameters or a cut-off are spellings: IPrec@0.1
+        spellings = [one for one in spellings if one.literal == own and (one.at or one.parameters)]
     for spelling in spellings:
         if found := spelling.fit(label):
             return found
@@ -183,18 +183,23 @@ class _Spelling:
     labels: Sequence[str]
     #: a name that fits, for hints
     example: str
+    #: the name in lower case, as it is written there
+    literal: str
     #: the measure of the labels
     measure: str
+    #: the smaller one wins: more parameters first, then names of no single library
+    rank: tuple[int, bool]
 
     @classmethod
-    def of(cls, text: str, labels: str | list[str]) -> _Spelling:
-        parts = read(text)
-        example = _HOLE.sub(lambda hole: "10" if hole[1] == "k" else "0.5", parts.name)
+    def of(cls, name: str, one: Known) -> _Spelling:
+        parts = read(without_optional(one.theirs))
+        labels = [name + without_optional(setting) for setting in one.settings]
+        theirs = _snake(parts.name)
+        example = _HOLE.sub(lambda hole: "10" if hole[1] == "k" else "0.5", theirs)
         at = re.compile(_pattern(parts.at)) if parts.at else None
-        name = re.compile(_pattern(parts.name), re.IGNORECASE)
-        labels = [labels] if isinstance(labels, str) else labels
-        measure = re.split("[(@]", labels[0])[0]
-        return cls(name, parts.parameters, at, labels, example, measure)
+        rank = (-len(parts.parameters) - bool(at), one.library != PARSE)
+        pattern = re.compile(_pattern(theirs), re.IGNORECASE)
+        return cls(pattern, parts.parameters, at, labels, example, parts.name.lower(), name, rank)
 
     def fit(self, label: Label) -> list[Label]:
         """The labels that stand for one in this spelling; nothing if it is in another."""
@@ -229,6 +234,14 @@ def _pattern(text: str) -> str:
     return "".join(itertools.chain.from_iterable(itertools.zip_longest(literal, holes, fillvalue="")))
 
 
+#: where a name of a class goes on with another word
+_WORD = re.compile(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|-")
+
+
+def _snake(name: str) -> str:
+    return _WORD.sub("_", name).lower()
+
+
 @functools.cache
-def _spellings() -> list[_Spelling]:
-    return [_Spelling.of(text, labels) for text, labels in SPELLINGS.items()]
+def _spellings(measure: Any) -> list[_Spelling]:
+    return [_Spelling.of(measure.name, one) for one in known(measure) if one.same and one.theirs]

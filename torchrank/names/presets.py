@@ -1,25 +1,19 @@
-"""Which settings reproduce the numbers of which library: one table, from which presets and the README are made."""
+"""Which settings reproduce the numbers of which library: from ``known_as`` of the measures, presets and a table."""
 
 from __future__ import annotations
 
 import re
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 from torchrank.names.labels import read, write
+from torchrank.names.parse import required
+from torchrank.names.registry import measures
+from torchrank.names.spellings import TITLES, Known, known, plain, without_optional
 
 #: The libraries, and what was compared.
-LIBRARIES = {
-    "trec_eval": "trec_eval 10",
-    "trec_eval9": "trec_eval 9, pytrec_eval",
-    "sklearn": "scikit-learn",
-    "torchmetrics": "torchmetrics",
-    "pyg": "PyG",
-    "recbole": "RecBole",
-    "rectools": "RecTools",
-    "lenskit": "LensKit",
-    "pykeen": "PyKEEN",
-    "rax": "rax",
+LIBRARIES = {"trec_eval": "trec_eval 10", "trec_eval9": "trec_eval 9, pytrec_eval"} | {
+    name: TITLES[name] for name in ("sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen", "rax")
 }
 
 
@@ -43,171 +37,66 @@ EXCEPT = {
 }
 
 
-def _both(theirs: str, ours: str | None, why: str = "") -> dict[str, tuple[str, str | None, str]]:
-    """A cell for both versions of trec_eval."""
-    return {"trec_eval": (theirs, ours, why), "trec_eval9": (theirs, ours, why)}
-
-
-#: By measure and library: their name, the label of ours, or None and why no setting gives the same number. ``{k}`` is a
-#: cut-off, and what stands in brackets is left out where none is given. Numbers agree where no scores are tied, and
-#: under ties where the library defines what they mean; for libraries that know no grades, where these are 0 and 1.
-TABLE: dict[str, dict[str, tuple[str, str | None, str]]] = {
-    "precision": {
-        **_both("P_{k}", "precision@{k}"),
-        "torchmetrics": ("RetrievalPrecision[@{k}]", "precision[@{k}]", ""),
-        "pyg": ("LinkPredPrecision@{k}", "precision@{k}", ""),
-        "recbole": ("precision@{k}", "precision@{k}", ""),
-        "rectools": ("Precision(k={k})", "precision@{k}", ""),
-        "lenskit": ("Precision[@{k}]", "precision(adaptive_k=True,empty_target_action=listed)[@{k}]", ""),
-        "rax": ("precision_metric[@{k}]", "precision(adaptive_k=True)[@{k}]", ""),
-    },
-    "relative precision": {
-        **_both("relative_P_{k}", "relprecision@{k}"),
-        "rectools": ("Precision(k={k}, r_precision=True)", "relprecision@{k}", ""),
-    },
-    "recall": {
-        **_both("recall_{k}", "recall@{k}"),
-        "torchmetrics": ("RetrievalRecall[@{k}]", "recall[@{k}]", ""),
-        "pyg": ("LinkPredRecall@{k}", "recall@{k}", ""),
-        "recbole": ("recall@{k}", "recall@{k}", ""),
-        "rectools": ("Recall(k={k})", "recall@{k}", ""),
-        "lenskit": ("Recall[@{k}]", "recall(normalize=min)[@{k}]", ""),
-        "rax": ("recall_metric[@{k}]", "recall[@{k}]", ""),
-    },
-    "F1": {
-        "pyg": ("LinkPredF1@{k}", "f1@{k}", ""),
-        "rectools": ("F1Beta(k={k})", "f1@{k}", ""),
-    },
-    "hit rate": {
-        **_both("success_{k}", "hitrate@{k}"),
-        "torchmetrics": ("RetrievalHitRate[@{k}]", "hitrate[@{k}]", ""),
-        "pyg": ("LinkPredHitRatio@{k}", "hitrate@{k}", ""),
-        "recbole": ("hit@{k}", "hitrate@{k}", ""),
-        "rectools": ("HitRate(k={k})", "hitrate@{k}", ""),
-        "lenskit": ("Hit[@{k}]", "hitrate[@{k}]", ""),
-        "pykeen": ("hits_at_{k}", "hitrate@{k}", ""),
-    },
-    "reciprocal rank": {
-        **_both("recip_rank", "mrr"),
-        "torchmetrics": ("RetrievalMRR[@{k}]", "mrr[@{k}]", ""),
-        "pyg": ("LinkPredMRR@{k}", "mrr@{k}", ""),
-        "recbole": ("mrr@{k}", "mrr@{k}", ""),
-        "rectools": ("MRR(k={k})", "mrr@{k}", ""),
-        "lenskit": ("RecipRank[@{k}]", "mrr[@{k}]", ""),
-        "pykeen": ("inverse_harmonic_mean_rank", "mrr", ""),
-        "rax": ("mrr_metric[@{k}]", "mrr[@{k}]", ""),
-    },
-    "average precision": {
-        **_both("map", "map"),
-        "sklearn": ("average_precision_score", "lrap(ties=grouped)", ""),
-    },
-    "average precision at k": {
-        **_both("map_cut_{k}", "map@{k}"),
-        "torchmetrics": ("RetrievalMAP[@{k}]", "map(normalize=retrieved)[@{k}]", ""),
-        "pyg": ("LinkPredMAP@{k}", "map(normalize=min)@{k}", ""),
-        "recbole": ("map@{k}", "map(normalize=min)@{k}", ""),
-        "rectools": ("MAP(k={k})", "map@{k}", ""),
-        "lenskit": ("AveragePrecision[@{k}]", "map(normalize=length,empty_target_action=listed)[@{k}]", ""),
-        "rax": ("ap_metric[@{k}]", "map[@{k}]", ""),
-    },
-    "average precision by k": {"rectools": ("MAP(k={k}, divide_by_k=True)", "map(normalize=k)@{k}", "")},
-    "geometric mean AP": _both("gm_map", "map(aggregation=geometric)"),
-    "log odds of AP": {"trec_eval": ("yaap", "yaap", "")},
-    "NDCG": {
-        **_both("ndcg", "ndcg"),
-        "sklearn": ("ndcg_score[@{k}]", "ndcg[@{k}]", ""),
-        "torchmetrics": ("RetrievalNormalizedDCG[@{k}]", "ndcg[@{k}]", ""),
-        "lenskit": ("NDCG[@{k}]", "ndcg(discount=clipped)[@{k}]", ""),
-        "rax": ("ndcg_metric[@{k}]", "ndcg(gain=exponential)[@{k}]", ""),
-    },
-    "NDCG of graded test items": {
-        "lenskit": ("NDCG(gain=rating)[@{k}]", "ndcg(discount=clipped,empty_target_action=neg)[@{k}]", ""),
-    },
-    "NDCG at k": {
-        **_both("ndcg_cut_{k}", "ndcg@{k}"),
-        "pyg": ("LinkPredNDCG@{k}", "ndcg@{k}", ""),
-        "recbole": ("ndcg@{k}", "ndcg@{k}", ""),
-        "rectools": ("NDCG(k={k}, divide_by_achievable=True)", "ndcg@{k}", ""),
-    },
-    "NDCG by k": {"rectools": ("NDCG(k={k})", "ndcg(normalize=k)@{k}", "")},
-    "DCG": {
-        "sklearn": ("dcg_score[@{k}]", "dcg[@{k}]", ""),
-        "lenskit": ("DCG[@{k}]", "dcg(discount=clipped)[@{k}]", ""),
-        "rax": ("dcg_metric[@{k}]", "dcg(gain=exponential)[@{k}]", ""),
-    },
-    "DCG of graded test items": {
-        "lenskit": ("DCG(gain=rating)[@{k}]", "dcg(discount=clipped,empty_target_action=neg)[@{k}]", ""),
-    },
-    "R-precision": {
-        **_both("Rprec", "rprecision"),
-        "torchmetrics": ("RetrievalRPrecision", "rprecision", ""),
-    },
-    "fall-out": {"torchmetrics": ("RetrievalFallOut[@{k}]", "fallout[@{k}]", "")},
-    "area under ROC": {
-        "sklearn": ("roc_auc_score", "auroc", ""),
-        "torchmetrics": ("RetrievalAUROC[@{k}]", "auroc(empty_target_action=neg)[@{k}]", ""),
-        "recbole": ("gauc", None, "weighs queries by their positives: give weights"),
-        "rectools": ("PartialAUC(k={k})", None, "cuts at the k-th irrelevant one"),
-    },
-    "LRAP": {
-        "sklearn": ("label_ranking_average_precision_score", "lrap(ties=grouped,empty_target_action=pos)", ""),
-        "torchmetrics": ("MultilabelRankingAveragePrecision", "lrap(ties=grouped,empty_target_action=pos)", ""),
-    },
-    "coverage error": {
-        "sklearn": ("coverage_error", "coverageerror(ties=pessimistic)", ""),
-        "torchmetrics": ("MultilabelCoverageError", "coverageerror(ties=pessimistic)", ""),
-    },
-    "ranking loss": {
-        "sklearn": ("label_ranking_loss", "rankingloss(ties=pessimistic)", ""),
-        "torchmetrics": ("MultilabelRankingLoss", "rankingloss(ties=pessimistic)", ""),
-    },
-    "pairs in order": {"rax": ("opa_metric", "opa", "")},
-    "accuracy": {"rectools": ("Accuracy(k={k})", "accuracy@{k}", "")},
-    "MCC": {"rectools": ("MCC(k={k})", "mcc@{k}", "")},
-    "precision of all": _both("set_P", "precision"),
-    "recall of all": _both("set_recall", "recall"),
-    "F1 of all": _both("set_F", "f1"),
-    "AP of a set": _both("set_map", "setap"),
-    "relative precision of all": _both("set_relative_P", "relprecision"),
-    "interpolated precision": {
-        "trec_eval": ("iprec_at_recall_0.50", "iprec(recall=0.5)", ""),
-        "trec_eval9": ("iprec_at_recall_0.50", "iprec(recall=0.5,rounding=up)", ""),
-    },
-    "11-point average": {
-        "trec_eval": ("11pt_avg", "elevenpoint", ""),
-        "trec_eval9": ("11pt_avg", "elevenpoint(rounding=up)", ""),
-    },
-    "precision at multiples of R": _both("Rprec_mult_0.80", "rprecision(multiple=0.8)"),
-    "utility": _both("utility", "utility"),
-    "binary G": _both("binG", "bing"),
-    "number retrieved": _both("num_ret", "numret"),
-    "number relevant": _both("num_rel", "numrel"),
-    "number relevant retrieved": _both("num_rel_ret", "numrelret"),
-    "G": _both("G", None, "not offered here"),
-    "NDCG at the relevant": _both("ndcg_rel", None, "not offered here"),
-    "NDCG at the levels": _both("Rndcg", "rndcg"),
-    "bpref": _both("bpref", "bpref"),
-    "geometric mean bpref": _both("gm_bpref", "bpref(aggregation=geometric)"),
-    "inferred AP": _both("infAP", "infap"),
-    "RBP": {
-        "trec_eval": ("rbp", None, "scales grades by numbers that it does not set"),
-        "lenskit": ("RBP[@{k}]", "rbp(p=0.85)[@{k}]", ""),
-    },
-    "RBP residual": {"trec_eval": ("rbp_resid", None, "drops the tail where all is judged")},
-    "unjudged": {"trec_eval": ("unj_{k}", None, "1 - judged@{k}, but for lists shorter than k")},
-    "mean rank": {"pykeen": ("arithmetic_mean_rank", "mr", "")},
-    "geometric mean rank": {"pykeen": ("geometric_mean_rank", "mr(aggregation=geometric)", "")},
-    "harmonic mean rank": {"pykeen": ("harmonic_mean_rank", "mr(aggregation=harmonic)", "")},
-    "median rank": {"pykeen": ("median_rank", None, "the median of positives, not of queries")},
-    "inverse mean rank": {"pykeen": ("inverse_arithmetic_mean_rank", "mr(inverse=True)", "")},
-    "adjusted mean rank": {"pykeen": ("adjusted_arithmetic_mean_rank", "mr(adjusted=ratio)", "")},
-    "adjusted mean rank index": {"pykeen": ("adjusted_arithmetic_mean_rank_index", "mr(adjusted=index)", "")},
-    "z of mean rank": {"pykeen": ("z_arithmetic_mean_rank", "mr(adjusted=z)", "")},
-    "adjusted reciprocal rank": {"pykeen": ("adjusted_inverse_harmonic_mean_rank", "mrr(adjusted=index)", "")},
-    "z of reciprocal rank": {"pykeen": ("z_inverse_harmonic_mean_rank", "mrr(adjusted=z)", "")},
-    "adjusted hit rate": {"pykeen": ("adjusted_hits_at_{k}", "hitrate(adjusted=index)@{k}", "")},
-    "z of hit rate": {"pykeen": ("z_hits_at_{k}", "hitrate(adjusted=z)@{k}", "")},
+#: How a library writes a cut-off of a measure that can have one; in brackets, if there need be none.
+CUT = {
+    "torchmetrics": "[@{k}]",
+    "pyg": "@{k}",
+    "recbole": "@{k}",
+    "rectools": "(k={k})",
+    "lenskit": "[@{k}]",
+    "rax": "[@{k}]",
 }
+
+
+#: The measures that a preset begins with; the others follow by name.
+FIRST = ("precision", "relprecision", "recall", "f1", "hitrate", "mrr", "map", "yaap", "ndcg", "dcg")
+
+
+#: Measures of a library for which there is no class here, and why.
+LACKING: dict[str, dict[str, str]] = {
+    "trec_eval": {"ndcg_rel": "not offered here"},
+    "trec_eval9": {"ndcg_rel": "not offered here"},
+}
+
+
+class Cell(NamedTuple):
+    """A measure of a library. ``{k}`` is a cut-off, and what stands in brackets is left out where none is given."""
+
+    theirs: str
+    #: our label, or None if no setting gives the same number
+    ours: str | None
+    #: why not
+    why: str = ""
+
+
+def rows() -> dict[str, dict[str, list[Cell]]]:
+    """By measure and library, their names and our labels, from ``known_as`` of the classes.
+
+    Numbers agree where no scores are tied, and under ties where the library defines what they mean; for libraries that
+    know no grades, where these are 0 and 1. Measures that need a catalogue are left out.
+    """
+    found: dict[str, dict[str, list[Cell]]] = {}
+    every = measures()
+    for name in [*(name for name in FIRST if name in every), *sorted(every.keys() - set(FIRST))]:
+        measure = every[name]
+        for one in () if required(measure) else known(measure):
+            if one.library in LIBRARIES and one.theirs:
+                found.setdefault(name, {}).setdefault(one.library, []).append(_cell(measure, one))
+    for library, lacking in LACKING.items():
+        for theirs, why in lacking.items():
+            found.setdefault(f"{theirs} of {LIBRARIES[library].split()[0]}", {})[library] = [Cell(theirs, None, why)]
+    return found
+
+
+def _cell(measure: Any, one: Known) -> Cell:
+    if not one.same:
+        return Cell(one.theirs, None, one.remark)
+    theirs, ours, cut = one.theirs, measure.name + one.settings[0], CUT.get(one.library, "")
+    if cut and measure.takes_top_k:
+        inside = cut.startswith("(") and "(" in theirs
+        theirs = theirs.replace("(", f"{cut[:-1]}, ", 1) if inside else theirs + cut
+        ours += cut if "[" in cut else "@{k}"
+    return Cell(theirs, ours)
 
 
 def preset(name: str, *k: int) -> dict[str, str]:
@@ -240,8 +129,7 @@ def preset(name: str, *k: int) -> dict[str, str]:
         if not isinstance(cut, Integral) or isinstance(cut, bool) or cut < 1:
             raise ValueError(f"Expected cut-offs to be integers >= 1, got {cut!r}")
     found: dict[str, str] = {}
-    for row in TABLE.values():
-        theirs, ours, _ = row.get(name, ("", None, ""))
+    for theirs, ours, _ in (cell for row in rows().values() for cell in row.get(name, [])):
         if ours is None:
             continue
         cuts: tuple[int | None, ...] = (None,)
@@ -257,22 +145,21 @@ def preset(name: str, *k: int) -> dict[str, str]:
 def table() -> str:
     """The table in Markdown, with what holds for all measures of a library in its first two rows."""
     always = [", ".join(f"`{key}={value}`" for key, value in ALWAYS.get(name, {}).items()) for name in LIBRARIES]
-    rows = [["", *LIBRARIES.values()], ["---"] * (1 + len(LIBRARIES)), ["all of these", *always]]
-    rows.append(["except", *(EXCEPT.get(name, "") for name in LIBRARIES)])
-    for measure, row in TABLE.items():
-        rows.append([measure, *(_shown(*row[name][1:]) if name in row else "" for name in LIBRARIES)])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    lines = [["", *LIBRARIES.values()], ["---"] * (1 + len(LIBRARIES)), ["all of these", *always]]
+    lines.append(["except", *(EXCEPT.get(name, "") for name in LIBRARIES)])
+    for measure, row in rows().items():
+        lines.append([measure, *("; ".join(map(_shown, row.get(name, []))) for name in LIBRARIES)])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _shown(ours: str | None, why: str) -> str:
-    text = f"none: {why}" if ours is None else f"`{ours}`"
-    return re.sub("[][{}]", "", text)
+def _shown(cell: Cell) -> str:
+    return plain(f"none: {cell.why}" if cell.ours is None else f"`{cell.ours}`")
 
 
 def _fill(text: str, k: int | None) -> str:
     """A template with its cut-off; without one, it goes without what stands in brackets."""
     if k is None:
-        return re.sub(r"\[.*?\]", "", text)
+        return without_optional(text)
     return re.sub(r"[][]", "", text).replace("{k}", str(k))
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import difflib
 import functools
-import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -14,19 +13,20 @@ from torch import Tensor
 import torchrank.names.labels as labels
 from torchrank.layouts.bad_values import explain
 from torchrank.layouts.batch import Batch
-from torchrank.names.arguments import integer, plain
+from torchrank.names.arguments import plain
+from torchrank.names.parameters import REQUIRED, Parametrised, bind, integer, of_torchmetrics
 from torchrank.names.registry import KINDS
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.scoring import BatchResult
 
 
-class Measure(QueryMean):
-    """A metric with a name, which knows its parameters.
+class Measure(Parametrised, QueryMean):
+    """A metric with a name, whose arguments are declared: they become attributes, a signature and a label.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        aggregation, empty_target_action, validate_args: as :class:`torchrank.RankingMetric`.
-        kwargs: parameters of the measure, which become attributes, and those of :class:`torchmetrics.Metric`.
+        process_group, dist_sync_fn, distributed_available_fn, sync_on_compute, dist_sync_on_step, compute_on_cpu,
+            compute_with_cache: as :class:`torchmetrics.Metric`.
 
     Raises:
         TypeError: it has the name of another class.
@@ -37,11 +37,24 @@ class Measure(QueryMean):
     name: ClassVar[str] = ""
     #: every measure of a kind by its name
     registry: ClassVar[dict[str, Any]] = {}
-    #: whether it can be cut at a rank
+    #: its names in other libraries, with the settings that give their numbers; see :mod:`torchrank.names.spellings`
+    known_as: ClassVar[Mapping[str, Any]] = {}
+    #: whether it can be cut at a rank: not if a class declares ``top_k: None = None``
     takes_top_k: ClassVar[bool] = True
+
+    top_k: int | None = integer(default=None, least=1, kw_only=False)
+    process_group: Any = of_torchmetrics(default=None)
+    dist_sync_fn: Callable[..., Any] | None = of_torchmetrics(default=None)
+    distributed_available_fn: Callable[[], bool] | None = of_torchmetrics(default=None)
+    sync_on_compute: bool = of_torchmetrics(default=True)
+    dist_sync_on_step: bool = of_torchmetrics(default=False)
+    compute_on_cpu: bool = of_torchmetrics(default=False)
+    compute_with_cache: bool = of_torchmetrics(default=True)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if "top_k" in cls._own_parameters:
+            cls.takes_top_k = cls._own_parameters["top_k"].annotation not in (None, "None")
         if "registry" in cls.__dict__:
             KINDS.append(cls.registry)
         if name := cls.__dict__.get("name"):
@@ -53,41 +66,41 @@ class Measure(QueryMean):
                 )
             cls.registry[name] = cls
 
-    def __init__(
-        self,
-        top_k: int | None,
-        aggregation: str | Callable[[Tensor], Tensor],
-        empty_target_action: str,
-        validate_args: bool,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         if self.name not in self.registry or not _same(self.registry[self.name], type(self)):
             raise TypeError(
                 f"Expected {type(self).__name__} to have a name of its own, which its states bear, got {self.name!r}"
             )
-        own = {name: plain(kwargs.pop(name)) for name in self.definition() if name in kwargs}
-        for name in own:
-            if callable(getattr(Measure, name, None)) or callable(getattr(type(self), name, None)):
+        values, others = bind(type(self), args, kwargs)
+        for name in values:
+            if callable(getattr(type(self), name, None)):
                 raise TypeError(f"Expected {type(self).__name__} to name no parameter like a method, got {name!r}")
-        try:
-            super().__init__(aggregation, empty_target_action, validate_args, **kwargs)
-        except ValueError as error:
-            if unknown := [name for name in kwargs if f"`{name}`" in str(error)]:
-                raise ValueError(self._unknown(unknown[0])) from None
-            raise
-        top_k = integer("top_k", top_k, least=1)
-        if top_k is not None and not self.takes_top_k:
+        for name in others:
+            if name not in self.declared or not self.declared[name].of_torchmetrics:
+                raise ValueError(self._unknown(name))
+        action = values.pop("empty_target_action", "skip")  # of what is too short to have a value
+        super().__init__(values.pop("aggregation"), action, values.pop("validate_args"), **others)
+        if (top_k := values["top_k"]) is not None and not self.takes_top_k:
             raise ValueError(f"Expected no top_k for {type(self).__name__}, which looks at the whole list, got {top_k}")
-        self.top_k = top_k
-        for name, value in own.items():
-            setattr(self, name, value)
+        catalogue = {name: values.pop(name) for name, one in self.declared.items() if one.of_catalogue}
+        for name, value in values.items():
+            setattr(self, name, plain(value))
+        self.__post_init__()
+        self.begin(self.keep(catalogue))
+
+    def __post_init__(self) -> None:
+        """Check how the arguments go together, once all of them are attributes; at first as the parent does."""
+
+    def keep(self, catalogue: dict[str, Any]) -> str:
+        """Keep what describes a catalogue, of which a digest makes the states differ."""
+        return ""
 
     @classmethod
     @functools.cache
     def definition(cls) -> dict[str, Any]:
         """The arguments that make the number, with their defaults, the measure's own first."""
-        found = labels.arguments(cls, Measure)
-        return {k: v for k, v in found.items() if k != "validate_args" and v is not inspect.Parameter.empty}
+        declared = {name: one for name, one in cls.declared.items() if one.kw_only and one.labelled}
+        return {name: one.default for name, one in declared.items() if one.default is not REQUIRED}
 
     def _unknown(self, name: str) -> str:
         """What to say of an argument that there is not."""

@@ -6,7 +6,7 @@ import functools
 import math
 import sys
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
@@ -17,13 +17,14 @@ import torchrank.state.sums as state
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.bad_values import explain
 from torchrank.names.arguments import one_of
+from torchrank.names.types import EmptyAction
 from torchrank.state.aggregation import AGGREGATIONS, MEANS, Mean, aggregate, is_mean
 from torchrank.state.scoring import BatchResult
 from torchrank.state.sums import Sum
 from torchrank.state.synchronisation import JointReduction, appended
 from torchrank.state.torchmetrics_fixes import LOCK, SafeMetric
 
-EMPTY_ACTIONS = ("neg", "pos", "skip", "listed", "error")
+EMPTY_ACTIONS = get_args(EmptyAction)
 
 
 #: Modules that compute logged metrics one after the other, see :class:`JointReduction`.

@@ -133,8 +133,11 @@ class Averaging(Protocol):
     """A metric that averages values over queries."""
 
     validate_args: bool
-    empty_target_action: str
     aggregation: Any
+
+    @property
+    def empty_target_action(self) -> str:
+        """Its policy for queries in which there is nothing to measure."""
 
     @property
     def mean(self) -> Mean:

@@ -7,7 +7,6 @@ import random
 
 import cases
 import oracles
-import oracles_intents
 import pytest
 import torch
 from hypothesis import given, settings
@@ -17,11 +16,12 @@ from orders import Query
 import torchrank as tr
 from torchrank.formulas import cascades
 from torchrank.layouts import canonical
+from torchrank.metrics import IntentMetric
 
-NAMES = sorted(oracles_intents.ORACLES)
-CONFIGS = [cases.config(name, **parameters) for name in NAMES for parameters in oracles_intents.MANY[name]]
-CONFIGS += [cases.config(name, **parameters) for name in NAMES for parameters in oracles_intents.FEW[name]]
-FEW = [cases.config(name, **parameters) for name in NAMES for parameters in oracles_intents.FEW[name]]
+NAMES = sorted(name for name, cls in tr.RankingMetric.registry.items() if issubclass(cls, IntentMetric))
+CONFIGS = [cases.config(name, **parameters) for name in NAMES for parameters in oracles.ORACLES[name].many]
+CONFIGS += [cases.config(name, **parameters) for name in NAMES for parameters in oracles.ORACLES[name].few]
+FEW = [cases.config(name, **parameters) for name in NAMES for parameters in oracles.ORACLES[name].few]
 every_measure = pytest.mark.parametrize("name", NAMES)
 
 

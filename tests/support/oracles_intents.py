@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cache
 from typing import Any
 
-import oracles
+from oracles import average_precision, one_in_reach, oracle, precision, precisions
 from orders import Query, expectation, orders
 
 Grades = tuple[float, ...]
@@ -37,7 +39,7 @@ def in_every_order(
     return expectation([(value(order, query.missing), weight) for order, weight in orders(query, "expected")])
 
 
-def by_subtopic(measure: Callable, **fixed: Any) -> Callable:
+def by_subtopic(measure: Callable) -> Callable:
     """The mean of a measure of flags over the subtopics for which it is defined."""
 
     def oracle(query: Query, *, ties: str, relevance_level: float = 1, **parameters: Any) -> float | None:
@@ -47,7 +49,7 @@ def by_subtopic(measure: Callable, **fixed: Any) -> Callable:
                 relevant = [grades[subtopic] >= relevance_level for grades in order]
                 lacking = sum(grades[subtopic] >= relevance_level for grades in missing)
                 if any(relevant) or lacking:
-                    found.append(getattr(oracles, measure)(relevant, lacking, **fixed, **parameters))
+                    found.append(measure(relevant, lacking, **parameters))
             return math.fsum(found) / len(found)
 
         return in_every_order(query, relevance_level, value)
@@ -175,47 +177,95 @@ def rank_biased(divided_by: str) -> Callable:
     return oracle
 
 
-ORACLES = {
-    "pia": by_subtopic("precision"),
-    "apia": by_subtopic("average_precision"),
-    "strecall": subtopic_recall,
-    "alphadcg": alpha_dcg("nothing"),
-    "alphandcg": alpha_dcg("ideal"),
-    "erria": err("intents"),
-    "nerria": err("ideal"),
-    "nrbp": rank_biased("intents"),
-    "nnrbp": rank_biased("ideal"),
-}
-EMPTY: dict[str, str] = {}
+# ---- means over random orders, of one subtopic
 
-FEW: dict[str, list[dict[str, Any]]] = {
-    "pia": [{}, {"top_k": 3}],
-    "apia": [{}, {"top_k": 3}],
-    "strecall": [{}, {"top_k": 2}],
-    "alphadcg": [{}, {"top_k": 3}],
-    "alphandcg": [{}, {"top_k": 2}],
-    "erria": [{"top_k": 3}, {"max_grade": 3}],
-    "nerria": [{}, {"top_k": 2, "max_grade": 2}],
-    "nrbp": [{}, {"top_k": 2, "beta": 0.8}],
-    "nnrbp": [{}, {"top_k": 3, "alpha": 0.7}],
-}
-MANY: dict[str, list[dict[str, Any]]] = {
-    name: [
-        *({"top_k": top_k} for top_k in (1, 4, 10)),
-        *({"top_k": 3, "relevance_level": level} for level in (2, 0.5)),
-        {"relevance_level": 2},
-    ]
-    for name in ORACLES
-}
-MANY["pia"] += [{"top_k": 4, "adaptive_k": True}]
-MANY["apia"] += [{"top_k": top_k, "normalize": normalize} for top_k in (None, 2) for normalize in ("min", "retrieved")]
-for name in ("alphadcg", "alphandcg", "nrbp", "nnrbp"):
-    MANY[name] += [{"top_k": top_k, "alpha": alpha} for top_k in (None, 3) for alpha in (0, 0.3, 1)]
-for name in ("nrbp", "nnrbp"):
-    MANY[name] += [{"alpha": alpha, "beta": beta} for alpha in (0.5, 0.9) for beta in (0, 0.8, 1)]
-for name in ("erria", "nerria"):
-    MANY[name] += [{"top_k": top_k, "max_grade": most} for top_k in (None, 3) for most in (1.5, 2, 4)]
-MANY["alphadcg"] += [{"top_k": k, "alpha": alpha, "bounded": True} for k in (1, 4) for alpha in (0, 0.5, 0.9)]
-MANY["erria"] += [{"top_k": k, "max_grade": most, "bounded": True} for k in (1, 4) for most in (1, 3)]
 
-OTHERS: dict[str, list[Any]] = {"alpha": [0.25, 1], "bounded": [True], "max_grade": [2, 4.5]}
+@cache
+def left_at(n: int, r: int, k: int) -> list[float]:
+    """Mean of 1/2 for each relevant one among the first 0, 1, ..., k of n in random order: how much gain is left."""
+    # Which of the n they are, r at a time: as the generating function sum over h of C(j, h) C(n - j, r - h) / 2 ** h.
+    left, comb = [], math.comb
+    for j in range(k + 1):
+        ways = sum(comb(j, h) * comb(n - j, r - h) << (r - h) for h in range(max(0, r - n + j), min(j, r) + 1))
+        left.append(float(Fraction(ways, comb(n, r) << r)))
+    return left
+
+
+def mean_novelty(n: int, r: int, k: int, discount: Callable[[int], float]) -> float:
+    """Discounted gains that are halved by each relevant one: each takes half of what is left."""
+    left = left_at(n, r, k)
+    return math.fsum(2 * (left[j - 1] - left[j]) * discount(j) for j in range(1, k + 1))
+
+
+def best_novelty(r: int, k: int, discount: Callable[[int], float]) -> float:
+    return math.fsum(0.5 ** (j - 1) * discount(j) for j in range(1, min(r, k) + 1))
+
+
+def log_discount(rank: int) -> float:
+    return 1 / math.log2(1 + rank)
+
+
+def reciprocal(rank: int) -> float:
+    return 1 / rank
+
+
+def halves(rank: int) -> float:
+    return 0.5 ** (rank - 1)
+
+
+def over_best(discount: Callable[[int], float]) -> Callable[[int, int, int], float]:
+    return lambda n, r, k: mean_novelty(n, r, k, discount) / best_novelty(r, k, discount)
+
+
+# ---- parameters to try
+
+CUT: list[dict[str, Any]] = [
+    *({"top_k": top_k} for top_k in (1, 4, 10)),
+    *({"top_k": 3, "relevance_level": level} for level in (2, 0.5)),
+    {"relevance_level": 2},
+]
+ALPHAS: list[dict[str, Any]] = [{"top_k": top_k, "alpha": alpha} for top_k in (None, 3) for alpha in (0, 0.3, 1)]
+BETAS: list[dict[str, Any]] = [{"alpha": alpha, "beta": beta} for alpha in (0.5, 0.9) for beta in (0, 0.8, 1)]
+GRADES: list[dict[str, Any]] = [{"top_k": top_k, "max_grade": most} for top_k in (None, 3) for most in (1.5, 2, 4)]
+NORMALIZED: list[dict[str, Any]] = [
+    {"top_k": top_k, "normalize": normalize} for top_k in (None, 2) for normalize in ("min", "retrieved")
+]
+
+oracle("pia", few=[{}, {"top_k": 3}], many=[*CUT, {"top_k": 4, "adaptive_k": True}], baseline=lambda n, r, k: r / n)(
+    by_subtopic(precision)
+)
+oracle("apia", few=[{}, {"top_k": 3}], many=CUT + NORMALIZED, baseline=lambda n, r, k: precisions(n, r, k) / r)(
+    by_subtopic(average_precision)
+)
+oracle("strecall", few=[{}, {"top_k": 2}], many=CUT, baseline=one_in_reach)(subtopic_recall)
+oracle(
+    "alphadcg",
+    few=[{}, {"top_k": 3}],
+    many=[*CUT, *ALPHAS, *({"top_k": k, "alpha": alpha, "bounded": True} for k in (1, 4) for alpha in (0, 0.5, 0.9))],
+    baseline=lambda n, r, k: mean_novelty(n, r, k, log_discount),
+    others={"alpha": [0.25, 1], "bounded": [True]},
+)(alpha_dcg("nothing"))
+oracle("alphandcg", few=[{}, {"top_k": 2}], many=CUT + ALPHAS, baseline=over_best(log_discount))(alpha_dcg("ideal"))
+oracle(
+    "erria",
+    few=[{"top_k": 3}, {"max_grade": 3}],
+    many=[*CUT, *GRADES, *({"top_k": k, "max_grade": most, "bounded": True} for k in (1, 4) for most in (1, 3))],
+    baseline=lambda n, r, k: mean_novelty(n, r, k, reciprocal) / 2,
+    others={"max_grade": [2, 4.5]},
+)(err("intents"))
+oracle(
+    "nerria",
+    few=[{}, {"top_k": 2, "max_grade": 2}],
+    many=CUT + GRADES,
+    baseline=over_best(reciprocal),
+    others={"max_grade": [2, 4.5]},
+)(err("ideal"))
+oracle(
+    "nrbp",
+    few=[{}, {"top_k": 2, "beta": 0.8}],
+    many=CUT + ALPHAS + BETAS,
+    baseline=lambda n, r, k: mean_novelty(n, r, k, halves) * 3 / 4,
+)(rank_biased("intents"))
+oracle("nnrbp", few=[{}, {"top_k": 3, "alpha": 0.7}], many=CUT + ALPHAS + BETAS, baseline=over_best(halves))(
+    rank_biased("ideal")
+)

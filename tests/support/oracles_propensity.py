@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from oracles import discounts, oracle
 from orders import Query, expectation, orders
 
 
@@ -52,10 +53,37 @@ def over_best(
     return expectation(found) / best
 
 
+@oracle(
+    "psp",
+    few=[{"top_k": 2}],
+    many=[
+        {},
+        {"top_k": 1, "average": "pooled"},
+        {"top_k": 3, "gain": doubled},
+        {"top_k": 10, "empty_target_action": "skip"},
+    ],
+    baseline=lambda n, r, k: k * r / n / min(r, k),
+    others={"average": ["pooled"]},
+)
 def psp(query: Query, *, ties: str, top_k: int | None = None, gain: Any = "linear") -> float | None:
     return over_best(query, ties, top_k, gain, "none")
 
 
+@oracle(
+    "psndcg",
+    few=[{"top_k": 3}],
+    many=[
+        {},
+        {"top_k": 2, "average": "pooled"},
+        {"top_k": 2, "average": "scaled"},
+        {"gain": at_most_one, "discount": "reciprocal"},
+        {"top_k": 4, "discount": sixth_root},
+        {"log_base": 3, "top_k": 4},
+        {"empty_target_action": "skip"},
+    ],
+    baseline=lambda n, r, k: r / n * discounts(k) / discounts(min(r, k)),
+    others={"average": ["pooled", "scaled"]},
+)
 def psndcg(
     query: Query,
     *,
@@ -68,6 +96,19 @@ def psndcg(
     return over_best(query, ties, top_k, gain, discount, log_base)
 
 
+@oracle(
+    "ips",
+    few=[{"top_k": 2}, {"discount": "log2", "self_normalized": "query"}],
+    many=[
+        {},
+        {"top_k": 1, "self_normalized": True},
+        {"top_k": 3, "discount": "reciprocal", "gain": at_most_one},
+        {"top_k": 4, "discount": sixth_root, "self_normalized": True},
+        {"empty_target_action": "skip"},
+    ],
+    baseline=lambda n, r, k: k * r / n,
+    others={"discount": ["log2", "reciprocal"], "self_normalized": [True, "query"]},
+)
 def ips(
     query: Query,
     *,
@@ -82,41 +123,3 @@ def ips(
         return None
     value = expectation([(total(o, top_k, gain, discount), weight) for o, weight in orders(query, ties)])
     return value / whole if self_normalized else value
-
-
-ORACLES = {"psp": psp, "psndcg": psndcg, "ips": ips}
-EMPTY: dict[str, str] = {}
-FEW = {
-    "psp": [{"top_k": 2}],
-    "psndcg": [{"top_k": 3}],
-    "ips": [{"top_k": 2}, {"discount": "log2", "self_normalized": "query"}],
-}
-MANY = {
-    "psp": [
-        {},
-        {"top_k": 1, "average": "pooled"},
-        {"top_k": 3, "gain": doubled},
-        {"top_k": 10, "empty_target_action": "skip"},
-    ],
-    "psndcg": [
-        {},
-        {"top_k": 2, "average": "pooled"},
-        {"top_k": 2, "average": "scaled"},
-        {"gain": at_most_one, "discount": "reciprocal"},
-        {"top_k": 4, "discount": sixth_root},
-        {"log_base": 3, "top_k": 4},
-        {"empty_target_action": "skip"},
-    ],
-    "ips": [
-        {},
-        {"top_k": 1, "self_normalized": True},
-        {"top_k": 3, "discount": "reciprocal", "gain": at_most_one},
-        {"top_k": 4, "discount": sixth_root, "self_normalized": True},
-        {"empty_target_action": "skip"},
-    ],
-}
-OTHERS = {
-    "psp.average": ["pooled"],
-    "psndcg.average": ["pooled", "scaled"],
-    "self_normalized": [True, "query"],
-}

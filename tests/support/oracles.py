@@ -1,8 +1,8 @@
 """Every measure from its definition, in plain Python, with every order of tied candidates written out.
 
 Slow and obvious on purpose: this is what the library is compared with, so it shares no formula and no code with it.
-Families of measures have modules of their own, ``oracles_*.py``: a function of a whole :class:`Query` for each measure,
-and the parameters to try.
+Each function has beside it, in :func:`oracle`, the parameters to try and the mean over random orders. Families of
+measures have modules of their own, ``oracles_*.py``.
 """
 
 from __future__ import annotations
@@ -13,13 +13,145 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from orders import Query, expectation, flags, orders
+
+
+class Oracle(NamedTuple):
+    """A measure from its definition, and the values of its parameters that tests try."""
+
+    #: of a query, ``ties`` and parameters; None if there is nothing to measure
+    value: Callable[..., float | None]
+    #: parameters to try in every layout, under every tie policy
+    few: list[dict[str, Any]]
+    #: those to try in a few layouts
+    many: list[dict[str, Any]]
+    #: the value for r relevant candidates among n in random order, cut at k; None if it has no closed form
+    baseline: Callable[[int, int, int], float] | None
+    #: the value of an empty query
+    empty: str
+    #: by parameter, values for labels
+    others: dict[str, list[Any]]
+    #: whether candidates behind the list count, also those that a layout has as padding
+    counts_irrelevant: bool
+
+
+ORACLES: dict[str, Oracle] = {}
+
+
+def oracle(
+    name: str,
+    *,
+    few: list[dict[str, Any]],
+    many: list[dict[str, Any]],
+    baseline: Callable[[int, int, int], float] | None,
+    empty: str = "neg",
+    others: dict[str, list[Any]] | None = None,
+    of: str = "query",
+    counts_irrelevant: bool = False,
+) -> Callable:
+    """Register the function of a measure.
+
+    It takes ``of`` "query" a query and ties; of "flags" the relevance at rank 1, 2, ... and the number of relevant
+    candidates that lack; of "grades" the grades at rank 1, 2, ... and those that lack; and its parameters.
+    """
+
+    def register(measure: Callable) -> Callable:
+        value = {"query": measure, "flags": of_flags(measure), "grades": of_grades(measure)}[of]
+        ORACLES[name] = Oracle(value, few, many, baseline, empty, others or {}, counts_irrelevant)
+        return measure
+
+    return register
+
+
+def of_flags(measure: Callable[..., float | None]) -> Callable[..., float | None]:
+    """The mean of a measure over the orders that ties leave open."""
+
+    def value(query: Query, *, ties: str, relevance_level: float = 1, **parameters: Any) -> float | None:
+        judged = flags(query, relevance_level)
+        return expectation(
+            [(measure(order, len(judged.missing), **parameters), weight) for order, weight in orders(judged, ties)]
+        )
+
+    return value
+
+
+def of_grades(measure: Callable[..., float | None]) -> Callable[..., float | None]:
+    """The same of grades."""
+
+    def value(query: Query, *, ties: str, **parameters: Any) -> float | None:
+        return expectation(
+            [(measure(order, query.missing, **parameters), weight) for order, weight in orders(query, ties)]
+        )
+
+    return value
+
+
+# ---- parameters to try
+
+
+def squared(grade: Any) -> Any:
+    return grade * grade
+
+
+def hyperbolic(rank: Any) -> Any:
+    return 3 / (2 * rank + 1)
+
+
+WHOLE_OR_CUT: list[dict[str, Any]] = [{}, {"top_k": 3}]
+CUT: list[dict[str, Any]] = [{"top_k": k} for k in (1, 2, 4, 10)]
+CUTS = (None, 1, 2, 3, 10)
+LEVELS: list[dict[str, Any]] = [{"relevance_level": level} for level in (2, 0.5)]
+LEVELS_CUT: list[dict[str, Any]] = [{"top_k": 3, "relevance_level": level} for level in (2, 0.5)]
+DISCOUNTS: list[dict[str, Any]] = [
+    {"top_k": k, **more}
+    for k in (None, 3)
+    for more in (
+        {"gain": "exponential"},
+        {"gain": squared},
+        {"discount": "reciprocal"},
+        {"discount": "clipped"},
+        {"discount": "clipped", "log_base": 3},
+        {"discount": hyperbolic},
+        {"log_base": math.e},
+        {"gain": "exponential", "log_base": 3},
+    )
+]
+
+
+# ---- means over random orders
+
+
+def hypergeometric(h: int, n: int, r: int, k: int) -> float:
+    """Chance of h relevant among the first k of n candidates in random order, r of them relevant."""
+    return math.comb(r, h) * math.comb(n - r, k - h) / math.comb(n, k)
+
+
+def discounts(k: int) -> float:
+    return math.fsum(1 / math.log2(1 + j) for j in range(1, k + 1))
+
+
+def precisions(n: int, r: int, k: int) -> float:
+    """Sum of the precision at each of the first k ranks, if relevant: then so is its share of those before it."""
+    return math.fsum(r / n * (1 + (j - 1) * (r - 1) / max(1, n - 1)) / j for j in range(1, k + 1))
+
+
+def one_in_reach(n: int, r: int, k: int) -> float:
+    """Chance of a relevant one among the first k."""
+    return (math.comb(n, r) - math.comb(n - k, r)) / math.comb(n, r)
+
 
 # ---- measures of binary relevance: is the candidate at rank 1, 2, ... relevant, and how many relevant ones lack
 
 
+@oracle(
+    "precision",
+    of="flags",
+    few=WHOLE_OR_CUT,
+    many=[*CUT, *LEVELS_CUT, *({"top_k": k, "adaptive_k": True} for k in CUTS)],
+    baseline=lambda n, r, k: r / n,
+)
 def precision(
     relevant: Sequence[bool], missing: int, top_k: int | None = None, adaptive_k: bool = False
 ) -> float | None:
@@ -30,6 +162,14 @@ def precision(
     return sum(relevant[:top_k]) / top_k
 
 
+@oracle(
+    "recall",
+    of="flags",
+    few=WHOLE_OR_CUT,
+    many=[*CUT, *LEVELS_CUT, *({"top_k": k, "normalize": "min"} for k in CUTS)],
+    baseline=lambda n, r, k: k / n,
+    others={"normalize": ["min"]},
+)
 def recall(
     relevant: Sequence[bool], missing: int, top_k: int | None = None, normalize: str = "relevant"
 ) -> float | None:
@@ -39,6 +179,16 @@ def recall(
     return sum(relevant[:top_k]) / (min(everywhere, top_k) if normalize == "min" and top_k else everywhere)
 
 
+@oracle(
+    "f1", of="flags", few=WHOLE_OR_CUT, many=[*CUT, *LEVELS_CUT], baseline=lambda n, r, k: 2 * (k * r / n) / (k + r)
+)
+@oracle(
+    "fbeta",
+    of="flags",
+    few=[{"top_k": 2, "beta": 2}],
+    many=[*LEVELS_CUT, *({"top_k": k, "beta": beta} for k in CUTS for beta in (0.5, 3))],
+    baseline=lambda n, r, k: 5 * (k * r / n) / (k + 4 * r),  # of beta = 2
+)
 def f_beta(relevant: Sequence[bool], missing: int, top_k: int | None = None, beta: float = 1) -> float | None:
     p, r = precision(relevant, missing, top_k), recall(relevant, missing, top_k)
     if p is None or r is None:
@@ -46,6 +196,16 @@ def f_beta(relevant: Sequence[bool], missing: int, top_k: int | None = None, bet
     return (1 + beta * beta) * p * r / (beta * beta * p + r) if p > 0 and r > 0 else 0.0
 
 
+@oracle(
+    "map",
+    of="flags",
+    few=[*WHOLE_OR_CUT, {"top_k": 2, "normalize": "retrieved"}],
+    many=[
+        *LEVELS_CUT,
+        *({"top_k": k, "normalize": how} for k in CUTS for how in ("relevant", "min", "length", "k", "retrieved")),
+    ],
+    baseline=lambda n, r, k: precisions(n, r, k) / r,
+)
 def average_precision(
     relevant: Sequence[bool], missing: int, top_k: int | None = None, normalize: str = "relevant"
 ) -> float | None:
@@ -63,6 +223,14 @@ def average_precision(
     return math.fsum(at_hits) / whole if whole else 0.0
 
 
+@oracle(
+    "rprecision",
+    of="flags",
+    few=[{}, {"multiple": 0.5}],
+    many=[*LEVELS, *({"multiple": m} for m in (0.05, 0.2, 1.2, 2)), {"multiple": 2, "relevance_level": 2}],
+    baseline=lambda n, r, k: r / n,
+    others={"multiple": [2, 0.2]},
+)
 def r_precision(relevant: Sequence[bool], missing: int, multiple: float = 1) -> float | None:
     everywhere = sum(relevant) + missing
     if not everywhere:
@@ -71,6 +239,7 @@ def r_precision(relevant: Sequence[bool], missing: int, multiple: float = 1) -> 
     return precision(relevant, missing, cut) if cut else 0.0
 
 
+@oracle("fallout", of="flags", empty="pos", few=WHOLE_OR_CUT, many=[*CUT, *LEVELS_CUT], baseline=lambda n, r, k: k / n)
 def fall_out(relevant: Sequence[bool], missing: int, top_k: int | None = None) -> float | None:
     irrelevant = [not flag for flag in relevant]
     if not any(irrelevant):
@@ -79,6 +248,15 @@ def fall_out(relevant: Sequence[bool], missing: int, top_k: int | None = None) -
     return sum(irrelevant[:top_k]) / sum(irrelevant)
 
 
+# The baseline is one half, but 0 where the first k are all relevant or all irrelevant.
+@oracle(
+    "auroc",
+    of="flags",
+    empty="skip",
+    few=WHOLE_OR_CUT,
+    many=[*CUT, *LEVELS_CUT, *({"top_k": k, "max_fpr": rate} for k in CUTS for rate in (0.25, 0.7, 1))],
+    baseline=lambda n, r, k: (1 - hypergeometric(0, n, r, k) - (hypergeometric(k, n, r, k) if k <= r else 0)) / 2,
+)
 def area_under_roc(
     relevant: Sequence[bool], missing: int, top_k: int | None = None, max_fpr: float | None = None
 ) -> float | None:
@@ -133,6 +311,13 @@ def discounted(
     return math.fsum(gain_of(grade, gain) * at(rank) for rank, grade in enumerate(grades[:top_k], 1))
 
 
+@oracle(
+    "cg",
+    of="grades",
+    few=WHOLE_OR_CUT,
+    many=[*CUT, {"top_k": 3, "gain": "exponential"}, {"gain": squared}],
+    baseline=lambda n, r, k: k * r / n,
+)
 def cumulative_gain(
     grades: Sequence[float], missing: Sequence[float], top_k: int | None = None, gain: Any = "linear"
 ) -> float | None:
@@ -141,6 +326,7 @@ def cumulative_gain(
     return math.fsum(gain_of(grade, gain) for grade in grades[:top_k])
 
 
+@oracle("dcg", of="grades", few=WHOLE_OR_CUT, many=[*CUT, *DISCOUNTS], baseline=lambda n, r, k: r / n * discounts(k))
 def discounted_cumulative_gain(
     grades: Sequence[float],
     missing: Sequence[float],
@@ -154,6 +340,18 @@ def discounted_cumulative_gain(
     return discounted(grades, top_k, gain, discount, log_base)
 
 
+@oracle(
+    "ndcg",
+    of="grades",
+    few=[*WHOLE_OR_CUT, {"top_k": 2, "gain": "exponential"}],
+    many=[
+        *CUT,
+        *DISCOUNTS,
+        *({"top_k": k, "normalize": "k", "gain": gain} for k in (1, 3, 10) for gain in ("linear", "exponential")),
+    ],
+    baseline=lambda n, r, k: r / n * discounts(k) / discounts(min(r, k)),
+    others={"normalize": ["k"]},
+)
 def normalised_gain(
     grades: Sequence[float],
     missing: Sequence[float],
@@ -170,32 +368,8 @@ def normalised_gain(
 
 # ---- one value for one query ---------------------------------------------------------------------
 
-BINARY = {
-    "precision": precision,
-    "recall": recall,
-    "fbeta": f_beta,
-    "f1": f_beta,
-    "map": average_precision,
-    "rprecision": r_precision,
-    "fallout": fall_out,
-    "auroc": area_under_roc,
-}
-GRADED = {"cg": cumulative_gain, "dcg": discounted_cumulative_gain, "ndcg": normalised_gain}
-
-#: Modules with further measures. Each has
-#: ORACLES: functions (query, *, ties, **parameters) -> value, or None if there is nothing to measure, by name;
-#: EMPTY: what an empty query counts for those of which it is not "neg";
-#: FEW, MANY: by name, the parameters to try in every layout, and in a few;
-#: OTHERS: by parameter, values for labels;
-#: BASELINES: by name, what r relevant candidates among n in random order get at k.
-FAMILIES = [importlib.import_module(path.stem) for path in sorted(Path(__file__).parent.glob("oracles_*.py"))]
-FAMILY = {name: oracle for family in FAMILIES for name, oracle in family.ORACLES.items()}
-ORACLES = {**BINARY, **GRADED, **FAMILY}
-
-#: What an empty query counts, unless it is said.
-EMPTY = dict.fromkeys(ORACLES, "neg") | {"auroc": "skip", "fallout": "pos"}
-for family in FAMILIES:
-    EMPTY |= family.EMPTY
+for _path in sorted(Path(__file__).parent.glob("oracles_*.py")):
+    importlib.import_module(_path.stem)
 
 
 def judged(query: Query, unjudged: str, worth: float) -> list[Query]:
@@ -241,19 +415,9 @@ def value_of(
     """The same where no candidate is unjudged. ``average`` is about the mean over queries, and changes nothing here."""
     if empty_target_action == "listed" and not query.listed:
         return math.nan
-    if name in FAMILY:
-        given = {} if relevance_level == 1 else {"relevance_level": relevance_level}
-        given |= {"filtered": True} if filtered else {}
-        result = FAMILY[name](query, ties=ties, **given, **parameters)
-    elif name in GRADED:
-        result = expectation(
-            [(GRADED[name](order, query.missing, **parameters), weight) for order, weight in orders(query, ties)]
-        )
-    else:
-        judged = flags(query, relevance_level)
-        result = expectation(
-            [(BINARY[name](order, len(judged.missing), **parameters), weight) for order, weight in orders(judged, ties)]
-        )
+    given = {} if relevance_level == 1 else {"relevance_level": relevance_level}
+    given |= {"filtered": True} if filtered else {}
+    result = ORACLES[name].value(query, ties=ties, **given, **parameters)
     if result is None:
-        return {"neg": 0.0, "pos": 1.0, "skip": math.nan, "listed": 0.0}[empty_target_action or EMPTY[name]]
+        return {"neg": 0.0, "pos": 1.0, "skip": math.nan, "listed": 0.0}[empty_target_action or ORACLES[name].empty]
     return result

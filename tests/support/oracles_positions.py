@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from oracles import one_in_reach, oracle
 from orders import Query, expectation, flags, orders
 
 #: what is averaged instead of ranks, and what makes a rank of the mean again
@@ -127,31 +128,54 @@ def position(name: str) -> Callable[..., float | None]:
     return value
 
 
-ORACLES = {name: position(name) for name in POSITIONS}
-EMPTY = {"mr": "skip"}
+# ---- parameters to try
 
-_CUT = [
+FILTERED = (False, True)
+ADJUSTED: list[dict[str, Any]] = [
     {"adjusted": how, "top_k": top_k, "filtered": filtered}
     for how in ("index", "z")
     for top_k in (None, 1, 2, 3, 10)
-    for filtered in (False, True)
+    for filtered in FILTERED
 ]
-FEW: dict[
-    str, list[dict[str, Any]]
-] = {}  # further ones, and those in every layout, are in cases.py and test_positions.py
-MANY: dict[str, list[dict[str, Any]]] = {
-    "mr": [
-        *({"adjusted": how, "filtered": filtered} for how in ("ratio", "index", "z") for filtered in (False, True)),
-        *(
-            {"aggregation": how, "filtered": filtered}
-            for how in ("geometric", "harmonic")
-            for filtered in (False, True)
-        ),
+CUT: list[dict[str, Any]] = [{"top_k": top_k, "filtered": filtered} for filtered in FILTERED for top_k in (1, 2, 3, 10)]
+EACH: list[dict[str, Any]] = [
+    *({"filtered": filtered, "relevance_level": level} for filtered in FILTERED for level in (2, 0.5)),
+    {"filtered": True, "average": "positive"},
+]
+
+oracle(
+    "mr",
+    empty="skip",
+    few=[{}, {"filtered": True}],
+    many=[
+        *EACH,
+        {"average": "positive"},
+        *({"adjusted": how, "filtered": filtered} for how in ("ratio", "index", "z") for filtered in FILTERED),
+        *({"aggregation": how, "filtered": filtered} for how in ("geometric", "harmonic") for filtered in FILTERED),
         {"inverse": True},
         {"adjusted": "index", "relevance_level": 2},
         {"adjusted": "z", "unjudged": "condensed"},
     ],
-    "mrr": [*_CUT, {"adjusted": "z", "relevance_level": 2}, {"adjusted": "index", "unjudged": "condensed"}],
-    "hitrate": [*_CUT, {"adjusted": "index", "top_k": 2, "relevance_level": 0.5}],
-}
-OTHERS = {"adjusted": ["index", "z"], "inverse": [True]}
+    baseline=lambda n, r, k: (n + 1) / 2,
+    others={"inverse": [True]},
+)(position("mr"))
+oracle(
+    "mrr",
+    few=[{}, {"top_k": 2, "filtered": True}],
+    many=[
+        *CUT,
+        *EACH,
+        *ADJUSTED,
+        {"adjusted": "z", "relevance_level": 2},
+        {"adjusted": "index", "unjudged": "condensed"},
+    ],
+    # the first relevant one is at rank j if the others are among the n - j behind it
+    baseline=lambda n, r, k: math.fsum(math.comb(n - j, r - 1) / math.comb(n, r) / j for j in range(1, k + 1)),
+    others={"adjusted": ["index", "z"]},
+)(position("mrr"))
+oracle(
+    "hitrate",
+    few=[{}, {"top_k": 2}, {"top_k": 2, "filtered": True}],
+    many=[*CUT, *EACH, *ADJUSTED, {"adjusted": "index", "top_k": 2, "relevance_level": 0.5}],
+    baseline=one_in_reach,
+)(position("hitrate"))

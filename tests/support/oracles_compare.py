@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from oracles import oracle
 from orders import Query
+
+# What stands behind the list is a candidate to these measures, also where a layout means padding.
+compared = functools.partial(oracle, baseline=None, empty="skip", counts_irrelevant=True)
+NOT_SKIPPED: dict[str, Any] = {"empty_target_action": "neg"}
 
 # (place, grade) of every candidate: the smaller place is the better, equal places are a tie.
 Candidates = list[tuple[float, float]]
@@ -34,6 +40,12 @@ def signs(candidates: Candidates) -> list[tuple[int, int]]:
     return [(sign(y[0], x[0]), sign(x[1], y[1])) for x, y in itertools.combinations(candidates, 2)]
 
 
+@compared(
+    "kendalltau",
+    few=[{}, {"variant": "a"}],
+    many=[{"variant": "c"}, {"variant": "gamma"}, NOT_SKIPPED],
+    others={"variant": ["a", "b"]},
+)
 def kendall_tau(query: Query, *, ties: str, variant: str = "b") -> float | None:
     candidates = settled(query, ties)
     pairs = signs(candidates)
@@ -52,6 +64,12 @@ def kendall_tau(query: Query, *, ties: str, variant: str = "b") -> float | None:
     return 2 * net / (len(candidates) ** 2 * (values - 1) / values)
 
 
+@compared(
+    "kendalldistance",
+    few=[{}],
+    many=[{"normalized": True}, {"penalty": 0.25}, {"penalty": 0, "normalized": True}, NOT_SKIPPED],
+    others={"normalized": [True], "penalty": [0.25, 0]},
+)
 def kendall_distance(query: Query, *, ties: str, normalized: bool = False, penalty: float = 0.5) -> float | None:
     pairs = signs(settled(query, ties))
     if not pairs:
@@ -60,6 +78,12 @@ def kendall_distance(query: Query, *, ties: str, normalized: bool = False, penal
     return distance / len(pairs) if normalized else distance
 
 
+@compared(
+    "weightedtau",
+    few=[{}],
+    many=[{"weigh_by": "preds"}, {"weigh_by": "target"}, NOT_SKIPPED],
+    others={"weigh_by": ["preds", "target"]},
+)
 def weighted_tau(query: Query, *, ties: str, weigh_by: str = "both") -> float | None:
     candidates = settled(query, ties)
     pairs = signs(candidates)
@@ -85,6 +109,7 @@ def all_orders(candidates: Candidates) -> list[tuple[float, ...]]:
     return [tuple(itertools.chain.from_iterable(parts)) for parts in found]
 
 
+@compared("aptau", few=[{}], many=[NOT_SKIPPED])
 def ap_tau(query: Query, *, ties: str) -> float | None:
     candidates = settled(query, ties)
     if len(candidates) < 2:
@@ -105,6 +130,7 @@ def mean_ranks(values: Sequence[float]) -> list[float]:
     return [sum(x < value for x in values) + (1 + sum(x == value for x in values)) / 2 for value in values]
 
 
+@compared("spearman", few=[{}], many=[NOT_SKIPPED])
 def spearman(query: Query, *, ties: str) -> float | None:
     candidates = settled(query, ties)
     one, other = mean_ranks([place for place, _ in candidates]), mean_ranks([-grade for _, grade in candidates])
@@ -139,6 +165,7 @@ def two_lists(query: Query, ties: str, variant: str = "a") -> tuple[dict[int, Sh
     return shares(retrieved, variant), shares({name: -grade for name, (_, grade) in candidates.items()}, variant)
 
 
+@compared("overlap", few=[{"top_k": 3}, {}], many=[{"top_k": 1}, {"top_k": 2}, {"top_k": 10}, NOT_SKIPPED])
 def overlap(query: Query, *, ties: str, top_k: int | None = None) -> float | None:
     one, other = two_lists(query, ties)
     if not other:
@@ -147,6 +174,12 @@ def overlap(query: Query, *, ties: str, top_k: int | None = None) -> float | Non
     return math.fsum(one[name](depth) * other[name](depth) for name in one) / depth
 
 
+@compared(
+    "rbo",
+    few=[{}, {"variant": "b", "p": 0.6}, {"variant": "w", "p": 0.8}],
+    many=[{"p": 0.3}, {"variant": "b"}, {"variant": "w"}, NOT_SKIPPED],
+    others={"variant": ["a", "b"], "p": [0.5, 0.25]},
+)
 def rank_biased_overlap(query: Query, *, ties: str, p: float = 0.9, variant: str = "a") -> float | None:
     short, long = two_lists(query, ties, variant)
     return extrapolated(short, long, p, variant) if long else None
@@ -171,47 +204,3 @@ def extrapolated(short: dict[int, Share], long: dict[int, Share], p: float, vari
             at_end = agreement
         value += (1 - p) * p ** (depth - 1) * agreement
     return value + agreement * p ** len(long)
-
-
-ORACLES: dict[str, Callable[..., float | None]] = {
-    "kendalltau": kendall_tau,
-    "kendalldistance": kendall_distance,
-    "weightedtau": weighted_tau,
-    "aptau": ap_tau,
-    "spearman": spearman,
-    "overlap": overlap,
-    "rbo": rank_biased_overlap,
-}
-
-EMPTY = dict.fromkeys(ORACLES, "skip")
-
-FEW: dict[str, list[dict[str, Any]]] = {
-    "kendalltau": [{}, {"variant": "a"}],
-    "kendalldistance": [{}],
-    "weightedtau": [{}],
-    "aptau": [{}],
-    "spearman": [{}],
-    "overlap": [{"top_k": 3}, {}],
-    "rbo": [{}, {"variant": "b", "p": 0.6}, {"variant": "w", "p": 0.8}],
-}
-
-MANY: dict[str, list[dict[str, Any]]] = {
-    "kendalltau": [{"variant": "c"}, {"variant": "gamma"}],
-    "kendalldistance": [{"normalized": True}, {"penalty": 0.25}, {"penalty": 0, "normalized": True}],
-    "weightedtau": [{"weigh_by": "preds"}, {"weigh_by": "target"}],
-    "overlap": [{"top_k": 1}, {"top_k": 2}, {"top_k": 10}],
-    "rbo": [{"p": 0.3}, {"variant": "b"}, {"variant": "w"}],
-}
-for name in ORACLES:
-    MANY.setdefault(name, []).append({"empty_target_action": "neg"})
-
-OTHERS = {
-    "variant": ["a", "b"],
-    "normalized": [True],
-    "penalty": [0.25, 0],
-    "weigh_by": ["preds", "target"],
-    "p": [0.5, 0.25],
-}
-
-#: To these what stands behind the list is a candidate, also where a layout means padding.
-COUNTING_IRRELEVANT = tuple(ORACLES)

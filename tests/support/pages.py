@@ -1,4 +1,4 @@
-"""The pages, and the commands that print their tables. ``python tests/pages.py`` rewrites all tables."""
+"""The pages, and the commands that print their tables. ``python tests/support/pages.py`` rewrites all tables."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-WRITE = "python tests/pages.py"
+WRITE = "python tests/support/pages.py"
 
 #: page, name of the block between ``<!-- name -->`` and ``<!-- /name -->``, command that prints it
 BLOCKS = [

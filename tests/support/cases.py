@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from hypothesis import strategies as st
-from oracles import EMPTY, FAMILIES
+from oracles import ORACLES
 from orders import Query
 from torch import Tensor
 
@@ -23,14 +23,6 @@ NAN = math.nan
 ANY_SCORE = (-INF, INF, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0)
 
 # ---- metrics -------------------------------------------------------------------------------------
-
-
-def squared(grade: Any) -> Any:
-    return grade * grade
-
-
-def hyperbolic(rank: Any) -> Any:
-    return 3 / (2 * rank + 1)
 
 
 class Config(NamedTuple):
@@ -60,85 +52,23 @@ POSITIONAL = ("mr", "mrr", "hitrate")
 
 def few_configs() -> list[Config]:
     """Every measure once or twice under every tie policy."""
-    found = []
-    for ties in REAL_ORDERS:
-        for name in ("precision", "recall", "f1", "map", "fallout", "auroc", "cg", "dcg", "ndcg"):
-            found += [config(name, ties=ties), config(name, top_k=3, ties=ties)]
-        found += [
-            config("rprecision", ties=ties),
-            config("fbeta", top_k=2, beta=2, ties=ties),
-            config("map", top_k=2, normalize="retrieved", ties=ties),
-            config("ndcg", top_k=2, gain="exponential", ties=ties),
-        ]
-    for ties in (*REAL_ORDERS, "realistic"):
-        found += [
-            config("mr", ties=ties),
-            config("mr", filtered=True, ties=ties),
-            config("mrr", ties=ties),
-            config("mrr", top_k=2, filtered=True, ties=ties),
-            config("hitrate", ties=ties),
-            config("hitrate", top_k=2, ties=ties),
-            config("hitrate", top_k=2, filtered=True, ties=ties),
-        ]
-    return found + of_families("FEW")
+    return of_families("few")
 
 
 def of_families(which: str) -> list[Config]:
-    """What the modules of further measures want to try, under every tie policy that a measure knows."""
+    """What the oracles of measures want to try, under every tie policy that a measure knows."""
     return [
         config(name, **parameters, ties=ties)
-        for family in FAMILIES
-        for name, several in getattr(family, which).items()
-        for parameters in several
+        for name, oracle in ORACLES.items()
+        for parameters in getattr(oracle, which)
         for ties in tr.RankingMetric.registry[name].policies
     ]
 
 
 def many_configs() -> list[Config]:
     """Every measure x parameter x tie policy."""
-    found = few_configs() + of_families("MANY")
-    for ties in REAL_ORDERS:
-        for top_k in (1, 2, 4, 10):
-            for name in ("precision", "recall", "f1", "fallout", "auroc", "cg", "dcg", "ndcg"):
-                found.append(config(name, top_k=top_k, ties=ties))
-        for top_k in (None, 1, 2, 3, 10):
-            for normalize in ("relevant", "min", "length", "k", "retrieved"):
-                found.append(config("map", top_k=top_k, normalize=normalize, ties=ties))
-            found.append(config("recall", top_k=top_k, normalize="min", ties=ties))
-            found.append(config("precision", top_k=top_k, adaptive_k=True, ties=ties))
-            for max_fpr in (0.25, 0.7, 1):
-                found.append(config("auroc", top_k=top_k, max_fpr=max_fpr, ties=ties))
-            for beta in (0.5, 3):
-                found.append(config("fbeta", top_k=top_k, beta=beta, ties=ties))
-        for name in ("dcg", "ndcg"):
-            for top_k in (None, 3):
-                found += [
-                    config(name, top_k=top_k, gain="exponential", ties=ties),
-                    config(name, top_k=top_k, gain=squared, ties=ties),
-                    config(name, top_k=top_k, discount="reciprocal", ties=ties),
-                    config(name, top_k=top_k, discount="clipped", ties=ties),
-                    config(name, top_k=top_k, discount="clipped", log_base=3, ties=ties),
-                    config(name, top_k=top_k, discount=hyperbolic, ties=ties),
-                    config(name, top_k=top_k, log_base=math.e, ties=ties),
-                    config(name, top_k=top_k, gain="exponential", log_base=3, ties=ties),
-                ]
-        for top_k in (1, 3, 10):
-            found += [config("ndcg", top_k=top_k, normalize="k", gain=g, ties=ties) for g in ("linear", "exponential")]
-        found += [config("cg", top_k=3, gain="exponential", ties=ties), config("cg", gain=squared, ties=ties)]
-        for level in (2, 0.5):
-            for name in ("precision", "recall", "f1", "fbeta", "map", "fallout", "auroc"):
-                found.append(config(name, top_k=3, relevance_level=level, ties=ties))
-            found.append(config("rprecision", relevance_level=level, ties=ties))
-    for ties in (*REAL_ORDERS, "realistic"):
-        for filtered in (False, True):
-            for top_k in (1, 2, 3, 10):
-                found += [config(name, top_k=top_k, filtered=filtered, ties=ties) for name in ("mrr", "hitrate")]
-            for level in (2, 0.5):
-                found += [config(name, filtered=filtered, relevance_level=level, ties=ties) for name in POSITIONAL]
-        for name in POSITIONAL:
-            found.append(config(name, filtered=True, average="positive", ties=ties))
-        found.append(config("mr", average="positive", ties=ties))
-    for name in EMPTY:
+    found = few_configs() + of_families("many")
+    for name in ORACLES:
         for action in ("neg", "pos", "skip", "listed"):
             found.append(config(name, empty_target_action=action))
         cls = tr.RankingMetric.registry[name]
@@ -157,9 +87,6 @@ OTHERS: dict[str, list[Any]] = {
     "beta": [0.75, 0.5],
     "normalize": ["min", "length", "k", "retrieved"],
     "unjudged": ["condensed", "lower", "upper"],
-    "recall.normalize": ["min"],
-    "ips.discount": ["log2", "reciprocal"],
-    "ndcg.normalize": ["k"],
     "adaptive_k": [True],
     "max_fpr": [0.25, 0.5],
     "gain": ["exponential", torch.sqrt, {0: 1, 1: 4.5}],
@@ -169,8 +96,10 @@ OTHERS: dict[str, list[Any]] = {
     "average": ["positive"],
     "top_k": [1, 2, 100],
 }
-for family in FAMILIES:
-    OTHERS |= family.OTHERS
+for name, oracle in ORACLES.items():
+    for parameter, values in oracle.others.items():
+        OTHERS.setdefault(parameter, values)
+        OTHERS[f"{name}.{parameter}"] = values
 
 # ---- queries -------------------------------------------------------------------------------------
 
@@ -272,7 +201,7 @@ def says_all(layout: str) -> bool:
 #: Layouts whose padding says that something was judged irrelevant and not retrieved.
 PADDED = {"dense_padded", "dense_bool_grades", "dense_shared_tie_break", "flat", "flat_tie_break", "ranking_from_flat"}
 #: Measures to which that makes a difference.
-COUNTING_IRRELEVANT = {name for family in FAMILIES for name in getattr(family, "COUNTING_IRRELEVANT", ())}
+COUNTING_IRRELEVANT = {name for name, oracle in ORACLES.items() if oracle.counts_irrelevant}
 
 
 def suits(config: Config | tr.RankingMetric, layout: str) -> bool:

@@ -10,16 +10,20 @@ import torch
 from test_peers import assert_agree, by_trec_eval, collection, graded_batch
 
 import torchrank as tr
-from torchrank.names.presets import ALWAYS, LIBRARIES, TABLE
+from torchrank.names.presets import ALWAYS, LIBRARIES, rows
 
 CUTS = (1, 3, 40)
+
+
+def cells_of(library):
+    return [cell for row in rows().values() for cell in row.get(library, [])]
 
 
 def rows_of(*libraries, cuts=CUTS):
     """Every row of a preset, without and with cut-offs."""
     found = {}
     for library in libraries:
-        optional = any("[" in cell[library][0] for cell in TABLE.values() if library in cell)
+        optional = any("[" in cell.theirs for cell in cells_of(library))
         found |= {
             (library, *row): None for row in (*preset_rows(library, cuts), *(preset_rows(library) if optional else ()))
         }
@@ -50,13 +54,13 @@ def test_rows_are_labels_that_a_collection_takes(library):
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_every_cell_is_a_label_or_says_why_not(library):
-    cells = [row[library] for row in TABLE.values() if library in row]
+    cells = cells_of(library)
     assert cells
     assert len({theirs for theirs, _, _ in cells}) == len(cells)
     for theirs, ours, why in cells:
         assert theirs
         assert (ours is None) == bool(why)
-    assert {library for row in TABLE.values() for library in row} | set(ALWAYS) <= set(LIBRARIES)
+    assert {library for row in rows().values() for library in row} | set(ALWAYS) <= set(LIBRARIES)
 
 
 @rows_of(*LIBRARIES, cuts=(5,))
@@ -140,7 +144,7 @@ MISSING = {
 )
 def test_probe(library, theirs, number, missing):
     labels = tr.preset(library, 2, 4, 5, 10) | (
-        tr.preset(library) if "[" in str(TABLE["precision"].get(library)) else {}
+        tr.preset(library) if any("[" in cell.theirs for cell in cells_of(library)) else {}
     )
     labels |= tr.preset("trec_eval") if library == "trec_eval" else {}
     scores = torch.tensor([[5.0, 4, 3, 2, 1, -torch.inf if missing else 0]])[:, : 6 if missing else 5]

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 QUICKSTART, LAYOUTS = NOTEBOOKS / "quickstart.ipynb", NOTEBOOKS / "layouts.ipynb"
 
 

@@ -2,15 +2,44 @@
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from orders import Query, blocks, expectation, orders
+from oracles import WHOLE_OR_CUT, oracle, squared
+from orders import Query, blocks
+
+SKIPPED: dict[str, Any] = {"empty_target_action": "skip"}
+STOPS: list[dict[str, Any]] = [
+    *({"top_k": k} for k in (1, 10)),
+    {"top_k": 2, "max_grade": 2},
+    {"max_grade": 1},
+    {"max_grade": 2.5},
+    SKIPPED,
+]
+
+# ---- what r relevant candidates among n in random order get at k, or as a whole list ---------------------------------
 
 
-def over_orders(measure: Callable[..., float | None], query: Query, ties: str, **parameters: Any) -> float | None:
-    """The mean of a function of (grades in rank order, grades that lack) over the orders that ties leave open."""
-    return expectation([(measure(order, query.missing, **parameters), weight) for order, weight in orders(query, ties)])
+def stops(n: int, r: int, k: int, max_grade: int = 4) -> float:
+    """The mean over sets of j candidates of (1 - R) ** their number of relevant ones, for each j."""
+    stay = 1 - 1 / 2**max_grade
+    passed = [1.0]
+    for j in range(1, k + 1):
+        hits = range(max(0, j - (n - r)), min(j, r) + 1)
+        chances = (math.comb(r, h) * math.comb(n - r, j - h) / math.comb(n, j) for h in hits)
+        passed.append(math.fsum(chance * stay**h for chance, h in zip(chances, hits)))
+    return math.fsum((before - after) / j for j, (before, after) in enumerate(itertools.pairwise(passed), 1))
+
+
+def best_stops(r: int, k: int, max_grade: int = 4) -> float:
+    stay = 1 - 1 / 2**max_grade
+    return math.fsum(stay ** (j - 1) * (1 - stay) / j for j in range(1, min(r, k) + 1))
+
+
+def blended_baseline(n: int, r: int, k: int) -> float:
+    """A relevant one at rank j has 1 + (j - 1) (r - 1) / (n - 1) up to there, of which count and gain are the same."""
+    each = [2 * (1 + (j - 1) * (r - 1) / max(1, n - 1)) / (j + min(j, r)) for j in range(1, k + 1)]
+    return math.fsum(each) / n
 
 
 def gain_of(grade: float, gain: Any) -> float:
@@ -26,6 +55,7 @@ def satisfaction(grade: float, max_grade: float) -> float:
     return (2.0 ** min(grade, max_grade) - 1) / 2.0**max_grade if grade > 0 else 0.0
 
 
+@oracle("err", of="grades", few=WHOLE_OR_CUT, many=STOPS, baseline=stops, others={"max_grade": [3, 2.5]})
 def reciprocal_rank_of_stop(
     grades: Sequence[float], missing: Sequence[float], top_k: int | None = None, max_grade: float = 4
 ) -> float | None:
@@ -38,6 +68,13 @@ def reciprocal_rank_of_stop(
     return total
 
 
+@oracle(
+    "nerr",
+    of="grades",
+    few=[{}, {"top_k": 3, "max_grade": 3}],
+    many=STOPS,
+    baseline=lambda n, r, k: stops(n, r, k) / best_stops(r, k),
+)
 def normalised_reciprocal_rank(
     grades: Sequence[float], missing: Sequence[float], top_k: int | None = None, max_grade: float = 4
 ) -> float | None:
@@ -55,6 +92,21 @@ def worth(grade: float, relevance_level: float, max_grade: float | None) -> floa
     return min(grade / max_grade, 1.0) if grade > 0 else 0.0
 
 
+@oracle(
+    "rbp",
+    of="grades",
+    few=[{}, {"top_k": 3, "max_grade": 3}],
+    many=[
+        *({"top_k": k, "p": p} for k in (1, 2, 10) for p in (0.95, 0.2)),
+        *({"top_k": k, "normalize": True, "max_grade": grade} for k in (None, 2) for grade in (None, 2)),
+        *({"relevance_level": level, "top_k": k} for level in (2, 0.5) for k in (None, 3)),
+        {"max_grade": 1},
+        {"max_grade": 2.5, "p": 0.5},
+        SKIPPED,
+    ],
+    baseline=lambda n, r, k: r / n * (1 - 0.9**k),
+    others={"p": [0.5, 0.95], "normalize": [True]},
+)
 def rank_biased(
     grades: Sequence[float],
     missing: Sequence[float],
@@ -74,6 +126,15 @@ def rank_biased(
     return found / best if normalize else (1 - p) * found
 
 
+@oracle(
+    "rbpresidual",
+    of="grades",
+    empty="pos",
+    few=WHOLE_OR_CUT,
+    many=[{"p": 0.5}, {"p": 0.95, "top_k": 2}, {"top_k": 1}, {"top_k": 10}, SKIPPED],
+    baseline=lambda n, r, k: 0.9**k,
+    others={"unjudged": []},
+)
 def rank_biased_residual(
     grades: Sequence[float], missing: Sequence[float], top_k: int | None = None, p: float = 0.9
 ) -> float | None:
@@ -86,6 +147,19 @@ def rank_biased_residual(
 # ---- Q-measure -------------------------------------------------------------------------------------------------------
 
 
+@oracle(
+    "qmeasure",
+    of="grades",
+    few=WHOLE_OR_CUT,
+    many=[
+        *({"top_k": k, "normalize": how} for k in (None, 1, 2, 10) for how in ("relevant", "min")),
+        *({"top_k": k, "beta": beta} for k in (None, 3) for beta in (0.1, 3)),
+        *({"top_k": k, "gain": gain} for k in (None, 2) for gain in ("exponential", squared)),
+        SKIPPED,
+    ],
+    baseline=blended_baseline,
+    others={"normalize": ["min"]},
+)
 def blended_ratio(
     grades: Sequence[float],
     missing: Sequence[float],
@@ -110,6 +184,14 @@ def blended_ratio(
 # ---- weighted means --------------------------------------------------------------------------------------------------
 
 
+@oracle(
+    "arp",
+    of="grades",
+    empty="skip",
+    few=[{}],
+    many=[{"gain": "exponential"}, {"gain": squared}, SKIPPED],
+    baseline=lambda n, r, k: (n + 1) / 2,
+)
 def mean_position(grades: Sequence[float], missing: Sequence[float], gain: Any = "linear") -> float | None:
     behind = len(grades) + 1
     pairs = [(gain_of(grade, gain), rank) for rank, grade in enumerate(grades, 1)]
@@ -118,6 +200,13 @@ def mean_position(grades: Sequence[float], missing: Sequence[float], gain: Any =
     return math.fsum(one * rank for one, rank in pairs) / whole if whole else None
 
 
+@oracle(
+    "pwa",
+    of="grades",
+    few=WHOLE_OR_CUT,
+    many=[{"top_k": 1}, {"top_k": 10}, {"top_k": 2, "gain": "exponential"}, {"gain": squared}, SKIPPED],
+    baseline=lambda n, r, k: r / n,
+)
 def position_weighted(
     grades: Sequence[float], missing: Sequence[float], top_k: int | None = None, gain: Any = "linear"
 ) -> float | None:
@@ -167,6 +256,28 @@ def goes_on(user: Any, gains: Sequence[float], rank: int, patience: float, setti
     }[user]()
 
 
+STATIC = ("precision", "sdcg", "insq")
+ADAPTIVE = ("rr", "ap", "inst", "bpm", "nerr8", "nerr9", "nerr10", "nerr11", hasty)
+
+
+@oracle(
+    "cwl",
+    few=[{"top_k": 4}, {"top_k": 3, "max_grade": 3, "user": "inst"}],
+    many=[
+        {},
+        {"p": 0.5, "top_k": 2},
+        *({"user": user, "top_k": 4} for user in (*STATIC, *ADAPTIVE)),
+        *({"user": user, "top_k": 5, "max_grade": 3} for user in ADAPTIVE),
+        *({"user": user, "top_k": 6, "target": 2.5} for user in ("insq", "inst", "bpm", "nerr11")),
+        {"user": "bpm", "top_k": 4, "max_grade": 3, "target": 1.5, "benefit": 0.7, "middle": 0.4},
+        {"user": "bpm", "top_k": 3, "max_grade": 3, "benefit": 1, "cost": 2, "target": 2},
+        {"user": "inst", "max_grade": 2},
+        *({"user": "nerr10", "top_k": 3, "relevance_level": level} for level in (2, 0.5)),
+        SKIPPED,
+    ],
+    baseline=lambda n, r, k: r / n,
+    others={"user": ["inst", "bpm", hasty], "target": [2, 0.5], "benefit": [0.5], "cost": [2], "middle": [0.25]},
+)
 def rate_of_gain(
     query: Query,
     *,
@@ -195,127 +306,3 @@ def rate_of_gain(
         if seen == 0:
             break
     return total / attention
-
-
-SIMPLE = {
-    "err": reciprocal_rank_of_stop,
-    "nerr": normalised_reciprocal_rank,
-    "rbp": rank_biased,
-    "rbpresidual": rank_biased_residual,
-    "qmeasure": blended_ratio,
-    "arp": mean_position,
-    "pwa": position_weighted,
-}
-
-
-def of_orders(measure: Callable[..., float | None]) -> Callable[..., float | None]:
-    def oracle(query: Query, *, ties: str, **parameters: Any) -> float | None:
-        return over_orders(measure, query, ties, **parameters)
-
-    return oracle
-
-
-ORACLES = {name: of_orders(measure) for name, measure in SIMPLE.items()} | {"cwl": rate_of_gain}
-EMPTY = {"arp": "skip", "rbpresidual": "pos"}
-
-
-def squared(grade: Any) -> Any:
-    return grade * grade
-
-
-STATIC = ("precision", "sdcg", "insq")
-ADAPTIVE = ("rr", "ap", "inst", "bpm", "nerr8", "nerr9", "nerr10", "nerr11", hasty)
-FEW: dict[str, list[dict[str, Any]]] = {
-    "err": [{}, {"top_k": 3}],
-    "nerr": [{}, {"top_k": 3, "max_grade": 3}],
-    "rbp": [{}, {"top_k": 3, "max_grade": 3}],
-    "rbpresidual": [{}, {"top_k": 3}],
-    "qmeasure": [{}, {"top_k": 3}],
-    "arp": [{}],
-    "pwa": [{}, {"top_k": 3}],
-    "cwl": [{"top_k": 4}, {"top_k": 3, "max_grade": 3, "user": "inst"}],
-}
-MANY: dict[str, list[dict[str, Any]]] = {
-    name: [{"top_k": 1}, {"top_k": 10}, {"top_k": 2, "max_grade": 2}, {"max_grade": 1}, {"max_grade": 2.5}]
-    for name in ("err", "nerr")
-}
-MANY |= {
-    "rbp": [
-        *({"top_k": k, "p": p} for k in (1, 2, 10) for p in (0.95, 0.2)),
-        *({"top_k": k, "normalize": True, "max_grade": grade} for k in (None, 2) for grade in (None, 2)),
-        *({"relevance_level": level, "top_k": k} for level in (2, 0.5) for k in (None, 3)),
-        {"max_grade": 1},
-        {"max_grade": 2.5, "p": 0.5},
-    ],
-    "rbpresidual": [{"p": 0.5}, {"p": 0.95, "top_k": 2}, {"top_k": 1}, {"top_k": 10}],
-    "qmeasure": [
-        *({"top_k": k, "normalize": how} for k in (None, 1, 2, 10) for how in ("relevant", "min")),
-        *({"top_k": k, "beta": beta} for k in (None, 3) for beta in (0.1, 3)),
-        *({"top_k": k, "gain": gain} for k in (None, 2) for gain in ("exponential", squared)),
-    ],
-    "arp": [{"gain": "exponential"}, {"gain": squared}],
-    "pwa": [{"top_k": 1}, {"top_k": 10}, {"top_k": 2, "gain": "exponential"}, {"gain": squared}],
-    "cwl": [
-        {},
-        {"p": 0.5, "top_k": 2},
-        *({"user": user, "top_k": 4} for user in (*STATIC, *ADAPTIVE)),
-        *({"user": user, "top_k": 5, "max_grade": 3} for user in ADAPTIVE),
-        *({"user": user, "top_k": 6, "target": 2.5} for user in ("insq", "inst", "bpm", "nerr11")),
-        {"user": "bpm", "top_k": 4, "max_grade": 3, "target": 1.5, "benefit": 0.7, "middle": 0.4},
-        {"user": "bpm", "top_k": 3, "max_grade": 3, "benefit": 1, "cost": 2, "target": 2},
-        {"user": "inst", "max_grade": 2},
-        *({"user": "nerr10", "top_k": 3, "relevance_level": level} for level in (2, 0.5)),
-    ],
-}
-for several in MANY.values():
-    several.append({"empty_target_action": "skip"})
-
-OTHERS = {
-    "rbpresidual.unjudged": [],
-    "max_grade": [3, 2.5],
-    "p": [0.5, 0.95],
-    "rbp.normalize": [True],
-    "qmeasure.normalize": ["min"],
-    "user": ["inst", "bpm", hasty],
-    "target": [2, 0.5],
-    "benefit": [0.5],
-    "cost": [2],
-    "middle": [0.25],
-}
-
-
-# ---- what r relevant candidates among n in random order get at k, or as a whole list ---------------------------------
-
-
-def stops(n: int, r: int, k: int, max_grade: int = 4) -> float:
-    """The mean over sets of j candidates of (1 - R) ** their number of relevant ones, for each j."""
-    stay = 1 - 1 / 2**max_grade
-    passed = [1.0]
-    for j in range(1, k + 1):
-        hits = range(max(0, j - (n - r)), min(j, r) + 1)
-        chances = (math.comb(r, h) * math.comb(n - r, j - h) / math.comb(n, j) for h in hits)
-        passed.append(math.fsum(chance * stay**h for chance, h in zip(chances, hits)))
-    return math.fsum((before - after) / j for j, (before, after) in enumerate(itertools.pairwise(passed), 1))
-
-
-def best_stops(r: int, k: int, max_grade: int = 4) -> float:
-    stay = 1 - 1 / 2**max_grade
-    return math.fsum(stay ** (j - 1) * (1 - stay) / j for j in range(1, min(r, k) + 1))
-
-
-def blended_baseline(n: int, r: int, k: int) -> float:
-    """A relevant one at rank j has 1 + (j - 1) (r - 1) / (n - 1) up to there, of which count and gain are the same."""
-    each = [2 * (1 + (j - 1) * (r - 1) / max(1, n - 1)) / (j + min(j, r)) for j in range(1, k + 1)]
-    return math.fsum(each) / n
-
-
-BASELINES = {
-    "err": stops,
-    "nerr": lambda n, r, k: stops(n, r, k) / best_stops(r, k),
-    "rbp": lambda n, r, k: r / n * (1 - 0.9**k),
-    "rbpresidual": lambda n, r, k: 0.9**k,
-    "qmeasure": blended_baseline,
-    "arp": lambda n, r, k: (n + 1) / 2,
-    "pwa": lambda n, r, k: r / n,
-    "cwl": lambda n, r, k: r / n,
-}

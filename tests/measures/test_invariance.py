@@ -3,9 +3,6 @@
 import copy
 import math
 import random
-from fractions import Fraction
-from functools import cache
-from math import comb
 
 import cases
 import oracles
@@ -13,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import discounts, hypergeometric, precisions
 from orders import Query
 
 import torchrank as tr
@@ -325,82 +323,7 @@ def test_a_constant_scorer_gets_the_mean_over_all_orders(name, data):
     assert_same(config.metric().score(*batch.args, **batch.kwargs), torch.tensor(want, dtype=torch.float64))
 
 
-def hypergeometric(h, n, r, k):
-    """Chance of h relevant among the first k of n candidates in random order, r of them relevant."""
-    return comb(r, h) * comb(n - r, k - h) / comb(n, k)
-
-
-def discounts(k):
-    return math.fsum(1 / math.log2(1 + j) for j in range(1, k + 1))
-
-
-def precisions(n, r, k):
-    """Sum of the precision at each of the first k ranks, if relevant: then so is its share of those before it."""
-    return math.fsum(r / n * (1 + (j - 1) * (r - 1) / max(1, n - 1)) / j for j in range(1, k + 1))
-
-
-@cache
-def left_at(n, r, k):
-    """Mean of 1/2 for each relevant one among the first 0, 1, ..., k of n in random order: how much gain is left."""
-    # Which of the n they are, r at a time: as the generating function sum over h of C(j, h) C(n - j, r - h) / 2 ** h.
-    left = []
-    for j in range(k + 1):
-        ways = sum(comb(j, h) * comb(n - j, r - h) << (r - h) for h in range(max(0, r - n + j), min(j, r) + 1))
-        left.append(float(Fraction(ways, comb(n, r) << r)))
-    return left
-
-
-def novelty(n, r, k, discount):
-    """Discounted gains that are halved by each relevant one: each takes half of what is left."""
-    left = left_at(n, r, k)
-    return math.fsum(2 * (left[j - 1] - left[j]) * discount(j) for j in range(1, k + 1))
-
-
-def best_novelty(r, k, discount):
-    return math.fsum(0.5 ** (j - 1) * discount(j) for j in range(1, min(r, k) + 1))
-
-
-def log_discount(rank):
-    return 1 / math.log2(1 + rank)
-
-
-def halves(rank):
-    return 0.5 ** (rank - 1)
-
-
-# What r relevant candidates among n in random order get at k, with integers as long as it takes.
-BASELINES = {
-    "precision": lambda n, r, k: r / n,
-    "recall": lambda n, r, k: k / n,
-    "f1": lambda n, r, k: 2 * (k * r / n) / (k + r),
-    "fbeta": lambda n, r, k: 5 * (k * r / n) / (k + 4 * r),
-    "rprecision": lambda n, r, k: r / n,
-    "fallout": lambda n, r, k: k / n,
-    "hitrate": lambda n, r, k: (comb(n, r) - comb(n - k, r)) / comb(n, r),
-    # the first relevant one is at rank j if the others are among the n - j behind it
-    "mrr": lambda n, r, k: math.fsum(comb(n - j, r - 1) / comb(n, r) / j for j in range(1, k + 1)),
-    "map": lambda n, r, k: precisions(n, r, k) / r,
-    # one half, but 0 where the first k are all relevant or all irrelevant
-    "auroc": lambda n, r, k: (1 - hypergeometric(0, n, r, k) - (hypergeometric(k, n, r, k) if k <= r else 0)) / 2,
-    "mr": lambda n, r, k: (n + 1) / 2,
-    "cg": lambda n, r, k: k * r / n,
-    "dcg": lambda n, r, k: r / n * discounts(k),
-    "ndcg": lambda n, r, k: r / n * discounts(k) / discounts(min(r, k)),
-    "psp": lambda n, r, k: k * r / n / min(r, k),
-    "psndcg": lambda n, r, k: r / n * discounts(k) / discounts(min(r, k)),
-    "ips": lambda n, r, k: k * r / n,
-    "pia": lambda n, r, k: r / n,
-    "apia": lambda n, r, k: precisions(n, r, k) / r,
-    "strecall": lambda n, r, k: (comb(n, r) - comb(n - k, r)) / comb(n, r),
-    "alphadcg": lambda n, r, k: novelty(n, r, k, log_discount),
-    "alphandcg": lambda n, r, k: novelty(n, r, k, log_discount) / best_novelty(r, k, log_discount),
-    "erria": lambda n, r, k: novelty(n, r, k, lambda rank: 1 / rank) / 2,
-    "nerria": lambda n, r, k: novelty(n, r, k, lambda rank: 1 / rank) / best_novelty(r, k, lambda rank: 1 / rank),
-    "nrbp": lambda n, r, k: novelty(n, r, k, halves) * 3 / 4,
-    "nnrbp": lambda n, r, k: novelty(n, r, k, halves) / best_novelty(r, k, halves),
-}
-for family in oracles.FAMILIES:
-    BASELINES |= getattr(family, "BASELINES", {})
+BASELINES = {name: oracle.baseline for name, oracle in oracles.ORACLES.items() if oracle.baseline}
 
 
 def test_few_measures_have_no_random_baseline():

@@ -4,11 +4,28 @@ import itertools
 import math
 from fractions import Fraction
 
-from orders import expectation, flags, orders
+from oracles import LEVELS, LEVELS_CUT, WHOLE_OR_CUT, of_flags, oracle, precisions
+from orders import flags, orders
+
+CUT = [{"top_k": k} for k in (None, 1, 2, 4, 10)]
+SIZES = [{"top_k": 3, "collection_size": size} for size in (4, 1000)]
+WORTH = {"hit": 2, "false_alarm": -0.5, "miss": -1.25, "rejection": 0.1}
+
+
+def mean_hits(n, r, k):
+    return k * r / n
+
 
 # ---- sets and contingency tables: flags in rank order, how many relevant ones lack
 
 
+@oracle(
+    "relprecision",
+    of="flags",
+    few=WHOLE_OR_CUT,
+    many=CUT + LEVELS_CUT,
+    baseline=lambda n, r, k: mean_hits(n, r, k) / min(k, r),
+)
 def relative_precision(relevant, missing, top_k=None):
     everywhere = sum(relevant) + missing
     if not everywhere:
@@ -18,6 +35,7 @@ def relative_precision(relevant, missing, top_k=None):
     return sum(relevant[:top_k]) / possible if possible else 0.0
 
 
+@oracle("setap", of="flags", few=[{}], many=LEVELS, baseline=lambda n, r, k: r / n)
 def set_average_precision(relevant, missing):
     if not any(relevant) and not missing:
         return None
@@ -33,6 +51,14 @@ def contingency(relevant, missing, top_k):
     return [cells.count(cell) for cell in ((True, True), (False, True), (True, False), (False, False))]
 
 
+@oracle(
+    "accuracy",
+    of="flags",
+    few=WHOLE_OR_CUT,
+    many=CUT + LEVELS_CUT + SIZES,
+    baseline=lambda n, r, k: (n - k - r + 2 * mean_hits(n, r, k)) / n,
+    others={"collection_size": [0, 1000]},
+)
 def accuracy(relevant, missing, top_k=None, collection_size=None):
     if not any(relevant) and not missing:
         return None
@@ -41,6 +67,7 @@ def accuracy(relevant, missing, top_k=None, collection_size=None):
     return (tp + tn) / (tp + fp + fn + tn)
 
 
+@oracle("mcc", of="flags", few=WHOLE_OR_CUT, many=CUT + LEVELS_CUT + SIZES, baseline=lambda n, r, k: 0)
 def matthews(relevant, missing, top_k=None, collection_size=None):
     if not any(relevant) and not missing:
         return None
@@ -50,6 +77,16 @@ def matthews(relevant, missing, top_k=None, collection_size=None):
     return (tp * tn - fp * fn) / math.sqrt(spread) if spread else 0.0
 
 
+@oracle(
+    "utility",
+    of="flags",
+    few=[{}, {"top_k": 3, **WORTH}],
+    many=CUT
+    + LEVELS_CUT
+    + [{**WORTH, "top_k": k, "collection_size": size} for k in (None, 2) for size in (None, 0, 1000)],
+    baseline=lambda n, r, k: 2 * mean_hits(n, r, k) - k,
+    others={"hit": [2, 0.25], "false_alarm": [0, -1.5], "miss": [-0.5], "rejection": [1e-05]},
+)
 def utility(relevant, missing, top_k=None, hit=1, false_alarm=-1, miss=0, rejection=0, collection_size=None):
     if not relevant and not missing:
         return None
@@ -62,12 +99,14 @@ def utility(relevant, missing, top_k=None, hit=1, false_alarm=-1, miss=0, reject
 # ---- ranks of the relevant candidates
 
 
+@oracle("coverageerror", of="flags", few=[{}], many=LEVELS, baseline=lambda n, r, k: r * (n + 1) / (r + 1))
 def coverage_error(relevant, missing):
     if not any(relevant) and not missing:
         return None
     return len(relevant) + 1 if missing else max(rank for rank, flag in enumerate(relevant, 1) if flag)
 
 
+@oracle("rankingloss", of="flags", few=[{}], many=LEVELS, baseline=lambda n, r, k: 1 / 2)
 def ranking_loss(relevant, missing):
     if not any(relevant) and not missing:
         return None
@@ -78,18 +117,7 @@ def ranking_loss(relevant, missing):
     return sum(wrong) / len(wrong)
 
 
-def of_flags(measure):
-    """The mean of a measure over the orders that ties leave open."""
-
-    def value(query, *, ties, relevance_level=1, **parameters):
-        judged = flags(query, relevance_level)
-        return expectation(
-            [(measure(order, len(judged.missing), **parameters), weight) for order, weight in orders(judged, ties)]
-        )
-
-    return value
-
-
+@oracle("lrap", few=[{}], many=LEVELS, baseline=lambda n, r, k: precisions(n, r, n) / r)
 def label_ranking_precision(query, *, ties, relevance_level=1):
     judged = flags(query, relevance_level)
     if ties != "grouped":
@@ -129,6 +157,14 @@ def whole_hits(recall, everywhere, rounding):
     return math.floor(exact + Fraction(1, 2))
 
 
+@oracle(
+    "iprec",
+    few=[{}, {"recall": 0.8}],
+    many=LEVELS
+    + [{"recall": r, "rounding": how} for r in (0, 0.1, 0.25, 0.3, 0.4, 0.7, 1) for how in ("nearest", "up")],
+    baseline=lambda n, r, k: r / n,
+    others={"recall": [0, 0.1, 1]},
+)
 def interpolated_precision(query, *, ties, relevance_level=1, recall=0.5, rounding="nearest"):
     points, everywhere = curve_of(query, ties, relevance_level)
     if not everywhere:
@@ -137,6 +173,13 @@ def interpolated_precision(query, *, ties, relevance_level=1, recall=0.5, roundi
     return float(max((hits / rank for rank, hits in points if hits >= wanted), default=0))
 
 
+@oracle(
+    "elevenpoint",
+    few=[{}],
+    many=[*LEVELS, {"rounding": "up"}, {"rounding": "up", "relevance_level": 2}],
+    baseline=lambda n, r, k: r / n,
+    others={"rounding": ["up"]},
+)
 def eleven_points(query, *, ties, relevance_level=1, rounding="nearest"):
     recalls = [float(f"{tenths / 10:.1f}") for tenths in range(11)]
     values = [
@@ -146,6 +189,16 @@ def eleven_points(query, *, ties, relevance_level=1, rounding="nearest"):
     return None if None in values else math.fsum(values) / 11
 
 
+@oracle(
+    "recallatprecision",
+    few=WHOLE_OR_CUT,
+    many=[
+        *LEVELS_CUT,
+        *({"min_precision": p, "top_k": k} for p in (0.1, 0.3, 1 / 3, 0.6, 2 / 3, 1) for k in (None, 1, 2, 4)),
+    ],
+    baseline=lambda n, r, k: k / n if r / n >= 0.5 else 0,
+    others={"min_precision": [0.25, 1]},
+)
 def recall_at_precision(query, *, ties, relevance_level=1, top_k=None, min_precision=0.5):
     points, everywhere = curve_of(query, ties, relevance_level)
     if not everywhere:
@@ -157,6 +210,7 @@ def recall_at_precision(query, *, ties, relevance_level=1, top_k=None, min_preci
 # ---- pairs of grades
 
 
+@oracle("opa", few=[{}], many=[{"empty_target_action": "skip"}], baseline=lambda n, r, k: 1 / 2)
 def ordered_pairs(query, *, ties):
     listed = [(score, max(grade, 0)) for score, grade in query.listed]
     everyone = listed + [(-math.inf, grade) for grade in query.missing if grade > 0]
@@ -169,94 +223,3 @@ def ordered_pairs(query, *, ties):
     if not listed:
         return 0.0 if everyone else None
     return math.fsum(pairs) / len(pairs) if pairs else None
-
-
-# ---- what the suite asks for
-
-ORACLES = {
-    "accuracy": of_flags(accuracy),
-    "coverageerror": of_flags(coverage_error),
-    "elevenpoint": eleven_points,
-    "iprec": interpolated_precision,
-    "lrap": label_ranking_precision,
-    "mcc": of_flags(matthews),
-    "opa": ordered_pairs,
-    "rankingloss": of_flags(ranking_loss),
-    "recallatprecision": recall_at_precision,
-    "relprecision": of_flags(relative_precision),
-    "setap": of_flags(set_average_precision),
-    "utility": of_flags(utility),
-}
-EMPTY = {}
-CUT = [{"top_k": k} for k in (None, 1, 2, 4, 10)]
-LEVELS = [{"relevance_level": level} for level in (2, 0.5)]
-LEVELS_CUT = [{"relevance_level": level, "top_k": 3} for level in (2, 0.5)]
-WORTH = {"hit": 2, "false_alarm": -0.5, "miss": -1.25, "rejection": 0.1}
-FEW = {
-    "accuracy": [{}, {"top_k": 3}],
-    "coverageerror": [{}],
-    "elevenpoint": [{}],
-    "iprec": [{}, {"recall": 0.8}],
-    "lrap": [{}],
-    "mcc": [{}, {"top_k": 3}],
-    "opa": [{}],
-    "rankingloss": [{}],
-    "recallatprecision": [{}, {"top_k": 3}],
-    "relprecision": [{}, {"top_k": 3}],
-    "rprecision": [{"multiple": 0.5}],
-    "setap": [{}],
-    "utility": [{}, {"top_k": 3, **WORTH}],
-}
-MANY = {
-    "accuracy": CUT + LEVELS_CUT + [{"top_k": 3, "collection_size": size} for size in (4, 1000)],
-    "coverageerror": LEVELS,
-    "elevenpoint": [*LEVELS, {"rounding": "up"}, {"rounding": "up", "relevance_level": 2}],
-    "iprec": LEVELS
-    + [{"recall": r, "rounding": how} for r in (0, 0.1, 0.25, 0.3, 0.4, 0.7, 1) for how in ("nearest", "up")],
-    "lrap": LEVELS,
-    "mcc": CUT + LEVELS_CUT + [{"top_k": 3, "collection_size": size} for size in (4, 1000)],
-    "opa": [{"empty_target_action": "skip"}],
-    "rankingloss": LEVELS,
-    "recallatprecision": [
-        *LEVELS_CUT,
-        *({"min_precision": p, "top_k": k} for p in (0.1, 0.3, 1 / 3, 0.6, 2 / 3, 1) for k in (None, 1, 2, 4)),
-    ],
-    "relprecision": CUT + LEVELS_CUT,
-    "rprecision": [{"multiple": m} for m in (0.05, 0.2, 1.2, 2)] + [{"multiple": 2, "relevance_level": 2}],
-    "setap": LEVELS,
-    "utility": CUT
-    + LEVELS_CUT
-    + [{**WORTH, "top_k": k, "collection_size": size} for k in (None, 2) for size in (None, 0, 1000)],
-}
-OTHERS = {
-    "multiple": [2, 0.2],
-    "recall": [0, 0.1, 1],
-    "rounding": ["up"],
-    "min_precision": [0.25, 1],
-    "hit": [2, 0.25],
-    "false_alarm": [0, -1.5],
-    "miss": [-0.5],
-    "rejection": [1e-05],
-    "collection_size": [0, 1000],
-}
-
-
-def mean_hits(n, r, k):
-    return k * r / n
-
-
-#: What r relevant candidates among n in random order get at k.
-BASELINES = {
-    "accuracy": lambda n, r, k: (n - k - r + 2 * mean_hits(n, r, k)) / n,
-    "coverageerror": lambda n, r, k: r * (n + 1) / (r + 1),
-    "elevenpoint": lambda n, r, k: r / n,
-    "iprec": lambda n, r, k: r / n,
-    "lrap": lambda n, r, k: math.fsum(r / n * (1 + (j - 1) * (r - 1) / max(1, n - 1)) / j for j in range(1, n + 1)) / r,
-    "mcc": lambda n, r, k: 0,
-    "opa": lambda n, r, k: 1 / 2,
-    "rankingloss": lambda n, r, k: 1 / 2,
-    "recallatprecision": lambda n, r, k: k / n if r / n >= 0.5 else 0,
-    "relprecision": lambda n, r, k: mean_hits(n, r, k) / min(k, r),
-    "setap": lambda n, r, k: r / n,
-    "utility": lambda n, r, k: 2 * mean_hits(n, r, k) - k,
-}

@@ -2,7 +2,11 @@
 
 import math
 
+from oracles import LEVELS, discounts, oracle, precisions
 from orders import expectation, flags, orders
+
+SKIPPED = {"empty_target_action": "skip"}
+LEVELS_AND_SKIPPED = [*LEVELS, SKIPPED]
 
 
 def of_orders(query, ties, level, value):
@@ -12,11 +16,13 @@ def of_orders(query, ties, level, value):
     return expectation([(value(order, missing), weight) for order, weight in orders(judged, ties)])
 
 
+@oracle("numrel", few=[{}], many=LEVELS_AND_SKIPPED, baseline=lambda n, r, k: r)
 def relevant(query, *, ties, relevance_level=1):
     grades = [*(grade for _, grade in query.listed), *query.missing]
     return float(sum(grade >= relevance_level for grade in grades)) or None
 
 
+@oracle("numrelret", few=[{}, {"top_k": 2}], many=LEVELS_AND_SKIPPED, baseline=lambda n, r, k: k * r / n)
 def relevant_retrieved(query, *, ties, relevance_level=1, top_k=None):
     def value(order, missing):
         return float(sum(order[:top_k])) if any(order) or missing else None
@@ -24,10 +30,12 @@ def relevant_retrieved(query, *, ties, relevance_level=1, top_k=None):
     return of_orders(query, ties, relevance_level, value)
 
 
+@oracle("numret", few=[{}, {"top_k": 2}], many=[{"top_k": 1}, SKIPPED], baseline=lambda n, r, k: k)
 def retrieved(query, *, ties, top_k=None):
     return float(len(query.listed[:top_k])) or None
 
 
+@oracle("yaap", few=[{}], many=LEVELS_AND_SKIPPED, baseline=lambda n, r, k: of_total(precisions(n, r, n), r))
 def log_odds(query, *, ties, relevance_level=1):
     """Of the expected average precision."""
 
@@ -44,6 +52,7 @@ def of_total(total, everywhere):
     return math.log((1 + total) / (1 + everywhere - total))
 
 
+@oracle("bing", few=[{}], many=LEVELS_AND_SKIPPED, baseline=lambda n, r, k: discounts(n - r + 1) / (n - r + 1))
 def binary_g(query, *, ties, relevance_level=1):
     def value(order, missing):
         if not any(order) and not missing:
@@ -58,6 +67,14 @@ def binary_g(query, *, ties, relevance_level=1):
     return of_orders(query, ties, relevance_level, value)
 
 
+@oracle(
+    "rndcg",
+    few=[{}],
+    many=[{"gain": "exponential"}, SKIPPED],
+    baseline=lambda n, r, k: (
+        (r / n) * ((discounts(r) + discounts(n)) / 2 if n > r + 1 else discounts(r)) / discounts(r)
+    ),
+)
 def ndcg_at_levels(query, *, ties, gain="linear"):
     worth = {"linear": lambda g: g, "exponential": lambda g: 2**g - 1}[gain]
 
@@ -76,50 +93,3 @@ def ndcg_at_levels(query, *, ties, gain="linear"):
         return math.fsum(dcg(order[:cut]) / dcg(best[:cut]) for cut in cuts) / len(cuts)
 
     return expectation([(value(order), weight) for order, weight in orders(query, ties)])
-
-
-ORACLES = {
-    "numrel": relevant,
-    "numrelret": relevant_retrieved,
-    "numret": retrieved,
-    "yaap": log_odds,
-    "bing": binary_g,
-    "rndcg": ndcg_at_levels,
-}
-EMPTY = {}
-FEW = {
-    "numrel": [{}],
-    "numrelret": [{}, {"top_k": 2}],
-    "numret": [{}, {"top_k": 2}],
-    "yaap": [{}],
-    "bing": [{}],
-    "rndcg": [{}],
-}
-MANY = {
-    name: [{"relevance_level": level} for level in (2, 0.5)] + [{"empty_target_action": "skip"}]
-    for name in ("numrel", "numrelret", "yaap", "bing")
-} | {
-    "numret": [{"top_k": 1}, {"empty_target_action": "skip"}],
-    "rndcg": [{"gain": "exponential"}, {"empty_target_action": "skip"}],
-}
-OTHERS = {}
-
-
-def log_discounts(k):
-    return math.fsum(1 / math.log2(1 + rank) for rank in range(1, k + 1))
-
-
-#: Of a scorer that knows nothing of n candidates, r of them relevant, cut at k.
-BASELINES = {
-    "numrel": lambda n, r, k: r,
-    "numrelret": lambda n, r, k: k * r / n,
-    "numret": lambda n, r, k: k,
-    # each rank has a share r / n of being relevant, and then of the j - 1 before it (r - 1) / (n - 1) are
-    "yaap": lambda n, r, k: of_total(
-        math.fsum(r / n * (1 + (j - 1) * (r - 1) / max(1, n - 1)) / j for j in range(1, n + 1)), r
-    ),
-    "bing": lambda n, r, k: log_discounts(n - r + 1) / (n - r + 1),
-    "rndcg": lambda n, r, k: (
-        (r / n) * ((log_discounts(r) + log_discounts(n)) / 2 if n > r + 1 else log_discounts(r)) / log_discounts(r)
-    ),
-}

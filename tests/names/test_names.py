@@ -11,7 +11,8 @@ import torch
 import torchrank as tr
 from torchrank.names.labels import read
 from torchrank.names.parse import parse_all, resolve
-from torchrank.names.spellings import SPELLINGS
+from torchrank.names.registry import measures
+from torchrank.names.spellings import also_in, known, without_optional
 
 # What is there whatever measures are, by library.
 LABELS = {
@@ -314,17 +315,7 @@ def test_what_is_no_name(name):
         tr.parse(name)
 
 
-@pytest.fixture
-def all_measures(monkeypatch):
-    """Every measure that a spelling names is there, as it will be."""
-    names = []
-    for value in SPELLINGS.values():
-        names += [read(label).name for label in ([value] if isinstance(value, str) else value)]
-    registry = dict.fromkeys(names, tr.MAP) | tr.RankingMetric.registry
-    monkeypatch.setattr(tr.RankingMetric, "registry", registry)
-
-
-# Names of measures that may not be there, and the label that each stands for.
+# The parts of the label that a name stands for.
 FURTHER = {
     "set_map": ("setap", {}, ""),
     "SetP(relative=True)": ("relprecision", {}, ""),
@@ -357,21 +348,26 @@ FURTHER = {
 
 
 @pytest.mark.parametrize("name", FURTHER)
-def test_spellings_of_further_measures(all_measures, name):
+def test_parameters_in_a_spelling_are_those_of_its_label(name):
     (label,) = resolve(name)
     assert (label.name, label.parameters, label.at) == FURTHER[name]
 
 
-def test_every_spelling_has_a_form_that_fits(all_measures):
-    for text, labels in SPELLINGS.items():
-        for hole, value in (("{k}", "10"), ("{x}", "0.25")):
-            text = text.replace(hole, value)
-        name = text if "{" not in text else None
-        if name is not None and read(name).name not in tr.RankingMetric.registry:
-            assert (
-                next(label.name for label in resolve(name))
-                == read(labels if isinstance(labels, str) else labels[0]).name
-            )
+#: names that mean one measure in most libraries, and another in one
+SHARED = {"F1Beta": "fbeta", "hits": "hitrate"}
+
+
+def test_every_name_in_another_library_is_understood_as_its_measure():
+    for measure in measures().values():
+        for one in known(measure):
+            text = without_optional(one.theirs)
+            for hole, value in (("{k}", "10"), ("{x}", "0.25"), ("{p}", "0.5")):
+                text = text.replace(hole, value)
+            if not one.same or not text or "{" in text or read(text).name.lower() in measures():
+                continue
+            # Names that several libraries have for different measures are those of the measure under "parse".
+            names = {label.name for label in resolve(text)}
+            assert names == {SHARED.get(one.theirs, measure.name)}, one
 
 
 def test_spellings_of_measures_that_are_not_there_are_unknown_names(monkeypatch):
@@ -388,7 +384,7 @@ def test_the_parameter_of_set_f_is_the_square_of_beta():
 
 
 def test_the_distribution_has_the_name_that_every_page_and_message_installs():
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     assert project["name"] == "torchrank-metrics"
     assert "torchrank-metrics[bench,demo]" in project["optional-dependencies"]["test"]
@@ -404,13 +400,13 @@ def test_the_distribution_has_the_name_that_every_page_and_message_installs():
 
 
 def test_names_that_mean_something_else_elsewhere_are_met_with_both_meanings():
-    page = (Path(__file__).parents[1] / "torchrank" / "names" / "README.md").read_text()
+    page = (Path(__file__).parents[2] / "torchrank" / "names" / "README.md").read_text()
     (accuracy,) = re.findall(r"^\| `accuracy@k` \|.*$", page, re.MULTILINE)
     assert "RecTools" in accuracy
     assert "sentence-transformers and BEIR, `hitrate@k`" in accuracy
     (hits,) = re.findall(r"^\| `hits@k` \|.*$", page, re.MULTILINE)
     assert "ranx, `numrelret@k`" in hits
-    for page in (tr.parse.__doc__, tr.HitRate.__doc__):
+    for page in (tr.parse.__doc__, also_in(tr.HitRate)):
         assert "ranx" in page
         assert "sentence-transformers" in page
     assert "sentence-transformers" in tr.Accuracy.__doc__
@@ -435,17 +431,17 @@ def test_the_level_in_a_name_of_ranx_is_what_counts_as_relevant(name):
     assert tr.parse(name).score(tr.Ranking.from_run(qrels, run)).tolist() == pytest.approx(list(want))
 
 
-def test_what_the_docstrings_say_of_other_libraries_measures():
+def test_remarks_on_other_libraries_measures_hold():
     # RePlay's Surprisal divides by k.
     lists, counts, users = torch.tensor([[0, 2, -1, -1]]), torch.tensor([4, 1, 2]), 8
     surprise = [math.log2(users / counts[item]) / math.log2(users) for item in (0, 2)]
     ours = tr.Novelty(top_k=4, interactions=counts, num_users=users, normalize=True).score(lists).item()
     assert ours == pytest.approx(sum(surprise) / 2) != pytest.approx(sum(surprise) / 4)
-    assert "divides by k" in tr.Novelty.__doc__
+    assert "divides by k" in also_in(tr.Novelty)
     # RePlay's RocAuc is 1 where the first k are all relevant, and torchrec's GAUC leaves out equal predictions.
     scores, target = torch.tensor([[3.0, 2.0, 1.0], [1.0, 1.0, 1.0]]), torch.tensor([[1, 1, 0], [1, 0, 0]])
     assert tr.AUROC(top_k=2).score(scores[:1], target[:1]).item() == 0
     assert tr.AUROC().score(scores, target).tolist() == [1, 0.5]
-    said = " ".join(tr.AUROC.__doc__.split())
-    assert "``RocAuc``), 1 where the first k are all relevant" in said
-    assert "torchrec (``GAUC``), without queries of equal scores alone" in said
+    said = also_in(tr.AUROC)
+    assert "`RocAuc`), 1 where the first k are all relevant" in said
+    assert "torchrec (`GAUC`), without queries of equal scores alone" in said

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
+from oracles import CUT, LEVELS, oracle
 from orders import Query, expectation, orders
 
 
+# Any number of the irrelevant ones is as likely to be ahead of a relevant one.
+@oracle(
+    "bpref",
+    counts_irrelevant=True,
+    few=[{}],
+    many=LEVELS,
+    baseline=lambda n, r, k: (
+        1 - sum(min(ahead, r) for ahead in range(n - r + 1)) / (n - r + 1) / min(n - r, r) if n > r else 1
+    ),
+)
 def bpref(query: Query, *, ties: str, relevance_level: float = 1) -> float | None:
     def of(grades: Sequence[float]) -> float | None:
         everyone = [*grades, *query.missing]
@@ -27,6 +37,7 @@ def bpref(query: Query, *, ties: str, relevance_level: float = 1) -> float | Non
     return expectation([(of(order), weight) for order, weight in orders(query, ties)])
 
 
+@oracle("infap", few=[{}], many=LEVELS, baseline=None)
 def inferred(query: Query, *, ties: str, relevance_level: float = 1) -> float | None:
     tiny = 0.00001
 
@@ -47,6 +58,7 @@ def inferred(query: Query, *, ties: str, relevance_level: float = 1) -> float | 
     return expectation([(of(order), weight) for order, weight in orders(query, ties)])
 
 
+@oracle("judged", few=[{"top_k": 3}, {}], many=CUT, baseline=lambda n, r, k: 1)
 def judged(query: Query, *, ties: str, top_k: int | None = None) -> float | None:
     if not query.listed:
         return None
@@ -55,24 +67,3 @@ def judged(query: Query, *, ties: str, top_k: int | None = None) -> float | None
         first = order[:top_k]
         shares.append((sum(grade >= 0 for grade in first) / len(first), weight))
     return expectation(shares)
-
-
-ORACLES = {"bpref": bpref, "infap": inferred, "judged": judged}
-EMPTY: dict[str, str] = {}
-FEW: dict[str, list[dict[str, Any]]] = {"bpref": [{}], "infap": [{}], "judged": [{"top_k": 3}, {}]}
-MANY: dict[str, list[dict[str, Any]]] = {
-    "bpref": [{"relevance_level": 2}, {"relevance_level": 0.5}],
-    "infap": [{"relevance_level": 2}, {"relevance_level": 0.5}],
-    "judged": [{"top_k": k} for k in (1, 2, 4, 10)],
-}
-COUNTING_IRRELEVANT = {"bpref"}
-OTHERS: dict[str, list[Any]] = {}
-
-#: Of a scorer that knows nothing of n candidates, all judged, r of them relevant: any number of the irrelevant ones is
-#: as likely to be ahead of a relevant one.
-BASELINES = {
-    "bpref": lambda n, r, k: (
-        1 - sum(min(ahead, r) for ahead in range(n - r + 1)) / (n - r + 1) / min(n - r, r) if n > r else 1
-    ),
-    "judged": lambda n, r, k: 1,
-}

@@ -1,0 +1,157 @@
+"""Every layout says what the queries say: the same ranking, and the same values of measures of every kind of need."""
+
+import math
+import random
+from collections import Counter
+
+import cases
+import pytest
+import torch
+from comparing import FEW, MANY, MEASURES, REPRESENTATIVES, assert_equal, configs_of, kind_of_need, wanted
+
+import torchrank as tr
+
+TRIED = [config for name in REPRESENTATIVES for config in configs_of(name, FEW)]
+
+
+def ranking_of(batch):
+    """The ranking of a batch, from the constructor that takes its layout."""
+    preds, *target = batch.args
+    if isinstance(preds, tr.Ranking):
+        return preds
+    if "indexes" in batch.kwargs:
+        return tr.Ranking.from_flat(preds, *target, **batch.kwargs)
+    if preds.is_floating_point():
+        return tr.Ranking.from_scores(preds, *target, **batch.kwargs)
+    return tr.Ranking.from_ids(preds, *target, **batch.kwargs)
+
+
+def test_representatives_have_every_kind_of_need():
+    assert {kind_of_need(config) for config in TRIED} == {kind_of_need(config) for config in MANY}
+    assert set(REPRESENTATIVES) <= set(MEASURES)
+
+
+@pytest.mark.parametrize("layout", cases.LAYOUTS)
+def test_a_ranking_says_where_every_relevant_candidate_stands(layout):
+    queries, batch = cases.batch(layout, 200)
+    ranking = ranking_of(batch)
+    rows = zip(ranking.first, ranking.tied, ranking.grade, ranking.valid)
+    for query, length, row in zip(queries, ranking.num_candidates.tolist(), rows):
+        scores = [score for score, _ in query.listed]
+        listed = [(1 + sum(x > s for x in scores), scores.count(s), grade) for s, grade in query.listed]
+        want = [entry for entry in listed if entry[2] > 0]
+        want += [(len(scores) + 1, 0, grade) for grade in query.missing if grade > 0]
+        first, tied, grade, valid = (part.tolist() for part in row)
+        entries = [entry for entry, real in zip(zip(first, tied, grade), valid) if real]
+        assert length == len(scores), query
+        assert sorted(entry for entry in entries if entry[2] > 0) == sorted(want), query
+        places = Counter(entry[:2] for entry in entries if entry[1] > 0)  # what nobody judged has no grade to tell
+        assert not places - Counter(entry[:2] for entry in listed), query
+        assert first[: len(entries)] == sorted(first[: len(entries)])
+        assert valid == sorted(valid, reverse=True) or layout.startswith(
+            ("dense", "ranking_from_scores", "ranking_from_run")
+        )
+
+
+@pytest.mark.parametrize("layout", cases.LAYOUTS)
+def test_measures_of_every_kind_of_need_equal_the_oracle(layout):
+    queries, batch = cases.batch(layout, 200)
+    for config in TRIED:
+        if cases.suits(config, layout):
+            assert_equal(config, queries, config.metric().score(*batch.args, **batch.kwargs), layout)
+
+
+@pytest.mark.parametrize("layout", cases.LAYOUTS)
+def test_the_mean_of_updates_is_the_mean_of_the_oracle(layout):
+    kind, make = cases.LAYOUTS[layout]
+    queries = cases.population(kind, 60)
+    pieces = [queries[:1], queries[1:30], queries[30:]]
+    batches = [make(list(piece), random.Random(layout)) for piece in pieces]
+    some = FEW[list(cases.LAYOUTS).index(layout) % 4 :: 4]  # others in another layout
+    for config in [config for config in some if cases.suits(config, layout)]:
+        metric = config.metric()
+        for batch in batches:
+            metric.update(*batch.args, **batch.kwargs)
+        values = [value for value in (wanted(config, query) for query in queries) if not math.isnan(value)]
+        got = metric.compute()
+        assert got.dtype == torch.float32
+        assert got.shape == ()
+        assert got.item() == pytest.approx(math.fsum(values) / len(values), rel=2e-7, abs=1e-9), f"{config}, {layout}"
+        assert metric.num_queries == len(queries)
+
+
+@pytest.mark.parametrize(
+    "layout", ["dense_masked", "dense_excluded", "catalogue_triples_excluded", "catalogue_tie_break", "labels_excluded"]
+)
+def test_batches_that_are_ranked_in_several_blocks(layout):
+    # A batch this wide is more than the engine takes at once.
+    kind, make = cases.LAYOUTS[layout]
+    queries = list(cases.population(kind, 40))
+    batch = make(queries, random.Random(layout))
+    preds, target = batch.args
+    kwargs = dict(batch.kwargs)
+    columns = 2**14 // preds.shape[1]
+    wide = torch.full((len(queries), columns * preds.shape[1]), -math.inf, dtype=preds.dtype)
+    wide[:, ::columns] = preds
+    for name in ("mask", "tie_break"):
+        if name in kwargs:
+            grown = torch.zeros_like(wide, dtype=kwargs[name].dtype)
+            grown[:, ::columns] = kwargs[name]
+            kwargs[name] = grown
+    if "exclude" in kwargs:
+        kwargs["exclude"] = (kwargs["exclude"][0], kwargs["exclude"][1] * columns)
+    if isinstance(target, tuple):
+        target = (target[0], target[1] * columns, *target[2:])
+    elif isinstance(target, list):
+        target = [items * columns for items in target]
+    elif target.dim() == 1:
+        target = target * columns
+    else:
+        grades = torch.zeros(wide.shape, dtype=target.dtype)
+        grades[:, ::columns] = target
+        target = grades
+    ranking = tr.Ranking.from_scores(wide, target, **kwargs)
+    for config in [
+        config for config in FEW[::5] if cases.suits(config, layout) and cases.suits(config, "dense_padded")
+    ]:
+        assert_equal(config, queries, config.metric().score(ranking), f"wide {layout}")
+    config = cases.config("map", top_k=3)
+    assert_equal(config, queries, config.metric().score(wide, target, **kwargs), f"wide {layout}")
+
+
+@pytest.mark.parametrize("layout", ["ids_and_padded_ids", "ids_masked", "ids_excluded"])
+def test_ids_that_are_ranked_in_several_blocks(layout):
+    queries, batch = cases.batch(layout, 60)
+    ids, target = batch.args
+    longer = torch.full((len(ids), 2**12), -1)
+    longer[:, : ids.shape[1]] = ids
+    kwargs = dict(batch.kwargs)
+    if "mask" in kwargs:
+        kwargs["mask"] = torch.nn.functional.pad(kwargs["mask"], (0, 2**12 - ids.shape[1]))
+    ranking = tr.Ranking.from_ids(longer, target, **kwargs)
+    for config in [config for config in FEW[::5] if cases.suits(config, layout)]:
+        assert_equal(config, queries, config.metric().score(ranking), f"long {layout}")
+
+
+def repeated(pairs, times, number):
+    """Rows about ``number`` queries, said again of each further repetition of these."""
+    query, *rest = pairs
+    shift = torch.arange(times).repeat_interleave(len(query)) * number
+    return (query.repeat(times) + shift, *(part.repeat(times) for part in rest))
+
+
+@pytest.mark.parametrize("name", ["mrr", "map", "auroc"])
+@pytest.mark.parametrize("layout", ["dense_padded", "catalogue_triples_excluded"])
+def test_more_queries_than_the_engine_takes_at_once(name, layout):
+    queries, batch = cases.batch(layout, 40)
+    (preds, target), number = batch.args, len(queries)
+    times = (2**18 if layout == "dense_padded" else 2**17) // number
+    preds = preds.repeat(times, 1)
+    target = repeated(target, times, number) if isinstance(target, tuple) else target.repeat(times, 1)
+    kwargs = {key: repeated(pairs, times, number) for key, pairs in batch.kwargs.items()}
+    ranking = tr.Ranking.from_scores(preds, target, **kwargs)
+    for config in (cases.config(name), cases.config(name, top_k=4)):
+        values = [config.metric().score(preds, target, **kwargs), config.metric().score(ranking)]
+        for value in values:
+            assert_equal(config, queries, value[:number], f"{layout}, the first")
+            torch.testing.assert_close(value, value[:number].repeat(times), rtol=0, atol=0, equal_nan=True)

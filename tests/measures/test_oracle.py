@@ -1,0 +1,135 @@
+"""Every measure, with every parameter, under every tie policy: equal to the oracle on each query."""
+
+import math
+import random
+from functools import cache
+
+import cases
+import oracles
+import orders
+import pytest
+import torch
+from comparing import FEW, MANY, MEASURES, assert_equal, configs_of, wanted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import torchrank as tr
+
+
+def test_every_measure_has_an_oracle():
+    assert set(MEASURES) == set(oracles.ORACLES), "write a brute-force oracle for it in tests/support"
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_every_parameter_is_tried(name):
+    cls = tr.RankingMetric.registry[name]
+    fixed = {"aggregation"}
+    fixed |= {"ties"} if len(cls.policies) < 2 else set()
+    fixed |= {"unjudged"} if len(cls.takes_unjudged_for) < 2 else set()
+    tried = {key: set() for key in cls.definition() if key not in fixed}
+    for config in configs_of(name, MANY):
+        metric = config.metric()
+        for key in tried:
+            value = getattr(metric, key)
+            tried[key].add(value)
+    assert {key: len(values) > 1 for key, values in tried.items()} == dict.fromkeys(tried, True)
+    assert tried.get("ties", set(cls.policies)) == set(cls.policies)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_every_parameter_equals_the_oracle(name):
+    for layout, size in (("dense_masked", 200), ("dense_float_grades", 100), ("flat", 100), ("catalogue_triples", 100)):
+        configs = MANY if layout.startswith("dense") else FEW
+        for config in configs_of(name, configs):
+            if cases.suits(config, layout):
+                # Of bounds the oracle tries all that the unjudged could be, the metric twice as many as there are.
+                bounds = dict(config.parameters).get("unjudged") in ("lower", "upper")
+                queries, batch = cases.batch(layout, 60 if bounds else size)
+                assert_equal(config, queries, config.metric().score(*batch.args, **batch.kwargs), layout)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_many_queries_equal_the_oracle(name):
+    layout = "dense_padded" if cases.suits(configs_of(name, FEW)[0], "dense_padded") else "dense_masked"
+    queries, batch = cases.batch(layout, 1000)
+    ranking = tr.Ranking.from_scores(*batch.args, **batch.kwargs)
+    for config in configs_of(name, FEW):
+        assert_equal(config, queries, config.metric().score(ranking), "1000 dense queries")
+
+
+@pytest.mark.parametrize("config", FEW + [c for c in MANY if "empty_target_action" in c.for_oracle], ids=str)
+def test_weighted_mean(config):
+    queries, batch = cases.batch("flat_masked", 100)
+    rng = random.Random(5)
+    weights = [rng.choice((0, 0.5, 1, 2.25)) for _ in queries]
+    metric = config.metric()
+    metric.update(*batch.args, **batch.kwargs, weights=torch.tensor(weights))
+    pairs = [(w, wanted(config, query)) for w, query in zip(weights, queries)]
+    pairs = [(w, value) for w, value in pairs if not math.isnan(value)]
+    mean = math.fsum(w * value for w, value in pairs) / math.fsum(w for w, _ in pairs)
+    assert metric.compute().item() == pytest.approx(mean, rel=2e-7)
+
+
+@pytest.mark.parametrize("config", [c for c in MANY if c.for_oracle.get("average") == "positive"], ids=str)
+def test_mean_over_positives(config):
+    queries, batch = cases.batch("dense_masked", 300)
+    metric = config.metric(empty_target_action="skip")
+    metric.update(*batch.args, **batch.kwargs)
+    counts = [orders.number_of_positives(query) for query in queries]
+    total = math.fsum(n * wanted(config, query) for n, query in zip(counts, queries) if n)
+    assert metric.compute().item() == pytest.approx(total / sum(counts), rel=2e-7)
+
+
+def test_empty_queries_are_counted():
+    queries, batch = cases.batch("dense_masked", 300)
+    no_relevant = sum(orders.number_of_positives(query) == 0 for query in queries)
+    for name in ("mr", "map", "ndcg"):  # grades of this population are whole, so what gains is relevant
+        metric = cases.config(name).metric()
+        metric.update(*batch.args, **batch.kwargs)
+        assert (metric.num_queries, metric.num_empty) == (len(queries), no_relevant)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_error_for_empty_queries(name):
+    queries, batch = cases.batch("dense_masked", 300)
+    metric = cases.config(name, empty_target_action="error").metric()
+    skip = cases.config(name, empty_target_action="skip")
+    empty = sum(math.isnan(wanted(skip, query)) for query in queries)
+    with pytest.raises(ValueError, match=rf"\b{empty} queries"):
+        metric.score(*batch.args, **batch.kwargs)
+    metric.update(*batch.args, **batch.kwargs)
+    with pytest.raises(ValueError, match=rf"\b{empty} queries"):
+        metric.compute()
+
+
+@pytest.mark.parametrize("name", cases.POSITIONAL)
+def test_fractional_ranks_are_the_middle_of_a_tie(name):
+    queries = [query for query in cases.population("single", 300) if len(query.listed) and not query.missing]
+    queries = [query for query in queries if orders.number_of_positives(query)]
+    ranks = []
+    for query in queries:
+        at = next(score for score, grade in query.listed if grade)
+        scores = [score for score, _ in query.listed]
+        ranks.append(sum(s > at for s in scores) + (1 + sum(s == at for s in scores)) / 2)
+    assert any(rank % 1 for rank in ranks)
+    lengths = torch.tensor([len(query.listed) for query in queries])
+    ranking = tr.Ranking.from_ranks(torch.tensor(ranks), lengths)
+    for config in [cases.config("mr")] if name == "mr" else [cases.config(name), cases.config(name, top_k=2)]:
+        realistic = cases.config(name, **config.for_oracle, ties="realistic")
+        assert_equal(realistic, queries, config.metric().score(ranking), "fractional ranks")
+
+
+@cache
+def suitable(layout):
+    return [config for config in MANY if cases.suits(config, layout)]
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_any_queries_equal_the_oracle(data):
+    """Hypothesis finds, and shrinks to the shortest, what random queries miss."""
+    layout = data.draw(st.sampled_from(["dense_masked", "dense_tie_break", "flat", "catalogue_triples_excluded"]))
+    config = data.draw(st.sampled_from(suitable(layout)))
+    queries = data.draw(cases.queries())
+    batch = cases.LAYOUTS[layout].make(queries, random.Random(data.draw(st.integers(0, 99))))
+    assert_equal(config, queries, config.metric().score(*batch.args, **batch.kwargs), layout)

@@ -1,0 +1,61 @@
+"""Metrics beside the oracle, on each query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import cases
+import oracles
+import pytest
+import torch
+from orders import Query
+from torch import Tensor
+
+import torchrank as tr
+from torchrank.layouts.canonical import Need
+
+MEASURES = sorted(name for name, cls in tr.RankingMetric.registry.items() if cls.__module__.startswith("torchrank."))
+FEW = cases.few_configs()
+MANY = cases.many_configs()
+
+
+@cache
+def wanted(config: cases.Config, query: Query) -> float:
+    """The value of the oracle."""
+    return oracles.value(config.name, query, **config.for_oracle)
+
+
+def assert_equal(config: cases.Config, queries: Sequence[Query], got: Tensor, where: str) -> None:
+    """Values of queries equal those of the oracle; if not, the shortest query that differs is shown."""
+    want = torch.tensor([wanted(config, query) for query in queries], dtype=torch.float64)
+    assert got.dtype == torch.float64, f"{config}: {got.dtype}"
+    assert got.shape == want.shape, f"{config} in {where}: {got.shape}"
+    wrong = (~torch.isclose(got, want, rtol=1e-9, atol=1e-9, equal_nan=True)).nonzero().flatten().tolist()
+    if wrong:
+        worst = min(wrong, key=lambda i: len(str(queries[i])))
+        pytest.fail(
+            f"{config} in {where}: {len(wrong)} of {len(queries)} differ; the shortest, number {worst}, "
+            f"{queries[worst]} is {got[worst].item()} and should be {want[worst].item()}"
+        )
+
+
+def configs_of(name: str, configs: Sequence[cases.Config]) -> list[cases.Config]:
+    """The configurations of a measure, of which there is at least one."""
+    found = [config for config in configs if config.name == name]
+    assert found, f"no metric to try of {name}"
+    return found
+
+
+def kind_of_need(config: cases.Config) -> Need:
+    """The need of a metric, where all ranks at which it may stop are one: layouts and engines see no more of it."""
+    need = config.metric().required()
+    return need if need.reach is None else Need(1, need.relevant, need.all_candidates)
+
+
+#: Measures that stand for all others where the measure itself is not the subject. Together they have every kind of
+#: need, and read all parts of a ranking: grades and the ideal order of all grades, ranks under every tie policy, ranks
+#: among the irrelevant, numbers of candidates, subtopics, judged but irrelevant candidates, and every candidate.
+REPRESENTATIVES = (
+    "alphandcg", "auroc", "bpref", "fallout", "judged", "kendalltau", "map", "mrr", "ndcg", "rbo", "rbpresidual"
+)  # fmt: skip

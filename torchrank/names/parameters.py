@@ -1,0 +1,321 @@
+"""Parameters of measures, each declared in one line: its name, type, default and check."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self, dataclass_transform
+
+import torchrank.names.arguments as arguments
+
+#: the default of a parameter that has none
+REQUIRED: Any = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a class: what its constructor takes under this name."""
+
+    default: Any = REQUIRED
+    #: False if it may be given by position
+    kw_only: bool = True
+    #: from a value to the one to store; a ValueError if it is none that the parameter can have
+    check: Callable[[Any], Any] | None = None
+    #: False if the class computes it
+    init: bool = True
+    #: the type, as it is written in the class
+    annotation: Any = REQUIRED
+    #: whether another value makes another number, which the label has to show
+    labelled: bool = True
+    #: whether :class:`torchmetrics.Metric` stores and checks it
+    of_torchmetrics: bool = False
+    #: whether it describes a catalogue, and has a digest instead of a place in the label
+    of_catalogue: bool = False
+    #: whether it comes from an ``__init__`` that a class has written by hand, and that passes it on
+    by_hand: bool = False
+
+    def typed(self, owner: type, annotation: Any) -> Self:
+        """The parameter with the type that a class gives it."""
+        return replace(self, annotation=annotation)
+
+    def checked(self, owner: type, name: str, value: Any) -> Any:
+        """The value to store. ValueError if it is none that the parameter can have."""
+        return value if self.check is None else self.check(value)
+
+
+@dataclass(frozen=True)
+class _Checked(Parameter):
+    """A parameter with a check that depends on its type."""
+
+    #: the types of which it may have any
+    alternatives: tuple[Any, ...] = ()
+
+    def typed(self, owner: type, annotation: Any) -> Self:
+        if isinstance(annotation, str):
+            hint = eval(annotation, vars(sys.modules[owner.__module__]), dict(vars(owner)))
+        else:
+            hint = annotation
+        return replace(self, annotation=annotation, alternatives=tuple(_alternatives(hint)))
+
+    @property
+    def or_none(self) -> bool:
+        return None in self.alternatives or types.NoneType in self.alternatives
+
+
+@dataclass(frozen=True)
+class _Number(_Checked):
+    bounds: Mapping[str, float] | None = None
+
+    def checked(self, owner: type, name: str, value: Any) -> Any:
+        if value is not None or not self.or_none:
+            arguments.number(name, value, **(self.bounds or {}))
+        return value
+
+
+@dataclass(frozen=True)
+class _Integer(_Checked):
+    least: int = 0
+    most: int = arguments.MOST
+
+    def checked(self, owner: type, name: str, value: Any) -> int | None:
+        return arguments.integer(name, value, self.least, self.or_none, self.most)
+
+
+@dataclass(frozen=True)
+class _OneOf(_Checked):
+    known: tuple[object, ...] | Callable[[Any], Iterable[object]] = ()
+
+    def checked(self, owner: type, name: str, value: Any) -> Any:
+        known = tuple(self.known(owner) if callable(self.known) else self.known or self.literals)
+        or_callable = any(Callable in (one, typing.get_origin(one)) for one in self.alternatives)
+        arguments.one_of(name, value, known, or_callable)
+        return known[known.index(value)] if value in known else value
+
+    @property
+    def literals(self) -> list[object]:
+        """The values of the literal types, and None where that will do."""
+        literals = [one for one in self.alternatives if typing.get_origin(one) is Literal]
+        found = [value for one in literals for value in typing.get_args(one)]
+        return [*found, None] if self.or_none else found
+
+
+@dataclass(frozen=True)
+class _Fixed(Parameter):
+    why: str = ""
+
+    def checked(self, owner: type, name: str, value: Any) -> Any:
+        raise ValueError(f"Expected no {name} for {owner.__name__}, {self.why}")
+
+
+# ---- what stands behind the name and the type of a parameter, in the body of a class ---------------------------------
+
+
+def parameter(*, default: Any = REQUIRED, check: Callable[[Any], Any] | None = None, labelled: bool = True) -> Any:
+    """Any value.
+
+    Args:
+        default: the default; none = it must be given.
+        check: from a value to the one to store; raises ValueError.
+        labelled: False if it does not change the number.
+    """
+    return Parameter(default, check=check, labelled=labelled)
+
+
+def number(
+    *,
+    default: Any = REQUIRED,
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+    most: float | None = None,
+) -> Any:
+    """A finite number within bounds, or None if the type says so."""
+    bounds = {"above": above, "least": least, "below": below, "most": most}
+    return _Number(default, bounds={name: bound for name, bound in bounds.items() if bound is not None})
+
+
+def integer(*, default: Any = REQUIRED, least: int, most: int = arguments.MOST, kw_only: bool = True) -> Any:
+    """An integer within bounds, or None if the type says so."""
+    return _Integer(default, kw_only=kw_only, least=least, most=most)
+
+
+def one_of(*known: object, default: Any = REQUIRED, among: Callable[[Any], Iterable[object]] | None = None) -> Any:
+    """One of some values, or a callable with a name if the type says so.
+
+    Args:
+        known: the values; none = those of the type, a ``Literal``.
+        default: the default.
+        among: from a class to its values, if they differ between subclasses.
+    """
+    return _OneOf(default, known=among or known)
+
+
+def flag(*, default: bool) -> Any:
+    """True or False."""
+    return _OneOf(default, known=(True, False))
+
+
+def described(*, default: Any = REQUIRED) -> Any:
+    """A tensor that describes a catalogue, see :meth:`torchrank.metrics.item_lists.ListMetric.describe`."""
+    return Parameter(default, of_catalogue=True)
+
+
+def of_torchmetrics(*, default: Any) -> Any:
+    """An argument of :class:`torchmetrics.Metric`."""
+    return Parameter(default, labelled=False, of_torchmetrics=True)
+
+
+def derived(*, init: Literal[False] = False) -> Any:
+    """No argument, but an attribute that the class computes."""
+    return Parameter(init=init, labelled=False)
+
+
+def fixed(value: Any, why: str, *, init: Literal[False] = False) -> Any:
+    """No argument any more: ``value`` for all of this class. ``why`` is a clause that says so."""
+    return _Fixed(value, init=init, why=why)
+
+
+# ---- classes with parameters -----------------------------------------------------------------------------------------
+
+
+class _Signature:
+    """The signature of the class; an instance, whose signature is that of its call, has none here."""
+
+    def __get__(self, instance: object, owner: type[Parametrised]) -> inspect.Signature:
+        if instance is not None:
+            raise AttributeError("__signature__")
+        return signature(owner)
+
+
+@dataclass_transform(
+    eq_default=False,
+    kw_only_default=True,
+    field_specifiers=(parameter, number, integer, one_of, flag, described, of_torchmetrics, derived, fixed),
+)
+class Parametrised:
+    """A class whose parameters are declared in its body: ``beta: float = number(default=1, above=0)``.
+
+    It has those of its parents too. ``empty_target_action: str = "skip"`` changes the default of one of them. Or it has
+    an ``__init__`` of its own, whose keyword-only arguments are parameters.
+    """
+
+    #: all parameters by name, those of the class itself first, then those of its parents
+    declared: ClassVar[Mapping[str, Parameter]] = {}
+    _own_parameters: ClassVar[Mapping[str, Parameter]] = {}
+    __signature__ = _Signature()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        parents = _merged(cls.__mro__[1:])
+        cls._own_parameters = {**_in_body(cls, parents), **_in_constructor(cls, parents)}
+        cls.declared = _merged(cls.__mro__)
+        super().__init_subclass__(**kwargs)
+
+
+def _merged(classes: Iterable[type]) -> dict[str, Parameter]:
+    found: dict[str, Parameter] = {}
+    for owner in classes:
+        for name, one in vars(owner).get("_own_parameters", {}).items():
+            found.setdefault(name, one)
+    return found
+
+
+def _in_body(cls: type, parents: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """The parameters in the body of a class, which keeps no attributes of their names."""
+    annotations, found = _annotations(cls), {}
+    for name, value in list(vars(cls).items()):
+        if name in annotations and name in parents and not isinstance(value, Parameter):
+            value = replace(parents[name], default=value)
+        elif not isinstance(value, Parameter):
+            continue
+        elif name not in annotations:
+            raise TypeError(f"Expected {cls.__name__} to give the parameter {name!r} a type, as {name}: float")
+        delattr(cls, name)
+        found[name] = value.typed(cls, annotations[name])
+    return found
+
+
+def _in_constructor(cls: type, parents: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """The keyword-only arguments of an ``__init__`` in the body of a class."""
+    if "__init__" not in vars(cls):
+        return {}
+    written = inspect.signature(vars(cls)["__init__"]).parameters.values()
+    return {
+        one.name: replace(
+            parents.get(one.name, Parameter(by_hand=True)), default=one.default, annotation=one.annotation
+        )
+        for one in written
+        if one.kind is one.KEYWORD_ONLY
+    }
+
+
+def bind(
+    cls: type[Parametrised], by_position: Sequence[Any], by_name: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The values of the parameters of a class, checked, defaults filled in; and arguments that are none of them.
+
+    Raises:
+        TypeError: too many arguments by position, or too few arguments.
+        ValueError: an argument has a value that its parameter cannot have.
+    """
+    start, ours = f"{cls.__name__}.__init__()", {k: one for k, one in cls.declared.items() if not one.of_torchmetrics}
+    places = [name for name, one in ours.items() if not one.kw_only]
+    if len(by_position) > len(places):
+        many = f"{1 + len(places)} positional arguments but {1 + len(by_position)} were given"
+        raise TypeError(f"{start} takes from 1 to {many}")
+    given = dict(zip(places, by_position))
+    if twice := [name for name in given if name in by_name]:
+        raise TypeError(f"{start} got multiple values for argument {twice[0]!r}")
+    given |= by_name
+    missing = [name for name, one in ours.items() if one.init and one.default is REQUIRED and name not in given]
+    if missing:
+        kind = "keyword-only" if ours[missing[0]].kw_only else "positional"
+        wanted = f"{len(missing)} required {kind} argument{'s' * (len(missing) > 1)}"
+        raise TypeError(f"{start} missing {wanted}: {' and '.join(map(repr, missing))}")
+    values: dict[str, Any] = {}
+    for name, one in ours.items():
+        if name in given and (one.init or isinstance(one, _Fixed)):
+            values[name] = one.checked(cls, name, given.pop(name))
+        elif name not in given and one.default is not REQUIRED and not one.by_hand:
+            values[name] = one.default
+    return values, given
+
+
+def signature(cls: type[Parametrised]) -> inspect.Signature:
+    """What the constructor of a class takes, with all that it only passes on."""
+    written = [*inspect.signature(cls.__init__).parameters.values()][1:]
+    kinds = {one.kind for one in written}
+    ours = [_argument(name, one) for name, one in cls.declared.items() if one.init]
+    if inspect.Parameter.VAR_POSITIONAL in kinds:  # no constructor of its own
+        first = [one for one in ours if one.kind is one.POSITIONAL_OR_KEYWORD]
+    else:
+        first = [one for one in written if one.kind is one.POSITIONAL_OR_KEYWORD]
+    names = {one.name for one in first}
+    rest = ours if inspect.Parameter.VAR_KEYWORD in kinds else written
+    return inspect.Signature([*first, *(x for x in rest if x.kind is x.KEYWORD_ONLY and x.name not in names)])
+
+
+def _argument(name: str, one: Parameter) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY if one.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Parameter(name, kind, default=one.default, annotation=one.annotation)
+
+
+def _annotations(cls: type) -> dict[str, Any]:
+    """The annotations of a class itself, not those of its parents."""
+    if sys.version_info < (3, 14):
+        return inspect.get_annotations(cls)
+    import annotationlib
+
+    return annotationlib.get_annotations(cls, format=annotationlib.Format.STRING)
+
+
+def _alternatives(hint: Any) -> Iterable[Any]:
+    """The types of a union, or the type."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        for one in typing.get_args(hint):
+            yield from _alternatives(one)
+    else:
+        yield hint
