@@ -83,7 +83,7 @@ def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
         m_j <- (1 - j / n) m_j + (j / n) q m_{j-1},    m_0 = 1.
 
     Each step adds one candidate to every tie group of every query. The result is the probability to reach the group
-    times (m_{j-1} - m_j).
+    times (m_{j-1} - m_j). ``crowded`` marks the entries of tie groups with q < 1.
     """
     # The leader of a tie group is its first entry with q < 1. The other entries with q < 1 follow it in entry order.
     run_starts = crowded.clone()
@@ -115,7 +115,7 @@ def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
         q = going.gather(-1, (rank_of_leader + taken - 1).clamp_max(going.shape[1] - 1))
         members = n - size + taken
         mean_before = torch.where(j == 1, 1.0, torch.nn.functional.pad(mean[:, :-1], (1, 0), value=1.0))
-        # Where j exceeds the members so far there is no j-subset yet. The clamp keeps these m_j finite until there is.
+        # If j exceeds the members so far, there is no j-subset yet. The clamp keeps such m_j finite until there is one.
         share = (j / members.clamp_min(1)).clamp_max(1)
         mean = torch.where(taken <= size, (1 - share) * mean + share * q * mean_before, mean)
     before = torch.where(j == 1, 1.0, torch.nn.functional.pad(mean[:, :-1], (1, 0), value=1.0))
@@ -132,9 +132,9 @@ def _stopped_in_long_groups(
 ) -> Tensor:
     """Expected discount of stopping within tie groups: float64 [query].
 
-    Draw for each candidate whether it would stop the reader, with probability ``stop`` [query, entry]. If k of the n
-    candidates of a group would, then all k-subsets of its places are equally likely. The reader stops at the first
-    place of the subset.
+    Draw for each candidate whether it would stop the reader, with probability ``stop`` = 1 - q, [query, entry]. If k of
+    the n candidates of a group would, then all k-subsets of its places are equally likely. The reader stops at the
+    first place of the subset.
     """
     row, entry = crowded.nonzero(as_tuple=True)
     first, chance = ranking.first[row, entry], stop[row, entry]

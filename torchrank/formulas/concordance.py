@@ -188,7 +188,7 @@ def larger_before(order: Tensor) -> Tensor:
         to = torch.where(upper > 0, ones + (half + (1 << bit) - 1), (half + at) - ones)
         moved += (at - to).clamp_min_(0)
         element, moved = (torch.empty_like(to).scatter_(-1, to, x) for x in (element, moved))
-    # Each group now has the same 1024 consecutive values, in the order in which they stood at first.
+    # Each group now contains 1024 consecutive values, in their original order.
     groups = (element & (unit - 1)).reshape(-1, unit)
     moved += _in_group(groups).view(moved.shape)
     return torch.empty_like(moved).scatter_(-1, element, moved).gather(-1, order)

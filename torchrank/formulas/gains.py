@@ -176,10 +176,10 @@ DISCOUNTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def checked_gain(gain: object) -> object:
-    """What a grade is worth, as :class:`torchrank.metrics.GradedMetric` takes it.
+    """Check the argument ``gain`` of :class:`torchrank.metrics.GradedMetric`: a name, a callable or a table.
 
     Raises:
-        ValueError: an unknown name, a callable without a name, or a table that is none.
+        ValueError: the name is unknown, the callable has no name, or the table is not valid.
     """
     if isinstance(gain, Mapping):
         return checked_gains(gain)

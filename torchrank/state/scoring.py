@@ -137,7 +137,7 @@ class Averaging(Protocol):
 
     @property
     def empty_target_action(self) -> str:
-        """Its policy for queries in which there is nothing to measure."""
+        """The policy for empty queries, which have nothing to measure."""
 
     @property
     def mean(self) -> Mean:
@@ -163,7 +163,7 @@ class Measuring(Averaging, Protocol):
         """The part of a ranking that the metric reads."""
 
     def check(self, preds: Any, target: Any) -> None:
-        """Raise TypeError for a layout in which the metric is not defined."""
+        """Raise TypeError if the metric is not defined for this layout."""
 
     def measured(self, ranking: Ranking) -> Measured:
         """Measure the queries of a ranking."""
@@ -223,6 +223,7 @@ def score_batch(metrics: Sequence[Measuring], batch: Batch, values: bool = True)
             metric.check(preds, batch.target)
         if isinstance(preds, Tensor) and not preds.is_nested and preds.dim():
             device, size, queries = preds.device, preds.numel(), len(preds)
+    # Per-query values are in memory for the whole batch if somebody needs them. Otherwise chunks can be summed at once.
     kept = any(metric.num_extra_sums or metric.rows is not None for metric in metrics)
     whole = values or kept or batch.weights is not None or queries * len(metrics) <= MANY_VALUES
     with torch.no_grad(), autocast_off(device):
@@ -262,6 +263,7 @@ def _sums_only(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
         totals: list[Tensor] = []
         start = 0
         for ranking in rankings:
+            # A chunk without indexes of its queries contains the next ones of the batch.
             numbers = slice(start, start + ranking.num_queries) if ranking.queries is None else ranking.queries
             start += ranking.num_queries
             measured = _measure(metrics, [replace(ranking, queries=None)])
@@ -322,6 +324,7 @@ def weigh(
             raise ValueError(f"Expected weights of shape [{len(present)}], one per query, got {list(weights.shape)}")
         weight = weights.detach().to(values)
         bad = ~(weight.isfinite() & (weight >= 0)) & present
+        # Bad weights become 0, and only metrics that validate their arguments count them.
         validated = [metric.validate_args for metric in metrics]
         errors = torch.stack([row + count(Problem.BAD_WEIGHTS, bad) * check for row, check in zip(errors, validated)])
         inner, present = inner * weight.masked_fill(bad, 0.0), present & (weight > 0)
@@ -329,6 +332,7 @@ def weigh(
         forbidden = [metric.empty_target_action == "error" for metric in metrics]
         found = [count(Problem.EMPTY_QUERIES, row & present) * check for row, check in zip(empty, forbidden)]
         errors = errors + torch.stack(found)
+    # Geometric and harmonic means sum a function of each value.
     plain = all(metric.aggregation == "mean" for metric in metrics)
     averaged = values if plain else torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
     skipped = ~present | absent | (empty & values.isnan())

@@ -79,6 +79,7 @@ class JointReduction:
         for key, member in self.members.items():
             if not (member.process_group is group and member.sync_on_compute):
                 continue
+            # Members that are not reduced here take part by name, so that workers with other members raise an error.
             if getattr(member, "reducible", bool)():
                 name = member.definition_name
                 peers[name if name == key else f"{key}: {name}"] = member
@@ -138,6 +139,7 @@ def all_reduce(
     mark = counts.new_tensor(list(digest))
     payload = torch.cat([mark, mark**2, *(state.reshape(-1) for state in states), counts.reshape(-1)])
 
+    # Equal digests mean equal lengths, so a second message is safe only after the first one.
     message = torch.nn.functional.pad(payload, (0, MESSAGE - min(len(payload), MESSAGE)))
     head, rest = message[:MESSAGE].contiguous(), message[MESSAGE:].contiguous()
     dist.all_reduce(head, group=group)
@@ -205,6 +207,7 @@ def _flat(rows: list[Tensor], device: torch.device) -> Tensor:
 
 def all_gather(rows: Tensor, sizes: list[int], group: Any) -> list[Tensor]:
     """The rows [n, column] of every worker, given their numbers: one collective, or none if no worker has rows."""
+    # dist.all_gather needs tensors of equal shapes on all workers.
     longest = max(sizes)
     if not longest:
         return [rows[:0] for _ in sizes]

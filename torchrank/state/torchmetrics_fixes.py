@@ -51,7 +51,7 @@ class SafeMetric(Metric):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # torch.jit.script of a module with a metric would evaluate its annotations, compile its properties, and fail.
+        # torch.jit.script of a module with a metric evaluates its annotations and compiles its properties. Skip both.
         cls.__annotations__ = {}
         properties = (name for base in cls.__mro__ for name, x in vars(base).items() if isinstance(x, property))
         cls.__jit_unused_properties__ = sorted({*properties})
