@@ -1,5 +1,7 @@
 """Ranking metrics for PyTorch: exact under ties, constant in memory, the same number on one worker or many."""
 
+from typing import TYPE_CHECKING
+
 from torchrank.collection.collection import RankingCollection
 from torchrank.engine.compiled import use_compiled
 from torchrank.metrics import public
@@ -11,4 +13,5 @@ from torchrank.ranking.ranking import Ranking
 __version__ = "0.1.0"
 
 __all__ = ["Ranking", "RankingCollection", "parse", "preset", "use_compiled"]
-__all__ += public.__all__
+if not TYPE_CHECKING:
+    __all__ += public.__all__

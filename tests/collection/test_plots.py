@@ -136,7 +136,7 @@ def test_values_of_queries_are_marks_in_one_row():
             refused()
 
 
-def test_what_has_no_place_in_one_axes_is_refused():
+def test_values_without_a_place_in_one_axes_are_refused():
     suite, results = filled(["prcurve@3", "ndcg@3"])
     with pytest.raises(ValueError, match="several of 'prcurve@3'"):
         suite.plot()

@@ -30,7 +30,7 @@ def members():
 
 
 def hidden(preds, target, mask):
-    """What is masked says nonsense."""
+    """Masked candidates have nonsense for scores."""
     return preds.masked_fill(~mask, NAN), target.masked_fill(~mask, 10**6)
 
 
@@ -143,7 +143,7 @@ def test_a_mask_of_another_shape(wrong):
         tr.RankingCollection(["mae"]).update(*BATCHES[0][:2], **wrong)
 
 
-def test_others_get_what_they_take():
+def test_others_get_the_arguments_that_they_take():
     """Class labels beside scores, wrappers, and metrics that know of masks themselves."""
 
     class Masked(MeanMetric):

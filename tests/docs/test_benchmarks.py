@@ -1,4 +1,4 @@
-"""The benchmarks run, check their numbers, and print their tables from what they have written. No time is judged."""
+"""The benchmarks run, check their numbers, and print their tables from their file. No time is judged."""
 
 import importlib
 import json
@@ -31,7 +31,7 @@ def shown(capsys):
     return capsys.readouterr().out
 
 
-def test_quick_run_writes_what_the_table_needs_and_prints_it(command, capsys, tmp_path):
+def test_a_quick_run_writes_and_prints_its_table(command, capsys, tmp_path):
     path = tmp_path / "results.json"
     assert command("--quick", "--only", "ltr,flat", "--out", path) == 0
     printed = shown(capsys)
@@ -52,7 +52,7 @@ def test_quick_run_writes_what_the_table_needs_and_prints_it(command, capsys, tm
         for target in row["targets"]:
             assert (target["met"] is None) == (target["value"] is None)
 
-    # The table is that of the file, whatever has been measured since.
+    # The table is that of the file, also after later measurements.
     command("--table", path)
     assert shown(capsys) == printed
     report["workloads"]["flat"]["contenders"]["torchrank"]["median_ms"] = 98765.4
@@ -61,7 +61,7 @@ def test_quick_run_writes_what_the_table_needs_and_prints_it(command, capsys, tm
     assert "98,765" in shown(capsys)
 
 
-def test_only_keeps_what_the_file_has_of_others(command, capsys, tmp_path):
+def test_only_keeps_the_other_workloads_of_the_file(command, capsys, tmp_path):
     path = tmp_path / "results.json"
     command("--quick", "--only", "top_k", "--out", path)
     before = json.loads(path.read_text())["workloads"]
@@ -104,7 +104,7 @@ def test_results_of_other_machines_are_never_mixed(parts, tmp_path):
             parts["report"].merged(fresh, path)
 
 
-def test_what_is_not_installed_is_told(parts):
+def test_peers_that_are_not_installed_are_named(parts):
     def missing(data):
         raise ImportError("No module named 'peer'")
 

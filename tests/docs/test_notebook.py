@@ -12,6 +12,8 @@ from nbclient import NotebookClient
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 QUICKSTART, LAYOUTS = NOTEBOOKS / "quickstart.ipynb", NOTEBOOKS / "layouts.ipynb"
 
+pytestmark = pytest.mark.xdist_group("notebook")  # one run for all tests of it
+
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> dict:

@@ -298,7 +298,7 @@ def test_a_cascade_over_a_long_tie_is_the_mean_over_all_orders(monkeypatch, metr
 
 
 @pytest.mark.parametrize("metric", CASCADES, ids=lambda m: m.label)
-def test_long_ties_among_others_are_worth_what_short_ones_are(monkeypatch, metric):
+def test_long_ties_among_others_have_the_values_of_short_ones(monkeypatch, metric):
     g = torch.Generator().manual_seed(9)
     scores = torch.randint(0, 4, (20, 150), generator=g).float()
     scores[::3] = 0

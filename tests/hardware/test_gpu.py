@@ -3,9 +3,9 @@
 import warnings
 from contextlib import contextmanager
 
-import cases
 import pytest
 import torch
+from comparing import FEW, MEASURES, REPRESENTATIVES
 from sharding import NAN, pairs_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -164,7 +164,7 @@ def test_state_moves_with_the_metric():
 
 
 class NoWaiting(TorchDispatchMode):
-    """Refuse what would make the host wait for an accelerator, for which the meta device stands."""
+    """Refuse operations that make the host wait for an accelerator, for which the meta device stands."""
 
     LOOKS = ("_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "unique", "equal")
 
@@ -185,8 +185,8 @@ def meta(x):
     return type(x)(map(meta, x)) if isinstance(x, list | tuple) else x
 
 
-def all_candidates(of_ids=False):
-    metrics = [config.metric() for config in cases.few_configs()]
+def all_candidates(of_ids=False, names=REPRESENTATIVES):
+    metrics = [config.metric() for config in FEW if config.name in names]
     if of_ids:  # two lists of which a comparison takes as one ranking only
         metrics = [metric for metric in metrics if not isinstance(metric, ComparingMetric)]
     return tr.RankingCollection([*metrics, "mrr(aggregation=median)"]).to("meta")
@@ -208,22 +208,32 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("few", [16, 0], ids=["compared", "looked up"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "few"),
+    [*((case, 16) for case in CASES), *((case, 0) for case in CASES if "list" in case or "ids" in case)],
+)
 def test_an_update_looks_at_no_value(monkeypatch, case, few):
     monkeypatch.setattr("torchrank.layouts.canonical.FEW", few)
     monkeypatch.setattr("torchrank.engine.ids.FEW", few)
     arguments, keywords = CASES[case]
-    suite = all_candidates(of_ids=not arguments[0].is_floating_point())
+    # The first layout meets all measures, the others one of every kind of need.
+    names = MEASURES if case == "dense" else REPRESENTATIVES
+    suite = all_candidates(of_ids=not arguments[0].is_floating_point(), names=names)
     arguments, keywords = meta(arguments), {name: meta(value) for name, value in keywords.items()}
     with NoWaiting():
         suite.update(*arguments, **keywords)
     assert all(metric.sums.is_meta for metric in suite.values())
 
 
-@pytest.mark.parametrize("more", [{}, {"top_k": 5}, {"chunk_size": 7}, {"similarity": "cosine"}], ids=str)
-@pytest.mark.parametrize("items", ITEMS)
-@pytest.mark.parametrize("overhead", [2**10, -12], ids=["together", "in groups"])
+@pytest.mark.parametrize(
+    ("overhead", "items", "more"),
+    [
+        *((2**10, items, {}) for items in ITEMS),
+        *((2**10, "label", more) for more in ({"top_k": 5}, {"chunk_size": 7}, {"similarity": "cosine"})),
+        *((-12, "list", more) for more in ({}, {"top_k": 5}, {"chunk_size": 7})),
+    ],
+    ids=str,
+)
 def test_ranking_embeddings_looks_at_no_value(monkeypatch, items, more, overhead):
     monkeypatch.setattr("torchrank.engine.catalogue.OVERHEAD", overhead)
     suite = tr.RankingCollection(NAMES if "top_k" not in more else ["ndcg@5", "mrr@3", "map@5"]).to("meta")

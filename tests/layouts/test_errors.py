@@ -1,4 +1,4 @@
-"""A wrong call of each kind says what was got and what was expected."""
+"""The error of a wrong call of each kind has "Expected" and "got"."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def exponential(grade):
     return 3.0**grade - 1
 
 
-# (arguments, keywords, type, what the message must say: what was expected, what was got)
+# (arguments, keywords, type, pattern of the message: expected, got)
 SHAPES = {
     "preds is no tensor": (([0.1, 0.2], GRADES), {}, TypeError, ["preds to be a tensor", "list"]),
     "preds is bool": ((SCORES > 0.2, GRADES), {}, TypeError, ["floating point scores or integer ids", "torch.bool"]),
@@ -281,7 +281,7 @@ def test_a_kind_of_tensor_that_torch_cannot_compare_is_refused_with_a_way_out(do
     assert any(way in str(caught.value) for way in WAYS[kind]), str(caught.value)
 
 
-# (arguments, keywords, what must be said: number and kind; the query that is named)
+# (arguments, keywords, pattern of the message: number and kind; the query that is named)
 VALUES = {
     "NaN scores, dense": ((torch.tensor([[0, 1, 2.0], [NAN, 1, NAN]]), GRADES), {}, "1 query with NaN", 1),
     "NaN scores, catalogue": (
@@ -486,7 +486,7 @@ CONSTRUCTORS = {
 
 
 @pytest.mark.parametrize("case", CONSTRUCTORS)
-def test_constructors_say_what_they_expect(case):
+def test_wrong_arguments_of_constructors_name_the_expected(case):
     make, said = CONSTRUCTORS[case]
     with pytest.raises((ValueError, TypeError)) as caught:
         make()
@@ -528,7 +528,7 @@ RANKINGS = {
 
 
 @pytest.mark.parametrize("case", RANKINGS)
-def test_rankings_say_what_they_expect(case):
+def test_wrong_arguments_of_rankings_name_the_expected(case):
     make, said = RANKINGS[case]
     with pytest.raises((ValueError, TypeError)) as caught:
         tr.MRR().score(make())
@@ -571,7 +571,7 @@ def test_functions_take_integers_of_numpy():
 
 
 @pytest.mark.parametrize("wrong", [np.bool_(True), np.float64(3.0), np.int64(0), "3"])
-def test_what_is_no_positive_integer_is_refused(wrong):
+def test_other_than_positive_integers_are_refused(wrong):
     with pytest.raises(ValueError, match="top_k to be an integer >= 1 or None, got"):
         tr.NDCG(top_k=wrong)
     with pytest.raises(ValueError, match="top_k to be an integer >= 1 or None, got"):

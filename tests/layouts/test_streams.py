@@ -111,7 +111,7 @@ def test_blocks_of_queries_are_ranked_as_all_are(monkeypatch, engine, more):
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_what_is_ranked_up_to_a_rank_in_some_blocks_is_ranked_up_to_it_in_all(monkeypatch, order):
+def test_a_reach_of_some_blocks_is_the_reach_of_all(monkeypatch, order):
     g = torch.Generator().manual_seed(5)
     queries, items = torch.randn(8, 4, generator=g), torch.randn(3000, 4, generator=g)
     relevant = [torch.randperm(3000, generator=g)[:number] for number in [1, 1, 1, 1, 200, 200, 200, 200][::order]]
@@ -211,7 +211,7 @@ def test_progress_is_shown_on_request(capsys):
         assert_stands(ranking, as_entries(want))
 
 
-def test_progress_without_tqdm_says_what_is_missing(monkeypatch):
+def test_progress_without_tqdm_names_the_missing_package(monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] == "tqdm"] + ["tqdm", "tqdm.auto"]:
         monkeypatch.setitem(sys.modules, name, None)
     arguments = torch.randn(5, 3), torch.randn(40, 3), torch.arange(5)

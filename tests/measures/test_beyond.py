@@ -167,7 +167,7 @@ def expected(name, lists, wanted, k=None):
 
 
 def draw(seed, users=USERS):
-    """Ragged lists and what is relevant to each user, in plain Python."""
+    """Ragged lists and the relevant items of each user, in plain Python."""
     rng = random.Random(seed)
     lists = [rng.sample(range(ITEMS), rng.choice([0, 1, 2, 5, 8, 8])) for _ in range(users)]
     return lists, [rng.sample(range(ITEMS), rng.choice([0, 1, 3])) for _ in range(users)]
@@ -389,7 +389,7 @@ def test_a_collection_takes_a_batch_as_a_whole_or_not_at_all():
     assert not (hidden == scores["popularity"]).any()
 
 
-def test_what_names_the_state_stays():
+def test_parameters_in_the_name_of_the_state_are_fixed():
     for metric in (tr.Coverage(3, num_items=4), tr.Novelty(interactions=COUNTS, num_users=20)):
         with pytest.raises(AttributeError, match="make a new metric"):
             metric.top_k = 5
@@ -432,7 +432,7 @@ def test_bad_values_raise_in_compute_and_all_can_go_on():
     assert loose.compute() == 0.25
 
 
-def test_what_is_refused():
+def test_wrong_arguments_are_refused():
     wrong = [
         (ValueError, "num_items", lambda: tr.Coverage(num_items=0)),
         (ValueError, "num_items", lambda: tr.Gini(num_items=2.5)),

@@ -52,7 +52,7 @@ def test_halves_are_rounded_away_from_zero():
     assert of(tr.InterpolatedPrecision(recall=0.5), 1, 1, 0, 1, 1, 1) == pytest.approx(5 / 6)
     assert of(tr.InterpolatedPrecision(recall=0.5), 1, 1, 0, 0, 0, 1, 1, 1) == pytest.approx(5 / 8)
     assert of(tr.InterpolatedPrecision(recall=0.5), missing=1) == 0
-    # What is just below a half must not be carried over it by a sum that is rounded itself.
+    # A value just below a half must not be carried over it by a sum that is rounded itself.
     below = math.nextafter(0.5, 0)
     assert of(tr.InterpolatedPrecision(recall=below), 0, 1) == 0.5
 
@@ -74,7 +74,7 @@ def test_recall_at_a_precision():
     assert of(tr.RecallAtPrecision(top_k=3, min_precision=0.5), *flags) == 2 / 4
     assert of(tr.RecallAtPrecision(min_precision=0.6), 0, 1) == 0
     assert of(tr.RecallAtPrecision(min_precision=2 / 3), 1, 1, 0, missing=1) == 2 / 3
-    # A precision that is exactly what is asked for suffices, though no float is 1/10.
+    # A precision that is exactly the one asked for suffices, though no float is 1/10.
     assert of(tr.RecallAtPrecision(min_precision=0.1), *[0] * 9, 1) == 1
 
 
@@ -142,7 +142,7 @@ def test_arguments_that_have_no_meaning(cls, kwargs):
 def test_ordered_pairs_by_hand():
     # Grades 1, 2, 0: of three pairs the first is wrong.
     assert of(tr.OPA(), 1, 2, 0) == pytest.approx(2 / 3)
-    assert of(tr.OPA(), 1, -1, 0) == 1  # what is unjudged is no better than irrelevant
+    assert of(tr.OPA(), 1, -1, 0) == 1  # the unjudged are no better than irrelevant
     assert of(tr.OPA(), 0, missing=1) == 0
     assert of(tr.OPA(empty_target_action="skip"), missing=1) == 0
     assert math.isnan(of(tr.OPA(empty_target_action="skip"), 1, 1))

@@ -11,7 +11,7 @@ import torchrank as tr
 
 
 def listed(*grades, missing=()):
-    """One list of grades in rank order, and what it lacks."""
+    """One list of grades in rank order, and the grades that it lacks."""
     scores = [float(-rank) for rank in range(len(grades))] + [-math.inf] * len(missing)
     return torch.tensor([scores], dtype=torch.float64), torch.tensor([[*grades, *missing]])
 
@@ -64,8 +64,8 @@ def test_rank_biased_precision_by_hand():
                 cls(p=bad)
 
 
-def test_precision_and_its_residual_are_what_it_is_if_all_that_is_unjudged_were_relevant():
-    # Moffat and Zobel: the residual is what is left for the unjudged, in the list and behind it.
+def test_precision_and_its_residual_are_the_precision_with_all_unjudged_relevant():
+    # Moffat and Zobel: the residual is left for the unjudged, in the list and behind it.
     assert of(tr.RBPResidual(p=0.5), 1, -1, 0) == pytest.approx(0.25 + 0.125)
     assert of(tr.RBPResidual(p=0.5), 1, 0, 0) == pytest.approx(0.125)
     assert of(tr.RBPResidual(p=0.5, top_k=2), 1, 0, -1) == pytest.approx(0.25)
@@ -87,7 +87,7 @@ def test_q_measure_by_hand():
     assert of(tr.QMeasure(beta=1e-9), 1, 0, 3, 0, 2) == pytest.approx(of(tr.MAP(), 1, 0, 3, 0, 2), abs=1e-7)
 
 
-def test_ties_far_behind_what_is_relevant():
+def test_ties_far_behind_the_relevant_candidates():
     # Beyond the ideal order the sums come from digamma functions.
     n, behind = 3000, 500
     scores = torch.cat([torch.arange(behind, 0, -1), torch.zeros(n)]).double().unsqueeze(0)
@@ -130,7 +130,7 @@ def test_users_that_have_names_of_their_own():
         assert of(tr.CWL(top_k=5, user=user), *grades) == pytest.approx(of(other, *grades) / whole, abs=1e-12)
 
 
-def test_equal_grades_are_one_level_whatever_their_gains_round_to():
+def test_equal_grades_are_one_level_for_any_rounding_of_gains():
     grades = torch.tensor([0, 0.5, 0.5, 0.5, 0.5, 0.5]).expand(9, -1)
     values = tr.RNDCG(gain="exponential").score(torch.arange(6.0).flip(0).expand(9, -1), grades)
     torch.testing.assert_close(values, values[:1].expand(9), rtol=1e-12, atol=0)
@@ -173,7 +173,7 @@ def test_the_users_of_cwl_eval():
         (tr.CWL(user="insq", target=2.5, max_grade=3), ruler.INSQCWLMetric(2.5)),
         (tr.CWL(user="inst", target=2, max_grade=3), ruler.INSTCWLMetric(2)),
         (tr.CWL(top_k=8, user="bpm", target=2.1, max_grade=3), ruler.BPMCWLMetric(2.1, 8)),
-        # whose budget of costs stays what it is, whatever hc
+        # whose budget of costs stays as it is for any hc
         (
             tr.CWL(top_k=8, user="bpm", target=2.1, benefit=0.6, middle=0.4, max_grade=3),
             ruler.BPMDCWLMetric(2.1, 8, hb=0.6, hc=1, gain_med=0.4),

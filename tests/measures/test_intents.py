@@ -41,7 +41,7 @@ def random_queries(seed, size, subtopics=3, longest=5, ties=True):
 
 
 def tensors(queries, subtopics=3, junk=0):
-    """Scores, and grades of each subtopic; what is missing, and padding, scores -inf."""
+    """Scores, and grades of each subtopic; the missing, and padding, score -inf."""
     width = max(len(q.listed) + len(q.missing) for q in queries) + 1
     scores = torch.full((len(queries), width), -math.inf, dtype=torch.float64)
     target = torch.full((len(queries), width, subtopics), junk)
@@ -103,7 +103,7 @@ def test_masks_exclusions_and_tie_breaks(config):
 
 
 @pytest.mark.parametrize("config", FEW, ids=str)
-def test_a_list_is_condensed_by_what_is_judged_for_any_subtopic(config):
+def test_condensed_lists_keep_candidates_judged_for_any_subtopic(config):
     queries = random_queries("condensed", 40)
     queries = [
         q._replace(listed=tuple((x, (-1, -1, -1) if i == 1 else g) for i, (x, g) in enumerate(q.listed)))
@@ -241,7 +241,7 @@ def test_the_list_of_clarke_et_al():
     assert normal == pytest.approx([a / b for a, b in zip(gained, ideal)], abs=3e-4)
 
 
-def test_equal_scorers_gain_what_all_orders_gain_on_average():
+def test_equal_scores_gain_the_mean_over_all_orders():
     # Two candidates of one subtopic and one of another, in any order: 1 + 1/2 and 1 at the mean of three discounts.
     target = torch.tensor([[[1, 0], [1, 0], [0, 1]]])
     mean = sum(1 / math.log2(1 + i) for i in (1, 2, 3)) / 3

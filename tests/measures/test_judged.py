@@ -1,4 +1,4 @@
-"""Incomplete judgments: trec_eval's measures of them, and every measure with what is unjudged taken out or bounded."""
+"""Incomplete judgments: trec_eval's measures of them, and every measure with the unjudged taken out or bounded."""
 
 import itertools
 import math
@@ -52,7 +52,7 @@ def test_the_geometric_mean_of_trec_eval():
 
 
 @pytest.mark.parametrize("name", ["map", "recip_rank", "P_5", "recall_5", "Rprec", "ndcg", "ndcg_cut_5", "success_5"])
-def test_condensed_lists_are_those_without_what_is_unjudged(name):
+def test_condensed_lists_lack_the_unjudged(name):
     # trec_eval -J removes them from the run, and so does this.
     label = {"recip_rank": "mrr", "Rprec": "rprecision", "ndcg_cut_5": "ndcg@5", "P_5": "precision@5"}
     label = {**label, "recall_5": "recall@5", "success_5": "hitrate@5"}.get(name, name)
@@ -83,7 +83,11 @@ def test_the_share_of_judged_candidates():
     scores = torch.tensor([[0.9, 0.8, 0.7, -INF], [0.5, 0.5, -INF, -INF], [-INF, -INF, -INF, -INF]])
     target = torch.tensor([[0, -1, 2, 1], [-2, 1, 0, 0], [1, 1, 1, 1]])
     assert tr.Judged(top_k=2).score(scores, target).tolist() == [0.5, 0.5, 0]
-    assert tr.Judged(top_k=4).score(scores, target).tolist() == [pytest.approx(2 / 3), 0.5, 0]  # of what was retrieved
+    assert tr.Judged(top_k=4).score(scores, target).tolist() == [
+        pytest.approx(2 / 3),
+        0.5,
+        0,
+    ]  # of the retrieved candidates
     assert tr.Judged(top_k=1, empty_target_action="skip").score(scores, target)[1].item() == 0.5
     assert tr.Judged().score(scores[:1], -torch.ones(1, 4)).item() == 0
 
@@ -191,7 +195,7 @@ def test_a_level_is_reached_in_the_dtype_of_the_grades(dtype):
     assert tr.MRR(relevance_level=1.3, unjudged="upper").score(scores, whole) == 1
 
 
-def test_the_pool_does_not_depend_on_what_stands_beside_in_a_collection():
+def test_the_pool_is_the_same_beside_other_members_of_a_collection():
     scores = torch.tensor([[4.0, 3, 2, 1]])
     for preds, target in (
         (scores, [torch.tensor([3, 1])]),

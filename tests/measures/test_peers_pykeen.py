@@ -5,7 +5,8 @@ import pytest
 import torch
 
 import torchrank as tr
-import torchrank.state.sums as state
+from torchrank.state.aggregation import aggregate
+from torchrank.state.sums import mean
 
 ranking = pytest.importorskip("pykeen.metrics.ranking")
 
@@ -38,13 +39,13 @@ every_pair = pytest.mark.parametrize("name", PAIRS)
 
 
 def reported(metric):
-    """What ``compute`` says, before it is rounded to single precision."""
+    """The value of ``compute``, before it is rounded to single precision."""
     rows = metric.rows
     if rows is None:
-        average = metric.mean.outside(state.mean(metric.sums))
+        average = metric.mean.outside(mean(metric.sums))
     else:
         table = torch.cat(rows)
-        average = state.aggregate(metric.aggregation, table[:, 0], table[:, 1])
+        average = aggregate(metric.aggregation, table[:, 0], table[:, 1])
     value = metric.transform_result(average, metric.sums)
     torch.testing.assert_close(metric.compute(), value.float(), rtol=0, atol=0)
     return value.item()

@@ -1,8 +1,9 @@
-"""Measures of positions: other means of ranks, their inverses, and what is adjusted for chance."""
+"""Measures of positions: other means of ranks, their inverses, and adjustments for chance."""
 
 import math
 import random
 import statistics
+from functools import cache
 
 import cases
 import oracles
@@ -35,21 +36,21 @@ def value(config, query, **more):
 
 
 @pytest.mark.parametrize("config", ADJUSTED, ids=str)
-@pytest.mark.parametrize("layout", cases.LAYOUTS)
-def test_every_layout_equals_the_oracle(layout, config):
+@pytest.mark.parametrize("layout", ["dense_masked", "flat", "catalogue_triples", "labels", "ids_masked"])
+def test_values_equal_the_oracle(layout, config):
     queries, batch = cases.batch(layout, 120)
     want = torch.tensor([value(config, query) for query in queries], dtype=torch.float64)
     got = config.metric().score(*batch.args, **batch.kwargs)
     torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9, equal_nan=True)
 
 
-# ---- the mean of all, adjusted, is what compute says
+# ---- compute adjusts the mean of all
 
 
 @pytest.mark.parametrize("config", CHANCE, ids=str)
 @pytest.mark.parametrize("average", ["query", "positive"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_what_is_adjusted_is_the_mean_over_all_queries(config, average, weighted):
+def test_adjusted_values_are_of_the_mean_over_all_queries(config, average, weighted):
     parameters = config.for_oracle
     if average == "positive" and not (config.name == "mr" or parameters.get("filtered")):
         pytest.skip("one value per query")
@@ -118,7 +119,7 @@ def test_the_z_of_random_scores_is_a_standard_normal_variable():
     target[:50, 0] = target[50:, :4] = 1
     for label in ("mr(adjusted=z)", "mrr(adjusted=z)", "mrr(adjusted=z)@3", "hitrate(adjusted=z)@3"):
         metric = tr.parse(label)
-        values = torch.stack([metric(torch.rand(target.shape, generator=generator), target) for _ in range(400)])
+        values = torch.stack([metric(torch.rand(target.shape, generator=generator), target) for _ in range(200)])
         assert abs(values.mean().item()) < 0.2
         assert abs(values.std().item() - 1) < 0.12
 
@@ -126,9 +127,15 @@ def test_the_z_of_random_scores_is_a_standard_normal_variable():
 # ---- the moments
 
 
+@cache
+def chances_of_the_first(n, r):
+    """The chance of each rank to be that of the first of r relevant candidates among n."""
+    return [math.comb(n - j, r - 1) / math.comb(n, r) for j in range(1, n + 1)]
+
+
 def moments(n, r, worth):
-    """Of the worth of the first of r relevant among n."""
-    chances = [math.comb(n - j, r - 1) / math.comb(n, r) for j in range(1, n + 1)]
+    """Mean and variance of the worth of the first of r relevant candidates among n."""
+    chances = chances_of_the_first(n, r)
     mean = math.fsum(p * worth(j) for j, p in enumerate(chances, 1))
     return mean, math.fsum(p * (worth(j) - mean) ** 2 for j, p in enumerate(chances, 1))
 
@@ -192,7 +199,7 @@ def test_the_mean_of_all_positives(how, ties):
 def test_one_over_the_harmonic_mean_rank_is_the_mean_reciprocal_rank():
     queries, batch = cases.batch("dense_masked", 200)
     queries = [all(grade < 1 for grade in query.missing) for query in queries]
-    weights = torch.tensor(queries, dtype=torch.float64)  # what was not retrieved has a rank, and no reciprocal one
+    weights = torch.tensor(queries, dtype=torch.float64)  # candidates not retrieved have a rank, and no reciprocal one
     for ties in tr.MR.policies:
         settings = {"filtered": True, "average": "positive", "ties": ties}
         one, other = tr.MR(aggregation="harmonic", inverse=True, **settings), tr.MRR(**settings)
@@ -239,7 +246,7 @@ def test_midpoint(ranks, weights, expected):
     assert metric.compute().item() == expected
 
 
-# ---- what they are
+# ---- labels and ranges
 
 
 def test_labels():
@@ -289,7 +296,7 @@ def test_values_stay_in_range():
             assert values.max() <= metric.value_range[1] + 1e-12
 
 
-def test_what_does_not_go_together():
+def test_parameters_that_exclude_each_other_are_refused():
     with pytest.raises(ValueError, match="adjusted=None together with inverse=True, got 'z'"):
         tr.MR(inverse=True, adjusted="z")
     for more in ({"aggregation": "geometric"}, {"aggregation": "harmonic"}):
@@ -301,7 +308,7 @@ def test_what_does_not_go_together():
     with pytest.raises(ValueError, match="inverse to be one of"):
         tr.MR(inverse="yes")
     ranking = tr.Ranking.from_score_blocks([torch.rand(2, 9)], torch.tensor([1, 2]), top_k=3)
-    with pytest.raises(ValueError, match="at all ranks"):  # chance must know what was retrieved
+    with pytest.raises(ValueError, match="at all ranks"):  # chance must know the number of retrieved candidates
         tr.HitRate(top_k=3, adjusted="index").score(ranking)
 
 

@@ -1,4 +1,4 @@
-"""Propensity-scored measures: what papers and pyxclib say of them, in every layout that has grades."""
+"""Propensity-scored measures: the values of papers and pyxclib, in every layout that has grades."""
 
 import math
 
@@ -19,7 +19,7 @@ def data(seed, queries=40, items=30):
 
 
 def flags(order, target, inverse, k):
-    """[query, rank]: inverse propensities of what is relevant, in the order of the scores."""
+    """[query, rank]: inverse propensities of relevant items, in the order of the scores."""
     places = np.argsort(-order, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(target * inverse, places, axis=1)
 
@@ -56,7 +56,7 @@ def test_the_ratios_of_sums_are_those_of_pyxclib_and_of_the_paper(k):
 
 
 def test_propensities_are_those_of_the_paper():
-    """One over what pyxclib's compute_inv_propesity computes."""
+    """One over the values of pyxclib's compute_inv_propesity."""
     counts, a, b = np.array([0, 3, 70, 1000]), 0.6, 2.6
     inverse = 1 + (math.log(5000) - 1) * (b + 1) ** a * (counts + b) ** -a
     np.testing.assert_allclose(tr.propensities(torch.from_numpy(counts), 5000, a=a, b=b).numpy(), 1 / inverse)
@@ -88,7 +88,7 @@ def test_every_layout_says_the_same(metric):
 
 @pytest.mark.parametrize("discount", ["none", "log2", "reciprocal"])
 def test_the_estimate_is_unbiased(discount):
-    """The mean over everything that can be observed is the measure of what is relevant."""
+    """The mean over all possible observations is the measure of the relevant items."""
     scores = torch.tensor([[0.9, 0.8, 0.3, 0.1]])
     relevant, propensity = torch.tensor([1, 0, 1, 1]), torch.tensor([0.5, 0.9, 0.2, 0.7], dtype=torch.float64)
     metric, whole = tr.IPS(3, discount=discount), tr.IPS(3, discount=discount).score(scores, relevant[None])
@@ -112,7 +112,7 @@ def test_self_normalised_by_hand():
         assert metric.compute().item() == pytest.approx(want)
 
 
-def test_self_normalised_knows_what_lies_beyond_the_cut():
+def test_self_normalised_counts_relevant_items_beyond_the_cutoff():
     scores, target, propensity = data(3)
     grades = tr.inverse_propensity(target, propensity)
     got = tr.IPS(2, self_normalized=True)
@@ -125,7 +125,7 @@ def test_self_normalised_knows_what_lies_beyond_the_cut():
     torch.testing.assert_close(metric.score(ranking), metric.score(flat))
 
 
-def test_what_is_refused():
+def test_wrong_arguments_are_refused():
     scores, target, propensity = data(1)
     with pytest.raises(ValueError, match="average"):
         tr.PSP(average="scaled")
@@ -150,7 +150,7 @@ def test_what_is_refused():
             tr.inverse_propensity(target, wrong)
 
 
-def test_inverse_propensities_keep_what_is_no_relevance():
+def test_inverse_propensities_keep_grades_that_are_no_relevance():
     p = torch.tensor([0.5, 0.25, 0.125])
     dense = tr.inverse_propensity(torch.tensor([[math.nan, 1, 0], [-1.0, 0, 2]]), p)
     torch.testing.assert_close(

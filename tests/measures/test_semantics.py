@@ -1,4 +1,4 @@
-"""What each special case means, row by row of the README's table and beyond."""
+"""The meaning of each special case."""
 
 import math
 import warnings
@@ -26,7 +26,7 @@ def test_a_score_of_minus_infinity_is_not_retrieved():
     assert ranking.tied[ranking.grade > 0].tolist() == [1, 0]
 
 
-def test_what_was_not_retrieved_counts_in_recall_and_ideal():
+def test_relevant_candidates_not_retrieved_count_in_recall_and_ideal():
     case = tensor([[0.5, -INF, 0.1]]), tensor([[0, 1, 1]])
     assert score("recall", *case) == [1 / 2]
     assert score("map", *case) == [(1 / 2) / 2]
@@ -34,14 +34,14 @@ def test_what_was_not_retrieved_counts_in_recall_and_ideal():
     assert score("rprecision", *case) == [1 / 2]
 
 
-def test_what_was_not_retrieved_is_no_hit_and_ranks_behind_the_list():
+def test_candidates_not_retrieved_are_no_hits_and_rank_behind_the_list():
     case = tensor([[0.5, -INF, 0.1]]), tensor([1])
     assert score("mrr", *case) == score("hitrate", *case) == score("hitrate@3", *case) == [0]
     assert score("mr", *case) == [3]
     assert score("mr(filtered=True)", *case) == [3]
 
 
-def test_fallout_and_auroc_look_at_what_was_retrieved():
+def test_fallout_and_auroc_ignore_candidates_not_retrieved():
     case = tensor([[0.5, -INF, 0.1, -INF]]), tensor([[0, 1, 1, 0]])
     assert score("fallout@1", *case) == [1]
     assert score("auroc", *case) == [0]
@@ -549,7 +549,7 @@ def test_runs_break_ties_by_document_id_descending():
     assert ranking.num_queries == 1
 
 
-def test_what_a_run_has_without_a_judgment_is_outside_the_pool():
+def test_documents_of_a_run_without_a_judgment_are_outside_the_pool():
     qrels = {"q": {"a": np.int64(2), "b": 0, "c": -1, "d": np.float32(-3), "e": True}, "none": {}, "lacks": {"x": 1}}
     run = {"q": {"a": 1, "b": np.float32(0.5), "c": np.float64(0.25), "f": -1}, "none": {"y": 0.0}}
     ranking = tr.Ranking.from_run(qrels, run)
@@ -605,7 +605,7 @@ def test_flat_rows_are_ranked_as_a_whole(monkeypatch):
     assert metric.compute() == 3 / 2
 
 
-def test_negative_gains_are_the_same_whatever_else_is_in_the_batch():
+def test_negative_gains_are_the_same_beside_any_other_query():
     def doubtful(grade):
         return torch.where(grade == 1, -1.0, grade)
 
@@ -675,7 +675,7 @@ def test_a_run_of_other_queries_warns():
     assert tr.MRR().score(ranking).tolist() == [0]
 
 
-def test_what_a_measure_of_ones_own_gets_wrong():
+def test_a_wrong_measure_of_ones_own_is_refused():
     scores, target = torch.rand(2, 3), torch.ones(2, 3)
     try:
 

@@ -10,7 +10,7 @@ import torchrank as tr
 
 
 def in_order(*grades, missing=()):
-    """Scores and grades of a list with these grades at rank 1, 2, ..., and of what it lacks."""
+    """Scores and grades of a list with these grades at rank 1, 2, ..., and of the candidates that it lacks."""
     scores = [float(-rank) for rank, _ in enumerate(grades)] + [-math.inf] * len(missing)
     return torch.tensor([scores]), torch.tensor([[*grades, *missing]])
 
@@ -93,7 +93,7 @@ PROBE = (1, 0, 0, 1, 1)  # one ranking of which the libraries say different thin
     ("metric", "expected"),
     [
         (tr.Precision(top_k=10), 3 / 10),
-        (tr.Precision(), 3 / 5),  # what libraries say which divide P@10 by the length of a shorter list
+        (tr.Precision(), 3 / 5),  # the value of libraries that divide P@10 by the length of a shorter list
         (tr.Recall(top_k=2), 1 / 3),
         (tr.MAP(top_k=2), 1 / 3),
         (tr.MAP(top_k=2, normalize="min"), 1 / 2),
@@ -236,7 +236,7 @@ def test_graded_lists_in_arithmetic(grades):
     assert value(tr.DCG(top_k=3, gain="exponential"), *grades) == pytest.approx(expected)
 
 
-def test_gain_of_what_was_not_retrieved_counts_in_the_ideal_only():
+def test_gains_of_candidates_not_retrieved_count_in_the_ideal_only():
     assert value(tr.CG(), 1, 0, missing=(3,)) == 1
     assert value(tr.NDCG(), 1, 0, missing=(3,)) == pytest.approx(1 / (3 + 1 / log2(3)))
     assert value(tr.NDCG(top_k=1), 1, 0, missing=(3,)) == pytest.approx(1 / 3)

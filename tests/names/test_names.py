@@ -135,7 +135,7 @@ LABELS = {
     "rank_biased_overlap": "rbo",
 }
 
-# Measures of recommended lists, with what else they need.
+# Measures of recommended lists, with their other arguments.
 ITEMS = {"num_items": 100}
 COUNTS = {"interactions": torch.tensor([3, 1]), "num_users": 4}
 OF_LISTS = {
@@ -274,7 +274,7 @@ def test_a_level_in_ranxs_spelling_is_refused_where_all_grades_count():
 def test_a_table_of_gains_may_have_one_for_judged_candidates_of_grade_0():
     scores = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0]])
     grades = torch.tensor([[0, 1, -1, 2, 0]])
-    gains = [1, 4, 0, 2, 1]  # of grade 2, which the table lacks, itself; nothing of what is not judged
+    gains = [1, 4, 0, 2, 1]  # of grade 2, which the table lacks, itself; nothing of the unjudged
     metric = tr.parse("nDCG(gains={1:4,0:1})@4")
     assert metric.label == "ndcg(gain={0:1,1:4})@4"
     discounts = [1 / math.log2(1 + rank) for rank in range(1, 6)]

@@ -1,4 +1,4 @@
-"""What the table of presets says, against the libraries themselves; those that are not installed are skipped."""
+"""The table of presets against the libraries themselves; a library that is not installed is skipped."""
 
 import math
 import re
@@ -401,7 +401,7 @@ def test_lenskit(library, theirs, ours):
                 value = getattr(lenskit, name)(n=k, **({"gain": "rating"} if graded else {})).measure_list(recs, test)
         except ZeroDivisionError:
             value = None
-        # AveragePrecision divides by 0 where nothing is relevant, and what DCG is there has changed.
+        # AveragePrecision divides by 0 where nothing is relevant, and its DCG has changed.
         told = len(items) > 0 or not (graded or name in ("AveragePrecision", "DCG"))
         want.append(value if told else None)
     rows = [row for row, value in enumerate(want) if value is not None]

@@ -483,7 +483,7 @@ def test_no_rows_are_worth_0(name, action):
             assert [x.item() for x in found] == [0, length]
 
 
-# ---- what is kept ----------------------------------------------------------------------------------------------
+# ---- kept rows -------------------------------------------------------------------------------------------------------
 
 
 @every_class
@@ -519,7 +519,7 @@ def test_grades_are_kept_in_few_bytes():
 @pytest.mark.parametrize("name", ["RetrievalMAP", "RetrievalNormalizedDCG", "RetrievalPrecisionRecallCurve"])
 @pytest.mark.parametrize("ignore_index", [None, -1])
 @pytest.mark.parametrize("dtypes", [(torch.float32, torch.int64, torch.int64), (torch.float64, torch.int8, torch.int8)])
-def test_what_happens_to_the_users_tensors_later_does_not_matter(name, ignore_index, dtypes):
+def test_later_changes_of_the_users_tensors_change_nothing(name, ignore_index, dtypes):
     for forward in (False, True):
         batch = [x.to(dtype) for x, dtype in zip(rows(23), dtypes)]
         want = ours(name)(*(x.clone() for x in batch))
@@ -565,7 +565,7 @@ def test_a_checkpoint_serves_two_metrics():
     assert [len(x) for x in checkpoint.values()] == [1, 1, 1]
 
 
-def test_a_checkpoint_replaces_what_was_computed():
+def test_a_checkpoint_replaces_computed_values():
     first, second, _ = split(rows(26), 3)
     metric = filled(ours("RetrievalMAP"), first)
     metric.persistent(True)
@@ -625,7 +625,7 @@ def test_merge_state(name):
         one.merge_state(ours(name, ignore_index=-1))
 
 
-def test_a_merge_replaces_what_was_computed():
+def test_a_merge_replaces_computed_values():
     first, second, _ = split(rows(30), 3)
     one, other = filled(ours("RetrievalMAP"), first), filled(ours("RetrievalMAP"), second)
     one.compute()
@@ -947,7 +947,7 @@ def test_plot(name):
 
 
 class Looks(TorchDispatchMode):
-    """Counts what waits for a device: values read back, shapes that depend on values, copies."""
+    """Counts waits for a device: values read back, shapes that depend on values, copies."""
 
     NAMES = {
         "_local_scalar_dense",

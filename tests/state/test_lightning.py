@@ -1,4 +1,4 @@
-"""A real Trainer: what Lightning logs is what the metric says of the same scores in one process."""
+"""A real Trainer: Lightning logs the value of the metric for the same scores in one process."""
 
 import copy
 import multiprocessing
@@ -28,6 +28,7 @@ pytestmark = [
 ]
 
 PRECISIONS = ["32-true", "bf16-mixed", "bf16-true", "16-true"]
+TOGETHER = ["bf16-true", "sums only"]  # in two processes
 NAMES = ["ndcg@5", "ndcg(gain=exponential)@10", "map(relevance_level=1.5)", "mr", "recall@1", "mrr(ties=pessimistic)"]
 ROWS = ["mrr(aggregation=median)", "ndcg(aggregation=max)@3"]
 ITEMS, QUERIES = 20, 23
@@ -94,7 +95,7 @@ class Ranker(lightning.LightningModule):
 
 
 class Watch(lightning.Callback):
-    """What was logged in each epoch, the scores it was logged for, and how many float64 reductions it took."""
+    """The logged values of each epoch, the scores it was logged for, and how many float64 reductions it took."""
 
     def __init__(self):
         self.epochs, self.sums = [], 0
@@ -196,7 +197,7 @@ def worker(rank, folder, port):
     def ddp():
         return DDPStrategy(process_group_backend="gloo", timeout=timedelta(seconds=60))
 
-    for precision in [*PRECISIONS, "sums only"]:
+    for precision in TOGETHER:
         how = ("32-true", NAMES) if precision == "sums only" else (precision, [*NAMES, *ROWS])
         results[precision] = train(how[0], rank, 2, folder, how[1], strategy=ddp())
     try:
@@ -224,7 +225,7 @@ def two(tmp_path_factory):
     return [pickle.loads((folder / f"{rank}.result").read_bytes()) for rank in range(2)]
 
 
-@pytest.mark.parametrize("precision", [*PRECISIONS, "sums only"])
+@pytest.mark.parametrize("precision", TOGETHER)
 def test_two_processes(two, precision):
     names = NAMES if precision == "sums only" else (*NAMES, *ROWS)
     (said, first, (logged, trained)), (other, second, (too, trained_too)) = (results[precision] for results in two)

@@ -8,6 +8,7 @@ import pickle
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import pytest
 import workers
@@ -61,6 +62,12 @@ def read(path):
     return pickle.loads(path.read_bytes()) if path.exists() else (None, "the worker died, or had no time left", 0.0)
 
 
+@cache
+def alone(name):
+    """The values of a single process."""
+    return workers.plain(workers.SCENARIOS[name](0, 1))
+
+
 @pytest.mark.parametrize("name", workers.SCENARIOS)
 @pytest.mark.parametrize("world", WORLDS)
 def test_workers(outcomes, world, name):
@@ -73,4 +80,4 @@ def test_workers(outcomes, world, name):
     if run.alone:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            assert workers.plain(run(0, 1)) == results[0]
+            assert alone(name) == results[0]

@@ -19,7 +19,7 @@ import torchrank as tr
 INF = math.inf
 NAN = math.nan
 
-# What excluded candidates may score: not retrieved in the first place, or best of all.
+# Scores of excluded candidates: not retrieved in the first place, or best of all.
 ANY_SCORE = (-INF, INF, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0)
 
 # ---- metrics -------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def few_configs() -> list[Config]:
 
 
 def of_families(which: str) -> list[Config]:
-    """What the oracles of measures want to try, under every tie policy that a measure knows."""
+    """The configurations that the oracles of measures name, under every tie policy that a measure knows."""
     return [
         config(name, **parameters, ties=ties)
         for name, oracle in ORACLES.items()
@@ -178,7 +178,7 @@ def queries(
 
 
 class Batch(NamedTuple):
-    """The arguments of ``update`` or ``score`` that say what a list of queries says."""
+    """The arguments of ``update`` or ``score`` for a list of queries."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = {}
@@ -194,7 +194,7 @@ LAYOUTS: dict[str, Layout] = {}
 
 
 def says_all(layout: str) -> bool:
-    """Whether a layout has every judgment, also of what is not relevant."""
+    """Whether a layout has every judgment, also of the irrelevant."""
     return layout.startswith(("dense", "flat", "ranking_from_scores", "ranking_from_flat"))
 
 
@@ -205,7 +205,7 @@ COUNTING_IRRELEVANT = {name for name, oracle in ORACLES.items() if oracle.counts
 
 
 def suits(config: Config | tr.RankingMetric, layout: str) -> bool:
-    """Whether a measure finds in a layout what it looks at."""
+    """Whether a layout has all that a measure needs."""
     if config.name in COUNTING_IRRELEVANT and layout in PADDED:
         return False
     metric = config.metric() if isinstance(config, Config) else config
@@ -228,7 +228,7 @@ def batch(name: str, size: int) -> tuple[tuple[Query, ...], Batch]:
 
 
 class Cell(NamedTuple):
-    """What stands in a column of a query; of padding nothing is known."""
+    """A column of a query; padding is None."""
 
     score: float
     grade: float
@@ -292,7 +292,7 @@ def integers(values: Sequence[Any], dtype: torch.dtype = torch.int64) -> Tensor:
 
 
 def excluded(rows: list[list[Cell | None]], rng: random.Random) -> tuple[Tensor, Tensor]:
-    """All padding, some of it twice, and some targets, which stay whatever is said; shuffled."""
+    """All padding, some of it twice, and some targets, which stay all the same; shuffled."""
     pairs = []
     for query, row in enumerate(rows):
         for item, cell in enumerate(row):
@@ -640,7 +640,7 @@ def ids_masked(queries: list[Query], rng: random.Random) -> Batch:
     positives = positive_ids(found)
     ids = padded([x.ranked for x in found], rng, True)
     mask = ids >= 0
-    # What is masked may be anything, also what is relevant or stands elsewhere in the list.
+    # Masked ids may be any, also relevant ones and those elsewhere in the list.
     for query, (one, items) in enumerate(zip(found, positives)):
         for place in (~mask[query]).nonzero().flatten().tolist():
             ids[query, place] = rng.choice([3, -1, *one.ranked, *items])
@@ -756,7 +756,7 @@ def ranking_from_run(queries: list[Query], rng: random.Random) -> Batch:
         chosen = sorted(rng.sample(names, len(order)))
         spare = [name for name in names if name not in chosen]
         key = f"q{-number}"
-        # What lacks a judgment is outside the pool: a grade of -2.
+        # Documents without a judgment are outside the pool: a grade of -2.
         qrels[key] = {name: grade for name, (_, grade) in zip(chosen, order) if grade > -2}
         qrels[key] |= dict(zip(spare, query.missing))
         scored = [(name, math.floor(score / 2)) for name, (score, _) in zip(chosen, order)]

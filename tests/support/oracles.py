@@ -1,6 +1,6 @@
 """Every measure from its definition, in plain Python, with every order of tied candidates written out.
 
-Slow and obvious on purpose: this is what the library is compared with, so it shares no formula and no code with it.
+Slow and obvious on purpose: the library is compared with it, so they share no formula and no code.
 Each function has beside it, in :func:`oracle`, the parameters to try and the mean over random orders. Families of
 measures have modules of their own, ``oracles_*.py``.
 """
@@ -392,7 +392,7 @@ def judged(query: Query, unjudged: str, worth: float) -> list[Query]:
 
 
 def value(name: str, query: Query, *, unjudged: str = "irrelevant", **parameters: Any) -> float:
-    """What the measure called ``name`` says of a query; NaN where it is skipped."""
+    """The value of the measure called ``name`` for a query; NaN if the query is skipped."""
     if unjudged == "irrelevant":
         return value_of(name, query, **parameters)
     worth = max(1, parameters.get("relevance_level", 1))

@@ -11,7 +11,7 @@ from typing import Any
 from oracles import oracle
 from orders import Query
 
-# What stands behind the list is a candidate to these measures, also where a layout means padding.
+# Candidates behind the list are candidates to these measures, also where a layout means padding.
 compared = functools.partial(oracle, baseline=None, empty="skip", counts_irrelevant=True)
 NOT_SKIPPED: dict[str, Any] = {"empty_target_action": "neg"}
 
@@ -20,7 +20,7 @@ Candidates = list[tuple[float, float]]
 
 
 def settled(query: Query, ties: str) -> Candidates:
-    """Candidates as a tie policy orders them; what was not retrieved shares the last place."""
+    """Candidates as a tie policy orders them; candidates not retrieved share the last place."""
     best_first = {"expected": 0, "optimistic": -1, "pessimistic": 1}[ties]
     listed = sorted(query.listed, key=lambda x: (-x[0], best_first * x[1]))
     if ties == "expected":
@@ -159,7 +159,7 @@ def shares(values: dict[int, float], variant: str) -> dict[int, Share]:
 
 
 def two_lists(query: Query, ties: str, variant: str = "a") -> tuple[dict[int, Share], dict[int, Share]]:
-    """What was retrieved, and all candidates by their grades."""
+    """The retrieved candidates, and all candidates by their grades."""
     candidates = dict(enumerate(settled(query, ties)))
     retrieved = {name: place for name, (place, _) in candidates.items() if place < math.inf}
     return shares(retrieved, variant), shares({name: -grade for name, (_, grade) in candidates.items()}, variant)
@@ -186,7 +186,7 @@ def rank_biased_overlap(query: Query, *, ties: str, p: float = 0.9, variant: str
 
 
 def extrapolated(short: dict[int, Share], long: dict[int, Share], p: float, variant: str) -> float:
-    """RBO_ext as Corsi and Urbano have it, of what two lists have down to each depth."""
+    """RBO_ext as Corsi and Urbano have it, of the candidates of two lists down to each depth."""
     if not short:
         return 0.0
     value, agreement, at_end = 0.0, 0.0, 0.0

@@ -70,7 +70,7 @@ def subtopic_recall(query: Query, *, ties: str, top_k: int | None = None, releva
 
 
 def gains_at(order: Sequence[Grades], worth: Callable[[float], float], fading: float) -> list[float]:
-    """What each candidate of an order gains."""
+    """The gain of each candidate of an order."""
     left = [1.0] * max((len(grades) for grades in order), default=0)
     gains = []
     for grades in order:
@@ -80,7 +80,7 @@ def gains_at(order: Sequence[Grades], worth: Callable[[float], float], fading: f
 
 
 def greedy(all_candidates: Sequence[Grades], worth: Callable[[float], float], fading: float) -> list[Grades]:
-    """Put what gains most next, again and again."""
+    """Put the candidate that gains most next, again and again."""
     order: list[Grades] = []
     rest = list(all_candidates)
     while rest:
@@ -192,7 +192,7 @@ def left_at(n: int, r: int, k: int) -> list[float]:
 
 
 def mean_novelty(n: int, r: int, k: int, discount: Callable[[int], float]) -> float:
-    """Discounted gains that are halved by each relevant one: each takes half of what is left."""
+    """Discounted gains that are halved by each relevant one: each takes half of the rest."""
     left = left_at(n, r, k)
     return math.fsum(2 * (left[j - 1] - left[j]) * discount(j) for j in range(1, k + 1))
 

@@ -1,4 +1,4 @@
-"""Measures of incomplete judgments: walk down each order, and count what trec_eval counts."""
+"""Measures of incomplete judgments: walk down each order, and count as trec_eval counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mean rank, reciprocal rank and hits from their definitions, and what they are by chance, with every rank tried."""
+"""Mean rank, reciprocal rank and hits from their definitions, and their values by chance, with every rank tried."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEANS: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
     "harmonic": (lambda rank: 1 / rank, lambda mean: 1 / mean),
 }
 
-# ---- the ranks of what is relevant, the length of the list, how many it lacks
+# ---- the ranks of relevant candidates, the length of the list, how many it lacks
 
 
 def mean_rank(

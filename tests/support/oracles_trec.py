@@ -1,9 +1,10 @@
 """Measures that trec_eval alone has, from their definitions."""
 
+import itertools
 import math
 
-from oracles import LEVELS, discounts, oracle, precisions
-from orders import expectation, flags, orders
+from oracles import LEVELS, discounts, oracle, precisions, squared
+from orders import blocks, expectation, flags, orders
 
 SKIPPED = {"empty_target_action": "skip"}
 LEVELS_AND_SKIPPED = [*LEVELS, SKIPPED]
@@ -93,3 +94,28 @@ def ndcg_at_levels(query, *, ties, gain="linear"):
         return math.fsum(dcg(order[:cut]) / dcg(best[:cut]) for cut in cuts) / len(cuts)
 
     return expectation([(value(order), weight) for order, weight in orders(query, ties)])
+
+
+@oracle(
+    "g",
+    few=[{}],
+    many=[{"gain": "exponential"}, {"gain": squared}, SKIPPED],
+    baseline=lambda n, r, k: 1 / math.log2(2 + (n - r) / 2),
+)
+def normalized_gain(query, *, ties, gain="linear"):
+    """With the candidates of a tie group in its middle, half of the others before each."""
+    worth = {"linear": lambda g: g, "exponential": lambda g: 2**g - 1}.get(gain, gain)
+    groups = [[worth(g) if g > 0 else 0 for g in block] for block in blocks(query)]
+    if ties != "expected":
+        groups = [[value] for group in groups for value in sorted(group, reverse=ties == "optimistic")]
+    missing = [worth(g) for g in query.missing if g > 0]
+    ideal = sorted([*itertools.chain.from_iterable(groups), *missing], reverse=True)
+    costs = [0, *itertools.accumulate(max(1, value) for value in ideal)]
+    above, gained, total = 0, 0, []
+    for group in groups:
+        middle = [above + (len(group) + 1) // 2, above + (len(group) + 2) // 2]
+        for value in group:
+            seen = gained + value + (sum(group) - value) / 2
+            total.append(value / math.log2(2 + sum(costs[rank] for rank in middle) / 2 - seen))
+        above, gained = above + len(group), gained + sum(group)
+    return math.fsum(total) / sum(ideal) if sum(ideal) else None

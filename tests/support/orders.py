@@ -57,7 +57,7 @@ def flags(query: Query, level: float) -> Query:
 
 
 def expectation(values: list[tuple[float | None, int]]) -> float | None:
-    """The weighted mean of values; None if there is nothing to measure, in whatever order."""
+    """The weighted mean of values; None if there is nothing to measure, in any order."""
     if any(value is None for value, _ in values):
         assert all(value is None for value, _ in values)
         return None

@@ -1,4 +1,4 @@
-"""What tests of engines and of streams share: counting one query at a time, and processes that share a catalogue."""
+"""Shared by tests of engines and of streams: counting one query at a time, and processes that share a catalogue."""
 
 import contextlib
 import datetime
@@ -82,7 +82,7 @@ def entries(ranking):
 
 
 def assert_stands(ranking, want, reach=None, relevant=False):
-    """What stands at a rank up to ``reach`` is as it should be, and everything else behind it."""
+    """Entries at ranks up to ``reach`` are as they should be, and all others behind it."""
     found, lengths = want
     assert ranking.num_candidates.tolist() == lengths
     for query, (got, wanted) in enumerate(zip(entries(ranking), found)):

@@ -1,4 +1,4 @@
-"""What worker processes do in the tests of torch.distributed; each scenario is run by 2 and by 3 workers, and by one.
+"""Scenarios of worker processes for the tests of torch.distributed, each run by 2 and by 3 workers, and by one.
 
 A scenario is a function of its rank and of the number of workers. It returns values that must be the same, to the bit,
 on all workers and in a single process without torch.distributed that has all the data.
@@ -190,22 +190,17 @@ def spread(values):
 
 
 AGGREGATIONS = ("mean", "median", "min", "max", "none", spread)
-CLASSES = list(tr.RankingMetric.registry.values())
-#: State, copies, reports and sync are the same code for all measures: one or two of each way to use it will often do.
-KINDS = (
-    tr.MR,
-    tr.MRR,
-    tr.NDCG,
-    tr.Precision,
-    tr.FallOut,
-    tr.RBPResidual,
-    tr.Bpref,
-    tr.KendallTau,
-    tr.AlphaNDCG,
-    tr.PSP,
+#: Synchronisation is the same code for all measures: one metric for each kind of state.
+SUMS = (
+    "ndcg(ties=pessimistic)@3",
+    "mr",
+    "kendalltau",
+    "mr(adjusted=z)",
+    "psp(average=pooled)@3",
+    "ips(self_normalized=True)",
 )
-SUMMED = [f"{name}@{k}" for name in ("ndcg", "recall", "precision", "mrr", "hitrate", "map", "f1") for k in range(1, 8)]
-SUMMED.append("mr")  # 50 in all
+SUMMED = [f"{name}@{k}" for name in ("ndcg", "recall", "precision", "mrr", "hitrate", "map", "f1") for k in range(1, 4)]
+SUMMED.append("mr")  # 22 in all
 MIXED = [
     "ndcg@5",
     "mrr(aggregation=median)",
@@ -252,12 +247,9 @@ def errors_of(function, kind=ValueError):
 
 def single_metrics(rank, world, how):
     values = {}
-    several = [(cls, aggregation) for cls in KINDS for aggregation in AGGREGATIONS]
-    rest = [(cls, "mean") for cls in CLASSES if cls not in KINDS] if how == "uneven" else []
-    for cls, aggregation in [*several, *rest]:
-        metric = cls(aggregation=aggregation, ties="pessimistic" if "pessimistic" in cls.policies else "expected")
+    for metric in [*map(tr.parse, SUMS), *(tr.MRR(aggregation=aggregation) for aggregation in AGGREGATIONS)]:
         fill(metric, share(BATCHES, rank, world, how))
-        kept = {} if aggregation == "mean" else {"all_gather": 1}
+        kept = {} if metric.aggregation == "mean" else {"all_gather": 1}
         with exactly(world, all_reduce=1, **kept):
             values[metric.label] = metric.compute()
         with exactly(world, all_reduce=1, **kept):
@@ -283,12 +275,12 @@ def collections(rank, world, how):
     return values
 
 
-for _how, _what in itertools.product(SHARES, (single_metrics, collections)):
+for _how, _scene in itertools.product(SHARES, (single_metrics, collections)):
 
-    def _run(rank, world, how=_how, what=_what):
-        return what(rank, world, how)
+    def _run(rank, world, how=_how, scene=_scene):
+        return scene(rank, world, how)
 
-    _run.__name__ = f"{_what.__name__}, {_how}".replace(" ", "_").replace(",", "")
+    _run.__name__ = f"{_scene.__name__}, {_how}".replace(" ", "_").replace(",", "")
     scenario(_run)
 
 
@@ -407,9 +399,15 @@ def bad_values_on_one_worker_raise_on_all(rank, world):
     return messages
 
 
-def expected(name, batches, **kwargs):
-    """What a process says that knows nothing of others."""
-    return fill(tr.parse(name, distributed_available_fn=lambda: False, **kwargs), batches).compute()
+EXPECTED = {}
+
+
+def expected(name, batches):
+    """The value of a process without others."""
+    key = (name, *map(id, batches))
+    if key not in EXPECTED:  # with the batches, so that no other gets their id
+        EXPECTED[key] = list(batches), fill(tr.parse(name, distributed_available_fn=lambda: False), batches).compute()
+    return EXPECTED[key][1]
 
 
 @scenario(alone=False)
@@ -707,7 +705,7 @@ def copies_reduce_alone(rank, world):
 
 @scenario
 def checkpoints(rank, world):
-    """Every worker saves what it has seen itself, and goes on with it."""
+    """Every worker saves its own state, and goes on with it."""
     suite = fill(tr.RankingCollection(MIXED), share(BATCHES, rank, world))
     suite.persistent(True)
     saved = suite.state_dict()
@@ -769,22 +767,22 @@ def some_members_only_then_new_data(rank, world):
 def updates_between_members(rank, world):
     """On all workers or on one, after a look at the items on all, on one or on none: every value is fresh."""
     for first, looking, updated in itertools.product((at_once, one_by_one), ((), (0,), range(world)), ((), (0,))):
-        data = list(BATCHES)
-        suite = fill(tr.RankingCollection(SUMMED[:4]), share(BATCHES, rank, world))
+        data = BATCHES[:4]
+        suite = fill(tr.RankingCollection(SUMMED[:4]), share(BATCHES[:4], rank, world))
         first(suite)
         for name in (*SUMMED[:4], SUMMED[0], SUMMED[0], SUMMED[2]):
             if rank in looking:
                 assert all(metric.num_queries for _, metric in suite.items())
             assert plain(suite[name].compute()) == plain(expected(name, data))
             if rank in (updated or range(world)):
-                fill(suite, MORE[:2])
-            data += MORE[:2] * (len(updated) or world)
+                fill(suite, MORE[:1])
+            data += MORE[:1] * (len(updated) or world)
         seen(SUMMED[:4], suite.compute(), data)
 
 
 @scenario(alone=False, timeout=15)
 def one_worker_looks_on(rank, world):
-    """What a worker reads or builds by itself is nothing that the others have to know of."""
+    """Reading and building on one worker need nothing of the others."""
     suite = fill(tr.RankingCollection(SUMMED[:3]), share(BATCHES, rank, world))
     for compute in (LOGGER["logged"], lambda metric: metric.compute()):
         for name in SUMMED[:3]:
@@ -837,7 +835,7 @@ def members_in_another_order_on_each_worker(rank, world):
 
 @scenario(alone=False, timeout=15)
 def members_that_differ_raise_on_all_workers(rank, world):
-    """Whatever the lengths of the states: another metric, another k, one more, another key, another catalogue."""
+    """For states of any length: another metric, another k, one more, another key, another catalogue."""
     last = rank == world - 1
     many = [f"ndcg@{k}" for k in range(1, 400)]  # more than one message holds
     cases = [
@@ -969,7 +967,7 @@ def fuzz(rank, world, seed, partial):
     names = [name for name in MIXED if "none" not in name]
     suite, data = tr.RankingCollection(names), []
     actions = [*3 * ["update"], "forward", "bad", "compute", "one", "order", "reset", "clone", "pickle"]
-    for step in range(40):
+    for step in range(30):
         action = generator.choice(actions)
         if partial and generator.random() < 0.4:
             action = generator.choice(["member", "context", "members"])
@@ -1017,13 +1015,13 @@ def fuzz(rank, world, seed, partial):
 
 @scenario(alone=False)
 def fuzz_with_whole_collections(rank, world):
-    for seed in range(5):
+    for seed in range(2):
         fuzz(rank, world, seed, partial=False)
 
 
 @scenario(alone=False)
 def fuzz_with_some_members_only(rank, world):
-    for seed in range(5):
+    for seed in range(2):
         fuzz(rank, world, seed, partial=True)
 
 
@@ -1034,7 +1032,7 @@ KNOWN = torch.arange(CATALOGUE) % 5
 
 
 def lists_of(seed):
-    """Ids with padding, and what is relevant; none at all for some seeds."""
+    """Ids with padding, and the relevant ones; none at all for some seeds."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.stack([torch.randperm(CATALOGUE, generator=generator)[:6] for _ in range(1 + seed % 4)])
     ids[torch.rand(ids.shape, generator=generator) < 0.3] = -1

@@ -1,4 +1,4 @@
-"""What workers do with rows whose queries are in pieces, see workers.py."""
+"""Scenarios of workers with rows whose queries are in pieces, see workers.py."""
 
 import itertools
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
 import torch
@@ -20,12 +20,19 @@ from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import ListMetric, PerUserMetric
 from torchrank.names.labels import split
 from torchrank.names.parse import parse_all
+from torchrank.names.types import Pairs, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.scoring import BatchResult, results_of, score_batch
 from torchrank.state.synchronisation import JointReduction, WorkersDifferError
 from torchrank.state.torchmetrics_fixes import eager
+
+#: a name, or several names in one string; a metric; or a collection
+Member = str | Metric | MetricCollection
+
+#: the elements of a collection
+Metrics = Member | Sequence[Member] | Mapping[str, Member]
 
 
 class RankingCollection(MetricCollection):
@@ -62,8 +69,8 @@ class RankingCollection(MetricCollection):
 
     def __init__(
         self,
-        metrics: str | Metric | MetricCollection | Sequence[Any] | Mapping[str, Any],
-        *more: str | Metric | MetricCollection,
+        metrics: Metrics,
+        *more: Member,
         prefix: str | None = None,
         postfix: str | None = None,
     ) -> None:
@@ -71,9 +78,7 @@ class RankingCollection(MetricCollection):
         super().__init__([], prefix=prefix, postfix=postfix, compute_groups=False)
         self.add_metrics(metrics, *more)
 
-    def add_metrics(
-        self, metrics: str | Metric | MetricCollection | Sequence[Any] | Mapping[str, Any], *more: Any
-    ) -> None:
+    def add_metrics(self, metrics: Metrics, *more: Member) -> None:
         """Add metrics, given as in the constructor."""
         self._groups: dict[int, list[str]] = {}  # torchmetrics' compute groups: none
         # The constructor of MetricCollection calls this method, so it cannot rely on attributes.
@@ -86,9 +91,10 @@ class RankingCollection(MetricCollection):
                     raise ValueError(f"Expected one metric for key {key!r}, got {len(found)}: {value!r}")
                 for name, metric in found:
                     self._add(f"{key}_{name}" if isinstance(value, MetricCollection) else str(key), metric)
+            given: Sequence[Any] = more
         else:
-            more = (*metrics, *more) if isinstance(metrics, list | tuple) else (metrics, *more)
-        for value in more:
+            given = (*metrics, *more) if isinstance(metrics, list | tuple) else (metrics, *more)
+        for value in given:
             for name, metric in _metrics(value):
                 self._add(name, metric)
         self._link()
@@ -165,11 +171,11 @@ class RankingCollection(MetricCollection):
     def update(  # type: ignore[override]
         self,
         preds: Tensor | Ranking,
-        target: Any = None,
+        target: Target | None = None,
         *,
         mask: Tensor | None = None,
         indexes: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+        exclude: Pairs | None = None,
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> None:
@@ -183,14 +189,14 @@ class RankingCollection(MetricCollection):
     def forward(
         self,
         preds: Tensor | Ranking,
-        target: Any = None,
+        target: Target | None = None,
         *,
         mask: Tensor | None = None,
         indexes: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+        exclude: Pairs | None = None,
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
-    ) -> dict[str, Any]:
+    ) -> Results:
         """Add a batch and return its own values by key. Arguments of :meth:`update`."""
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         with self._ranked(Batch(preds, target, weights, options)) as calls:
@@ -200,14 +206,14 @@ class RankingCollection(MetricCollection):
     def score(
         self,
         preds: Tensor | Ranking,
-        target: Any = None,
+        target: Target | None = None,
         *,
         mask: Tensor | None = None,
         indexes: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+        exclude: Pairs | None = None,
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
-    ) -> dict[str, Any]:
+    ) -> Results:
         """The values [query] of every metric with per-query values, by key. States do not change.
 
         Metrics of other libraries are left out, and so are measures of a whole catalogue, e.g.
@@ -259,7 +265,7 @@ class RankingCollection(MetricCollection):
     # ---- reduce once -------------------------------------------------------------------------------------------
 
     @eager
-    def compute(self) -> dict[str, Any]:
+    def compute(self) -> Results:
         """The value of every metric, by key.
 
         Raises:
@@ -286,7 +292,7 @@ class RankingCollection(MetricCollection):
                 raise raised[inner]
         return self._shown({inner: values[inner] for inner in self._modules})
 
-    def _shown(self, values: dict[str, Any]) -> dict[str, Any]:
+    def _shown(self, values: dict[str, Any]) -> Results:
         """Results by key, with prefix and postfix. A metric that returns a dict has one key for each entry."""
         shown: dict[str, Any] = {}
         for inner, value in values.items():
@@ -354,6 +360,11 @@ class RankingCollection(MetricCollection):
                 metric.mergeable(other._modules[inner])
         for inner, metric in self._modules.items():
             metric.merge_state(other._modules[inner])
+
+    if TYPE_CHECKING:
+
+        @call_of(forward, Results)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 def _metrics(value: Any) -> list[tuple[str, Metric]]:

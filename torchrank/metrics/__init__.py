@@ -1,5 +1,7 @@
 """The third room: one class per measure, each a formula on a Ranking; here with the bases of families."""
 
+from typing import TYPE_CHECKING
+
 from torchrank.metrics import public
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.metrics.graded import GradedMetric
@@ -11,4 +13,5 @@ from torchrank.metrics.user_models import UserMetric
 from torchrank.names.parse import parse
 
 __all__ = ["BinaryMetric", "ComparingMetric", "GradedMetric", "IntentMetric", "PositionMetric", "UserMetric", "parse"]
-__all__ += public.__all__
+if not TYPE_CHECKING:
+    __all__ += public.__all__

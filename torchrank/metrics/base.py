@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torchrank.formulas.judgment_bounds import bound
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
 from torchrank.names.parameters import one_of, parameter
-from torchrank.names.types import Aggregation, EmptyAction, Ties, Unjudged
+from torchrank.names.types import Aggregation, EmptyAction, Pairs, Target, Ties, Unjudged, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
 from torchrank.state.scoring import BatchResult, Measured, Status, result_for, score_batch
@@ -150,11 +150,11 @@ class RankingMetric(Measure):
     def score(
         self,
         preds: Tensor | Ranking,
-        target: Any = None,
+        target: Target | None = None,
         *,
         mask: Tensor | None = None,
         indexes: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+        exclude: Pairs | None = None,
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Tensor:
@@ -178,11 +178,11 @@ class RankingMetric(Measure):
     def update(
         self,
         preds: Tensor | Ranking,
-        target: Any = None,
+        target: Target | None = None,
         *,
         mask: Tensor | None = None,
         indexes: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+        exclude: Pairs | None = None,
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> None:
@@ -216,3 +216,8 @@ class RankingMetric(Measure):
         figure, axes = self._plot(torch.as_tensor(val, device="cpu") if isinstance(val, float) else val, ax)
         axes.set_ylabel(self.label)  # type: ignore[union-attr]
         return figure, axes
+
+    if TYPE_CHECKING:
+
+        @call_of(update, Tensor)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -19,7 +19,7 @@ from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.gain import Gain, as_gain
 from torchrank.ranking.ranking import Ranking
 
-__all__ = ["ARP", "CG", "DCG", "NDCG", "PWA", "RNDCG"]
+__all__ = ["ARP", "CG", "DCG", "NDCG", "PWA", "RNDCG", "NormalizedGain"]
 
 
 class GradedMetric(RankingMetric):
@@ -336,3 +336,43 @@ class RNDCG(GradedMetric):
         whole = ratio((ranking.gains(gain) * ranking.mean_discount(discount, None)).sum(-1), ideal[:, -1])
         total = torch.where(ends, ratio(reached, ideal), 0.0).sum(-1) + torch.where(longer, whole, 0.0)
         return ratio(total, ends.sum(-1) + longer)
+
+
+class NormalizedGain(GradedMetric):
+    r"""G, normalised gain: gains, discounted by how much an ideal list had gained by the rank of each.
+
+    :math:`\frac{1}{\sum_j ideal_j} \sum_i \frac{gain_i}{\log_2 (2 + C_i - S_i)}`, with :math:`S_i` the gains of the
+    first i ranks and :math:`C_i = \sum_{j \le i} \max(1, ideal_j)` those of an ideal list. A candidate behind better
+    ones gains almost all that it is worth. Under ``ties="expected"`` a tied candidate stands in the middle of its tie
+    group, with half of the others before it. The expectation has no known closed form, and is a little larger.
+
+    Source:
+        trec_eval, ``G``.
+
+    Args:
+        gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
+        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.NormalizedGain().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[2, 0, 1]]))  # (2 + 0.63) / 3
+        tensor([0.8770], dtype=torch.float64)
+    """
+
+    known_as = {"trec_eval": "G"}
+    name = "g"
+    takes_unjudged_for = ("irrelevant", "condensed")
+    value_range = (0.0, 1.0)
+    top_k: None = None
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        gains = torch.where(ranking.tied > 0, ranking.gains(self.gain_function), 0.0)
+        before, beside = ranking.before_and_in_tie(gains)
+        best = ranking.ideal_order(self.gain_function, None)
+        above_one = torch.nn.functional.pad(running_sum((best - 1).clamp_min(0)), (1, 0))
+        middle = ranking.mean_rank()
+        between = (
+            above_one.gather(-1, rank.long().clamp_max(best.shape[1])) for rank in (middle.floor(), middle.ceil())
+        )
+        behind = middle + sum(between) / 2 - before - (beside + gains) / 2
+        return ratio(ratio(gains, (2 + behind).log2()).sum(-1), ranking.total_gain(self.gain_function))

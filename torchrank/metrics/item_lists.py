@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from torchrank.layouts.canonical import ALL, BLOCK, RankedIds
 from torchrank.layouts.checks import check_tensor
 from torchrank.names.arguments import plain
 from torchrank.names.parameters import derived, fixed, integer, parameter
-from torchrank.names.types import Aggregation
+from torchrank.names.types import Aggregation, Pairs, Target, call_of
 from torchrank.state.measure import Measure
 from torchrank.state.scoring import BatchResult, Measured, Measurements, result_for, weigh
 from torchrank.state.sums import Sum
@@ -131,10 +131,10 @@ class ListMetric(Measure):
     def update(
         self,
         preds: Tensor,
-        target: Any = None,
+        target: Target | None = None,
         *,
         mask: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+        exclude: Pairs | None = None,
         weights: Tensor | None = None,
     ) -> None:
         """Add the lists of some users.
@@ -225,6 +225,11 @@ class ListMetric(Measure):
             return x.to(device, dtype=widest_float(device) if x.dtype == torch.float64 else x.dtype)
         return super().moved(x, device)
 
+    if TYPE_CHECKING:
+
+        @call_of(update, Tensor)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 
 class PerUserMetric(ListMetric):
     """A measure that has a value for every list: their mean, or another aggregate, is reported."""
@@ -232,10 +237,10 @@ class PerUserMetric(ListMetric):
     def score(
         self,
         preds: Tensor,
-        target: Any = None,
+        target: Target | None = None,
         *,
         mask: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+        exclude: Pairs | None = None,
         weights: Tensor | None = None,
     ) -> Tensor:
         """The value of each list, float64 [query], without touching the state; NaN of what has too few items.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from torchrank.layouts.batch import Batch
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import BinaryMetric, Precision
 from torchrank.names.parameters import integer, number, one_of
+from torchrank.names.types import call_of
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.scoring import BatchResult, Measured
@@ -105,6 +106,11 @@ class PRCurve(Precision):
         """Draw precision over recall; needs matplotlib."""
         precision, recall, ranks = self.compute() if curve is None else curve
         return plot_curve((recall, precision, ranks), ax=ax, label_names=("Recall", "Precision"), name=self.label)
+
+    if TYPE_CHECKING:
+
+        @call_of(RankingMetric.update, tuple[Tensor, Tensor, Tensor])
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...  # type: ignore[override]
 
 
 def _nearest(x: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 # ruff: noqa: F403
 
+from typing import TYPE_CHECKING
+
 from torchrank.metrics import (
     average_precision,
     beyond_accuracy,
@@ -46,24 +48,25 @@ from torchrank.metrics.rank_overlap import *
 from torchrank.metrics.roc import *
 from torchrank.metrics.user_models import *
 
-__all__ = ["RankingMetric"]
-__all__ += average_precision.__all__
-__all__ += beyond_accuracy.__all__
-__all__ += binary.__all__
-__all__ += cascade.__all__
-__all__ += catalogue_exposure.__all__
-__all__ += confusion.__all__
-__all__ += counts.__all__
-__all__ += graded.__all__
-__all__ += incomplete_judgments.__all__
-__all__ += intent_aware.__all__
-__all__ += novelty.__all__
-__all__ += pairwise.__all__
-__all__ += positions.__all__
-__all__ += precision_recall_curve.__all__
-__all__ += propensity.__all__
-__all__ += q_measure.__all__
-__all__ += rank_correlation.__all__
-__all__ += rank_overlap.__all__
-__all__ += roc.__all__
-__all__ += user_models.__all__
+if not TYPE_CHECKING:  # mypy cannot add such lists up, and takes every name if there is none
+    __all__ = ["RankingMetric"]
+    __all__ += average_precision.__all__
+    __all__ += beyond_accuracy.__all__
+    __all__ += binary.__all__
+    __all__ += cascade.__all__
+    __all__ += catalogue_exposure.__all__
+    __all__ += confusion.__all__
+    __all__ += counts.__all__
+    __all__ += graded.__all__
+    __all__ += incomplete_judgments.__all__
+    __all__ += intent_aware.__all__
+    __all__ += novelty.__all__
+    __all__ += pairwise.__all__
+    __all__ += positions.__all__
+    __all__ += precision_recall_curve.__all__
+    __all__ += propensity.__all__
+    __all__ += q_measure.__all__
+    __all__ += rank_correlation.__all__
+    __all__ += rank_overlap.__all__
+    __all__ += roc.__all__
+    __all__ += user_models.__all__

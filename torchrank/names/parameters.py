@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self, dataclass_transform
+from typing import Any, ClassVar, Literal, dataclass_transform
 
 import torchrank.names.arguments as arguments
 
@@ -38,9 +39,23 @@ class Parameter:
     #: whether it comes from an ``__init__`` that a class has written by hand, and that passes it on
     by_hand: bool = False
 
-    def typed(self, owner: type, annotation: Any) -> Self:
-        """The parameter with the type that a class gives it."""
-        return replace(self, annotation=annotation)
+    #: the class that declares it
+    owner: type | None = None
+
+    @functools.cached_property
+    def hint(self) -> Any:
+        """The type itself; the text of the annotation if it has names that cannot be found."""
+        if not isinstance(self.annotation, str) or self.owner is None:
+            return self.annotation
+        try:
+            return eval(self.annotation, vars(sys.modules[self.owner.__module__]), dict(vars(self.owner)))
+        except NameError:
+            return self.annotation
+
+    @property
+    def or_none(self) -> bool:
+        """Whether the type says that it may be None."""
+        return any(one in (None, types.NoneType) for one in _alternatives(self.hint))
 
     def checked(self, owner: type, name: str, value: Any) -> Any:
         """The value to store. ValueError if it is none that the parameter can have."""
@@ -48,26 +63,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class _Checked(Parameter):
-    """A parameter with a check that depends on its type."""
-
-    #: the types of which it may have any
-    alternatives: tuple[Any, ...] = ()
-
-    def typed(self, owner: type, annotation: Any) -> Self:
-        if isinstance(annotation, str):
-            hint = eval(annotation, vars(sys.modules[owner.__module__]), dict(vars(owner)))
-        else:
-            hint = annotation
-        return replace(self, annotation=annotation, alternatives=tuple(_alternatives(hint)))
-
-    @property
-    def or_none(self) -> bool:
-        return None in self.alternatives or types.NoneType in self.alternatives
-
-
-@dataclass(frozen=True)
-class _Number(_Checked):
+class _Number(Parameter):
     bounds: Mapping[str, float] | None = None
 
     def checked(self, owner: type, name: str, value: Any) -> Any:
@@ -77,7 +73,7 @@ class _Number(_Checked):
 
 
 @dataclass(frozen=True)
-class _Integer(_Checked):
+class _Integer(Parameter):
     least: int = 0
     most: int = arguments.MOST
 
@@ -86,19 +82,21 @@ class _Integer(_Checked):
 
 
 @dataclass(frozen=True)
-class _OneOf(_Checked):
+class _OneOf(Parameter):
     known: tuple[object, ...] | Callable[[Any], Iterable[object]] = ()
 
     def checked(self, owner: type, name: str, value: Any) -> Any:
         known = tuple(self.known(owner) if callable(self.known) else self.known or self.literals)
-        or_callable = any(Callable in (one, typing.get_origin(one)) for one in self.alternatives)
+        or_callable = any(Callable in (one, typing.get_origin(one)) for one in _alternatives(self.hint))
         arguments.one_of(name, value, known, or_callable)
         return known[known.index(value)] if value in known else value
 
     @property
     def literals(self) -> list[object]:
         """The values of the literal types, and None where that will do."""
-        literals = [one for one in self.alternatives if typing.get_origin(one) is Literal]
+        literals = [one for one in _alternatives(self.hint) if typing.get_origin(one) is Literal]
+        if not literals:
+            raise TypeError(f"Expected values for one_of(), or a Literal type, got {self.annotation}")
         found = [value for one in literals for value in typing.get_args(one)]
         return [*found, None] if self.or_none else found
 
@@ -227,14 +225,15 @@ def _in_body(cls: type, parents: Mapping[str, Parameter]) -> dict[str, Parameter
     """The parameters in the body of a class, which keeps no attributes of their names."""
     annotations, found = _annotations(cls), {}
     for name, value in list(vars(cls).items()):
-        if name in annotations and name in parents and not isinstance(value, Parameter):
-            value = replace(parents[name], default=value)
-        elif not isinstance(value, Parameter):
+        inherits = name in annotations and name in parents and not isinstance(value, Parameter)
+        if not inherits and not isinstance(value, Parameter):
             continue
-        elif name not in annotations:
+        if name not in annotations:
             raise TypeError(f"Expected {cls.__name__} to give the parameter {name!r} a type, as {name}: float")
+        one = replace(parents[name], default=value) if inherits else value
+        typed = replace(one, annotation=annotations[name], owner=cls)
+        found[name] = one if inherits and typed.hint is not None else typed  # a parent checks by its own type
         delattr(cls, name)
-        found[name] = value.typed(cls, annotations[name])
     return found
 
 
@@ -242,14 +241,12 @@ def _in_constructor(cls: type, parents: Mapping[str, Parameter]) -> dict[str, Pa
     """The keyword-only arguments of an ``__init__`` in the body of a class."""
     if "__init__" not in vars(cls):
         return {}
-    written = inspect.signature(vars(cls)["__init__"]).parameters.values()
-    return {
-        one.name: replace(
-            parents.get(one.name, Parameter(by_hand=True)), default=one.default, annotation=one.annotation
-        )
-        for one in written
-        if one.kind is one.KEYWORD_ONLY
-    }
+    found = {}
+    for one in inspect.signature(vars(cls)["__init__"]).parameters.values():
+        if one.kind is one.KEYWORD_ONLY:
+            parent = parents.get(one.name, Parameter(annotation=one.annotation, by_hand=True))
+            found[one.name] = replace(parent, default=one.default)
+    return found
 
 
 def bind(
@@ -300,7 +297,7 @@ def signature(cls: type[Parametrised]) -> inspect.Signature:
 
 def _argument(name: str, one: Parameter) -> inspect.Parameter:
     kind = inspect.Parameter.KEYWORD_ONLY if one.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return inspect.Parameter(name, kind, default=one.default, annotation=one.annotation)
+    return inspect.Parameter(name, kind, default=one.default, annotation=one.hint)
 
 
 def _annotations(cls: type) -> dict[str, Any]:

@@ -125,18 +125,21 @@ def also_in(measure: type) -> str:
             if one.library == BOTH[1]:
                 continue
             title = " and ".join(TITLES[version] for version in BOTH)
-        setting = re.sub(r"\[?@.*", "", one.settings[0])[1:-1]
+        setting = plain(re.sub(r"\[?@.*", "", one.settings[0])[1:-1].replace("{root}", "√x"))
         names = groups.setdefault((not one.same, setting, one.remark), {}).setdefault(title, [])
         names += [f"`{plain(without_optional(one.theirs))}`"] if one.theirs else []
-    texts = []
+    texts: dict[str, list[str]] = {}  # those of one library alone together
     for (differs, setting, remark), libraries in sorted(groups.items(), key=lambda group: group[0] != (False, "", "")):
+        if setting and not remark and len(libraries) == 1 and all(libraries.values()):
+            ((title, names),) = libraries.items()
+            texts.setdefault(title, []).append(f"{', '.join(names)} with `{setting}`")
+            continue
         text = ", ".join(title + (f" ({', '.join(names)})" if names else "") for title, names in libraries.items())
-        if setting:
-            text = f"with `{plain(setting.replace('{root}', '√x'))}` {text}"
-        if remark:
-            text += f" differs: {remark}" if differs else f", {remark}"
-        texts.append(text)
-    return "; ".join(texts) + "." if texts else "none of the libraries compared."
+        text = f"with `{setting}` {text}" if setting else text
+        text += f" differs: {remark}" if differs else f", {remark}" if remark else ""
+        texts[text] = []
+    lines = [f"{text} ({', '.join(names)})" if names else text for text, names in texts.items()]
+    return "; ".join(lines) + "." if lines else "none of the libraries compared."
 
 
 def without_optional(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from torch import Tensor
 
@@ -23,3 +23,20 @@ Unjudged = Literal["irrelevant", "condensed", "lower", "upper"]
 
 #: what a grade is worth
 GainOption = Literal["linear", "exponential"] | Callable[[Tensor], Tensor] | Mapping[float, float]
+
+#: grades; a label, or ids, of each query; (query, item) or (query, item, grade), each 1-D; a list of ids of each query
+Target = Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | list[Tensor]
+
+#: (query, item), both 1-D; or a list of ids of each query
+Pairs = tuple[Tensor, Tensor] | list[Tensor]
+
+#: results by key. A curve in a collection has a tuple of tensors
+Results = dict[str, Tensor]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def call_of(update: Callable[P, Any], result: type[R]) -> Callable[[Callable[..., Any]], Callable[P, R]]:
+    """For type checkers only: gives ``__call__`` the arguments of ``update``, and a result of its own."""
+    raise NotImplementedError

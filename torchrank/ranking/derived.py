@@ -48,7 +48,7 @@ class Derived(RankIntervals):
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pieces": {}}  # whose keys are functions: a copy computes its own pieces
+        return {**self.__dict__, "_cache": {}}  # whose keys are functions: a copy computes its own pieces
 
     # ---- transforms --------------------------------------------------------------------------------------------
 

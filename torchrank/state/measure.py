@@ -54,7 +54,7 @@ class Measure(Parametrised, QueryMean):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "top_k" in cls._own_parameters:
-            cls.takes_top_k = cls._own_parameters["top_k"].annotation not in (None, "None")
+            cls.takes_top_k = cls._own_parameters["top_k"].hint is not None
         if "registry" in cls.__dict__:
             KINDS.append(cls.registry)
         if name := cls.__dict__.get("name"):

@@ -1,0 +1,211 @@
+"""A parameter is one line of a class: signature, check, attribute and label follow from it."""
+
+import copy
+import inspect
+import pickle
+import pydoc
+import runpy
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import torch
+
+import torchrank as tr
+from torchrank.metrics import BinaryMetric
+from torchrank.names.parameters import flag, number, one_of
+from torchrank.names.registry import measures
+
+SCORES, GRADES = torch.tensor([[0.9, 0.5, 0.1]]), torch.tensor([[0, 1, 2]])
+CLASSES = [*measures().values(), tr.PRCurve]
+every_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+
+
+def known(cls):
+    return inspect.signature(cls).parameters
+
+
+@pytest.fixture(autouse=True)
+def registry():
+    """No measure of a test stays."""
+    before = dict(tr.RankingMetric.registry)
+    yield
+    tr.RankingMetric.registry.clear()
+    tr.RankingMetric.registry.update(before)
+
+
+@every_class
+def test_a_signature_has_every_argument_with_type_and_default(cls):
+    found = known(cls)
+    assert not {one.kind for one in found.values()} & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    assert all(one.annotation is not one.empty for one in found.values())
+    torchmetrics = {"process_group", "dist_sync_fn", "sync_on_compute", "compute_on_cpu", "compute_with_cache"}
+    assert {"top_k", "validate_args", *torchmetrics} <= found.keys()
+    for name, default in cls.definition().items():
+        assert name not in found or found[name].default == default
+    assert cls.definition().keys() - found.keys() <= {"aggregation"}  # of a catalogue there is none
+    assert next(iter(found)) == "top_k"
+
+
+@every_class
+def test_help_prints_the_arguments(cls):
+    said = pydoc.render_doc(cls, renderer=pydoc.plaintext)
+    first = said[said.index(f"{cls.__name__}(top_k") :].split("\n", 1)[0]
+    assert all(f"{name}: " in first for name in known(cls))
+
+
+def test_own_arguments_come_before_those_of_parents():
+    names = list(known(tr.MR))
+    assert names[:9] == [
+        "top_k",
+        "inverse",
+        "empty_target_action",
+        "filtered",
+        "average",
+        "adjusted",
+        "relevance_level",
+        "ties",
+        "aggregation",
+    ]
+    assert known(tr.MR)["empty_target_action"].default == "skip"
+    assert known(tr.MR)["top_k"].annotation is None
+
+
+def test_a_metric_has_no_signature_of_its_constructor():
+    assert not hasattr(tr.Precision(), "__signature__")
+
+
+def test_right_calls_work():
+    for name, function in runpy.run_path(str(Path(__file__).with_name("right.py"))).items():
+        if inspect.isfunction(function) and not inspect.signature(function).parameters and name != "assert_type":
+            function()
+
+
+class Discounted(BinaryMetric):
+    name = "testdiscounted"
+    p: float = number(default=0.5, above=0, most=1)
+    how: Literal["first", "all"] = one_of(default="all")
+    limit: float | None = number(default=None, above=0)
+    loud: bool = flag(default=False)
+    empty_target_action: str = "skip"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.loud and self.how == "first":
+            raise ValueError("Expected how='all' together with loud=True, got 'first'")
+
+    def measure(self, ranking):
+        return self.hits(ranking) * self.p
+
+
+tr.RankingMetric.registry.pop("testdiscounted")
+
+
+@pytest.fixture
+def discounted():
+    tr.RankingMetric.registry["testdiscounted"] = Discounted
+    return Discounted
+
+
+def test_a_declared_parameter_is_stored_labelled_and_read_back(discounted):
+    metric = discounted(2, p=0.25, how="first", relevance_level=2)
+    assert (metric.top_k, metric.p, metric.how, metric.limit, metric.loud) == (2, 0.25, "first", None, False)
+    assert metric.label == "testdiscounted(p=0.25,how=first,relevance_level=2)@2"
+    assert tr.parse(metric.label).metric_state.keys() == metric.metric_state.keys()
+    assert metric(SCORES, GRADES) == 0
+    for twin in (metric.clone(), copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))):
+        assert (twin.label, twin.p) == (metric.label, 0.25)
+    with pytest.raises(AttributeError, match="make a new metric"):
+        metric.p = 1
+    assert discounted(loud=1).label == "testdiscounted(loud=True)"
+    assert discounted(empty_target_action="neg").label == "testdiscounted(empty_target_action=neg)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"p": 2}, "Expected p to be a number > 0 and <= 1, got 2"),
+        ({"p": None}, "Expected p to be a number > 0 and <= 1, got None"),
+        ({"limit": 0}, "Expected limit to be a number > 0, got 0"),
+        ({"how": "last"}, "Expected how to be one of 'first', 'all', got 'last'"),
+        ({"loud": "yes"}, "Expected loud to be one of True, False, got 'yes'"),
+        ({"how": "first", "loud": True}, "Expected how='all' together with loud=True"),
+        ({"q": 1}, "Expected Discounted to have arguments top_k, p, how, limit, loud, empty_target_action, "),
+        ({"num_items": 1}, "got 'num_items'"),
+    ],
+)
+def test_a_declared_parameter_is_checked(discounted, arguments, said):
+    with pytest.raises(ValueError) as caught:
+        discounted(**arguments)
+    assert said in str(caught.value)
+
+
+def test_a_constructor_of_ones_own_passes_its_parameters_on():
+    class Mine(tr.MRR):
+        name = "testmine"
+
+        def __init__(self, top_k=None, *, p=0.5, filtered=True, **kwargs):
+            super().__init__(top_k, p=p, filtered=filtered, **kwargs)
+
+    assert list(Mine.definition())[:3] == ["p", "filtered", "average"]
+    assert list(known(Mine))[:4] == ["top_k", "p", "filtered", "average"]
+    assert Mine(3, p=0.25).label == "testmine(p=0.25)@3"
+    assert (Mine().p, Mine().filtered, Mine().label) == (0.5, True, "testmine")
+    assert Mine(filtered=False).label == "testmine(filtered=False)"
+
+    class Further(Mine):
+        name = "testfurther"
+        q: float = number(default=1)
+        top_k: None = None
+
+    assert Further(q=2, p=1).label == "testfurther(q=2,p=1)"
+    with pytest.raises(ValueError, match="no top_k for Further"):
+        Further(top_k=3)
+
+
+def test_a_parent_checks_a_parameter_whose_default_changes():
+    class ByHand(tr.RBP):
+        name = "testbyhand"
+
+        def __init__(self, top_k=None, *, max_grade=None, p=0.8, **kwargs):
+            super().__init__(top_k, max_grade=max_grade, p=p, **kwargs)
+
+    class InBody(tr.MAP):
+        name = "testinbody"
+        normalize: str = "min"
+
+    assert (ByHand().max_grade, ByHand(max_grade=3).label) == (None, "testbyhand(max_grade=3)")
+    assert (InBody().normalize, InBody(normalize="k").label) == ("min", "testinbody(normalize=k)")
+    for wrong, said in ((lambda: ByHand(p=1), "p to be a number"), (lambda: InBody(normalize="max"), "'relevant'")):
+        with pytest.raises(ValueError, match=said):
+            wrong()
+
+
+def test_arguments_by_position_are_as_few_as_before():
+    with pytest.raises(TypeError, match=r"Precision.__init__\(\) takes from 1 to 2 positional arguments but 3 were"):
+        tr.Precision(1, 2)
+    with pytest.raises(TypeError, match="multiple values for argument 'top_k'"):
+        tr.Precision(1, top_k=2)
+    with pytest.raises(TypeError, match="missing 2 required keyword-only arguments: 'interactions' and 'num_users'"):
+        tr.Novelty()
+
+
+def test_what_a_class_computes_is_no_argument():
+    with pytest.raises(ValueError, match="got 'expected'"):
+        tr.Serendipity(interactions=torch.ones(3), expected=torch.ones(3))
+    with pytest.raises(ValueError, match="no aggregation for Coverage"):
+        tr.Coverage(num_items=3, aggregation="mean")
+
+
+def test_a_parameter_without_a_type_is_refused():
+    with pytest.raises(TypeError, match="to give the parameter 'p' a type"):
+        type("Untyped", (BinaryMetric,), {"name": "testuntyped", "p": number(default=1)})
+
+
+def test_a_parameter_named_like_a_method_is_refused():
+    class Heavy(BinaryMetric):
+        name = "testheavy"
+        weight: float = number(default=1)
+
+    with pytest.raises(TypeError, match="no parameter like a method, got 'weight'"):
+        Heavy()
