@@ -21,7 +21,7 @@ from benchmarks.workloads import WORKLOADS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command: 0, or 1 where contenders came to different numbers."""
+    """Run the command. Returns 0, or 1 if contenders computed different numbers."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", type=_names, default=[], metavar="NAME[,NAME]", help="measure these workloads")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="small shapes and few repetitions, to see that it works")
-    parser.add_argument("--scaling", action="store_true", help="instead: double each size, to see what grows how")
+    parser.add_argument("--scaling", action="store_true", help="double each size, to see how time and memory grow")
     parser.add_argument("--budget", type=float, default=3.0, metavar="S", help="seconds of a contender (%(default)s)")
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="write here instead of benchmarks/results; keeps what it has of others"
@@ -78,9 +78,9 @@ def _measure(chosen: list[Workload], options: argparse.Namespace, path: Path | N
     """Measure workload by workload, and write the file after each."""
     fresh = report.new(options.device, options.quick)
     if path:
-        fresh = report.merged(fresh, path)  # refuses before hours have passed, not after
+        fresh = report.merged(fresh, path)  # raises for an unsuitable file now, and not after hours of measuring
     part, measure = ("scaling", scaled) if options.scaling else ("workloads", measured)
-    tqdm.monitor_interval = 0  # no thread beside what is timed
+    tqdm.monitor_interval = 0  # tqdm's monitor thread would disturb the times
     with tqdm(chosen, unit="workload", file=sys.stderr) as bar:
         for workload in bar:
             bar.set_description(workload.key)
@@ -95,7 +95,7 @@ def _measure(chosen: list[Workload], options: argparse.Namespace, path: Path | N
 
 
 def _shown(bar: tqdm) -> Callable[[str], None]:
-    """Say what is being done, rarely: writing to the screen is work, too."""
+    """Show the current step, but rarely, because writing to the screen takes time as well."""
     pause, last = (0.2 if bar.fp.isatty() else 10.0), 0.0
 
     def show(message: str) -> None:
@@ -109,7 +109,7 @@ def _shown(bar: tqdm) -> Callable[[str], None]:
 
 
 def _in_order(found: report.Report) -> report.Report:
-    """Results in the order of the workloads, whenever they were measured."""
+    """Results in the order of the workloads."""
     keys = [workload.key for workload in WORKLOADS]
     parts = {part: {key: found[part][key] for key in keys if key in found[part]} for part in ("workloads", "scaling")}
     return {**found, **parts}

@@ -1,4 +1,4 @@
-"""An update on a quiet machine, beside one spinning process, and beside one a core: how much slower it is there."""
+"""Times of an update on a quiet machine, beside one spinning process, and beside one spinning process per core."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ = 10**8
 
 
 def largest(data: Data) -> Prepared:
-    """Read every score, as often as takes some milliseconds: within one turn on a core nothing is slowed down."""
+    """Read every score several times, for some milliseconds: shorter work fits into one time slice of a core."""
     times = max(1, READ // data.scores.numel())
 
     def read() -> None:
@@ -34,11 +34,11 @@ def largest(data: Data) -> Prepared:
 
 @contextlib.contextmanager
 def spinning(count: int) -> Iterator[None]:
-    """Within it, so many other processes never rest."""
+    """Context in which ``count`` other processes keep a core busy each."""
     command = [sys.executable, "-c", "while True: pass"]
     others = [subprocess.Popen(command) for _ in range(count)]
     try:
-        time.sleep(0.2 * bool(count))  # Python starts
+        time.sleep(0.2 * bool(count))  # until Python has started
         yield
     finally:
         for other in others:
@@ -49,7 +49,10 @@ def spinning(count: int) -> Iterator[None]:
 def slowed(
     make: Callable[[Shape, str], Data], contenders: Mapping[str, Contender]
 ) -> Callable[[Shape, str], dict[str, Any]]:
-    """Measure contenders quiet and then busy: times, and ``slowed``, the worse of the busy times over the quiet one."""
+    """Measure contenders on a quiet and on a busy machine.
+
+    Results are times, and ``slowed``: the larger of the two busy times, divided by the quiet time.
+    """
 
     def measure(shape: Shape, device: str) -> dict[str, Any]:
         data = make(shape, device)
@@ -58,7 +61,7 @@ def slowed(
         found: dict[str, dict[str, Any]] = {}
         for suffix, others in (("", 0), (f", {BESIDE_ONE}", 1), (f", {BESIDE}", cores)):
             with spinning(others):
-                for one in ready.values():  # long enough to find out whether the machine is busy
+                for one in ready.values():  # run until the library has noticed whether the machine is busy
                     end = time.monotonic() + shape["seconds"] / 2
                     while time.monotonic() < end:
                         one.run()

@@ -1,4 +1,4 @@
-"""A process of its own for one measurement of memory; started by :mod:`benchmarks.memory`."""
+"""Main module of a process that measures memory once; started by :mod:`benchmarks.memory`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Floors, torchrank itself, and the plain references that its numbers are checked against."""
+"""Contenders: floors, torchrank itself, and plain references that check its numbers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch import Tensor
 import torchrank as tr
 from benchmarks.plan import Contender, Data, Numbers, Prepared, UnavailableError, cuts, label
 
-#: items of which similarities are computed at once
+#: number of items whose similarities are computed at once
 BLOCK = 8192
-#: queries of a reference at once
+#: number of queries that a reference computes at once
 CHUNK = 64
 
 
@@ -52,7 +52,7 @@ def sort_twice(data: Data) -> Prepared:
 
 
 def blocked_product(data: Data) -> Prepared:
-    """The similarities, block by block into one buffer, and nothing done with them."""
+    """Compute the similarities, chunk by chunk into one buffer, and do not use them."""
     count = len(data.queries)
     buffer = torch.empty(count * min(BLOCK, len(data.items)), device=data.device)
     blocks = [items.T for items in data.items.split(BLOCK)]
@@ -73,24 +73,24 @@ def dense(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def filtered(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The same with pairs to exclude."""
+    """The arguments of ``update`` for scores, their target and pairs to exclude."""
     return (data.scores, data.target), {"exclude": data.exclude}
 
 
 def ranking(data: Data) -> Prepared:
-    """Find where all candidates stand, and measure nothing."""
+    """Rank all candidates, and measure nothing."""
     return Prepared(lambda: tr.Ranking.from_scores(data.scores, data.target))
 
 
 def flat(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The same with the query of each row."""
+    """The arguments of ``update`` for flat rows: scores, target and the query of each row."""
     return (data.scores, data.target), {"indexes": data.indexes}
 
 
 class Suite:
     """torchrank's contenders for a suite of measures.
 
-    States are not reset between repetitions: an update adds to sums, which takes as long whatever they are.
+    States are not reset between repetitions, because an update adds to sums, which takes the same time for all sums.
     """
 
     def __init__(self, measures: str, arguments: Callable[[Data], Any] = dense) -> None:
@@ -102,12 +102,12 @@ class Suite:
         return suite, lambda: suite.update(*args, **kwargs)
 
     def update(self, data: Data) -> Prepared:
-        """What every batch costs."""
+        """An update, the cost of every batch."""
         suite, update = self._made(data)
         return Prepared(update, lambda _: suite.compute())
 
     def numbers(self, data: Data) -> Prepared:
-        """From a batch to the numbers, against peers that do their work in ``compute``."""
+        """Update and compute, for comparison with peers that do their work in ``compute``."""
         suite, update = self._made(data)
 
         def run() -> Numbers:
@@ -124,7 +124,7 @@ class Suite:
         tr.use_compiled(True)
         try:
             with warnings.catch_warnings():
-                warnings.filterwarnings("error", "torch.compile failed")  # else eager kernels would be measured
+                warnings.filterwarnings("error", "torch.compile failed")  # otherwise eager kernels would be measured
                 ready.run()
         except UserWarning as warning:
             raise UnavailableError(str(warning).splitlines()[0]) from warning
@@ -133,7 +133,7 @@ class Suite:
         return Prepared(ready.run, ready.read, lambda: tr.use_compiled(True), lambda: tr.use_compiled(False))
 
     def embedded(self, data: Data) -> Prepared:
-        """From embeddings, without the matrix of scores."""
+        """An update from embeddings, without the matrix of scores."""
         suite = tr.RankingCollection(self.measures).to(data.device)
         relevant = data.relevant[:, 0] if data.relevant.shape[1] == 1 else data.relevant
 
@@ -144,7 +144,7 @@ class Suite:
 
 
 def retrieval(names: str) -> Contender:
-    """The classes of torchmetrics' names, or a collection of several."""
+    """torchrank's classes with torchmetrics' names: one class, or a collection of several."""
 
     def prepare(data: Data) -> Prepared:
         from torchrank import retrieval
@@ -155,8 +155,8 @@ def retrieval(names: str) -> Contender:
 
 
 def our_best_k(data: Data) -> Prepared:
-    """The best scores and their ids; the scores found at these ids are read, too."""
-    from torchrank.engine.topk import top_k  # newer than the rest of the library
+    """The best scores and their ids. The check also reads the scores at these ids."""
+    from torchrank.engine.topk import top_k  # older versions of the library do not have it
 
     def read(found: tuple[Tensor, Tensor]) -> Numbers:
         values, ids = found
@@ -166,7 +166,7 @@ def our_best_k(data: Data) -> Prepared:
     return Prepared(lambda: top_k(data.scores, data.k), read)
 
 
-# ---- rows, whose queries may come in pieces -----------------------------------------------------------------------
+# ---- rows, whose queries may arrive in pieces ---------------------------------------------------------------------
 
 
 RETRIEVAL: dict[str, dict[str, Any]] = {
@@ -185,7 +185,7 @@ RETRIEVAL: dict[str, dict[str, Any]] = {
 
 
 def from_rows(library: Any, names: str, data: Data) -> Prepared:
-    """An epoch of one batch, by classes of one of two libraries that have the same names and arguments."""
+    """An epoch of one batch, by classes of torchrank or torchmetrics, which have the same names and arguments."""
     from torchmetrics import MetricCollection
 
     made = {name: getattr(library, f"Retrieval{name}")(**RETRIEVAL[name]).to(data.device) for name in names.split()}
@@ -207,7 +207,7 @@ def from_rows(library: Any, names: str, data: Data) -> Prepared:
 
 
 def counted(measures: str) -> Contender:
-    """Ranks by counting, candidate by candidate, which scores are larger; measures by their formulas."""
+    """Ranks found by counting larger scores, candidate by candidate; measures computed by their formulas."""
 
     def prepare(data: Data) -> Prepared:
         def run() -> Numbers:
@@ -222,7 +222,7 @@ def counted(measures: str) -> Contender:
 
 
 def ranks(data: Data, rows: slice) -> Tensor:
-    """The rank of each relevant candidate of some queries, ties at their middle: [query, relevant]."""
+    """The rank of each relevant candidate of some queries, the middle rank in a tie group: [query, relevant]."""
     relevant = data.relevant[rows]
     scores = data.queries[rows] @ data.items.T if hasattr(data, "queries") else data.scores[rows].clone()
     own = scores.gather(1, relevant)
@@ -237,7 +237,7 @@ def ranks(data: Data, rows: slice) -> Tensor:
 
 
 def measured(name: str, k: int | None, ranks: Tensor) -> Tensor:
-    """The mean of a measure over queries of which all relevant candidates, in ascending order of rank, are given."""
+    """The mean of a measure over queries, from the ranks of all relevant candidates in ascending order."""
     count = ranks.shape[1]
     number = torch.arange(1, count + 1, dtype=ranks.dtype, device=ranks.device)
     inside = torch.ones_like(ranks) if k is None else (ranks <= k).to(ranks.dtype)

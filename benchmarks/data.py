@@ -1,4 +1,4 @@
-"""The inputs of the workloads: random, the same in every run."""
+"""The inputs of the workloads: random, but equal in every run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from torch import Tensor
 
 from benchmarks.plan import Data, Shape
 
-#: by how many standard deviations a relevant candidate scores more than the others, as under a model that has learnt
+#: mean score of relevant candidates minus mean score of the others, in standard deviations, as of a trained model
 LEARNT = 2.0
 
 
 def seeded(device: str, seed: int = 0) -> torch.Generator:
-    """A fresh generator of random numbers on a device."""
+    """A new generator of random numbers on a device."""
     return torch.Generator(device).manual_seed(seed)
 
 
@@ -22,7 +22,7 @@ def normal(shape: tuple[int, ...], device: str, dtype: torch.dtype = torch.float
 
 
 def graded(shape: Shape, device: str) -> Data:
-    """Lists of graded documents; with ``decimals``, scores are rounded, so that many are tied."""
+    """Lists of graded documents. With ``decimals`` scores are rounded, so that many are tied."""
     size = shape["queries"], shape["candidates"]
     scores = normal(size, device)
     if shape["decimals"] is not None:
@@ -32,7 +32,7 @@ def graded(shape: Shape, device: str) -> Data:
 
 
 def two_rankings(shape: Shape, device: str) -> Data:
-    """Two scores of every candidate, in double precision and without ties, that agree a little."""
+    """Two weakly correlated scores of every candidate, float64, without ties."""
     size = shape["queries"], shape["candidates"]
     scores, noise = normal((2, *size), device, torch.float64)
     return Data(device=device, scores=scores, target=scores + LEARNT * noise)
@@ -47,7 +47,7 @@ def some_of(queries: int, candidates: int, count: int, device: str) -> Tensor:
 
 
 def run(shape: Shape, device: str) -> Data:
-    """Judged runs: a dense matrix of zeros and ones."""
+    """Judged runs: scores and a dense matrix of zeros and ones."""
     size = shape["queries"], shape["candidates"]
     relevant = some_of(*size, shape["relevant"], device)
     target = torch.zeros(size, dtype=torch.int64, device=device).scatter_(1, relevant, 1)
@@ -55,7 +55,7 @@ def run(shape: Shape, device: str) -> Data:
 
 
 def labels(shape: Shape, device: str) -> Data:
-    """Scores over a catalogue with one right answer each, and perhaps pairs that are no candidates."""
+    """Scores over a catalogue with one relevant item for each query, and optionally pairs to exclude."""
     queries, candidates = shape["queries"], shape["candidates"]
     relevant = some_of(queries, candidates, 1, device)
     scores = normal((queries, candidates), device, getattr(torch, shape.get("dtype", "float32")))
@@ -68,12 +68,12 @@ def labels(shape: Shape, device: str) -> Data:
 
 
 def scores_alone(shape: Shape, device: str) -> Data:
-    """Scores of which the best are sought."""
+    """Scores without judgments, for a search of the k best."""
     return Data(device=device, scores=normal((shape["queries"], shape["candidates"]), device), k=shape["k"])
 
 
 def embeddings(shape: Shape, device: str) -> Data:
-    """Queries near the items that are relevant for them."""
+    """Embeddings of items, and of queries near their relevant items."""
     items = normal((shape["items"], shape["dimensions"]), device)
     relevant = some_of(shape["queries"], shape["items"], shape["relevant"], device)
     noise = torch.randn((shape["queries"], shape["dimensions"]), generator=seeded(device, 4), device=device)
@@ -81,10 +81,11 @@ def embeddings(shape: Shape, device: str) -> Data:
 
 
 def flat_rows(shape: Shape, device: str) -> Data:
-    """Rows in no order, each with the number of its query; a few lists are long, most are short."""
+    """Rows in random order, each with the index of its query. A few lists are long, most are short."""
     rows, queries = shape["rows"], shape["queries"]
     drawn = torch.empty(queries, dtype=torch.float64).log_normal_(0, 1.2, generator=seeded("cpu", 5))
-    # Rounding and clipping change the total, so the scale is found by trial; what is still missing is dealt around.
+    # Rounding and clipping change the total, so the scale is found by iteration. The remaining rows are distributed
+    # over the lists of middle length, one each.
     scale = rows / drawn.sum()
     for _ in range(20):
         lengths = (drawn * scale).round().clamp(1, shape["longest"]).long()
@@ -93,7 +94,7 @@ def flat_rows(shape: Shape, device: str) -> Data:
     dealt = lengths.argsort(descending=True)[torch.arange(abs(missing)) % (queries // 2) + queries // 8]
     lengths = lengths.scatter_add(0, dealt, torch.full_like(dealt, 1 if missing > 0 else -1))
     if lengths.sum() != rows or lengths.min() < 1 or lengths.max() > shape["longest"]:
-        raise ValueError(f"Expected sizes that allow such lengths, got {dict(shape)}")
+        raise ValueError(f"Expected sizes for which lists of random lengths exist, got {dict(shape)}")
 
     indexes = torch.arange(queries).repeat_interleave(lengths)
     indexes = indexes[torch.randperm(rows, generator=seeded("cpu", 6))].to(device)
@@ -103,14 +104,14 @@ def flat_rows(shape: Shape, device: str) -> Data:
 
 
 def positive_flat_rows(shape: Shape, device: str) -> Data:
-    """:func:`flat_rows` with scores above 0, below which torchmetrics takes candidates for irrelevant."""
+    """:func:`flat_rows` with scores above 0, because torchmetrics counts candidates below 0 as irrelevant."""
     data = flat_rows(shape, device)
     data.scores = data.scores.exp()
     return data
 
 
 def positive_lists(shape: Shape, device: str) -> Data:
-    """Rows of lists of equal length side by side, scores above 0."""
+    """Rows of lists of equal length, one list after the other, with scores above 0."""
     queries, candidates = shape["queries"], shape["candidates"]
     indexes = torch.arange(queries, device=device).repeat_interleave(candidates)
     target = (torch.rand(len(indexes), generator=seeded(device, 7), device=device) < shape["share"]).long()
@@ -118,7 +119,8 @@ def positive_lists(shape: Shape, device: str) -> Data:
 
 
 def packed(indexes: Tensor, scores: Tensor) -> Tensor:
-    """int64 keys in the order of (query, score): the query in the high bits, below it the score as an integer."""
+    """int64 keys in the order of (query, score): the query in the high bits, the score in the low bits."""
     bits = scores.view(torch.int32).long()
-    ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)  # negative floats have their larger bits further down
+    # As integers, negative floats are in descending order. Flip all bits but the sign.
+    ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
     return (indexes << 32) + (ordered + 2**31)

@@ -1,4 +1,4 @@
-"""How long a fresh interpreter takes to import a package."""
+"""The time of a new interpreter that imports a package."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from benchmarks.plan import Contender, Prepared
 
 
 def importing(package: str) -> Contender:
-    """Start Python, import a package, and end."""
+    """Start Python, import a package, and exit."""
     command = [sys.executable, "-c", f"import {package}"]
     return lambda data: Prepared(lambda: subprocess.run(command, cwd=ROOT, check=True))

@@ -1,4 +1,4 @@
-"""Interleaved timing, and the numbers that repetitions come down to."""
+"""Interleaved timing, and a summary of the repetitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.plan import Prepared
 
 
 def timed(ready: Prepared, device: str) -> tuple[float, Any]:
-    """The seconds of one run, and what it returned."""
+    """The seconds of one run, and its result."""
     ready.before()
     try:
         _wait(device)
@@ -31,20 +31,21 @@ def _wait(device: str) -> None:
 
 
 def warmed(ready: Prepared, device: str) -> tuple[float, Any]:
-    """Run twice, so that what happens only once is over: the seconds to expect of a run, and what it returned."""
+    """The seconds and the result of a second run, without the costs of the first run."""
     timed(ready, device)
     return timed(ready, device)
 
 
 def repetitions(seconds: float, budget: float, bounds: tuple[int, int]) -> int:
-    """How often a contender runs that takes some seconds."""
+    """The number of runs of a contender, from the seconds of one run."""
     return max(bounds[0], min(bounds[1], int(budget / max(seconds, 1e-6))))
 
 
 def rounds(wanted: Mapping[str, int]) -> Iterator[list[str]]:
-    """Who runs in each round, in a rotating order. Those that run less often are spread over the rounds."""
+    """The contenders of each round, in rotating order. A contender with fewer runs has them spread over the rounds."""
     names, longest = list(wanted), max(wanted.values(), default=0)
     for number in range(longest):
+        # Rotate, so that no contender always follows the same one, whose memory it would find in the caches.
         first = number % len(names)
         order = names[first:] + names[:first]
         yield [name for name in order if (number + 1) * wanted[name] // longest > number * wanted[name] // longest]
@@ -53,7 +54,7 @@ def rounds(wanted: Mapping[str, int]) -> Iterator[list[str]]:
 def interleaved(
     contenders: Mapping[str, Prepared], wanted: Mapping[str, int], device: str, tick: Callable[[str], None]
 ) -> dict[str, list[float]]:
-    """The seconds of every repetition of every contender: one of each in turn, then the next of each."""
+    """The seconds of every run of every contender. Contenders take turns, so that disturbances hit all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for names in rounds(wanted):
         for name in names:
@@ -70,5 +71,5 @@ def summary(seconds: list[float]) -> dict[str, Any]:
 
 
 def short(value: float) -> float:
-    """The first digits of a measurement, which has no more."""
+    """A measurement rounded to four digits."""
     return float(f"{value:.4g}")

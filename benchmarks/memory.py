@@ -1,4 +1,4 @@
-"""The memory that a contender takes beyond its inputs, found in a process of its own."""
+"""The memory of a contender beyond its inputs, measured in a new process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MB = 1e6
 
 
 def peak_growth(workload: Workload, contender: str, shape: Shape, device: str) -> float:
-    """Megabytes by which memory grows at most while a contender runs once, measured in a fresh process."""
+    """The peak growth of memory in megabytes while a contender runs once, measured in a new process."""
     asked = json.dumps([workload.key, contender, dict(shape), device])
     child = [sys.executable, "-m", "benchmarks.child", asked]
     done = subprocess.run(child, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -29,9 +29,9 @@ def peak_growth(workload: Workload, contender: str, shape: Shape, device: str) -
 
 
 def grown(workload: Workload, contender: str, shape: Shape, device: str) -> float:
-    """The same in this process, which should be fresh."""
+    """:func:`peak_growth`, measured in this process, which should be new."""
     prepare = workload.contenders[contender]
-    prepare(workload.make(workload.quick, device)).run()  # what is loaded and started only once
+    prepare(workload.make(workload.quick, device)).run()  # load modules and start threads before the measurement
     ready = prepare(workload.make(shape, device))
     if device != "cpu":
         torch.cuda.synchronize()
@@ -41,16 +41,16 @@ def grown(workload: Workload, contender: str, shape: Shape, device: str) -> floa
         torch.cuda.synchronize()
         return (torch.cuda.max_memory_allocated() - before) / MB
     with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # forget the peak of making the inputs, where the system can
+        file.write("5")  # on Linux, reset the peak, which the inputs have raised
     before = _peak()
     ready.run()
     return (_peak() - before) / MB
 
 
 def _peak() -> int:
-    """The most memory that this process has had, in bytes."""
+    """The peak memory of this process in bytes."""
     status = Path("/proc/self/status")
-    if status.exists():  # ru_maxrss of a new process begins on Linux with the size of the one that started it
+    if status.exists():  # on Linux ru_maxrss begins with the size of the parent process, so it is too large
         return 1024 * int(re.search(r"VmHWM:\s*(\d+)", status.read_text())[1])  # type: ignore[index]
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,4 +1,4 @@
-"""Other libraries. Each is imported only by the contender that needs it, so none has to be there."""
+"""Contenders from other libraries. Each library is imported by its contender only, so none has to be installed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _rows(data: Data) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _names(data: Data) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, float]]]:
-    """Judgments, of the relevant documents alone, and runs as dictionaries of strings."""
+    """Judgments of relevant documents, and runs, as dictionaries of strings."""
     qrels: dict[str, dict[str, int]] = {}
     run: dict[str, dict[str, float]] = {}
     for number, (score, grade, query) in enumerate(zip(*(column.tolist() for column in _rows(data)))):
@@ -43,7 +43,7 @@ def _names(data: Data) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, f
 def torchmetrics(measures: str) -> Contender:
     """torchmetrics' retrieval metrics in one collection.
 
-    Of their numbers only nDCG is compared: several others take scores of 0 and below for irrelevant.
+    Only the numbers of nDCG are compared, because several other metrics count scores of 0 and below as irrelevant.
     """
     classes = {
         "ndcg": "RetrievalNormalizedDCG",
@@ -62,7 +62,7 @@ def torchmetrics(measures: str) -> Contender:
         scores, target, indexes = _rows(data)
 
         def run() -> Mapping[str, Tensor]:
-            suite.reset()  # it keeps all rows that it has seen
+            suite.reset()  # otherwise the rows of all runs would add up
             suite.update(scores, target, indexes=indexes)
             return suite.compute()
 
@@ -72,7 +72,7 @@ def torchmetrics(measures: str) -> Contender:
 
 
 def torchmetrics_rows(names: str) -> Contender:
-    """torchmetrics' classes of these names, as they are."""
+    """torchmetrics' retrieval classes with these names."""
 
     def prepare(data: Data) -> Prepared:
         from torchmetrics import retrieval
@@ -83,7 +83,7 @@ def torchmetrics_rows(names: str) -> Contender:
 
 
 def torchmetrics_kendall(data: Data) -> Prepared:
-    """torchmetrics' function, which takes all queries at once, as columns."""
+    """torchmetrics' function for all queries at once, one in each column."""
     from torchmetrics.functional import kendall_rank_corrcoef
 
     scores, target = data.scores.T.contiguous(), data.target.T.contiguous()
@@ -96,7 +96,7 @@ def torchmetrics_kendall(data: Data) -> Prepared:
 
 
 def scipy(measure: str) -> Contender:
-    """scipy's function of two rankings, called for one query after the other."""
+    """scipy's function of two rankings, called for each query."""
     names = {"kendalltau": "kendalltau", "weightedtau": "weightedtau", "spearman": "spearmanr"}
 
     def prepare(data: Data) -> Prepared:
@@ -115,7 +115,7 @@ def scipy(measure: str) -> Contender:
 
 
 def ranx(measures: str) -> Contender:
-    """ranx, compiled and with its judgments and run built."""
+    """ranx after its compilation, with judgments and run already built."""
 
     def prepare(data: Data) -> Prepared:
         _on_cpu(data)
@@ -129,7 +129,7 @@ def ranx(measures: str) -> Contender:
 
 
 def pytrec_eval(measures: str) -> Contender:
-    """trec_eval through pytrec_eval, with its evaluator and the run built. It cuts no reciprocal rank."""
+    """trec_eval through pytrec_eval, with evaluator and run already built. Its reciprocal rank has no cutoff."""
     cut = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P", "hitrate": "success"}
     uncut = {"ndcg": "ndcg", "map": "map", "mrr": "recip_rank"}
 
@@ -157,7 +157,7 @@ def pytrec_eval(measures: str) -> Contender:
 
 
 def pyg(measures: str, retrieved: int) -> Contender:
-    """PyTorch Geometric's collection, fed from torch.topk, which is part of its time."""
+    """PyTorch Geometric's collection. It needs torch.topk first, which is part of its time."""
     classes = {"ndcg": "NDCG", "mrr": "MRR", "map": "MAP", "recall": "Recall", "precision": "Precision"}
     classes["hitrate"] = "HitRatio"
 
@@ -179,7 +179,7 @@ def pyg(measures: str, retrieved: int) -> Contender:
 
 
 def pykeen(data: Data) -> Prepared:
-    """PyKEEN's ranks. It leaves filtering to its caller: timed without, and read on scores that were filtered."""
+    """PyKEEN's ranks. The caller has to filter scores: this is not timed, but done before the numbers are compared."""
     from pykeen.evaluation.ranks import Ranks
 
     def ranks(scores: Tensor) -> Any:

@@ -1,4 +1,4 @@
-"""What a workload is: shapes, contenders by name, and targets as data. Nothing here measures anything."""
+"""Workloads as data: shapes, contenders by name, and targets. Measuring is done elsewhere."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ NUMBERS = "torchrank, to the numbers"
 
 #: sizes by name
 Shape = Mapping[str, Any]
-#: the inputs of a workload, shared by its contenders; ``device`` says where they are
+#: the inputs of a workload, shared by its contenders, and their ``device``
 Data = SimpleNamespace
 #: values by torchrank's labels
 Numbers = Mapping[str, Any]
 
 
 def cuts(measures: str) -> list[tuple[str, int | None]]:
-    """The measures that names stand for, each with its cut: "ndcg@5,10 mr" is ndcg@5, ndcg@10 and mr."""
+    """Names of measures with their cutoffs: "ndcg@5,10 mr" stands for ndcg@5, ndcg@10 and mr."""
     split = [name.partition("@") for name in measures.split()]
     return [(name, int(k) if k else None) for name, _, ks in split for k in ks.split(",")]
 
 
 def label(name: str, k: int | None) -> str:
-    """torchrank's label."""
+    """torchrank's label of a measure with a cutoff."""
     return name if k is None else f"{name}@{k}"
 
 
 class UnavailableError(Exception):
-    """A contender cannot take part here, and why."""
+    """The reason why a contender cannot run here."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Prepared:
     """A contender that is ready to run.
 
     Args:
-        run: what is timed.
-        read: the numbers in what ``run`` returned, by torchrank's labels: only those of the same definition.
-        before: called before each run, outside of the time.
-        after: called after each run, outside of the time.
+        run: function that is timed.
+        read: the numbers in the result of ``run``, by torchrank's labels. Only numbers of the same definition.
+        before: function that is called before each run and not timed.
+        after: function that is called after each run and not timed.
     """
 
     run: Callable[[], Any]
@@ -51,7 +51,7 @@ class Prepared:
     after: Callable[[], Any] = lambda: None
 
 
-#: makes a contender ready; ImportError and UnavailableError are told in the report
+#: prepares a contender; the report contains its ImportError or UnavailableError
 Contender = Callable[[Data], Prepared]
 
 
@@ -62,10 +62,10 @@ class Target:
     Args:
         limit: the bound.
         at_least: whether the value must reach ``limit``; else it must not exceed it.
-        contender: whose quantity it is.
-        versus: divide by the quantity of this contender; with ``at_least``, the other way round ("times faster").
-        quantity: what is compared, by its key in the results.
-        device: where the target holds: "cpu", "cuda", or None for both.
+        contender: the contender with the quantity.
+        versus: divide by the quantity of this contender; with ``at_least`` divide the other way round ("times faster").
+        quantity: key of the quantity in the results.
+        device: the device for which the target holds: "cpu", "cuda", or None for both.
     """
 
     limit: float
@@ -77,12 +77,12 @@ class Target:
 
 
 def at_most(limit: float, versus: str | None = None, **others: Any) -> Target:
-    """No more than ``limit`` times the time of ``versus``."""
+    """Target: at most ``limit`` times the time of ``versus``."""
     return Target(limit, versus=versus, **others)
 
 
 def faster(limit: float, versus: str, **others: Any) -> Target:
-    """At least ``limit`` times as fast as ``versus``."""
+    """Target: at least ``limit`` times as fast as ``versus``."""
     return Target(limit, at_least=True, versus=versus, **others)
 
 
@@ -91,20 +91,21 @@ class Workload:
     """One row of the report.
 
     Args:
-        name: what ``--only`` selects; several rows can share it.
-        row: tells these rows apart.
-        what: describes it in the table, from the sizes of its shape.
-        shape: sizes; ``quick`` are those of a smoke test.
-        make: the inputs of a shape on a device.
-        contenders: by name; the timed ones, in the order of the report.
-        floor: the contender that bounds from below what any implementation could take.
-        targets: what is asked for.
-        references: contenders that are only read, to check numbers.
-        memory: contenders whose extra memory is measured.
-        grow: sizes that ``--scaling`` doubles: what they are called, and their name in ``shape``.
-        reads: bytes of input that must be read at least once, for the bandwidth.
-        measure: measures in another way than by timing contenders here; gets the shape and the device.
-        devices: kinds of device it runs on.
+        name: name for ``--only``; several rows can share it.
+        row: name of this row among the rows with the same ``name``.
+        what: description in the table, a format string for the sizes of the shape.
+        shape: sizes by name.
+        quick: sizes for a smoke test.
+        make: function from a shape and a device to the inputs.
+        contenders: timed contenders by name, in the order of the report.
+        floor: the contender whose time is a lower bound for any implementation.
+        targets: targets of the row.
+        references: contenders that check numbers and are not timed.
+        memory: names of contenders whose extra memory is measured.
+        grow: sizes that ``--scaling`` doubles: names in ``shape`` by their names in the table.
+        reads: function from inputs to the bytes that must be read at least once, for the bandwidth.
+        measure: function from shape and device to results, in place of timing the contenders in this process.
+        devices: kinds of device for which the workload exists.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The file of results: where and with what they were measured, and how those of several runs come together."""
+"""The file of results: machine, versions and results, which can be merged from several runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Report = dict[str, Any]
 
 
 class RefusedError(Exception):
-    """What was asked for cannot be done, and why."""
+    """The reason why a command cannot be carried out."""
 
 
 def new(device: str, quick: bool) -> Report:
@@ -45,7 +45,7 @@ def new(device: str, quick: bool) -> Report:
 
 
 def machine(device: str) -> dict[str, Any]:
-    """The processor, and the accelerator if that is measured."""
+    """The processor, and the accelerator if it is measured."""
     about = {"cpu": _cpu(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "system": platform.system()}
     return about if device == "cpu" else about | {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
 
@@ -57,7 +57,7 @@ def _cpu() -> str:
 
 
 def versions() -> dict[str, str | None]:
-    """What is installed, None = is not."""
+    """Versions of packages; None = not installed."""
     found: dict[str, str | None] = {"python": platform.python_version(), "torch": torch.__version__}
     found |= {"torchrank": torchrank.__version__, "commit": commit()}
     for package in PACKAGES:
@@ -69,16 +69,17 @@ def versions() -> dict[str, str | None]:
 
 
 class Watch:
-    """When something was measured, and how many cores other processes took meanwhile.
+    """The time of a measurement, and the number of cores that other processes used meanwhile.
 
-    Beside other work no ratio is to be trusted: code on several threads then suffers far more than code on one.
+    Ratios are not reliable if other processes run, because code on several threads is slowed down far more than code
+    on one thread.
     """
 
     def __init__(self) -> None:
         self.start, self.before = time.monotonic(), _others()
 
     def told(self) -> dict[str, Any]:
-        """Time, commit, and the cores of others (None = not known here)."""
+        """Time, commit, and the cores of other processes (None = unknown on this system)."""
         found: dict[str, Any] = {"at": datetime.datetime.now().isoformat(timespec="minutes"), "commit": commit()}
         before, after, seconds = self.before, _others(), time.monotonic() - self.start
         cores = None if before is None or after is None else round((after - before) / seconds, 2)
@@ -86,7 +87,7 @@ class Watch:
 
 
 def _others() -> float | None:
-    """Seconds of processors that were spent so far, but not by this process and those that it has started and ended."""
+    """Processor seconds used so far by all other processes, except ended children of this one; None = unknown."""
     stat = Path("/proc/stat")
     if not stat.exists():
         return None
@@ -97,7 +98,7 @@ def _others() -> float | None:
 
 
 def commit() -> str | None:
-    """The commit that is measured, "+" = with changes; None outside of a clone."""
+    """The measured commit, with "+" if files have changed; None outside of a clone."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
@@ -115,7 +116,7 @@ def default_path(device: str) -> Path:
 
 
 def newest(device: str) -> Path:
-    """The file with the latest date for a kind of device."""
+    """The path of the newest file for a kind of device."""
     dated = [(report["date"], path) for path in RESULTS.glob("*.json") if (report := read(path))["device"] == device]
     if not dated:
         raise RefusedError(f"Expected results for {device} in {RESULTS}, found none")
@@ -123,15 +124,16 @@ def newest(device: str) -> Path:
 
 
 def read(path: Path) -> Report:
-    """A report from its file."""
+    """Read a report from its file."""
     if not path.is_file():
         raise RefusedError(f"Expected a file of results, got {path}")
     return json.loads(path.read_text())
 
 
 def write(report: Report, path: Path) -> None:
-    """A report to its file, complete or not at all."""
+    """Write a report to its file, completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Write another file and rename it: an interrupted write leaves the old file intact.
     part = path.with_suffix(".part")
     text = json.dumps(report, indent=1)
     text = re.sub(r"\[([^][{}]+)\]", lambda found: f"[{' '.join(found[1].split())}]", text)  # short lists on one line
@@ -140,10 +142,10 @@ def write(report: Report, path: Path) -> None:
 
 
 def merged(fresh: Report, path: Path) -> Report:
-    """``fresh`` with the results of the file, if there is one, for which it has none yet.
+    """``fresh``, and the results of the file for workloads that ``fresh`` does not contain.
 
     Raises:
-        RefusedError: these were measured elsewhere or otherwise.
+        RefusedError: the file has results of another machine, device, kind of run or version of torch.
     """
     if not path.exists():
         return fresh

@@ -1,4 +1,4 @@
-"""One workload from its inputs to its row in the report: check, time, measure memory, compare with the targets."""
+"""The row of a workload in the report: check numbers, time, measure memory, compare with the targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.measure import interleaved, repetitions, short, summary, timed, 
 from benchmarks.memory import peak_growth
 from benchmarks.plan import OURS, Contender, Data, Numbers, Prepared, Target, UnavailableError, Workload
 
-#: how far numbers may be apart, relatively and absolutely: peers count in single precision
+#: largest difference between equal numbers, relative and absolute: peers compute in single precision
 TOLERANCE = 1e-4
 
 Row = dict[str, Any]
@@ -23,13 +23,13 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Settings:
-    """How a run is measured.
+    """Settings of a run.
 
     Args:
         device: "cpu" or "cuda".
-        quick: small shapes and few repetitions, which say nothing about speed.
+        quick: use small shapes and few repetitions; the times have no meaning.
         budget: seconds for each contender of a workload.
-        tick: told what is being done.
+        tick: function that receives a message before each step.
     """
 
     device: str = "cpu"
@@ -53,7 +53,7 @@ def measured(workload: Workload, settings: Settings) -> Row:
     else:
         _memory(workload, settings, row)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of peers, about how they are used
+            warnings.simplefilter("ignore")  # peers warn about their use
             _times(workload, settings, row)
     if workload.floor:
         floor = row["contenders"][workload.floor]["median_ms"]
@@ -68,7 +68,7 @@ def measured(workload: Workload, settings: Settings) -> Row:
 
 
 def _times(workload: Workload, settings: Settings, row: Row) -> None:
-    """Fill in contenders, those skipped, and checks."""
+    """Time the contenders of a workload and check their numbers; fills in the row."""
     data = workload.make(row["shape"], settings.device)
     ready: dict[str, Prepared] = {}
     wanted: dict[str, int] = {}
@@ -99,7 +99,7 @@ def _started(
     row: Row,
     first: Callable[[Prepared, str], tuple[float, Any]],
 ) -> tuple[Prepared, float, Numbers] | None:
-    """A contender, the seconds it takes, and its numbers; or None, with a note, where it takes no part."""
+    """A prepared contender, the seconds of a run, and its numbers; None, with a note in the row, if it cannot run."""
     settings.tick(f"{name}: first runs")
     try:
         ready = contender(data)
@@ -129,7 +129,7 @@ def _memory(workload: Workload, settings: Settings, row: Row) -> None:
 
 
 def compared(ours: Mapping[str, Any], theirs: Mapping[str, Any], name: str) -> Row:
-    """Whether two contenders have the same numbers, where they give the same ones."""
+    """Compare the numbers of two contenders for all labels that both have."""
     labels = [label for label in ours if label in theirs]
     differences = [_difference(_double(ours[label]), _double(theirs[label])) for label in labels]
     worst = max(differences, default=0.0)
@@ -141,7 +141,7 @@ def _double(value: Any) -> Tensor:
 
 
 def _difference(one: Tensor, other: Tensor) -> float:
-    """The largest difference, relative where the numbers are large; NaN counts as infinitely far."""
+    """The largest difference, relative for numbers above 1; NaN counts as infinity."""
     apart = (one - other).abs() / other.abs().clamp_min(1)
     return apart.nan_to_num(nan=torch.inf).max().item()
 
@@ -150,13 +150,13 @@ def _difference(one: Tensor, other: Tensor) -> float:
 
 
 def judged(target: Target, contenders: Mapping[str, Row]) -> Row:
-    """A target, its value, and whether it was met: None where something was not measured."""
+    """A target, its value, and whether it was met; None if a quantity was not measured."""
     names = [name for name in (target.contender, target.versus) if name]
     found = [contenders[name][target.quantity] for name in names if target.quantity in contenders.get(name, {})]
     value = None
     if len(found) == len(names):
         over, *under = reversed(found) if target.versus and target.at_least else found
-        if not under or under[0]:  # a small run may take no memory at all
+        if not under or under[0]:  # a small run may need no memory, and nothing is divided by 0
             value = short(over / under[0]) if under else over
     met = None if value is None else bool(value >= target.limit if target.at_least else value <= target.limit)
     return {

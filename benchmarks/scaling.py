@@ -1,4 +1,4 @@
-"""How time and memory grow when queries, candidates or positives are doubled, each in turn."""
+"""Growth of time and memory if queries, candidates or positives are doubled, one at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BASE = "as it is"
 
 
 def scaled(workload: Workload, settings: Settings) -> dict[str, Any]:
-    """Results of the shape as it is and with each size doubled, and their growth."""
+    """Results for the shape and for each doubled size, and their growth."""
     shape = workload.quick if settings.quick else workload.shape
     shapes: dict[str, Shape] = {BASE: shape}
     shapes |= {f"{what} doubled": {**shape, name: 2 * shape[name]} for what, name in workload.grow.items()}
@@ -35,7 +35,7 @@ def scaled(workload: Workload, settings: Settings) -> dict[str, Any]:
 def _times(
     workload: Workload, name: str, key: str, shapes: dict[str, Shape], settings: Settings, points: dict[str, Any]
 ) -> None:
-    """Fill in the times of a contender at all points, interleaved."""
+    """Time a contender at all points, interleaved; fills in the points."""
     ready: dict[str, Prepared] = {}
     wanted: dict[str, int] = {}
     for point, shape in shapes.items():

@@ -1,4 +1,4 @@
-"""Inputs that are small, and wide, long or tied somewhere: an evaluation of each is to stay small."""
+"""Small inputs with one wide, long or tied part. Their evaluation must need little time and memory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import torchrank as tr
 from benchmarks.data import normal, seeded
 from benchmarks.plan import Contender, Data, Prepared, Shape
 
-#: what a measurement may need beyond a multiple of the input
+#: megabytes that an evaluation may need beyond a multiple of the input
 ROOM_MB = 64
-#: the multiple
+#: this multiple
 TIMES = 10
-#: seconds that no input may take
+#: largest number of seconds for an evaluation
 SECONDS = 5
 
 SUITE = "ndcg@10 mrr map recall@100"
@@ -24,16 +24,17 @@ SUITE = "ndcg@10 mrr map recall@100"
 
 @dataclass(frozen=True)
 class Case:
-    """An input, and what is done with it."""
+    """An input and its evaluation."""
 
-    #: sizes, and those of a smoke test
+    #: sizes by name
     shape: Shape
+    #: sizes for a smoke test
     quick: Shape
     #: megabytes of the input
     size: float
-    #: arguments by name
+    #: function from sizes to arguments by name
     make: Callable[..., dict[str, Any]]
-    #: evaluates the arguments
+    #: function that evaluates the arguments
     run: Callable[..., Any]
 
     def data(self, shape: Shape, device: str) -> Data:
@@ -47,12 +48,12 @@ class Case:
 
 
 def integers(high: int, shape: tuple[int, ...], seed: int = 1) -> torch.Tensor:
-    """Random integers from 0 on."""
+    """Random integers from 0 to ``high`` - 1."""
     return torch.randint(high, shape, generator=seeded("cpu", seed))
 
 
 def updated(measures: str = SUITE) -> Callable[..., Any]:
-    """An update of a suite with the arguments ``preds``, ``target`` and perhaps ``indexes``."""
+    """An update of a suite with the arguments ``preds``, ``target`` and optionally ``indexes``."""
 
     def run(preds: Any, target: Any, **more: Any) -> None:
         tr.RankingCollection(measures.split()).update(preds, target, **more)
@@ -61,7 +62,7 @@ def updated(measures: str = SUITE) -> Callable[..., Any]:
 
 
 def scored(ranked: Callable[..., tr.Ranking], measures: str = SUITE) -> Callable[..., Any]:
-    """The values of a suite for a ranking that is made first."""
+    """The values of a suite for a ranking, which ``ranked`` makes from the arguments."""
     return lambda **arguments: tr.RankingCollection(measures.split()).score(ranked(**arguments))
 
 
@@ -72,7 +73,7 @@ def ids(queries: int, positions: int, relevant: int) -> dict[str, Any]:
 
 
 def one_wide(queries: int, relevant: int) -> list[torch.Tensor]:
-    """A relevant item of each query, and of one in the middle very many."""
+    """One relevant item for each query, and very many for a query in the middle."""
     items = list(torch.arange(queries).unsqueeze(-1))
     items[queries // 2] = torch.arange(relevant)
     return items
@@ -84,12 +85,12 @@ def wide_ids(queries: int, relevant: int) -> dict[str, Any]:
 
 
 def wide_scores(queries: int, relevant: int) -> dict[str, Any]:
-    """Scores of as many items as one of the queries has relevant ones."""
+    """Scores of items that are all relevant for one of the queries."""
     return {"scores": normal((queries, relevant), "cpu"), "relevant": one_wide(queries, relevant)}
 
 
 def wide_run(queries: int, documents: int) -> dict[str, Any]:
-    """A run of small queries and a large one."""
+    """A run with short lists for all queries and a long list for one."""
     score = torch.rand(documents, generator=seeded("cpu")).tolist()
     found = [f"d{number}" for number in range(documents)]
     qrels = {f"q{query}": dict.fromkeys(found[:3], 1) for query in range(queries)}
@@ -99,7 +100,7 @@ def wide_run(queries: int, documents: int) -> dict[str, Any]:
 
 
 def wide_user(queries: int, items: int, dimensions: int, relevant: int) -> dict[str, Any]:
-    """Embeddings of which one query has many relevant items."""
+    """Embeddings, with many relevant items for one query."""
     made = normal((queries + items, dimensions), "cpu")
     return {"queries": made[:queries], "items": made[queries:], "relevant": one_wide(queries, relevant)}
 
@@ -119,12 +120,12 @@ def lists(queries: int, candidates: int) -> dict[str, Any]:
 
 
 def rows_of_one(rows: int) -> dict[str, Any]:
-    """Flat rows, each of a query of its own."""
+    """Flat rows with a different query for each."""
     return {"preds": normal((rows,), "cpu"), "target": integers(2, (rows,)), "indexes": torch.arange(rows)}
 
 
 def tied(queries: int, candidates: int, below: int = 0) -> dict[str, Any]:
-    """Equal scores, a fifth of them relevant, of an untrained model; ``below`` is the grade of the others."""
+    """Equal scores, as of an untrained model. A fifth is relevant, and ``below`` is the grade of the others."""
     relevant = integers(5, (queries, candidates)) == 0
     return {"preds": torch.zeros(queries, candidates), "target": torch.where(relevant, 1, below)}
 
@@ -135,7 +136,7 @@ def serendipity(ids: torch.Tensor, relevant: list[torch.Tensor]) -> None:
 
 
 def curve(preds: torch.Tensor, target: torch.Tensor, indexes: torch.Tensor) -> Any:
-    """The median of the curves of all queries."""
+    """The median of the precision-recall curves of all queries."""
     from torchrank.retrieval import RetrievalPrecisionRecallCurve
 
     metric = RetrievalPrecisionRecallCurve(aggregation="median")
@@ -144,25 +145,25 @@ def curve(preds: torch.Tensor, target: torch.Tensor, indexes: torch.Tensor) -> A
 
 
 def blocks(scores: torch.Tensor, relevant: list[torch.Tensor]) -> tr.Ranking:
-    """Scores that come in blocks."""
+    """A ranking from score blocks."""
     return tr.Ranking.from_score_blocks(list(scores.split(2000, dim=1)), relevant)
 
 
 def from_ids(queries: int, positions: int, relevant: int, size: float) -> Case:
-    """Long lists of ids."""
+    """A case with long lists of ids."""
     shape = {"queries": queries, "positions": positions, "relevant": relevant}
     return Case(shape, {"queries": 2, "positions": 50, "relevant": 20}, size, ids, updated())
 
 
 def from_embeddings(relevant: int) -> Case:
-    """One user with many relevant items."""
+    """A case with many relevant items for one user."""
     shape = {"queries": 4096, "items": 100_000, "dimensions": 64, "relevant": relevant}
     quick = {"queries": 20, "items": 300, "dimensions": 4, "relevant": 50}
     return Case(shape, quick, 27, wide_user, scored(tr.Ranking.from_embeddings, "ndcg@10 recall@100 mr"))
 
 
 def tie(measures: str, queries: int = 100, below: int = 0) -> Case:
-    """All scores equal."""
+    """A case in which all scores are equal."""
     shape, quick = {"queries": queries, "candidates": 20_000}, {"queries": 2, "candidates": 200}
     return Case({**shape, "below": below}, {**quick, "below": below}, 12 * queries / 50, tied, updated(measures))
 

@@ -1,4 +1,4 @@
-"""What it takes for several workers to come to one result: collectives, bytes and time of a ``compute``."""
+"""The cost of a ``compute`` on several workers: collectives, bytes and time."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from torch import Tensor
 from benchmarks.measure import interleaved, repetitions, summary, timed
 from benchmarks.plan import OURS, Prepared, Shape, cuts, label
 
-#: names in the shape of how many queries each worker has
+#: names in the shape: a small and a large number of queries on each worker
 SMALL, LARGE = "few", "many"
 THEIRS = "torchmetrics"
 
 CUTOFFS = "1,2,3,4,5,6,8,10,15,20"
 SUITE = " ".join(f"{name}@{CUTOFFS}" for name in ("ndcg", "map", "recall", "precision", "hitrate"))
-# torchmetrics would need minutes for as many.
+# Fewer than in SUITE, because torchmetrics would need minutes.
 THEIR_SUITE = {
     "ndcg@10": "RetrievalNormalizedDCG",
     "recall@10": "RetrievalRecall",
     "precision@10": "RetrievalPrecision",
 }
 
-#: functions of torch.distributed in which workers wait for each other, and where what a worker gives stands
+#: functions of torch.distributed in which workers wait for each other: position of the input, None = no input
 COLLECTIVES = {
     "all_reduce": 0,
     "all_gather": 1,
@@ -49,7 +49,7 @@ COLLECTIVES = {
 
 @contextlib.contextmanager
 def counting() -> Iterator[dict[str, int]]:
-    """Count the collectives that are called, and the bytes that this worker gives to them."""
+    """Context that counts the collectives, and the bytes that this worker passes to them."""
     seen = {"collectives": 0, "bytes": 0}
 
     def counted(call: Callable[..., Any], position: int | None) -> Callable[..., Any]:
@@ -72,7 +72,7 @@ def counting() -> Iterator[dict[str, int]]:
 
 
 def synchronised(shape: Shape, device: str) -> dict[str, Any]:
-    """Time and count in workers of their own; contenders and checks as in the report."""
+    """Time and count in new worker processes. Returns contenders and checks as in the report."""
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         arguments = [(rank, dict(shape), folder) for rank in range(shape["workers"])]
@@ -82,12 +82,12 @@ def synchronised(shape: Shape, device: str) -> dict[str, Any]:
         for worker in workers:
             worker.join()
         if failed := [rank for rank, worker in enumerate(workers) if worker.exitcode]:
-            raise RuntimeError(f"Expected all workers to end well, {failed} did not")
+            raise RuntimeError(f"Expected all workers to exit with status 0, got other statuses of workers {failed}")
         return json.loads((Path(folder) / "results.json").read_text())
 
 
 def work(rank: int, shape: Shape, folder: str) -> None:
-    """The main function of a worker; the first one writes the results."""
+    """The main function of a worker. The first worker writes the results."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     group = {"init_method": f"file://{folder}/group", "rank": rank, "world_size": shape["workers"]}
@@ -136,7 +136,7 @@ def _theirs(scores: Tensor, target: Tensor) -> Any:
 
 
 def _together(compute: Callable[[], Any]) -> Callable[[], Any]:
-    """Compute, until the last worker has its result."""
+    """A compute that ends when the last worker has its result."""
 
     def run() -> Any:
         result = compute()
@@ -147,7 +147,7 @@ def _together(compute: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _agreed(number: int) -> int:
-    """The number of the first worker, for all."""
+    """The number of the first worker, which all workers use, so that they run equally often."""
     shared = torch.tensor(number)
     dist.broadcast(shared, 0)
     return int(shared)

@@ -1,4 +1,4 @@
-"""The tables of the pages, from a file of results and nothing else."""
+"""The tables of the pages, computed from a file of results alone."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from benchmarks.plan import COMPILED, NUMBERS, OURS
 from benchmarks.report import Report
 
-#: cores that other processes may take
+#: largest number of cores that other processes may use without a note
 MUCH = 0.2
 SHOWN = {OURS: "", COMPILED: "compiled ", NUMBERS: "to the numbers "}
-#: the rows of the short table: title, workload, torchrank's contender, another one, the quantity of both
+#: the rows of the short table: title, workload, torchrank's contender, another contender, the quantity of both
 SHORT = (
     ("Learning to rank", "ltr: no ties", NUMBERS, "torchmetrics, nDCG alone", "median_ms"),
     ("TREC run", "run", NUMBERS, "ranx", "median_ms"),
@@ -23,7 +23,7 @@ UNITS = {"median_ms": "ms", "bytes": "bytes"}
 
 
 def tables(report: Report) -> str:
-    """All that a file holds, in Markdown."""
+    """All tables and notes of a report, in Markdown."""
     parts = [heading(report)]
     if report["workloads"]:
         parts.append(workloads(report["workloads"]))
@@ -35,7 +35,7 @@ def tables(report: Report) -> str:
 
 
 def heading(report: Report) -> str:
-    """Where, when and with what."""
+    """Machine, versions and date."""
     machine, versions = report["machine"], report["versions"]
     where = f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads"
     where = f"{machine['gpu']}, CUDA {machine['cuda']}" if "gpu" in machine else where
@@ -49,7 +49,10 @@ def heading(report: Report) -> str:
 
 
 def short(report: Report) -> str:
-    """A few workloads, each with one other library, in Markdown; the ratio is the other value over torchrank's."""
+    """A table of a few workloads, each with one other library, in Markdown.
+
+    The ratio is the value of the other library divided by torchrank's.
+    """
     machine = report["machine"]
     where = f"{machine.get('gpu', machine['cpu'])}, {machine['cores']} cores, {report['date']}"
     lines = []
@@ -72,7 +75,7 @@ def _with_unit(result: dict[str, Any], quantity: str) -> str:
 
 
 def workloads(rows: dict[str, Any]) -> str:
-    """One line for each workload."""
+    """A table with a line for each workload."""
     header = ["workload", OURS, "floor", "of the floor", "others"]
     return _markdown(header, [_line(key, row) for key, row in rows.items()])
 
@@ -91,7 +94,7 @@ def _line(key: str, row: dict[str, Any]) -> list[str]:
 
 
 def _result(result: dict[str, Any], spread: bool = True) -> str:
-    """What was found of a contender."""
+    """The result of a contender as text."""
     if "median_ms" not in result:
         return ""
     low, high = (number(ms) for ms in result["quartiles_ms"])
@@ -104,7 +107,7 @@ def _result(result: dict[str, Any], spread: bool = True) -> str:
 
 
 def _to_floor(row: dict[str, Any]) -> list[str]:
-    """How many times the floor's time torchrank takes; with targets, where there are."""
+    """torchrank's times divided by the floor's, with their targets if there are any."""
     told = []
     for name in (OURS, COMPILED):
         asked = [t for t in row["targets"] if t["contender"] == name and t["versus"] == row["floor"] is not None]
@@ -124,7 +127,7 @@ def _other(row: dict[str, Any], name: str) -> str:
 
 
 def _bounds(row: dict[str, Any], others: list[str]) -> list[str]:
-    """Targets that are neither about the floor nor about one of the others that were measured."""
+    """Targets that compare with neither the floor nor another measured contender."""
     names = {"peak_mb": "MB of memory", "median_ms": "ms"}
     told = []
     for target in row["targets"]:
@@ -136,7 +139,7 @@ def _bounds(row: dict[str, Any], others: list[str]) -> list[str]:
 
 
 def _asked(target: dict[str, Any], unit: str = "") -> str:
-    """A value beside what was asked for."""
+    """The value of a target, with its bound."""
     bound = f"{'at least' if target['at_least'] else 'at most'} {target['limit']:g}"
     if target["met"] is None:
         return f"not measured ({bound})"
@@ -145,7 +148,7 @@ def _asked(target: dict[str, Any], unit: str = "") -> str:
 
 
 def notes(rows: dict[str, Any]) -> list[str]:
-    """Numbers that were not the same, times that are not to be trusted, and who took no part."""
+    """Notes on numbers that differ, times that are not reliable, and contenders that were skipped."""
     skipped = [f"- {key}, {name}: {why}" for key, row in rows.items() for name, why in row.get("skipped", {}).items()]
     wrong = [
         f"- **{key}: other numbers than {check['against']}**, by {check['difference']} ({', '.join(check['labels'])})"
@@ -165,7 +168,7 @@ def notes(rows: dict[str, Any]) -> list[str]:
 
 
 def scaling(rows: dict[str, Any]) -> str:
-    """One line for each size that was doubled."""
+    """A table with a line for each doubled size."""
     header = ["workload", "", "ms", "growth", "growth of the floor", "peak MB", "growth"]
     lines = []
     for key, row in rows.items():
@@ -182,7 +185,7 @@ def _markdown(header: list[str], lines: Iterable[list[str]]) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits, and all those before the point."""
+    """A number with three digits, and with all digits before the decimal point."""
     if value >= 100 or value in (0, 1):
         return f"{value:,.0f}"
     return f"{value:.{1 if value >= 10 else 2 if value >= 1 else 3}f}"

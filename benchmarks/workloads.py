@@ -1,4 +1,4 @@
-"""The workloads. A new one is an entry here: sizes, inputs, contenders, targets."""
+"""The workloads. Each has one function: sizes, inputs, contenders and targets. Add new ones to ``WORKLOADS``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FORTY = (
 
 
 def ours(suite: c.Suite) -> dict[str, Contender]:
-    """An update, eager and compiled, which are two things where scores come with one right answer per query."""
+    """torchrank's update, eager and compiled. They differ if each query has one relevant candidate."""
     return {OURS: suite.update, COMPILED: suite.compiled}
 
 
@@ -51,7 +51,7 @@ def ltr(row: str, decimals: int | None) -> Workload:
             "torchmetrics, nDCG alone": peers.torchmetrics("ndcg@10"),
         },
         floor="torch.sort",
-        references={} if decimals else {"pytrec_eval": peers.pytrec_eval(LTR)},  # which orders ties by names
+        references={} if decimals else {"pytrec_eval": peers.pytrec_eval(LTR)},  # trec_eval orders ties by names
         targets=(
             at_most(4, "torch.sort"),
             faster(100, "torchmetrics, nDCG alone", contender=NUMBERS),
@@ -62,7 +62,7 @@ def ltr(row: str, decimals: int | None) -> Workload:
 
 
 def forty() -> Workload:
-    """Many measures of one ranking."""
+    """Forty measures of one ranking."""
     suite = c.Suite(FORTY)
     return Workload(
         "suite",
@@ -85,7 +85,7 @@ def forty() -> Workload:
 
 
 def correlation(measure: str) -> Workload:
-    """Two rankings compared."""
+    """Rank correlation of two rankings."""
     torchmetrics = {"torchmetrics": peers.torchmetrics_kendall} if measure == "kendalltau" else {}
     return Workload(
         "correlation",
@@ -107,7 +107,7 @@ def correlation(measure: str) -> Workload:
 
 
 def run() -> Workload:
-    """Evaluation of a run with judgments."""
+    """Evaluation of a judged run."""
     suite = c.Suite(RUN)
     return Workload(
         "run",
@@ -137,7 +137,7 @@ def run() -> Workload:
 
 
 def next_item() -> Workload:
-    """The next item out of a catalogue."""
+    """Prediction of the next item out of a catalogue."""
     suite = c.Suite(f"{NEXT_ITEM} mr")
     return Workload(
         "next_item",
@@ -207,7 +207,7 @@ def link_prediction() -> Workload:
 
 
 def top_k(queries: int, candidates: int, k: int, limit: float) -> Workload:
-    """The best scores and their ids."""
+    """Search of the best scores and their ids."""
     return Workload(
         "top_k",
         f"{queries} x {candidates:,}, k = {k}",
@@ -223,7 +223,7 @@ def top_k(queries: int, candidates: int, k: int, limit: float) -> Workload:
 
 
 def catalogue(relevant: int) -> Workload:
-    """A catalogue, ranked by similarity of embeddings."""
+    """Ranking of a catalogue by the similarity of embeddings."""
     limits = (at_most(1.6, "blocked product"), Target(256, quantity="peak_mb", device=None)) if relevant == 1 else ()
     return Workload(
         "catalogue",
@@ -242,7 +242,7 @@ def catalogue(relevant: int) -> Workload:
 
 
 def flat() -> Workload:
-    """Rows of queries in no order."""
+    """Flat rows in random order."""
     suite = c.Suite(FLAT, c.flat)
     return Workload(
         "flat",
@@ -265,7 +265,7 @@ def flat() -> Workload:
 
 
 def retrieval(names: str, lists: bool, times: float, memory: bool = False) -> Workload:
-    """The classes that are called as torchmetrics' are, one or a collection, against these."""
+    """torchrank's classes with torchmetrics' names, one or a collection, against torchmetrics."""
     layout = "in lists" if lists else "in no order"
     sizes = {"queries": 8000, "candidates": 40} if lists else {"rows": 300_000, "queries": 5000, "longest": 3000}
     quick = {"queries": 60, "candidates": 20} if lists else {"rows": 1200, "queries": 40, "longest": 300}
@@ -284,7 +284,7 @@ def retrieval(names: str, lists: bool, times: float, memory: bool = False) -> Wo
 
 
 def sync() -> Workload:
-    """Workers that come to one result."""
+    """A compute on several workers."""
     return Workload(
         "sync",
         "",
@@ -301,7 +301,7 @@ def sync() -> Workload:
 
 
 def imports() -> Workload:
-    """A fresh interpreter."""
+    """The import in a new interpreter."""
     return Workload(
         "import",
         "",
@@ -316,7 +316,7 @@ def imports() -> Workload:
 
 
 def accelerator(dtype: str) -> Workload:
-    """How much of the bandwidth of an accelerator is used."""
+    """The share of an accelerator's bandwidth that an update uses."""
     suite = c.Suite(f"{NEXT_ITEM} mr")
     return Workload(
         "accelerator",
@@ -327,7 +327,8 @@ def accelerator(dtype: str) -> Workload:
         make=data.labels,
         contenders={**ours(suite), "amax": c.largest, "torch.topk(100)": c.best(100)},
         floor="amax",
-        references={"ranks by counting": c.counted("mr")},  # under many ties, the middle of them is the mean rank alone
+        # With many ties only the mean rank can be computed from the middle rank of each tie group.
+        references={"ranks by counting": c.counted("mr")},
         targets=(faster(0.6, "amax", device="cuda"), faster(0.85, "amax", contender=COMPILED, device="cuda")),
         reads=lambda data: data.scores.nbytes,
         devices=("cuda",),
@@ -335,7 +336,7 @@ def accelerator(dtype: str) -> Workload:
 
 
 def small(row: str, case: s.Case) -> Workload:
-    """A small input that is wide, long or tied somewhere: in a few seconds, and in memory bound by its size."""
+    """A small input with a wide, long or tied part. Its time and its memory have bounds."""
     memory = Target(s.TIMES * case.size + s.ROOM_MB, quantity="peak_mb")
     return Workload(
         "small",
@@ -389,5 +390,5 @@ WORKLOADS: tuple[Workload, ...] = (
 
 
 def find(key: str) -> Workload:
-    """The workload of that name and row."""
+    """The workload with the key ``name: row``."""
     return next(workload for workload in WORKLOADS if workload.key == key)

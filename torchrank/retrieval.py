@@ -134,32 +134,32 @@ AGGREGATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "min": lambda values: values.amin(0),
     "max": lambda values: values.amax(0),
 }
-INCOMPARABLE = (torch.uint16, torch.uint32, torch.uint64)  # torch compares nothing with these
+INCOMPARABLE = (torch.uint16, torch.uint32, torch.uint64)  # dtypes for which torch has no comparisons
 
-# Padding of curves that costs as much as another rectangle of them.
+# Elements of padding that cost as much as a further rectangle of curves.
 OVERHEAD = 2**17
 
 
 class Retrieval(KeepsRows):
-    """What all classes share: a mixin before one of torchmetrics, whose constructor it keeps."""
+    """Mixin of all classes here. It precedes a class of torchmetrics and keeps the constructor of that class."""
 
-    if TYPE_CHECKING:  # torch.jit.script would try to understand them
+    if TYPE_CHECKING:  # torch.jit.script would evaluate these annotations
         empty_target_action: str
         aggregation: Literal["mean", "median", "min", "max"] | Callable
         allow_non_binary_target: bool
         _ranked: tuple[Rows, list[Ranking]] | None
         _latest: ClassVar[weakref.ref[Retrieval] | None]
 
-    #: what an empty query lacks
+    #: the kind of target that an empty query does not have
     needed = "positive"
 
-    # Its rows and their rankings, which others of its collection share, until the next update or reset.
+    # The rows and their rankings, until the next update or reset.
     _ranked = None
-    # The metric that has ranked last: others of its collection have the same rows.
+    # The metric that has ranked last. Other metrics of its collection have the same rows and take its rankings.
     _latest = None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # torchmetrics checks these in some of its constructors.
+        # torchmetrics checks these arguments in some of its constructors only.
         if name in ("k", "top_k", "max_k") and value is not None and not (type(value) is int and 0 < value <= MOST):
             shown = name if name == "max_k" else "top_k"
             beyond = " up to 2 ** 53" if type(value) is int and value > MOST else ""
@@ -169,20 +169,20 @@ class Retrieval(KeepsRows):
         super().__setattr__(name, value)
 
     def update(self, preds: Tensor, target: Tensor, indexes: Tensor) -> None:
-        """Keep the rows of a batch, whose queries may have rows in others. Looks at values, for which a GPU is waited.
+        """Keep the rows of a batch. A query may have rows in several batches. Reads values, so it waits for a GPU.
 
         Args:
-            preds: floating, of any shape: scores; -inf = not retrieved.
-            target: bool, integer or floating, of that shape: 0 or 1; grades for :class:`RetrievalNormalizedDCG`.
-            indexes: integer, of that shape: the query of each row.
+            preds: scores, floating, of any shape; -inf = not retrieved.
+            target: bool, integer or floating, of the same shape: 0 or 1; grades for :class:`RetrievalNormalizedDCG`.
+            indexes: integer, of the same shape: the query of each row.
 
         Raises:
-            ValueError: shapes or dtypes do not fit, the batch is empty, or a target is not binary where it should be.
+            ValueError: shapes or dtypes do not fit, the batch is empty, or a target that must be binary is not.
         """
         self._ranked = None
         _check(preds, target, indexes)
         rows = Rows(*(x.detach().flatten() for x in (preds, target, indexes)))
-        if self.ignore_index is not None:  # which no narrow dtype of the target may wrap around
+        if self.ignore_index is not None:  # compare as int64: ignore_index may be out of range of a narrow dtype
             kept = (rows.target if target.is_floating_point() else rows.target.long()) != self.ignore_index
             rows = Rows(*(x.index_select(0, kept.nonzero().squeeze(-1)) for x in rows))
         if not len(rows.preds):
@@ -192,8 +192,9 @@ class Retrieval(KeepsRows):
         self.keep(rows)
 
     def rankings(self) -> list[Ranking]:
-        """All rows, ranked: once for all metrics that have the same."""
+        """The rankings of all rows. Metrics of a collection with the same rows share them."""
         rows = self.rows()
+        # MetricCollection does not tell a metric about the others, so compare with the rows that were ranked last.
         other = Retrieval._latest() if Retrieval._latest else None
         ranked = other._ranked if other else None
         if ranked is None or not all(map(_same, rows, ranked[0])):
@@ -202,39 +203,40 @@ class Retrieval(KeepsRows):
                 ranked = self._ranked = rows, list(rank(lists, Need(relevant=True)))
             Retrieval._latest = weakref.ref(self)
         if not self.allow_non_binary_target:
-            _binary(rows.target)  # a metric of grades may have led the collection
+            _binary(rows.target)  # in a collection, a metric of grades may have kept these rows
         if problems := explain(torch.stack([ranking.errors for ranking in ranked[1]]).sum(0)):
             raise ValueError(problems)
         return ranked[1]
 
     def empty(self, ranking: Ranking) -> Tensor:
-        """bool [query]: nothing is relevant."""
+        """bool [query]: whether no candidate is relevant."""
         return ranking.num_relevant(1) == 0
 
     def all_empty(self, rankings: list[Ranking]) -> Tensor:
-        """:meth:`empty` for all queries of the rankings, which raises if it must."""
+        """:meth:`empty` for all queries; raises ValueError under ``empty_target_action="error"`` if one is empty."""
         empty = torch.cat([self.empty(ranking) for ranking in rankings])
         if self.empty_target_action == "error" and bool(empty.any()):
             raise ValueError(f"`compute` method was provided with a query with no {self.needed} target.")
         return empty
 
     def aggregated(self, values: Tensor, empty: Tensor) -> Tensor:
-        """The aggregate of values [query], or of each column of values [query, rank], some queries being ``empty``.
+        """The aggregate over queries of values [query] or [query, rank]: [] or [rank].
 
-        The values are overwritten.
+        Values of queries that are ``empty``, bool [query], are replaced or left out. ``values`` is overwritten.
         """
-        dim = 0 if values.dim() > 1 else None  # as torchmetrics passes it
+        dim = 0 if values.dim() > 1 else None  # torchmetrics passes the same
         if self.empty_target_action == "skip":
             values = values[~empty]
         else:
             fill = float(self.empty_target_action == "pos")
             values.masked_fill_(empty if dim is None else empty.unsqueeze(-1), fill)
-        if not values.numel():  # as torchmetrics says, of queries that were all skipped
+        if not values.numel():  # torchmetrics returns 0 if all queries are skipped
             return values.new_zeros(values.shape[1:]).float()
         if isinstance(self.aggregation, str):
             return AGGREGATIONS[self.aggregation](values).float()
         if _takes_dim(self.aggregation):
             return torch.as_tensor(self.aggregation(values.float(), dim=dim), device=values.device)
+        # A function without `dim` receives the values of all queries at one rank.
         columns = values.float().unsqueeze(-1).flatten(1).T
         results = torch.stack([torch.as_tensor(self.aggregation(column), device=column.device) for column in columns])
         return results[0] if dim is None else results
@@ -245,7 +247,7 @@ class Retrieval(KeepsRows):
         self._ranked = None
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
-        self._ranked = None  # which may be on another device
+        self._ranked = None  # the rankings stay on the old device
         return super()._apply(*args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -253,7 +255,11 @@ class Retrieval(KeepsRows):
 
 
 def _check(preds: Tensor, target: Tensor, indexes: Tensor) -> None:
-    """Shapes and dtypes, as torchmetrics checks them."""
+    """Check shapes and dtypes, with torchmetrics' messages.
+
+    Raises:
+        ValueError: they do not fit.
+    """
     if indexes is None:
         raise ValueError("Argument `indexes` cannot be None")
     if not indexes.shape == preds.shape == target.shape:
@@ -272,7 +278,11 @@ def _check(preds: Tensor, target: Tensor, indexes: Tensor) -> None:
 
 
 def _binary(target: Tensor) -> Tensor:
-    """A target as int8, which must be 0 or 1: one look at its values."""
+    """A target as int8. Reads its values once.
+
+    Raises:
+        ValueError: a value is neither 0 nor 1.
+    """
     if target.is_floating_point():
         good = bool(((target == 0) | (target == 1)).all())
     else:
@@ -289,18 +299,18 @@ def _same(x: Tensor, y: Tensor) -> bool:
 
 
 def _takes_dim(function: Callable) -> bool:
-    """Whether it has the argument that torchmetrics passes, though it does not ask for it."""
+    """Whether a function has the argument ``dim``, which torchmetrics passes to every aggregation."""
     try:
         called = function.forward if isinstance(function, torch.nn.Module) else function
         parameters = inspect.signature(called).parameters.values()
-    except ValueError:  # a builtin
+    except ValueError:  # a builtin has no signature
         return False
     return any(p.name == "dim" or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
 @functools.cache
 def made(metric: type[RankingMetric], *args: Any, **kwargs: Any) -> RankingMetric:
-    """A metric for its formulas alone, which is made once."""
+    """A metric of this library, used for its formulas alone. It is constructed once."""
     return metric(*args, **kwargs)
 
 
@@ -308,7 +318,7 @@ class PerQuery(Retrieval):
     """A measure with one value per query."""
 
     def counterpart(self) -> RankingMetric:
-        """The metric of this library that defines it."""
+        """The metric of this library with the same definition."""
         raise NotImplementedError
 
     def empty(self, ranking: Ranking) -> Tensor:
@@ -324,7 +334,7 @@ class PerQuery(Retrieval):
         values = torch.cat([metric.measure(metric.resolve_ties(ranking)) for ranking in rankings])
         empty = self.all_empty(rankings)
         if callable(self.aggregation) and (order := batch_order([r.queries for r in rankings])) is not None:
-            values, empty = values[order], empty[order]  # by index
+            values, empty = values[order], empty[order]  # a callable receives the values in the order of indexes
         return self.aggregated(values, empty)
 
 
@@ -342,7 +352,7 @@ class RetrievalMAP(PerQuery, stock.RetrievalMAP):
         kwargs: of :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: an argument has a value that is not known.
+        ValueError: an argument has an unknown value.
 
     Example:
         >>> import torch
@@ -480,7 +490,7 @@ class RetrievalRPrecision(PerQuery, stock.RetrievalRPrecision):
 
 
 class RetrievalAUROC(PerQuery, stock.RetrievalAUROC):
-    """Area under the ROC curve, as :class:`torchmetrics.retrieval.RetrievalAUROC`; 0 where one class is missing.
+    """Area under the ROC curve, as :class:`torchmetrics.retrieval.RetrievalAUROC`; 0 if one class is missing.
 
     :class:`torchrank.AUROC`. Arguments of :class:`RetrievalMAP`, and ``max_fpr``: the largest false positive rate that
     counts, a float > 0 and <= 1.
@@ -497,7 +507,7 @@ class RetrievalAUROC(PerQuery, stock.RetrievalAUROC):
         return made(AUROC, self.top_k, max_fpr=self.max_fpr)
 
     def empty(self, ranking: Ranking) -> Tensor:
-        return Retrieval.empty(self, ranking)  # of one class it is 0, and not empty
+        return Retrieval.empty(self, ranking)  # a query without an irrelevant row is not empty: torchmetrics returns 0
 
 
 class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCurve):
@@ -518,7 +528,7 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
     """
 
     def compute(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Precision and recall float32 [k], aggregated over the queries; and k itself, int64 [k].
+        """Precision and recall, float32 [k], aggregated over the queries, and k itself, int64 [k].
 
         Raises:
             ValueError: as :meth:`RetrievalMAP.compute`.
@@ -526,6 +536,7 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
         rankings = self.rankings()
         empty, lengths = self.all_empty(rankings), torch.cat([r.num_candidates for r in rankings]).long().cpu()
         ranks = torch.arange(1, 1 + (self.max_k or int(lengths.amax() if len(lengths) else 0)), device=empty.device)
+        # Curves are computed in rectangles of queries with similar lengths, because most lists may be short.
         parts, numbers = [], []
         for ranking, some in zip(
             rankings, torch.arange(len(lengths), device=lengths.device).split([r.num_queries for r in rankings])
@@ -534,7 +545,7 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
                 whole = len(queries) == ranking.num_queries
                 part = ranking if whole else ranking.take(queries.to(empty.device))
                 curves = self._curves(part, ranks[:longest])
-                if self.aggregation == "mean":  # for which a sum will do
+                if self.aggregation == "mean":  # keep the sum of the curves instead of the curves
                     parts.append(self._between(curves.sum(0, keepdim=True), ranks))
                     continue
                 parts.append(curves.float())
@@ -554,7 +565,10 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
     def _by_callable(
         self, parts: list[Tensor], numbers: list[Tensor], empty: Tensor, ranks: Tensor, rankings: list[Ranking]
     ) -> tuple[Tensor, Tensor]:
-        """The aggregate by a function of the curves of the queries, by index, a few ranks at a time: float32 [rank]."""
+        """Precision and recall aggregated by a function, in chunks of ranks: float32 [rank] each.
+
+        The function receives the values of the queries in the order of their indexes.
+        """
         order, by_index = torch.cat(numbers).argsort(), batch_order([r.queries for r in rankings])
         order = order if by_index is None else order[by_index]
         empty = empty if by_index is None else empty[by_index]
@@ -570,39 +584,43 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
     def _by_order(
         self, parts: list[Tensor], numbers: list[Tensor], empty: Tensor, ranks: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The smallest, largest or middle ones of the curves of the queries: float32 [rank] each.
+        """The minimum, maximum or median of precision and recall at each rank: float32 [rank] each.
 
-        Behind its last rank a curve falls as all others do there, so that they are sorted once. Those that still rise
-        are merged with as many of them as can be the one in question.
+        Behind the end of its list a curve has no more hits: recall is constant, and precision is multiplied by the
+        same factor for all ended lists. So ended curves keep their order over a chunk of ranks and are sorted once.
+        The m curves that have not ended shift the wanted position in this order by at most m. So they are merged with
+        the m + 1 ended curves that can be at this position.
         """
         filled = 0 if self.empty_target_action == "skip" else int(empty.sum())
         parts = [part[~empty[number]] for part, number in zip(parts, numbers)]
         total = sum(map(len, parts)) + filled
         result = torch.zeros((2, len(ranks)), device=ranks.device)
-        wanted = {"min": 0, "median": (total - 1) // 2}.get(str(self.aggregation), total - 1)
+        position = {"min": 0, "median": (total - 1) // 2}.get(str(self.aggregation), total - 1)
         start = 0
         while start < len(ranks) and total:
-            rising = [part for part in parts if part.shape[-1] > start]
-            step = max(1, BLOCK // 8 // max(1, sum(map(len, rising))))
+            going_on = [part for part in parts if part.shape[-1] > start]
+            step = max(1, BLOCK // 8 // max(1, sum(map(len, going_on))))
             some = ranks[start : start + step]
-            active = torch.cat([result.new_empty((0, 2, len(some))), *(self._between(part, some) for part in rising)])
-            ended = [self._between(part, some[:1]) for part in parts if part.shape[-1] <= start]
-            settled = torch.cat([result.new_empty((0, 2, 1)), *ended]).squeeze(-1)
-            low = max(0, wanted - len(active))
+            active = torch.cat([result.new_empty((0, 2, len(some))), *(self._between(part, some) for part in going_on)])
+            behind = [self._between(part, some[:1]) for part in parts if part.shape[-1] <= start]
+            ended = torch.cat([result.new_empty((0, 2, 1)), *behind]).squeeze(-1)
+            low = max(0, position - len(active))
             for n in range(2):
                 falls = n == 0 and not self.adaptive_k
-                values = settled[:, n].sort().values
-                if self.empty_target_action == "pos":  # which fall no more
+                values = ended[:, n].sort().values
+                # Empty queries have constant curves: 1, behind all others, or 0, before all others. The first `count`
+                # values fall with the rank; 0 does so as well.
+                if self.empty_target_action == "pos":
                     count, fill = len(values), values.new_ones(filled)
                     values = torch.cat([values, fill])
                 else:
                     values = torch.cat([values.new_zeros(filled), values])
                     count = len(values)
-                near = torch.arange(low, min(wanted + 1, len(values)), device=ranks.device)
+                near = torch.arange(low, min(position + 1, len(values)), device=ranks.device)
                 fall = some[0] / some if falls else torch.ones_like(some, dtype=values.dtype)
                 scale = torch.where((near < count).unsqueeze(-1), fall, 1.0)
                 pool = torch.cat([active[:, n], values[near].unsqueeze(-1) * scale])
-                result[n, start : start + step] = pool.kthvalue(wanted - low + 1, dim=0).values
+                result[n, start : start + step] = pool.kthvalue(position - low + 1, dim=0).values
             start += step
         return result[0], result[1]
 
@@ -616,7 +634,7 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
         return curves
 
     def _between(self, curves: Tensor, ranks: Tensor) -> Tensor:
-        """Curves [..., 2, rank] at some consecutive ranks, where behind those that they have there are no more hits."""
+        """Curves [..., 2, rank] at some consecutive ranks. Behind the last rank of a curve there are no more hits."""
         width = curves.shape[-1]
         if not len(ranks) or not width:
             return curves.new_zeros((*curves.shape[:-1], len(ranks)))
@@ -634,8 +652,8 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
 class RetrievalRecallAtFixedPrecision(RetrievalPrecisionRecallCurve, stock.RetrievalRecallAtFixedPrecision):
     """The largest recall@k whose precision@k is large enough, on the aggregated curve, and its k.
 
-    As :class:`torchmetrics.retrieval.RetrievalRecallAtFixedPrecision`: of several k the largest; the last k if no
-    precision is large enough, or recall is 0.
+    As :class:`torchmetrics.retrieval.RetrievalRecallAtFixedPrecision`: the largest k if several have this recall, and
+    the last k if no precision is large enough or recall is 0.
 
     Args:
         min_precision: the least precision, a float from 0 to 1.

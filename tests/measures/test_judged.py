@@ -165,7 +165,7 @@ def test_bounds_that_cannot_be_had():
         lambda **kwargs: tr.PSNDCG(average="scaled", **kwargs),
         lambda **kwargs: tr.IPS(self_normalized=True, **kwargs),
     ):
-        with pytest.raises(ValueError, match=r"in whose mean a query weighs .* got 'upper'"):
+        with pytest.raises(ValueError, match=r"whose mean weighs queries .* got 'upper'"):
             make(unjudged="upper")
         make(unjudged="condensed")
     tr.IPS(self_normalized="query", unjudged="upper")

@@ -94,7 +94,7 @@ def test_weights_of_one_size_change_neither_z_nor_its_standard_error(scale):
 def test_a_state_of_another_size_is_refused_and_leaves_nothing():
     metric = fill(tr.MRR(), BATCHES)
     metric.persistent(True)
-    with pytest.raises(RuntimeError, match="got \\[15\\], that of another version"):
+    with pytest.raises(RuntimeError, match="got \\[15\\], saved by another version"):
         metric.load_state_dict({"mrr:sums": torch.ones(15, dtype=torch.float64)})
     assert fill(metric, BATCHES[:1]).num_queries == len(BATCHES[0][0])
 

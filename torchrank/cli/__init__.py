@@ -12,7 +12,7 @@ from pathlib import Path
 from torchrank import __version__
 from torchrank.names.presets import table
 
-#: import name -> name in the package index, of what the extra [demo] installs
+#: packages of the extra [demo]: import name -> name in the package index
 DEMO = {"lightning": "lightning", "sklearn": "scikit-learn", "matplotlib": "matplotlib"}
 
 
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        arguments: what stands behind ``torchrank`` on the command line; None = what does.
+        arguments: arguments of ``torchrank``; None = the arguments of this process.
 
     Returns:
         The exit status.
@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options = _parser().parse_args(arguments)
             status: int = options.run(options)
         finally:
-            sys.stdout.flush()  # here, where a closed pipe can be met quietly, and not when Python ends
-    except BrokenPipeError:  # as of `torchrank measures | head -1`: who reads has seen enough
+            sys.stdout.flush()  # a closed pipe raises here instead of at the end of Python, where it prints a traceback
+    except BrokenPipeError:  # e.g. of `torchrank measures | head -1`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return status
@@ -65,8 +65,8 @@ def _parser() -> argparse.ArgumentParser:
     presets = commands.add_parser(
         "presets",
         help="print which settings reproduce which library",
-        description="Print the labels of the measures that give the numbers of other libraries: of all, in Markdown, or"
-        " of those that are named.",
+        description="Print the labels of measures that reproduce the numbers of other libraries. Without arguments all"
+        " libraries, in Markdown.",
     )
     presets.add_argument("libraries", nargs="*", metavar="LIBRARY", help="as recbole or scikit-learn; none = all")
     presets.set_defaults(run=_presets)
@@ -74,8 +74,8 @@ def _parser() -> argparse.ArgumentParser:
     measures = commands.add_parser(
         "measures",
         help="print a list of all measures, or describe some",
-        description="Print measures: label, formula, range, source, and who else has them. All, in Markdown, or those"
-        " that are named.",
+        description="Print measures: label, formula, range, source, and other libraries that have them. Without"
+        " arguments all measures, in Markdown.",
     )
     measures.add_argument(
         "names", nargs="*", metavar="NAME", help="as ndcg, nDCG@10 or another library's spelling; none = all"
@@ -99,7 +99,7 @@ def _demo(options: argparse.Namespace) -> int:
             f'torchrank demo needs {needs}, not installed here: pip install "torchrank-metrics[demo]"', file=sys.stderr
         )
         return 1
-    from torchrank.cli.demo import run  # takes seconds, which `torchrank --help` does not need
+    from torchrank.cli.demo import run  # importing Lightning takes seconds, which `torchrank --help` does not need
 
     return run(options.epochs, options.workers, options.seed, options.plot, options.save, options.load)
 
@@ -137,7 +137,7 @@ def _refused(command: str, error: ValueError) -> int:
 
 
 def _new_file(*endings: str) -> Callable[[str], str]:
-    """A file that can be written when the work is done: better refused before it."""
+    """Argument type: the path of a file that can be written. Checked before the work begins, not after it."""
 
     def path(text: str) -> str:
         if not Path(text).absolute().parent.is_dir():

@@ -1,6 +1,6 @@
 """``torchrank demo``: a small encoder learns to find the images that show the same digit.
 
-An example to copy from: what torchrank needs from a LightningModule are the three lines of ``validation_step``.
+An example to copy from. A LightningModule needs a collection, and the last two lines of ``validation_step``.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ MEASURES = ["ndcg@10", "map", "mrr", "precision@1,10", "recall@100", "rprecision
 
 
 class Share(Sampler[int]):
-    """The samples of one worker: number rank, rank + world, rank + 2 world, ...
+    """Sampler of one worker: samples rank, rank + world, rank + 2 world, ...
 
-    For evaluation every sample comes once. (torch's DistributedSampler repeats some, so that all workers have equally
-    many, and a metric then counts these twice.) For training, where workers must keep step, the last few are left out.
+    For evaluation every sample is used once: torch's DistributedSampler repeats samples to give all workers the same
+    number, and a metric would count these twice. In training, where workers must keep step, the last samples are left
+    out if workers would differ in their numbers.
 
     Args:
         size: number of samples of all workers.
-        rank: number of this worker.
+        rank: index of this worker.
         world: number of workers.
-        seed: shuffle, differently in each epoch but alike on every worker; None = evaluate, in order.
+        seed: seed of the shuffle, which is new in each epoch and equal on all workers; None = evaluate, in order.
     """
 
     def __init__(self, size: int, rank: int, world: int, seed: int | None = None) -> None:
@@ -49,7 +50,7 @@ class Share(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         order = torch.arange(self.size, device="cpu")
         if self.seed is not None:
-            # The b-th batches of all workers are together the b-th batch that one worker alone would have.
+            # The b-th batches of all workers together are the b-th batch of a single worker.
             generator = torch.Generator().manual_seed(1000 * self.seed + self.epoch)
             order = torch.randperm(self.size, generator=generator, device="cpu")
         return iter(order[self.rank : self.used : self.world].tolist())
@@ -59,7 +60,7 @@ class Share(Sampler[int]):
 
 
 class Digits(L.LightningDataModule):
-    """scikit-learn's 1797 images of 8 x 8 pixels: 1000 to train on, the others, held out, to find one another."""
+    """scikit-learn's 1797 images of digits, 8 x 8 pixels: 1000 for training, 797 held out for the search."""
 
     def __init__(self, seed: int = 0, batch_size: int = 64) -> None:
         super().__init__()
@@ -89,7 +90,7 @@ class Digits(L.LightningDataModule):
 
 
 class Encoder(nn.Sequential):
-    """Two layers from an image [image, pixel] to a point on the unit sphere: [image, dimension]."""
+    """Two linear layers, from images [image, pixel] to points on the unit sphere [image, dimension]."""
 
     def __init__(self, pixels: int = 64, width: int = 64, dimensions: int = 8) -> None:
         super().__init__(nn.Linear(pixels, width), nn.ReLU(), nn.Linear(width, dimensions))
@@ -99,7 +100,7 @@ class Encoder(nn.Sequential):
 
 
 def contrastive_loss(points: Tensor, labels: Tensor, temperature: float = 0.1) -> Tensor:
-    """Supervised contrastive loss (Khosla et al., NeurIPS 2020): pick those of one's digit out of the batch."""
+    """Supervised contrastive loss (Khosla et al., NeurIPS 2020): find the images of the same digit in the batch."""
     itself = torch.eye(len(points), dtype=torch.bool, device=points.device)
     log_chance = (points @ points.T / temperature).masked_fill(itself, -torch.inf).log_softmax(-1)
     same = (labels[:, None] == labels) & ~itself
@@ -107,7 +108,7 @@ def contrastive_loss(points: Tensor, labels: Tensor, temperature: float = 0.1) -
 
 
 class DigitSearch(L.LightningModule):
-    """Trains an encoder; validates how it ranks, for every held-out image, all the other held-out images."""
+    """Trains an encoder. In validation every held-out image ranks all other held-out images."""
 
     def __init__(self, encoder: nn.Module, learning_rate: float = 1e-3) -> None:
         super().__init__()
@@ -117,7 +118,7 @@ class DigitSearch(L.LightningModule):
 
     def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
         images, labels = batch
-        # The batches of all workers as one: the loss, and what is learnt, do not depend on their number.
+        # Join the batches of all workers, so that the loss does not depend on the number of workers.
         points, labels = self.all_gather((self.encoder(images), labels), sync_grads=True)
         return contrastive_loss(points.flatten(0, -2), labels.flatten())
 
@@ -133,7 +134,7 @@ class DigitSearch(L.LightningModule):
         itself = (torch.arange(len(images), device=self.device), columns)
         same[itself] = False
 
-        # All that torchrank needs: Lightning computes, logs and resets the suite at the end of the epoch.
+        # torchrank needs these two lines. Lightning computes, logs and resets the suite at the end of the epoch.
         self.suite.update(scores, same, exclude=itself)
         self.log_dict(self.suite)
 
@@ -145,10 +146,10 @@ class DigitSearch(L.LightningModule):
 
 
 class Table(L.Callback):
-    """Prints a row of numbers whenever a validation ends, and keeps it.
+    """Callback that prints a row of numbers after each validation, and keeps it.
 
     Attributes:
-        rows: one {key: value} for each validation so far.
+        rows: a dict from keys to values for each validation so far.
     """
 
     def __init__(self) -> None:
@@ -173,7 +174,7 @@ class Table(L.Callback):
 
 
 def plot(rows: list[dict[str, float]], suite: tr.RankingCollection, file: str) -> None:
-    """Draw one curve for each measure over the epochs, from the first value to the last."""
+    """Draw a curve over the epochs for each measure, labelled with its first and last value."""
     from matplotlib.figure import Figure  # no pyplot: needs no display
     from matplotlib.ticker import MaxNLocator
 
@@ -183,7 +184,7 @@ def plot(rows: list[dict[str, float]], suite: tr.RankingCollection, file: str) -
     for key in sorted(rows[0], key=lambda key: -rows[-1][key]):
         values = [row[key] for row in rows]
         (line,) = axes.plot(values, marker="o", markersize=3.5, clip_on=False)
-        place = min(values[-1], place - 0.062)  # labels keep apart
+        place = min(values[-1], place - 0.062)  # labels must not overlap
         before = f"{values[0]:.2f} \N{RIGHTWARDS ARROW} " if last else ""
         axes.annotate(
             f"{key}  {before}{values[-1]:.2f}",
@@ -207,7 +208,7 @@ def plot(rows: list[dict[str, float]], suite: tr.RankingCollection, file: str) -
 
 
 def quiet_trainer(epochs: int, workers: int = 1, **options: Any) -> L.Trainer:
-    """A Trainer that says nothing of its own: on a GPU if there is one for each worker, else on the CPU."""
+    """A Trainer without output of its own: on GPUs if there is one for each worker, else on the CPU."""
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="lightning")
@@ -234,7 +235,7 @@ def run(
     save: str | None = None,
     load: str | None = None,
 ) -> int:
-    """The whole demo; under DDP every worker runs it, and the first one talks."""
+    """Run the demo. Under DDP every worker runs it, and the first one prints."""
     start = time.perf_counter()
     L.seed_everything(seed, verbose=False)
     torch.set_num_threads(1)  # tensors are tiny: threads would wait for each other, on a busy machine for minutes

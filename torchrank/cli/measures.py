@@ -1,4 +1,4 @@
-"""Every measure, described by its own class: the table of torchrank/metrics/README.md."""
+"""``torchrank measures``: descriptions of all measures, read from their classes and docstrings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torchrank.names.parse import parse_all, resolve
 from torchrank.names.registry import measures
 from torchrank.names.spellings import also_in
 
-# A vertical line would end the cell of a table.
+# A vertical line would end a cell in Markdown.
 BAR, BAR_IN_MATH = "|", r"\vert "
 
 HEAD = ("label", "meaning", "formula", "range", "source", "also in")
@@ -24,29 +24,29 @@ HEAD = ("label", "meaning", "formula", "range", "source", "also in")
 
 @dataclass(frozen=True)
 class Description:
-    """What a class says of itself."""
+    """Description of a measure, from its class and docstring."""
 
-    #: the class
+    #: name of the class
     name: str
-    #: how names call it; "@k" if it can be cut
+    #: name in labels, with "@k" if it takes a cutoff
     label: str
-    #: the first sentence of its docstring, without its formula
+    #: first sentence of the docstring, without its formula
     summary: str
-    #: LaTeX, the first formula of its docstring
+    #: first formula of the docstring, LaTeX
     formula: str
-    #: smallest and largest value, and which way is better
+    #: smallest and largest value, and the better direction
     range: str
-    #: who defined it
+    #: publication that defines it
     source: str
-    #: which libraries have it, under which name
+    #: other libraries that have it, with their names for it
     also_in: str
 
     @classmethod
     def of(cls, measure: type) -> Description:
-        """Read a class.
+        """Read the description of a class.
 
         Raises:
-            ValueError: its docstring lacks something.
+            ValueError: a part is missing in its docstring.
         """
         text = inspect.getdoc(measure) or ""
         formula = re.search(r":math:`(.*?)`", text, re.DOTALL)
@@ -69,7 +69,7 @@ def section(measure: type, title: str) -> str:
     """A section of a docstring as one line.
 
     Raises:
-        ValueError: there is none of this title.
+        ValueError: there is no section with this title.
     """
     text = inspect.getdoc(measure) or ""
     found = re.search(rf"^{title}:\n((?:    .*\n|\n)+)", text + "\n", re.MULTILINE)
@@ -85,7 +85,7 @@ def _without_roles(text: str) -> str:
 def _summary(text: str) -> str:
     first = text.split("\n\n")[0].replace("\n", " ")
     if re.search(r":math:`[^`]*`\s+\w", first):
-        raise ValueError(f"Expected a first sentence that does not go on behind its formula, got {first!r}")
+        raise ValueError(f"Expected a first sentence that ends with its formula, got {first!r}")
     plain = re.sub(r"[,:]?\s*:math:`.*?`", "", first)
     sentence = re.split(r"(?<=[a-z)\]`])\.\s", plain + " ")[0]
     return _without_roles(sentence).strip().rstrip(".").replace("``", "`")
@@ -99,14 +99,14 @@ def _range(measure: Any) -> str:
 
 
 def described() -> list[Description]:
-    """All measures that the library exports, by label."""
+    """Descriptions of all exported measures, in the order of their labels."""
     exported: list[Any] = [getattr(tr, name) for name in tr.__all__]
     measures = [one for one in exported if inspect.isclass(one) and vars(one).get("name")]
     return sorted(map(Description.of, measures), key=lambda one: one.label)
 
 
 def table() -> str:
-    """The page, as a table in Markdown."""
+    """All measures as a table in Markdown."""
     rows = [
         (
             f"`{one.label}` `{one.name}`",
@@ -123,7 +123,7 @@ def table() -> str:
 
 
 def found(spelling: str) -> dict[str, list[str]]:
-    """The classes that a spelling stands for, each with the labels that say what of it is meant.
+    """The classes that a spelling stands for, each with its labels if the spelling sets parameters.
 
     Raises:
         ValueError: no measure has this name.
@@ -142,14 +142,14 @@ def found(spelling: str) -> dict[str, list[str]]:
     except ValueError:
         if any(label.parameters for label in labels):
             raise
-        metrics = []  # those of a catalogue need more than a name
+        metrics = []  # measures of a catalogue need arguments, which a name cannot contain
     for metric in metrics:
         meant[type(metric).__name__] += [metric.label] * (metric.label != metric.name)
     return meant
 
 
 def page(measure: str, spelling: str, labels: list[str]) -> str:
-    """One measure, for people to read."""
+    """One measure as text for a terminal."""
     one = next(one for one in described() if one.name == measure)
     cls = getattr(tr, measure)
     cells = [
@@ -167,7 +167,7 @@ def page(measure: str, spelling: str, labels: list[str]) -> str:
 
 
 def run(names: Sequence[str]) -> int:
-    """Print those that are named; all of them, in Markdown, if none is."""
+    """Print the named measures; without names a table of all measures in Markdown."""
     single = [one for several in names for one in split(several)]
     pages = [page(measure, name, labels) for name in single for measure, labels in found(name).items()]
     print("\n\n".join(pages) if names else table())

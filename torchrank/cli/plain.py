@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 WIDTH = 100
 
-# LaTeX commands that formulas use, as a terminal shows them.
+# LaTeX commands in formulas, and their text in a terminal.
 SYMBOLS = {
     "sum": "Σ", "prod": "Π", "le": "≤", "ge": "≥", "ne": "≠", "in": "∈", "notin": "∉", "cap": "∩", "bigcup": "∪",  # noqa: RUF001
     "exists": "∃", "cdot": "·", "alpha": "α", "beta": "β", "tau": "τ", "choose": " choose ", "left": "", "right": "",  # noqa: RUF001
@@ -18,7 +18,7 @@ SYMBOLS = {
 
 
 def rows(pairs: Iterable[tuple[str, str]], indent: int = 2) -> list[str]:
-    """Two columns, of which the second is wrapped."""
+    """Lines of a table with two columns. The second column is wrapped."""
     pairs = list(pairs)
     start = indent + max((len(left) for left, _ in pairs), default=0) + 2
     lines = []
@@ -29,7 +29,8 @@ def rows(pairs: Iterable[tuple[str, str]], indent: int = 2) -> list[str]:
 
 
 def formula(latex: str) -> str:
-    """A formula in LaTeX as text."""
+    """A LaTeX formula as plain text."""
+    # Unbrace simple indexes first, so that the braces that remain belong to fractions, roots and groups.
     latex = re.sub(r"([_^])\{(\w+)\}", r"\1\2", latex)
     while found := re.search(r"\\frac(?={)", latex):
         above, behind = _group(latex, found.end())
@@ -44,13 +45,13 @@ def formula(latex: str) -> str:
 
 
 def _group(text: str, start: int) -> tuple[str, int]:
-    """The inside of a group that begins with a brace, and where the text behind it begins."""
+    """The inside of a group that begins with a brace at ``start``, and the position behind the group."""
     depth = 0
     for at in range(start, len(text)):
         depth += {"{": 1, "}": -1}.get(text[at], 0) * (text[at - 1] != "\\")
         if not depth:
             return text[start + 1 : at], at + 1
-    raise ValueError(f"Expected a brace to close what {text[start:]!r} opens, got none")
+    raise ValueError(f"Expected a closing brace for {text[start:]!r}, got none")
 
 
 def _factor(text: str) -> str:
@@ -58,6 +59,6 @@ def _factor(text: str) -> str:
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """The end of a message about an unknown name: the nearest few that are known."""
+    """The end of an error message for an unknown name: the nearest known names."""
     near = list(dict.fromkeys(difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)))
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

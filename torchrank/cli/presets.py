@@ -1,4 +1,4 @@
-"""The presets of some libraries, for people to read."""
+"""``torchrank presets``: the presets of libraries as text for a terminal."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torchrank.names.presets import rows as table_rows
 
 
 def library(spelling: str) -> str:
-    """The preset that a library's name stands for.
+    """The name of the preset for a library, in any spelling.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no preset for it.
     """
     known = {_key(name): name for name in LIBRARIES}
     known |= {_key(name): key for key, names in LIBRARIES.items() for name in names.split(", ")}
@@ -28,7 +28,7 @@ def _key(name: str) -> str:
 
 
 def page(name: str) -> str:
-    """Which label gives the number of which measure of a library."""
+    """The measures of a library, each with the label that reproduces its number, as text for a terminal."""
     always = ", ".join(f"{key}={value}" for key, value in ALWAYS.get(name, {}).items())
     found = [cell for row in table_rows().values() for cell in row.get(name, [])]
     cells = [(theirs, f"none: {why}" if ours is None else ours) for theirs, ours, why in found]

@@ -1,4 +1,4 @@
-"""The names of measures in other libraries, as a table in Markdown."""
+"""``torchrank spellings``: the names of measures in other libraries, as a table in Markdown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torchrank.names.spellings import known, without_optional
 
 
 def table() -> str:
-    """One row for each label, in alphabetical order, with all spellings that give it."""
+    """The table: a row for each label, in alphabetical order, with all its spellings."""
     spellings: dict[str, dict[str, None]] = {}
     for name, measure in measures().items():
         for one in known(measure):

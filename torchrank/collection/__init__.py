@@ -1,3 +1,3 @@
-"""Many measures, one ranking."""
+"""Collections: many metrics, updated from one ranking."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many measures, one ranking."""
+"""The collection: many metrics, one ranking of each batch, one all-reduce."""
 
 from __future__ import annotations
 
@@ -28,33 +28,34 @@ from torchrank.state.scoring import BatchResult, results_of, score_batch
 from torchrank.state.synchronisation import JointReduction, WorkersDifferError
 from torchrank.state.torchmetrics_fixes import eager
 
-#: a name, or several in one string; a metric; or a collection
+#: a name, or several names in one string; a metric; or a collection
 Member = str | Metric | MetricCollection
 
-#: what a collection is made of
+#: the elements of a collection
 Metrics = Member | Sequence[Member] | Mapping[str, Member]
 
 
 class RankingCollection(MetricCollection):
-    """Metrics that are updated together: a batch is ranked once for all, and one all-reduce syncs all.
+    """Metrics that are updated together: a batch is ranked once for all, and one all-reduce synchronises them.
 
-    Among workers :meth:`compute` takes one all-reduce, and so does Lightning's ``log_dict``. A member that is computed
-    by itself takes one of its own. Workers may have the members in another order; other members are an error.
+    A :class:`torchmetrics.MetricCollection` whose members return the same results as alone. Keys are labels, in the
+    order given. On several workers :meth:`compute` makes one all-reduce, and so does Lightning's ``log_dict``. A member
+    that is computed by itself makes its own. The order of members may differ between workers; if the members differ,
+    all workers raise ValueError.
 
-    Keys are the labels, in the order given. A :class:`torchmetrics.MetricCollection` with the same results as its
-    members would have alone. Members that are not torchrank's get ``preds`` and ``target``, where ``mask`` is True;
-    ``"mae"``, ``"mse"`` and ``"rmse"`` stand for torchmetrics' own. It can hold any
-    :class:`torchmetrics.MetricCollection`; one of these can hold it as long as no label has a dot.
+    Members from other libraries receive the ``preds`` and ``target`` of candidates, where ``mask`` is True. ``"mae"``,
+    ``"mse"`` and ``"rmse"`` are torchmetrics' metrics. A collection can contain any
+    :class:`torchmetrics.MetricCollection`, and can be contained in one if no label has a dot.
 
     Args:
-        metrics: names (``"ndcg@5,10"`` stands for two metrics, ``"recall@1-3, mrr"`` for four), metrics, collections,
-            or a sequence of these; or a dict from keys to names or metrics.
+        metrics: names, metrics, collections, or a sequence of these; or a dict from keys to names or metrics. A name
+            can stand for several metrics: ``"ndcg@5,10"`` for two, ``"recall@1-3, mrr"`` for four.
         more: further names or metrics.
-        prefix: put before every key.
-        postfix: put behind every key.
+        prefix: text before every key.
+        postfix: text after every key.
 
     Raises:
-        ValueError: an unknown name, a key given twice, or something that is neither a name nor a metric.
+        ValueError: a name is unknown, a key is given twice, or an element is neither a name nor a metric.
 
     Example:
         >>> import torch, torchrank as tr
@@ -73,13 +74,14 @@ class RankingCollection(MetricCollection):
         prefix: str | None = None,
         postfix: str | None = None,
     ) -> None:
-        # Groups are torchmetrics' way of sharing what is computed alike. Here the ranking is what is shared.
+        # torchmetrics' groups share states of equal metrics. Here metrics share the ranking, and groups are not needed.
         super().__init__([], prefix=prefix, postfix=postfix, compute_groups=False)
         self.add_metrics(metrics, *more)
 
     def add_metrics(self, metrics: Metrics, *more: Member) -> None:
         """Add metrics, given as in the constructor."""
-        self._groups: dict[int, list[str]] = {}
+        self._groups: dict[int, list[str]] = {}  # torchmetrics' compute groups: none
+        # The constructor of MetricCollection calls this method, so it cannot rely on attributes.
         if "_joint" not in self.__dict__:
             self._joint = JointReduction({})
         if isinstance(metrics, Mapping) and not isinstance(metrics, MetricCollection):
@@ -100,16 +102,16 @@ class RankingCollection(MetricCollection):
     def _add(self, key: str, metric: Metric) -> None:
         inner = self._inner(key)
         if inner in self._modules:
-            raise ValueError(f"Expected every metric once, got {key!r} twice; a dict gives them keys of their own")
+            raise ValueError(f"Expected every metric once, got {key!r} twice; pass a dict to choose the keys")
         self[inner] = metric
 
-    # ---- keys: torch's ModuleDict refuses dots and names of its own attributes, so they are escaped inside -------
+    # ---- keys: torch's ModuleDict accepts neither dots nor names of its own attributes, so both are escaped in it --
 
     def _set_name(self, base: str, more: str = "") -> str:
         return super()._set_name(unquote(base) + more)
 
     def __getitem__(self, key: str, copy_state: bool = True) -> Metric:
-        """The metric with a key, given with or without prefix and postfix."""
+        """The metric with a key. The key can include prefix and postfix or not."""
         for name_of in (self._set_name, unquote):
             for inner, metric in self._modules.items():
                 if key == name_of(inner):
@@ -127,24 +129,24 @@ class RankingCollection(MetricCollection):
         return key in self._modules or key in self.keys() or key in [unquote(inner) for inner in self._modules]
 
     def _inner(self, key: str) -> str:
-        """A key that ModuleDict takes: "%", "." and the names of attributes are percent-encoded."""
+        """A key as ModuleDict accepts it: "%", "." and the names of attributes are percent-encoded."""
         inner = key.replace("%", "%25").replace(".", "%2E")
         taken = hasattr(type(self), inner) or inner in self.__dict__
         return f"%{ord(inner[0]):02X}{inner[1:]}" if taken else inner
 
     def keys(self, keep_base: bool = False) -> KeysView[str]:
-        """Keys; with ``keep_base`` without prefix and postfix."""
+        """All keys; with ``keep_base`` without prefix and postfix."""
         return self._unprefixed().keys() if keep_base else self._to_renamed_dict().keys()
 
     def items(self, keep_base: bool = False, copy_state: bool = True) -> Iterable[tuple[str, Metric]]:  # type: ignore[override]
-        """Keys and metrics; with ``keep_base`` keys without prefix and postfix."""
+        """All keys and metrics; with ``keep_base`` the keys have no prefix and postfix."""
         return self._unprefixed().items() if keep_base else super().items(False, copy_state)
 
     def _unprefixed(self) -> dict[str, Metric]:
         return {unquote(inner): metric for inner, metric in self._modules.items()}
 
     def _link(self) -> None:
-        """Let the metrics share one reduction, but for those that share that of another collection already."""
+        """Share one reduction between the metrics. A metric of another collection keeps its reduction."""
         members = self._unprefixed()
         for key, metric in list(members.items()):
             if isinstance(metric, QueryMean):
@@ -152,6 +154,8 @@ class RankingCollection(MetricCollection):
                     del members[key]
                 metric.reduce_with(metric.joint or self._joint)
         self._joint.members = members
+
+    # A copy has copies of the metrics, so it needs a reduction of its own.
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_joint"}
@@ -175,7 +179,7 @@ class RankingCollection(MetricCollection):
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> None:
-        """Add a batch of whole queries to every metric; arguments as :meth:`RankingMetric.update`."""
+        """Add a batch of whole queries to every metric. Arguments of :meth:`torchrank.RankingMetric.update`."""
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         with self._ranked(Batch(preds, target, weights, options)) as calls:
             for metric, arguments, keywords in calls:
@@ -193,7 +197,7 @@ class RankingCollection(MetricCollection):
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Results:
-        """Add a batch and return its own values; arguments as :meth:`update`."""
+        """Add a batch and return its own values by key. Arguments of :meth:`update`."""
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         with self._ranked(Batch(preds, target, weights, options)) as calls:
             values = [metric(*arguments, **keywords) for metric, arguments, keywords in calls]
@@ -210,12 +214,13 @@ class RankingCollection(MetricCollection):
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Results:
-        """The values [query] of every metric that has a value for each query, without touching any state.
+        """The values [query] of every metric with per-query values, by key. States do not change.
 
-        Those of other libraries have none, nor do measures of a whole catalogue, as :class:`torchrank.Coverage`.
+        Metrics of other libraries are left out, and so are measures of a whole catalogue, e.g.
+        :class:`torchrank.Coverage`.
 
         Raises:
-            TypeError, ValueError: as :meth:`update`, and for bad values at once.
+            TypeError, ValueError: as :meth:`update`, and ValueError at once for bad values.
         """
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         kinds = {inner: m for inner, m in self._modules.items() if isinstance(m, RankingMetric | PerUserMetric)}
@@ -225,18 +230,20 @@ class RankingCollection(MetricCollection):
 
     @contextlib.contextmanager
     def _ranked(self, batch: Batch) -> Iterator[list[tuple[Metric, tuple[Any, ...], dict[str, Any]]]]:
-        """Each metric with the arguments of its update, within which ours take the results of one ranking.
+        """Each metric with the arguments of its update. In this context our metrics use the results of one ranking.
 
-        A batch that does not fit raises before any metric has taken it.
+        If the batch does not fit one metric, an error is raised before any metric is updated.
         """
         members = list(self._modules.values())
         for metric in members if isinstance(batch.preds, Ranking) else []:
             if not isinstance(metric, RankingMetric):
                 raise TypeError(
-                    f"Expected preds and target for {type(metric).__name__}, which ranks nothing, got a Ranking"
+                    f"Expected preds and target for {type(metric).__name__}, which ranks nothing, got a Ranking;"
+                    " update it by itself, or leave it out of this collection"
                 )
         ours = [metric for metric in members if isinstance(metric, Measure)]
         results = self._results(ours, batch, values=False)
+        # Other libraries receive only the keywords that the user has passed.
         given = {key: x for key, x in {**batch.options, "weights": batch.weights}.items() if x is not None}
         others = Pointwise(batch.preds, batch.target, given)
         calls = [
@@ -249,7 +256,7 @@ class RankingCollection(MetricCollection):
             yield calls
 
     def _results(self, metrics: Sequence[Measure], batch: Batch, values: bool = True) -> dict[int, BatchResult]:
-        """The results of measures for a batch, by the identity of each."""
+        """The results of measures for a batch, by the id of each measure."""
         ranking = [metric for metric in metrics if isinstance(metric, RankingMetric)]
         results = dict(zip(map(id, ranking), score_batch(ranking, batch, values)))
         results |= {id(metric): metric.of_batch(batch) for metric in metrics if isinstance(metric, ListMetric)}
@@ -259,24 +266,26 @@ class RankingCollection(MetricCollection):
 
     @eager
     def compute(self) -> Results:
-        """The value of every metric by its key.
+        """The value of every metric, by key.
 
         Raises:
-            ValueError: bad values were met, on whatever worker. All metrics can go on.
+            ValueError: a worker has met bad values. All metrics can be used further.
         """
-        row = JointReduction(self._unprefixed())
+        series = JointReduction(self._unprefixed())
         ours = {inner for inner, metric in self._modules.items() if isinstance(metric, QueryMean)}
         values: dict[str, Any] = {}
         raised: dict[str, ValueError] = {}
-        for inner in sorted(self._modules, key=lambda inner: (inner not in ours, inner)):  # alike on all workers
+        # Sorted, so that workers with another order of members call collectives in the same order.
+        for inner in sorted(self._modules, key=lambda inner: (inner not in ours, inner)):
             metric = self._modules[inner]
             if inner not in ours and jit_distributed_available():
+                # The other libraries' metrics may differ as well, and would wait for each other forever.
                 if any(isinstance(error, WorkersDifferError) for error in raised.values()):
                     break
-                metric._computed = None  # a worker that answers from its cache would let the others wait
+                metric._computed = None  # a worker that returned a cached value would leave the others waiting
             try:
-                values[inner] = metric.compute_in(row) if isinstance(metric, QueryMean) else metric.compute()
-            except ValueError as error:  # every metric must have its turn, or workers would lose step
+                values[inner] = metric.compute_in(series) if isinstance(metric, QueryMean) else metric.compute()
+            except ValueError as error:  # compute the other metrics first, or workers would get out of step
                 raised[inner] = error
         for inner in self._modules:
             if inner in raised:
@@ -284,7 +293,7 @@ class RankingCollection(MetricCollection):
         return self._shown({inner: values[inner] for inner in self._modules})
 
     def _shown(self, values: dict[str, Any]) -> Results:
-        """Results by the keys that are shown; of a metric that has several results, one for each."""
+        """Results by key, with prefix and postfix. A metric that returns a dict has one key for each entry."""
         shown: dict[str, Any] = {}
         for inner, value in values.items():
             several = {f"_{key}": part for key, part in value.items()} if isinstance(value, dict) else {"": value}
@@ -295,29 +304,29 @@ class RankingCollection(MetricCollection):
         """Plot the values of all metrics in one figure; needs matplotlib.
 
         Args:
-            val: a result of :meth:`compute` or :meth:`forward`, or a list of them, drawn as lines; None = computes one.
-            ax: the axes to draw in, or, for one plot of each metric, a sequence of as many; None = new ones.
-            together: True = all in one axes; False = each metric in a figure of its own, as torchmetrics draws it.
-                None = all in one, unless ``ax`` is a sequence.
-            over_k: draw measures, in one axes, as lines over their cut-offs: ``ndcg@1``, ``ndcg@2``, ``ndcg@5`` are
-                one. A metric without a cut-off is a dashed line.
+            val: a result of :meth:`compute` or :meth:`forward`, or a list of results, drawn as lines; None = compute.
+            ax: the axes to draw in; for one plot of each metric a sequence of axes; None = new axes.
+            together: True = all metrics in one axes; False = each metric in its own figure, drawn by torchmetrics;
+                None = in one axes unless ``ax`` is a sequence.
+            over_k: draw measures in one axes as lines over their cutoffs: ``ndcg@1``, ``ndcg@2`` and ``ndcg@5`` are one
+                line. A metric without a cutoff is a dashed line.
 
         Returns:
-            The figure and its axes; not ``together``, a list of these, one for each metric.
+            The figure and its axes; with ``together=False`` a list of (figure, axes), one for each metric.
 
         Raises:
-            ValueError: a curve, or a value for each query over steps or over k, which has no place in one axes; a list
-                of results over k.
+            ValueError: a metric returned a curve, or values for each query, that cannot be drawn in one axes; or
+                ``val`` is a list and ``over_k`` is True.
         """
         if not over_k and (together is False or (together is None and isinstance(ax, Sequence))):
             return super().plot(val, ax, together=False)
         val = self.compute() if val is None else val
         several = isinstance(val, Sequence)
         if over_k and several:
-            raise ValueError(f"Expected one result to plot over k, got a list of {len(val)}: give one of them")
+            raise ValueError(f"Expected one result to plot over k, got a list of {len(val)}; pass one of them")
         for key, value in (val[0] if several else val).items():
             if isinstance(value, tuple) or ((several or over_k) and torch.as_tensor(value, device="cpu").numel() != 1):
-                raise ValueError(f"Expected a number of each metric to plot, got several of {key!r}: plot it by itself")
+                raise ValueError(f"Expected one number of each metric, got several of {key!r}; plot it by itself")
         if over_k:
             return self._plot_over_k(val, ax)
         return plot_steps(val, ax) if several else plot_values(val, ax)
@@ -332,18 +341,22 @@ class RankingCollection(MetricCollection):
                 levels[key] = float(values[key])
                 continue
             cutoff = re.compile(rf"@{cut}(?!\d)")
-            name = key if cutoff.search(key) else str(self[key].label)  # a key of the user's own
+            name = key if cutoff.search(key) else str(self[key].label)  # a key chosen by the user has no cutoff
             at, numbers = lines.setdefault(cutoff.sub("@k", name), ([], []))
             at.append(cut)
             numbers.append(float(values[key]))
         return plot_lines(lines, "k", ax, levels)
 
     def merge_state(self, other: RankingCollection) -> None:
-        """Add the states of another collection of the same metrics, whose queries come after this one's."""
+        """Add the states of another collection of the same metrics. Its queries follow the queries of this one.
+
+        Raises:
+            ValueError: the other collection has other metrics. No metric is changed.
+        """
         if list(other._modules) != list(self._modules):
             raise ValueError(f"Expected a collection of {list(self.keys())}, got {list(other.keys())}")
         for inner, metric in self._modules.items():
-            if isinstance(metric, QueryMean):  # all or none
+            if isinstance(metric, QueryMean):  # check all before the first one changes
                 metric.mergeable(other._modules[inner])
         for inner, metric in self._modules.items():
             metric.merge_state(other._modules[inner])
@@ -355,7 +368,7 @@ class RankingCollection(MetricCollection):
 
 
 def _metrics(value: Any) -> list[tuple[str, Metric]]:
-    """The metrics, with their keys, that one element of a collection stands for."""
+    """The keys and metrics of one element of a collection."""
     if isinstance(value, str):
         if value.lower() in POINTWISE:
             return [(value.lower(), POINTWISE[value.lower()]())]

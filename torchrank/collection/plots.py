@@ -1,4 +1,4 @@
-"""Plots of the values of many metrics in one figure; they need matplotlib."""
+"""Plots of many metrics in one figure; they need matplotlib."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Lines that a legend tells apart; of more, each is named at its end.
+# Number of lines that a legend can distinguish, the number of default colours. More lines are named at their ends.
 LEGEND = 10
 
 
 def plot_values(values: Mapping[str, Tensor], axes: Any = None) -> tuple[Any, Any]:
-    """A row for each value, or for the values of all queries, with its name and number."""
+    """Draw a row for each metric: its name, a mark for its value or for the value of each query, and the number."""
     figure, axes = _axes(axes, list(values), 1.2 + 0.28 * len(values))
     for row, value in enumerate(values.values()):
         numbers = torch.as_tensor(value, device="cpu").reshape(-1)
@@ -23,13 +23,13 @@ def plot_values(values: Mapping[str, Tensor], axes: Any = None) -> tuple[Any, An
         axes.text(1.01, row, text, transform=axes.get_yaxis_transform(), va="center", size="small")
     axes.set_yticks(range(len(values)), list(values))
     _plainly(axes.get_yticklabels(), list(values))
-    axes.set_ylim(len(values) - 0.4, -0.6)  # the first on top
+    axes.set_ylim(len(values) - 0.4, -0.6)  # descending, so that the first metric is on top
     axes.grid(True, alpha=0.4)
     return figure, axes
 
 
 def plot_steps(values: Sequence[Mapping[str, Tensor]], axes: Any = None) -> tuple[Any, Any]:
-    """A line for each metric over a list of results."""
+    """Draw a line for each metric over a list of results."""
     steps = list(range(len(values)))
     lines = {key: (steps, [float(result[key]) for result in values]) for key in values[0]}
     return plot_lines(lines, "step", axes)
@@ -41,9 +41,9 @@ def plot_lines(
     axes: Any = None,
     levels: Mapping[str, float] | None = None,
 ) -> tuple[Any, Any]:
-    """Lines through points (x, y), and dashed ones at some levels.
+    """Draw lines through points (x, y), and dashed lines at some levels.
 
-    Up to ten have a legend beside the axes; of more, each has its name at its end.
+    Up to ten lines have a legend beside the axes. If there are more, each has its name at its end.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -57,6 +57,7 @@ def plot_lines(
     if many:
         _name_ends(axes, drawn, names)
     else:
+        # Legends hide names that begin with "_", so the names are set afterwards.
         legend = axes.legend(drawn, [f"line {i}" for i in range(len(drawn))], loc="upper left", bbox_to_anchor=(1, 1))
         _plainly(legend.get_texts(), names)
     axes.set_xlabel(xlabel)
@@ -66,7 +67,7 @@ def plot_lines(
 
 
 def _name_ends(axes: Any, drawn: Sequence[Any], names: Sequence[str]) -> None:
-    """The names of lines beside the axes, evenly spaced in the order of their ends, with a thin line to each."""
+    """Write the names of lines beside the axes, evenly spaced in the order of their ends, each with a thin line."""
     order = sorted(range(len(drawn)), key=lambda i: _end(drawn[i])[1])
     texts = []
     for place, i in enumerate(order):
@@ -87,7 +88,7 @@ def _name_ends(axes: Any, drawn: Sequence[Any], names: Sequence[str]) -> None:
 
 
 def _end(line: Any) -> tuple[float, float]:
-    """The last point of a line that is a number."""
+    """The last point of a line with a finite value; (0, 0) if there is none."""
     points = torch.as_tensor(line.get_xydata(), device="cpu")
     there = points[points[:, 1].isfinite()]
     x, y = (there if len(there) else torch.zeros_like(points))[-1].tolist()
@@ -95,17 +96,17 @@ def _end(line: Any) -> tuple[float, float]:
 
 
 def _plainly(texts: Sequence[Any], names: Sequence[str]) -> None:
-    """Set texts as they are: matplotlib takes "$" for mathematics, and hides a name with "_" in front from a legend."""
+    """Set texts without interpretation: matplotlib would read "$" as mathematics."""
     for text, name in zip(texts, names):
         text.set_parse_math(False)
         text.set_text(name)
 
 
 def _axes(axes: Any, names: Sequence[str], height: float) -> tuple[Any, Any]:
-    """The figure and axes to draw in; new ones have room for the names."""
+    """The figure and axes to draw in. New ones have room for the names."""
     from matplotlib import pyplot
 
-    if axes is None:
+    if axes is None:  # sizes in inches, from the number and the lengths of names in a small font
         width = 6 + 0.09 * max(map(len, names), default=0)
         return pyplot.subplots(figsize=(width, min(max(2.4, height), 20)), layout="constrained")
     return axes.get_figure(), axes

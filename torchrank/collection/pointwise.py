@@ -1,4 +1,4 @@
-"""Metrics of other libraries beside a ranking: what of a batch they see. They compute; nothing is rewritten here."""
+"""Metrics of other libraries in a collection: the part of a batch that each receives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _root_mean_squared_error() -> Metric:
     return MeanSquaredError(squared=False)
 
 
-#: names in a collection that stand for torchmetrics' own metrics of single scores
+#: torchmetrics' metrics of single scores, by their names in a collection
 POINTWISE: dict[str, Callable[[], Metric]] = {
     "mae": MeanAbsoluteError,
     "mse": MeanSquaredError,
@@ -24,38 +24,40 @@ POINTWISE: dict[str, Callable[[], Metric]] = {
 
 
 class Pointwise:
-    """What metrics of other libraries see of a batch: nothing that ``mask`` hides.
+    """The arguments for the metrics of other libraries in a collection, without candidates hidden by ``mask``.
 
-    A metric whose update takes ``mask`` gets everything. Any other gets scores, targets and ``indexes`` of real
-    candidates only, flat; without a mask, all as they are. Keywords that its update does not take are left out.
+    If the ``update`` of a metric has an argument ``mask``, the metric receives all elements. Any other metric receives
+    scores, targets and ``indexes`` of the candidates with mask True, flat. Without a mask tensors keep their shape.
+    Keywords that ``update`` does not have are left out.
 
     Args:
         preds: scores.
-        target: a value for each.
-        keywords: those of :meth:`torchrank.RankingCollection.update` that were given.
+        target: a value for each score.
+        keywords: the keywords given to :meth:`torchrank.RankingCollection.update`.
     """
 
     def __init__(self, preds: Any, target: Any, keywords: dict[str, Any]) -> None:
         self.preds, self.target, self.keywords = preds, target, keywords
 
     def arguments_of(self, metric: Metric) -> tuple[tuple[Any, Any], dict[str, Any]]:
-        """What the ``update`` of a metric is called with.
+        """The arguments and keywords for ``metric.update``.
 
         Raises:
-            TypeError, ValueError: it needs a target for each score, and there is none.
+            TypeError, ValueError: the metric needs a target for each score, and there is none.
         """
+        # An update without an argument `mask` would count padding as candidates.
         hides = "mask" in self.keywords and not _takes(metric, "mask")
         if hides or _needs_values(metric):
             _check(metric, self.preds, self.target, "a mask" if hides else "scores")
         try:
-            preds, target, keywords = self.widest_float if hides else (self.preds, self.target, self.keywords)
+            preds, target, keywords = self.unmasked if hides else (self.preds, self.target, self.keywords)
         except ValueError as error:
             raise ValueError(f"{error}, for {type(metric).__name__}") from None
         return (preds, target), metric._filter_kwargs(**keywords) if keywords else {}
 
     @functools.cached_property
-    def widest_float(self) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """Scores, targets and keywords of real candidates, taken once for all metrics. Waits for the device."""
+    def unmasked(self) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """Scores, targets and keywords of candidates with mask True, selected once for all metrics. Reads the mask."""
         there = _like(self.preds, self.keywords["mask"], "mask")
         keywords = dict(self.keywords)
         if "indexes" in keywords:
@@ -64,13 +66,13 @@ class Pointwise:
 
 
 def _takes(metric: Metric, argument: str) -> bool:
-    """Whether the update of a metric has an argument, or takes any."""
+    """Whether ``update`` of a metric has an argument, or any keyword arguments."""
     parameters = metric._update_signature.parameters
     return argument in parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
 
 
 def _needs_values(metric: Metric) -> bool:
-    """Whether it compares each score with a value: then ids, labels and pairs would be taken for these."""
+    """Whether a metric compares each score with a value. It would read ids, labels and pairs as values."""
     return any(cls.__module__.startswith("torchmetrics.regression") for cls in type(metric).__mro__)
 
 
@@ -78,8 +80,8 @@ def _check(metric: Metric, preds: Any, target: Any, beside: str) -> None:
     name = type(metric).__name__
     if _needs_values(metric) and isinstance(preds, Tensor) and not preds.is_floating_point():
         raise TypeError(
-            f"Expected floating point scores for {name}, which compares them with their targets, got {preds.dtype},"
-            " which are ids already ranked; update it by itself, or leave it out of this collection"
+            f"Expected floating point scores for {name}, got ranked ids of {preds.dtype};"
+            " update it by itself, or leave it out of this collection"
         )
     if not isinstance(preds, Tensor) or not isinstance(target, Tensor) or target.shape != preds.shape:
         shape = list(preds.shape) if isinstance(preds, Tensor) else type(preds).__name__

@@ -1,3 +1,3 @@
-"""Formulas that several measures are built from: gains, discounts, cascades, concordance, chance."""
+"""Formulas that several measures share: gains, discounts, cascades, concordance, random rankings."""
 
 from __future__ import annotations

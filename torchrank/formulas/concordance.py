@@ -1,4 +1,4 @@
-"""Two orders of the same candidates: where each stands in both, and which pairs they put the other way round."""
+"""Two rankings of the same candidates: their places in both, and the discordant pairs."""
 
 from __future__ import annotations
 
@@ -13,36 +13,41 @@ from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.derived import Derived, cached
 from torchrank.ranking.entries import run_bounds, run_starts
 
-# Pairs are compared one by one within blocks of so many elements, and counted by blocks within as many blocks.
-BLOCK_BITS = 5
+# A bucket has 2 ** 5 elements, and a group 2 ** 5 buckets. Pairs are compared within buckets, and counted by buckets
+# within groups.
+BUCKET_BITS = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Orders:
-    """The candidates of each query in the order of the other ranking, equal ones in the order of the first.
+    """The candidates of each query in the order of the other ranking; its ties in the order of the first ranking.
 
-    Places and numbers are int64, places count from 0. Candidates that were not retrieved are tied with each other
-    behind all others; what is no candidate stands at the end.
+    Places and numbers are int64; places count from 0. Candidates that are not retrieved form one tie group behind all
+    others. Padding stands at the end.
     """
 
-    #: [query, entry]: which entry of the ranking this is
+    #: [query, entry]: index of the entry in the first ranking
     entry: Tensor
-    #: bool [query, entry]: whether it is a candidate
+    #: bool [query, entry]: False for padding
     there: Tensor
-    #: whether it is known that all entries are
+    #: no entry is padding; False if this is unknown
     whole: bool
-    #: [query]: how many are
+    #: [query]: number of candidates
     number: Tensor
-    #: [query, entry]: how many candidates are above it in the first ranking, and how many tied with it, itself included
+    #: [query, entry]: number of candidates above the entry in the first ranking
     above: Tensor
+    #: [query, entry]: size of its tie group in the first ranking
     beside: Tensor
-    #: [query, entry]: and in the other ranking
+    #: [query, entry]: number of candidates above the entry in the other ranking
     other_above: Tensor
+    #: [query, entry]: size of its tie group in the other ranking
     other_beside: Tensor
 
     @functools.cached_property
     def place(self) -> Tensor:
-        """int64 [query, entry]: the place in the first ranking, equal ones in the order of the other."""
+        """int64 [query, entry]: the place in the first ranking; its ties in the order of the other ranking."""
+        # Without ties the number of candidates above is the place. With ties the stable sort keeps the other order
+        # within a tie group, so tied pairs are never counted as discordant.
         if self.whole and _strict(self.beside):
             return self.above
         order = by_key(self.above if self.whole else torch.where(self.there, self.above, self.above.shape[1]))
@@ -55,7 +60,10 @@ class Orders:
 
     @functools.cached_property
     def alike(self) -> tuple[Tensor, Tensor]:
-        """int64 [query, entry] each: how many are tied with it in both rankings, and its place among them."""
+        """Number of candidates tied with an entry in both rankings, and its place among them.
+
+        int64 [query, entry] each.
+        """
         if _strict(self.beside) or _strict(self.other_beside):
             return _ones(self.above), _ones(self.above) - 1
         start, stop = run_bounds(run_starts(self.above) | run_starts(self.other_above) | run_starts(self.there))
@@ -63,27 +71,30 @@ class Orders:
 
     @functools.cached_property
     def overtaken(self) -> Tensor:
-        """int64 [query, entry]: how many candidates before it in this order stand behind it in the first ranking."""
+        """int64 [query, entry]: number of candidates before an entry here and behind it in the first ranking."""
         return larger_before(self.place)
 
     @property
     def discordant(self) -> Tensor:
-        """int64 [query, entry]: how many candidates the two rankings put on different sides of it."""
-        # Larger places before it, and the smaller ones behind it, which make up for where it stands.
+        """int64 [query, entry]: number of candidates that form a discordant pair with an entry."""
+        # Of the `place` smaller places, other_place - overtaken stand before the entry, and the others behind it. So it
+        # has overtaken + place - (other_place - overtaken) discordant pairs.
         return (2 * self.overtaken).add_(self.place).sub_(self.other_place)
 
     def all_tied(self) -> Tensor:
-        """bool [query]: all candidates are tied in one of the rankings."""
+        """bool [query]: whether all candidates are tied in one of the rankings."""
         return torch.maximum(self.beside[:, 0], self.other_beside[:, 0]) >= self.number
 
     def of_candidates(self, x: Tensor) -> Tensor:
-        """``x`` [query, entry], and 0 for what is no candidate."""
+        """``x`` [query, entry], with 0 for padding."""
         return x if self.whole else torch.where(self.there, x, 0)
 
     def pairs(self, tied: Tensor, weight: Tensor | None = None) -> Tensor:
-        """float64 [query]: pairs of candidates that are tied, from how many are tied with each, itself included.
+        """float64 [query]: number of tied pairs of candidates.
 
-        A pair counts 1, or the sum of its weights, [query, entry], which are 0 for what is no candidate.
+        Args:
+            tied: int64 [query, entry]: size of the tie group of each entry.
+            weight: [query, entry], 0 for padding: a pair counts the sum of its two weights. None = a pair counts 1.
         """
         if _strict(tied):
             return torch.zeros_like(self.number, dtype=torch.float64)
@@ -92,34 +103,36 @@ class Orders:
         return self.of_candidates(tied - 1).sum(-1).double() / 2
 
     def total(self) -> Tensor:
-        """float64 [query]: all pairs of candidates."""
+        """float64 [query]: number of pairs of candidates."""
         number = self.number.double()
         return number * (number - 1) / 2
 
     def reversed(self) -> Tensor:
-        """float64 [query]: discordant pairs, which the rankings order differently."""
-        return self.overtaken.sum(-1).double()  # what is no candidate has none
+        """float64 [query]: number of discordant pairs, which the two rankings order differently."""
+        return self.overtaken.sum(-1).double()  # padding stands last in both orders and adds 0
 
     def net(self) -> Tensor:
-        """float64 [query]: concordant pairs less discordant ones."""
+        """float64 [query]: number of concordant pairs minus number of discordant pairs."""
+        # Pairs tied in both rankings are in the first two terms, and are subtracted once.
         tied = self.pairs(self.beside) + self.pairs(self.other_beside) - self.pairs(self.alike[0])
         return self.total() - tied - 2 * self.reversed()
 
     def classes(self, above: Tensor, place: Tensor) -> Tensor:
-        """float64 [query]: how many different values a ranking has."""
+        """float64 [query]: number of different values in a ranking, from ``above`` and ``place`` in it."""
         return (self.there & (above == place)).sum(-1).double()
 
 
 @cached
 def orders(ranking: Derived) -> Orders:
-    """The entries of a ranking in the order of their grades, the larger first, beside their order by the ranking."""
+    """The order of the entries by grade, in descending order, beside their order in the ranking."""
     there, width = ranking.valid, ranking.first.shape[1]
     looks = reading_is_free(there)
     whole = looks and bool(there.all())
     values, entry = descending(ranking.grade if whole else torch.where(there, ranking.grade, 0))
     start, stop = run_bounds(run_starts(values))
-    distinct = whole and stop[:, :1].numel() > 0 and start.stride(0) == 0  # as runs says where nothing is tied
-    if not whole:  # what is no candidate at the end
+    # run_bounds returns expanded tensors, of stride 0, if it has found that no grades are equal.
+    distinct = whole and stop[:, :1].numel() > 0 and start.stride(0) == 0
+    if not whole:  # move padding to the end
         kept = torch.where(there.gather(-1, entry), start, width)
         entry = by_key(kept, entry)
         there = there.gather(-1, entry)
@@ -128,7 +141,7 @@ def orders(ranking: Derived) -> Orders:
     other_beside = _ones(entry) if distinct else stop - start
     if whole and ranking.untied and looks and bool((ranking.tied > 0).all()):
         return Orders(entry, there, whole, number, entry, _ones(entry), start.expand_as(entry), other_beside)
-    # What was not retrieved stands behind the list, all of it tied.
+    # Candidates that are not retrieved have tied = 0 in a ranking; here they are one tie group behind the list.
     missing = (number - ranking.num_candidates.long()).unsqueeze(-1)
     tied = torch.where(ranking.tied > 0, ranking.tied.long(), missing).gather(-1, entry)
     above = (ranking.first.gather(-1, entry) - 1).long()
@@ -136,12 +149,12 @@ def orders(ranking: Derived) -> Orders:
 
 
 def _ones(like: Tensor) -> Tensor:
-    """int64 like a tensor, a single 1 for all."""
+    """Ones, int64 of the shape of a tensor, as an expanded scalar: its strides mark that there are no ties."""
     return torch.ones((), dtype=torch.int64, device=like.device).expand(like.shape)
 
 
 def _strict(tied: Tensor) -> bool:
-    """Whether it is known that nothing is tied."""
+    """Whether tie groups are known to have one member each, because their sizes come from :func:`_ones`."""
     return not any(tied.stride())
 
 
@@ -149,18 +162,19 @@ def _strict(tied: Tensor) -> bool:
 
 
 def larger_before(order: Tensor) -> Tensor:
-    """How many larger elements stand before each of a permutation: int64 like ``order``, [row, element].
+    """Number of larger elements before each element of a permutation: int64 like ``order``, [row, element].
 
-    Elements are sorted by bits, from the highest, each time stably: one that moves towards the front overtakes larger
-    ones only. Once groups are as small as 1024 elements, :func:`_in_group` counts what is left: O(D log D).
+    A radix sort from the highest bit, stable in each step: an element that moves towards the front overtakes larger
+    elements only, so the distance is counted. Groups of 1024 elements are left to :func:`_in_group`. O(D log D).
     """
     width = order.shape[1]
     if width < 2:
         return torch.zeros_like(order)
-    bits, low = (width - 1).bit_length(), 2 * BLOCK_BITS
-    unit = 1 << (low if bits > low else BLOCK_BITS)
+    bits, low = (width - 1).bit_length(), 2 * BUCKET_BITS
+    unit = 1 << (low if bits > low else BUCKET_BITS)
     padded = -(-width // unit) * unit
     at = torch.arange(padded, device=order.device)
+    # Padding continues the permutation with larger elements at the end, which are before no other element.
     element = torch.cat([order, at[width:].expand(len(order), -1)], -1) if padded > width else order
     if bits <= low:
         return _in_group(element)[:, :width].long()
@@ -168,50 +182,58 @@ def larger_before(order: Tensor) -> Tensor:
     for bit in reversed(range(low, bits)):
         upper = (element >> bit) & 1
         ones = upper.cumsum(-1)
-        half = (at >> (bit + 1)) << bit  # a group begins at twice this
+        # Each earlier group has as many elements with the bit as without it: 2 ** bit, `half` in total. A group begins
+        # at 2 half; in it elements without the bit come first.
+        half = (at >> (bit + 1)) << bit
         to = torch.where(upper > 0, ones + (half + (1 << bit) - 1), (half + at) - ones)
         moved += (at - to).clamp_min_(0)
         element, moved = (torch.empty_like(to).scatter_(-1, to, x) for x in (element, moved))
+    # Each group now contains 1024 consecutive values, in their original order.
     groups = (element & (unit - 1)).reshape(-1, unit)
     moved += _in_group(groups).view(moved.shape)
     return torch.empty_like(moved).scatter_(-1, element, moved).gather(-1, order)
 
 
 def _in_group(order: Tensor) -> Tensor:
-    """:func:`larger_before` for permutations of at most 1024 elements, a multiple of the size of a block: int32.
+    """:func:`larger_before` for permutations of at most 1024 elements, a multiple of the size of a bucket: int32.
 
-    Pairs in different blocks of places and of values are counted in a table of blocks; pairs in one block of places,
-    and those in one block of values, are compared.
+    Places and values are both cut into buckets. A pair in different buckets of places and of values is counted in a
+    table of buckets. Pairs in one bucket of places are compared, and so are pairs in one bucket of values.
     """
     rows, width = order.shape
-    size = 1 << BLOCK_BITS
-    blocks = width // size
+    size = 1 << BUCKET_BITS
+    buckets = width // size
     at = torch.arange(width, device=order.device) // size
     small = order.to(torch.int16)
-    cell = (small >> BLOCK_BITS).add_((at * blocks).to(torch.int16)).long()  # of the table that begins a row earlier
+    # The table has an empty row in front. So the same cell adds an element at its own bucket of places, and reads the
+    # sums over the earlier buckets.
+    cell = (small >> BUCKET_BITS).add_((at * buckets).to(torch.int16)).long()
     one = torch.ones((), dtype=torch.int32, device=order.device).expand(order.shape)
-    table = torch.zeros((rows, (blocks + 1) * blocks), dtype=torch.int32, device=order.device)
-    table[:, blocks:].scatter_add_(-1, cell, one)
-    upto = table.view(rows, blocks + 1, blocks).cumsum(1, dtype=torch.int32).cumsum(2, dtype=torch.int32)
-    # Of all in blocks before, those that are not in this block of values or a lower one.
+    table = torch.zeros((rows, (buckets + 1) * buckets), dtype=torch.int32, device=order.device)
+    table[:, buckets:].scatter_add_(-1, cell, one)
+    upto = table.view(rows, buckets + 1, buckets).cumsum(1, dtype=torch.int32).cumsum(2, dtype=torch.int32)
+    # All elements in earlier buckets of places, minus those in the same or a lower bucket of values.
     before = (at * size).int() - upto.flatten(1).gather(-1, cell)
-    before += _compared(small.view(rows, blocks, size)).view(order.shape)
-    block = at.to(torch.int8).expand(order.shape)
-    by_value = torch.empty_like(block, memory_format=torch.contiguous_format).scatter_(-1, order, block)
-    rank_after_list = _compared(by_value.view(rows, blocks, size).flip(-1).neg_()).flip(-1)
-    return before.add_(rank_after_list.reshape(order.shape).gather(-1, order))
+    before += _compared(small.view(rows, buckets, size)).view(order.shape)
+    # In one bucket of values count larger values in a strictly earlier bucket of places. Reversed and negated, this is
+    # the same comparison.
+    bucket = at.to(torch.int8).expand(order.shape)
+    by_value = torch.empty_like(bucket, memory_format=torch.contiguous_format).scatter_(-1, order, bucket)
+    near_values = _compared(by_value.view(rows, buckets, size).flip(-1).neg_()).flip(-1)
+    return before.add_(near_values.reshape(order.shape).gather(-1, order))
 
 
 def _compared(x: Tensor) -> Tensor:
-    """How many larger elements stand before each in its block: like ``x``, int8 or int16 [row, block, element].
+    """Number of larger elements before each element of its bucket: like ``x``, int8 or int16 [row, bucket, element].
 
-    All pairs of one distance at a time, for all blocks at once.
+    Compares all pairs of one distance at a time, in all buckets at once.
     """
+    # With the elements in front each comparison reads two contiguous pieces of memory.
     x = x.permute(2, 0, 1).contiguous()
     counts = torch.zeros_like(x)
     for distance in range(1, len(x)):
         if x.dtype == torch.int8:
             counts[distance:] += (x[:-distance] > x[distance:]).view(torch.int8)
-        else:  # several times as fast as comparing
+        else:  # arithmetic on int16 is several times as fast as a comparison
             counts[distance:] += (x[:-distance] - x[distance:]).clamp_(0, 1)
     return counts.permute(1, 2, 0).contiguous()

@@ -1,4 +1,4 @@
-"""The tie that a cut-off goes through: how many of its relevant candidates are inside."""
+"""The tie group that contains a cutoff: the distribution of its hits."""
 
 from __future__ import annotations
 
@@ -13,54 +13,58 @@ from torchrank.ranking.ranking import Ranking
 
 @dataclass(frozen=True)
 class CutoffTie:
-    """The one block of ties that ``top_k`` cuts, and how many of its r relevant candidates fall inside.
+    """The tie group of each query with ranks on both sides of ``top_k``, and its number of hits.
 
-    Of its n candidates s come before the cut, so that number h is hypergeometric.
+    The group has n candidates, r of them relevant, and s ranks up to the cutoff. Its number of hits h, the relevant
+    candidates at these s ranks, is hypergeometric. A query has at most one such group.
     """
 
-    #: bool [query, entry]: the relevant entries of the block, of which there are none where no block is cut
+    #: bool [query, entry]: the relevant entries of the group; none if the query has no such group
     cut: Tensor
-    #: float64 [query, 1]: relevant candidates before the block; all of the first k where none is cut
+    #: float64 [query, 1]: hits above the group; all hits if the query has no such group
     before: Tensor
-    #: float64 [query, 1]: its places before the cut
+    #: float64 [query, 1]: s
     places: Tensor
-    #: float64 [query, h]: h = 0, 1, ... hits
+    #: float64 [query, h]: h = 0, 1, ...
     hits: Tensor
-    #: float64 [query, h]: how likely each number is
+    #: float64 [query, h]: probability of each h
     chance: Tensor
 
     @classmethod
     def of(cls, ranking: Ranking, level: float, top_k: int | None) -> CutoffTie:
-        """Find it: it shows in its relevant entries, and matters only if it has some."""
+        """Find the groups of a ranking. A group without a relevant entry has no hits and is left out."""
         found, share = ranking.found(level), ranking.prob_in_top_k(top_k)
+        # Only ranks on both sides of the cutoff make the probability of an entry neither 0 nor 1.
         cut = found & (share > 0) & (share < 1)
         n, r, s = (
             _at(cut, x)
             for x in (ranking.tied, ranking.relevant_before_and_in_tie(level)[1], ranking.ranks_in_top_k(top_k))
         )
         before = (found & (share == 1)).sum(-1, keepdim=True).to(share.dtype)
+        # The largest r is unknown unless values are read, so h has a column for each number up to top_k.
         most = 0 if top_k is None or ranking.untied else min(top_k, found.shape[1])
         hits = torch.arange(most + 1, dtype=share.dtype, device=share.device).expand(len(n), -1)
         return cls(cut, before, s, hits, _hypergeometric(hits, n, r, s))
 
     def at(self, x: Tensor) -> Tensor:
-        """What ``x`` [query, entry] is for the block: [query, 1], 0 where none is cut."""
+        """The value of ``x`` [query, entry] for the group: [query, 1]; 0 if the query has no such group."""
         return _at(self.cut, x)
 
 
 def _at(where: Tensor, x: Tensor) -> Tensor:
-    """The first element of each row of ``x`` that is marked, 0 if none is: [query, 1]."""
+    """The first element of each row of ``x`` at which ``where`` is True: [query, 1]; 0 if there is none."""
     first = where.int().argmax(-1, keepdim=True)
     return torch.where(where.any(-1, keepdim=True), x.gather(-1, first), 0.0)
 
 
 def _hypergeometric(h: Tensor, n: Tensor, r: Tensor, s: Tensor) -> Tensor:
-    """Chance of h = 0, 1, ... relevant among s drawn from n with r relevant: float64 [query, h].
+    """Probability of h relevant candidates among s drawn from n with r relevant: float64 [query, h].
 
-    From the ratios of neighbours, which are exact, rather than from factorials, which are not.
+    Computed from the ratios P(h) / P(h - 1), because factorials would overflow.
     """
     possible = (h <= r) & (h <= s) & (s - h <= n - r)
     step = ratio((r - h + 1) * (s - h + 1), h * (n - r - s + h))
+    # A ratio needs h and h - 1 to be possible. The weight of the first possible h is 1 until all are normalised.
     linked = possible & torch.nn.functional.pad(possible[:, :-1], (1, 0))
     log = running_sum(torch.where(linked, step, 1.0).log())
     weight = torch.where(possible, (log - log.amax(-1, keepdim=True)).exp(), 0.0)

@@ -69,7 +69,7 @@ class Scaled(Gain):
 
 @dataclass(frozen=True)
 class Satisfying(Gain):
-    """(2 ** grade - 1) / 2 ** largest of grades up to the largest (Chapelle et al., CIKM 2009); 0 below a level."""
+    """(2 ** grade - 1) / 2 ** largest, grades clipped at the largest (Chapelle et al., CIKM 2009); 0 below a level."""
 
     largest: float
     level: float | None = None
@@ -83,14 +83,14 @@ class Satisfying(Gain):
 
 @dataclass(frozen=True)
 class GainTable(Gain):
-    """The gain that a table has for a grade; the grade itself if it has none (ir_measures, trec_eval)."""
+    """The gain of a grade in a table; the grade itself if the table has no entry for it (ir_measures, trec_eval)."""
 
     #: (grade, gain) pairs
     gains: tuple[tuple[float, float], ...]
 
     @property
     def of_zero(self) -> bool:  # type: ignore[override]
-        """Whether the table has a gain for grade 0."""
+        """Whether the table has a gain above 0 for grade 0."""
         return dict(self.gains).get(0, 0) > 0
 
     def __call__(self, grade: Tensor) -> Tensor:
@@ -104,13 +104,13 @@ def checked_gains(table: Mapping[float, float]) -> dict[float, float]:
     """A table of gains by grade, in ascending order of grade.
 
     Raises:
-        ValueError: it is empty, or contains something other than finite numbers >= 0.
+        ValueError: the table is empty, or a grade or gain is not a finite number >= 0.
     """
     for grade, gain in table.items():
         number("a grade of the table of gains", grade, least=0)
         number(f"the gain of grade {grade}", gain, least=0)
     if not table:
-        raise ValueError("Expected a table of gains by grade, as {1: 1, 2: 4}, got an empty one")
+        raise ValueError("Expected a table of gains by grade, e.g. {1: 1, 2: 4}, got an empty one")
     return dict(sorted(table.items()))
 
 
@@ -142,7 +142,7 @@ class Geometric:
 
 @dataclass(frozen=True)
 class Logarithmic:
-    """1 / log(1 + rank) to a base."""
+    """1 / log(1 + rank), the logarithm to a base."""
 
     base: float
 
@@ -152,7 +152,7 @@ class Logarithmic:
 
 @dataclass(frozen=True)
 class Clipped:
-    """1 / log(rank) to a base, and 1 where that would be more (Järvelin and Kekäläinen, TOIS 2002)."""
+    """1 / log(rank), the logarithm to a base, and at most 1 (Järvelin and Kekäläinen, TOIS 2002)."""
 
     base: float
 
@@ -176,10 +176,10 @@ DISCOUNTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def checked_gain(gain: object) -> object:
-    """What a grade is worth, as :class:`torchrank.metrics.GradedMetric` takes it.
+    """Check the argument ``gain`` of :class:`torchrank.metrics.GradedMetric`: a name, a callable or a table.
 
     Raises:
-        ValueError: an unknown name, a callable without a name, or a table that is none.
+        ValueError: the name is unknown, the callable has no name, or the table is not valid.
     """
     if isinstance(gain, Mapping):
         return checked_gains(gain)

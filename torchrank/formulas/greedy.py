@@ -1,4 +1,4 @@
-"""The order that gains most at each rank, where a gain fades with what was seen before: the ideal of novelty."""
+"""The greedy order, which gains most at each rank: the ideal of novelty measures, whose gains fade with redundancy."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from torch import Tensor
 
 from torchrank.hardware.devices import reading_is_free
 
-# Gains that differ by less are equal: they are sums, of which the last digit depends on the order of the summands.
+# Gains are equal if they differ by a smaller factor: rounding in a sum depends on the order of its terms.
 EQUAL = 1e-12
 
 
 def best_first(worth: Tensor, fading: float, top_k: int | None) -> Tensor:
-    """The gain at each rank if each rank goes to the candidate that gains most there.
+    """The gain at each rank if each rank takes the remaining candidate with the largest gain.
 
-    A candidate gains the sum over subtopics of its worth times (1 - ``fading`` worth) for each of those before it.
-    Among equals the one of the larger worth for the first subtopic is chosen, then for the second and so on: what is
-    chosen depends on nothing but judgments. Irrelevant candidates are left out where that costs no waiting.
+    Let w_s(c) be the ``worth`` of candidate c for subtopic s. Then c gains the sum over s of w_s(c) times the product
+    of (1 - ``fading`` w_s(b)) over all candidates b ranked before it. Of equal gains the candidate with the largest
+    worth for the first subtopic is chosen, then for the second, and so on. So the choice depends on judgments only.
 
     Args:
         worth: float64 [query, subtopic, candidate], from 0 to 1.
@@ -27,29 +27,32 @@ def best_first(worth: Tensor, fading: float, top_k: int | None) -> Tensor:
         float64 [query, rank].
     """
     queries, subtopics, candidates = worth.shape
-    if reading_is_free(worth) and worth.numel():
+    if reading_is_free(worth) and worth.numel():  # leave out irrelevant candidates, which gain nothing
         some = (worth > 0).any(1)
         candidates = int(some.sum(-1).max())
         worth = _in_order(worth, (~some).int().argsort(dim=-1, stable=True)[:, :candidates])
+    # Stable sorts from the last subtopic to the first: the first of equal gains is then the one to choose.
     for subtopic in reversed(range(subtopics)):
         worth = _in_order(worth, worth[:, subtopic].argsort(dim=-1, descending=True, stable=True))
     ranks = candidates if top_k is None else min(top_k, candidates)
-    if subtopics == 1:  # whatever was seen before, the largest worth gains most
+    # With one subtopic all remaining gains fade by the same factor, so the order by worth is greedy.
+    if subtopics == 1:
         worth = worth[:, 0, :ranks]
         return worth * torch.nn.functional.pad((1 - fading * worth).cumprod(-1), (1, 0), value=1.0)[:, :-1]
 
+    # For each subtopic the product of (1 - fading worth) so far.
     left = worth.new_ones((queries, subtopics, 1))
     free = torch.ones((queries, candidates), dtype=torch.bool, device=worth.device)
     gains = worth.new_zeros((queries, ranks))
     for rank in range(ranks):
         gain = torch.where(free, (worth * left).sum(1), 0.0)
         gains[:, rank : rank + 1] = best = gain.amax(-1, keepdim=True)
-        chosen = (gain >= best * (1 - EQUAL)).int().argmax(-1, keepdim=True)  # the first of them
+        chosen = (gain >= best * (1 - EQUAL)).int().argmax(-1, keepdim=True)  # the first of the equal gains
         left = left * (1 - fading * _in_order(worth, chosen))
         free = free.scatter(1, chosen, False)
     return gains
 
 
 def _in_order(worth: Tensor, order: Tensor) -> Tensor:
-    """Some candidates in an order, int64 [query, candidate]."""
+    """``worth`` of the candidates with the indexes ``order``, int64 [query, candidate]."""
     return worth.gather(-1, order.unsqueeze(1).expand(-1, worth.shape[1], -1))

@@ -1,16 +1,20 @@
-"""Bounds of a measure over all that its unjudged candidates could be.
+"""Bounds of a measure over all possible judgments of its unjudged candidates.
 
-Each unjudged candidate (grade below 0) is either irrelevant or relevant, then of grade 1, or of the metric's
-``relevance_level`` if that is larger. Wherever a measure does not fall (or does not rise) when a relevant candidate
-changes places with an irrelevant one that stood before it, which is what a ranking measure is, its extreme values for
-a given number of relevant unjudged candidates belong to the first so many and to the last so many of them. So two
-values for each number are enough, instead of one for each of the 2 ** n possibilities. A measure that is divided by
-what it finds up to a rank may fall then, but only as that number changes, and the first and the last so many have every
-number up to that rank; where a tie makes it random, MAP refuses. A discount should not rise with the rank.
+Each of the n unjudged candidates (grade below 0) is either irrelevant or relevant. A relevant one has grade 1, or the
+metric's ``relevance_level`` if that is larger.
 
-So the measure is evaluated twice for each unjudged candidate of the list that has most of them, on an accelerator for
-each column: for 8,000 lists of 40 candidates, half of them unjudged, it takes some 50 to 100 times as long. Bounds are
-for lists of tens or hundreds of candidates, not for catalogues.
+A measure is monotone if moving a relevant candidate up never makes it worse. For a monotone measure assume that m of
+the unjudged candidates are relevant. The extremes are then reached when these are the m best-ranked and the m
+worst-ranked ones. So two values for each m are enough, instead of one for each of the 2 ** n possibilities.
+
+A measure divided by its number of hits up to a cutoff can get worse, but only if this number changes. The m best-ranked
+and the m worst-ranked candidates cover all numbers of hits that are possible, so the bounds still hold. If a tie at
+the cutoff makes the number of hits random, :class:`torchrank.MAP` raises ValueError. Discounts must not increase with
+the rank.
+
+The measure is evaluated twice for each m up to the largest n of a query; on an accelerator, up to the number of
+entries. For 8,000 lists of 40 candidates, half of them unjudged, this takes 50 to 100 times as long as one evaluation.
+Bounds are for lists of tens or hundreds of candidates, not for catalogues.
 """
 
 from __future__ import annotations
@@ -25,20 +29,23 @@ from torch import Tensor
 from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.ranking import Ranking
 
-# Why a mean over queries has none.
-UNEQUAL = "in whose mean a query weighs what its unjudged candidates make of it"
+# Clause of an error message: the bounds of queries are no bounds of such a mean, because the weights change as well.
+UNEQUAL = "whose mean weighs queries by their unjudged candidates"
 
 
 def bound(
     values: Callable[[Ranking], tuple[Tensor, Tensor]], ranking: Ranking, upper: bool, worth: float
 ) -> tuple[Tensor, Tensor]:
-    """The smallest or largest value of each query, float64 [query], and where none has anything to measure.
+    """The smallest or largest value of each query, and whether it is empty under all judgments.
 
     Args:
-        values: the value of each query, and where there is nothing to measure.
-        ranking: with an entry for every candidate.
-        upper: the largest value rather than the smallest.
-        worth: grade of an unjudged candidate that is taken for relevant.
+        values: function that returns the value of each query, float64 [query], and whether it is empty, bool [query].
+        ranking: a ranking with an entry for every candidate.
+        upper: return the largest value rather than the smallest.
+        worth: grade of an unjudged candidate that is assumed to be relevant.
+
+    Returns:
+        float64 [query] and bool [query].
     """
     unjudged = ranking.valid & (ranking.grade < 0)
     number = unjudged.cumsum(-1)
@@ -48,14 +55,15 @@ def bound(
     for relevant in range(1, (int(most.max()) if on_cpu and len(most) else unjudged.shape[1]) + 1):
         for chosen in (number <= relevant, number > most - relevant):
             value, nothing = values(_judged(ranking, unjudged & chosen, worth))
+            # fmax and fmin skip NaN, the value of an empty query under "skip".
             found, empty = torch.fmax(found, value) if upper else torch.fmin(found, value), empty & nothing
     return found, empty
 
 
 def _judged(ranking: Ranking, relevant: Tensor, worth: float) -> Ranking:
-    """The ranking with some of its entries of a grade, and no other unjudged."""
+    """The ranking with grade ``worth`` for the entries ``relevant``, and grade 0 for all other unjudged entries."""
     grade = ranking.grade
     if not grade.is_floating_point():
-        worth = math.ceil(worth)  # the least that is at the level
-        grade = grade if worth <= 127 else grade.to(ranking.first.dtype)  # which every dtype of grades can hold
+        worth = math.ceil(worth)  # the smallest integer at or above the level
+        grade = grade if worth <= 127 else grade.to(ranking.first.dtype)  # every integer dtype can hold 127
     return replace(ranking, grade=torch.where(relevant, worth, grade.clamp_min(0)).to(grade.dtype))

@@ -1,3 +1,3 @@
-"""Values of queries become sums; sums become one number, on one worker or on many."""
+"""Values of queries become sums, and sums become one number, on one worker or on many."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Aggregates of values over queries: means that need no more than sums, and others."""
+"""Aggregates of values over queries: means, which are computed from sums, and others, which need all values."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean of values that is a function of the arithmetic mean of functions of them, and so of sums."""
+    """A quasi-arithmetic mean of values v: outside(mean of inside(v)). Sums of inside(v) are enough for it."""
 
-    #: what is summed instead of a value
+    #: function of a value that is summed
     inside: Callable[[Tensor], Tensor]
-    #: from the mean of these to the mean of the values
+    #: inverse of ``inside``, from the mean of the summed numbers to the mean of the values
     outside: Callable[[Tensor], Tensor]
-    #: how much the mean of the values changes with the mean of what is summed, given the former
+    #: absolute derivative of ``outside``, as a function of the mean of the values
     slope: Callable[[Tensor], Tensor]
 
 
-#: What a geometric mean takes smaller values for, or one query would decide alone (Robertson, CIKM 2006).
+#: Lower bound of values in a geometric mean, because a single 0 would make it 0 (Robertson, CIKM 2006).
 FLOOR = 1e-5
 
 
@@ -34,15 +34,16 @@ MEANS = {
 
 
 def is_mean(how: object) -> TypeGuard[str]:
-    """Whether an aggregation needs no more than sums."""
+    """Whether an aggregation is computed from sums alone."""
     return isinstance(how, str) and how in MEANS
 
 
 def aggregate(how: str | Callable[[Tensor], Tensor], values: Tensor, weights: Tensor) -> Tensor:
     """Reduce per-query values [query], NaN = skipped, by "median", "midpoint", "min", "max", "none" or a callable.
 
-    Queries of weight 0 do not count. The median is the lower weighted one: the smallest value that at least half of
-    the weight does not exceed. If exactly half does not, "midpoint" is halfway between it and the next value.
+    Queries of weight 0 do not count. The median is the lower weighted median: the smallest value x such that queries
+    with values <= x have at least half of the weight. If they have exactly half, "midpoint" is halfway between x and
+    the next value.
     """
     if how == "none":
         return values
@@ -52,6 +53,7 @@ def aggregate(how: str | Callable[[Tensor], Tensor], values: Tensor, weights: Te
         return values.new_full((), float("nan"))
     if how in ("median", "midpoint"):
         values, order = values.sort()
+        # The two factors tolerate rounding in the sums of weights.
         so_far, whole = weights[order].cumsum(0) * 2, weights.sum()
         lower = values[(so_far >= whole * (1 - 1e-12)).int().argmax()]
         return lower if how == "median" else (lower + values[(so_far > whole * (1 + 1e-12)).int().argmax()]) / 2

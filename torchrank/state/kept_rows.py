@@ -1,4 +1,4 @@
-"""State of a metric that must keep its rows, because a query may come in pieces: few bytes, two collectives."""
+"""State of a metric that keeps its rows, because a query may come in pieces: few bytes, two collectives."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from torchrank.state.torchmetrics_fixes import LOCK, SafeMetric
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
-# What a row is kept in, which workers tell each other by number.
+# The dtypes in which rows are kept. Workers exchange indexes into this tuple.
 DTYPES = (*INTEGERS, torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 class Rows(NamedTuple):
-    """Candidates, all [row]: score, target, and the query that each belongs to."""
+    """Candidates: score, target and index of the query of each, all [row]."""
 
     preds: Tensor
     target: Tensor
     indexes: Tensor
 
 
-# The dtypes of no rows.
+# The dtypes of a state without rows.
 EMPTY = (torch.float32, torch.int8, torch.int32)
 
 
@@ -39,11 +39,11 @@ class KeepsRows(SafeMetric):
     ignore_index: int | None
 
     def add_state(self, name: str, default: Any, dist_reduce_fx: Any = None, persistent: bool = False) -> None:
-        """Add a state; that of rows under a name that says which are kept."""
+        """Add a state. The name of a state of rows contains ``ignore_index``, which selects the rows."""
         if name in Rows._fields:
             self.leave_meta()
-            # torchmetrics.MetricCollection lets metrics whose states have equal names, and equal values after the first
-            # batch, share them. Arguments that matter in compute only are no part of the name: their rows are the same.
+            # torchmetrics.MetricCollection shares states between metrics if their names are equal, and their values
+            # after the first batch. So the name contains all arguments that select rows, and no others.
             self._kept = "rows" if self.ignore_index is None else f"rows(ignore_index={self.ignore_index})"
             name, dist_reduce_fx = f"{self._kept}:{name}", "cat"
         super().add_state(name, default, dist_reduce_fx, persistent)
@@ -56,14 +56,14 @@ class KeepsRows(SafeMetric):
             setattr(self, f"{self._kept}:{field}", [x])
 
     def keep(self, rows: Rows) -> None:
-        """Add rows, in copies of their own."""
+        """Add copies of rows."""
         narrow = [narrowed(x) for x in rows]
         with LOCK:
             for parts, x in zip(self._parts(), narrow):
                 parts.append(x)
 
     def rows(self) -> Rows:
-        """All rows in one tensor each, which from now on stands for those of the batches."""
+        """All rows as one tensor for each field. The state keeps these tensors in place of the parts."""
         for parts, dtype in zip(self._parts(), EMPTY):
             if len(parts) != 1:
                 parts[:] = [torch.cat(parts) if parts else torch.empty(0, dtype=dtype, device=self.device)]
@@ -78,14 +78,14 @@ class KeepsRows(SafeMetric):
         rows = self.rows()
         if dist_sync_fn is gather_all_tensors:
             rows = gathered(Rows(*(x.to(self.device) for x in rows)), process_group or self.process_group)
-        else:  # the user's own
+        else:  # a function of the user, which gathers one state at a time
             super()._sync_dist(dist_sync_fn, process_group)
             rows = Rows(*(getattr(self, f"{self._kept}:{field}") for field in Rows._fields))
         self._replace(rows)
 
 
 def narrowed(x: Tensor) -> Tensor:
-    """A copy in the smallest signed integers that hold its values, for which they are looked at; floats as they are."""
+    """A copy in the smallest signed integer dtype that holds all values; floats keep their dtype. Reads the values."""
     if x.dtype == torch.bool:
         return x.to(torch.int8)
     if x.is_floating_point() or x.dtype == torch.int8:
@@ -96,7 +96,8 @@ def narrowed(x: Tensor) -> Tensor:
 
 
 def gathered(rows: Rows, group: Any) -> Rows:
-    """The rows of all workers, in the order of the workers: two collectives, one if there are none."""
+    """The rows of all workers, in the order of the workers: two collectives, or one if no worker has rows."""
+    # The first collective exchanges the number of rows and their dtypes, which may differ between workers.
     _, world = place_in(group)
     mine = torch.tensor([len(rows.preds), *(DTYPES.index(x.dtype) for x in rows)], device=rows.preds.device)
     heads = [torch.empty_like(mine) for _ in range(world)]
@@ -106,7 +107,7 @@ def gathered(rows: Rows, group: Any) -> Rows:
         return rows
     used = [[DTYPES[c] for c, n in zip(code, counts) if n] for code in codes]
     dtypes = [functools.reduce(torch.promote_types, found) for found in used]
-    # As bytes, so that all fields travel together.
+    # The second one exchanges bytes, so that fields of different dtypes travel together.
     packed = [x.to(t).unsqueeze(-1).view(torch.uint8) for x, t in zip(rows, dtypes)]
     parts = torch.cat(all_gather(torch.cat(packed, dim=-1), counts, group))
     fields = parts.split([t.itemsize for t in dtypes], dim=-1)

@@ -1,4 +1,4 @@
-"""The fourth room: a metric that averages a value per query, and keeps torchmetrics' contract."""
+"""A metric that averages one value per query and fulfils torchmetrics' contract."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from torchrank.state.torchmetrics_fixes import LOCK, SafeMetric
 EMPTY_ACTIONS = get_args(EmptyAction)
 
 
-#: Modules in which a metric is computed right after the others that were logged, see :class:`JointReduction`.
+#: Modules that compute logged metrics one after the other, see :class:`JointReduction`.
 LOGGERS = tuple(
     f"{package}.trainer.connectors.logger_connector.result" for package in ("lightning.pytorch", "pytorch_lightning")
 )
 
 
 class QueryMean(SafeMetric):
-    """The average over queries of values that come in batches: state, synchronisation, report.
+    """The average over queries of values that arrive in batches: state, synchronisation and report.
 
-    The state is one small vector of sums, whatever was seen; only an ``aggregation`` other than a mean keeps the
-    values themselves. Several threads may call ``update`` at once, but neither ``forward``, ``compute`` nor ``reset``.
-    The value of a batch with bad values, from ``forward``, is NaN; :meth:`compute` raises for them.
+    The state is one small vector of sums, for any number of queries. Only an ``aggregation`` other than a mean keeps
+    the values. Several threads may call ``update`` at once, but not ``forward``, ``compute`` or ``reset``. For a batch
+    with bad values ``forward`` returns NaN, and :meth:`compute` raises.
 
     Args:
         aggregation, empty_target_action, validate_args: as :class:`torchrank.RankingMetric`.
@@ -75,23 +75,24 @@ class QueryMean(SafeMetric):
         self.empty_target_action = empty_target_action
         self.validate_args = validate_args
         self._state = ""
-        #: the reduction of the collection that it is in, and that of the compute in progress
+        # The reduction of the collection that contains the metric.
         self._joint: JointReduction | None = None
-        self._row: JointReduction | None = None
+        # The reduction of the series of computes in progress.
+        self._series: JointReduction | None = None
         self._errors: Tensor | None = None
 
-    def name_state(self, name: str, more: int = 0) -> None:
-        """Begin with nothing seen, under a name that no other metric has; with so many ``more`` sums of its own."""
-        # torchmetrics.MetricCollection takes metrics whose states have equal names, and equal values after the first
-        # batch, for one and the same. The colon keeps the names apart from attributes.
+    def name_state(self, name: str, num_extra: int = 0) -> None:
+        """Add empty states under a name that no other metric has, with room for ``num_extra`` further sums."""
+        # torchmetrics.MetricCollection merges metrics if the names of their states are equal, and their values after
+        # the first batch. The colon keeps the names apart from attributes.
         self._state = name
-        self.add_state(f"{name}:sums", state.nothing(self.device, more), dist_reduce_fx="sum")
+        self.add_state(f"{name}:sums", state.nothing(self.device, num_extra), dist_reduce_fx="sum")
         if not is_mean(self.aggregation):
             self.add_state(f"{name}:values", [], dist_reduce_fx="cat")
 
     @property
     def definition_name(self) -> str:
-        """The name by which other workers know it."""
+        """The name that identifies the metric on other workers."""
         return self._state
 
     @property
@@ -101,7 +102,7 @@ class QueryMean(SafeMetric):
 
     @property
     def rows(self) -> list[Tensor] | None:
-        """Per-query (value, weight) of every batch, or None where a mean needs none."""
+        """Per-query (value, weight), float [query, 2] for each part; None for a mean, which keeps none."""
         return None if is_mean(self.aggregation) else getattr(self, f"{self._state}:values")
 
     def _set(self, part: str, value: Tensor | list[Tensor]) -> None:
@@ -111,25 +112,25 @@ class QueryMean(SafeMetric):
 
     def accumulate(self, result: BatchResult) -> None:
         """Add the values of one batch."""
-        extra, row = result.sums.to(self.sums.device), None
+        batch, rows = result.sums.to(self.sums.device), None
         if self.rows is not None:
             values = torch.where(result.skipped, float("nan"), result.values)
-            row = torch.stack([values, result.weights], dim=-1).detach()
+            rows = torch.stack([values, result.weights], dim=-1).detach()
         with LOCK:
-            self._set("sums", state.add(self.sums, extra))
-            if row is not None:
-                self._set("values", appended(self.rows or [], [row]))
+            self._set("sums", state.add(self.sums, batch))
+            if rows is not None:
+                self._set("values", appended(self.rows or [], [rows]))
 
     def compute(self) -> Tensor:
         """The aggregate of all queries, of all workers.
 
         Returns:
-            float32 []; NaN if no query was scored. With ``aggregation="none"`` float32 [query], NaN where skipped.
-            float64 if a value is beyond the range of float32, as exponential gains of large grades can be; only
-            ``forward`` on an accelerator, which does not wait for values, returns float32 and infinity for it.
+            float32 []; NaN if no query was scored. With ``aggregation="none"`` float32 [query], NaN for skipped
+            queries. float64 if a value is beyond the range of float32, e.g. for exponential gains of large grades.
+            ``forward`` on an accelerator does not read values: it returns float32, with infinity for such a value.
 
         Raises:
-            ValueError: bad values were met, on whatever worker: how many of which kind. The metric can go on.
+            ValueError: a worker has met bad values; the message counts them by kind. The metric can be used further.
         """
         sums = state.read(self.sums)
         self._errors = sums[Sum.ERRORS : state.SIZE]
@@ -144,39 +145,38 @@ class QueryMean(SafeMetric):
     def _narrow(self, value: Tensor) -> Tensor:
         """A value in float32, unless it is finite in float64 only."""
         narrow = value.to(torch.float32)
-        looks = reading_is_free(value) or self._should_unsync  # forward waits for no accelerator
-        return value if looks and bool((narrow.isinf() & value.isfinite()).any()) else narrow
+        readable = reading_is_free(value) or self._should_unsync  # forward must not wait for an accelerator
+        return value if readable and bool((narrow.isinf() & value.isfinite()).any()) else narrow
 
     def result(self, sums: Tensor) -> Tensor:
-        """The number that the sums of all queries stand for: float64 []."""
+        """The mean over all queries, from their sums: float64 []."""
         return self.mean.outside(state.mean(sums))
 
     @property
     def mean(self) -> Mean:
-        """Which mean it is that needs no more than sums."""
+        """The mean of this metric; the arithmetic mean if its aggregation is no mean."""
         return MEANS[self.aggregation] if is_mean(self.aggregation) else MEANS["mean"]
 
     def transform_result(self, average: Tensor, sums: Tensor) -> Tensor:
-        """What :meth:`compute` makes of the average over queries: the average itself, unless a measure says more."""
+        """The result of :meth:`compute`, from the average over queries: the average itself unless overridden."""
         return average
 
     @property
     def num_queries(self) -> int:
-        """Queries seen by this worker, empty ones too; inside ``with metric.sync_context():`` by all workers."""
+        """Number of queries of this worker, empty ones included; within ``metric.sync_context()`` of all workers."""
         return int(state.read(self.sums)[Sum.QUERIES])
 
     @property
     def num_empty(self) -> int:
-        """Queries among :attr:`num_queries` in which there was nothing to measure."""
+        """Number of empty queries among :attr:`num_queries`: they have nothing to measure."""
         return int(state.read(self.sums)[Sum.EMPTY])
 
     @property
     def standard_error(self) -> Tensor:
-        """Standard error of the mean over queries, float32 []; in ``with metric.sync_context():`` of all workers'.
+        """Standard error of the mean over queries, float32 []; within ``metric.sync_context()`` over all workers.
 
-        Exact to three digits or more for a spread of 1e-11 of the values, and for weights of any size.
-
-        Of a geometric or harmonic mean to first order in the spread of the values.
+        Three digits or more are exact down to a spread of 1e-11 of the values, for weights of any size. For a geometric
+        or harmonic mean it is of first order in the spread of the values.
         """
         sums = state.read(self.sums)
         skipped = sums[Sum.EMPTY] if self.empty_target_action == "skip" else 0
@@ -190,10 +190,12 @@ class QueryMean(SafeMetric):
 
         @functools.wraps(compute)
         def computed(*args: Any, **kwargs: Any) -> Any:
+            # Lightning computes logged metrics one after the other without an update in between, which makes a series.
             caller = sys._getframe(1).f_globals.get("__name__")
-            if self._row is None and self._joint is not None and caller in LOGGERS:
+            if self._series is None and self._joint is not None and caller in LOGGERS:
                 return self.compute_in(self._joint)
             value = stock(*args, **kwargs)
+            # Raise only here, after all workers have communicated and the state is unsynced.
             in_forward = not self._should_unsync
             if not in_forward and self._errors is not None and (found := explain(self._errors)):
                 self._computed = None
@@ -205,34 +207,34 @@ class QueryMean(SafeMetric):
         return computed
 
     def reducible(self) -> bool:
-        """Whether its state may be reduced together with others' now."""
+        """Whether the state can be reduced together with the states of other metrics now."""
         return self.dist_sync_fn is None and self.sync_on_compute and not self._is_synced
 
-    def compute_in(self, row: JointReduction) -> Any:
-        """:meth:`compute` in a row with other metrics."""
-        self._row = row
+    def compute_in(self, series: JointReduction) -> Any:
+        """:meth:`compute` in a series with other metrics, which share one reduction."""
+        self._series = series
         try:
             return self.compute()
         finally:
-            self._row = None
+            self._series = None
 
     def reduce_with(self, joint: JointReduction | None) -> None:
-        """Share the synchronisation with the other metrics of a collection."""
+        """Share a reduction with the other metrics of a collection; None = share none."""
         self._joint = joint
 
     @property
     def joint(self) -> JointReduction | None:
-        """The reduction that it shares with the other metrics of a collection."""
+        """The reduction shared with the other metrics of a collection; None if there is none."""
         return self._joint
 
     def reset(self) -> None:
         """Forget all batches."""
         super().reset()
-        if self._joint is not None and self._should_unsync:  # not within forward, which resets and restores
+        if self._joint is not None and self._should_unsync:  # forward resets as well, but restores the state
             self._joint.forget()
 
     def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
-        if dist_sync_fn is not gather_all_tensors:  # the user's own
+        if dist_sync_fn is not gather_all_tensors:  # a function of the user, which gathers one tensor at a time
             if self.rows is not None:
                 parts = [row.to(self.sums.device) for row in self.rows]
                 self._set("values", [torch.cat([self.sums.new_empty((0, 2)), *parts])])
@@ -240,25 +242,26 @@ class QueryMean(SafeMetric):
             if self.rows is not None:
                 self._set("values", [getattr(self, f"{self._state}:values")])
             return
-        in_forward = not self._should_unsync  # the others have not had this batch yet
-        row = JointReduction({}) if in_forward or self._row is None else self._row
-        if self._joint is not None and self._joint is not row and not in_forward:
+        # In forward the other metrics have not received this batch yet, so this one is reduced alone.
+        in_forward = not self._should_unsync
+        series = JointReduction({}) if in_forward or self._series is None else self._series
+        if self._joint is not None and self._joint is not series and not in_forward:
             self._joint.forget()
-        sums, rows = row.reduce(self, process_group or self.process_group)
+        sums, rows = series.reduce(self, process_group or self.process_group)
         self._set("sums", sums)
         if rows is not None:
             self._set("values", rows)
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
-        # Called by forward: incoming_state is all that came before the batch, which is what this metric holds now.
+        # forward calls this while the metric contains the batch alone; incoming_state is the state before the batch.
         for name, incoming in incoming_state.items():
             setattr(self, name, _after(incoming, getattr(self, name)))
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add the state of another metric of the same label, whose queries come after this one's.
+        """Add the state of another metric with the same label. Its queries follow the queries of this metric.
 
         Raises:
-            ValueError: the other has another label.
+            ValueError: the other metric has another label.
         """
         for name, value in self.mergeable(incoming_state).items():
             setattr(self, name, _after(getattr(self, name), value))
@@ -266,7 +269,11 @@ class QueryMean(SafeMetric):
         self._update_count += incoming_state._update_count if isinstance(incoming_state, Metric) else 1
 
     def mergeable(self, other: dict[str, Any] | Metric) -> dict[str, Any]:
-        """The state of a metric of the same label; of any other, ValueError."""
+        """The state of another metric with the same label.
+
+        Raises:
+            ValueError: it has another label, or is no state.
+        """
         theirs = other.metric_state if isinstance(other, Metric) else other
         if not isinstance(theirs, dict) or theirs.keys() != self._defaults.keys():
             raise ValueError(f"Expected the state of another {self._state}, got {getattr(other, 'label', other)!r}")
@@ -280,12 +287,12 @@ class QueryMean(SafeMetric):
         return state.carry(x, self.device)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy is on its own: it does not drag along the metrics that this one is reduced with.
-        return {**super().__getstate__(), "_joint": None, "_row": None, "_errors": None}
+        # A reduction holds all its metrics, and a copy of one metric must not contain the others.
+        return {**super().__getstate__(), "_joint": None, "_series": None, "_errors": None}
 
 
 def _after(earlier: Tensor | list[Tensor], later: Tensor | list[Tensor]) -> Tensor | list[Tensor]:
-    """Two values of one state as one, on the device of the earlier."""
+    """The sum or the concatenation of two values of a state, on the device of the earlier one."""
     if isinstance(earlier, list) and isinstance(later, list):
         return appended(earlier, later)
     assert isinstance(earlier, Tensor)

@@ -1,4 +1,4 @@
-"""The score of a batch: rankings are measured, and the values of the queries become sums for each metric."""
+"""Scoring of a batch: rank it once, measure the queries for each metric, and sum their values."""
 
 from __future__ import annotations
 
@@ -28,31 +28,32 @@ from torchrank.state.aggregation import Mean
 
 CPU = torch.device("cpu")
 
-# For more values than these only their sums are kept, block by block, if no metric needs more.
+# If queries times metrics exceed this, only sums are kept, chunk by chunk, unless a metric needs the values.
 MANY_VALUES = 2**19
 
 
 class Status(IntEnum):
-    """The part of a query in an average."""
+    """Whether a query counts in an average."""
 
+    #: the query has a value
     SCORED = 0
-    #: there is nothing to measure
+    #: the query has nothing to measure
     EMPTY = 1
-    #: it does not count
+    #: the query does not count
     ABSENT = 2
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """The queries of a ranking, measured by one metric."""
+    """One metric's measurement of the queries of a ranking."""
 
     #: float64 [query]; NaN if the query is left out
     values: Tensor
-    #: float64 [query]: weights of the measure itself, not of the user
+    #: float64 [query]: weights given by the measure itself, without the user's weights
     weights: Tensor
     #: int8 [query]: :class:`Status`
     status: Tensor
-    #: int64 [kind]: bad values met, see :mod:`torchrank.layouts.bad_values`
+    #: int64 [kind]: counters of bad values, see :mod:`torchrank.layouts.bad_values`
     errors: Tensor
     #: float64 [number, query]: further numbers that the metric sums
     extra: Tensor | None = None
@@ -60,7 +61,7 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """The queries of a batch, or of a part of it, measured by several metrics."""
+    """The measurements of several metrics for the queries of a batch, or of a part of it."""
 
     #: float64 [metric, query]
     values: Tensor
@@ -70,14 +71,14 @@ class Measurements:
     status: Tensor
     #: int64 [metric, kind]
     errors: Tensor
-    #: float64 [number, query] for each metric that sums further numbers
+    #: float64 [number, query] for each metric that sums further numbers, else None
     extra: tuple[Tensor | None, ...]
-    #: int64 [query]: the number of each query in its batch; None = they are in order
+    #: int64 [query]: the index of each query in its batch; None = queries are in order
     queries: Tensor | None
 
     @classmethod
     def of(cls, measured: Sequence[Measured], queries: Tensor | None) -> Measurements:
-        """The measurements of one ranking."""
+        """Stack the measurements of one ranking, one for each metric."""
         values, weights, status, errors = (
             torch.stack([getattr(one, name) for one in measured]) for name in ("values", "weights", "status", "errors")
         )
@@ -85,7 +86,7 @@ class Measurements:
 
     @classmethod
     def join(cls, parts: Sequence[Measurements]) -> Measurements:
-        """Measurements of the queries of all parts, one part after the other."""
+        """Concatenate the measurements of the parts of a batch."""
         if len(parts) == 1:
             return parts[0]
         values, weights, status = (
@@ -97,7 +98,7 @@ class Measurements:
         return cls(values, weights, status, errors, extra, torch.cat(numbers) if numbers else None)
 
     def in_order(self) -> Measurements:
-        """The same with the queries in the order of the batch."""
+        """These measurements with the queries in the order of the batch."""
         if self.queries is None:
             return self
         order = self.queries.argsort()
@@ -107,22 +108,22 @@ class Measurements:
         )
 
     def clone(self) -> Measurements:
-        """The same in memory of its own."""
+        """A copy in new memory."""
         tensors = {name: getattr(self, name).clone() for name in ("values", "weights", "status", "errors")}
         return replace(self, **tensors, extra=tuple(None if x is None else x.clone() for x in self.extra))
 
 
 @dataclass(frozen=True, eq=False)
 class BatchResult:
-    """One metric's result for one batch: values of the queries, and the sums that they add to the state."""
+    """One metric's result for one batch: the values of the queries and their sums."""
 
-    #: float64 [query]; NaN where the policy for empty queries skips them
+    #: float64 [query]; NaN for empty queries that the policy skips
     values: Tensor
-    #: float64 [query]: how much each query counts in the mean
+    #: float64 [query]: weight of each query in the mean
     weights: Tensor
-    #: bool [query]: it has no part in the average
+    #: bool [query]: the query does not count in the average
     skipped: Tensor
-    #: int64 [kind]: bad values met, see :mod:`torchrank.layouts.bad_values`
+    #: int64 [kind]: counters of bad values, see :mod:`torchrank.layouts.bad_values`
     errors: Tensor
     #: [SIZE]: the sums that the batch adds to the state
     sums: Tensor
@@ -136,11 +137,11 @@ class Averaging(Protocol):
 
     @property
     def empty_target_action(self) -> str:
-        """Its policy for queries in which there is nothing to measure."""
+        """The policy for empty queries, which have nothing to measure."""
 
     @property
     def mean(self) -> Mean:
-        """The kind of mean that its sums are for."""
+        """The kind of mean that is computed from the sums."""
 
 
 class Measuring(Averaging, Protocol):
@@ -148,37 +149,38 @@ class Measuring(Averaging, Protocol):
 
     @property
     def label(self) -> str:
-        """Its name and parameters."""
+        """Name and parameters of the metric."""
 
     @property
     def num_extra_sums(self) -> int:
-        """How many further numbers it sums."""
+        """Number of further sums in the state."""
 
     @property
     def rows(self) -> list[Tensor] | None:
-        """The values of queries that it keeps; None if it keeps none."""
+        """Per-query values in the state; None if the metric keeps none."""
 
     def required(self) -> Need:
-        """The part of a ranking that it reads."""
+        """The part of a ranking that the metric reads."""
 
     def check(self, preds: Any, target: Any) -> None:
-        """Raise TypeError for a layout in which it would measure something else."""
+        """Raise TypeError if the metric is not defined for this layout."""
 
     def measured(self, ranking: Ranking) -> Measured:
         """Measure the queries of a ranking."""
 
     def with_extra_sums(self, result: BatchResult, extra: Tensor) -> BatchResult:
-        """The result with its further sums, of ``extra`` [number, query]."""
+        """The result with the further sums appended, from ``extra`` [number, query]."""
 
 
 # ---- a collection ranks once -----------------------------------------------------------------------------------------
 
+# A context variable, because `update` is torchmetrics' method and has no argument for a result.
 _RESULTS: ContextVar[Mapping[int, BatchResult]] = ContextVar("results")
 
 
 @contextlib.contextmanager
 def results_of(results: Mapping[int, BatchResult]) -> Iterator[None]:
-    """Within it the metrics, given by id, take these results for the batch that they are updated with."""
+    """Context in which metrics, given by their id, use these results when they are updated."""
     token = _RESULTS.set(results)
     try:
         yield
@@ -187,7 +189,7 @@ def results_of(results: Mapping[int, BatchResult]) -> Iterator[None]:
 
 
 def result_for(metric: object) -> BatchResult | None:
-    """The result that a collection has for a metric; None if the metric is updated by itself."""
+    """The result that a collection has computed for a metric; None if the metric is updated by itself."""
     return _RESULTS.get({}).get(id(metric))
 
 
@@ -195,16 +197,20 @@ def result_for(metric: object) -> BatchResult | None:
 
 
 def score_batch(metrics: Sequence[Measuring], batch: Batch, values: bool = True) -> list[BatchResult]:
-    """Measure a batch in any layout, ranked once for all metrics.
+    """Measure a batch in any layout, which is ranked once for all metrics.
 
-    Without ``values`` a batch of very many queries leaves only sums, if the metrics need no more.
+    Args:
+        metrics: the metrics.
+        batch: the batch.
+        values: return the values of all queries. If False, results of a batch with very many queries have sums only,
+            unless a metric needs the values.
 
     Raises:
-        TypeError, ValueError: the batch has no layout that the metrics take.
+        TypeError, ValueError: the layout of the batch is unknown, or a metric is not defined for it.
     """
     if not metrics:
         return []
-    preds, device, size, queries = batch.preds, CPU, 0, 0  # unless preds are refused
+    preds, device, size, queries = batch.preds, CPU, 0, 0  # kept only for preds that `arrange` rejects
     if isinstance(preds, Ranking):
         given = [name for name, value in {"target": batch.target, **batch.options}.items() if value is not None]
         if given:
@@ -217,6 +223,7 @@ def score_batch(metrics: Sequence[Measuring], batch: Batch, values: bool = True)
             metric.check(preds, batch.target)
         if isinstance(preds, Tensor) and not preds.is_nested and preds.dim():
             device, size, queries = preds.device, preds.numel(), len(preds)
+    # Per-query values are in memory for the whole batch if somebody needs them. Otherwise chunks can be summed at once.
     kept = any(metric.num_extra_sums or metric.rows is not None for metric in metrics)
     whole = values or kept or batch.weights is not None or queries * len(metrics) <= MANY_VALUES
     with torch.no_grad(), autocast_off(device):
@@ -236,7 +243,8 @@ def _with_values(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult
     else:
         layout, need = _arranged(metrics, batch)
         ignored, cut = layout.ignored, layout.parts()
-        if len(cut) > 1 and int(layout.work.sum()) < GRAIN:  # much to rank, and little to measure
+        # Many scores, few entries: rank the parts on threads and measure them together, which needs no threads.
+        if len(cut) > 1 and int(layout.work.sum()) < GRAIN:
             parts = [_measure(metrics, [Ranking.join(rank_parts(layout, lambda part: rank(part, need)))])]
         else:
             parts = each(lambda part: _measure(metrics, rank(part, need)).in_order(), cut)
@@ -249,12 +257,13 @@ def _with_values(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult
 
 
 def _sums_only(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
-    """:func:`_with_values` without weights and values: each block of queries is summed before the next is measured."""
+    """:func:`_with_values` without weights and values: each chunk of queries is summed before the next is measured."""
 
     def summed(rankings: Iterable[Ranking], ignored: Tensor | None) -> Tensor:
         totals: list[Tensor] = []
         start = 0
         for ranking in rankings:
+            # A chunk without indexes of its queries contains the next ones of the batch.
             numbers = slice(start, start + ranking.num_queries) if ranking.queries is None else ranking.queries
             start += ranking.num_queries
             measured = _measure(metrics, [replace(ranking, queries=None)])
@@ -278,8 +287,8 @@ def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measu
     parts: list[Measurements] = []
     for ranking in rankings:
         part = Measurements.of([metric.measured(ranking) for metric in metrics], ranking.queries)
-        # The rest of a block is copied once all its temporaries are gone, or it would lie between them and
-        # keep the memory in pieces too small for the next block.
+        # From the second chunk on, copy the measurements after all temporaries of the chunk are freed. Otherwise they
+        # would stay between the freed pieces of memory, and these would be too small for the next chunk.
         del ranking
         parts.append(part.clone() if parts else part)
         del part
@@ -292,17 +301,17 @@ def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measu
 def weigh(
     metrics: Sequence[Averaging], measured: Measurements, weights: Tensor | None, ignored: Tensor | None = None
 ) -> list[BatchResult]:
-    """The results of metrics for one batch, summed for all at once.
+    """Weigh and sum the measurements of one batch, for all metrics at once.
 
     Args:
         metrics: the metrics.
-        measured: the queries, measured by them.
-        weights: of queries, given by the user, [query].
-        ignored: queries that do not count, bool [query]; None = all do.
+        measured: their measurements.
+        weights: the user's weights [query]; None = 1 for each.
+        ignored: bool [query]: queries that do not count; None = all count.
 
     Raises:
-        TypeError: weights are no dense tensor.
-        ValueError: weights of another shape.
+        TypeError: weights are not a dense tensor.
+        ValueError: weights have another shape.
     """
     values, inner, errors = measured.values, measured.weights, measured.errors
     empty, absent = measured.status == Status.EMPTY, measured.status == Status.ABSENT
@@ -315,6 +324,7 @@ def weigh(
             raise ValueError(f"Expected weights of shape [{len(present)}], one per query, got {list(weights.shape)}")
         weight = weights.detach().to(values)
         bad = ~(weight.isfinite() & (weight >= 0)) & present
+        # Bad weights become 0, and only metrics that validate their arguments count them.
         validated = [metric.validate_args for metric in metrics]
         errors = torch.stack([row + count(Problem.BAD_WEIGHTS, bad) * check for row, check in zip(errors, validated)])
         inner, present = inner * weight.masked_fill(bad, 0.0), present & (weight > 0)
@@ -322,9 +332,11 @@ def weigh(
         forbidden = [metric.empty_target_action == "error" for metric in metrics]
         found = [count(Problem.EMPTY_QUERIES, row & present) * check for row, check in zip(empty, forbidden)]
         errors = errors + torch.stack(found)
+    # Geometric and harmonic means sum a function of each value.
     plain = all(metric.aggregation == "mean" for metric in metrics)
     averaged = values if plain else torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
     skipped = ~present | absent | (empty & values.isnan())
+    # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
     inner = torch.where(skipped, 0.0, inner)
     counted = torch.where(inner > 0, averaged, 0.0)
     queries = (present & ~absent).sum(-1)

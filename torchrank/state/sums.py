@@ -1,4 +1,4 @@
-"""The fourth room: values of queries become sums; sums become one number, on one worker or on many."""
+"""The sums that form the state of a metric, and the mean and standard error computed from them."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from torchrank.layouts.bad_values import Problem
 
 
 class Sum(IntEnum):
-    """What the entries of the state vector are. v = value and w = weight of a scored query."""
+    """Indexes into the state vector. v is the value and w the weight of a scored query."""
 
-    WV = 0
-    W = 1
-    QUERIES = 2
-    EMPTY = 3
-    SQUARES = 4  # and the six that follow, see :func:`squares`
-    W2 = 10  # the last of these
-    FAR = 11  # the same seven of batches with weights whose squares float64 does not hold
-    ERRORS = 18  # and all that follow, but the numbers that a metric adds from SIZE on
+    WV = 0  # sum(w v)
+    W = 1  # sum(w)
+    QUERIES = 2  # number of queries
+    EMPTY = 3  # number of empty queries
+    SQUARES = 4  # seven sums from 4 to 10, see :func:`squares`
+    W2 = 10  # the last of them, sum(w^2)
+    FAR = 11  # seven sums for far batches, whose weights have squares beyond the range of float64
+    ERRORS = 18  # a counter for each kind of bad value; the further sums of a metric begin at SIZE
 
 
 SIZE = Sum.ERRORS + len(Problem)
 
 
-#: A batch whose weight is above LARGE or below 1 / LARGE is among the far ones.
+#: A batch is far if its sum of weights is above LARGE or below 1 / LARGE.
 LARGE = 2.0**460
 
 
-#: The squares of far batches are those of weights times or divided by this.
+#: Weights of far batches are multiplied or divided by this before they are squared.
 SCALE = 2.0**540
 
 
-def nothing(device: torch.device, more: int = 0) -> Tensor:
-    """The state of a metric that has seen no query, and adds up ``more`` numbers besides.
+def nothing(device: torch.device, num_extra: int = 0) -> Tensor:
+    """The state of a metric without queries, with ``num_extra`` further sums.
 
-    float64 [SIZE + more]; where a device has no float64, float32 [2, SIZE + more]: a sum and what its rounding has
-    lost.
+    float64 [SIZE + num_extra]. On a device without float64 it is float32 [2, SIZE + num_extra]: each sum, and the
+    rounding error that it has accumulated.
     """
-    size = SIZE + more
+    size = SIZE + num_extra
     wide = widest_float(device) == torch.float64
     return torch.zeros(size if wide else (2, size), dtype=widest_float(device), device=device)
 
 
 def add(total: Tensor, extra: Tensor) -> Tensor:
-    """A new state; never in place, so that it works on tensors made in inference mode."""
+    """The sum of two states, as a new tensor: tensors made in inference mode do not allow changes in place."""
     if total.dim() == 1:
         return total + (extra if extra.dim() == 1 else extra.sum(0))
     high, low = total
@@ -59,15 +59,15 @@ def add(total: Tensor, extra: Tensor) -> Tensor:
 
 
 def read(total: Tensor) -> Tensor:
-    """The sums [SIZE] of a state."""
+    """The sums [SIZE + num_extra] of a state."""
     return total if total.dim() == 1 else total.sum(0)
 
 
 def carry(state: Tensor, device: torch.device) -> Tensor:
-    """A state on another device, in that device's own precision."""
+    """A state on another device, in the widest dtype of that device."""
     if not state.is_floating_point() or state.dtype == widest_float(device):
         return state.to(device)
-    if state.dim() == 1 and len(state) >= SIZE:
+    if state.dim() == 1 and len(state) >= SIZE:  # float64 sums become float32 sums and rounding errors
         wide = state.to(torch.float64)
         high = wide.to(torch.float32)
         return torch.stack([high, (wide - high).to(torch.float32)]).to(device)
@@ -76,14 +76,19 @@ def carry(state: Tensor, device: torch.device) -> Tensor:
 
 
 def compensated(x: Tensor) -> bool:
-    """Whether a tensor is a state of sums and of what their rounding has lost; per-query values are narrower."""
+    """Whether a tensor contains sums and their rounding errors. Per-query values have fewer columns."""
     return x.dim() == 2 and len(x) == 2 and x.shape[1] >= SIZE
 
 
 def summed(values: Tensor, weights: Tensor, queries: Tensor, empty: Tensor, errors: Tensor) -> Tensor:
     """The sums [metric, SIZE] of one batch.
 
-    Values with weights [metric, query]; number of queries, and of empty ones, [metric]; errors [metric, kind].
+    Args:
+        values: float [metric, query].
+        weights: float [metric, query].
+        queries: [metric]: number of queries.
+        empty: [metric]: number of empty queries.
+        errors: [metric, kind]: counters of bad values.
     """
     wv, w = (weights * values).sum(-1), weights.sum(-1)
     counts = torch.stack([wv, w, queries.to(w.dtype), empty.to(w.dtype)], dim=-1)
@@ -91,27 +96,30 @@ def summed(values: Tensor, weights: Tensor, queries: Tensor, empty: Tensor, erro
 
 
 def squares(values: Tensor, weights: Tensor, wv: Tensor, w: Tensor) -> Tensor:
-    """The sums of one batch from which :func:`standard_error` comes: float [metric, 14].
+    """The sums of one batch from which :func:`standard_error` is computed: float [metric, 14].
 
-    sum(w^2 (v - c)^2) for three centres c, sum(w^2 (v - c)) for the same, and sum(w^2); and once more for far batches.
-    With c = 0 alone, a spread that is small beside the values would be lost in rounding. The other two centres are
-    the mean of the batch on two coarse grids. If the spread is that small, all batches have the same point of one grid
-    at least. So their sums around it can be added, on whatever worker they are.
+    With three centres c these are sum(w^2 (v - c)^2) for each c, sum(w^2 (v - c)) for each c, and sum(w^2). The first
+    seven numbers are for usual batches, the others for far batches.
+
+    With c = 0 alone, a spread that is small compared to the values would be lost in rounding. The other two centres
+    are the mean of the batch, rounded to two coarse grids. If the spread is small, then all batches round to the same
+    point of at least one grid. So their sums around this point can be added, over batches and workers.
 
     Args:
         values: float [metric, query].
         weights: float [metric, query].
-        wv: the sum of their products, [metric].
-        w: the sum of the weights, [metric].
+        wv: float [metric]: sum(w v).
+        w: float [metric]: sum(w).
     """
     one = torch.ones_like(w)
     if values.dtype == torch.float64:
         small, large = w < 1 / LARGE, w > LARGE
         weights = weights * torch.where(small, one * SCALE, torch.where(large, one / SCALE, one)).unsqueeze(-1)
         far = (small | large).unsqueeze(-1)
-    else:  # a device of float32 only, which has no such weights
+    else:  # float32 cannot represent such weights
         far = torch.zeros_like(w, dtype=torch.bool).unsqueeze(-1)
     centre = centres(torch.nan_to_num(wv / w, 0.0, 0.0, 0.0))
+    # The sums around one centre near the values are accurate. The sums around the other centres are shifts of them.
     apart = (values - centre[..., 1:2]) * weights
     w2 = (weights**2).sum(-1, keepdim=True)
     first, second = (weights * apart).sum(-1, keepdim=True), (apart**2).sum(-1, keepdim=True)
@@ -122,8 +130,12 @@ def squares(values: Tensor, weights: Tensor, wv: Tensor, w: Tensor) -> Tensor:
 
 
 def centres(mean: Tensor) -> Tensor:
-    """0, and the nearest points of two grids of 14 bits, one of which is not near the middle between two: [..., 3]."""
-    places = 2.0 ** (39 if mean.dtype == torch.float64 else 10) + 1  # leaves the leading bits (Veltkamp)
+    """Three centres for a mean: 0, and the nearest points of two grids of 14 bits: [..., 3].
+
+    A mean halfway between two points of one grid is not halfway between points of the other. So at least one grid
+    rounds all means near it to the same point.
+    """
+    places = 2.0 ** (39 if mean.dtype == torch.float64 else 10) + 1  # Veltkamp's splitting keeps the leading bits
     both = torch.stack([mean, mean * (4 / 3)], dim=-1)
     large = both * places
     grid = large - (large - both)
@@ -131,7 +143,7 @@ def centres(mean: Tensor) -> Tensor:
 
 
 def scaled(sums: Tensor) -> tuple[Tensor, Tensor]:
-    """The sums of :func:`squares` [..., 7], and the sum of the weights [...], of weights scaled to what fits."""
+    """The sums of :func:`squares` [..., 7] and the sum of the weights [...], both for weights scaled to fit float64."""
     w, squares, far = sums[..., Sum.W], sums[..., Sum.SQUARES : Sum.FAR], sums[..., Sum.FAR : Sum.ERRORS]
     if sums.dtype != torch.float64:
         return squares, w
@@ -143,12 +155,12 @@ def scaled(sums: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def mean(sums: Tensor) -> Tensor:
-    """The weighted mean; NaN of nothing."""
+    """The weighted mean; NaN without scored queries."""
     return sums[Sum.WV] / sums[Sum.W]
 
 
 def standard_error(sums: Tensor, n: Tensor) -> Tensor:
-    """The standard error of the weighted mean m over ``n`` scored queries; NaN of fewer than two.
+    """The standard error of the weighted mean m over ``n`` scored queries; NaN for n < 2.
 
     Its square is sum(w^2 (v - m)^2) / sum(w)^2 * n / (n - 1).
     """
@@ -156,10 +168,11 @@ def standard_error(sums: Tensor, n: Tensor) -> Tensor:
     second, first, w2 = squares[..., :3], squares[..., 3:6], squares[..., 6:]
     m = mean(sums)
     centre = centres(m)
-    # All batches had this centre if their sums, carried back to 0, are the sums around 0.
+    # Sums of different batches belong to a common centre only if, shifted back to 0, they equal the sums around 0.
     back = second + centre * (2 * first + centre * w2)
     common = (back - second[..., :1]).abs() <= 2.0**-42 * second[..., :1]
     off = m.unsqueeze(-1) - centre
+    # Of the common centres the one nearest to m loses the fewest digits in the shift to m.
     best = torch.where(common, off.abs(), float("inf")).argmin(-1, keepdim=True)
     spread = (second - off * (2 * first - off * w2)).gather(-1, best).squeeze(-1)
     return (spread.clamp_min(0) * n / (n - 1)).sqrt() / w

@@ -1,4 +1,4 @@
-"""States of many metrics, reduced over workers together."""
+"""Reduction of the states of many metrics over workers, in one collective."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from torchrank.hardware.devices import widest_float
 
 
 class Summed(Protocol):
-    """A metric whose state can be reduced together with others'."""
+    """A metric whose state can be reduced together with the states of other metrics."""
 
     process_group: Any
     sync_on_compute: bool
 
     @property
     def definition_name(self) -> str:
-        """Its label and its catalogue, by which other workers know it."""
+        """Label and catalogue, which identify the metric on other workers."""
 
     @property
     def sums(self) -> Tensor:
-        """Its state [SIZE]."""
+        """The state [SIZE]."""
 
     @property
     def rows(self) -> list[Tensor] | None:
-        """Its per-query values, a list of float [query, 2], or None if it keeps none."""
+        """Per-query values, a list of float [query, 2]; None if the metric keeps none."""
 
     def reducible(self) -> bool:
-        """Whether it may be reduced this way now."""
+        """Whether the state can be reduced this way now."""
 
 
 class WorkersDifferError(ValueError):
@@ -40,26 +40,29 @@ class WorkersDifferError(ValueError):
 
 
 class JointReduction:
-    """One all-reduce for metrics that are computed in a row.
+    """One all-reduce for a series of metrics that are computed one after the other.
 
-    The first of the row reduces the states of all. Each other one takes its part in its turn, without communication.
-    Metrics go by key and label, so their order may differ between workers.
+    The first metric of the series reduces the states of all. Each other metric takes its part when it is computed,
+    without communication. Metrics are matched by key and label, so their order may differ between workers.
 
-    A collective runs on all workers or on none, so all must decide alike whether a compute takes its part. Workers have
-    updates, and look at metrics, at different times. Only the order of computes and resets is the same on all. This
-    order is the same for a row and for two computes with an update of another worker in between. So the caller of
-    compute decides. :meth:`RankingCollection.compute` is a row, and so is Lightning's loop over the metrics that it has
-    logged; neither leaves room for an update. Any other compute reduces its metric alone, and its value is fresh.
-    A part that was not taken is dropped by a reset of any metric of the row, and by a compute outside of rows.
+    A collective runs on all workers or on none, so all must decide alike whether a compute takes a reduced part.
+    Workers update and read metrics at different times; only the order of computes and resets is the same on all. This
+    order does not show whether another worker has updated a metric between two computes.
+
+    So the caller of compute decides. :meth:`RankingCollection.compute` is a series, and so is Lightning's loop over
+    logged metrics; neither allows an update in between. Any other compute reduces its metric alone, so its value is up
+    to date. Parts that were not taken are dropped by a reset of any metric of the series, and by a compute outside of
+    a series.
     """
 
     def __init__(self, members: Mapping[str, Any]) -> None:
-        #: metrics by key, those that are reduced in another way among them
+        #: metrics by key, including metrics that are reduced in another way
         self.members = dict(members)
+        # Reduced states by the identity of the metric, until each metric takes its own.
         self._parts: dict[int, tuple[Tensor, list[Tensor] | None] | WorkersDifferError] = {}
 
     def reduce(self, metric: Summed, group: Any) -> tuple[Tensor, list[Tensor] | None]:
-        """The state of ``metric`` over the workers of a group: its sums and its per-query values."""
+        """The state of ``metric`` over the workers of a group: sums and per-query values."""
         if id(metric) not in self._parts:
             self._collect(metric, group)
         part = self._parts.pop(id(metric))
@@ -76,26 +79,28 @@ class JointReduction:
         for key, member in self.members.items():
             if not (member.process_group is group and member.sync_on_compute):
                 continue
+            # Members that are not reduced here take part by name, so that workers with other members raise an error.
             if getattr(member, "reducible", bool)():
                 name = member.definition_name
                 peers[name if name == key else f"{key}: {name}"] = member
             else:
                 beside.append(f"{key}: {type(member).__name__}")
+        # A metric outside of the collection, or of another group, is reduced alone.
         if all(member is not metric for member in peers.values()):
             peers, beside = {metric.definition_name: metric}, []
         try:
             parts = all_reduce(peers, group, beside)
-        except WorkersDifferError as error:
+        except WorkersDifferError as error:  # raised by each metric of the series, so that workers stay in step
             self._parts |= {id(member): error for member in peers.values()}
         else:
             self._parts |= {id(peers[name]): part for name, part in parts.items()}
 
 
-#: Numbers of the first message, which is as long whatever is reduced: messages of different lengths abort a worker.
+#: Numbers in the first message. The length is fixed, because messages of different lengths abort a worker.
 MESSAGE = 4096
 
 
-#: Bytes of the digest of the names; the message has a sum and a sum of squares for each.
+#: Bytes in the digest of the names. The message contains each byte and its square.
 DIGEST = 8
 
 
@@ -104,16 +109,16 @@ def all_reduce(
 ) -> dict[str, tuple[Tensor, list[Tensor] | None]]:
     """Sum the states of metrics over the workers of a group, by name, in one collective.
 
-    States of more than some 4,000 numbers together take one more. So do per-query values, which come in the order of
-    the workers.
+    States with more than some 4,000 numbers in total take a second one. Per-query values take a further one, and are
+    returned in the order of the workers.
 
     Args:
-        metrics: by name.
+        metrics: metrics by name.
         group: the workers; None = all.
-        beside: further names that workers must have in common.
+        beside: further names that must be equal on all workers.
 
     Raises:
-        WorkersDifferError: workers have different names, or states of different sizes. Raised on all of them.
+        WorkersDifferError: workers have different names, or states of different sizes. All workers raise it.
         ValueError: this process is not in the group.
     """
     rank, world = place_in(group)
@@ -121,22 +126,25 @@ def all_reduce(
     members = [metrics[name] for name in names]
     device = members[0].sums.device
     keepers = {name: _flat(m.rows, device) for name, m in zip(names, members) if m.rows is not None}
+    # Each worker fills its own row of counts, so the sum over workers gathers them.
     counts = torch.zeros((world, len(keepers)), dtype=widest_float(device), device=device)
     if keepers:
         counts[rank] = counts.new_tensor([len(rows) for rows in keepers.values()])
     states = [m.sums.to(device) for m in members]
     sizes = [f"{state.numel()} numbers{' and values' * (name in keepers)}" for name, state in zip(names, states)]
+    # A digest of names and sizes stands first, so that workers with different metrics find out before they use sums.
     described = dict(zip(names, sizes))
     described |= dict.fromkeys(sorted(beside), "")
     digest = hashlib.blake2b(repr(described).encode(), digest_size=DIGEST).digest()
     mark = counts.new_tensor(list(digest))
     payload = torch.cat([mark, mark**2, *(state.reshape(-1) for state in states), counts.reshape(-1)])
 
+    # Equal digests mean equal lengths, so a second message is safe only after the first one.
     message = torch.nn.functional.pad(payload, (0, MESSAGE - min(len(payload), MESSAGE)))
     head, rest = message[:MESSAGE].contiguous(), message[MESSAGE:].contiguous()
     dist.all_reduce(head, group=group)
     total, total_of_squares = head[: 2 * DIGEST].view(2, DIGEST)
-    if not bool((total**2 == world * total_of_squares).all()):  # equal only if all are equal (Cauchy-Schwarz)
+    if not bool((total**2 == world * total_of_squares).all()):  # equal only if all digests are equal (Cauchy-Schwarz)
         raise WorkersDifferError(_differences(described, world, group))
     if len(rest):
         dist.all_reduce(rest, group=group)
@@ -152,10 +160,10 @@ def all_reduce(
 
 
 def place_in(group: Any) -> tuple[int, int]:
-    """The rank of this process among the workers of a group, and how many these are.
+    """The rank of this process in a group, and the number of workers in the group.
 
     Raises:
-        ValueError: it is none of them.
+        ValueError: this process is not in the group.
     """
     rank = dist.get_rank(group)
     if rank < 0:
@@ -167,7 +175,7 @@ def place_in(group: Any) -> tuple[int, int]:
 
 
 def _differences(described: dict[str, str], world: int, group: Any) -> str:
-    """The message for workers that reduce different metrics: which metrics, on which workers."""
+    """The error message for workers that reduce different metrics: lists these metrics and their workers."""
     everyone: list[Any] = [None] * world
     dist.all_gather_object(everyone, described, group=group)
     having: dict[str, list[int]] = {}
@@ -183,9 +191,10 @@ def _differences(described: dict[str, str], world: int, group: Any) -> str:
 
 
 def appended(rows: list[Tensor], more: list[Tensor]) -> list[Tensor]:
-    """Rows and more of them: a new list, of few parts, as short ones are joined."""
+    """Rows and more rows as a new list of few parts."""
     rows = list(rows)
     for part in more:
+        # Joining a part only with a similar or shorter one keeps the number of parts and of copies logarithmic.
         while len(rows) > 1 and len(rows[-2]) <= 2 * len(rows[-1]) and rows[-2].device == rows[-1].device:
             rows[-2:] = [torch.cat(rows[-2:])]
         rows.append(part)
@@ -197,7 +206,8 @@ def _flat(rows: list[Tensor], device: torch.device) -> Tensor:
 
 
 def all_gather(rows: Tensor, sizes: list[int], group: Any) -> list[Tensor]:
-    """The rows [n, column] of every worker, of known numbers that may differ: one collective, none if all are empty."""
+    """The rows [n, column] of every worker, given their numbers: one collective, or none if no worker has rows."""
+    # dist.all_gather needs tensors of equal shapes on all workers.
     longest = max(sizes)
     if not longest:
         return [rows[:0] for _ in sizes]

@@ -1,4 +1,4 @@
-"""torchmetrics' contract, without its surprises: what every stateful class of this library builds on."""
+"""Base class of all stateful classes: torchmetrics' contract without its side effects and deadlocks."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from torchmetrics import Metric
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-#: Held while a state is replaced, so that threads lose no update. It is no part of a metric, which can be pickled.
+#: Held while a state is replaced, so that threads lose no update. One for all metrics, because locks cannot be pickled.
 LOCK = threading.Lock()
 
 
+# A thread of the parent may hold the lock during a fork. It does not exist in the child and would never release it.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=LOCK._at_fork_reinit)  # type: ignore[attr-defined]  # the holder is not in it
+    os.register_at_fork(after_in_child=LOCK._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 def eager(function: F) -> F:
-    """The function, left out of the graphs of torch.compile and torch.jit.script.
+    """Exclude a function from the graphs of torch.compile and torch.jit.script.
 
-    As torch.compiler.disable does it, whose import takes seconds.
+    Like torch.compiler.disable, but without its import, which takes seconds.
     """
     disabled: list[Callable[..., Any]] = []
 
     @functools.wraps(function)
     def outside(*args: Any, **kwargs: Any) -> Any:
-        if "torch._dynamo" not in sys.modules:  # nothing is compiled
+        if "torch._dynamo" not in sys.modules:  # no function is compiled in this process
             return function(*args, **kwargs)
         if not disabled:
             disabled.append(torch.compiler.disable(function))
@@ -44,13 +45,13 @@ def eager(function: F) -> F:
 
 
 class SafeMetric(Metric):
-    """A :class:`torchmetrics.Metric` that leaves no trace of a call that raised and never lets workers wait in vain."""
+    """A :class:`torchmetrics.Metric` that a call that raises leaves unchanged, and that no worker waits for forever."""
 
     full_state_update = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # torch.jit.script of a module that holds a metric evaluates annotations and compiles properties, all in vain.
+        # torch.jit.script of a module with a metric evaluates its annotations and compiles its properties. Skip both.
         cls.__annotations__ = {}
         properties = (name for base in cls.__mro__ for name, x in vars(base).items() if isinstance(x, property))
         cls.__jit_unused_properties__ = sorted({*properties})
@@ -65,10 +66,10 @@ class SafeMetric(Metric):
 
     @eager
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Add a batch and return its own value. A call that raises leaves no trace."""
+        """Add a batch and return its own value. A call that raises changes nothing."""
         if self._is_synced:
-            return super().forward(*args, **kwargs)  # which refuses
-        # torchmetrics changes these on its way, and restores them only if nothing raises.
+            return super().forward(*args, **kwargs)  # raises torchmetrics' error
+        # torchmetrics changes these attributes in forward, and restores them only if nothing raises.
         before = {name: list(value) if isinstance(value, list) else value for name, value in self.metric_state.items()}
         before |= {name: getattr(self, name) for name in ("_update_count", "compute_on_cpu")}
         try:
@@ -84,11 +85,11 @@ class SafeMetric(Metric):
         """Forget all batches."""
         for name, default in self._defaults.items():
             if isinstance(default, list):
-                setattr(self, name, [])  # torchmetrics empties the list, which a wrapper may have taken as the state
+                setattr(self, name, [])  # torchmetrics empties the list in place, but a wrapper may hold it
         super().reset()
 
     def _copy_state_dict(self) -> dict[str, Any]:
-        # Tensors in lists are never written to, so forward and synchronisation need no copies of them.
+        # Tensors in lists are never changed in place, so forward and synchronisation need no copies of them.
         return {name: x.copy() if isinstance(x, list) else x.clone() for name, x in self.metric_state.items()}
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,7 +98,7 @@ class SafeMetric(Metric):
         @functools.wraps(compute)
         def computed(*args: Any, **kwargs: Any) -> Any:
             if self._to_sync and self.distributed_available_fn():
-                self._computed = None  # a worker that answers from its cache would let the others wait
+                self._computed = None  # a worker that returned a cached value would leave the others waiting
             try:
                 return stock(*args, **kwargs)
             except Exception:
@@ -107,27 +108,28 @@ class SafeMetric(Metric):
         return computed
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = "") -> Any:
-        def move(x: Tensor) -> Tensor:  # fn may cast as well, of which only the device is followed
+        # fn may change the dtype as well, e.g. in `half()`. Apply it to an empty tensor and follow its device only.
+        def move(x: Tensor) -> Tensor:
             return self.moved(x, fn(torch.empty(0, dtype=torch.float32, device=x.device)).device)
 
         return super()._apply(move, exclude_state)
 
     def moved(self, x: Tensor, device: torch.device) -> Tensor:
-        """A state, or another tensor of the metric, on another device."""
+        """A state or another tensor of the metric, on another device."""
         return x.to(device)
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
         saved = [name for name in self._defaults if prefix + name in state_dict]
         super()._load_from_state_dict(state_dict, prefix, *args)
-        wrong: list[str] = args[-1]  # what load_state_dict will raise for
-        for name in saved:  # the checkpoint stays as it is
+        wrong: list[str] = args[-1]  # load_state_dict raises an error with these messages
+        for name in saved:
             value, default = getattr(self, name), self._defaults[name]
             if isinstance(value, Tensor) and isinstance(default, Tensor):
-                value = self.restored(value).clone()
+                value = self.restored(value).clone()  # the metric must not share memory with the checkpoint
                 if value.shape != default.shape:
                     wrong.append(
-                        f"Expected {prefix}{name} to have shape {list(default.shape)}, got {list(value.shape)}, that of"
-                        " another version of torchrank; evaluate again."
+                        f"Expected {prefix}{name} to have shape {list(default.shape)}, got {list(value.shape)}, saved"
+                        " by another version of torchrank; evaluate again."
                     )
                     value = default.clone()
             else:
@@ -138,5 +140,5 @@ class SafeMetric(Metric):
             self._update_count = max(1, self._update_count)
 
     def restored(self, x: Tensor) -> Tensor:
-        """A state as it is on this device, from one that was saved on another."""
+        """A saved state, possibly of another device, as it is on this device."""
         return x.to(self.device)
