@@ -28,11 +28,13 @@ class RankingMetric(Measure):
     every judged candidate at every rank, in the binary and graded families the relevant candidates up to ``top_k``.
     Targets given as labels or lists of ids judge relevant candidates only.
 
-    Declare a parameter in one line of the class, as ``p: float = number(default=0.5, above=0)``. It is checked, stored
-    as an attribute and shown in the label, see :mod:`torchrank.names.parameters`. Or define an ``__init__`` that takes
-    it as a keyword-only argument and passes it on, ``super().__init__(top_k, p=p, **kwargs)``. Pass gains and discounts
-    as frozen dataclasses or module-level functions, not as lambdas, because results are cached for equal ones. The list
-    of all measures is printed from ``known_as`` and the docstring, which needs a formula and a section ``Source``.
+    Declare a parameter in one line of the class, e.g. ``p: float = number(default=0.5, above=0)``. It is checked,
+    stored as an attribute and shown in the label, see :mod:`torchrank.names.parameters`. Or define an ``__init__`` that
+    takes it as a keyword-only argument and passes it on, ``super().__init__(top_k, p=p, **kwargs)``.
+
+    Pass gains and discounts as frozen dataclasses or module-level functions, not as lambdas, because results are cached
+    for equal ones. The list of all measures is printed from ``known_as`` and the docstring. The docstring needs a
+    formula and a section ``Source``.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.

@@ -106,7 +106,7 @@ class Precision(BinaryMetric):
 class Recall(BinaryMetric):
     r"""Recall: the share of the R relevant candidates in the first k ranks, :math:`\frac{1}{R} \sum_{i \le k} rel_i`.
 
-    R counts relevant candidates that were not retrieved, as trec_eval's ``recall_k`` does.
+    R also counts relevant candidates that were not retrieved, as in trec_eval's ``recall_k``.
 
     Source:
         Kent, Berry, Luehrs and Perry, Machine literature searching VIII, American Documentation 6(2), 1955.

@@ -170,8 +170,8 @@ class NDCG(DCG):
         top_k: count only the first ``top_k`` ranks; None = all of them.
         gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
         discount, log_base: "log2", "clipped", "reciprocal" or a callable with a name; see :class:`DCG`.
-        normalize: the denominator: "ideal", IDCG; "k", the DCG of k candidates of grade 1, however few there are, as in
-            RecTools. "k" requires ``top_k``, and the value can exceed 1 if grades do.
+        normalize: the denominator: "ideal", IDCG; "k", the DCG of k candidates of grade 1, even if there are fewer, as
+            in RecTools. "k" requires ``top_k``, and the value can exceed 1 if grades do.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:

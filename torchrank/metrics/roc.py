@@ -17,7 +17,7 @@ __all__ = ["AUROC"]
 
 
 class AUROC(BinaryMetric):
-    r"""Area under the ROC curve of each query: the chance that a relevant candidate stands before an irrelevant one.
+    r"""Area under the ROC curve of each query: the probability that a relevant candidate ranks above an irrelevant one.
 
     :math:`AUC = \frac{1}{P N} \sum_{i \in rel} \sum_{j \notin rel} [rank_i < rank_j]`, over the P relevant and N
     irrelevant candidates among the first k retrieved. A tied pair counts half under ``ties="expected"``. A query is
