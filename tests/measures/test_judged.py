@@ -169,7 +169,7 @@ def test_bounds_that_cannot_be_had():
             make(unjudged="upper")
         make(unjudged="condensed")
     tr.IPS(self_normalized="query", unjudged="upper")
-    with pytest.raises(ValueError, match=r"which has more candidates .* got 'upper'"):
+    with pytest.raises(ValueError, match=r"whose number of candidates depends .* got 'upper'"):
         tr.Utility(1, rejection=2, unjudged="upper")
     tr.Utility(1, rejection=2, collection_size=10, unjudged="upper")
     for cls in (tr.OPA, tr.QMeasure):

@@ -443,5 +443,5 @@ def test_remarks_on_other_libraries_measures_hold():
     assert tr.AUROC(top_k=2).score(scores[:1], target[:1]).item() == 0
     assert tr.AUROC().score(scores, target).tolist() == [1, 0.5]
     said = also_in(tr.AUROC)
-    assert "`RocAuc`), 1 where the first k are all relevant" in said
-    assert "torchrec (`GAUC`), without queries of equal scores alone" in said
+    assert "`RocAuc`), 1 if the first k are all relevant" in said
+    assert "torchrec (`GAUC`), which leaves out queries whose scores are all equal" in said

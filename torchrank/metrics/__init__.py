@@ -1,4 +1,4 @@
-"""The third room: one class per measure, each a formula on a Ranking; here with the bases of families."""
+"""One class per measure, each a formula on a :class:`Ranking`; exported here with the base class of each family."""
 
 from typing import TYPE_CHECKING
 

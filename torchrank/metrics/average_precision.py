@@ -1,4 +1,4 @@
-"""Average precision and its kin."""
+"""Average precision, and its log odds."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ __all__ = ["MAP", "YAAP"]
 class MAP(BinaryMetric):
     r"""Average precision, whose mean over queries is MAP: :math:`AP@k = \frac{1}{N} \sum_{i \le k} rel_i \, P@i`.
 
-    Ties after McSherry and Najork, Computing information retrieval performance measures efficiently in the presence of
-    tied scores, ECIR 2008; the form for ``normalize="retrieved"`` sums over how many of a tie cut by k come before it.
+    ``normalize`` sets N. Ties follow McSherry and Najork, Computing information retrieval performance measures
+    efficiently in the presence of tied scores, ECIR 2008. With ``normalize="retrieved"``, a tie group at the cutoff
+    makes N random; AP is then averaged over the number of hits.
 
     Source:
         trec_eval; Buckley and Voorhees, Evaluating evaluation measure stability, SIGIR 2000.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        normalize: what N is: "relevant", all R relevant candidates (trec_eval's ``map`` and ``map_cut``); "min",
-            min(R, k); "length", min(R, k, length of the list), as LensKit does; "k", k itself (without ``top_k`` the
-            length of the list), as RecTools can; "retrieved", the relevant ones among the first k, with ``top_k`` and
-            expected ties without bounds over what is unjudged.
+        normalize: the denominator N: "relevant", all R relevant candidates (trec_eval's ``map`` and ``map_cut``);
+            "min", min(R, k); "length", min(R, k, length of the list), as in LensKit; "k", k itself (without ``top_k``
+            the length of the list), an option of RecTools; "retrieved", the relevant candidates among the first k. With
+            ``top_k`` and expected ties, "retrieved" has no bounds over unjudged candidates.
         kwargs: as :class:`BinaryMetric`.
 
     Example:
@@ -73,15 +74,16 @@ class MAP(BinaryMetric):
     @property
     def no_bounds_reason(self) -> str:
         random = self.normalize == "retrieved" and self.top_k is not None and self.ties == "expected"
-        return "of which a tie cut by top_k makes the number of hits random" if random else ""
+        return "whose denominator is random if a tie group crosses the cutoff" if random else ""
 
     def measure(self, ranking: Ranking) -> Tensor:
+        # The expectation of a ratio is not the ratio of expectations, so a random N needs a formula of its own.
         if self.normalize == "retrieved" and self.top_k is not None and not ranking.untied:
             return _precision_by_hits(ranking, self.relevance_level, self.top_k)
         return ratio(precisions(ranking, self.relevance_level, self.top_k).sum(-1), self.whole(ranking))
 
     def whole(self, ranking: Ranking) -> Tensor:
-        """What the precisions are divided by, where that is no matter of chance: float64 [query]."""
+        """The denominator N, if it is not random: float64 [query]."""
         relevant, length = ranking.num_relevant(self.relevance_level), self.length(ranking)
         if self.normalize in ("retrieved", "k"):
             return length if self.normalize == "k" else self.hits(ranking)
@@ -91,9 +93,11 @@ class MAP(BinaryMetric):
 
 
 def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
-    """Expected rel * P@rank, summed over the ranks that an entry can have: float64 [query, entry].
+    """Expected precision at the rank of each relevant entry, 0 beyond ``top_k``: float64 [query, entry].
 
-    A share c = (r - 1) / (n - 1) of the others in its block is relevant: P@j is (before + 1 + c (j - a - 1)) / j.
+    An entry is tied in a group of n candidates, r of them relevant. a candidates precede the group, ``before`` of them
+    relevant. If the entry has rank j, j - a - 1 candidates of the group are before it. Each of these is relevant with
+    probability c = (r - 1) / (n - 1). So the expected precision at j is (before + 1 + c (j - a - 1)) / j.
     """
     before, beside = ranking.relevant_before_and_in_tie(level)
     if ranking.untied:
@@ -102,15 +106,22 @@ def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     inside = ranking.ranks_in_top_k(top_k)
     c = ratio(beside - 1, ranking.tied - 1)
     harmonic = ranking.discount_sum(RECIPROCAL, top_k)
+    # The sum over the ranks j of the group, up to the cutoff. It needs only their number and the sum of their 1 / j.
     total = (before + 1 - (above + 1) * c) * harmonic + c * inside
+    # Each of the n ranks is equally likely, also a rank behind the cutoff, which contributes 0.
     return torch.where(ranking.found(level), ratio(total, ranking.tied), 0.0)
 
 
 def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
-    """AP divided by the hits in the first k, which a tie cut by k makes random: a sum over their number."""
+    """Expected AP divided by the number of hits in the first k: float64 [query].
+
+    A tie group at the cutoff makes the number of hits random, so this is a mean over that number.
+    """
+    # Entries before this tie group are in the first k for certain, with the same precision for every number of hits.
     surely = ranking.found(level) & (ranking.prob_in_top_k(top_k) == 1)
     full = torch.where(surely, precisions(ranking, level, top_k), 0.0).sum(-1)
-    # Given h hits among the s places of the cut block, they are a block of s with h relevant ones.
+    # s places of the tie group are before the cutoff. Given h hits, they are a tie group of s candidates, h of them
+    # relevant, and the formula of `precisions` holds for it.
     cut = CutoffTie.of(ranking, level, top_k)
     h, s = cut.hits, cut.places
     first, harmonic = cut.at(ranking.first), cut.at(ranking.discount_sum(RECIPROCAL, top_k))
@@ -122,8 +133,8 @@ def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
 class YAAP(BinaryMetric):
     r"""Yet another average precision, the log odds of AP: :math:`\ln \frac{1 + R \, AP}{1 + R - R \, AP}`.
 
-    So that the mean over queries does not hang on those of middling precision. Under ``ties="expected"`` that of the
-    expected average precision, which is not the expectation.
+    With log odds, the mean over queries depends less on queries of middling precision. Under ``ties="expected"`` it is
+    the log odds of the expected average precision, not the expectation of the log odds.
 
     Source:
         Robertson, On smoothing average precision, ECIR 2012; trec_eval, ``yaap``.

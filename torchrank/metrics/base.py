@@ -1,4 +1,4 @@
-"""What every measure shares: constructor, label, score, update. A measure adds its formula on a Ranking."""
+"""The base of all measures of rankings. It ranks and averages; a measure adds its formula on a :class:`Ranking`."""
 
 from __future__ import annotations
 
@@ -18,49 +18,50 @@ from torchrank.state.scoring import BatchResult, Measured, Status, result_for, s
 
 
 class RankingMetric(Measure):
-    """Base of all ranking metrics; a subclass gives its name, its range and :meth:`measure`.
+    """Base of all ranking metrics. A subclass sets its name and its range, and defines :meth:`measure`.
 
-    A metric averages a value per query. It keeps one small float64 vector of sums, whatever it has seen, so the result
-    does not depend on how queries are split over batches and workers. A query arrives whole in one ``update``.
+    A metric averages one value per query. Its state is one small float64 vector of sums, so the result does not depend
+    on how queries are split over batches and workers. Every query must arrive whole in one ``update``.
 
-    A new measure gives a ``name`` of its own (lower-case letters and digits), its ``value_range``, :meth:`measure`,
-    :meth:`empty`, and in :meth:`need` what of a ranking it looks at: every judged candidate at every rank, unless it
-    says otherwise; the binary and graded families say that relevant candidates up to ``top_k`` will do. Labels and
-    lists of ids name none but the relevant. A parameter of its own is a line of the class,
-    ``p: float = number(default=0.5, above=0)``, see :mod:`torchrank.names.parameters`: it is checked, stored as an
-    attribute and labelled. Or an ``__init__`` has it as a keyword-only argument and passes it on,
-    ``super().__init__(top_k, p=p, **kwargs)``. A function that it passes to pieces of the
-    ranking, as a discount, should be one that stays: pieces are shared by its identity. Its docstring has a formula,
-    and sections ``Source`` and ``Also in``, from which the list of all measures is printed.
+    To add a measure, set a unique ``name`` (lower-case letters and digits) and ``value_range``, and define
+    :meth:`measure` and :meth:`empty`. :meth:`need` declares the part of a ranking that the formula reads: by default
+    every judged candidate at every rank, in the binary and graded families the relevant candidates up to ``top_k``.
+    Targets given as labels or lists of ids judge relevant candidates only.
+
+    Declare a parameter in one line of the class, e.g. ``p: float = number(default=0.5, above=0)``. It is checked,
+    stored as an attribute and shown in the label, see :mod:`torchrank.names.parameters`. Or define an ``__init__`` that
+    takes it as a keyword-only argument and passes it on, ``super().__init__(top_k, p=p, **kwargs)``.
+
+    Pass gains and discounts as frozen dataclasses or module-level functions, not as lambdas, because results are cached
+    for equal ones. The list of all measures is printed from ``known_as`` and the docstring. The docstring needs a
+    formula and a section ``Source``.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        ties: what a tie is worth: "expected" (the mean over all orders of the tied candidates), "optimistic",
-            "pessimistic", or, for measures of single positions, "realistic" (the middle of the interval of ranks).
-        empty_target_action: the value of a query without a relevant candidate: "neg" 0, "pos" 1, "skip" leaves the
-            query out, "error" raises in ``compute``; "listed" 0, and a query without any candidate does not count,
-            even if something is relevant to it.
-        aggregation: "mean"; "geometric", in which values below 1e-5 count as 1e-5; "harmonic"; "median", the
-            lower of two middle values, or "midpoint", halfway between them; "min", "max", "none" (the values
-            themselves), or a callable with a name that takes values [query]. All but the three means keep per-query
-            values.
-        unjudged: what a candidate with a negative grade is taken for: "irrelevant"; "condensed", it is taken out of the
-            list (Sakai, SIGIR 2007), as far as judged candidates of grade 0 are known to be judged; "lower" and
-            "upper", the smallest and largest value over all that the unjudged candidates could be, see
-            :mod:`torchrank.formulas.judgment_bounds`.
+        ties: the rule for tied candidates: "expected" (the mean over all their orders), "optimistic", "pessimistic",
+            or, for measures of single positions, "realistic" (the middle of the interval of ranks).
+        empty_target_action: the value of a query without a relevant candidate: "neg" = 0; "pos" = 1; "skip" leaves the
+            query out; "error" raises in ``compute``; "listed" = 0, but every query for which nothing was retrieved is
+            left out, even if it has relevant candidates.
+        aggregation: "mean"; "geometric", in which values below 1e-5 count as 1e-5; "harmonic"; "median", the lower of
+            two middle values; "midpoint", halfway between them; "min"; "max"; "none", the values themselves; or a
+            callable with a name that takes values [query]. All except the three means keep per-query values.
+        unjudged: the treatment of candidates with a negative grade: "irrelevant"; "condensed", removed from the list
+            (Sakai, SIGIR 2007), as are all candidates that the layout does not name; "lower" and "upper", the smallest
+            and largest value over all possible judgments of them, see :mod:`torchrank.formulas.judgment_bounds`.
         validate_args: count bad values (NaN, indices out of range, duplicates) and raise for them in ``compute``.
         process_group, dist_sync_fn, distributed_available_fn, sync_on_compute, dist_sync_on_step, compute_on_cpu,
             compute_with_cache: as :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: an argument has a value that the metric does not know.
+        ValueError: an argument has an unknown value.
     """
 
-    #: every measure by its name
+    #: all measures by name
     registry: ClassVar[dict[str, type[RankingMetric]]] = {}
-    #: the tie policies that have a meaning for it
+    #: the tie policies that the measure supports
     policies: ClassVar[tuple[str, ...]] = ("expected", "optimistic", "pessimistic")
-    #: what it can take unjudged candidates for
+    #: the treatments of unjudged candidates that the measure supports
     takes_unjudged_for: ClassVar[tuple[str, ...]] = get_args(Unjudged)
 
     ties: Ties = one_of(default="expected", among=lambda cls: cls.policies)
@@ -76,69 +77,72 @@ class RankingMetric(Measure):
             )
         super().begin(known)
 
-    # ---- what it is --------------------------------------------------------------------------------------------
+    # ---- the definition of a measure -----------------------------------------------------------------------------
 
     def measure(self, ranking: Ranking) -> Tensor:
-        """The formula: float64 [query]. Ties are already settled by ``ties``; "expected" ones are still intervals."""
+        """The formula: float64 [query]. ``ties`` was applied already; under "expected", ranks are still intervals."""
         raise NotImplementedError(f"Expected {type(self).__name__} to define measure(ranking)")
 
     def need(self) -> Need:
-        """What of a ranking it looks at: all of it, unless a measure says that less will do."""
+        """The part of a ranking that the formula reads; by default all of it."""
         return Need()
 
     def required(self) -> Need:
-        """What of a ranking it looks at, unjudged candidates considered."""
+        """The part of a ranking that the metric reads, in view of its treatment of unjudged candidates."""
+        # Removing candidates moves others up from behind the cutoff. Bounds need an entry for each unjudged candidate.
         return (
             self.need() if self.unjudged == "irrelevant" else Need(all_candidates=self.unjudged in ("lower", "upper"))
         )
 
     def empty(self, ranking: Ranking) -> Tensor:
-        """bool [query]: there is nothing to measure."""
+        """bool [query]: True if the query has nothing to measure."""
         raise NotImplementedError(f"Expected {type(self).__name__} to define empty(ranking)")
 
     @property
     def no_bounds_reason(self) -> str:
-        """Why bounds are not available, as a clause for the error message; empty if they are."""
+        """The reason why bounds are not available, as a clause of the error message; empty if they are available."""
         return ""
 
     def weight(self, ranking: Ranking) -> Tensor:
-        """float64 [query]: how much each query counts in the mean, besides the user's weight."""
+        """float64 [query]: the weight of each query in the mean, to be multiplied by the user's weight."""
         return torch.ones_like(ranking.num_candidates)
 
     def errors(self, ranking: Ranking) -> Tensor:
-        """Counters of bad values, those of the ranking and those that only the measure comes across: int64 [kind]."""
+        """int64 [kind]: counters of bad values, found by the ranking or by the measure itself."""
         return ranking.errors
 
     def check(self, preds: Any, target: Any) -> None:
-        """Raise TypeError for a layout in which it would measure something else than it says."""
+        """Raise TypeError for a layout from which the measure cannot be computed."""
 
     def resolve_ties(self, ranking: Ranking) -> Ranking:
-        """The ranking as :meth:`measure` takes it."""
+        """The ranking that :meth:`measure` reads, with ties resolved by the policy."""
         return ranking.under(self.ties)
 
     # ---- rank, score -------------------------------------------------------------------------------------------
 
     def measured(self, ranking: Ranking) -> Measured:
-        """The queries of a ranking, measured, with the policy for empty ones applied."""
+        """Measure the queries of a ranking and apply the policy for empty ones."""
         ranking = ranking.condensed() if self.unjudged == "condensed" else ranking
         if self.unjudged in ("lower", "upper"):
+            # the grade of an unjudged candidate that is assumed to be relevant
             worth = max(1, getattr(self, "relevance_level", 1))
             values, empty = bound(self.values, ranking, self.unjudged == "upper", worth)
         else:
             values, empty = self.values(ranking)
         status = empty.to(torch.int8)
         if self.empty_target_action == "listed":
+            # NaN and a status of its own: the query is neither scored nor counted as empty
             absent = ranking.num_candidates == 0
             values, status = values.masked_fill(absent, float("nan")), status.masked_fill(absent, Status.ABSENT)
         errors = self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
         return Measured(values, self.weight(ranking), status, errors)
 
     def with_extra_sums(self, result: BatchResult, extra: Tensor) -> BatchResult:
-        """The result of a batch with its further sums, of ``extra`` [number, query]."""
+        """The result of a batch with further sums, computed from ``extra`` [number, query]; unchanged by default."""
         return result
 
     def values(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
-        """The value of each query, float64 [query], and where there was nothing to measure, bool [query]."""
+        """The value of each query, float64 [query], and whether the query is empty, bool [query]."""
         empty = self.empty(ranking)
         fill = {"neg": 0.0, "pos": 1.0, "listed": 0.0}.get(self.empty_target_action, float("nan"))
         value = self.measure(self.resolve_ties(ranking))
@@ -158,15 +162,15 @@ class RankingMetric(Measure):
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Tensor:
-        """The value of each query, without touching the state: the functional interface.
+        """The value of each query. The state is not changed: this is the functional interface.
 
-        Takes what :meth:`update` takes.
+        Takes the same arguments as :meth:`update`.
 
         Returns:
-            float64 [query]; NaN where ``empty_target_action`` leaves a query out, and for a label of -100.
+            float64 [query]; NaN if ``empty_target_action`` leaves the query out, or if its label is -100.
 
         Raises:
-            TypeError, ValueError: as :meth:`update`, and for bad values at once.
+            TypeError, ValueError: as :meth:`update`; bad values raise at once.
         """
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         batch = Batch(preds, target, weights, options)
@@ -192,17 +196,18 @@ class RankingMetric(Measure):
             preds: floating scores [query, candidate] or, with ``indexes``, [row]; integer ids [query, position], best
                 first, negative = padding; or a :class:`Ranking`. A score of -inf = not retrieved.
             target: grades [query, candidate] or [row]; int [query], the column (or id) of the positive, negative =
-                none, but -100 = no query, as cross-entropy ignores it; a (query, item) or (query, item, grade) tuple of
-                1-D tensors; a list of one id tensor per query; beside ids also [query, entry], negative = padding.
+                no positive, but -100 = no query, as cross-entropy ignores it; a (query, item) or (query, item, grade)
+                tuple of 1-D tensors; a list of one id tensor per query; beside ids also [query, entry], negative =
+                padding.
             mask: bool like ``preds``, True for real candidates.
             indexes: int [row], the query of each flat row; queries count in ascending order of index.
-            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: these are no candidates,
-                unless they are relevant.
-            tie_break: like ``preds``, or [candidate]: the larger ranks first among equal scores.
-            weights: [query], finite and >= 0; 0 = as if the query were not there.
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
+                candidates, unless they are relevant.
+            tie_break: like ``preds``, or [candidate]: among equal scores the larger value ranks first.
+            weights: [query], finite and >= 0; a query of weight 0 is ignored.
 
         Raises:
-            TypeError: an argument has a type or dtype that no layout has.
+            TypeError: the type or dtype of an argument fits no layout.
             ValueError: shapes do not fit together. Bad values are counted and raise in :meth:`compute`.
         """
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
@@ -210,7 +215,7 @@ class RankingMetric(Measure):
         self.accumulate(result_for(self) or score_batch([self], batch, values=False)[0])
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Plot one value, or a list of values over time, with the bounds of the measure; needs matplotlib."""
+        """Plot one value, or a list of values over time, with the bounds of the measure. Needs matplotlib."""
         if isinstance(val, list | tuple):
             val = [torch.as_tensor(value, device="cpu") for value in val]
         figure, axes = self._plot(torch.as_tensor(val, device="cpu") if isinstance(val, float) else val, ax)

@@ -1,4 +1,4 @@
-"""Measures of binary relevance: a candidate graded at or above ``relevance_level`` is relevant, any other is not."""
+"""Measures of binary relevance: candidates graded at or above ``relevance_level`` are relevant, others are not."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["F1", "BinG", "FBeta", "FallOut", "Precision", "RPrecision", "Recall"
 
 
 class BinaryMetric(RankingMetric):
-    """A measure of relevant against irrelevant candidates.
+    """Base of the measures of binary relevance.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        relevance_level: a grade at or above it is relevant; > 0. Mind that a grade of 0.5 is not relevant at level 1.
+        relevance_level: a grade at or above it is relevant; > 0. At level 1, a grade of 0.5 is not relevant.
         kwargs: as :class:`RankingMetric`.
 
     Raises:
@@ -43,7 +43,7 @@ class BinaryMetric(RankingMetric):
         return ranking.hits(self.relevance_level, self.top_k)
 
     def per_relevant(self, ranking: Ranking, values: Tensor) -> Tensor:
-        """Mean of values [query, entry] over the relevant candidates, 0 for what was not retrieved: float64 [query]."""
+        """Mean of values [query, entry] over all relevant candidates, 0 for one not retrieved: float64 [query]."""
         found = torch.where(ranking.found(self.relevance_level), values, 0.0)
         return ratio(found.sum(-1), ranking.num_relevant(self.relevance_level))
 
@@ -54,9 +54,9 @@ class BinaryMetric(RankingMetric):
 
 
 class Precision(BinaryMetric):
-    r"""Precision: the share of the first k ranks that is relevant, :math:`P@k = \frac{1}{k} \sum_{i \le k} rel_i`.
+    r"""Precision: the share of relevant candidates among the first k, :math:`P@k = \frac{1}{k} \sum_{i \le k} rel_i`.
 
-    A list shorter than k still divides by k, as trec_eval's ``P_k`` does. Without ``top_k``, k is the length of the
+    A list shorter than k is still divided by k, as in trec_eval's ``P_k``. Without ``top_k``, k is the length of the
     list (trec_eval's ``set_P``).
 
     Source:
@@ -64,7 +64,7 @@ class Precision(BinaryMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        adaptive_k: divide by the length of a list that is shorter than k, as torchmetrics' argument of that name does.
+        adaptive_k: divide by the length of a list that is shorter than k, like torchmetrics' argument of the same name.
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
@@ -106,15 +106,15 @@ class Precision(BinaryMetric):
 class Recall(BinaryMetric):
     r"""Recall: the share of the R relevant candidates in the first k ranks, :math:`\frac{1}{R} \sum_{i \le k} rel_i`.
 
-    R counts relevant candidates that were not retrieved, as trec_eval's ``recall_k`` does.
+    R also counts relevant candidates that were not retrieved, as in trec_eval's ``recall_k``.
 
     Source:
         Kent, Berry, Luehrs and Perry, Machine literature searching VIII, American Documentation 6(2), 1955.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        normalize: what it is divided by: "relevant", all R relevant candidates; "min", min(R, k), the most that the
-            first k ranks can hold, as LensKit does.
+        normalize: the denominator: "relevant", all R relevant candidates; "min", min(R, k), the largest possible number
+            of hits, as in LensKit.
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
@@ -156,14 +156,15 @@ class Recall(BinaryMetric):
 class FBeta(BinaryMetric):
     r"""F-measure: :math:`F_\beta = \frac{(1 + \beta^2) P R}{\beta^2 P + R} = \frac{(1 + \beta^2) h}{\beta^2 R_0 + k}`.
 
-    h hits in the first k ranks, R0 relevant candidates in all. Per query, then averaged.
+    h is the number of hits in the first k ranks, and :math:`R_0` the number of relevant candidates. F is computed per
+    query, and then averaged.
 
     Source:
         van Rijsbergen, Information Retrieval, 1979.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        beta: how many times as important as precision recall is; > 0.
+        beta: recall is this many times as important as precision; > 0.
         kwargs: as :class:`BinaryMetric`.
 
     Example:
@@ -227,15 +228,15 @@ def _f_measure(metric: BinaryMetric, ranking: Ranking, square: float) -> Tensor:
 class RPrecision(BinaryMetric):
     r"""R-precision: precision at rank R, the number of relevant candidates, :math:`\frac{1}{R} \sum_{i \le R} rel_i`.
 
-    R counts relevant candidates that were not retrieved. With a ``multiple`` m, precision at rank
-    :math:`\lfloor m R + 0.9 \rfloor`, 0 where that is no rank. A list that is shorter still divides by it.
+    R also counts relevant candidates that were not retrieved. With a ``multiple`` m it is the precision at rank
+    :math:`\lfloor m R + 0.9 \rfloor`, or 0 if this is less than 1. A shorter list is still divided by this rank.
 
     Source:
         trec_eval, ``Rprec``, and with ``multiple`` ``Rprec_mult``; Buckley and Voorhees, Evaluating evaluation measure
         stability, SIGIR 2000.
 
     Args:
-        multiple: at how many times R precision is looked at; > 0.
+        multiple: the factor m of R; > 0.
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
@@ -264,16 +265,17 @@ class RPrecision(BinaryMetric):
     multiple: float = number(default=1, above=0)
 
     def measure(self, ranking: Ranking) -> Tensor:
+        # The cutoff differs between queries, so the share of each tie group within it is computed here.
         cut = (self.multiple * ranking.num_relevant(self.relevance_level) + 0.9).floor()
         share = ratio(ranking.ranks_within(cut.unsqueeze(-1)), ranking.tied)
         return ratio(torch.where(ranking.found(self.relevance_level), share, 0.0).sum(-1), cut)
 
 
 class FallOut(BinaryMetric):
-    r"""Fall-out: the share of the irrelevant candidates that stands in the first k ranks. Lower is better.
+    r"""Fall-out: the share of the irrelevant candidates that the first k ranks contain. Lower is better.
 
-    :math:`F@k = \frac{1}{N} \sum_{i \le \min(k, n)} (1 - rel_i)`, N irrelevant candidates in a list of n, retrieved
-    ones only. A query without any is empty, and counts as 1 by default.
+    :math:`F@k = \frac{1}{N} \sum_{i \le \min(k, n)} (1 - rel_i)`, where the list has n candidates, N of them
+    irrelevant. Only retrieved candidates count. A query without irrelevant ones is empty, and counts as 1 by default.
 
     Source:
         van Rijsbergen, Information Retrieval, 1979; at k torchmetrics.
@@ -296,7 +298,7 @@ class FallOut(BinaryMetric):
     empty_target_action: EmptyAction = "pos"
 
     def need(self) -> Need:
-        return Need(relevant=True)  # it counts the relevant candidates that were retrieved at all
+        return Need(relevant=True)  # relevant candidates are counted in the whole list
 
     def empty(self, ranking: Ranking) -> Tensor:
         return nothing_irrelevant(ranking, self.relevance_level)
@@ -307,23 +309,28 @@ class FallOut(BinaryMetric):
 
 
 def uncounted(room: Tensor, among: Tensor) -> Tensor:
-    """Mean of max(0, room - t) over t = 0, 1, ..., ``among``: what t tied candidates that are ahead leave of it."""
+    """Mean of max(0, room - t) over t = 0, 1, ..., ``among``.
+
+    In a tie group with ``among`` irrelevant candidates, t is the number of them before one relevant candidate. Each t
+    is equally likely.
+    """
+    # The terms with t < room are positive. They decrease by 1, so their sum is their number times their mean.
     terms = torch.minimum(room.ceil().clamp_min(0), among + 1)
     return terms * (room - (terms - 1) / 2) / (among + 1)
 
 
 def nothing_irrelevant(ranking: Ranking, level: float) -> Tensor:
-    """No irrelevant candidate was retrieved, though something was or nothing is relevant."""
+    """bool [query]: only relevant candidates were retrieved; False if relevant ones exist but nothing was retrieved."""
     only_relevant = ranking.num_candidates == ranking.hits(level, None)
     return only_relevant & ~((ranking.num_candidates == 0) & (ranking.num_relevant(level) > 0))
 
 
 class RelativePrecision(BinaryMetric):
-    r"""Relative precision: precision at k divided by the largest possible, :math:`\frac{h@k}{\min(k, R)}`.
+    r"""Relative precision: precision at k divided by its largest possible value, :math:`\frac{h@k}{\min(k, R)}`.
 
-    With h hits it is precision up to rank R and recall beyond. R counts relevant candidates that were not retrieved.
-    Without ``top_k``, k is the length of the list. A query of which nothing was retrieved scores 0. Under
-    ``ties="expected"`` the exact expectation.
+    h@k is the number of hits in the first k ranks. R counts all relevant candidates, retrieved or not. The value equals
+    precision if k is at most R, and recall if k is larger. Without ``top_k``, k is the length of the list. A query for
+    which nothing was retrieved scores 0. Under ``ties="expected"`` it is the exact expectation.
 
     Source:
         trec_eval, ``relative_P``; without ``top_k`` ``set_relative_P``.
@@ -355,8 +362,8 @@ class RelativePrecision(BinaryMetric):
 class SetAP(BinaryMetric):
     r"""Average precision of an unordered set, :math:`\frac{h^2}{n R}`: its precision times its recall.
 
-    h of the n retrieved candidates are relevant, of R in all: every hit has the precision of the set, and what was not
-    retrieved has 0. The order, and so ties, change nothing.
+    h of the n retrieved candidates are relevant, and R candidates in all. Every hit contributes the precision of the
+    set, h / n. Relevant candidates that were not retrieved contribute 0. The order, and so ties, have no effect.
 
     Source:
         trec_eval, ``set_map``.
@@ -381,11 +388,11 @@ class SetAP(BinaryMetric):
 
 
 class BinG(BinaryMetric):
-    r"""Binary G: the mean over relevant candidates of a logarithmic discount for what is irrelevant above each.
+    r"""Binary G: the mean over relevant candidates of a discount by the number of irrelevant ones above each.
 
     :math:`\frac{1}{R} \sum_{i \in rel} \frac{1}{\log_2 (2 + N_i)}`, with :math:`N_i` irrelevant candidates before
-    relevant candidate i: a discount by its filtered rank. One that was not retrieved adds nothing. Under
-    ``ties="expected"`` the mean over the numbers of irrelevant tied candidates that can come before it.
+    relevant candidate i. This is a logarithmic discount of its filtered rank. A relevant candidate that was not
+    retrieved adds nothing. Under ``ties="expected"`` the discount is averaged over all possible :math:`N_i`.
 
     Source:
         trec_eval, ``binG``.

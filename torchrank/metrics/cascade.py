@@ -1,4 +1,4 @@
-"""Expected reciprocal rank: a reader goes down the list until a candidate satisfies."""
+"""Expected reciprocal rank: a reader goes down the list and stops at a satisfying candidate."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["ERR", "NERR"]
 class ERR(RankingMetric):
     r"""Expected reciprocal rank: :math:`\sum_{i \le k} \frac{1}{i} R_i \prod_{j < i} (1 - R_j)`.
 
-    A candidate satisfies the reader, who stops there, with the chance :math:`R = (2^{grade} - 1) / 2^{max\_grade}`.
-    Grades above ``max_grade`` count as ``max_grade``, since no chance exceeds 1. Under ``ties="expected"`` the exact
-    mean over all orders of the tied candidates, see :func:`torchrank.cascades.stopped`. On an accelerator, which cannot
-    look for ties without waiting, it takes a pass for each candidate of a list.
+    The reader stops at a candidate with probability :math:`R = (2^{grade} - 1) / 2^{max\_grade}`. Grades above
+    ``max_grade`` count as ``max_grade``, because no probability exceeds 1. Under ``ties="expected"`` it is the exact
+    mean over all orders of the tied candidates, see :func:`torchrank.formulas.cascades.stopped`. On an accelerator this
+    takes one pass for each candidate of a list, because reading the sizes of tie groups would make the host wait.
 
     Source:
         Chapelle, Metzler, Zhang and Grinspan, Expected reciprocal rank for graded relevance, CIKM 2009.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        max_grade: the largest grade there can be, not only in this batch; > 0.
+        max_grade: the largest possible grade, not only of this batch; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
@@ -53,7 +53,7 @@ class ERR(RankingMetric):
 
     @property
     def gain_function(self) -> Callable[[Tensor], Tensor]:
-        """From grades to the chance that they satisfy."""
+        """The function from grades to the probability that the reader stops."""
         return Satisfying(self.max_grade)
 
     def need(self) -> Need:
@@ -69,16 +69,16 @@ class ERR(RankingMetric):
 class NERR(ERR):
     r"""Normalised expected reciprocal rank: :math:`nERR@k = ERR@k / IERR@k`.
 
-    IERR is the :class:`ERR` of the best order, descending grades, of all judged candidates, retrieved or not, cut
-    at k.
+    IERR is the :class:`ERR` of the best order of all judged candidates, retrieved or not, cut at k. The best order is
+    by descending grade.
 
     Source:
         Clarke, Craswell, Soboroff and Ashkan, A comparative analysis of cascade measures for novelty and diversity,
-        WSDM 2011, who divide ERR by that of an ideal list.
+        WSDM 2011, in which ERR is divided by its value for an ideal list.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        max_grade: the largest grade there can be; see :class:`ERR`.
+        max_grade: the largest possible grade; see :class:`ERR`.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
@@ -91,6 +91,7 @@ class NERR(ERR):
     name = "nerr"
 
     def measure(self, ranking: Ranking) -> Tensor:
+        # Probability to stop at each rank of the ideal order, and to reach it: nobody stopped before.
         chance = ranking.ideal_order(self.gain_function, self.top_k)
         reached = torch.nn.functional.pad((1 - chance).cumprod(-1), (1, 0), value=1.0)[:, :-1]
         ranks = torch.arange(1, chance.shape[1] + 1, dtype=chance.dtype, device=chance.device)

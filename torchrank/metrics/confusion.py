@@ -1,4 +1,4 @@
-"""Measures of the contingency table: relevant or not, in the first ranks or not."""
+"""Measures of the contingency table: relevant or not, in the first k ranks or not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["MCC", "Accuracy", "Utility"]
 
 
 class Table(NamedTuple):
-    """The margins of a query's contingency table, and the hits, which are all that is left to say. float64 [query]."""
+    """The margins of a query's contingency table and its hits, which determine all cells: float64 [query] each."""
 
     #: (expected) relevant candidates in the first k ranks
     hits: Tensor
@@ -26,20 +26,20 @@ class Table(NamedTuple):
     chosen: Tensor
     #: relevant candidates, retrieved or not
     relevant: Tensor
-    #: candidates of the list, and relevant ones that it lacks; or of the collection, if these are more
+    #: the list and the relevant candidates not retrieved; or the size of the collection, if it is larger
     all: Tensor
 
 
 class ConfusionMetric(BinaryMetric):
-    """A measure of the contingency table at rank k.
+    """Base of the measures of the contingency table at rank k.
 
-    The first k ranks of a list, or all of a shorter one, are what was chosen. Not chosen is the rest of the list, and
-    every relevant candidate that was not retrieved. Given these numbers the table follows from the hits, and such
-    measures are linear in them, so their expectation under ties is exact.
+    The candidates in the first k ranks are chosen, or the whole list if it is shorter. The rest of the list is not
+    chosen, nor is any relevant candidate that was not retrieved. Given these numbers, the hits determine the table. The
+    measures are linear in the hits, so their expectation under ties is exact.
 
     Args:
         top_k: the first ``top_k`` ranks are chosen; None = all of the list.
-        collection_size: candidates that there are in all; None = those of the list, and relevant ones that it lacks.
+        collection_size: number of all candidates; None = the list and the relevant candidates that were not retrieved.
         kwargs: as :class:`BinaryMetric`.
 
     Raises:
@@ -62,22 +62,22 @@ class ConfusionMetric(BinaryMetric):
 
 
 class Accuracy(ConfusionMetric):
-    r"""Accuracy at k, :math:`\frac{TP + TN}{N}`: the share of all N candidates on the right side of the cut.
+    r"""Accuracy at k, :math:`\frac{TP + TN}{N}`: the share of all N candidates on the right side of the cutoff.
 
-    Right are relevant candidates in the first k ranks and irrelevant ones behind them. N counts the list and the
-    relevant candidates that it lacks, which are on the wrong side. Lists of ids name no other candidates: give
-    ``collection_size`` with them. Without ``top_k`` all of the list is chosen, so that only relevant candidates of it
-    are right. Under ``ties="expected"`` the exact expectation.
+    Relevant candidates in the first k ranks and irrelevant ones behind them are on the right side. N counts the list
+    and the relevant candidates that were not retrieved; these are on the wrong side. Lists of ids contain no other
+    candidates, so pass ``collection_size`` with them. Without ``top_k`` the whole list is chosen, so only its relevant
+    candidates are on the right side. Under ``ties="expected"`` it is the exact expectation.
 
-    Two other measures bear this name: the ``accuracy@k`` of sentence-transformers and BEIR is :class:`HitRate`, and
+    Two other measures have this name: the ``accuracy@k`` of sentence-transformers and BEIR is :class:`HitRate`, and
     ir_measures' ``Accuracy`` is :class:`AUROC`.
 
     Source:
-        RecTools, ``Accuracy``, where a list shorter than k counts as k candidates.
+        RecTools, ``Accuracy``, in which a list shorter than k counts as k candidates.
 
     Args:
         top_k: the first ``top_k`` ranks are chosen; None = all of the list.
-        collection_size: candidates that there are in all, listed or not; None, or fewer than N, = N.
+        collection_size: number of all candidates, listed or not; None, or a number below N, = N.
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
@@ -87,7 +87,7 @@ class Accuracy(ConfusionMetric):
         tensor([0.7500], dtype=torch.float64)
     """
 
-    known_as = {"rectools": {"Accuracy": "where a list shorter than k counts as k candidates"}}
+    known_as = {"rectools": {"Accuracy": "which counts a list shorter than k as k candidates"}}
     name = "accuracy"
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -98,10 +98,10 @@ class Accuracy(ConfusionMetric):
 class MCC(ConfusionMetric):
     r"""Matthews correlation at k, :math:`\frac{TP \cdot TN - FP \cdot FN}{\sqrt{(TP+FP)(TP+FN)(TN+FP)(TN+FN)}}`.
 
-    The correlation of being relevant with standing in the first k ranks, from -1 to 1, over the list and the relevant
-    candidates that it lacks; 0 where one of the sums is 0, as without ``top_k`` unless the list lacks relevant
-    candidates. Lists of ids name no other candidates: give ``collection_size`` with them. Under ``ties="expected"`` the
-    exact expectation.
+    The correlation between two properties of a candidate, relevant and in the first k ranks, from -1 to 1. It is taken
+    over the list and the relevant candidates that were not retrieved. It is 0 if one of the four sums is 0: without
+    ``top_k`` or ``collection_size``, this is so if all relevant candidates were retrieved. Lists of ids contain no
+    other candidates, so pass ``collection_size`` with them. Under ``ties="expected"`` it is the exact expectation.
 
     Source:
         Matthews, Comparison of the predicted and observed secondary structure of T4 phage lysozyme, Biochimica et
@@ -109,8 +109,8 @@ class MCC(ConfusionMetric):
 
     Args:
         top_k: the first ``top_k`` ranks are chosen; None = all of the list.
-        collection_size: candidates that there are in all, listed or not; None = those of the list, and relevant ones
-            that it lacks, which is also the least.
+        collection_size: number of all candidates, listed or not; None = the list and the relevant candidates that were
+            not retrieved, which is also the minimum.
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
@@ -122,13 +122,14 @@ class MCC(ConfusionMetric):
 
     known_as = {
         "parse": "matthews matthews_correlation matthews_corrcoef",
-        "rectools": {"MCC": "where a list shorter than k counts as k candidates"},
+        "rectools": {"MCC": "which counts a list shorter than k as k candidates"},
     }
     name = "mcc"
     value_range = (-1.0, 1.0)
 
     def measure(self, ranking: Ranking) -> Tensor:
         hits, chosen, relevant, all_candidates = self.table(ranking)
+        # TP N - (TP + FP) (TP + FN) = TP TN - FP FN, so the margins and the hits are enough.
         spread = ((chosen * (all_candidates - chosen)) * (relevant * (all_candidates - relevant))).sqrt()
         return ratio(hits * all_candidates - chosen * relevant, spread)
 
@@ -136,26 +137,27 @@ class MCC(ConfusionMetric):
 class Utility(ConfusionMetric):
     r"""Linear utility of the first k ranks, :math:`a \, TP + b \, FP + c \, FN + d \, TN`.
 
-    What is in the first k ranks, or in the whole list without ``top_k``, is shown to a user, who gains by each relevant
-    candidate and loses by each other. A list shorter than k shows no more than it has. The rest is the rest of the
-    list and the relevant candidates that were not retrieved or, with ``collection_size``, of the whole collection. Only
-    a query without relevant candidates and without a list is empty. Under ``ties="expected"`` the exact expectation.
+    a = ``hit``, b = ``false_alarm``, c = ``miss``, d = ``rejection``. The candidates in the first k ranks, or in the
+    whole list without ``top_k``, are shown to a user. By default, the user gains by each relevant candidate and loses
+    by each irrelevant one. A list shorter than k is shown as it is. FN and TN count the rest of the list and the
+    relevant candidates that were not retrieved or, with ``collection_size``, the rest of the collection. A query is
+    empty only if it has neither relevant candidates nor a list. Under ``ties="expected"`` it is the exact expectation.
 
     Source:
-        trec_eval, ``utility`` with its coefficients in this order and ``-N collection_size``, where nothing given is 0.
+        trec_eval, ``utility`` with its coefficients in this order and ``-N collection_size``, by default 0.
 
     Args:
         top_k: the first ``top_k`` ranks are shown; None = all of the list.
-        hit: what a relevant candidate that is shown is worth.
-        false_alarm: what an irrelevant one that is shown is worth.
-        miss: what a relevant one that is not shown is worth.
-        rejection: what an irrelevant one that is not shown is worth.
-        collection_size: candidates that there are in all; None = those of the list, and relevant ones that it lacks.
+        hit: worth of a relevant candidate that is shown.
+        false_alarm: worth of an irrelevant candidate that is shown.
+        miss: worth of a relevant candidate that is not shown.
+        rejection: worth of an irrelevant candidate that is not shown.
+        collection_size: number of all candidates; None = the list and the relevant candidates that were not retrieved.
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
-        ValueError: a worth is no finite number, or ``collection_size`` neither None nor an integer >= 0.
+        ValueError: a worth is not a finite number, or ``collection_size`` is neither None nor an integer >= 0.
 
     Example:
         >>> import torch, torchrank as tr
@@ -181,8 +183,9 @@ class Utility(ConfusionMetric):
 
     @property
     def no_bounds_reason(self) -> str:
+        # Without a collection size, each unjudged candidate that was not retrieved adds a candidate if it is relevant.
         known = self.collection_size is not None or not self.rejection
-        return "" if known else "which has more candidates the more of those that the list lacks are relevant"
+        return "" if known else "whose number of candidates depends on the judgments unless collection_size is passed"
 
     def empty(self, ranking: Ranking) -> Tensor:
         return super().empty(ranking) & (ranking.num_candidates == 0)
@@ -190,6 +193,7 @@ class Utility(ConfusionMetric):
     def measure(self, ranking: Ranking) -> Tensor:
         hits, chosen, relevant, all_candidates = self.table(ranking)
         if self.collection_size is not None:
+            # As in trec_eval the size is used as it is, even if the list is longer.
             all_candidates = torch.full_like(all_candidates, self.collection_size)
         shown = self.hit * hits + self.false_alarm * (chosen - hits)
         return shown + self.miss * (relevant - hits) + self.rejection * (all_candidates - chosen - relevant + hits)

@@ -17,7 +17,7 @@ __all__ = ["NumRel", "NumRelRet", "NumRet"]
 class NumRel(BinaryMetric):
     r"""Number of relevant candidates, retrieved or not, :math:`R`.
 
-    The mean over queries, where trec_eval prints the sum. Ties change nothing.
+    The result is the mean over queries, while trec_eval prints the sum. Ties have no effect.
 
     Source:
         trec_eval, ``num_rel``.
@@ -38,16 +38,17 @@ class NumRel(BinaryMetric):
     top_k: None = None
 
     def need(self) -> Need:
-        return Need(1, relevant=True)  # it looks at no rank
+        return Need(1, relevant=True)  # no rank is read
 
     def measure(self, ranking: Ranking) -> Tensor:
         return ranking.num_relevant(self.relevance_level)
 
 
 class NumRelRet(BinaryMetric):
-    r"""Number of relevant candidates among the first k, :math:`\sum_{i \le k} rel_i`; expected, where k cuts a tie.
+    r"""Number of relevant candidates among the first k, :math:`\sum_{i \le k} rel_i`.
 
-    The mean over queries, where trec_eval prints the sum.
+    It is an expected number if a tie group crosses the cutoff. The result is the mean over queries, while trec_eval
+    prints the sum.
 
     Source:
         trec_eval, ``num_rel_ret``.
@@ -66,7 +67,7 @@ class NumRelRet(BinaryMetric):
     known_as = {
         "trec_eval": "num_rel_ret",
         "ir_measures": {"NumRelRet": "", "NumRet(rel={x})": "(relevance_level={x})"},
-        "ranx": {"hits": "a name that elsewhere is `HitRate`"},
+        "ranx": {"hits": "a name that other libraries have for `HitRate`"},
     }
     name = "numrelret"
     value_range = (0.0, math.inf)
@@ -78,8 +79,8 @@ class NumRelRet(BinaryMetric):
 class NumRet(RankingMetric):
     r"""Number of retrieved candidates among the first k: :math:`\min(k, n)`.
 
-    The mean over queries, where trec_eval prints the sum. A query of which nothing was retrieved is empty. Ties change
-    nothing.
+    The result is the mean over queries, while trec_eval prints the sum. A query for which nothing was retrieved is
+    empty. Ties have no effect.
 
     Source:
         trec_eval, ``num_ret``.
@@ -105,7 +106,7 @@ class NumRet(RankingMetric):
     takes_unjudged_for = ("irrelevant",)
 
     def need(self) -> Need:
-        return Need(1, relevant=True)  # it looks at no rank
+        return Need(1, relevant=True)  # no rank is read
 
     def empty(self, ranking: Ranking) -> Tensor:
         return ranking.num_candidates == 0

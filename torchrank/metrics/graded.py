@@ -1,4 +1,4 @@
-"""Measures of graded relevance: gains, discounted by rank."""
+"""Measures of graded relevance: sums of gains, discounted by rank."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = ["ARP", "CG", "DCG", "NDCG", "PWA", "RNDCG", "NormalizedGain"]
 
 
 class GradedMetric(RankingMetric):
-    """A measure of gains.
+    """Base of the measures of graded relevance.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        gain: what a grade is worth: "linear", the grade itself; "exponential", 2 ** grade - 1; or a callable with a
-            name, from grades float64 to gains, which should not be negative. Grades of 0 and below, and what is
-            unjudged, gain 0 whatever it says. Or a table of gains by grade, ``{1: 1, 2: 4}``, in which other grades
-            gain themselves: it may also have a gain for grade 0, which is for candidates that are judged.
+        gain: the function from grades to gains: "linear", the grade itself; "exponential", 2 ** grade - 1; a callable
+            with a name, from float64 grades to gains, which should not be negative; or a table of gains by grade, as
+            ``{1: 1, 2: 4}``. A grade that the table lacks is its own gain. Unjudged candidates always gain 0, and so
+            does grade 0, unless a table has a gain for it.
         kwargs: as :class:`RankingMetric`.
 
     Raises:
-        ValueError: an unknown gain, a callable without a name, or a table of other than numbers >= 0.
+        ValueError: ``gain`` is unknown, a callable without a name, or a table of anything but numbers >= 0.
     """
 
     value_range = (0.0, math.inf)
@@ -43,6 +43,7 @@ class GradedMetric(RankingMetric):
 
     def required(self) -> Need:
         needed = super().required()
+        # With a gain for grade 0, irrelevant candidates at all ranks matter as well.
         return needed | Need() if self.gain_function.of_zero else needed
 
     def need(self) -> Need:
@@ -50,18 +51,19 @@ class GradedMetric(RankingMetric):
 
     @property
     def gain_function(self) -> Gain:
-        """From grades to gains."""
+        """The function from grades to gains."""
         if isinstance(self.gain, Mapping):
             return GainTable(tuple(self.gain.items()))
         return as_gain(self.gain) if callable(self.gain) else GAINS[self.gain]
 
     @property
     def discount_function(self) -> Callable[[Tensor], Tensor]:
-        """From ranks to discounts."""
+        """The function from ranks to discounts."""
         return UNDISCOUNTED
 
     def errors(self, ranking: Ranking) -> Tensor:
-        # Huge grades whose gains overflow would be NaN without a word. What is not finite itself was counted before.
+        # The gain of a huge grade can overflow, and the value would be NaN without an error. Grades that are not finite
+        # themselves were counted before.
         overflow = ~self.ideal(ranking).isfinite() & ranking.finite()
         return super().errors(ranking) + count(Problem.BAD_GRADES, overflow)
 
@@ -73,7 +75,7 @@ class GradedMetric(RankingMetric):
         return (ranking.gains(self.gain_function) * discounts).sum(-1)
 
     def ideal(self, ranking: Ranking) -> Tensor:
-        """The largest value that an order of all judged candidates can have: float64 [query]."""
+        """The largest value over all orders of the judged candidates: float64 [query]."""
         return ranking.ideal(self.gain_function, self.discount_function, self.top_k)
 
 
@@ -101,16 +103,16 @@ class CG(GradedMetric):
 class DCG(GradedMetric):
     r"""Discounted cumulative gain: :math:`DCG@k = \sum_{i \le k} \frac{gain_i}{\log_b (1 + i)}`.
 
-    Under ``ties="expected"`` each tied candidate has the mean discount of its ranks (McSherry and Najork, ECIR 2008).
+    Under ``ties="expected"`` a tied candidate gets the mean discount of its ranks (McSherry and Najork, ECIR 2008).
 
     Source:
         Järvelin and Kekäläinen, TOIS 20(4), 2002; ``gain="exponential"``: Burges et al., ICML 2005.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        discount: "log2", 1 / log(1 + rank) to the base ``log_base``; "clipped", 1 / log(rank) to that base and 1 up to
-            its rank, as Järvelin and Kekäläinen first had it and LensKit does; "reciprocal", 1 / rank; or a callable
-            with a name, from ranks float64 to discounts.
+        discount: "log2", 1 / log(1 + rank) to the base ``log_base``; "clipped", 1 / log(rank) to that base, but
+            1 up to rank ``log_base``, as in the first definition by Järvelin and Kekäläinen and in LensKit;
+            "reciprocal", 1 / rank; or a callable with a name, from float64 ranks to discounts.
         log_base: base of the logarithm, > 1.
         kwargs: as :class:`GradedMetric`.
 
@@ -143,8 +145,8 @@ class DCG(GradedMetric):
         super().__post_init__()
         if self.discount not in ("log2", "clipped") and self.log_base != 2:
             raise ValueError(
-                "Expected log_base only with a discount by a logarithm, got"
-                f" log_base={self.log_base} with {self.discount!r}"
+                "Expected log_base only with discount='log2' or 'clipped', got"
+                f" log_base={self.log_base} with discount={self.discount!r}"
             )
 
     @property
@@ -168,8 +170,8 @@ class NDCG(DCG):
         top_k: count only the first ``top_k`` ranks; None = all of them.
         gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
         discount, log_base: "log2", "clipped", "reciprocal" or a callable with a name; see :class:`DCG`.
-        normalize: what DCG is divided by: "ideal", the above; "k", the DCG of k candidates of grade 1, however few
-            there are, as RecTools does: it needs ``top_k``, and exceeds 1 where larger grades are.
+        normalize: the denominator: "ideal", IDCG; "k", the DCG of k candidates of grade 1, even if there are fewer, as
+            in RecTools. "k" requires ``top_k``, and the value can exceed 1 if grades do.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
@@ -221,6 +223,7 @@ class NDCG(DCG):
         if self.normalize == "ideal":
             return ratio(value, ideal)
         assert self.top_k is not None
+        # k candidates of grade 1: their gain times the sum of the discounts.
         ranks = torch.arange(1, self.top_k + 1, dtype=value.dtype, device=value.device)
         return ratio(value, (self.gain_function(torch.ones_like(ranks)) * self.discount_function(ranks)).sum())
 
@@ -228,8 +231,8 @@ class NDCG(DCG):
 class ARP(GradedMetric):
     r"""Average relevance position: :math:`\sum_i gain_i \, rank_i \,/\, \sum_i gain_i`. Lower is better.
 
-    The mean rank of what gains, weighted by how much. As in :class:`MR`, a candidate that was not retrieved takes the
-    rank behind the list, and queries in which nothing gains are skipped by default.
+    The mean rank of the candidates, weighted by their gains. As in :class:`MR`, a candidate that was not retrieved has
+    the rank behind the list. Queries without gains are skipped by default.
 
     Source:
         TensorFlow Ranking's ``ARPMetric``.
@@ -246,7 +249,7 @@ class ARP(GradedMetric):
 
     known_as = {
         "parse": "average_relevance_position",
-        "TensorFlow Ranking": {"ARPMetric": "whose mean over queries is weighted by what they gain"},
+        "TensorFlow Ranking": {"ARPMetric": "whose mean weighs queries by their gains"},
         "pytorchltr": "arp",
     }
     name = "arp"
@@ -267,7 +270,7 @@ class ARP(GradedMetric):
 class PWA(GradedMetric):
     r"""Position-weighted average of gains: :math:`\sum_{i \le k} \frac{gain_i}{i} \,/\, \sum_{i \le k} \frac{1}{i}`.
 
-    A list shorter than k is averaged over its own ranks.
+    If a list is shorter than k, both sums run over its own ranks.
 
     Source:
         TensorFlow Ranking's ``PWAMetric``.
@@ -285,26 +288,28 @@ class PWA(GradedMetric):
 
     known_as = {
         "parse": "position_weighted_average",
-        "TensorFlow Ranking": {"PWAMetric": "of which k is 5 unless given"},
+        "TensorFlow Ranking": {"PWAMetric": "whose default k is 5"},
     }
     name = "pwa"
 
     def measure(self, ranking: Ranking) -> Tensor:
         gained = (ranking.gains(self.gain_function) * ranking.mean_discount(RECIPROCAL, self.top_k)).sum(-1)
+        # The sum of 1 / i up to the length, as a difference of digamma functions. An unknown length is NaN.
         length = ranking.num_candidates.nan_to_num(nan=math.inf).clamp_max(self.top_k or math.inf)
         return ratio(gained, torch.digamma(length + 1) - torch.digamma(torch.ones_like(length)))
 
 
-# Gains that differ by a smaller share are equal.
+# Gains with a smaller relative difference count as equal.
 ROUNDING = 1e-12
 
 
 class RNDCG(GradedMetric):
     r"""NDCG averaged over the ranks at which the ideal order changes its grade, :math:`\frac{1}{m} \sum_j NDCG@R_j`.
 
-    :math:`R_j` judged candidates are of one of the j largest positive gains. As in trec_eval the whole list counts as
-    one more such rank if it is longer than all relevant candidates and one. The discount is 1 / log2(1 + rank). Linear
-    in the gains, so exact under ties.
+    :math:`R_j` is the number of judged candidates with one of the j largest positive gains; m is the number of such
+    ranks. As in trec_eval, the whole list counts as one more rank if it is longer than the number of relevant
+    candidates plus one. The discount is 1 / log2(1 + rank). The measure is linear in the gains, so it is exact under
+    ties.
 
     Source:
         trec_eval, ``Rndcg``.
@@ -327,11 +332,13 @@ class RNDCG(GradedMetric):
     def measure(self, ranking: Ranking) -> Tensor:
         gain, discount = self.gain_function, Logarithmic(2)
         best = ranking.ideal_order(gain, None)
+        # DCG and ideal DCG at every rank; the ranks R_j are selected below.
         ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
         ideal = running_sum(best * discount(ranks))
         reached = running_sum(ranking.gains_by_rank(gain, best.shape[1]) * discount(ranks))
+        # R_j are the ranks behind which the ideal order has a smaller gain.
         fall = best - torch.nn.functional.pad(best[:, 1:], (0, 1))
-        ends = fall > ROUNDING * best  # gains of equal grades may differ in the last digit
+        ends = fall > ROUNDING * best  # a gain function can differ in the last digit for equal grades
         longer = ranking.num_candidates > (best > 0).sum(-1) + 1
         whole = ratio((ranking.gains(gain) * ranking.mean_discount(discount, None)).sum(-1), ideal[:, -1])
         total = torch.where(ends, ratio(reached, ideal), 0.0).sum(-1) + torch.where(longer, whole, 0.0)

@@ -1,4 +1,4 @@
-"""Measures of single positions, as link prediction and next-item recommendation use them."""
+"""Measures of single positions, common in link prediction and next-item recommendation."""
 
 from __future__ import annotations
 
@@ -26,38 +26,41 @@ __all__ = ["MR", "MRR", "HitRate"]
 
 
 class PositionMetric(BinaryMetric):
-    """A measure of where relevant candidates stand.
+    """Base of the measures of single positions of relevant candidates.
 
-    Adjusted for chance it says how much better the ranks are than those of a random order of each query's candidates
-    (Berrendorf et al., 2020; Hoyt et al., 2022). With m the mean over queries, e its expectation and v its variance in
-    random order, "index" is (m - e) / (1 - e), 1 at best and 0 by chance; "z" is (m - e) / sqrt(v), negated where
-    lower is better; "ratio", for :class:`MR` only, is m / e. ``compute`` says this of the mean, and ``score`` of each
-    query, so the former weighs the latter by what a query adds to e or v. Queries that leave nothing to chance, as one
-    with a single candidate, score 0 and weigh nothing; if all do, the result is 0. The weights that ``update`` takes
-    count in m, e and v alike. An ``aggregation`` other than "mean" takes every query's value as one.
+    Such a measure can be adjusted for chance: the ranks are compared with a random order of each query's candidates
+    (Berrendorf et al., 2020; Hoyt et al., 2022). Let m be the mean over queries, e its expectation and v its variance
+    in random order. "index" is (m - e) / (1 - e): 1 at best, 0 by chance. "z" is (m - e) / sqrt(v), negated if lower is
+    better. "ratio", for :class:`MR` only, is m / e.
 
-    Lists must hold all candidates; a relevant one that was not retrieved is a candidate besides. With ``filtered``, the
-    candidates of a positive are itself and the irrelevant ones, and v takes positives of one query for independent.
-    Otherwise all orders of a query's candidates are as likely, however many are relevant.
+    ``compute`` adjusts the mean m, and ``score`` adjusts each query. So in ``compute``, the adjusted queries have
+    weights that depend on their expectation or variance. A query that leaves nothing to chance, as one with a single
+    candidate, scores 0 and has weight 0. If all queries are like this, the result is 0. Weights passed to ``update``
+    count in m, e and v alike. An ``aggregation`` other than "mean" reduces the adjusted queries without the weights by
+    chance.
+
+    Lists must contain all candidates; a relevant one that was not retrieved is counted as one more. With ``filtered``,
+    the candidates of a positive are itself and the irrelevant ones, and v treats the positives of a query as
+    independent. Otherwise all orders of a query's candidates are equally likely, however many are relevant.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         filtered: rank every positive against the irrelevant candidates only, as link prediction does (Bordes et al.,
             NIPS 2013), and average over positives.
-        average: with ``filtered``, "query": the mean over queries of the mean over their positives; "positive": the
-            mean over all positives, in which a query without any has no part.
-        adjusted: None, "index" or "z", for :class:`MR` also "ratio": in terms of chance.
+        average: with ``filtered``: "query", the mean over queries of the mean over their positives; "positive", the
+            mean over all positives, to which a query without positives contributes nothing.
+        adjusted: the adjustment for chance: None, "index" or "z", for :class:`MR` also "ratio".
         kwargs: as :class:`BinaryMetric`; ``ties`` may be "realistic".
 
     Raises:
-        ValueError: ``average="positive"`` for a measure that has one value per query; ``adjusted`` together with a
-            geometric or harmonic mean, or with bounds over what is unjudged.
+        ValueError: ``average="positive"`` for a measure with one value per query; ``adjusted`` together with a
+            geometric or harmonic mean, or with bounds over unjudged candidates.
     """
 
     policies = ("expected", "optimistic", "pessimistic", "realistic")
-    #: whether every positive has a value even where it is not filtered
+    #: whether every positive has a value of its own even without ``filtered``
     of_every_positive = False
-    #: what it can be in terms of chance, and the range of that
+    #: the adjustments for chance that the measure supports, and the range of the adjusted values
     adjustments: ClassVar[dict[str, tuple[float, float]]] = {"index": (-math.inf, 1.0), "z": (-math.inf, math.inf)}
 
     filtered: bool = flag(default=False)
@@ -68,8 +71,7 @@ class PositionMetric(BinaryMetric):
         super().__post_init__()
         if self.average == "positive" and not (self.filtered or self.of_every_positive):
             raise ValueError(
-                f"Expected filtered=True together with average='positive', got filtered=False: unfiltered, {self.name}"
-                " has one value per query, that of the first relevant candidate"
+                f"Expected filtered=True together with average='positive' for {self.name}, got filtered=False"
             )
         if self.adjusted is None:
             return
@@ -80,17 +82,20 @@ class PositionMetric(BinaryMetric):
         self.reports(self.adjustments[self.adjusted], self.higher_is_better or self.adjusted != "ratio")
 
     def reports(self, value_range: tuple[float, float], higher_is_better: bool) -> None:
-        """Say that this metric reports other values than its class does."""
+        """Set a range and a direction of the reported values that differ from the class."""
         low, high = (limit if math.isfinite(limit) else None for limit in value_range)
         own = {"value_range": value_range, "plot_lower_bound": low, "plot_upper_bound": high}
-        vars(self).update(own, higher_is_better=higher_is_better)  # torchmetrics lets nobody assign them
+        # torchmetrics raises if these attributes are assigned, so they are written to the instance's dict.
+        vars(self).update(own, higher_is_better=higher_is_better)
 
     def need(self) -> Need:
-        # Unfiltered, a rank may be any; but chance depends on what was retrieved at all.
+        # A candidate behind the cutoff can be within it once the list is filtered. The values by chance depend on the
+        # number of relevant candidates in the whole list.
         return Need(relevant=True) if self.filtered or self.adjusted else super().need()
 
     def resolve_ties(self, ranking: Ranking) -> Ranking:
-        # Filtered positives are lists of their own: a tie between two of them is none.
+        # Filtering ranks each positive separately, so a tie between two positives has no effect. The policy is applied
+        # to the filtered lists, in `plain`.
         return ranking if self.filtered else ranking.under(self.ties)
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -100,9 +105,10 @@ class PositionMetric(BinaryMetric):
         return self.by_chance(ranking).adjusted(value, self.adjusted, type(self).higher_is_better)
 
     def plain(self, ranking: Ranking) -> Tensor:
-        """The measure itself, whatever chance would give: float64 [query]."""
+        """The measure without adjustment for chance: float64 [query]."""
         if not self.filtered:
             return self.unfiltered(ranking)
+        # Every positive becomes a query of its own, and these are averaged per query.
         single = ranking.each_positive(self.relevance_level).under(self.ties)
         values = self.inner.inside(self.unfiltered(single).reshape(ranking.first.shape))
         relevant = ranking.relevant(self.relevance_level)
@@ -111,24 +117,27 @@ class PositionMetric(BinaryMetric):
 
     @property
     def inner(self) -> Mean:
-        """The mean over the positives of one query."""
+        """The kind of mean over the positives of one query."""
         return MEANS["mean"]
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
-        """The formula on lists as they are: float64 [query]."""
+        """The formula, without any filtering of the lists: float64 [query]."""
         raise NotImplementedError
 
     def by_chance(self, ranking: Ranking) -> Moments:
-        """What :meth:`plain` is in a random order of the candidates of each query."""
+        """Mean and variance of :meth:`plain` over random orders of the candidates of each query."""
         found = ranking.found(self.relevance_level).sum(-1).to(ranking.first.dtype)
         relevant, length = ranking.num_relevant(self.relevance_level), ranking.num_candidates
+        # Relevant candidates that were not retrieved are candidates, too.
         if not self.filtered:
             return self.chance(length + relevant - found, relevant, most=ranking.first.shape[1])
+        # The candidates of each positive are itself and the irrelevant ones. Positives of a query are treated as
+        # independent, so the variance of their mean is divided by their number.
         each = self.chance(length - found + 1, relevant.clamp_max(1), most=1)
         return Moments(each.mean, ratio(each.variance, relevant))
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
-        """What :meth:`unfiltered` is by chance, of r relevant, ``most`` or fewer, among n candidates: [query] each."""
+        """Mean and variance of :meth:`unfiltered` by chance, for r <= ``most`` relevant among n candidates: [query]."""
         raise NotImplementedError
 
     @property
@@ -140,40 +149,43 @@ class PositionMetric(BinaryMetric):
         weight = ranking.num_relevant(self.relevance_level) if positives else super().weight(ranking)
         if self.adjusted is None or self.aggregation != "mean":
             return weight
+        # With these weights, the mean of the adjusted queries is the adjusted mean (for "z", up to a factor).
         return weight * self.by_chance(ranking).weight(self.adjusted)
 
     def transform_result(self, average: Tensor, sums: Tensor) -> Tensor:
         if self.adjusted is None or self.aggregation != "mean":
             return average
-        certain = (sums[Sum.W] == 0) & (sums[Sum.QUERIES] > sums[Sum.EMPTY])  # 0 / 0, where nothing is left to chance
+        # If no query leaves anything to chance, all weights are 0 and the average is 0 / 0.
+        certain = (sums[Sum.W] == 0) & (sums[Sum.QUERIES] > sums[Sum.EMPTY])
         return torch.where(certain, 0.0, average * self.slope(sums))
 
     def slope(self, sums: Tensor) -> Tensor:
-        """How much what is reported changes with the average."""
+        """The size of the derivative of the reported value with respect to the average."""
         if self.adjusted == "z" and self.aggregation == "mean":
             return weights_beside_squares(sums)
         return torch.ones_like(sums[Sum.W])
 
     @property
     def standard_error(self) -> Tensor:
-        """Standard error of what is reported, float32 []; see :class:`torchrank.RankingMetric`."""
+        """Standard error of the reported value, float32 []; see :class:`torchrank.RankingMetric`."""
         return self._narrow(super().standard_error * self.slope(read(self.sums)))
 
 
 class MR(PositionMetric):
     r"""Mean rank of the relevant candidates: :math:`\frac{1}{R} \sum_{i \in rel} rank_i`. Lower is better.
 
-    One that was not retrieved takes the rank behind the list. Queries without any are skipped by default.
+    A relevant candidate that was not retrieved has the rank behind the list. Queries without relevant candidates are
+    skipped by default.
 
-    With ``aggregation="geometric"`` or "harmonic" the mean over the positives of a query is of that kind too, so that
-    ``filtered=True, average="positive"`` gives this mean of the ranks of all positives. Under ``ties="expected"`` the
-    logarithm, or the reciprocal, of a rank is what is expected; so 1 over the harmonic mean is the filtered
-    :class:`MRR`. The middle rank is ``aggregation="median"``, the lower of two, or "midpoint", halfway between them:
-    each query counts with its mean rank.
+    With ``aggregation="geometric"`` or "harmonic", the mean over the positives of a query is of the same kind. Together
+    with ``filtered=True, average="positive"`` it is this mean of the ranks of all positives. Under ``ties="expected"``,
+    the expectation is taken of the logarithm, or of the reciprocal, of a rank. So 1 over the harmonic mean is the
+    filtered :class:`MRR`. The middle rank is ``aggregation="median"``, the lower of two, or "midpoint", halfway between
+    them; each query counts with its mean rank.
 
-    Adjusted for chance, "ratio" is the adjusted mean rank m / e, 1 by chance and lower if better; "index" is
-    1 - (m - 1) / (e - 1), at worst -1; "z" is (e - m) / sqrt(v); see :class:`PositionMetric`. One relevant among n
-    candidates has e = (n + 1) / 2 and v = (n^2 - 1) / 12.
+    Adjusted for chance, with m, e and v as in :class:`PositionMetric`, "ratio" is the adjusted mean rank m / e: 1 by
+    chance, lower is better. "index" is 1 - (m - 1) / (e - 1), at worst -1. "z" is (e - m) / sqrt(v). With one relevant
+    among n candidates, e = (n + 1) / 2 and v = (n^2 - 1) / 12.
 
     Source:
         Bordes et al., Translating embeddings for modeling multi-relational data, NIPS 2013. Adjusted: Berrendorf,
@@ -185,8 +197,8 @@ class MR(PositionMetric):
         relevance_level: a grade at or above it is relevant; > 0.
         filtered: rank every positive against the irrelevant candidates only; see :class:`PositionMetric`.
         average: "query", the mean over queries of their mean rank, or "positive", the mean over all positives.
-        adjusted: None, "ratio", "index" or "z": in terms of chance.
-        inverse: ``compute`` reports 1 / the average, of which more is better; ``score`` gives ranks all the same.
+        adjusted: the adjustment for chance: None, "ratio", "index" or "z".
+        inverse: ``compute`` returns 1 / the average, for which higher is better; ``score`` still returns ranks.
         kwargs: ``ties`` (also "realistic"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
             :class:`RankingMetric`.
 
@@ -257,6 +269,7 @@ class MR(PositionMetric):
     def unfiltered(self, ranking: Ranking) -> Tensor:
         rank = ranking.mean_rank()
         if self.mean is not MEANS["mean"]:
+            # For example the mean of log(rank) over the tied ranks, not the log of their mean.
             expected = ranking.mean_discount(self.mean.inside, None)
             rank = torch.where(ranking.tied > 0, expected, self.mean.inside(rank))
         total = torch.where(ranking.relevant(self.relevance_level), rank, 0.0).sum(-1)
@@ -275,10 +288,10 @@ class MR(PositionMetric):
 class MRR(PositionMetric):
     r"""Reciprocal rank of the first relevant candidate, whose mean over queries is MRR: :math:`\frac{1}{rank}`.
 
-    0 beyond k. Under ``ties="expected"`` the mean of 1/rank over the ranks that the first relevant candidate can have
-    (McSherry and Najork, ECIR 2008), under "realistic" 1 over its middle rank. With ``filtered``, the mean over
-    positives of 1/rank. For ``adjusted`` see :class:`PositionMetric`: one relevant among n candidates has the
-    expectation H(n) / n, with H the sum of the reciprocal ranks up to n, or up to k.
+    It is 0 if the rank is beyond k. Under ``ties="expected"`` it is the mean of 1 / rank over all ranks that the first
+    relevant candidate can have (McSherry and Najork, ECIR 2008); under "realistic", 1 over its middle rank. With
+    ``filtered`` it is the mean over positives of 1 / rank. For ``adjusted`` see :class:`PositionMetric`. With one
+    relevant among n candidates, the expectation is H / n; H is the sum of the reciprocal ranks up to n, or up to k.
 
     Source:
         Voorhees, The TREC-8 question answering track report, TREC 1999. Adjusted: Hoyt et al., arXiv 2203.07544, 2022.
@@ -286,8 +299,9 @@ class MRR(PositionMetric):
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant; > 0.
-        filtered, average: every positive against the irrelevant only, and what is averaged: see :class:`PositionMetric`
-        adjusted: None, "index" or "z": in terms of chance.
+        filtered, average: rank every positive against the irrelevant candidates only, and average over queries or over
+            positives; see :class:`PositionMetric`.
+        adjusted: the adjustment for chance: None, "index" or "z".
         kwargs: ``ties`` (also "realistic"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
             :class:`RankingMetric`.
 
@@ -338,11 +352,13 @@ class MRR(PositionMetric):
     def unfiltered(self, ranking: Ranking) -> Tensor:
         found = ranking.found(self.relevance_level)
         alone = ranking.mean_discount(RECIPROCAL, self.top_k)
-        value = torch.where(found, alone, 0.0).amax(-1)  # of the first, if no other relevant one is tied with it
+        # Right for queries in which the first tie group with relevant candidates has only one of them.
+        value = torch.where(found, alone, 0.0).amax(-1)
         if found.shape[1] == 1 or ranking.untied:
             return value
         before, beside = ranking.relevant_before_and_in_tie(self.relevance_level)
-        several = found & (before == 0) & (beside > 1)  # the first block with a relevant one, if there is company
+        # In the other queries, the entries of that group. Only these queries need the longer formula.
+        several = found & (before == 0) & (beside > 1)
         rows = marked_rows(several)
         several = several[rows]
         at = several.int().argmax(-1, keepdim=True)
@@ -359,10 +375,11 @@ class MRR(PositionMetric):
 class HitRate(PositionMetric):
     r"""Hits@k, hit rate, success: 1 if a relevant candidate is among the first k, else 0, :math:`\max_{i \le k} rel_i`.
 
-    Under ``ties="expected"`` the chance of it, for a block of n tied candidates with r relevant of which s places are
-    inside, :math:`1 - \binom{n-s}{r} / \binom{n}{r}`. With ``filtered``, the share of the positives whose rank is at
-    most k. Without ``top_k``: whether any was retrieved, which leaves ``adjusted`` nothing to chance. For that see
-    :class:`PositionMetric`: one relevant among n candidates has the expectation min(k, n) / n.
+    Under ``ties="expected"`` it is a probability. For a tie group of n candidates, r of them relevant, with s places
+    within the cutoff, this is :math:`1 - \binom{n-s}{r} / \binom{n}{r}`. With ``filtered`` it is the share of the
+    positives whose rank is at most k. Without ``top_k`` it is 1 if any relevant candidate was retrieved; this
+    leaves nothing to chance, so ``adjusted`` values are 0. For ``adjusted`` see :class:`PositionMetric`: with one
+    relevant among n candidates, the expectation is min(k, n) / n.
 
     Source:
         trec_eval, ``success``; Hits@10 of Bordes et al., NIPS 2013. Adjusted: Hoyt et al., arXiv 2203.07544, 2022.
@@ -370,8 +387,9 @@ class HitRate(PositionMetric):
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant; > 0.
-        filtered, average: every positive against the irrelevant only, and what is averaged: see :class:`PositionMetric`
-        adjusted: None, "index" or "z": in terms of chance.
+        filtered, average: rank every positive against the irrelevant candidates only, and average over queries or over
+            positives; see :class:`PositionMetric`.
+        adjusted: the adjustment for chance: None, "index" or "z".
         kwargs: ``ties`` (also "realistic"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
             :class:`RankingMetric`.
 
@@ -427,24 +445,29 @@ class HitRate(PositionMetric):
 
 
 def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
-    """Chance that a candidate graded at or above ``level`` is among the first ``top_k``: float64 [query]."""
+    """Probability that a candidate graded at or above ``level`` is among the first ``top_k``: float64 [query]."""
     found = ranking.found(level)
     value = torch.where(found, ranking.prob_in_top_k(top_k), 0.0).amax(-1)
     if found.shape[1] == 1 or ranking.untied:
         return value
-    # In a block that is cut, C(n-s, r) / C(n, r) is a product with a factor for each of its relevant candidates.
+    # A query is 0 or 1 already, unless its first relevant candidates are in the tie group at the cutoff. For this group
+    # C(n - s, r) / C(n, r) is the product of (n - s - i) / (n - i) over i = 0, ..., r - 1.
     rows = marked_rows(((value > 0) & (value < 1)).unsqueeze(-1))
     found, before = found[rows], ranking.relevant_before_and_in_tie(level)[0][rows]
     n, s = ranking.tied[rows], ranking.ranks_in_top_k(top_k)[rows]
-    index = torch.minimum(found.cumsum(-1) - 1 - before, n - 1)  # among its block's relevant: 0, 1, ...
+    index = torch.minimum(found.cumsum(-1) - 1 - before, n - 1)  # i, counted in its group
     miss = ratio((n - s - index).clamp_min(0), n - index)
     value[rows] = 1 - torch.where(found, miss, 1.0).prod(-1)
     return value
 
 
 def _first_of_several(n: Tensor, r: Tensor, s: Tensor, above: Tensor, where: Tensor, longest: int) -> Tensor:
-    """Expected 1 / rank of the first of r relevant in a block of n behind ``above`` others, cut after s: [query]."""
-    if reading_is_free(where):  # most data has no such tie
+    """Expected 1 / rank of the first of r relevant candidates in a tie group of n: float64 [query].
+
+    ``above`` candidates precede the group. Only its first s places count. Rows outside ``where`` have arbitrary values.
+    """
+    # The longest group bounds the sum over places, if reading its length does not make the host wait.
+    if reading_is_free(where):
         longest = min(longest, int(torch.where(where, s, 0.0).amax())) if len(s) else 0
     total, s, above = torch.zeros_like(n), s.unsqueeze(-1), above.unsqueeze(-1)
     for j, share in first_at(n, r, longest):

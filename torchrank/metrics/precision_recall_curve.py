@@ -1,4 +1,4 @@
-"""Precision over recall: the curve, and interpolated points of it."""
+"""Precision over recall: the curve, and measures that are read from it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ __all__ = ["ElevenPoint", "InterpolatedPrecision", "PRCurve", "RecallAtPrecision
 class PRCurve(Precision):
     r"""Precision and recall at every rank up to k, averaged: :math:`P@1, ..., P@k, R@1, ..., R@k`.
 
-    Averages over queries. Each number is that of :class:`Precision` and :class:`Recall` at that rank, under ties as
-    well. A query arrives whole in one ``update``; the state is one vector of sums, whatever was seen.
+    The averages are over queries. Each number equals :class:`Precision` or :class:`Recall` at that rank, also under
+    ties. Every query must arrive whole in one ``update``. The state is one vector of sums, whose size is constant.
 
     Source:
         torchmetrics, ``RetrievalPrecisionRecallCurve``.
@@ -36,10 +36,10 @@ class PRCurve(Precision):
         top_k: the last rank.
         adaptive_k: divide by the length of a list that is shorter than a rank.
         kwargs: ``ties``, ``relevance_level``, ``empty_target_action``, ``validate_args``: as :class:`Precision`; and
-            those of :class:`torchmetrics.Metric`.
+            the arguments of :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: ``top_k`` is no integer >= 1, or another argument has a value that the metric does not know.
+        ValueError: ``top_k`` is not an integer >= 1, or another argument has an unknown value.
 
     Example:
         >>> import torch, torchrank as tr
@@ -53,7 +53,7 @@ class PRCurve(Precision):
         "ranx": {"": "which draws the interpolated curve"},
     }
     name = "prcurve"
-    #: a curve is no number, so it is not among the measures
+    #: a registry of its own: a curve is not a number, so it is not listed among the measures
     registry: ClassVar[dict[str, type[RankingMetric]]] = {}
     takes_unjudged_for = ("irrelevant",)
 
@@ -66,11 +66,11 @@ class PRCurve(Precision):
 
     def measured(self, ranking: Ranking) -> Measured:
         found = super().measured(ranking)
-        # An empty query counts alike at each rank.
+        # An empty query has the same value at every rank, set by `empty_target_action`.
         return replace(found, extra=torch.where(found.status > 0, found.values, self.curves(ranking)))
 
     def curves(self, ranking: Ranking) -> Tensor:
-        """Precision and then recall of each query at each rank, empty ones too: float64 [2 * rank, query]."""
+        """Precision at each rank, then recall at each rank, also of empty queries: float64 [2 * rank, query]."""
         hits = self.resolve_ties(ranking).hits_by_rank(self.relevance_level, self.top_k)
         rank = torch.arange(1, self.top_k + 1, dtype=hits.dtype, device=hits.device).expand_as(hits)
         length = torch.minimum(rank, ranking.num_candidates.unsqueeze(-1)) if self.adaptive_k else rank
@@ -79,6 +79,7 @@ class PRCurve(Precision):
 
     def with_extra_sums(self, result: BatchResult, extra: Tensor) -> BatchResult:
         sums = torch.where(result.weights > 0, extra * result.weights, 0.0).sum(-1)
+        # Values that `score` returns: NaN at all ranks if the query is left out.
         extra = torch.where(result.values.isnan(), float("nan"), extra)
         return replace(result, values=extra, sums=torch.cat([result.sums, sums]))
 
@@ -86,24 +87,24 @@ class PRCurve(Precision):
         return sums[SIZE:] / sums[Sum.W]
 
     def compute(self) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
-        """Precision and recall of all queries, of all workers.
+        """Precision and recall, averaged over the queries of all workers.
 
         Returns:
             float32 [rank], float32 [rank], both NaN if no query was scored; and the ranks, int64 [rank].
 
         Raises:
-            ValueError: bad values were met, on whatever worker. The metric can go on.
+            ValueError: a worker received bad values. The metric can still be updated.
         """
         precision, recall = super().compute().view(2, -1)
         return precision, recall, torch.arange(1, self.top_k + 1, device=recall.device)
 
     def scored(self, result: BatchResult, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Precision and recall of each query, float64 [query, rank] each: what ``score`` returns."""
+        """Precision and recall of each query, float64 [query, rank] each: the result of ``score``."""
         precision, recall = super().scored(result, batch).mT.chunk(2, -1)
         return precision, recall
 
     def plot(self, curve: tuple[Tensor, Tensor, Tensor] | None = None, ax: Any = None) -> Any:
-        """Draw precision over recall; needs matplotlib."""
+        """Draw precision over recall. Needs matplotlib."""
         precision, recall, ranks = self.compute() if curve is None else curve
         return plot_curve((recall, precision, ranks), ax=ax, label_names=("Recall", "Precision"), name=self.label)
 
@@ -114,13 +115,13 @@ class PRCurve(Precision):
 
 
 def _nearest(x: Tensor) -> Tensor:
-    """The nearest integer, of two the larger one, as C's lround has it for what is not negative."""
+    """The nearest integer, halves up, as C's lround rounds numbers >= 0."""
     whole = x.floor()
-    return whole + (x - whole >= 0.5)  # x + 0.5 would itself be rounded
+    return whole + (x - whole >= 0.5)  # the sum x + 0.5 could itself be rounded up to an integer
 
 
 def _up(x: Tensor) -> Tensor:
-    """The next integer, but for what is hardly above one."""
+    """The integer part of x + 0.9, by which trec_eval up to 9 rounds up."""
     return (x + 0.9).floor()
 
 
@@ -128,14 +129,15 @@ ROUNDINGS: dict[str, Callable[[Tensor], Tensor]] = {"nearest": _nearest, "up": _
 
 
 def interpolated(ranking: Ranking, level: float, hits: Tensor) -> Tensor:
-    """The best precision at any rank up to which the expected hits are at least ``hits`` [query]; 0 if nowhere.
+    """The best precision at any rank with at least ``hits`` [query] expected hits, 0 if there is none: float64 [query].
 
-    float64 [query]. Within a block of ties precision rises or falls all along, and from its end on it falls until the
-    next relevant candidate: so the best is at the end of a block with relevant ones, or where it has first enough hits.
+    Within a tie group, expected precision either rises or falls throughout. Behind the group it falls until the next
+    relevant candidate. So only two ranks of each group with relevant candidates are compared: its last one, and the
+    first one with enough hits.
     """
     before, beside = ranking.relevant_before_and_in_tie(level)
     above, n, hits = ranking.first - 1, ranking.tied, hits.unsqueeze(-1)
-    place = ratio((hits - before) * n, beside).ceil().clamp_min(1)  # in the block
+    place = ratio((hits - before) * n, beside).ceil().clamp_min(1)  # first place of the group with enough hits
     enough = (before * n + place * beside) / (n * (above + place))
     best = torch.maximum(enough, (before + beside) / (above + n))
     return torch.where(ranking.found(level) & (before + beside >= hits), best, 0.0).amax(-1)
@@ -144,22 +146,22 @@ def interpolated(ranking: Ranking, level: float, hits: Tensor) -> Tensor:
 class InterpolatedPrecision(BinaryMetric):
     r"""Interpolated precision at a recall r: the best precision at any rank that reaches it.
 
-    :math:`\max_{j: h(j) \ge c} \frac{h(j)}{j}` with h(j) hits in the first j ranks and c = r R as an integer; 0 if
-    so many are not retrieved. Under ``ties="expected"`` h(j) is the expected number of hits at each rank: the
-    measure of the expected curve, not the expectation of the measure.
+    :math:`\max_{j: h(j) \ge c} \frac{h(j)}{j}` with h(j) hits in the first j ranks. For R relevant candidates, c is r R
+    rounded to an integer. The value is 0 if fewer than c of them are retrieved. Under ``ties="expected"`` h(j) is the
+    expected number of hits: the result is the measure of the expected curve, not the expectation of the measure.
 
     Source:
         Salton and McGill, Introduction to Modern Information Retrieval, 1983; trec_eval, ``iprec_at_recall``.
 
     Args:
         recall: the recall to reach, from 0 to 1.
-        rounding: how r R becomes a number of hits: "nearest", halves up, as trec_eval 10 does; "up", the integer part
-            of r R + 0.9, as trec_eval up to 9 does.
+        rounding: the rounding of r R: "nearest", halves up, as in trec_eval 10; "up", the integer part of r R + 0.9, as
+            in trec_eval up to 9.
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
-        ValueError: ``recall`` is not a number from 0 to 1, or an unknown rounding.
+        ValueError: ``recall`` is not a number from 0 to 1, or ``rounding`` is unknown.
 
     Example:
         >>> import torch, torchrank as tr
@@ -191,18 +193,18 @@ class InterpolatedPrecision(BinaryMetric):
 class ElevenPoint(BinaryMetric):
     r"""11-point average: the mean of the interpolated precision at recall 0, 0.1, ..., 1.
 
-    :math:`\frac{1}{11} \sum_{r} IP(r)`, with IP as :class:`InterpolatedPrecision` has it, also under ties.
+    :math:`\frac{1}{11} \sum_{r} IP(r)`, with IP(r) the :class:`InterpolatedPrecision` at recall r, also under ties.
 
     Source:
         Salton and McGill, Introduction to Modern Information Retrieval, 1983; trec_eval, ``11pt_avg``.
 
     Args:
-        rounding: how recall becomes a number of hits, "nearest" or "up": as :class:`InterpolatedPrecision`.
+        rounding: "nearest" or "up", as for :class:`InterpolatedPrecision`.
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
-        ValueError: an unknown rounding.
+        ValueError: ``rounding`` is unknown.
 
     Example:
         >>> import torch, torchrank as tr
@@ -224,18 +226,18 @@ class ElevenPoint(BinaryMetric):
 
 
 class RecallAtPrecision(BinaryMetric):
-    r"""Recall at a precision: the largest recall at any rank at which precision is at least p, 0 if there is none.
+    r"""Recall at a fixed precision: the largest recall at any rank with a precision of at least p, 0 if there is none.
 
-    :math:`\max_{j \le k: h(j) / j \ge p} \frac{h(j)}{R}` with h(j) hits in the first j ranks. Under ``ties="expected"``
-    h(j) is the expected number of hits at each rank: the measure of the expected curve, not the expectation of the
-    measure.
+    :math:`\max_{j \le k: h(j) / j \ge p} \frac{h(j)}{R}` with h(j) hits in the first j ranks, and R relevant
+    candidates. Under ``ties="expected"`` h(j) is the expected number of hits: the result is the measure of the expected
+    curve, not the expectation of the measure.
 
     Source:
-        torchmetrics, ``RetrievalRecallAtFixedPrecision``, which takes it of the curve averaged over queries.
+        torchmetrics, ``RetrievalRecallAtFixedPrecision``, which reads it from the curve averaged over queries.
 
     Args:
-        top_k: look only at the first ``top_k`` ranks; None = all of them.
-        min_precision: the precision p that is asked for, > 0 and <= 1.
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        min_precision: the required precision p, > 0 and <= 1.
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
@@ -257,13 +259,15 @@ class RecallAtPrecision(BinaryMetric):
     def measure(self, ranking: Ranking) -> Tensor:
         before, beside = ranking.relevant_before_and_in_tie(self.relevance_level)
         above, n, inside = ranking.first - 1, ranking.tied, ranking.ranks_in_top_k(self.top_k)
-        # In a block precision goes straight from one side of p to the other, and passes it here. Rounding may put that
-        # beside the place where it does by the precision itself, so the neighbours are tried too.
+        # Within a tie group, expected precision either rises or falls throughout, so it crosses p once at most: at this
+        # place. Rounding can shift the place by one, so its neighbours are tried as well.
         passes = ((before - self.min_precision * above) * n / (self.min_precision * n - beside)).floor()
+        # Recall grows with the rank. So the best place of a group is its last one within the cutoff, or else the last
+        # one before precision falls below p.
         best = torch.zeros_like(inside)
         for place in (inside, passes - 1, passes, passes + 1):
             place = torch.minimum(place, inside).clamp_min(1)
-            hits = before * n + place * beside  # times n
+            hits = before * n + place * beside  # expected hits, times n
             enough = hits / (n * (above + place)) >= self.min_precision
             best = torch.where(enough, torch.maximum(best, hits / n), best)
         best = torch.where(ranking.found(self.relevance_level) & (inside > 0), best, 0.0)

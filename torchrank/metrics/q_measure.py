@@ -14,18 +14,21 @@ from torchrank.ranking.ranking import Ranking
 
 __all__ = ["QMeasure"]
 
-# Ranks of which sums are made one by one.
+# Sums over ranks are tabulated at least up to this rank, if ties reach it. Beyond the table a closed form is used.
 TABLE = 512
 
 
 class QMeasure(GradedMetric):
-    r"""Q-measure: :math:`\frac{1}{R} \sum_{i \in rel} \frac{C_i + \beta \, cg_i}{i + \beta \, cg^*_i}`.
+    r"""Q-measure: average precision with graded gains.
 
-    At each rank i of the R candidates that gain: how many of them are among the first i, :math:`C_i`, what these gain
-    together, :math:`cg_i`, and what the first i of the best order of all judged candidates do, :math:`cg^*_i`. With a
-    small beta it is average precision. Under ``ties="expected"`` the exact mean over all orders of the tied candidates:
-    given the rank of one, the means of C and cg are linear in it. There are no bounds over what is unjudged: where a
-    candidate that gains little moves up, the value may fall.
+    :math:`\frac{1}{R} \sum_{i \in rel} \frac{C_i + \beta \, cg_i}{i + \beta \, cg^*_i}`, a sum over the ranks i of the
+    R candidates with a gain. :math:`C_i` is the number of such candidates among the first i, :math:`cg_i` the sum of
+    their gains. :math:`cg^*_i` is the same sum for the best order of all judged candidates. With a small beta the value
+    approaches average precision.
+
+    Under ``ties="expected"`` it is the exact mean over all orders of the tied candidates: given the rank i of a
+    candidate, the expected :math:`C_i` and :math:`cg_i` are linear in i. There are no bounds over unjudged candidates,
+    because the value can fall if a candidate with a small gain moves up.
 
     Source:
         Sakai, New performance metrics based on multigrade relevance: their application to question answering,
@@ -34,8 +37,8 @@ class QMeasure(GradedMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        beta: how much gains matter beside counts; > 0.
-        normalize: what the sum is divided by: "relevant", R; "min", R or ``top_k`` if that is less, as NTCIREVAL does.
+        beta: the weight of gains relative to counts; > 0.
+        normalize: the denominator of the sum: "relevant", R; "min", min(R, ``top_k``), as in NTCIREVAL.
         gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
@@ -59,7 +62,8 @@ class QMeasure(GradedMetric):
     def measure(self, ranking: Ranking) -> Tensor:
         gains = torch.where(ranking.tied > 0, ranking.gains(self.gain_function), 0.0)
         counts, gained = ranking.before_and_in_tie(gains > 0), ranking.before_and_in_tie(gains)
-        # The numerator at the first rank that each can have, and what is to be expected of every further one.
+        # The numerator of an entry at the first rank of its tie group, and its expected increase per further rank. At
+        # each further rank the entry has one more candidate before it: any of the others in the group, equally likely.
         start = counts[0] + 1 + self.beta * (gained[0] + gains)
         slope = ratio(counts[1] - 1 + self.beta * (gained[1] - gains), ranking.tied - 1)
         ideal = self.beta * running_sum(ranking.ideal_order(self.gain_function, self.top_k))
@@ -69,37 +73,40 @@ class QMeasure(GradedMetric):
 
 
 def _blended(ranking: Ranking, start: Tensor, slope: Tensor, ideal: Tensor, top_k: int | None) -> Tensor:
-    """The mean over the ranks p of each entry, 0 beyond ``top_k``, of (start + slope (p - first)) / (p + ideal_p).
+    """The mean of (start + slope (p - first)) / (p + ideal_p) over the ranks p of each entry, 0 beyond ``top_k``.
 
     Args:
-        ranking: with its ties as intervals, or settled.
-        start: float64 [query, entry].
-        slope: float64 [query, entry].
-        ideal: float64 [query, rank]; it stays what it is at its last rank.
-        top_k: the last rank to look at; None = all.
+        ranking: with ties as intervals of ranks, or resolved.
+        start: float64 [query, entry], the numerator at rank ``first``.
+        slope: float64 [query, entry], its increase per rank.
+        ideal: float64 [query, rank]; beyond its last rank it is constant.
+        top_k: the last rank that counts; None = all ranks count.
 
     Returns:
-        float64 [query, entry]; of no meaning where an entry was not retrieved.
+        float64 [query, entry]; meaningless if an entry was not retrieved.
     """
-    # The closed form beyond the last rank loses digits of very large gains: better a longer table, if ties are short.
+    # The closed form beyond the table loses digits if gains are very large. So the table is extended, up to the last
+    # tied rank or TABLE ranks.
     longer = min(ranking.depth, top_k or TABLE, TABLE) - ideal.shape[1]
     if longer > 0:
         ideal = torch.cat([ideal, ideal[:, -1:].expand(-1, longer)], -1)
     last = ideal.shape[1]
     ranks = torch.arange(1, last + 1, dtype=ideal.dtype, device=ideal.device)
     at = (ranking.first.clamp_max(last) - 1).clamp_min(0).long()
+    # The value at the first rank of an entry, which is its only rank without ties.
     alone = start / (ranking.first + ideal.gather(-1, at))
     if top_k is not None:
         alone = torch.where(ranking.first <= top_k, alone, 0.0)
     if ranking.untied:
         return alone
-    # Sums up to a rank of 1 / (p + ideal) and of p / (p + ideal). Beyond the last, ideal is a constant c, of which the
-    # sum of 1 / (p + c) is a difference of digamma functions, and p / (p + c) = 1 - c / (p + c).
+    # Prefix sums over ranks p of 1 / (p + ideal_p) and of p / (p + ideal_p). Beyond the table ideal_p is a constant c:
+    # the sum of 1 / (p + c) is a difference of digamma functions, and p / (p + c) = 1 - c / (p + c).
     inverse = torch.nn.functional.pad(running_sum(1 / (ranks + ideal)), (1, 0))
     share = torch.nn.functional.pad(running_sum(ranks / (ranks + ideal)), (1, 0))
     constant = ideal[:, -1:]
 
     def up_to(rank: Tensor) -> tuple[Tensor, Tensor]:
+        """Both sums over the ranks 1, ..., ``rank``."""
         within = rank.clamp_max(last).long()
         beyond = torch.digamma(rank.clamp_min(last) + constant + 1) - torch.digamma(last + constant + 1)
         rest = (rank - last).clamp_min(0) - constant * beyond
@@ -109,5 +116,6 @@ def _blended(ranking: Ranking, start: Tensor, slope: Tensor, ideal: Tensor, top_
     end = above + ranking.ranks_in_top_k(top_k)
     (inverse_end, share_end), (inverse_above, share_above) = up_to(end), up_to(torch.minimum(above, end))
     inverses, shares = inverse_end - inverse_above, share_end - share_above
+    # start + slope (p - first) = (start - slope first) + slope p, so the two sums are enough.
     several = (start - slope * ranking.first) * inverses + slope * shares
     return torch.where(ranking.tied > 1, several / ranking.tied.clamp_min(1), alone)

@@ -17,15 +17,15 @@ __all__ = ["AUROC"]
 
 
 class AUROC(BinaryMetric):
-    r"""Area under the ROC curve of each query: the chance that a relevant candidate stands before an irrelevant one.
+    r"""Area under the ROC curve of each query: the probability that a relevant candidate ranks above an irrelevant one.
 
     :math:`AUC = \frac{1}{P N} \sum_{i \in rel} \sum_{j \notin rel} [rank_i < rank_j]`, over the P relevant and N
-    irrelevant candidates among the first k retrieved. A tied pair counts half under ``ties="expected"``. A
-    query without a pair to compare is empty, and skipped by default, except that it scores 0 where relevant candidates
-    exist but none was retrieved, and where the first k hold no pair.
+    irrelevant candidates among the first k retrieved. A tied pair counts half under ``ties="expected"``. A query is
+    empty, and skipped by default, if it has no relevant candidate or if only relevant candidates were retrieved. It
+    scores 0 if it has relevant candidates but none was retrieved, or if the first k contain no pair.
 
-    With ``max_fpr`` = F only the part of the curve up to a false positive rate of F counts, rescaled to 1/2 for chance
-    and 1 at best: :math:`\frac{1}{2} \left(1 + \frac{A - F^2 / 2}{F - F^2 / 2}\right)`, A its area.
+    With ``max_fpr`` = F, A is the area under the curve up to a false positive rate of F. It is rescaled to 1/2 by
+    chance and 1 at best: :math:`\frac{1}{2} \left(1 + \frac{A - F^2 / 2}{F - F^2 / 2}\right)`.
 
     Source:
         Hanley and McNeil, Radiology 143, 1982; ``max_fpr``: McClish, Medical Decision Making 9, 1989.
@@ -50,10 +50,10 @@ class AUROC(BinaryMetric):
         "torchmetrics": {"RetrievalAUROC": "(empty_target_action=neg)"},
         "ir_measures": "Accuracy",
         "sklearn": {"roc_auc_score": "of one query"},
-        "RePlay": {"RocAuc": "1 where the first k are all relevant"},
-        "rectools": {"PartialAUC": "~ cuts at the k-th irrelevant one"},
-        "recbole": {"gauc": "~ weighs queries by their positives: give weights"},
-        "torchrec": {"GAUC": "without queries of equal scores alone"},
+        "RePlay": {"RocAuc": "1 if the first k are all relevant"},
+        "rectools": {"PartialAUC": "~ cuts at the k-th irrelevant candidate"},
+        "recbole": {"gauc": "~ weighs queries by their positives: pass weights"},
+        "torchrec": {"GAUC": "which leaves out queries whose scores are all equal"},
     }
     name = "auroc"
 
@@ -61,7 +61,7 @@ class AUROC(BinaryMetric):
     empty_target_action: EmptyAction = "skip"
 
     def need(self) -> Need:
-        return Need(relevant=True)  # it counts the relevant candidates that were retrieved at all
+        return Need(relevant=True)  # relevant candidates are counted in the whole list
 
     def empty(self, ranking: Ranking) -> Tensor:
         return super().empty(ranking) | nothing_irrelevant(ranking, self.relevance_level)
@@ -74,10 +74,12 @@ class AUROC(BinaryMetric):
             return (cut.chance * _partial_area(ranking, level, top_k, cut, length, self.max_fpr)).sum(-1)
         found, share = ranking.found(level), ranking.prob_in_top_k(top_k)
         before, beside = ranking.relevant_before_and_in_tie(level)
-        # Irrelevant candidates behind each relevant one that is surely inside, and half of those tied with it ...
+        # For each relevant entry that is certainly in the first k: the irrelevant candidates behind its tie group, and
+        # half of the irrelevant ones in it. The h hits of the tie group at the cutoff count as irrelevant here ...
         behind = length - (ranking.first + ranking.tied - 1) - (cut.before - before - beside)
         pairs = torch.where(found & (share == 1), behind + (ranking.tied - beside) / 2, 0.0).sum(-1, keepdim=True)
-        # ... less the h that a tie cut by k puts behind it, which themselves are ahead of half of theirs.
+        # ... and are subtracted now. Each of them is before half of the s - h irrelevant candidates of its group that
+        # are in the first k.
         h, s, inside = cut.hits, cut.places, cut.before + cut.hits
         ordered = pairs - cut.before * h + h * (s - h) / 2
         return (cut.chance * ratio(ordered, inside * (length - inside))).sum(-1)
@@ -86,24 +88,32 @@ class AUROC(BinaryMetric):
 def _partial_area(
     ranking: Ranking, level: float, top_k: int | None, cut: CutoffTie, length: Tensor, max_fpr: float
 ) -> Tensor:
-    """The rescaled area of the first ``length``, for each number of hits in a tie cut by k: float64 [query, hits]."""
+    """The rescaled area up to ``max_fpr``, for each number of hits of the cut tie group: float64 [query, hits].
+
+    In units of pairs, a relevant candidate adds max(0, room - t) to the area: ``room`` is the number of false positives
+    that count, t the number of irrelevant candidates before it.
+    """
     share = ranking.prob_in_top_k(top_k)
     inside = ranking.found(level) & (share == 1)
     before, beside = ranking.relevant_before_and_in_tie(level)
     ahead, among = ranking.first - 1 - before, ranking.tied - beside
     h, relevant, others = cut.hits, cut.before + cut.hits, length - cut.before - cut.hits
-    room = max_fpr * others  # false positives that count
-    # All irrelevant candidates tied with an entry are within the room, or it is of the next block, or they are not.
+    room = max_fpr * others
+    # Tie groups that end within the room: t is ahead + among / 2 on average, and no term is cut off at 0. Prefix sums
+    # over the entries add up all these groups at once. ``ends`` ascends, so a binary search finds the last of them.
     ends = torch.where((share == 1) & (ranking.tied > 0), ahead + among, float("inf")).contiguous()
     within = torch.searchsorted(ends, room.contiguous(), right=True)
     some = torch.nn.functional.pad(running_sum(inside.to(room.dtype)), (1, 0)).gather(-1, within)
     middle = torch.where(inside, ahead + among / 2, 0.0)
     area = room * some - torch.nn.functional.pad(running_sum(middle), (1, 0)).gather(-1, within)
+    # The next tie group crosses the end of the room, so the mean over t takes the cut at 0 into account. Groups behind
+    # it add nothing.
     following = within.clamp_max(ends.shape[1] - 1)
     next_ahead, next_among = ahead.gather(-1, following), among.gather(-1, following)
     crossed = (within < ends.shape[1]) & ends.gather(-1, following).isfinite()
     area = area + torch.where(crossed, beside.gather(-1, following) * uncounted(room - next_ahead, next_among), 0.0)
+    # The h hits of the tie group at the cutoff, in which s - h irrelevant candidates are counted.
     area = area + h * uncounted(room - (cut.at(ranking.first) - 1 - cut.before), (cut.places - h).clamp_min(0))
-    chance = 0.5 * max_fpr**2
+    chance = 0.5 * max_fpr**2  # the area under the diagonal
     rescaled = 0.5 * (1 + (ratio(area, relevant * others) - chance) / (max_fpr - chance))
     return torch.where(relevant * others > 0, rescaled, 0.0)

@@ -1,4 +1,4 @@
-"""Measures of what a model of users gains: rank-biased precision, and the C/W/L framework of them all."""
+"""Expected gains of models of users: rank-biased precision, and the C/W/L framework that generalises it."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from torchrank.ranking.ranking import Ranking
 
 __all__ = ["CWL", "RBP", "RBPResidual"]
 
-# The last rank that users of C/W/L can see, unless it is said: that of cwl_eval.
+# The last rank that users of C/W/L see by default, as in cwl_eval.
 DEEPEST = 1000
 
 
-# The last rank that may be said: users have a chance to go on from each, whether or not a list is as long.
+# The largest `top_k` of C/W/L. Memory grows with it, because users can go on behind the end of a list.
 SEEN = 2**18
 
 
-# What is reached but for less than this is reached: sums of gains are rounded.
+# Tolerance for comparing sums of gains, which are rounded.
 ROUNDING = 1e-9
 
 
 class UserMetric(RankingMetric):
-    """A measure of gains from 0 to 1.
+    """Base of the measures of user models, whose gains are from 0 to 1.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        relevance_level: a grade at or above it gains 1, any other 0; > 0.
-        max_grade: gains are graded, the share that a grade is of this one, 1 for larger grades; None = they are not.
+        relevance_level: grades at or above it gain 1, other grades 0; > 0.
+        max_grade: gains are graded, grade / max_grade and at most 1; > 0. None = binary gains.
         kwargs: as :class:`RankingMetric`.
 
     Raises:
-        ValueError: a level or grade is not a number > 0, or both are given.
+        ValueError: ``relevance_level`` or ``max_grade`` is not a number > 0, or both are passed.
     """
 
     relevance_level: float = number(default=1, above=0)
@@ -50,13 +50,13 @@ class UserMetric(RankingMetric):
         super().__post_init__()
         if self.max_grade is not None and self.relevance_level != 1:
             raise ValueError(
-                f"Expected either relevance_level or max_grade, got {self.relevance_level} and {self.max_grade}: gains"
-                " are binary or graded"
+                "Expected either relevance_level or max_grade, got"
+                f" relevance_level={self.relevance_level} and max_grade={self.max_grade}"
             )
 
     @property
     def gain_function(self) -> Callable[[Tensor], Tensor]:
-        """From grades to gains."""
+        """The function from grades to gains."""
         return AtLeast(self.relevance_level) if self.max_grade is None else Scaled(self.max_grade)
 
     def need(self) -> Need:
@@ -69,19 +69,19 @@ class UserMetric(RankingMetric):
 class RBP(UserMetric):
     r"""Rank-biased precision: :math:`(1 - p) \sum_{i \le k} gain_i \, p^{i - 1}`.
 
-    What users gain per candidate who go on to the next one with chance p. Gains are binary, or with ``max_grade``
-    graded, :math:`grade / max\_grade` and at most 1.
+    The expected gain per candidate of a user who goes on to the next candidate with probability p. Gains are binary, or
+    with ``max_grade`` graded, :math:`grade / max\_grade` and at most 1.
 
     Source:
         Moffat and Zobel, Rank-biased precision for measurement of retrieval effectiveness, ACM TOIS 27(1), 2008.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        p: chance to go on, > 0 and < 1.
-        normalize: divide by the RBP of the best order of all judged candidates cut at k, as LensKit's argument of that
-            name does.
+        p: probability to go on, > 0 and < 1.
+        normalize: divide by the RBP of the best order of all judged candidates, cut at k, like LensKit's argument of
+            the same name.
         relevance_level: a grade at or above it is relevant; > 0.
-        max_grade: graded gains, of this grade 1; see :class:`UserMetric`.
+        max_grade: graded gains, which are 1 for this grade; see :class:`UserMetric`.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
@@ -117,17 +117,17 @@ class RBP(UserMetric):
 class RBPResidual(RankingMetric):
     r"""Residual of rank-biased precision: :math:`p^n + (1 - p) \sum_{i \le n, unjudged} p^{i - 1}`.
 
-    How much larger :class:`RBP` could be if all that is unjudged in a list of n candidates, and all behind it, were
-    relevant: 1 less the weight of the judged ones. With ``top_k``, n is at most that. What a layout does not name is
-    unjudged. Lower is better: less is unknown. A query of which nothing was retrieved is empty, by default its
-    residual is 1. (trec_eval leaves the first term out where nothing in the list is unjudged.)
+    The increase of :class:`RBP` if all unjudged candidates in a list of n, and all candidates behind it, were relevant.
+    It is 1 minus the weight of the judged candidates. With ``top_k``, n is at most ``top_k``. Candidates that a layout
+    does not name are unjudged. Lower is better, because less is unknown. A query for which nothing was retrieved is
+    empty; its residual is 1 by default. trec_eval omits the first term if all candidates of the list are judged.
 
     Source:
         Moffat and Zobel, Rank-biased precision for measurement of retrieval effectiveness, ACM TOIS 27(1), 2008.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        p: chance to go on, > 0 and < 1.
+        p: probability to go on, > 0 and < 1.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
@@ -141,7 +141,7 @@ class RBPResidual(RankingMetric):
 
     known_as = {
         "parse": {"rbp_resid": "", "rbp_resid_p={p}": "(p={p})", "rbp_resid_{p}": "(p={p})"},
-        "trec_eval": {"rbp_resid": "~ drops the tail where all is judged"},
+        "trec_eval": {"rbp_resid": "~ omits the first term if all is judged"},
         "trec_eval9": {},
         "cwl_eval": {"": "its residuals"},
     }
@@ -159,20 +159,22 @@ class RBPResidual(RankingMetric):
         return ranking.num_candidates == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
+        # The discounts of all ranks add up to 1 / (1 - p), also behind the list. All but the judged weight is residual.
         judged = ranking.valid & (ranking.grade >= 0)
         weight = torch.where(judged, ranking.mean_discount(Geometric(self.p), self.top_k), 0.0).sum(-1)
         return (1 - (1 - self.p) * weight).clamp_min(0)
 
 
 class CWL(UserMetric):
-    r"""What a user gains per candidate in the C/W/L framework: :math:`\sum_i W_i \, gain_i`.
+    r"""Expected gain of a user per candidate in the C/W/L framework: :math:`\sum_i W_i \, gain_i`.
 
-    A user who sees rank i goes on to the next with chance :math:`C_i`, so that the share of the attention that a rank
-    gets is :math:`W_i = \prod_{j < i} C_j \,/\, \sum_{i \le n} \prod_{j < i} C_j`. There are n = ``top_k`` ranks, or
-    1000; a list that is shorter goes on with gains of 0. With T = ``target`` and G the gains up to and with rank i:
+    A user who sees rank i goes on to the next rank with probability :math:`C_i`. The share of attention at rank i is
+    :math:`W_i = \prod_{j < i} C_j \,/\, \sum_{i \le n} \prod_{j < i} C_j`. There are n = ``top_k`` ranks, 1000 by
+    default; a shorter list is continued with gains of 0. In the table, T is ``target``, and G the sum of the gains at
+    the ranks 1 to i. S is the sum of gain - ``middle`` over the ranks 1 to i - 1.
 
     ======================  ============================================================================================
-    ``user``                chance to go on from rank i
+    ``user``                :math:`C_i`
     ======================  ============================================================================================
     "precision"             1
     "rbp"                   p (Moffat and Zobel, TOIS 2008)
@@ -181,36 +183,35 @@ class CWL(UserMetric):
     "sdcg"                  log(i + 1) / log(i + 2), the scaled DCG
     "insq"                  :math:`((i + 2T - 1) / (i + 2T))^2` (Moffat, Scholer and Thomas, ADCS 2012)
     "inst"                  the same with 2T - G in place of 2T (Moffat, Bailey, Scholer and Thomas, ADCS 2015)
-    "bpm"                   1 while G < T and i < ``top_k``, then 0 (Zhang et al., SIGIR 2017). Dynamic with ``benefit``
-                            and ``cost``: times the gains up to rank i - 1, each less ``middle``, these are added to T
-                            and to ``top_k``
+    "bpm"                   1 while G < T and i < ``top_k``, then 0 (Zhang et al., SIGIR 2017). With ``benefit`` and
+                            ``cost``, T grows by ``benefit`` S, and ``top_k`` by ``cost`` S
     "nerr8"                 1 - gain (this and the following: Azzopardi, Mackenzie and Moffat, ICTIR 2021)
     "nerr9"                 (1 - gain) i / (i + 1)
     "nerr10"                (1 - gain) p
-    "nerr11"                (1 - gain) times that of "insq"
+    "nerr11"                (1 - gain) times the :math:`C_i` of "insq"
     ======================  ============================================================================================
 
-    Parameters that a user does not look at change nothing. Under ``ties="expected"`` every one of tied candidates gains
-    the mean of them. That is the exact mean over their orders for users who go on whatever they gained ("precision",
-    "rbp", "sdcg", "insq"), and the user's view of a list of mean gains for the others.
+    Parameters that do not occur in the row of a user have no effect. Under ``ties="expected"`` every tied candidate
+    gains the mean of its tie group. This is the exact mean over all orders if :math:`C_i` does not depend on gains
+    ("precision", "rbp", "sdcg", "insq"). For the other users it is the value for a list of mean gains.
 
     Source:
         Moffat, Bailey, Scholer and Thomas, Incorporating user expectations and behavior into the measurement of search
         effectiveness, ACM TOIS 35(3), 2017; Azzopardi, Thomas and Moffat, cwl_eval, SIGIR 2019.
 
     Args:
-        top_k: count only the first ``top_k`` ranks, up to 262,144, which a user sees one by one; None = 1000 of them.
-        user: one of the above, or a callable with a name, from gains float64 [query, rank] and ranks float64 [rank] to
-            the chances to go on.
-        p: chance to go on of "rbp" and "nerr10", > 0 and < 1.
-        target: what "insq", "inst", "bpm" and "nerr11" want to gain altogether, > 0.
-        benefit, cost, middle: how the target and the patience of "bpm" change with what it gains.
+        top_k: number of ranks that a user can see, at most 262,144; None = 1000.
+        user: a name from the table, or a callable with a name, from gains float64 [query, rank] and ranks float64
+            [rank] to probabilities to go on.
+        p: probability to go on for "rbp" and "nerr10", > 0 and < 1.
+        target: the total gain that is the aim of "insq", "inst", "bpm" and "nerr11", > 0.
+        benefit, cost, middle: the effect of gains on the target and the patience of "bpm"; see the table.
         relevance_level: a grade at or above it is relevant; > 0.
-        max_grade: graded gains, of this grade 1; see :class:`UserMetric`.
+        max_grade: graded gains, which are 1 for this grade; see :class:`UserMetric`.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
-        ValueError: an unknown user, or a parameter, or ``top_k``, outside its range.
+        ValueError: ``user`` is unknown, or ``top_k`` or a parameter is outside its range.
 
     Example:
         >>> import torch, torchrank as tr
@@ -246,6 +247,7 @@ class CWL(UserMetric):
     @property
     def ranks(self) -> int:
         """The last rank that a user can see."""
+        # With a cost, gains can extend the patience of "bpm" beyond `top_k`.
         patience_grows = self.user == "bpm" and self.cost != 0
         return max(self.top_k or DEEPEST, DEEPEST) if patience_grows else self.top_k or DEEPEST
 
@@ -257,15 +259,17 @@ class CWL(UserMetric):
         ranks = torch.arange(1, self.ranks + 1, dtype=ranking.first.dtype, device=ranking.first.device)
         rows = torch.arange(ranking.num_queries, device=ranks.device)
         values = [torch.zeros_like(ranking.num_candidates[:0])]
-        for part in rows.split(max(1, BLOCK // 4 // self.ranks)):  # a table of gains at ranks is long
+        # The gains at all ranks are a table far larger than the ranking, so queries are measured in chunks.
+        for part in rows.split(max(1, BLOCK // 4 // self.ranks)):
             gain = ranking.take(part).gains_by_rank(self.gain_function, self.ranks).clamp(0, 1)
+            # Probability to see rank i: the user went on from all ranks j < i. Normalised to a sum of 1 it is W_i.
             seen = go_on(gain, ranks).clamp(0, 1).expand_as(gain)[:, :-1].cumprod(-1)
             seen = torch.nn.functional.pad(seen, (1, 0), value=1.0)
             values.append((seen * gain).sum(-1) / seen.sum(-1))
         return torch.cat(values)
 
 
-# ---- users: chance to go on from each rank, of gains [query, rank] and ranks [rank]; beyond 0 and 1 it is cut --------
+# ---- users: probability to go on from each rank, given gains [query, rank] and ranks [rank]; clamped to [0, 1] -------
 
 
 def _precision(metric: CWL, gain: Tensor, rank: Tensor) -> Tensor:
@@ -277,10 +281,12 @@ def _rbp(metric: CWL, gain: Tensor, rank: Tensor) -> Tensor:
 
 
 def _rr(metric: CWL, gain: Tensor, rank: Tensor) -> Tensor:
+    # With graded gains as well, the user stops at the first gain above 0.
     return (gain.cummax(-1).values == 0).to(gain.dtype)
 
 
 def _ap(metric: CWL, gain: Tensor, rank: Tensor) -> Tensor:
+    # Sums over j >= i; shifted by one rank they are the sums over j > i.
     from_here = running_sum((gain / rank).flip(-1)).flip(-1)
     return ratio(torch.nn.functional.pad(from_here[:, 1:], (0, 1)), from_here)
 
@@ -299,6 +305,7 @@ def _inst(metric: CWL, gain: Tensor, rank: Tensor) -> Tensor:
 
 def _bpm(metric: CWL, gain: Tensor, rank: Tensor) -> Tensor:
     gained = running_sum(gain)
+    # S, over the ranks before i: the current gain changes neither the target nor the patience.
     above_the_middle = gained - gain - metric.middle * (rank - 1)
     target = metric.target + metric.benefit * above_the_middle
     patience = (metric.top_k or metric.ranks) + metric.cost * above_the_middle
