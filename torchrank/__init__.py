@@ -15,3 +15,14 @@ __version__ = "0.1.0"
 __all__ = ["Ranking", "RankingCollection", "parse", "preset", "use_compiled"]
 if not TYPE_CHECKING:
     __all__ += public.__all__
+
+    def __getattr__(name: str):
+        """Raise for an unknown name, with the nearest known one."""
+        import difflib
+
+        known = {other.lower(): other for other in __all__}
+        near = difflib.get_close_matches(name.lower(), known, n=1)
+        hint = f"; did you mean {known[near[0]]!r}?" if near else ""
+        if name.startswith("Retrieval"):
+            hint = "; import it from torchrank.retrieval"
+        raise AttributeError(f"module 'torchrank' has no attribute {name!r}{hint}")

@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             options = _parser().parse_args(arguments)
-            status: int = options.run(options)
+            status: int = options.run(options) or 0
         finally:
             sys.stdout.flush()  # a closed pipe raises here instead of at the end of Python, where it prints a traceback
     except BrokenPipeError:  # e.g. of `torchrank measures | head -1`: the reader has closed the pipe
@@ -40,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="torchrank", description="Ranking metrics for PyTorch.")
     parser.add_argument("--version", action="version", version=f"torchrank {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    parser.set_defaults(run=lambda _: parser.print_help())
 
     demo = commands.add_parser(
         "demo",

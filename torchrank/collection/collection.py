@@ -381,4 +381,5 @@ def _metrics(value: Any) -> list[tuple[str, Metric]]:
         return [(value.label, value)]
     if isinstance(value, Metric):
         return [(type(value).__name__, value)]
-    raise ValueError(f"Expected the name of a measure or a torchmetrics.Metric, got {value!r}")
+    way_out = f"; make one, {value.__name__}()" if isinstance(value, type) and issubclass(value, Metric) else ""
+    raise ValueError(f"Expected the name of a measure or a torchmetrics.Metric, got {value!r}{way_out}")

@@ -130,7 +130,7 @@ def _flat(
     check_grid(mask, "mask", preds, dtype=torch.bool)
     check_grid(tie_break, "tie_break", preds)
     if indexes.is_floating_point() or indexes.is_complex() or indexes.dtype in (torch.bool, torch.uint64):
-        raise TypeError(f"Expected integer indexes that int64 can hold, got {indexes.dtype}")
+        raise TypeError(f"Expected integer indexes that int64 can hold, got {indexes.dtype}; pass indexes.long()")
     grade = grades(target, preds.device)
     errors = bad_grades(grade, mask) + bad_tie_break(tie_break, mask, preds)
     indexes = comparable(indexes.detach().to(preds.device))

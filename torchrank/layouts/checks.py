@@ -133,7 +133,8 @@ def check_grid(x: object, name: str, preds: Tensor, dtype: torch.dtype | None = 
     check_tensor(x, name, wanted := "a bool tensor" if dtype is torch.bool else "a tensor")
     assert isinstance(x, Tensor)
     if dtype is not None and x.dtype != dtype:
-        raise TypeError(f"Expected {name} to be {wanted}, got {x.dtype}")
+        way_out = f"; pass {name}.bool()" if dtype is torch.bool else ""
+        raise TypeError(f"Expected {name} to be {wanted}, got {x.dtype}{way_out}")
     if x.shape != preds.shape:
         raise ValueError(f"Expected {name} of preds' shape {list(preds.shape)}{also}, got {list(x.shape)}")
 

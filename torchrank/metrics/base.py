@@ -146,9 +146,10 @@ class RankingMetric(Measure):
         empty = self.empty(ranking)
         fill = {"neg": 0.0, "pos": 1.0, "listed": 0.0}.get(self.empty_target_action, float("nan"))
         value = self.measure(self.resolve_ties(ranking))
-        if value.shape != empty.shape:
-            name, shape = type(self).__name__, list(value.shape)
-            raise ValueError(f"Expected {name}.measure to return [query], here {len(empty)} values, got shape {shape}")
+        if not isinstance(value, Tensor) or value.shape != empty.shape:
+            got = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            wanted = f"a tensor [query], here {len(empty)} values"
+            raise ValueError(f"Expected {type(self).__name__}.measure to return {wanted}, got {got}")
         return torch.where(empty, fill, value), empty
 
     def score(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from torchrank.formulas.first_relevant import hit
 from torchrank.metrics.average_precision import MAP
 from torchrank.metrics.binary import BinaryMetric, Precision
-from torchrank.metrics.positions import hit
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 

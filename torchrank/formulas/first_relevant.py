@@ -1,0 +1,67 @@
+"""The first relevant candidate: the probability that it is among the first ranks, and its reciprocal rank."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torchrank.formulas.gains import RECIPROCAL
+from torchrank.formulas.random_ranking import first_at
+from torchrank.hardware.devices import reading_is_free
+from torchrank.ranking.arithmetic import marked_rows, ratio
+from torchrank.ranking.ranking import Ranking
+
+
+def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
+    """Probability that a candidate graded at or above ``level`` is among the first ``top_k``: float64 [query]."""
+    found = ranking.found(level)
+    value = torch.where(found, ranking.prob_in_top_k(top_k), 0.0).amax(-1)
+    if found.shape[1] == 1 or ranking.untied:
+        return value
+    # A query is 0 or 1 already, unless its first relevant candidates are in the tie group at the cutoff. For this group
+    # C(n - s, r) / C(n, r) is the product of (n - s - i) / (n - i) over i = 0, ..., r - 1.
+    rows = marked_rows(((value > 0) & (value < 1)).unsqueeze(-1))
+    found, before = found[rows], ranking.relevant_before_and_in_tie(level)[0][rows]
+    n, s = ranking.tied[rows], ranking.ranks_in_top_k(top_k)[rows]
+    index = torch.minimum(found.cumsum(-1) - 1 - before, n - 1)  # i, counted in its group
+    miss = ratio((n - s - index).clamp_min(0), n - index)
+    value[rows] = 1 - torch.where(found, miss, 1.0).prod(-1)
+    return value
+
+
+def reciprocal_rank(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
+    """Expected 1 / rank of the first candidate graded at or above ``level``, 0 beyond ``top_k``: float64 [query]."""
+    found = ranking.found(level)
+    alone = ranking.mean_discount(RECIPROCAL, top_k)
+    # Right for queries in which the first tie group with relevant candidates has only one of them.
+    value = torch.where(found, alone, 0.0).amax(-1)
+    if found.shape[1] == 1 or ranking.untied:
+        return value
+    before, beside = ranking.relevant_before_and_in_tie(level)
+    # In the other queries, the entries of that group. Only these queries need the longer formula.
+    several = found & (before == 0) & (beside > 1)
+    rows = marked_rows(several)
+    several = several[rows]
+    at = several.int().argmax(-1, keepdim=True)
+    r, s, n, above = (
+        x[rows].gather(-1, at).squeeze(-1)
+        for x in (beside, ranking.ranks_in_top_k(top_k), ranking.tied, ranking.first - 1)
+    )
+    longest = min(top_k or ranking.depth, ranking.depth)
+    crowded = several.any(-1)
+    value[rows] = torch.where(crowded, _first_of_several(n, r, s, above, crowded, longest), value[rows])
+    return value
+
+
+def _first_of_several(n: Tensor, r: Tensor, s: Tensor, above: Tensor, where: Tensor, longest: int) -> Tensor:
+    """Expected 1 / rank of the first of r relevant candidates in a tie group of n: float64 [query].
+
+    ``above`` candidates precede the group. Only its first s places count. Rows outside ``where`` have arbitrary values.
+    """
+    # The longest group bounds the sum over places, if reading its length does not make the host wait.
+    if reading_is_free(where):
+        longest = min(longest, int(torch.where(where, s, 0.0).amax())) if len(s) else 0
+    total, s, above = torch.zeros_like(n), s.unsqueeze(-1), above.unsqueeze(-1)
+    for j, share in first_at(n, r, longest):
+        total = total + torch.where(j <= s, share / (above + j), 0.0).sum(-1)
+    return total
