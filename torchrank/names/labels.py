@@ -23,7 +23,7 @@ _PARENTHESES = re.compile(r"\([^()]*\)")
 _BETWEEN = re.compile(r"(?<![@,\s])(?:\s*,\s*|\s+)(?![@(,\s])(?!-?[\d.]+(?:-\d+)?\s*(?:,|\s|$))")
 
 
-#: one label may have no more cutoffs
+#: the most cutoffs that one label may have
 MOST_CUTS = 1000
 
 
@@ -139,7 +139,7 @@ def _value(value: object) -> str:
 
 def _literal(text: str) -> object:
     try:
-        # True and False may be written in any case, because names of other libraries differ in it.
+        # True and False are read in any case: Python has them in capitals, command lines often do not.
         return ast.literal_eval(text.capitalize() if text.lower() in ("true", "false") else text)
     except (ValueError, SyntaxError):
         return text

@@ -51,7 +51,7 @@ class Parameter:
 class _Checked(Parameter):
     """A parameter with a check that depends on its type."""
 
-    #: the types that are allowed, and None
+    #: the alternatives of the annotation, each a type or None
     alternatives: tuple[Any, ...] = ()
 
     def typed(self, owner: type, annotation: Any) -> Self:
