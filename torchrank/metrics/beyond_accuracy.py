@@ -108,10 +108,11 @@ class Popularity(PerUserMetric):
 
 
 class IntraListDiversity(PerUserMetric):
-    r"""Intra-list diversity: the mean distance between two items, :math:`\frac{\sum_{i \ne j} d(i, j)}{m (m-1)}`.
+    r"""Intra-list diversity: the mean distance between two items of a list.
 
-    The items i and j are in one list, and m is its number of items. A list shorter than k has fewer pairs. A list of
-    fewer than two items is left out. The distance d depends on the data about the items:
+    :math:`\frac{\sum_{i \ne j} d(i, j)}{m (m-1)}`. The items i and j are in one list, and m is its number of items. A
+    list shorter than k has fewer pairs. A list of fewer than two items is left out. The distance d depends on the data
+    about the items:
 
     - ``embeddings``: 1 - cosine. An embedding of zeros has distance 1 from every item.
     - one category for each item: 1 if the categories differ, else 0.

@@ -32,11 +32,12 @@ OVERHEAD = 2**15
 
 
 class Bpref(BinaryMetric):
-    r"""Binary preference: :math:`\frac{1}{R} \sum_{i \in rel} 1 - \frac{\min(n_i, R)}{\min(N, R)}`.
+    r"""Binary preference: how rarely candidates judged irrelevant precede relevant ones.
 
-    R of the judged candidates are relevant and N irrelevant, retrieved or not. :math:`n_i` of the irrelevant ones were
-    retrieved before the relevant candidate i. A relevant candidate with none before it counts 1, and one that was not
-    retrieved counts 0. Unjudged candidates are ignored. ``aggregation="geometric"`` is trec_eval's ``gm_bpref``.
+    :math:`\frac{1}{R} \sum_{i \in rel} 1 - \frac{\min(n_i, R)}{\min(N, R)}`. R of the judged candidates are relevant
+    and N irrelevant, retrieved or not. :math:`n_i` of the irrelevant ones were retrieved before the relevant candidate
+    i. A relevant candidate with none before it counts 1, and one that was not retrieved counts 0. Unjudged candidates
+    are ignored. ``aggregation="geometric"`` is trec_eval's ``gm_bpref``.
 
     Under ``ties="expected"`` this is the mean over all orders. If a tie group has m irrelevant candidates, then 0, 1,
     ..., m of them precede a relevant candidate of the group with equal probability.
@@ -81,15 +82,16 @@ class Bpref(BinaryMetric):
 
 
 class InfAP(BinaryMetric):
-    r"""Inferred AP: :math:`\frac{1}{R} \sum_{i \in rel} \frac{1}{i} \left(1 + d_i \frac{r_i + e}{j_i + 2 e}\right)`.
+    r"""Inferred AP: average precision estimated from a judged part of the pool.
 
-    Of the candidates above rank i, :math:`d_i` are in the pool, :math:`j_i` judged and :math:`r_i` judged relevant; e
-    is 1e-5. So the pool is assumed to be as relevant as its judged part, and candidates outside the pool irrelevant. If
-    a random part of the pool was judged, this estimates the average precision under complete judgments.
+    :math:`\frac{1}{R} \sum_{i \in rel} \frac{1}{i} \left(1 + d_i \frac{r_i + e}{j_i + 2 e}\right)`. Of the candidates
+    above rank i, :math:`d_i` are in the pool, :math:`j_i` judged and :math:`r_i` judged relevant; e is 1e-5. So the
+    pool is assumed to be as relevant as its judged part, and candidates outside the pool irrelevant. If a random part
+    of the pool was judged, this estimates the average precision under complete judgments.
 
     Under ``ties="expected"`` this is the exact mean over all orders. The time for each judged candidate of a tie group
-    is proportional to the group's unjudged candidates. On an accelerator the time is proportional to the square of the
-    length of the lists, because a search for ties would wait for the device.
+    is proportional to the group's unjudged candidates. On an accelerator it is proportional to the square of the length
+    of the lists, because a search for ties would wait for the device.
 
     Source:
         Yilmaz and Aslam, Estimating average precision with incomplete and imperfect judgments, CIKM 2006, as trec_eval
@@ -115,7 +117,7 @@ class InfAP(BinaryMetric):
         return Need()
 
     def measure(self, ranking: Ranking) -> Tensor:
-        # With the names of Yilmaz and Aslam, the expected precision at a relevant candidate of rank k is
+        # In the notation of Yilmaz and Aslam, the expected precision at a relevant candidate of rank k is:
         # 1 / k + d100 / k * (rel + e) / (rel + nonrel + 2 e). All are counts above rank k, d100 of the pool. Here
         # ``judged`` is rel + nonrel.
         retrieved = ranking.tied > 0
@@ -232,7 +234,7 @@ def _by_recurrence(first: Tensor, beside: Tensor, rest: Tensor, width: int, dept
     recurrence starts there and goes both ways, and rounding errors fade.
     """
     c, b, r = ((x.squeeze(-1)).to(torch.float64) for x in (first - 1, beside, rest))
-    # The factor is 1 where (B - i) (i + c) = i (R + i + 1 + c), at the positive root of 2 i^2 - slope i - B c = 0.
+    # The factor is 1 if (B - i) (i + c) = i (R + i + 1 + c), at the positive root of 2 i^2 - slope i - B c = 0.
     slope = b - r - 1 - 2 * c
     start = ((slope + (slope**2 + 8 * b * c).sqrt()) / 4).ceil().clamp_min(1).minimum(b).long().unsqueeze(-1)
     middle = _by_summing(first, start - 1, beside, rest, int(rest.max()), depth)

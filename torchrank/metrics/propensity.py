@@ -51,10 +51,11 @@ class PropensityScored(GradedMetric):
 
 
 class PSP(PropensityScored):
-    r"""Propensity-scored precision: a share of the largest, :math:`\sum_{i \le k} gain_i / \max \sum_{i \le k} gain_i`.
+    r"""Propensity-scored precision divided by the largest possible.
 
-    The grade of a relevant candidate is 1 / its propensity, see :func:`torchrank.inverse_propensity`. The factor 1/k of
-    a precision cancels. The sums are linear in the gains, so ``ties="expected"`` is exact.
+    :math:`\sum_{i \le k} gain_i / \max \sum_{i \le k} gain_i`. The grade of a relevant candidate is 1 / its propensity,
+    see :func:`torchrank.inverse_propensity`. The factor 1/k of a precision cancels. The sums are linear in the gains,
+    so ``ties="expected"`` is exact.
 
     Source:
         Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking and other
@@ -81,10 +82,11 @@ class PSP(PropensityScored):
 
 
 class PSNDCG(PropensityScored, DCG):
-    r"""Propensity-scored NDCG, of gains 1 / propensity: :math:`DCG@k / \max DCG@k`.
+    r"""Propensity-scored NDCG: DCG with gains 1 / propensity, divided by the largest possible.
 
-    :math:`DCG@k = \sum_{i \le k} \frac{gain_i}{\log_2 (1+i)}`. The grade of a relevant candidate is 1 / its propensity,
-    see :func:`torchrank.inverse_propensity`. DCG is linear in the gains, so ``ties="expected"`` is exact.
+    :math:`DCG@k / \max DCG@k` with :math:`DCG@k = \sum_{i \le k} \frac{gain_i}{\log_2 (1+i)}`. The grade of a relevant
+    candidate is 1 / its propensity, see :func:`torchrank.inverse_propensity`. DCG is linear in the gains, so
+    ``ties="expected"`` is exact.
 
     Source:
         Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking and other
@@ -93,8 +95,8 @@ class PSNDCG(PropensityScored, DCG):
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         average: "query", the mean of the ratios of all queries; "pooled", the ratio of the sums over all queries, as
-            in the tables of the paper; "scaled", as "pooled" with both sums of a query first divided by the discounts
-            of its first min(k, R) ranks, R being its number of relevant candidates, as in pyxclib. A query with nothing
+            in the tables of the paper; "scaled", as in pyxclib: "pooled", but both sums of a query are first divided by
+            the discounts of its first min(k, R) ranks. R is its number of relevant candidates. A query with nothing
             relevant does not count in "pooled" and "scaled".
         gain: "linear", the inverse propensity itself; a callable with a name may clip it; see :class:`GradedMetric`.
         discount, log_base: "log2", "reciprocal" or a callable with a name; see :class:`DCG`.

@@ -138,8 +138,8 @@ class KendallDistance(ComparingMetric):
     r"""Kendall's tau distance: :math:`K = D + penalty \cdot S`, the number of pairs in different order.
 
     D is the number of discordant pairs and S the number of pairs that are tied in exactly one ranking. Lower is better.
-    For two lists of ids, each of which may contain ids that the other lacks, it is :math:`K^{(penalty)}` of Fagin,
-    Kumar and Sivakumar, Comparing top k lists, 2003.
+    For two lists with different ids it is :math:`K^{(penalty)}` of Fagin, Kumar and Sivakumar, Comparing top k lists,
+    2003.
 
     Source:
         Fagin, Kumar, Mahdian, Sivakumar and Vee, Comparing and aggregating rankings with ties, PODS 2004.

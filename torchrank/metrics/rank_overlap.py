@@ -104,8 +104,8 @@ class TieGroups:
 def expected_overlap(one: RankedList, other: RankedList, groups: TieGroups, other_groups: TieGroups) -> Tensor:
     """Expected number of entries that two lists have in common up to each rank: float64 [query, rank].
 
-    The overlap at depth d is the sum of x(d) y(d) over entries, with x and y their shares in the first d of each list.
-    From one depth to the next it grows by (x(d) - x(d-1)) y(d) + x(d-1) (y(d) - y(d-1)).
+    Let x(d) and y(d) be the shares of an entry in the first d of each list. The overlap is the sum of x(d) y(d). From
+    one depth to the next it grows by (x(d) - x(d-1)) y(d) + x(d-1) (y(d) - y(d-1)).
     """
     # x(d) - x(d-1) is 1 / size for the entries of the tie group at rank d, and 0 for all others.
     growth = _shares_in_other(one, other, groups.above, 0) / groups.size
@@ -117,7 +117,7 @@ def _shares_in_other(one: RankedList, other: RankedList, above: Tensor, lag: int
     """Sum, over the tie group of ``one`` at each rank d, of the shares in the first d - ``lag`` of the other list.
 
     The share of an entry is 0 above its tie group in the other list. Within that group it rises linearly, as start +
-    step * (d - one.first), and below it is 1. ``above`` is :attr:`TieGroups.above` of ``one``.
+    step * (d - one.first), and below that group it is 1. ``above`` is :attr:`TieGroups.above` of ``one``.
     """
     in_both = (one.tied > 0) & (other.tied > 0)
     end = one.first + one.tied
@@ -177,7 +177,7 @@ def agreements(ranking: Ranking, variant: str) -> tuple[Tensor, Tensor]:
     shorter_size = torch.where(seen, shorter_groups.list_size(rank, variant), rank)
     mean_size = (size + shorter_size) / 2 if variant == "w" else (size * shorter_size).sqrt()
 
-    # Each rank after the end of the shorter list is assumed to hold an entry of the longer list with the probability
+    # After its end, the shorter list is assumed to have an entry of the longer list at each rank with probability
     # ``last``, the agreement at that end. Such an entry has the mean share of the entries of the longer list alone.
     end = (shorter.length.long() - 1).clamp_min(0).unsqueeze(-1)
     last = ratio(overlap, mean_size).gather(-1, end) * (shorter.length.unsqueeze(-1) > 0)
