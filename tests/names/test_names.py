@@ -177,7 +177,7 @@ def test_lists_of_cut_offs_are_for_collections():
     assert list(tr.RankingCollection(names)) == want
     assert len(parse_all("ndcg_cut")) == 9
     for name in (*names, "map_cut"):
-        with pytest.raises(ValueError, match=r"one cut-off.*RankingCollection"):
+        with pytest.raises(ValueError, match=r"one cutoff.*RankingCollection"):
             tr.parse(name)
 
 
@@ -214,7 +214,7 @@ def test_a_list_of_names_in_one_string_is_for_collections(names):
 
 def test_a_range_of_cut_offs_is_for_collections():
     assert list(tr.RankingCollection("recall@1-100")) == [f"recall@{k}" for k in range(1, 101)]
-    with pytest.raises(ValueError, match=r"one cut-off.*got 100.*RankingCollection"):
+    with pytest.raises(ValueError, match=r"one cutoff.*got 100.*RankingCollection"):
         tr.parse("recall@1-100")
     assert tr.parse("recall@7-7").label == "recall@7"
     for name in ("recall@5-3", "recall@1-2-3", "recall@1-", "recall@-3", "recall@1-1000000000000", "recall@0-5"):

@@ -79,7 +79,7 @@ def test_names_of_a_preset_are_understood_as_such(library):
 def test_errors():
     with pytest.raises(ValueError, match=r"one of trec_eval.*'ranx'"):
         tr.preset("ranx")
-    with pytest.raises(ValueError, match="at least one cut-off for recbole"):
+    with pytest.raises(ValueError, match="at least one cutoff for recbole"):
         tr.preset("recbole")
     for k in (0, 2.0, True, "3"):
         with pytest.raises(ValueError, match="integers >= 1"):

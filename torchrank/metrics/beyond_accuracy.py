@@ -1,4 +1,4 @@
-"""Beyond accuracy: how novel, how popular, how diverse is what each user is recommended."""
+"""Beyond accuracy: the novelty, popularity and diversity of the items recommended to each user."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ __all__ = ["IntraListDiversity", "Novelty", "Popularity", "Serendipity", "Unexpe
 class Novelty(PerUserMetric):
     r"""Mean inverse user frequency: :math:`\frac{1}{|L|} \sum_{i \in L} -\log_2 \frac{n_i}{U}`.
 
-    L is a list, U the number of users, of whom n have used an item. An item that nobody has used counts as used by one,
-    as in RecTools and RePlay. A list shorter than k counts by its own length; an empty one has no part.
+    L is a list, U the number of users, and :math:`n_i` the number of users who have used item i. An unused item counts
+    as used by one user, as in RecTools and RePlay. A list shorter than k is averaged over its own length. An empty list
+    is left out.
 
     Source:
         Castells, Vargas and Wang, Novelty and diversity metrics for recommender systems, DDR 2011; Zhou et al., Solving
@@ -27,13 +28,13 @@ class Novelty(PerUserMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        interactions: [item], how many users have used each item.
-        num_users: U, how many users there were.
+        interactions: [item], the number of users who have used each item.
+        num_users: U, the number of users.
         normalize: divide by :math:`\log_2 U`, the novelty of an item that one user has used.
         kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
-        ValueError: ``interactions`` are not between 0 and ``num_users``.
+        ValueError: a value of ``interactions`` is not between 0 and ``num_users``.
 
     Example:
         >>> import torch, torchrank as tr
@@ -45,8 +46,8 @@ class Novelty(PerUserMetric):
         "parse": "miuf",
         "rectools": "MeanInvUserFreq",
         "RePlay": {
-            "Surprisal": "(normalize=True) which divides by k where a list is shorter",
-            "Novelty": "~ the share of a list that its user has not met",
+            "Surprisal": "(normalize=True) which divides by k even if a list is shorter",
+            "Novelty": "~ the share of items that are new to the user",
         },
     }
     name = "novelty"
@@ -59,10 +60,11 @@ class Novelty(PerUserMetric):
     def describe(self, interactions: Tensor) -> tuple[Catalogue, int]:
         counts = _counts(interactions)
         if (most := float(counts.max())) > self.num_users:
-            raise ValueError(f"Expected interactions of at most num_users={self.num_users} users, got {most:g}")
+            raise ValueError(f"Expected interactions to be at most num_users={self.num_users}, got {most:g}")
         return {"interactions": counts, "num_users": self.num_users}, len(counts)
 
     def measure(self, lists: Recommended) -> Tensor:
+        # An unused item counts as used by one user, because the logarithm of 0 is infinite.
         surprise = math.log2(self.num_users) - torch.log2(self.interactions[lists.ids].clamp_min(1))
         return lists.mean(surprise) / (math.log2(self.num_users) if self.normalize else 1)
 
@@ -70,19 +72,19 @@ class Novelty(PerUserMetric):
 class Popularity(PerUserMetric):
     r"""Average recommendation popularity: :math:`\frac{1}{|L|} \sum_{i \in L} pop_i`.
 
-    L is a list, pop how often an item was used. Lower is rarer. A list shorter than k counts by its own length; an
-    empty one has no part.
+    L is a list and :math:`pop_i` the popularity of item i. A lower value means rarer items. A list shorter than k is
+    averaged over its own length. An empty list is left out.
 
     Source:
         Yin et al., Challenging the long tail recommendation, VLDB 2012.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        interactions: [item], how popular each item is, such as how often it was used; >= 0.
+        interactions: [item], the popularity of each item, such as its number of interactions; >= 0.
         kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
-        ValueError: ``interactions`` are not finite numbers >= 0, one for each item.
+        ValueError: ``interactions`` is not a 1-D tensor of finite numbers >= 0.
 
     Example:
         >>> import torch, torchrank as tr
@@ -106,12 +108,17 @@ class Popularity(PerUserMetric):
 
 
 class IntraListDiversity(PerUserMetric):
-    r"""Intra-list diversity: the mean distance of two items of a list, :math:`\frac{\sum_{i \ne j} d(i, j)}{m (m-1)}`.
+    r"""Intra-list diversity: the mean distance between two items of a list.
 
-    m is the number of items in the list, of which one shorter than k has fewer pairs; with fewer than two it has no
-    part. The distance is, of ``embeddings``, 1 - cosine (an embedding of zeros is at distance 1 from all); of one
-    category for each item, 1 if they differ; of a set of categories for each, the share of all categories that only one
-    of the two has, the Hamming distance over their number. Found from sums over the list, without a look at pairs.
+    :math:`\frac{\sum_{i \ne j} d(i, j)}{m (m-1)}`. The items i and j are in one list, and m is its number of items. A
+    list shorter than k has fewer pairs. A list of fewer than two items is left out. The distance d depends on the data
+    about the items:
+
+    - ``embeddings``: 1 - cosine. An embedding of zeros has distance 1 from every item.
+    - one category for each item: 1 if the categories differ, else 0.
+    - a set of categories for each item: the Hamming distance divided by the number of categories.
+
+    The mean is computed from sums over the list, without enumerating its pairs.
 
     Source:
         Smyth and McClave, Similarity vs. diversity, ICCBR 2001; Ziegler et al., Improving recommendation lists through
@@ -120,11 +127,11 @@ class IntraListDiversity(PerUserMetric):
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         embeddings: floating [item, dimension].
-        categories: int [item], or bool [item, category] where an item has several. Give this or ``embeddings``.
+        categories: int [item], or bool [item, category] if items have several. Give this or ``embeddings``.
         kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
-        TypeError, ValueError: neither or both are given, or in another shape or dtype.
+        TypeError, ValueError: neither or both tensors are given, or one has a wrong shape or dtype.
 
     Example:
         >>> import torch, torchrank as tr
@@ -137,9 +144,9 @@ class IntraListDiversity(PerUserMetric):
 
     known_as = {
         "parse": "ILD intra_list_diversity LinkPredDiversity",
-        "pyg": {"LinkPredDiversity": "~ of one category, and lists shorter than k divide by k (k - 1)"},
-        "rectools": {"IntraListDiversity": "~ the Hamming distance as a count, 0 for a single item"},
-        "lenskit": {"ILS": "~ the similarity"},
+        "pyg": {"LinkPredDiversity": "~ one category for each item, and lists shorter than k are divided by k (k - 1)"},
+        "rectools": {"IntraListDiversity": "~ the Hamming distance is a count, and a list of one item scores 0"},
+        "lenskit": {"ILS": "~ the mean similarity"},
     }
     name = "diversity"
     value_range = (0.0, 2.0)
@@ -165,15 +172,17 @@ class IntraListDiversity(PerUserMetric):
 
 
 def _cosines(vectors: Tensor, lists: Recommended) -> Tensor:
-    """The sum of the cosines of all ordered pairs of a list: float64 [query]."""
+    """Sum of the cosines of all ordered pairs of different items in each list: float64 [query]."""
+    # The tiny eps keeps the direction of short vectors; a vector of zeros stays 0.
     vectors = torch.nn.functional.normalize(vectors.to(lists.dtype), dim=-1, eps=1e-150) * lists.kept.unsqueeze(-1)
-    # |sum of all|^2 is the sum over all pairs, those of an item with itself included
+    # The squared norm of the sum is the sum over all pairs, including each item with itself.
     return vectors.sum(1).square().sum(-1) - vectors.square().sum((1, 2))
 
 
 def _alike(category: Tensor, lists: Recommended) -> Tensor:
-    """How many ordered pairs of a list share their category, int [query, position]: int64 [query]."""
-    kept, order = lists.kept.sort(dim=-1, stable=True)  # what is not kept comes first, and stays apart
+    """Number of ordered pairs of a list with equal categories, int [query, position]: int64 [query]."""
+    # Sorting by ``kept`` first puts the unfilled positions of a category before its items, as a run of their own.
+    kept, order = lists.kept.sort(dim=-1, stable=True)
     category, again = category.gather(-1, order).sort(dim=-1, stable=True)
     kept = kept.gather(-1, again)
     start, stop = run_bounds(run_starts(category) | run_starts(kept))
@@ -181,17 +190,21 @@ def _alike(category: Tensor, lists: Recommended) -> Tensor:
 
 
 def _alike_in_each(having: Tensor, lists: Recommended) -> Tensor:
-    """How many ordered pairs agree on a category, bool [query, position, category], on average: float64 [query]."""
+    """Number of ordered pairs that agree on a category, averaged over categories: float64 [query].
+
+    ``having`` is bool [query, position, category].
+    """
+    # A pair agrees on a category if both items have it or both lack it.
     have = (having & lists.kept.unsqueeze(-1)).sum(1).to(lists.dtype)
     lack = lists.length.unsqueeze(-1) - have
     return (have * (have - 1) + lack * (lack - 1)).mean(-1)
 
 
 class Unexpectedness(PerUserMetric):
-    r"""Unexpectedness: the share of a list L that a baseline B does not have, :math:`1 - |L \cap B| / |L|`.
+    r"""Unexpectedness: the share of a list L that a baseline list B does not contain, :math:`1 - |L \cap B| / |L|`.
 
-    The baseline is one list for all users, such as the most popular items, cut at the same k. A list shorter than k
-    counts by its own length (RePlay divides by k all the same); an empty one has no part.
+    The baseline is one list for all users, such as the most popular items, cut at the same k. A list shorter than k is
+    divided by its own length, whereas RePlay divides by k. An empty list is left out.
 
     Source:
         Ge, Delgado-Battenfeld and Jannach, Beyond accuracy: evaluating recommender systems by coverage and serendipity,
@@ -199,11 +212,11 @@ class Unexpectedness(PerUserMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        baseline: int [position], ids, best first.
+        baseline: int [position], item ids, best first.
         kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
-        TypeError: ``baseline`` is no list of ids.
+        TypeError: ``baseline`` is not a 1-D tensor of integer ids.
 
     Example:
         >>> import torch, torchrank as tr
@@ -226,12 +239,16 @@ class Unexpectedness(PerUserMetric):
 
 
 class Serendipity(PerUserMetric):
-    r"""Serendipity: relevant and unexpected, :math:`\frac{1}{|L|} \sum_{i \in L} \max(p_i - pu_i, 0) \, rel_i`.
+    r"""Serendipity: how far relevant items stand above their rank by popularity.
 
-    Of N items, the one at rank i is recommended with :math:`p_i = (N + 1 - i) / N`, and by popularity alone with
-    :math:`pu_i = (N + 1 - poprank_i) / N`; items of equal popularity share a rank and the next has the next number; an
-    item that nobody has used has :math:`pu_i = 0`. A list shorter than k counts by its own length; an empty one has no
-    part; one of which nothing is relevant counts 0.
+    :math:`\frac{1}{|L|} \sum_{i \in L} \max(p_i - pu_i, 0) \, rel_i`. N is the number of items, and :math:`rel_i` is 1
+    for a relevant item, else 0. The item at rank i of the list L is recommended with probability
+    :math:`p_i = (N + 1 - i) / N`. Popularity alone recommends it with probability
+    :math:`pu_i = (N + 1 - poprank_i) / N`, or 0 if nobody has used it. Items of equal popularity share a rank, and the
+    next item has the next number.
+
+    A list shorter than k is averaged over its own length. An empty list is left out. A list without a relevant item
+    scores 0.
 
     Source:
         RecTools' ``Serendipity``, after Murakami, Mori and Orihara, Metrics for evaluating the serendipity of
@@ -239,12 +256,12 @@ class Serendipity(PerUserMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        interactions: [item], how often each item was used.
+        interactions: [item], the number of interactions of each item.
         relevance_level: a grade at or above it is relevant; > 0. Ids without grades have grade 1.
         kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
-        ValueError: ``interactions`` are not finite numbers >= 0, one for each item.
+        ValueError: ``interactions`` is not a 1-D tensor of finite numbers >= 0.
 
     Example:
         >>> import torch, torchrank as tr
@@ -263,6 +280,7 @@ class Serendipity(PerUserMetric):
     def describe(self, interactions: Tensor) -> tuple[Catalogue, int]:
         counts = _counts(interactions)
         levels = torch.unique(counts[counts > 0])
+        # Dense ranks: equally popular items share one, and no number is skipped after them.
         rank = len(levels) - torch.searchsorted(levels, counts).to(counts.dtype)
         expected = torch.where(counts > 0, (len(counts) + 1 - rank) / len(counts), 0.0)
         return {"expected": expected}, len(counts)
@@ -276,24 +294,26 @@ class Serendipity(PerUserMetric):
 
 
 def _counts(interactions: Any) -> Tensor:
-    """How often each item was used, checked: float64 [item]."""
+    """Number of interactions of each item, checked: float64 [item]."""
     if not isinstance(interactions, Tensor) or interactions.dim() != 1 or interactions.is_complex():
         got = list(interactions.shape) if isinstance(interactions, Tensor) else type(interactions).__name__
-        raise ValueError(f"Expected interactions [item], a number for each item of the catalogue, got {got}")
+        raise ValueError(
+            f"Expected interactions to be a tensor [item], a number for each item of the catalogue, got {got}"
+        )
     counts = interactions.detach().to(torch.float64)
     if not len(counts) or not bool((counts.isfinite() & (counts >= 0)).all()):
-        raise ValueError("Expected interactions to be finite numbers >= 0, at least one, got others")
+        raise ValueError("Expected interactions to be one or more finite numbers >= 0, got other values or none")
     return counts
 
 
 def _number_described(embeddings: Tensor | None, categories: Tensor | None) -> int:
-    """How many items the one or the other describes; an error unless it is one of them, as it should be."""
+    """Number of items that embeddings or categories describe; raises unless exactly one of them is given and valid."""
     if (embeddings is None) == (categories is None):
         raise ValueError("Expected either embeddings or categories, got " + ("both", "neither")[embeddings is None])
     name, x = ("embeddings", embeddings) if categories is None else ("categories", categories)
     if not isinstance(x, Tensor) or not _is_known(name, x):
         wanted = {"embeddings": "floating [item, dimension]", "categories": "integer [item] or bool [item, category]"}
-        raise TypeError(f"Expected {name} {wanted[name]}, got {_described(x)}")
+        raise TypeError(f"Expected {name} to be {wanted[name]}, got {_described(x)}")
     if x.is_floating_point() and not bool(x.isfinite().all()):
         raise ValueError("Expected embeddings to be finite numbers, got NaN or infinite ones")
     return len(x)
@@ -308,7 +328,7 @@ def _is_integer(x: Tensor) -> bool:
 
 
 def _is_known(name: str, x: Tensor) -> bool:
-    """Whether embeddings or categories have a shape and dtype that they may have."""
+    """Whether embeddings or categories have an accepted shape and dtype."""
     if not len(x):
         return False
     if name == "embeddings":

@@ -1,4 +1,4 @@
-"""Beyond accuracy: how what is recommended is spread over the catalogue, and over users."""
+"""Beyond accuracy: how recommendations are spread over the catalogue and over users."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ __all__ = ["Coverage", "Entropy", "Gini", "Personalization"]
 
 
 class Coverage(ExposureMetric):
-    r"""Catalogue coverage: the share of all items that is in some list, :math:`|\bigcup_u L_u| / N`.
+    r"""Catalogue coverage: the share of items that at least one list contains, :math:`|\bigcup_u L_u| / N`.
+
+    :math:`L_u` is the list of user u and N the number of items.
 
     Source:
         Ge, Delgado-Battenfeld and Jannach, Beyond accuracy: evaluating recommender systems by coverage and serendipity,
@@ -27,7 +29,7 @@ class Coverage(ExposureMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        num_items: N, how many items the catalogue has.
+        num_items: N, the number of items in the catalogue.
         kwargs: ``validate_args``: as :class:`RankingMetric`.
 
     Example:
@@ -44,7 +46,7 @@ class Coverage(ExposureMetric):
         "rectools": "CatalogCoverage",
         "recbole": "ItemCoverage",
         "RePlay": {"Coverage": "of the items seen in training"},
-        "lenskit": {"UniqueItemCount": "~ the number"},
+        "lenskit": {"UniqueItemCount": "~ the number instead of the share"},
     }
     name = "coverage"
 
@@ -55,10 +57,10 @@ class Coverage(ExposureMetric):
 class Personalization(ExposureMetric):
     r"""Personalization: how different the lists of two users are, :math:`1 - |L_u \cap L_v| / \sqrt{|L_u| |L_v|}`.
 
-    That is 1 - cosine of their lists; the mean over all pairs of users. From one sum over users: with
-    :math:`x_i = \sum_u [i \in L_u] / \sqrt{|L_u|}` and U lists that are not empty it is
-    :math:`1 - (|x|^2 - U) / (U (U - 1))`, so no list is kept and no pair is looked at. NaN of fewer than two lists.
-    With weights, a pair counts the product of those of its lists.
+    The value is 1 - cosine of the lists of users u and v, averaged over all pairs of users. It is computed from one sum
+    over users. Let :math:`x_i = \sum_u [i \in L_u] / \sqrt{|L_u|}`, and let U be the number of lists that are not
+    empty. The mean is then :math:`1 - (|x|^2 - U) / (U (U - 1))`, so no list is stored and no pair enumerated. It is
+    NaN for fewer than two lists. With weights, a pair counts the product of the weights of its lists.
 
     Source:
         Zhou et al., Solving the apparent diversity-accuracy dilemma of recommender systems, PNAS 107(10), 2010 (as
@@ -66,7 +68,7 @@ class Personalization(ExposureMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        num_items: how many items the catalogue has.
+        num_items: the number of items in the catalogue.
         kwargs: ``validate_args``: as :class:`RankingMetric`.
 
     Example:
@@ -85,21 +87,25 @@ class Personalization(ExposureMetric):
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
         squares, w = state.scaled(sums)
-        themselves = squares[6]  # each list beside itself
+        themselves = squares[6]  # the pairs of a list with itself: the sum of squared weights
         pairs = w**2 - themselves
+        # Both sums are in the scaled unit of ``w``, so that squares of very large or small weights stay finite.
         alike = (exposure * (w / sums[Sum.W])).square().sum() - themselves
+        # One list makes no pair: the difference is 0 up to rounding.
         return torch.where(pairs > 1e-12 * themselves, 1 - alike / pairs, float("nan"))
 
 
 class Spread(ExposureMetric):
-    """A measure of how evenly exposure is spread over the catalogue: of an item, the sum of the discounts of its ranks.
+    """A measure of how evenly exposure is spread over the catalogue.
+
+    The exposure of an item is the sum of the discounts of its ranks in all lists.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        num_items: how many items the catalogue has.
-        discount: what being shown at a rank is worth: "none", 1 at every rank; "log2", 1 / log2(1 + rank);
+        num_items: the number of items in the catalogue.
+        discount: the exposure of an item at a rank: "none", 1 at every rank; "log2", 1 / log2(1 + rank);
             "reciprocal", 1 / rank; "geometric", patience ** (rank - 1); or a callable with a name, from ranks float64.
-        patience: of the geometric discount, between 0 and 1.
+        patience: the base of the geometric discount, > 0 and <= 1.
         kwargs: ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
@@ -122,7 +128,9 @@ class Spread(ExposureMetric):
 
 
 class Entropy(Spread):
-    r"""Shannon entropy of the shares p of exposure that the items get: :math:`-\sum_i p_i \log_b p_i`.
+    r"""Shannon entropy of the items' shares of the exposure: :math:`-\sum_i p_i \log_b p_i`.
+
+    :math:`p_i` is the share of item i in the sum of all exposure, and b the base of the logarithm.
 
     Source:
         Shannon, A mathematical theory of communication, 1948; of recommendations, Adomavicius and Kwon, Improving
@@ -130,11 +138,11 @@ class Entropy(Spread):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        num_items: N, how many items the catalogue has.
+        num_items: N, the number of items in the catalogue.
         normalize: divide by :math:`\log_b N`, the entropy of the uniform distribution.
-        log_base: base of the logarithm, > 1.
-        discount: what being shown at a rank is worth; see :class:`Spread`.
-        patience: of the geometric discount.
+        log_base: b, the base of the logarithm, > 1.
+        discount: the exposure of an item at a rank; see :class:`Spread`.
+        patience: the base of the geometric discount.
         kwargs: ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
@@ -160,21 +168,20 @@ class Entropy(Spread):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.normalize and self.log_base != 2:
-            raise ValueError(
-                f"Expected no log_base with normalize=True, which does not depend on it, got {self.log_base}"
-            )
+            raise ValueError(f"Expected no log_base together with normalize=True, got {self.log_base}")
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
         share = exposure / exposure.sum()
         nats = -torch.xlogy(share, share).sum()
-        largest = max(math.log(len(exposure)), 1e-300)  # of one item alone: 0 / 0, which is 0 here
+        largest = max(math.log(len(exposure)), 1e-300)  # avoids 0 / 0 if the catalogue has one item
         return nats / (largest if self.normalize else math.log(self.log_base))
 
 
 class Gini(Spread):
     r"""Gini index of exposure x in ascending order: :math:`\frac{\sum_i (2i - N - 1) x_i}{N \sum_i x_i}`.
 
-    0 if all items are shown alike; near 1 if a few are all that is shown. Lower is more even.
+    N is the number of items. The index is 0 if all items have equal exposure, and near 1 if a few items have nearly all
+    of it. Lower is more even.
 
     Source:
         Gini, 1912; of recommendations, Fleder and Hosanagar, Blockbuster culture's next rise or fall, Management
@@ -182,9 +189,9 @@ class Gini(Spread):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        num_items: N, how many items the catalogue has.
-        discount: what being shown at a rank is worth; see :class:`Spread`.
-        patience: of the geometric discount.
+        num_items: N, the number of items in the catalogue.
+        discount: the exposure of an item at a rank; see :class:`Spread`.
+        patience: the base of the geometric discount.
         kwargs: ``validate_args``: as :class:`RankingMetric`.
 
     Example:

@@ -1,7 +1,7 @@
-"""Measures that know that not everything was judged.
+"""Measures for incomplete judgments.
 
-A candidate of grade 0 or above is judged. One of grade -1 was in the pool from which some were drawn for judging, and
-was not drawn; one below -1, or that a layout does not name, was outside the pool.
+A candidate with a grade of 0 or above is judged. A candidate with grade -1 was in the pool of candidates to judge, but
+was not drawn from it. A candidate with a lower grade, or that a layout does not name, was outside the pool.
 """
 
 from __future__ import annotations
@@ -19,26 +19,28 @@ from torchrank.ranking.ranking import Ranking
 
 __all__ = ["Bpref", "InfAP", "Judged"]
 
-# trec_eval's smoothing of InfAP, so that a rank with nothing judged before it has a precision.
+# trec_eval's smoothing of InfAP. It defines the precision above a rank if no candidate there is judged.
 EPSILON = 1e-5
 
 
-# From so many terms on the mean reciprocal ranks of a block follow from each other.
+# With more terms the mean reciprocal ranks of a tie group are computed by a recurrence instead of sums.
 LONG = 2**18
 
 
-# Padding that costs as much as another rectangle.
+# Number of padding elements that cost as much as another rectangle.
 OVERHEAD = 2**15
 
 
 class Bpref(BinaryMetric):
-    r"""Binary preference: :math:`\frac{1}{R} \sum_{i \in rel} 1 - \frac{\min(n_i, R)}{\min(N, R)}`.
+    r"""Binary preference: how rarely candidates judged irrelevant precede relevant ones.
 
-    R of the judged candidates are relevant and N are not, retrieved or not, and :math:`n_i` of the latter were
-    retrieved before the relevant one i; a relevant one with none before it counts 1, one not retrieved 0. What is
-    unjudged has no part in it. Under ``ties="expected"`` the mean over all orders, in which the irrelevant ones of a
-    block that come before a relevant one of it are 0, 1, ... all of them, equally often. ``aggregation="geometric"``
-    gives trec_eval's ``gm_bpref``.
+    :math:`\frac{1}{R} \sum_{i \in rel} 1 - \frac{\min(n_i, R)}{\min(N, R)}`. R of the judged candidates are relevant
+    and N irrelevant, retrieved or not. :math:`n_i` of the irrelevant ones were retrieved before the relevant candidate
+    i. A relevant candidate with none before it counts 1, and one that was not retrieved counts 0. Unjudged candidates
+    are ignored. ``aggregation="geometric"`` is trec_eval's ``gm_bpref``.
+
+    Under ``ties="expected"`` this is the mean over all orders. If a tie group has m irrelevant candidates, then 0, 1,
+    ..., m of them precede a relevant candidate of the group with equal probability.
 
     Source:
         Buckley and Voorhees, Retrieval evaluation with incomplete information, SIGIR 2004, as trec_eval has computed it
@@ -59,7 +61,7 @@ class Bpref(BinaryMetric):
         "parse": "binary_preference",
         "trec_eval": {"bpref": "", "gm_bpref": "(aggregation=geometric)"},
         "ir_measures": "Bpref",
-        "ranx": {"bpref": "NaN where nothing is judged irrelevant"},
+        "ranx": {"bpref": "NaN if nothing is judged irrelevant"},
         "TensorFlow Ranking": {"BPrefMetric": "whose `use_trec_version=False` divides by R"},
     }
     name = "bpref"
@@ -74,21 +76,22 @@ class Bpref(BinaryMetric):
         before, beside = ranking.before_and_in_tie(irrelevant & (ranking.tied > 0))
         most = relevant.unsqueeze(-1)
         least = torch.minimum(irrelevant.sum(-1, keepdim=True), most)
-        # min(n, R) is R less what n leaves of it, for n = before, before + 1, ... before + beside.
+        # min(n, R) = R - max(R - n, 0). ``uncounted`` is the mean of max(R - n, 0) over n = before ... before + beside.
         violated = ratio(most - uncounted(most - before, beside), least)
         return self.per_relevant(ranking, 1 - violated)
 
 
 class InfAP(BinaryMetric):
-    r"""Inferred AP: :math:`\frac{1}{R} \sum_{i \in rel} \frac{1}{i} \left(1 + d_i \frac{r_i + e}{j_i + 2 e}\right)`.
+    r"""Inferred AP: average precision estimated from a judged part of the pool.
 
-    Before rank i there are :math:`d_i` candidates of the pool, :math:`j_i` of them judged and :math:`r_i` of these
-    relevant; e is 1e-5. So the pool is taken to be as relevant as its judged part, and what is outside it irrelevant:
-    where a random part of the pool was judged, this is an estimate of the average precision had all been judged.
+    :math:`\frac{1}{R} \sum_{i \in rel} \frac{1}{i} \left(1 + d_i \frac{r_i + e}{j_i + 2 e}\right)`. Of the candidates
+    above rank i, :math:`d_i` are in the pool, :math:`j_i` judged and :math:`r_i` judged relevant; e is 1e-5. So the
+    pool is assumed to be as relevant as its judged part, and candidates outside the pool irrelevant. If a random part
+    of the pool was judged, this estimates the average precision under complete judgments.
 
-    Under ``ties="expected"`` the exact mean over all orders. It takes time proportional to the unjudged candidates of a
-    block of ties for each judged one of it; on an accelerator, which cannot look for ties without waiting, to the
-    square of the length of the lists.
+    Under ``ties="expected"`` this is the exact mean over all orders. The time for each judged candidate of a tie group
+    is proportional to the group's unjudged candidates. On an accelerator it is proportional to the square of the length
+    of the lists, because a search for ties would wait for the device.
 
     Source:
         Yilmaz and Aslam, Estimating average precision with incomplete and imperfect judgments, CIKM 2006, as trec_eval
@@ -114,27 +117,37 @@ class InfAP(BinaryMetric):
         return Need()
 
     def measure(self, ranking: Ranking) -> Tensor:
-        found, listed = ranking.found(self.relevance_level), ranking.tied > 0
-        judged = _judged(ranking) & listed
-        hits, relevant = ranking.before_and_in_tie(found)
-        known, beside = ranking.before_and_in_tie(judged)
-        others, pooled = ranking.before_and_in_tie(ranking.valid & (ranking.grade < 0) & (ranking.grade >= -1) & listed)
-        # The judged candidates of a block are its first, second, ... in some order, each as likely to be relevant as
-        # any other, with ``slot`` before it. Between them stand the rest, of which a share is in the pool.
-        slot = torch.where(judged, judged.cumsum(-1) - 1 - known, 0.0)
-        rest, best = ranking.tied - beside, ranking.first + slot
-        share, reciprocal = ratio(pooled, rest), _mean_reciprocal(ranking, judged, slot, beside, rest)
-        density = (hits + slot * ratio(relevant - 1, beside - 1) + EPSILON) / (known + slot + 2 * EPSILON)
-        before = (known + slot + others - share * best) * reciprocal + share  # pool before it / rank, on average
-        value = torch.where(judged, ratio(relevant, beside) * (reciprocal + before * density), 0.0)
-        return ratio(value.sum(-1), ranking.num_relevant(self.relevance_level))
+        # In the notation of Yilmaz and Aslam, the expected precision at a relevant candidate of rank k is:
+        # 1 / k + d100 / k * (rel + e) / (rel + nonrel + 2 e). All are counts above rank k, d100 of the pool. Here
+        # ``judged`` is rel + nonrel.
+        retrieved = ranking.tied > 0
+        is_judged = _judged(ranking) & retrieved
+        is_unjudged = ranking.valid & (ranking.grade < 0) & (ranking.grade >= -1) & retrieved  # in the pool
+        rel_before, rel_in_tie = ranking.before_and_in_tie(ranking.found(self.relevance_level))
+        judged_before, judged_in_tie = ranking.before_and_in_tie(is_judged)
+        unjudged_before, unjudged_in_tie = ranking.before_and_in_tie(is_unjudged)
+        # In any order of a tie group, one of its judged candidates is the first of them, one the second, and so on. So
+        # the value is computed for each slot in this sequence: each candidate is equally likely to be there. ``slot``
+        # is the number of judged candidates of the group before it. The rest of the group is mixed in at random.
+        slot = torch.where(is_judged, is_judged.cumsum(-1) - 1 - judged_before, 0.0)
+        rest = ranking.tied - judged_in_tie
+        pool_share = ratio(unjudged_in_tie, rest)
+        reciprocal = _mean_reciprocal(ranking, is_judged, slot, judged_in_tie, rest)
+        rel = rel_before + slot * ratio(rel_in_tie - 1, judged_in_tie - 1)  # mean, given that this slot is relevant
+        judged = judged_before + slot
+        precision = (rel + EPSILON) / (judged + 2 * EPSILON)
+        # k - (first + slot) candidates of the rest are before rank k, a share of them in the pool. So d100 is linear in
+        # k, and the mean of d100 / k follows from the mean of 1 / k.
+        d100_per_rank = (judged + unjudged_before - pool_share * (ranking.first + slot)) * reciprocal + pool_share
+        value = ratio(rel_in_tie, judged_in_tie) * (reciprocal + d100_per_rank * precision)
+        return ratio(torch.where(is_judged, value, 0.0).sum(-1), ranking.num_relevant(self.relevance_level))
 
 
 class Judged(RankingMetric):
     r"""The share of the first k ranks that is judged: :math:`\frac{1}{\min(k, n)} \sum_{i \le k} [grade_i \ge 0]`.
 
-    For lists of length n. A low value says that another measure at k may be far from what it is. A query of which
-    nothing was retrieved is empty; one without any judgment is not, and has the value 0.
+    n is the length of the list. If the value is low, more judgments may change other measures at k a lot. A query for
+    which nothing was retrieved is empty. A query without any judgment is not empty and has the value 0.
 
     Source:
         ir_measures (MacAvaney et al., Streamlining evaluation with ir-measures, ECIR 2022), after OpenNIR.
@@ -150,10 +163,8 @@ class Judged(RankingMetric):
     """
 
     known_as = {
-        "ir_measures": {
-            "Judged": "where also a negative grade counts as a judgment, and queries without any are left out"
-        },
-        "trec_eval": {"unj_{k}": "~ 1 - judged@k, but for lists shorter than k"},
+        "ir_measures": {"Judged": "which also counts negative grades as judgments and leaves out queries without any"},
+        "trec_eval": {"unj_{k}": "~ 1 - judged@k, except for lists shorter than k"},
         "trec_eval9": {},
     }
     name = "judged"
@@ -171,49 +182,59 @@ class Judged(RankingMetric):
 
 
 def _judged(ranking: Ranking) -> Tensor:
-    """bool [query, entry]: known to be relevant or not, retrieved or not."""
+    """bool [query, entry]: whether a candidate is judged, retrieved or not."""
     return ranking.valid & (ranking.grade >= 0)
 
 
-def _mean_reciprocal(ranking: Ranking, where: Tensor, slot: Tensor, beside: Tensor, rest: Tensor) -> Tensor:
-    """Mean of 1 / rank for a candidate with ``slot`` of the ``beside`` judged ones of its block before it.
+def _mean_reciprocal(ranking: Ranking, judged: Tensor, slot: Tensor, beside: Tensor, rest: Tensor) -> Tensor:
+    """Mean of 1 / rank for a judged candidate, over all orders of its tie group: float64 [query, entry].
 
-    How many of the ``rest`` of the block also are before it is negative hypergeometric. All are float64 [query, entry].
+    The group has ``beside`` judged candidates, of which ``slot`` are before this one, and ``rest`` other candidates.
+    The number of these others before it is negative hypergeometric. All arguments are float64 [query, entry].
     """
-    alone = 1 / (ranking.first + slot)
+    means = 1 / (ranking.first + slot)  # exact without others in the tie group
     if ranking.untied:
-        return alone
-    # Looking at values costs nothing on a CPU, and few candidates are tied with unjudged ones.
-    looks = reading_is_free(alone)
-    wanted = (where & (rest > 0)).nonzero(as_tuple=True) if looks else (slice(None),)
+        return means
+    # Reading values costs nothing on a CPU, and few candidates are tied with unjudged ones.
+    free = reading_is_free(means)
+    wanted = (judged & (rest > 0)).nonzero(as_tuple=True) if free else (slice(None),)
     first, slot, beside, rest = (x[wanted].long().reshape(-1, 1) for x in (ranking.first, slot, beside, rest))
-    longest = ranking.depth if not looks else int(rest.max()) if len(rest) else 0
-    if looks and len(first) * longest > LONG:
-        begins = slot.squeeze(-1) == 0  # every judged candidate of a block is wanted, in the order of slots
-        block = begins.cumsum(0) - 1
+    longest = ranking.depth if not free else int(rest.max()) if len(rest) else 0
+    if free and len(first) * longest > LONG:
+        # All judged candidates of such a tie group are wanted, and adjacent in the order of their slots. So slot 0
+        # begins a group, and ``group`` is the number of the group of each candidate.
+        begins = slot.squeeze(-1) == 0
+        group = begins.cumsum(0) - 1
         first, beside, rest = first[begins], beside[begins], rest[begins]
         for some, width in groups(beside.squeeze(-1), OVERHEAD, LONG):
             table = _by_recurrence(first[some], beside[some], rest[some], width, ranking.depth)
-            number = torch.full((len(first),), -1, device=first.device).index_copy_(
-                0, some, torch.arange(len(some), device=first.device)
-            )[block]
-            here = (number >= 0).nonzero().squeeze(-1)
-            means = table[number[here], slot[here, 0]]
-            alone[wanted] = alone[wanted].index_copy_(0, here, means)
-        return alone
-    alone[wanted] = _by_summing(first, slot, beside, rest, longest, ranking.depth).reshape(alone[wanted].shape)
-    return alone
+            # The row of the table for each candidate; -1 if its group is in another table.
+            row = torch.full((len(first),), -1, device=first.device)
+            row = row.index_copy_(0, some, torch.arange(len(some), device=first.device))[group]
+            here = (row >= 0).nonzero().squeeze(-1)
+            means[wanted] = means[wanted].index_copy_(0, here, table[row[here], slot[here, 0]])
+        return means
+    means[wanted] = _by_summing(first, slot, beside, rest, longest, ranking.depth).reshape(means[wanted].shape)
+    return means
 
 
 def _by_recurrence(first: Tensor, beside: Tensor, rest: Tensor, width: int, depth: int) -> Tensor:
-    """The mean of 1 / rank in blocks for the slots 0, 1, ...: float64 [block, slot], of int64 [block, 1].
+    """The mean of 1 / rank in tie groups for the slots 0, 1, ...: float64 [group, slot], from int64 [group, 1].
 
-    Let B be ``beside``, R ``rest``, c the candidates before the block and A(i) the mean for the i-th judged one. The
-    chances w(i, x) of its place x in the block obey (R + i + 1 - x) i w(i + 1, x) = (B - i) (x - i) w(i, x). Divided by
-    c + x and summed, A(i + 1) = (B - (B - i) (i + c) A(i)) / (i (R + i + 1 + c)). At some i the factor of A(i) falls
-    below 1, and before it the inverse is below 1: from there errors fade both ways.
+    Let B be ``beside``, R ``rest``, c the number of candidates before the group, and A(i) the mean for the i-th judged
+    candidate. Its place in the group is x with a probability w(i, x), for which
+
+        (R + i + 1 - x) i w(i + 1, x) = (B - i) (x - i) w(i, x).
+
+    Division by c + x and summation over x give
+
+        A(i + 1) = (B - (B - i) (i + c) A(i)) / (i (R + i + 1 + c)).
+
+    From some i on, the factor of A(i) is below 1. Before that i the factor of the inverse step is below 1. So the
+    recurrence starts there and goes both ways, and rounding errors fade.
     """
     c, b, r = ((x.squeeze(-1)).to(torch.float64) for x in (first - 1, beside, rest))
+    # The factor is 1 if (B - i) (i + c) = i (R + i + 1 + c), at the positive root of 2 i^2 - slope i - B c = 0.
     slope = b - r - 1 - 2 * c
     start = ((slope + (slope**2 + 8 * b * c).sqrt()) / 4).ceil().clamp_min(1).minimum(b).long().unsqueeze(-1)
     middle = _by_summing(first, start - 1, beside, rest, int(rest.max()), depth)
@@ -222,29 +243,33 @@ def _by_recurrence(first: Tensor, beside: Tensor, rest: Tensor, width: int, dept
     for i in range(1, width):  # from A(i) to A(i + 1)
         following = (b - (b - i) * (i + c) * value[i - 1]) / (i * (r + i + 1 + c))
         value[i] = torch.where((begin <= i) & (i < b), following, value[i])
-    for i in range(width - 1, 0, -1):  # and back
+    for i in range(width - 1, 0, -1):  # from A(i + 1) to A(i)
         before = (b - i * (r + i + 1 + c) * value[i]) / ((b - i) * (i + c)).clamp_min(1)
         value[i - 1] = torch.where(i < begin, before, value[i - 1])
     return value.T
 
 
 def _by_summing(first: Tensor, slot: Tensor, beside: Tensor, rest: Tensor, longest: int, depth: int) -> Tensor:
-    """The mean of 1 / rank as the sum over how many of the ``rest`` are before: float64 [candidate, 1], of int64."""
+    """The mean of 1 / rank as a sum over the number of the ``rest`` before: float64 [candidate, 1], from int64.
+
+    ``longest`` is a bound on ``rest``, and ``depth`` a bound on the ranks.
+    """
     dtype = widest_float(first.device)
     factorial = torch.arange(1, depth + 3, dtype=dtype, device=first.device).lgamma()
 
     def choose(n: Tensor, k: Tensor) -> Tensor:
-        """Logarithm of the number of ways, of 1 if there is none."""
+        """Logarithm of n choose k, with both clamped so that k is from 0 to n."""
         n, k = n.clamp(0, depth), k.clamp_min(0)
         return factorial.take(n) - factorial.take(torch.minimum(k, n)) - factorial.take((n - k).clamp_min(0))
 
     total, chance = torch.zeros_like(first, dtype=dtype), torch.zeros_like(first, dtype=dtype)
     all_ways, behind = choose(beside + rest, rest), beside - 1 - slot
-    step = max(1, BLOCK // 4 // max(1, len(first)))
+    step = max(1, BLOCK // 4 // max(1, len(first)))  # terms at a time, to bound the memory
     for start in range(0, longest + 1, step):
         between = torch.arange(start, min(start + step, longest + 1), device=first.device)
         ways = choose(slot + between, between) + choose(behind + rest - between, rest - between)
         weight = torch.where(between <= rest, (ways - all_ways).exp(), 0.0)
-        chance += weight.sum(-1, keepdim=True)  # 1, but for rounding, which is the same in both
+        # The probabilities sum to 1 up to rounding. Both sums are rounded alike, so their ratio is more precise.
+        chance += weight.sum(-1, keepdim=True)
         total += (weight / (first + slot + between)).sum(-1, keepdim=True)
     return ratio(total, chance)

@@ -1,4 +1,4 @@
-"""Intent-aware measures: the mean over the subtopics, or intents, that a query may stand for."""
+"""Intent-aware measures: means over the subtopics, or intents, of a query."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ __all__ = ["APIA", "PIA", "SubtopicRecall"]
 
 
 class IntentMetric(BinaryMetric):
-    """A measure of each subtopic's judgments, averaged over the N subtopics that have a relevant candidate.
+    """A measure of each subtopic's judgments, averaged over the N subtopics with a relevant candidate.
 
-    They are judged in ``target`` [query, candidate, subtopic]; a target without that dimension is about one subtopic. A
-    subtopic in which nothing is relevant is padding. All others count alike. A candidate is unjudged where its grade is
-    negative in every subtopic.
+    Judgments are a ``target`` [query, candidate, subtopic]; a target without the last dimension has one subtopic. A
+    subtopic without a relevant candidate is padding. All others have equal weight. A candidate is unjudged if its grade
+    is negative in every subtopic.
 
-    Each subtopic would settle ties in an order of its own, so ties are "expected", or settled by ``tie_break``.
+    Ties are "expected" or broken by ``tie_break``, because other policies would order ties differently for each
+    subtopic.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -35,24 +36,25 @@ class IntentMetric(BinaryMetric):
         return ratio(self.total(ranking), self.num_intents(ranking))
 
     def total(self, ranking: Ranking) -> Tensor:
-        """The sum over subtopics: float64 [query]."""
+        """Sum of the formula over subtopics: float64 [query]."""
         values = self.of_each(ranking.each_subtopic())
         return values.view(ranking.num_queries, ranking.num_subtopics).sum(-1)
 
     def num_intents(self, ranking: Ranking) -> Tensor:
-        """N, how many subtopics have a relevant candidate: float64 [query]."""
+        """N, the number of subtopics with a relevant candidate: float64 [query]."""
         there = ranking.each_subtopic().num_relevant(self.relevance_level) > 0
         return there.view(ranking.num_queries, ranking.num_subtopics).sum(-1).to(ranking.first.dtype)
 
     def of_each(self, rows: Ranking) -> Tensor:
-        """The formula on the list of each subtopic, 0 where nothing is relevant: float64 [query * subtopic]."""
-        return super().measure(rows)  # the next class among a subclass's bases: Precision for PIA
+        """The formula on the list of each subtopic, 0 if nothing is relevant: float64 [query * subtopic]."""
+        # The next class among the bases of a subclass, such as Precision for PIA.
+        return super().measure(rows)
 
 
 class PIA(IntentMetric, Precision):
     r"""Intent-aware precision: the mean precision over subtopics, :math:`\frac{1}{N} \sum_s P@k_s`.
 
-    N subtopics have a relevant candidate. A list shorter than k still divides by k.
+    N subtopics have a relevant candidate. The precision of a list shorter than k is still divided by k.
 
     Source:
         Agrawal, Gollapudi, Halverson and Ieong, Diversifying search results, WSDM 2009; Clarke, Craswell and Soboroff,
@@ -60,7 +62,7 @@ class PIA(IntentMetric, Precision):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        adaptive_k: divide by the length of a list that is shorter than k.
+        adaptive_k: divide by the length of the list if it is shorter than k.
         relevance_level: a grade at or above it is relevant to the subtopic; > 0.
         kwargs: as :class:`IntentMetric`.
 
@@ -81,9 +83,9 @@ class PIA(IntentMetric, Precision):
 
 
 class APIA(IntentMetric, MAP):
-    r"""Intent-aware average precision: the mean over subtopics, :math:`\frac{1}{N} \sum_s AP@k_s`.
+    r"""Intent-aware average precision: the mean AP over subtopics, :math:`\frac{1}{N} \sum_s AP@k_s`.
 
-    N subtopics have a relevant candidate. Ties as in :class:`MAP`.
+    N subtopics have a relevant candidate. Ties are treated as in :class:`MAP`.
 
     Source:
         Agrawal, Gollapudi, Halverson and Ieong, Diversifying search results, WSDM 2009. N as ndeval has it.
@@ -106,10 +108,10 @@ class APIA(IntentMetric, MAP):
 
 
 class SubtopicRecall(IntentMetric):
-    r"""Subtopic recall, S-recall: the share of the N subtopics with a relevant candidate in the first k ranks.
+    r"""Subtopic recall, S-recall: the share of subtopics that have a relevant candidate in the first k ranks.
 
-    :math:`\frac{1}{N} |\{s : \exists i \le k, rel_{s,i}\}|`, N subtopics having a relevant candidate at all. Under
-    ``ties="expected"`` each subtopic counts by the chance that it is covered, as in :class:`HitRate`.
+    :math:`\frac{1}{N} |\{s : \exists i \le k, rel_{s,i}\}|`. N is the number of subtopics with a relevant candidate at
+    any rank. Under ``ties="expected"`` each subtopic counts its probability of being covered, as in :class:`HitRate`.
 
     Source:
         Zhai, Cohen and Lafferty, Beyond independent relevance: methods and evaluation metrics for subtopic retrieval,

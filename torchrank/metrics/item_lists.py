@@ -1,4 +1,4 @@
-"""What measures of recommended lists share: ranked ids, a catalogue, and state that is a sum."""
+"""Base classes for measures of recommended lists: ranked ids, a catalogue, and a state of sums."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from torchrank.state.measure import Measure
 from torchrank.state.scoring import BatchResult, Measured, Measurements, result_for, weigh
 from torchrank.state.sums import Sum
 
-#: what a metric keeps of a catalogue, by name
+#: attributes of a metric that describe its catalogue, by name
 Catalogue = Mapping[str, Tensor | int | None]
 
 
@@ -34,17 +34,17 @@ Catalogue = Mapping[str, Tensor | int | None]
 class Recommended:
     """The first ranks of some lists."""
 
-    #: int64 [query, position]: ids, and some id of the catalogue where nothing is kept
+    #: int64 [query, position]: item ids; an arbitrary id of the catalogue where ``kept`` is False
     ids: Tensor
-    #: bool [query, position]: an item is recommended here
+    #: bool [query, position]: whether an item is recommended at this position
     kept: Tensor
-    #: int64 [query, position]: its rank in the list
+    #: int64 [query, position]: the rank of the item in the list
     rank: Tensor
-    #: [query, position]: its grade if it is judged, else 0; None if no measure looks at it
+    #: [query, position]: the grade of the item, 0 if it has none; None if the measure needs no target
     grade: Tensor | None
-    #: bool [query]: a label says that the list does not count; None = all do
+    #: bool [query]: whether a label excludes the list; None = all lists count
     ignored: Tensor | None
-    #: float, as precise as the device allows, for results
+    #: dtype of results: the most precise float of the device
     dtype: torch.dtype
 
     @property
@@ -53,41 +53,41 @@ class Recommended:
         return self.kept.sum(-1).to(self.dtype)
 
     def rows(self, start: int, stop: int) -> Recommended:
-        """Some consecutive queries."""
+        """The lists of consecutive queries."""
         names = ("ids", "kept", "rank", "grade", "ignored")
         cut: dict[str, Any] = {name: getattr(self, name) for name in names}
         cut = {name: None if x is None else x[start:stop] for name, x in cut.items()}
         return replace(self, **cut)
 
     def mean(self, x: Tensor) -> Tensor:
-        """Mean of values [query, position] over each list: float64 [query]; NaN of an empty one."""
+        """Mean of ``x`` [query, position] over each list: float64 [query]; NaN for an empty list."""
         return torch.where(self.kept, x.to(self.dtype), 0.0).sum(-1) / self.length
 
 
 class ListMetric(Measure):
-    """Base of measures that look at recommended lists alone: ids, best first, and what is known of the catalogue.
+    """Base of measures that read only recommended lists: ids, best first, and data about the catalogue.
 
-    A subclass declares tensors that describe the catalogue, ``interactions: Tensor = described()``, and says in
-    :meth:`describe` what it keeps of them. They are no part of the label; their digest is part of the name of the
-    state, so that metrics with other ones are never taken for the same.
+    A subclass declares tensors that describe the catalogue, ``interactions: Tensor = described()``. Its
+    :meth:`describe` returns the attributes to keep. The tensors are not part of the label. Their digest is part of the
+    name of the state, so metrics with different catalogues never share a state.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         aggregation: as :class:`RankingMetric`.
         validate_args: count bad values (ids outside the catalogue or twice in a list) and raise for them in
-            ``compute``. Without it ids outside the catalogue are no items.
+            ``compute``. If False, ids outside the catalogue are dropped.
         process_group, dist_sync_fn, distributed_available_fn, sync_on_compute, dist_sync_on_step, compute_on_cpu,
             compute_with_cache: as :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: an argument has a value that the metric does not know.
+        ValueError: an argument has an unknown value.
     """
 
     #: every measure by its name
     registry: ClassVar[dict[str, type[ListMetric]]] = {}
-    #: whether it compares lists with targets
+    #: whether the measure compares lists with targets
     needs_target: ClassVar[bool] = False
-    #: lists with fewer items have no value, and no part in the result
+    #: lists with fewer items have no value and are left out of the result
     fewest: ClassVar[int] = 1
 
     aggregation: Aggregation = parameter(default="mean")
@@ -95,16 +95,16 @@ class ListMetric(Measure):
     num_items: int | None = derived()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # A constructor of its own may give behind top_k what describe would return, instead of tensors by name.
+        # A subclass with its own constructor may pass the two results of ``describe`` by position, after top_k.
         self._catalogue = args[1:] if len(args) == 3 else ()
         super().__init__(*(args[:1] if self._catalogue else args), **kwargs)
 
     def describe(self, *args: Any, **catalogue: Any) -> tuple[Catalogue, int | None]:
-        """What is kept of the catalogue, and how many items it has, so that ids are smaller; None = any id.
+        """The attributes to keep of the catalogue, and its number of items; None = any id is valid.
 
-        It gets the tensors that are declared as ``described()``, by name. Other arguments are attributes already. What
-        it returns becomes attributes, of which the tensors are buffers that follow the metric to its device; they are
-        kept, not copied.
+        The arguments are the tensors declared as ``described()``, by name. All other arguments of the constructor are
+        attributes already. The values returned become attributes. Tensors among them become buffers, which move to the
+        device of the metric. They are kept, not copied.
         """
         return {}, None
 
@@ -119,11 +119,11 @@ class ListMetric(Measure):
         return f"#{digest(*kept.values(), self.num_items)}"
 
     def width(self, lists: Recommended) -> int:
-        """Elements that :meth:`measure` makes for each position, so that temporaries stay small."""
+        """Number of elements that :meth:`measure` makes for each position, to bound temporary memory."""
         return 1
 
     def measure(self, lists: Recommended) -> Tensor:
-        """The formula: float64 [query]. Whatever it says of a list with too few items is not looked at."""
+        """The formula: float64 [query]. Values of lists with too few items are discarded."""
         raise NotImplementedError
 
     # ---- add ---------------------------------------------------------------------------------------------------
@@ -141,15 +141,15 @@ class ListMetric(Measure):
 
         Args:
             preds: int [query, position], ids of a ranked list, best first; negative = padding.
-            target: relevant ids, as :meth:`torchrank.RankingMetric.update` takes them beside ids. Only looked at where
-                the measure needs it, to tell what ``exclude`` leaves, or for a label of -100: that list does not count.
+            target: relevant ids, as in :meth:`torchrank.RankingMetric.update` beside ids. It is read if the measure
+                needs it, to keep relevant items from ``exclude``, or for labels of -100. Such a list does not count.
             mask: bool like ``preds``, True for real candidates.
-            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: these are no candidates,
-                unless they are relevant.
-            weights: [query], finite and >= 0: how much each list counts; 0 = as if it were not there.
+            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
+                candidates unless they are relevant.
+            weights: [query], finite and >= 0: the weight of each list; a list of weight 0 does not count.
 
         Raises:
-            TypeError: ``preds`` are no ids.
+            TypeError: ``preds`` is not a tensor of integer ids.
             ValueError: shapes do not fit together. Bad values are counted and raise in :meth:`compute`.
         """
         batch = Batch(preds, target, weights, {"mask": mask, "exclude": exclude})
@@ -165,6 +165,7 @@ class ListMetric(Measure):
         preds, options = batch.preds, batch.options
         lists, errors = self.recommended(preds, batch.target, options["mask"], options["exclude"])
         queries, elements = len(lists.ids), max(1, lists.ids.shape[1] * max(1, self.width(lists)))
+        # Chunks of queries bound the temporary memory. On a CPU there are enough of them for all threads.
         threads = available() if queries * elements > GRAIN and preds.device.type == "cpu" else 1
         step = max(1, min(BLOCK // elements, -(-queries // threads)))
         starts = range(0, max(1, queries), step)
@@ -177,15 +178,15 @@ class ListMetric(Measure):
         return self.with_extra_sums(result, lists)
 
     def with_extra_sums(self, result: BatchResult, lists: Recommended) -> BatchResult:
-        """The result of a batch with the :attr:`more` numbers that it adds to the state."""
+        """The result of a batch, with its :attr:`num_extra_sums` further sums appended."""
         return result
 
     def recommended(self, preds: Any, target: Any, mask: Any, exclude: Any) -> tuple[Recommended, Tensor]:
-        """The first ranks of the lists, checked, and counters of bad values."""
+        """The first ranks of the lists, checked, and counts of bad values."""
         if preds.is_floating_point() or preds.dtype == torch.bool:
             raise TypeError(
-                f"Expected integer ids [query, position] for {self.label}, best first, got {preds.dtype}: of scores,"
-                " pass scores.topk(k).indices"
+                f"Expected integer ids [query, position] for {self.label}, best first, got {preds.dtype}; pass"
+                " scores.topk(k).indices instead of scores"
             )
         if preds.dim() != 2:
             raise ValueError(f"Expected ids [query, position] for {self.label}, got shape {list(preds.shape)}")
@@ -193,13 +194,14 @@ class ListMetric(Measure):
             raise ValueError(f"Expected target for {self.label}, the relevant ids of each list, got None")
         if not self.needs_target and exclude is None and not _labels(target, preds):
             target = None
+        # Without a target, every list gets the id -1, which means that nothing is relevant.
         given = preds.new_full((len(preds),), -1, dtype=torch.int64) if target is None else target
         lists = arrange(preds, given, mask=mask, exclude=exclude, validate=self.validate_args)
         assert isinstance(lists, RankedIds)
         parts = [self._judged(block) for block in lists.blocks(ALL)]  # type: ignore[arg-type]
         kept, grades = (torch.cat(x) for x in ([part[n] for part in parts] for n in (0, 1)))
         errors = torch.stack([part[2] for part in parts]).sum(0)
-        rank = kept.cumsum(-1)
+        rank = kept.cumsum(-1)  # counted before ids outside the catalogue are dropped, so the other ids keep theirs
         if self.num_items is not None:
             outside = kept & (lists.ids >= self.num_items)
             errors = errors + count(Problem.OUT_OF_RANGE, outside, lists.ignored)
@@ -211,16 +213,18 @@ class ListMetric(Measure):
         return Recommended(ids, kept, rank, grade, lists.ignored, widest_float(ids.device)), errors
 
     def _judged(self, lists: RankedIds) -> tuple[Tensor, Tensor, Tensor]:
-        """Positions that hold a candidate, bool; its grade, both [query, position]; and counters of bad values."""
+        """Whether a position has a candidate, bool, and its grade, both [query, position]; and counts of bad values."""
         items, grade = lists.judged.rectangle()
         kept, _, errors = kept_ids(lists, items, grade)
         grades = grade.new_zeros((len(kept), kept.shape[1] + 1 if self.needs_target else 0))
-        if self.needs_target:  # the first column is for what is in no list
+        if self.needs_target:
+            # Column 0 absorbs the grades of judged items that are not in the list.
             at = found(items, torch.where(kept, lists.ids, -1))
             grades = grades.scatter(1, at, grade)[:, 1:]
         return kept, grades, errors
 
     def moved(self, x: Tensor, device: torch.device) -> Tensor:
+        # The catalogue keeps its precision: integers and float32 stay, float64 becomes the widest float of the device.
         if any(x is known for known in self._buffers.values()):
             return x.to(device, dtype=widest_float(device) if x.dtype == torch.float64 else x.dtype)
         return super().moved(x, device)
@@ -232,7 +236,7 @@ class ListMetric(Measure):
 
 
 class PerUserMetric(ListMetric):
-    """A measure that has a value for every list: their mean, or another aggregate, is reported."""
+    """A measure with a value for every list. Their mean or another aggregate is reported."""
 
     def score(
         self,
@@ -243,23 +247,24 @@ class PerUserMetric(ListMetric):
         exclude: Pairs | None = None,
         weights: Tensor | None = None,
     ) -> Tensor:
-        """The value of each list, float64 [query], without touching the state; NaN of what has too few items.
+        """The value of each list, float64 [query]; NaN for a list with too few items. The state stays as it is.
 
         Raises:
-            TypeError, ValueError: as :meth:`update`, which takes the same, and for bad values at once.
+            TypeError, ValueError: as :meth:`update`, which takes the same arguments; for bad values at once.
         """
         batch = Batch(preds, target, weights, {"mask": mask, "exclude": exclude})
         return self.scored(self.of_batch(batch), batch)
 
 
 class ExposureMetric(ListMetric):
-    """A measure of how often each item of the catalogue is recommended: its state has a number for every item.
+    """A measure of how often each item of the catalogue is recommended.
 
-    Sums of whole numbers are exact under any split of the lists; with discounts or weights, up to rounding.
+    Its state has one number for every item. Without discounts and weights these are whole numbers, so their sums are
+    exact for any split of the lists. With discounts or weights they are exact up to rounding.
     """
 
     num_items: int = integer(least=1)
-    aggregation: Aggregation = fixed("mean", "which has no value for each list")
+    aggregation: Aggregation = fixed("mean", "which has one value for all lists")
 
     def describe(self) -> tuple[Catalogue, int]:
         return {}, self.num_items
@@ -269,11 +274,11 @@ class ExposureMetric(ListMetric):
         return self.num_items
 
     def amounts(self, lists: Recommended, weights: Tensor) -> Tensor:
-        """What each position adds to its item, in lists of these weights [query]: float64 [query, position]."""
+        """Exposure that each position gives its item, for lists with ``weights`` [query]: float64 [query, position]."""
         return weights.unsqueeze(-1).expand(lists.ids.shape)
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
-        """The formula, on what each item has got, float64 [item], and :class:`Sum` of the lists: float64 []."""
+        """The formula: float64 [], from the exposure of each item, float64 [item], and the sums of :class:`Sum`."""
         raise NotImplementedError
 
     def measure(self, lists: Recommended) -> Tensor:
@@ -291,12 +296,12 @@ class ExposureMetric(ListMetric):
 
     @property
     def standard_error(self) -> Tensor:
-        """NaN: it is no mean over queries."""
+        """NaN, because the value is not a mean over queries."""
         return torch.tensor(float("nan"), dtype=torch.float32, device=self.device)
 
 
 def _labels(target: object, preds: Tensor) -> bool:
-    """Whether a target has one label for each list, which may say that the list does not count."""
+    """Whether a target has one label for each list. A label of -100 excludes its list."""
     return (
         isinstance(target, Tensor)
         and not target.is_nested
@@ -306,7 +311,7 @@ def _labels(target: object, preds: Tensor) -> bool:
 
 
 def digest(*data: Tensor | int | None) -> str:
-    """A short name for the contents of tensors and numbers, the same in every process. Reads them all."""
+    """A short digest of the contents of tensors and numbers, equal in every process. Reads all values."""
     found = hashlib.blake2b(digest_size=4)
     for x in data:
         if isinstance(x, Tensor):

@@ -1,4 +1,4 @@
-"""Measures of novelty: what a candidate is worth to a subtopic fades with what that subtopic has seen before."""
+"""Measures of novelty: each relevant candidate reduces the worth of later ones to the same subtopic."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from torchrank.ranking.ranking import Ranking
 
 __all__ = ["ERRIA", "NERRIA", "NNRBP", "NRBP", "AlphaDCG", "AlphaNDCG"]
 
-# What fades by less does not fade at all: the form for what does is a difference over this.
+# Smaller fading factors count as 0, because the closed form divides by the factor.
 FAINT = 1e-8
 
 
 class FadingMetric(IntentMetric):
-    r"""A measure in which what a candidate is worth to a subtopic fades with what that subtopic has seen before.
+    r"""A measure in which each candidate reduces the worth of later candidates to the same subtopic.
 
-    To each subtopic a list is worth :math:`\sum_{i \le k} d(i) \, w_i \prod_{j < i} (1 - a w_j)`, w being the worth of
-    the candidates, a the fading and d the discount.
+    The value of a list to a subtopic is :math:`\sum_{i \le k} d(i) \, w_i \prod_{j < i} (1 - a w_j)`. Here :math:`w_i`,
+    from 0 to 1, is the worth of the candidate at rank i, a the fading factor and d the discount.
     """
 
     @property
@@ -36,7 +36,7 @@ class FadingMetric(IntentMetric):
 
     @property
     def fading(self) -> float:
-        """How much of its worth a candidate takes from those behind it."""
+        """The fading factor a, from 0 to 1; with 0 no candidate affects another."""
         raise NotImplementedError
 
     @property
@@ -47,12 +47,15 @@ class FadingMetric(IntentMetric):
     def of_each(self, rows: Ranking) -> Tensor:
         gains = rows.gains(self.gain_function)
         if self.fading < FAINT:
+            # Without fading the sum is linear in the discounts, so their means are exact under ties.
             return (gains * rows.mean_discount(self.discount, self.top_k)).sum(-1)
-        # The sum is the discount of the rank at which somebody stops whom each candidate stops with chance a w, over a.
+        # Let R be the rank at which a reader stops who stops at each candidate with probability a * w. R = i has the
+        # probability a * w_i * prod_{j < i} (1 - a * w_j), so the sum equals E[d(R)] / a.
         return stopped(rows, 1 - self.fading * gains, self.discount, self.top_k) / self.fading
 
     def ideal(self, ranking: Ranking) -> Tensor:
         """The sum over subtopics for the greedy order of all judged candidates, retrieved or not: float64 [query]."""
+        # A gain of ``best_first`` contains the fading and is summed over subtopics, so only the discount is missing.
         worth = ranking.each_subtopic().judged_gains(self.gain_function)
         worth = worth.view(ranking.num_queries, ranking.num_subtopics, worth.shape[-1])
         gains = best_first(worth, self.fading, self.top_k)
@@ -60,18 +63,20 @@ class FadingMetric(IntentMetric):
         return (gains * self.discount(ranks)).sum(-1)
 
     def bound(self, most: float) -> float:
-        """What a subtopic gets from ``top_k`` candidates that are all of the largest worth."""
+        """The value to a subtopic of ``top_k`` candidates that all have the worth ``most``."""
         assert self.top_k is not None
+        # On the CPU: the result is a Python number, and reading it from an accelerator would wait.
         ranks = torch.arange(1, self.top_k + 1, dtype=torch.float64, device="cpu")
         return float((most * (1 - self.fading * most) ** (ranks - 1) * self.discount(ranks)).sum())
 
 
 class BoundedMetric(FadingMetric):
-    """A measure that may be divided by the largest value there can be, which no list need reach.
+    """A measure that can be divided by an upper bound, which may be out of reach for a query.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        bounded: divide by the value of a list whose first ``top_k`` candidates are worth most to every subtopic.
+        bounded: divide by the value of a list whose first ``top_k`` candidates have the largest worth to every
+            subtopic.
         kwargs: as :class:`IntentMetric`.
 
     Raises:
@@ -83,15 +88,15 @@ class BoundedMetric(FadingMetric):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.bounded and self.top_k is None:
-            raise ValueError("Expected top_k together with bounded=True, which is about a list of so many, got None")
+            raise ValueError("Expected top_k to be an integer together with bounded=True, got None")
 
 
 class AlphaMetric(FadingMetric):
-    """A measure in which a relevant candidate takes the share alpha from the worth of those behind it.
+    """A measure in which each relevant candidate takes the share alpha from the worth of later candidates.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
+        alpha: the share that each relevant candidate takes from the worth of later ones, from 0 to 1.
         kwargs: as :class:`IntentMetric`.
 
     Raises:
@@ -110,13 +115,16 @@ class AlphaMetric(FadingMetric):
 
 
 class AlphaDCG(BoundedMetric, AlphaMetric):
-    r"""Alpha-DCG: DCG in which each subtopic gains less the more often it was met.
+    r"""Alpha-DCG: DCG in which each subtopic gains less from each further relevant candidate.
 
-    :math:`\alpha\text{-}DCG@k = \sum_{i \le k} \frac{1}{\log_2 (1 + i)} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}`, with
-    c relevant candidates of the subtopic before rank i. With alpha = 0 it is the DCG of the number of subtopics. Exact
-    under ties: :math:`rel_i (1-\alpha)^{c_i} \alpha` is the chance that who leaves at each relevant candidate with
-    chance alpha leaves at rank i, whose mean over the orders of a tie follows from that over its subsets. On an
-    accelerator, which cannot look for ties without waiting, it takes a pass for each candidate of a list.
+    :math:`\alpha\text{-}DCG@k = \sum_{i \le k} \frac{1}{\log_2 (1 + i)} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}`. Here
+    :math:`c_{s,i}` is the number of relevant candidates of subtopic s before rank i. With alpha = 0 it is the DCG of
+    the number of subtopics.
+
+    Exact under ties: :math:`rel_i (1-\alpha)^{c_i} \alpha` is the probability that a reader who leaves at each relevant
+    candidate with probability alpha leaves at rank i. Its mean over all orders of a tie group is computed from averages
+    over the group's subsets. On an accelerator this takes one pass for each candidate of a list, because a search for
+    ties would wait for the device.
 
     Source:
         Clarke, Kolla, Cormack, Vechtomova, Ashkan, Büttcher and MacKinnon, Novelty and diversity in information
@@ -124,7 +132,7 @@ class AlphaDCG(BoundedMetric, AlphaMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
+        alpha: the share that each relevant candidate takes from the worth of later ones, from 0 to 1.
         bounded: divide by the value of a list whose first ``top_k`` candidates are all relevant to every subtopic.
         relevance_level: a grade at or above it is relevant to the subtopic; > 0.
         kwargs: as :class:`IntentMetric`.
@@ -142,22 +150,24 @@ class AlphaDCG(BoundedMetric, AlphaMetric):
     known_as = {
         "parse": "\N{GREEK SMALL LETTER ALPHA}_DCG",
         "TensorFlow Ranking": "AlphaDCGMetric",
-        "ir_measures": {"alpha_DCG": "", "alpha_DCG@{k}": "(bounded=True)@{k} at k = 1 ndeval leaves out the division"},
-        "pyndeval": {"alpha-DCG@{k}": "(bounded=True)@{k} at k = 1 ndeval leaves out the division"},
+        "ir_measures": {"alpha_DCG": "", "alpha_DCG@{k}": "(bounded=True)@{k} at k = 1 ndeval omits the division"},
+        "pyndeval": {"alpha-DCG@{k}": "(bounded=True)@{k} at k = 1 ndeval omits the division"},
     }
     name = "alphadcg"
     value_range = (0.0, math.inf)
 
     def measure(self, ranking: Ranking) -> Tensor:
+        # The bound is for one subtopic, so it goes with the mean over subtopics; otherwise the sum is the value.
         return super().measure(ranking) / self.bound(1) if self.bounded else self.total(ranking)
 
 
 class AlphaNDCG(AlphaMetric):
-    r"""Alpha-nDCG: :class:`AlphaDCG` over that of an ideal order, :math:`\alpha\text{-}DCG@k / \alpha\text{-}IDCG@k`.
+    r"""Alpha-nDCG: :class:`AlphaDCG` divided by its value for an ideal order.
 
-    The best order is hard to find (NP-complete), so the ideal one is greedy, as usual: each rank goes to that of all
-    judged candidates, retrieved or not, which gains most there. Among equals it is the one that is relevant to the
-    first subtopic, then to the second and so on. So a list can, rarely, be better than the ideal one. Exact under ties.
+    :math:`\alpha\text{-}DCG@k / \alpha\text{-}IDCG@k`. The best order is hard to find (NP-complete), so the ideal order
+    is greedy, as usual. Each rank gets the judged candidate, retrieved or not, with the largest gain there. Among equal
+    candidates, one that is relevant to the first subtopic wins, then one relevant to the second, and so on. A list can,
+    rarely, be better than the ideal order. Exact under ties.
 
     Source:
         Clarke, Kolla, Cormack, Vechtomova, Ashkan, Büttcher and MacKinnon, Novelty and diversity in information
@@ -165,7 +175,7 @@ class AlphaNDCG(AlphaMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
+        alpha: the share that each relevant candidate takes from the worth of later ones, from 0 to 1.
         relevance_level: a grade at or above it is relevant to the subtopic; > 0.
         kwargs: as :class:`IntentMetric`.
 
@@ -181,8 +191,8 @@ class AlphaNDCG(AlphaMetric):
 
     known_as = {
         "parse": "\N{GREEK SMALL LETTER ALPHA}_nDCG",
-        "ir_measures": {"alpha_nDCG": "among equals by document id"},
-        "pyndeval": {"alpha-nDCG": "among equals by document id"},
+        "ir_measures": {"alpha_nDCG": "which orders equal candidates by document id"},
+        "pyndeval": {"alpha-nDCG": "which orders equal candidates by document id"},
     }
     name = "alphandcg"
 
@@ -191,12 +201,12 @@ class AlphaNDCG(AlphaMetric):
 
 
 class CascadeMetric(FadingMetric):
-    """A measure of readers each of whom wants one subtopic, and stops with chance R where the candidate satisfies.
+    """A measure of readers of one subtopic each, who stop at a candidate with probability R.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        max_grade: the grade that satisfies most: :math:`R = (2^{grade} - 1) / 2^{max\\_grade}`. A larger one is taken
-            for it, one below ``relevance_level`` for 0. With 1, R is 1/2 for all that is relevant.
+        max_grade: the largest grade: :math:`R = (2^{grade} - 1) / 2^{max\\_grade}`. Larger grades count as
+            ``max_grade``, grades below ``relevance_level`` as 0. With 1, R is 1/2 for every relevant candidate.
         kwargs: as :class:`IntentMetric`.
 
     Raises:
@@ -220,7 +230,7 @@ class ERRIA(BoundedMetric, CascadeMetric):
     r"""Intent-aware expected reciprocal rank, ERR-IA: the mean of ERR over subtopics.
 
     :math:`\frac{1}{N} \sum_s \sum_{i \le k} \frac{1}{i} R_{s,i} \prod_{j < i} (1 - R_{s,j})` with
-    :math:`R = (2^{grade} - 1) / 2^{max\_grade}`, over the N subtopics with a relevant candidate. Exact under ties, as
+    :math:`R = (2^{grade} - 1) / 2^{max\_grade}`. N subtopics have a relevant candidate. Exact under ties, as
     :class:`AlphaDCG`.
 
     Source:
@@ -229,9 +239,9 @@ class ERRIA(BoundedMetric, CascadeMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        max_grade: the grade that satisfies most, > 0. A larger one is taken for it, one below ``relevance_level`` for
-            0. With 1, R is 1/2 for all that is relevant, as in ndeval.
-        bounded: divide by the value of a list whose first ``top_k`` candidates all satisfy every subtopic most.
+        max_grade: the largest grade, > 0. Larger grades count as ``max_grade``, grades below ``relevance_level`` as 0.
+            With 1, R is 1/2 for every relevant candidate, as in ndeval.
+        bounded: divide by the value of a list whose first ``top_k`` candidates have ``max_grade`` for every subtopic.
         relevance_level: a grade at or above it is relevant to the subtopic; > 0.
         kwargs: as :class:`IntentMetric`.
 
@@ -248,22 +258,23 @@ class ERRIA(BoundedMetric, CascadeMetric):
     known_as = {
         "ir_measures": {
             "ERR_IA": "",
-            "ERR_IA@{k}": "(bounded=True)@{k} at k = 1 ndeval leaves out the division, by N as well",
+            "ERR_IA@{k}": "(bounded=True)@{k} at k = 1 ndeval omits this division and the one by N",
         },
-        "pyndeval": {"ERR-IA@{k}": "(bounded=True)@{k} at k = 1 ndeval leaves out the division, by N as well"},
+        "pyndeval": {"ERR-IA@{k}": "(bounded=True)@{k} at k = 1 ndeval omits this division and the one by N"},
     }
     name = "erria"
 
     def measure(self, ranking: Ranking) -> Tensor:
         mean = super().measure(ranking)
+        # The largest R, of a candidate with max_grade, is 1 - 2 ** -max_grade.
         return mean / self.bound(1 - 2.0**-self.max_grade) if self.bounded else mean
 
 
 class NERRIA(CascadeMetric):
-    r"""Normalised intent-aware expected reciprocal rank, nERR-IA: :class:`ERRIA` over that of an ideal order.
+    r"""Normalised intent-aware expected reciprocal rank: :class:`ERRIA` divided by its value for an ideal order.
 
-    :math:`ERR\text{-}IA@k / IERR\text{-}IA@k`, in which the ideal order is greedy, as in :class:`AlphaNDCG`: a list
-    can, rarely, be better. Exact under ties.
+    nERR-IA is :math:`ERR\text{-}IA@k / IERR\text{-}IA@k`. The ideal order is greedy, as in :class:`AlphaNDCG`, so a
+    list can, rarely, be better. Exact under ties.
 
     Source:
         Chapelle, Ji, Liao, Velipasaoglu, Lai and Wu, Intent-based diversification of web search results: metrics and
@@ -271,7 +282,7 @@ class NERRIA(CascadeMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        max_grade: the grade that satisfies most, > 0; see :class:`ERRIA`.
+        max_grade: the largest grade, > 0; see :class:`ERRIA`.
         relevance_level: a grade at or above it is relevant to the subtopic; > 0.
         kwargs: as :class:`IntentMetric`.
 
@@ -286,8 +297,8 @@ class NERRIA(CascadeMetric):
     """
 
     known_as = {
-        "ir_measures": {"nERR_IA": "among equals by document id"},
-        "pyndeval": {"nERR-IA": "among equals by document id"},
+        "ir_measures": {"nERR_IA": "which orders equal candidates by document id"},
+        "pyndeval": {"nERR-IA": "which orders equal candidates by document id"},
     }
     name = "nerria"
 
@@ -298,17 +309,18 @@ class NERRIA(CascadeMetric):
 class NRBP(AlphaMetric):
     r"""Novelty- and rank-biased precision.
 
-    :math:`\frac{1 - (1 - \alpha) \beta}{N} \sum_{i \le k} \beta^{i-1} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}` over
-    the N subtopics with a relevant candidate, with c relevant candidates of the subtopic before rank i: 1 for an
-    endless list of which each candidate is relevant to each of them. Exact under ties, as :class:`AlphaDCG`.
+    :math:`\frac{1 - (1 - \alpha) \beta}{N} \sum_{i \le k} \beta^{i-1} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}`. N
+    subtopics have a relevant candidate, and :math:`c_{s,i}` is the number of relevant candidates of subtopic s before
+    rank i. An endless list of candidates that are all relevant to every subtopic scores 1. Exact under ties, as
+    :class:`AlphaDCG`.
 
     Source:
         Clarke, Kolla and Vechtomova, An effectiveness measure for ambiguous and underspecified queries, ICTIR 2009.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
-        beta: patience: the chance to go on to the next rank, from 0 to 1.
+        alpha: the share that each relevant candidate takes from the worth of later ones, from 0 to 1.
+        beta: patience, the probability of going on to the next rank, from 0 to 1.
         relevance_level: a grade at or above it is relevant to the subtopic; > 0.
         kwargs: as :class:`IntentMetric`.
 
@@ -332,22 +344,23 @@ class NRBP(AlphaMetric):
         return Geometric(self.beta)
 
     def measure(self, ranking: Ranking) -> Tensor:
+        # The factor makes the geometric series of an endless perfect list sum to 1.
         return (1 - (1 - self.alpha) * self.beta) * super().measure(ranking)
 
 
 class NNRBP(NRBP):
-    r"""Normalised novelty- and rank-biased precision: :class:`NRBP` over that of an ideal order.
+    r"""Normalised novelty- and rank-biased precision: :class:`NRBP` divided by its value for an ideal order.
 
-    :math:`NRBP@k / INRBP@k`, in which the ideal order is greedy, as in :class:`AlphaNDCG`: a list can, rarely, be
-    better. Exact under ties.
+    :math:`NRBP@k / INRBP@k`. The ideal order is greedy, as in :class:`AlphaNDCG`, so a list can, rarely, be better.
+    Exact under ties.
 
     Source:
         ndeval, of the TREC Web track, after Clarke, Kolla and Vechtomova, ICTIR 2009.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        alpha: the share of its worth that a subtopic loses with each relevant candidate, from 0 to 1.
-        beta: patience: the chance to go on to the next rank, from 0 to 1.
+        alpha: the share that each relevant candidate takes from the worth of later ones, from 0 to 1.
+        beta: patience, the probability of going on to the next rank, from 0 to 1.
         relevance_level: a grade at or above it is relevant to the subtopic; > 0.
         kwargs: as :class:`IntentMetric`.
 
@@ -362,8 +375,8 @@ class NNRBP(NRBP):
     """
 
     known_as = {
-        "ir_measures": {"nNRBP": "among equals by document id"},
-        "pyndeval": {"nNRBP": "among equals by document id"},
+        "ir_measures": {"nNRBP": "which orders equal candidates by document id"},
+        "pyndeval": {"nNRBP": "which orders equal candidates by document id"},
     }
     name = "nnrbp"
 

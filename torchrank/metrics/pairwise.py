@@ -1,4 +1,4 @@
-"""Measures of pairs of candidates, and those that scikit-learn has for rankings of labels."""
+"""Measures of pairs of candidates, and scikit-learn's measures of label rankings."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ __all__ = ["LRAP", "OPA", "CoverageError", "RankingLoss"]
 class LRAP(BinaryMetric):
     r"""Label ranking average precision, :math:`\frac{1}{R} \sum_{i \in rel} \frac{|\{j \in rel: rank_j \le rank_i\}|}{rank_i}`.
 
-    Without ties it is average precision, and under "expected", "optimistic" and "pessimistic" ties it stays so. With
-    ``ties="grouped"``, as the source has it, a candidate's rank is the last one of its block of ties, and all relevant
-    candidates of the block count as ranked up to there. A relevant candidate that was not retrieved adds 0.
-    scikit-learn's ``label_ranking_average_precision_score`` is ``ties="grouped", empty_target_action="pos"``.
+    R is the number of relevant candidates. A relevant candidate that was not retrieved adds 0. Without ties, and under
+    "expected", "optimistic" and "pessimistic" ties, the value is average precision. With ``ties="grouped"``, as in the
+    source, the rank of a candidate is the last rank of its tie group. All relevant candidates of the group then count
+    as ranked no later. scikit-learn's ``label_ranking_average_precision_score`` has ``ties="grouped"`` and
+    ``empty_target_action="pos"``.
 
     Source:
         Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000.
@@ -62,16 +63,17 @@ class LRAP(BinaryMetric):
         if self.ties != "grouped":
             return self.per_relevant(ranking, precisions(ranking, self.relevance_level, None))
         before, beside = ranking.relevant_before_and_in_tie(self.relevance_level)
+        # first - 1 + tied is the last rank of the tie group.
         return self.per_relevant(ranking, ratio(before + beside, ranking.first - 1 + ranking.tied))
 
 
 class CoverageError(BinaryMetric):
-    r"""Coverage error: how far down the list all relevant candidates are found, :math:`\max_{i \in rel} rank_i`.
+    r"""Coverage error: the rank of the last relevant candidate, :math:`\max_{i \in rel} rank_i`.
 
-    Lower is better. A relevant candidate that was not retrieved has the rank behind the list. Under
-    ``ties="expected"`` the mean rank of the last relevant one: :math:`a + \frac{r (n + 1)}{r + 1}` for the last block
-    with a relevant one, of n tied candidates with r relevant, behind a others. scikit-learn's ``coverage_error`` is
-    ``ties="pessimistic"``.
+    Lower is better. A relevant candidate that was not retrieved has the rank after the list. Under ``ties="expected"``
+    the value is the mean rank of the last relevant candidate, :math:`a + \frac{r (n + 1)}{r + 1}`. Here the last tie
+    group with a relevant candidate stands after a others and has n candidates, of them r relevant. scikit-learn's
+    ``coverage_error`` is ``ties="pessimistic"``.
 
     Source:
         Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000, as
@@ -99,18 +101,20 @@ class CoverageError(BinaryMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         _, beside = ranking.relevant_before_and_in_tie(self.relevance_level)
+        # The largest of r places drawn from 1 ... n has the mean r (n + 1) / (r + 1).
         last = ranking.first - 1 + beside * (ranking.tied + 1) / (beside + 1)
         rank = torch.where(ranking.tied > 0, last, (ranking.num_candidates + 1).unsqueeze(-1))
         return torch.where(ranking.relevant(self.relevance_level), rank, 0.0).amax(-1)
 
 
 class RankingLoss(BinaryMetric):
-    r"""Ranking loss, :math:`\frac{1}{R N} \sum_{i \in rel} \sum_{j \notin rel} [rank_i > rank_j]`.
+    r"""Ranking loss: the share of wrongly ordered pairs.
 
-    The share of pairs in the wrong order, of R relevant candidates and N irrelevant ones in the list. Lower is better.
-    A tied pair counts half under ``ties="expected"``. A relevant candidate that was not retrieved stands behind all
-    others. A query without a pair is empty, except that it loses 1 where relevant candidates exist but nothing was
-    retrieved. scikit-learn's ``label_ranking_loss`` is ``ties="pessimistic"``.
+    :math:`\frac{1}{R N} \sum_{i \in rel} \sum_{j \notin rel} [rank_i > rank_j]`. A pair has one of the R relevant
+    candidates and one of the N irrelevant candidates in the list. Lower is better. A tied pair counts half under
+    ``ties="expected"``. A relevant candidate that was not retrieved stands after all others. A query without a pair is
+    empty. But if it has relevant candidates and nothing was retrieved, its loss is 1. scikit-learn's
+    ``label_ranking_loss`` is ``ties="pessimistic"``.
 
     Source:
         Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000.
@@ -141,7 +145,8 @@ class RankingLoss(BinaryMetric):
         before, beside = ranking.relevant_before_and_in_tie(self.relevance_level)
         found = self.hits(ranking).unsqueeze(-1)
         irrelevant = ranking.num_candidates.unsqueeze(-1) - found
-        ahead = ranking.first - 1 - before  # irrelevant candidates, those tied being half ahead
+        ahead = ranking.first - 1 - before  # irrelevant candidates before the tie group
+        # Right are the pairs with an irrelevant candidate after the tie group, and half of those within it.
         right = irrelevant - ahead - (ranking.tied - beside) / 2
         right = torch.where(ranking.found(self.relevance_level), right, 0.0).sum(-1)
         return 1 - ratio(right, irrelevant.squeeze(-1) * ranking.num_relevant(self.relevance_level))
@@ -150,11 +155,13 @@ class RankingLoss(BinaryMetric):
 class OPA(RankingMetric):
     r"""Ordered pair accuracy: the share of pairs with different grades in the right order.
 
-    :math:`OPA = \frac{\sum_{g_i > g_j} [rank_i < rank_j]}{|\{(i, j): g_i > g_j\}|}`. Candidates are those of the list,
-    and those with a positive grade that it lacks, which stand behind it, tied with each other. A tied pair counts half
-    under ``ties="expected"``. Unjudged candidates, of negative grade, count as of grade 0, like those of which nothing
-    is known; there are no bounds for them, since how many pairs there are depends on which of them the list lacks. A
-    query without a pair is empty; one of which nothing was retrieved scores 0.
+    :math:`OPA = \frac{\sum_{g_i > g_j} [rank_i < rank_j]}{|\{(i, j): g_i > g_j\}|}`, with :math:`g_i` the grade of
+    candidate i. Candidates are the list and the candidates of positive grade that were not retrieved. The latter stand
+    after the list, tied with each other. A tied pair counts half under ``ties="expected"``. A query without a pair is
+    empty. But if it has positive grades and nothing was retrieved, it scores 0.
+
+    Unjudged candidates, with a negative grade or none, count as grade 0. There are no bounds for them, because the
+    number of pairs depends on which of them were retrieved.
 
     Source:
         TensorFlow Ranking, ``OPAMetric``, which weights queries by their pairs and counts ties as wrong.
@@ -170,7 +177,7 @@ class OPA(RankingMetric):
 
     known_as = {
         "parse": "ordered_pair_accuracy",
-        "rax": {"opa_metric": "which counts ties wrong"},
+        "rax": {"opa_metric": "which counts ties as wrong"},
         "TensorFlow Ranking": "OPAMetric",
     }
     name = "opa"
@@ -188,8 +195,9 @@ class OPA(RankingMetric):
         pairs = different_grades(ranking)
         right = _in_order(ranking)
         if self.ties == "expected":
-            # In every block the best and the worst order differ in all pairs, and half of these are right on average.
-            lacking = _positive(ranking) & (ranking.tied == 0)  # tied with each other
+            # The best and the worst order of a tie group reverse each of its pairs, so their mean counts a pair half.
+            lacking = _positive(ranking) & (ranking.tied == 0)  # not retrieved: one tie group after the list
+            # Both orders are needed only for queries with ties.
             rows = marked_rows((ranking.tied > 1) | (lacking & (lacking.sum(-1, keepdim=True) > 1)))
             part = ranking.take(rows)
             right[rows] = (_in_order(part.under("optimistic")) + _in_order(part.under("pessimistic"))) / 2
@@ -197,45 +205,51 @@ class OPA(RankingMetric):
 
 
 def _positive(ranking: Ranking) -> Tensor:
-    """bool [query, entry]: candidates of positive grade."""
+    """bool [query, entry]: whether a candidate has a positive grade."""
     return ranking.valid & (ranking.grade > 0)
 
 
 @cached
 def different_grades(ranking: Ranking) -> Tensor:
-    """float64 [query]: pairs of candidates with different grades."""
+    """float64 [query]: number of pairs of candidates with different grades."""
     positive = _positive(ranking)
     several = positive.sum(-1).to(ranking.first.dtype)
     zeros = ranking.num_candidates - (positive & (ranking.tied > 0)).sum(-1)
     grade, begins, _ = grade_classes(ranking)
     position = torch.arange(grade.shape[1], device=grade.device)
-    alike = torch.where(grade > 0, position - run_bounds(begins)[0], 0).sum(-1)  # earlier ones of the same grade
+    # Each entry adds its pairs with earlier entries of the same grade.
+    alike = torch.where(grade > 0, position - run_bounds(begins)[0], 0).sum(-1)
+    # Pairs of a positive grade and 0, and pairs of different positive grades.
     return several * zeros + several * (several - 1) / 2 - alike
 
 
 @cached
 def grade_classes(ranking: Ranking) -> tuple[Tensor, Tensor, Tensor]:
-    """Positive grades in descending order, 0 for all others; where another begins; and each entry's class from 0."""
+    """Positive grades in descending order, then 0 for all others; the starts of their runs; the class of each entry.
+
+    Classes are numbered from 0, the class of the largest grade.
+    """
     grade, order = descending(torch.where(_positive(ranking), ranking.grade, 0))
     begins = run_starts(grade)
     return grade, begins, torch.empty_like(order).scatter_(-1, order, begins.cumsum(-1) - 1)
 
 
 def _in_order(ranking: Ranking) -> Tensor:
-    """float64 [query]: pairs of which the higher grade stands first, in rankings without ties."""
+    """float64 [query]: number of pairs with the higher grade first, in rankings without ties."""
     positive = _positive(ranking)
     found = positive & (ranking.tied > 0)
-    rank_after_list = ranking.num_candidates.unsqueeze(-1) - ranking.first  # less those of positive grade
-    zeros = rank_after_list - found.sum(-1, keepdim=True) + found.cumsum(-1)
+    later = ranking.num_candidates.unsqueeze(-1) - ranking.first
+    # Entries are in rank order: found.sum - found.cumsum of the later candidates have positive grades.
+    zeros = later - found.sum(-1, keepdim=True) + found.cumsum(-1)
     among = _ascents(grade_classes(ranking)[2], positive).to(zeros.dtype)
     return torch.where(found, zeros, 0.0).sum(-1) + among
 
 
 def _ascents(level: Tensor, counted: Tensor) -> Tensor:
-    """Pairs of counted elements of which the first has the lower level: int64 [query].
+    """Number of pairs of counted elements in which the first has the lower level: int64 [query].
 
-    The levels of a pair agree in their upper binary digits, up to one which the second has and the first lacks. So
-    there is a pass for each digit, over elements grouped by the digits above it, rather than one for each level.
+    The levels of such a pair agree in their upper binary digits. At the first digit that differs, the earlier element
+    has 0 and the later one 1. So one pass for each digit counts all pairs, over elements grouped by the digits above.
     """
     highest = level.shape[1] - 1
     if reading_is_free(level):  # most data has few grades
@@ -243,10 +257,12 @@ def _ascents(level: Tensor, counted: Tensor) -> Tensor:
     total = torch.zeros_like(level[:, 0])
     for digit in range(highest.bit_length()):
         upper = level >> (digit + 1)
+        # Stable: within a group the elements stay in the order of the row.
         order = by_key(upper)
         has = ((level >> digit) & 1).gather(-1, order) > 0
         real = counted.gather(-1, order)
         so_far = torch.nn.functional.pad((real & ~has).cumsum(-1), (1, 0))
+        # Elements with digit 0 before each element, less those before its group.
         ahead = so_far[:, :-1] - so_far.gather(-1, run_bounds(run_starts(upper.gather(-1, order)))[0])
         total = total + torch.where(real & has, ahead, 0).sum(-1)
     return total

@@ -1,4 +1,4 @@
-"""Measures of what was observed only with some propensity: the grade of a candidate is 1 / its propensity."""
+"""Measures for data observed with known propensities: the grade of a candidate is 1 / its propensity."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ __all__ = ["IPS", "PSNDCG", "PSP", "inverse_propensity", "propensities"]
 
 
 class PropensityScored(GradedMetric):
-    """A sum of gains over the largest possible one: the mean of the ratio over queries, or a ratio of sums over them.
+    """A sum of gains divided by the largest possible sum, for each query or pooled over all queries.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        average: "query", or "pooled": the sum of what is measured over queries by the sum of what is possible.
+        average: "query", the mean of the ratios of all queries; "pooled", the sum of their gains divided by the sum of
+            their largest possible gains.
         kwargs: as :class:`GradedMetric`.
 
     Raises:
-        ValueError: ``average`` is none of those that the measure knows.
+        ValueError: an unknown average.
     """
 
     value_range = (0.0, 1.0)
@@ -45,15 +46,16 @@ class PropensityScored(GradedMetric):
         return "" if self.average == "query" else UNEQUAL
 
     def weight(self, ranking: Ranking) -> Tensor:
-        # A mean of ratios weighted by what they were divided by is the ratio of the sums.
+        # A mean of ratios, weighted by their denominators, is the ratio of the sums.
         return super().weight(ranking) if self.average == "query" else self.ideal(ranking)
 
 
 class PSP(PropensityScored):
-    r"""Propensity-scored precision over the best possible, :math:`\sum_{i \le k} gain_i / \max \sum_{i \le k} gain_i`.
+    r"""Propensity-scored precision divided by the largest possible.
 
-    The grade of a relevant candidate is 1 / its propensity, see :func:`torchrank.inverse_propensity`. The factor 1/k of
-    a precision is the same above and below. Linear in the gains, so ``ties="expected"`` is exact.
+    :math:`\sum_{i \le k} gain_i / \max \sum_{i \le k} gain_i`. The grade of a relevant candidate is 1 / its propensity,
+    see :func:`torchrank.inverse_propensity`. The factor 1/k of a precision cancels. The sums are linear in the gains,
+    so ``ties="expected"`` is exact.
 
     Source:
         Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking and other
@@ -61,8 +63,8 @@ class PSP(PropensityScored):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        average: "query", the mean over queries of their ratios; "pooled", the ratio of the sums over all queries, as
-            the tables of the paper have it, in which a query with nothing relevant has no part.
+        average: "query", the mean of the ratios of all queries; "pooled", the ratio of the sums over all queries, as
+            in the tables of the paper. A query with nothing relevant does not count in "pooled".
         gain: "linear", the inverse propensity itself; a callable with a name may clip it; see :class:`GradedMetric`.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
@@ -80,10 +82,11 @@ class PSP(PropensityScored):
 
 
 class PSNDCG(PropensityScored, DCG):
-    r"""Propensity-scored NDCG, the DCG of gains 1 / propensity over the best possible: :math:`DCG@k / \max DCG@k`.
+    r"""Propensity-scored NDCG: DCG with gains 1 / propensity, divided by the largest possible.
 
-    :math:`DCG@k = \sum_{i \le k} \frac{gain_i}{\log_2 (1+i)}`. The grade of a relevant candidate is 1 / its propensity,
-    see :func:`torchrank.inverse_propensity`. Linear in the gains, so ``ties="expected"`` is exact.
+    :math:`DCG@k / \max DCG@k` with :math:`DCG@k = \sum_{i \le k} \frac{gain_i}{\log_2 (1+i)}`. The grade of a relevant
+    candidate is 1 / its propensity, see :func:`torchrank.inverse_propensity`. DCG is linear in the gains, so
+    ``ties="expected"`` is exact.
 
     Source:
         Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking and other
@@ -91,10 +94,10 @@ class PSNDCG(PropensityScored, DCG):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        average: "query", the mean over queries of their ratios; "pooled", the ratio of the sums over all queries, as
-            the tables of the paper have it; "scaled", the same after both parts of a query were divided by the sum of
-            the discounts of its first min(k, relevant) ranks, as pyxclib does. In the last two a query with nothing
-            relevant has no part.
+        average: "query", the mean of the ratios of all queries; "pooled", the ratio of the sums over all queries, as
+            in the tables of the paper; "scaled", as in pyxclib: "pooled", but both sums of a query are first divided by
+            the discounts of its first min(k, R) ranks. R is its number of relevant candidates. A query with nothing
+            relevant does not count in "pooled" and "scaled".
         gain: "linear", the inverse propensity itself; a callable with a name may clip it; see :class:`GradedMetric`.
         discount, log_base: "log2", "reciprocal" or a callable with a name; see :class:`DCG`.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
@@ -116,16 +119,17 @@ class PSNDCG(PropensityScored, DCG):
         weight = super().weight(ranking)
         if self.average != "scaled":
             return weight
+        # With a gain of 1 for each relevant candidate, the ideal is the sum of the first min(k, R) discounts.
         return ratio(weight, ranking.ideal(POSITIVE, self.discount_function, self.top_k))
 
 
 class IPS(GradedMetric):
     r"""Inverse-propensity estimate of a linear measure, :math:`\sum_{i \le k} gain_i \, discount(i)`.
 
-    With 1 / propensity as the grade of what was observed, see :func:`torchrank.inverse_propensity`, its mean over
-    queries is an unbiased estimate of the hits in the first k ranks, or of DCG, had everything been observed. Linear in
-    the gains, so ``ties="expected"`` is exact. A query in which nothing was observed counts 0. What was not retrieved
-    adds nothing.
+    The grade of an observed candidate is 1 / its propensity, see :func:`torchrank.inverse_propensity`. The mean over
+    queries is then an unbiased estimate of the measure under complete observation: of the hits in the first k ranks, or
+    of DCG. The sum is linear in the gains, so ``ties="expected"`` is exact. A query without observations counts 0.
+    Candidates that were not retrieved add nothing.
 
     Source:
         Schnabel et al., Recommendations as treatments, ICML 2016; of ranking measures, Joachims, Swaminathan and
@@ -137,13 +141,13 @@ class IPS(GradedMetric):
         top_k: count only the first ``top_k`` ranks; None = all of them.
         discount: "none", 1 at every rank; "log2", 1 / log2(1 + rank); "reciprocal", 1 / rank; or a callable with a
             name, from ranks float64 to discounts.
-        self_normalized: divide by the sum of the gains of all that was observed, retrieved or not: True, the sum over
-            all queries by that over all queries (SNIPS); "query", each query by its own.
+        self_normalized: divide by the sum of the gains of all observed candidates, retrieved or not: True, the sum over
+            all queries by the sum over all queries (SNIPS); "query", each query by its own sum.
         gain: "linear", the inverse propensity itself; a callable with a name may clip it; see :class:`GradedMetric`.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
-        ValueError: an unknown discount, or another ``self_normalized``.
+        ValueError: an unknown discount or ``self_normalized``.
 
     Example:
         >>> import torch, torchrank as tr
@@ -174,24 +178,25 @@ class IPS(GradedMetric):
         return UNEQUAL if self.self_normalized is True else ""
 
     def weight(self, ranking: Ranking) -> Tensor:
+        # As in PropensityScored.weight: the weighted mean of the ratios is the ratio of the sums.
         return ranking.total_gain(self.gain_function) if self.self_normalized is True else super().weight(ranking)
 
 
 def propensities(counts: Tensor, num_samples: int, *, a: float = 0.55, b: float = 1.5) -> Tensor:
-    r"""How likely a relevant item is to have been observed, :math:`1 / (1 + C (n_i + b)^{-a})`, after Jain et al.
+    r"""Propensities of items to be observed if they are relevant, :math:`1 / (1 + C (n_i + b)^{-a})`, after Jain et al.
 
-    :math:`C = (\ln N - 1) (b + 1)^a`. The authors fitted a = 0.5, b = 0.4 to Wikipedia and a = 0.6, b = 2.6 to Amazon;
-    the defaults are for other data.
+    :math:`n_i` is the count of item i, N the number of samples, and :math:`C = (\ln N - 1) (b + 1)^a`. The authors
+    fitted a = 0.5, b = 0.4 to Wikipedia and a = 0.6, b = 2.6 to Amazon. The defaults are for other data.
 
     Source:
         Jain, Prabhu and Varma, KDD 2016.
 
     Also in:
-        pyxclib's ``compute_inv_propesity``, which gives the inverse.
+        pyxclib's ``compute_inv_propesity``, which returns the inverse.
 
     Args:
-        counts: [item], how often each item was observed as relevant in the training data.
-        num_samples: N, the number of training samples (users, documents); at least 3, or C would be negative.
+        counts: [item], the number of times that each item was observed as relevant in the training data.
+        num_samples: N, the number of training samples (users, documents); at least 3, because C must be positive.
         a: how fast the propensity grows with the count; > 0.
         b: added to every count; > 0.
 
@@ -206,12 +211,12 @@ def propensities(counts: Tensor, num_samples: int, *, a: float = 0.55, b: float 
         >>> tr.propensities(torch.tensor([0, 10, 1000]), num_samples=10_000)
         tensor([0.0842, 0.2199, 0.7669], dtype=torch.float64)
     """
-    number("num_samples", num_samples, above=math.e)
+    number("num_samples", num_samples, above=math.e)  # ln N - 1, and with it C, is positive
     number("a", a, above=0)
     number("b", b, above=0)
     if not isinstance(counts, Tensor) or counts.dim() != 1 or counts.is_complex():
         got = list(counts.shape) if isinstance(counts, Tensor) else type(counts).__name__
-        raise ValueError(f"Expected counts [item], how often each item was observed, got {got}")
+        raise ValueError(f"Expected counts to be a tensor [item], a number for each item, got {got}")
     c = (math.log(num_samples) - 1) * (b + 1) ** a
     return 1 / (1 + c * (counts.detach().to(torch.float64) + b) ** -a)
 
@@ -219,16 +224,16 @@ def propensities(counts: Tensor, num_samples: int, *, a: float = 0.55, b: float 
 def inverse_propensity(
     target: Tensor | list[Tensor] | tuple[Tensor, ...], propensities: Tensor
 ) -> Tensor | tuple[Tensor, Tensor, Tensor]:
-    """Grades of 1 / propensity for what is relevant, in whatever layout targets come, as a target for metrics.
+    """A target for metrics with the grade 1 / propensity for relevant candidates, from a target of any layout.
 
-    Grades that are there already, dense or in triples, are multiplied by the inverse where they are positive: what is
-    irrelevant or unjudged stays so.
+    Positive grades of a dense target or of triples are multiplied by the inverse propensity. Irrelevant and unjudged
+    candidates keep their grades.
 
     Args:
-        target: grades [query, item]; or the relevant item of each query, int [query], or several, [query, entry] (as
-            in the layout of ids; give ``propensities`` of more items than there are entries), negative = none; or a
-            list of one id tensor per query; or a (query, item) or (query, item, grade) tuple of 1-D tensors.
-        propensities: floating [item], or [query, item] where they differ between queries; > 0.
+        target: grades [query, item]; or the relevant item of each query, int [query]; or several relevant items, int
+            [query, entry], negative = none; or a list of one id tensor per query; or a (query, item) or (query, item,
+            grade) tuple of 1-D tensors. A matrix with a column for each propensity is read as grades.
+        propensities: floating [item], or [query, item] if they differ between queries; > 0.
 
     Returns:
         float64 [query, item] for dense grades; else a (query, item, grade) tuple.
@@ -246,23 +251,26 @@ def inverse_propensity(
     """
     if not isinstance(propensities, Tensor) or not propensities.is_floating_point() or propensities.dim() not in (1, 2):
         got = getattr(propensities, "dtype", type(propensities).__name__)
-        raise TypeError(f"Expected propensities floating [item] or [query, item], got {got}")
+        raise TypeError(f"Expected propensities to be floating [item] or [query, item], got {got}")
     if not bool((propensities > 0).all()):
-        raise ValueError(f"Expected propensities > 0, got {propensities.min().item()} among them")
+        raise ValueError(f"Expected propensities > 0, got {propensities.min().item()}")
     inverse = 1 / propensities.detach().to(torch.float64)
     items = propensities.shape[-1]
     if isinstance(target, Tensor) and target.dim() == 2 and target.shape[1] == items:
+        # Zeros are set, not multiplied, because an inverse may be infinite. Negative grades mean unjudged and stay.
         return torch.where(target == 0, 0.0, target * torch.where(target < 0, 1.0, inverse))
     query, item, grade = _triples(target, inverse.device)
-    there = (item >= 0) & (item < items)  # what is outside stays for the metric to report
+    # Pairs outside the propensities keep their grade, and the metric reports them; clamping makes them safe to look up.
+    there = (item >= 0) & (item < items)
     column = item.clamp(0, items - 1)
     row = query.clamp(0, len(inverse) - 1)
     found = inverse[column] if inverse.dim() == 1 else inverse[row, column]
+    # ~(grade <= 0) rather than grade > 0, so that a NaN stays NaN for the metric to report.
     return query, item, torch.where(there & ~(grade <= 0), grade * found, grade)
 
 
 def _triples(target: Any, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """(query, item, grade) of targets that are ids, all [pair]."""
+    """(query, item, grade) of a target of ids or pairs, each [pair]."""
     ids = isinstance(target, Tensor) and not target.is_floating_point() and target.dtype != torch.bool
     if ids and target.dim() in (1, 2):
         items = target.to(device).long()

@@ -1,4 +1,4 @@
-"""Two rankings of the same candidates compared: that of the scores with that of the grades, which are any numbers."""
+"""Rank correlation: the ranking by scores compared with the ranking by grades, which may be any numbers."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ __all__ = ["APTau", "KendallDistance", "KendallTau", "Spearman", "WeightedTau"]
 class ComparingMetric(RankingMetric):
     """A measure of how alike two rankings of the same candidates are.
 
-    ``preds`` gives the first ranking. ``target`` gives the other one: a grade is a score there, the larger the better,
-    and may be any finite number; a negative one is a value like others. What a layout names no grade of has -2, and
-    ``mask`` says what is no candidate. Candidates that were not retrieved (a score of -inf) are tied with each other
-    behind all others. Two lists of ids become a ranking by :meth:`torchrank.Ranking.from_rankings`.
+    ``preds`` gives the first ranking. ``target`` gives the other ranking: its grades are scores, larger is better. A
+    grade may be any finite number; a negative grade is a value like any other. Candidates that a layout gives no grade
+    have -2, and ``mask`` is False for entries that are no candidates. Candidates that were not retrieved (a score of
+    -inf) are tied with each other after all others. :meth:`torchrank.Ranking.from_rankings` makes a ranking of two
+    lists of ids.
 
-    Under ``ties="expected"`` ties are treated as the measure says. "optimistic" and "pessimistic" settle those of
-    ``preds``, in favour of the grades or against them; ties among the grades, and among what was not retrieved, stay.
-    Queries with fewer than two candidates, or whose value is not defined, are skipped by default.
+    Under ``ties="expected"`` each measure treats ties by its own definition. "optimistic" and "pessimistic" break the
+    ties of ``preds``, in favour of the grades or against them. Ties among grades, and among candidates that were not
+    retrieved, stay. Queries with fewer than two candidates or an undefined value are skipped by default.
 
     Args:
-        empty_target_action: "skip", or "neg" 0, "pos" 1, "error": what a query counts that has nothing to compare.
+        empty_target_action: the value of a query with nothing to compare: "skip", no value; "neg" 0; "pos" 1; "error".
         kwargs: ``ties``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
     """
 
@@ -49,11 +50,11 @@ class ComparingMetric(RankingMetric):
         graded = isinstance(target, tuple) and len(target) == 3
         if isinstance(preds, Tensor) and not preds.is_floating_point() and not graded:
             raise TypeError(
-                f"Expected two rankings of the same candidates for {self.label}, got a list of ids and what is"
-                " relevant: of two lists of ids make one Ranking.from_rankings(preds, target)"
+                f"Expected scores and grades of the same candidates for {self.label}, got a list of ids; for two lists"
+                " of ids pass Ranking.from_rankings(preds, target)"
             )
 
-    #: whether there is nothing to compare where all candidates are tied in one of the rankings
+    #: whether a query is empty if all candidates are tied in one of the rankings
     of_differences = True
 
     def empty(self, ranking: Ranking) -> Tensor:
@@ -71,11 +72,16 @@ class ComparingMetric(RankingMetric):
 class KendallTau(ComparingMetric):
     r"""Kendall's tau of each query, from its concordant and discordant pairs: :math:`\tau_a = (C - D) / {n \choose 2}`.
 
-    A pair of candidates is concordant if both rankings order it alike, discordant if they do not, and neither if one
-    of them has a tie. With T and U the pairs tied in the one and in the other ranking and m the smaller number of
-    different values, variant "b" is :math:`(C - D) / \sqrt{(n(n-1)/2 - T)(n(n-1)/2 - U)}`, "c"
-    :math:`2 (C - D) m / (n^2 (m - 1))`, "gamma" :math:`(C - D) / (C + D)`. "a" is the mean over all orders of what is
-    tied, in both rankings. Where all candidates are tied only "a" is defined, and 0.
+    Of n candidates, C pairs are concordant: both rankings order them alike. D pairs are discordant: the rankings order
+    them differently. A pair tied in either ranking is neither. T pairs are tied in the first ranking, U in the other,
+    and m is the smaller number of different values of the two. The variants are:
+
+    - "a": :math:`(C - D) / (n (n-1) / 2)`, which is the mean over all orders of tied candidates in both rankings.
+    - "b": :math:`(C - D) / \sqrt{(n(n-1)/2 - T)(n(n-1)/2 - U)}`.
+    - "c": :math:`2 (C - D) m / (n^2 (m - 1))`.
+    - "gamma": :math:`(C - D) / (C + D)`.
+
+    If all candidates are tied in one ranking, only "a" is defined; its value is 0.
 
     Source:
         "a": Kendall, A new measure of rank correlation, Biometrika 30, 1938; "b": Kendall, The treatment of ties in
@@ -112,7 +118,7 @@ class KendallTau(ComparingMetric):
         if self.variant != "gamma":
             return super().empty(ranking)
         both = orders(self.resolve_ties(ranking))
-        return both.net() + 2 * both.reversed() == 0
+        return both.net() + 2 * both.reversed() == 0  # C + D = (C - D) + 2 D
 
     def compare(self, both: Orders) -> Tensor:
         net, discordant, total = both.net(), both.reversed(), both.total()
@@ -123,6 +129,7 @@ class KendallTau(ComparingMetric):
         untied, other_untied = total - both.pairs(both.beside), total - both.pairs(both.other_beside)
         if self.variant == "b":
             return (net / untied.sqrt() / other_untied.sqrt()).clamp(-1, 1)
+        # m, the smaller number of different values
         values = torch.minimum(both.classes(both.above, both.place), both.classes(both.other_above, both.other_place))
         return 2 * net / (both.number.double().square() * (values - 1) / values)
 
@@ -130,20 +137,20 @@ class KendallTau(ComparingMetric):
 class KendallDistance(ComparingMetric):
     r"""Kendall's tau distance: :math:`K = D + penalty \cdot S`, the number of pairs in different order.
 
-    D are the discordant pairs, S those that are tied in one ranking only. Of two lists of ids, each of which may have
-    some that the other lacks, it is :math:`K^{(penalty)}` of Fagin, Kumar and Sivakumar, Comparing top k lists, 2003.
-    Lower is better.
+    D is the number of discordant pairs and S the number of pairs that are tied in exactly one ranking. Lower is better.
+    For two lists with different ids it is :math:`K^{(penalty)}` of Fagin, Kumar and Sivakumar, Comparing top k lists,
+    2003.
 
     Source:
         Fagin, Kumar, Mahdian, Sivakumar and Vee, Comparing and aggregating rankings with ties, PODS 2004.
 
     Args:
-        normalized: the share of all pairs instead of their number.
-        penalty: what a pair counts that is tied in one ranking only, from 0 to 1.
+        normalized: divide by the number of all pairs.
+        penalty: the count of a pair that is tied in exactly one ranking, from 0 to 1.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
 
     Raises:
-        ValueError: a penalty that is not from 0 to 1.
+        ValueError: ``penalty`` is not a number from 0 to 1.
 
     Example:
         >>> import torch, torchrank as tr
@@ -161,6 +168,7 @@ class KendallDistance(ComparingMetric):
 
     def compare(self, both: Orders) -> Tensor:
         tied, other_tied, alike = (both.pairs(x) for x in (both.beside, both.other_beside, both.alike[0]))
+        # Pairs tied in both rankings are in both counts of ties, so they are taken off twice.
         distance = both.reversed() + self.penalty * (tied + other_tied - 2 * alike)
         return distance / both.total() if self.normalized else distance
 
@@ -168,16 +176,17 @@ class KendallDistance(ComparingMetric):
 class WeightedTau(ComparingMetric):
     r"""Vigna's weighted tau, Kendall's tau of weighted pairs: :math:`\sum w s s' / \sqrt{\sum w s^2 \sum w s'^2}`.
 
-    Over all pairs of candidates, s being the signs of their differences in the two rankings and the weights
-    :math:`w = \frac{1}{i} + \frac{1}{j}` for ranks i and j: a correlation in the sense of tau b. The ranks that make
-    the weights are those of ``preds``, equal ones ranked by ``target``; or the other way round; or, by default, the
-    mean of both values.
+    The sums are over all pairs of candidates. s and s' are the signs of their differences in the two rankings. The
+    weight of a pair at ranks i and j is :math:`w = \frac{1}{i} + \frac{1}{j}`. Ties are treated as in tau b.
+
+    The ranks i and j come from ``preds``, with equal scores ranked by ``target``, or the other way round. By default
+    the value is the mean of both.
 
     Source:
         Vigna, A weighted correlation index for rankings with ties, WWW 2015, additive and hyperbolic.
 
     Args:
-        weigh_by: whose ranks make the weights: "both", "preds" or "target".
+        weigh_by: the source of the ranks in the weights: "both", "preds" or "target".
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
 
     Raises:
@@ -201,18 +210,19 @@ class WeightedTau(ComparingMetric):
     def weighted(self, both: Orders, place: Tensor) -> Tensor:
         """The value for weights 1 / (1 + place)."""
         weight = both.of_candidates((place + 1).double().reciprocal_().expand(both.place.shape))
-        total = weight.sum(-1) * (both.number - 1)
+        total = weight.sum(-1) * (both.number - 1)  # each candidate is in number - 1 pairs
         tied, other_tied, alike = (both.pairs(x, weight) for x in (both.beside, both.other_beside, both.alike[0]))
         net = total - tied - other_tied + alike - 2 * (weight * both.discordant).sum(-1)
         return (net / (total - tied).sqrt() / (total - other_tied).sqrt()).clamp(-1, 1)
 
 
 class APTau(ComparingMetric):
-    r"""AP correlation, for which errors at the top weigh more: :math:`\frac{2}{n-1} \sum_{i=2}^n \frac{C_i}{i-1} - 1`.
+    r"""AP correlation, in which errors at the top weigh more: :math:`\frac{2}{n-1} \sum_{i=2}^n \frac{C_i}{i-1} - 1`.
 
-    :math:`C_i` of the i - 1 candidates above rank i in ``preds`` are above that candidate in ``target`` too, which is
-    the true ranking. With ties the exact mean over all orders of what is tied, in both rankings: that of tau_AP,a of
-    Urbano and Marrero, ICTIR 2017, for ties in ``preds``; a pair tied in ``target`` is as good as half concordant.
+    ``target`` is the true ranking. Of the i - 1 candidates above rank i in ``preds``, :math:`C_i` are above the
+    candidate of rank i in ``target`` too. With ties this is the exact mean over all orders of tied candidates in both
+    rankings. For ties in ``preds`` it is tau_AP,a of Urbano and Marrero, ICTIR 2017. A pair tied in ``target`` counts
+    as half concordant.
 
     Source:
         Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval, SIGIR 2008.
@@ -231,12 +241,15 @@ class APTau(ComparingMetric):
     of_differences = False
 
     def compare(self, both: Orders) -> Tensor:
-        # In the blocks above a candidate: those that should be below it, and those tied with it in the true ranking.
+        # Of the candidates above a candidate's tie group in ``preds``, ``misplaced`` are below it in ``target`` and
+        # ``indifferent`` are tied with it there. ``net`` counts the concordant less the discordant ones.
+        # Candidates in the group itself are above it in half of the orders, so they add 0 on average.
         misplaced = (both.discordant + both.place - both.other_place) // 2
         indifferent = both.other_place - both.other_above - both.alike[1]
         net = both.of_candidates(both.above - 2 * misplaced - indifferent)
         ranks = torch.arange(1, net.shape[1] + 1, dtype=torch.float64, device=net.device)
         harmonic = torch.nn.functional.pad(running_sum(1 / ranks), (1, 0))
+        # The mean of 1 / (rank - 1) over the ranks of the tie group, as a difference of harmonic numbers.
         above = (both.above - 1).clamp_(0, net.shape[1])
         mean = (harmonic[(above + both.beside).clamp_max_(net.shape[1])] - harmonic[above]) / both.beside.clamp_min(1)
         return (net * mean).sum(-1) / (both.number - 1)
@@ -245,9 +258,9 @@ class APTau(ComparingMetric):
 class Spearman(ComparingMetric):
     r"""Spearman's rank correlation: :math:`\sum (x - m) (y - m) / \sqrt{\sum (x - m)^2 \sum (y - m)^2}`.
 
-    Pearson's correlation of the ranks x and y that each candidate has in the two rankings, whose mean is m. It is
-    :math:`1 - 6 \sum (x - y)^2 / (n^3 - n)` where nothing is tied. Tied candidates have the mean of their ranks. Not
-    defined where all candidates are tied in one of the rankings.
+    This is Pearson's correlation of the ranks x and y of the candidates in the two rankings, both with the mean m.
+    Without ties it is :math:`1 - 6 \sum (x - y)^2 / (n^3 - n)` for n candidates. Tied candidates have the mean of their
+    ranks. The value is undefined if all candidates are tied in one of the rankings.
 
     Source:
         Spearman, The proof and measurement of association between two things, 1904.
@@ -269,7 +282,7 @@ class Spearman(ComparingMetric):
     name = "spearman"
 
     def compare(self, both: Orders) -> Tensor:
-        # Twice the distance of each mean rank from the middle, a whole number.
+        # Twice the distance of each mean rank from the middle: a whole number, so nothing is rounded here.
         middle = both.number.unsqueeze(-1)
         one, other = (
             both.of_candidates(2 * above + beside - middle).double()

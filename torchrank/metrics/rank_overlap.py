@@ -1,4 +1,4 @@
-"""How much two rankings have in common at the top: overlap at one depth, and rank-biased over all."""
+"""Overlap of two rankings: at one depth, or rank-biased over all depths."""
 
 from __future__ import annotations
 
@@ -21,169 +21,193 @@ __all__ = ["RBO", "Overlap"]
 
 
 @dataclass(frozen=True, eq=False)
-class Lists:
-    """Two ranked lists, of entries that may be in either or both: float64, ranks count from 1."""
+class RankedList:
+    """One of two ranked lists: float64, ranks count from 1. An entry of a query may be in either list or in both."""
 
-    #: [query, entry]: best rank in the first list, and how many share it; 0 = it is not in the list
+    #: [query, entry]: best rank of the entry
     first: Tensor
+    #: [query, entry]: size of its tie group; 0 = the entry is not in the list
     tied: Tensor
-    #: [query, entry]: and in the other list
-    other_first: Tensor
-    other_tied: Tensor
     #: [query]
     length: Tensor
-    other_length: Tensor
+
+    def share(self, depth: Tensor) -> Tensor:
+        """Probability of each entry to be among the first ``depth``, over all orders of its tie group."""
+        return ratio(torch.minimum((depth + 1 - self.first).clamp_min(0), self.tied), self.tied)
 
 
 @cached
-def lists(ranking: Ranking) -> Lists:
-    """The list of what was retrieved, and that of all candidates, by their grades. A grade of -inf is in no list."""
+def two_lists(ranking: Ranking) -> tuple[RankedList, RankedList]:
+    """The retrieved candidates, and all candidates by their grades. A grade of -inf is in no list."""
     both: Orders = orders(ranking)
     first, tied, grade = (x.gather(-1, both.entry) for x in (ranking.first, ranking.tied, ranking.grade))
-    listed = both.there & (grade > -math.inf) if grade.is_floating_point() else both.there
-    return Lists(
-        first,
-        torch.where(both.there, tied, 0),
+    graded = both.there & (grade > -math.inf) if grade.is_floating_point() else both.there
+    by_score = RankedList(first, torch.where(both.there, tied, 0), ranking.num_candidates)
+    by_grade = RankedList(
         (both.other_above + 1).to(first.dtype),
-        torch.where(listed, both.other_beside, 0).to(first.dtype),
-        ranking.num_candidates,
-        listed.sum(-1).to(first.dtype),
+        torch.where(graded, both.other_beside, 0).to(first.dtype),
+        graded.sum(-1).to(first.dtype),
     )
+    return by_score, by_grade
 
 
-def contribution(depth: Tensor, first: Tensor, tied: Tensor) -> Tensor:
-    """How much of each entry is among the first ``depth``, on average over the orders of what is tied."""
-    return ratio(torch.minimum((depth + 1 - first).clamp_min(0), tied), tied)
+def longer_first(one: RankedList, other: RankedList) -> tuple[RankedList, RankedList]:
+    """The longer and the shorter list of each query."""
+    swap = (other.length > one.length).unsqueeze(-1)
+    # torch.maximum rather than torch.where for the lengths, so that an unknown length (NaN) makes both unknown.
+    longer = RankedList(
+        torch.where(swap, other.first, one.first),
+        torch.where(swap, other.tied, one.tied),
+        torch.maximum(one.length, other.length),
+    )
+    shorter = RankedList(
+        torch.where(swap, one.first, other.first),
+        torch.where(swap, one.tied, other.tied),
+        torch.minimum(one.length, other.length),
+    )
+    return longer, shorter
 
 
 @dataclass(frozen=True, eq=False)
-class Depths:
-    """The blocks of a list, by rank: float64 [query, rank]."""
+class TieGroups:
+    """The tie group at each rank of a list: float64 [query, rank]."""
 
-    #: how many stand above the block of that rank, and how many in it
+    #: number of entries above the tie group
     above: Tensor
+    #: number of entries in the tie group
     size: Tensor
 
     @classmethod
-    def of(cls, first: Tensor, tied: Tensor) -> Depths:
-        """Ranks that no entry has are blocks of one."""
-        width = first.shape[1]
-        at = torch.where(tied > 0, first - 1, width).clamp_max(width).long()
-        table = torch.zeros_like(first[:, :1]).expand(-1, width + 1)
-        above = table.scatter(-1, at, first - 1)[:, :-1].cummax(-1).values
-        size = table.scatter(-1, at, tied).gather(-1, above.long())
-        rank = torch.arange(width, dtype=first.dtype, device=first.device)
-        beyond = rank >= above + size
-        return cls(torch.where(beyond, rank, above), torch.where(beyond, 1.0, size))
+    def of(cls, ranked: RankedList) -> TieGroups:
+        """The tie groups of a list. A rank without an entry is a group of one."""
+        width = ranked.first.shape[1]
+        # Each group writes to the slot of its best rank, and cummax carries it on to its other ranks. The last slot
+        # absorbs entries that are not in the list.
+        slot = torch.where(ranked.tied > 0, ranked.first - 1, width).clamp_max(width).long()
+        table = torch.zeros_like(ranked.first[:, :1]).expand(-1, width + 1)
+        above = table.scatter(-1, slot, ranked.first - 1)[:, :-1].cummax(-1).values
+        size = table.scatter(-1, slot, ranked.tied).gather(-1, above.long())
+        rank = torch.arange(width, dtype=ranked.first.dtype, device=ranked.first.device)
+        empty = rank >= above + size
+        return cls(torch.where(empty, rank, above), torch.where(empty, 1.0, size))
 
-    def effective(self, rank: Tensor, variant: str) -> Tensor:
-        """How large the list counts as at each rank: what is tied as a whole, by rank, or by its own overlap."""
+    def list_size(self, rank: Tensor, variant: str) -> Tensor:
+        """Size of the list up to each rank, by variant of RBO: "w" counts tie groups whole, "a" counts ranks.
+
+        "b" counts the overlap of the list with itself. So a list agrees with itself wholly in spite of its ties.
+        """
         if variant == "w":
             return self.above + self.size
         return rank if variant == "a" else self.above + (rank - self.above).square() / self.size
 
 
-def common(
-    first: Tensor, tied: Tensor, other: Tensor, other_tied: Tensor, sizes: Depths, other_sizes: Depths
-) -> Tensor:
-    """Expected size of what two lists have in common up to each rank: float64 [query, rank].
+def expected_overlap(one: RankedList, other: RankedList, groups: TieGroups, other_groups: TieGroups) -> Tensor:
+    """Expected number of entries that two lists have in common up to each rank: float64 [query, rank].
 
-    One rank further down, each entry of the block there adds its share of it, as far as the other list is down to it.
+    Let x(d) and y(d) be the shares of an entry in the first d of each list. The overlap is the sum of x(d) y(d). From
+    one depth to the next it grows by (x(d) - x(d-1)) y(d) + x(d-1) (y(d) - y(d-1)).
     """
-    gained = _gained(first, tied, other, other_tied, sizes.above, 0) / sizes.size
-    return running_sum(gained + _gained(other, other_tied, first, tied, other_sizes.above, 1) / other_sizes.size)
+    # x(d) - x(d-1) is 1 / size for the entries of the tie group at rank d, and 0 for all others.
+    growth = _shares_in_other(one, other, groups.above, 0) / groups.size
+    other_growth = _shares_in_other(other, one, other_groups.above, 1) / other_groups.size
+    return running_sum(growth + other_growth)
 
 
-def _gained(first: Tensor, tied: Tensor, other: Tensor, other_tied: Tensor, above: Tensor, lag: int) -> Tensor:
-    """Over the entries of the block at each rank, the sum of their contributions to the other list ``lag`` ranks above.
+def _shares_in_other(one: RankedList, other: RankedList, above: Tensor, lag: int) -> Tensor:
+    """Sum, over the tie group of ``one`` at each rank d, of the shares in the first d - ``lag`` of the other list.
 
-    A contribution rises with the rank d as start + step * (d - first) through the block of the other list, and is 1
-    below it.
+    The share of an entry is 0 above its tie group in the other list. Within that group it rises linearly, as start +
+    step * (d - one.first), and below that group it is 1. ``above`` is :attr:`TieGroups.above` of ``one``.
     """
-    cached, other = (tied > 0) & (other_tied > 0), other + lag
-    end, other_end = first + tied, other + other_tied
-    rises, stays, full = torch.maximum(first, other), torch.minimum(end, other_end), torch.maximum(first, other_end)
-    rising, filled = cached & (rises < stays), cached & (full < end)
-    step = torch.where(rising, 1 / other_tied, 0.0)
-    start, one = step * (first - other + 1), filled.to(first.dtype)
+    in_both = (one.tied > 0) & (other.tied > 0)
+    end = one.first + one.tied
+    other_first = other.first + lag
+    other_end = other_first + other.tied
+    # The ranks of the entry's tie group, [one.first, end), at which its share begins to rise, stops rising, and is 1.
+    rise, stop, full = (
+        torch.maximum(one.first, other_first),
+        torch.minimum(end, other_end),
+        torch.maximum(one.first, other_end),
+    )
+    rises, fills = in_both & (rise < stop), in_both & (full < end)
+    step = torch.where(rises, 1 / other.tied, 0.0)
+    start, whole = step * (one.first - other_first + 1), fills.to(one.first.dtype)
     # Sorted rather than added up in a table, so that the order of summation is always the same.
-    at, order = torch.cat([rises, stays, full, end], -1).sort(dim=-1, stable=True)
-    rank = torch.arange(1, first.shape[1] + 1, dtype=first.dtype, device=first.device).expand(first.shape)
+    at, order = torch.cat([rise, stop, full, end], -1).sort(dim=-1, stable=True)
+    rank = torch.arange(1, one.first.shape[1] + 1, dtype=one.first.dtype, device=one.first.device)
+    rank = rank.expand(one.first.shape)
     so_far = torch.searchsorted(at, rank.contiguous(), right=True)
 
     def total(*changes: Tensor) -> Tensor:
+        """The sum at each rank of changes at ``rise``, ``stop``, ``full`` and ``end``."""
         sums = running_sum(torch.cat(changes, -1).gather(-1, order))
         return torch.nn.functional.pad(sums, (1, 0)).gather(-1, so_far)
 
-    none = torch.zeros_like(one)
-    return total(start, -start, one, -one) + total(step, -step, none, none) * (rank - 1 - above)
+    none = torch.zeros_like(whole)
+    # All entries of the tie group at rank d have the same first, above + 1, so d - first is a common factor.
+    return total(start, -start, whole, -whole) + total(step, -step, none, none) * (rank - 1 - above)
 
 
-def _counted(first: Tensor, where: Tensor) -> Tensor:
-    """How many marked entries have at least each rank: float64 [query, rank]."""
-    width = first.shape[1]
-    at = torch.where(where, first - 1, width).clamp(0, width).long()
-    table = torch.zeros((len(at), width + 1), dtype=torch.int64, device=at.device)
-    return table.scatter_add_(-1, at, torch.ones_like(at)).cumsum(-1)[:, :-1].to(first.dtype)
+def _number_up_to(rank: Tensor, marked: Tensor) -> Tensor:
+    """Number of marked entries whose ``rank``, [query, entry], is at most each rank: float64 [query, rank]."""
+    width = rank.shape[1]
+    slot = torch.where(marked, rank - 1, width).clamp(0, width).long()  # the last one absorbs all other entries
+    table = torch.zeros((len(slot), width + 1), dtype=torch.int64, device=slot.device)
+    return table.scatter_add_(-1, slot, torch.ones_like(slot)).cumsum(-1)[:, :-1].to(rank.dtype)
 
 
 @cached
 def agreements(ranking: Ranking, variant: str) -> tuple[Tensor, Tensor]:
-    """The agreement of both lists at each rank, float64 [query, rank], 0 behind the longer one, and its length.
+    """The agreement of both lists at each rank, float64 [query, rank], and the length of the longer list, [query].
 
-    Behind the end of the shorter list, what it may have in common with the longer one is extrapolated.
+    The agreement is the overlap divided by the mean size of the lists, and 0 after the longer list. Between the ends of
+    the two lists the overlap is extrapolated.
     """
-    both = lists(ranking)
-    swap = (both.other_length > both.length).unsqueeze(-1)
-    long, short = (
-        (torch.where(swap, b, a), torch.where(swap, d, c))
-        for (a, b), (c, d) in (
-            ((both.first, both.other_first), (both.tied, both.other_tied)),
-            ((both.other_first, both.first), (both.other_tied, both.tied)),
-        )
-    )
-    longer, shorter = torch.maximum(both.length, both.other_length), torch.minimum(both.length, both.other_length)
-    blocks, short_blocks = Depths.of(*long), Depths.of(*short)
-    there = (long[1] > 0) & (short[1] > 0)
-    rank = torch.arange(1, long[0].shape[1] + 1, dtype=long[0].dtype, device=long[0].device)
-    seen = rank <= shorter.unsqueeze(-1)
-    if variant == "w" or _untied(both):
-        overlap = _counted(torch.maximum(long[0], short[0]), there)
+    longer, shorter = longer_first(*two_lists(ranking))
+    groups, shorter_groups = TieGroups.of(longer), TieGroups.of(shorter)
+    in_both = (longer.tied > 0) & (shorter.tied > 0)
+    rank = torch.arange(1, longer.first.shape[1] + 1, dtype=longer.first.dtype, device=longer.first.device)
+    seen = rank <= shorter.length.unsqueeze(-1)
+    if variant == "w" or (_untied(longer) and _untied(shorter)):
+        # An entry is in both lists from the later one of its best ranks on.
+        overlap = _number_up_to(torch.maximum(longer.first, shorter.first), in_both)
     else:
-        overlap = common(*long, *short, blocks, short_blocks)
-    size, short_size = (x.effective(rank, variant) for x in (blocks, short_blocks))
-    short_size = torch.where(seen, short_size, rank)
-    whole = (size + short_size) / 2 if variant == "w" else (size * short_size).sqrt()
+        overlap = expected_overlap(longer, shorter, groups, shorter_groups)
+    size = groups.list_size(rank, variant)
+    shorter_size = torch.where(seen, shorter_groups.list_size(rank, variant), rank)
+    mean_size = (size + shorter_size) / 2 if variant == "w" else (size * shorter_size).sqrt()
 
-    at = (shorter.long() - 1).clamp_min(0).unsqueeze(-1)
-    last = ratio(overlap, whole).gather(-1, at) * (shorter.unsqueeze(-1) > 0)
-    begun = blocks.above + blocks.size - _counted(long[0], there)  # of the longer list only
-    mean = 1.0 if variant == "w" else ratio(rank - overlap, begun)
-    unseen = (rank - shorter.unsqueeze(-1)) * last * mean
-    agreement = ratio(torch.where(seen, overlap, overlap + unseen), whole)
-    return torch.where(rank <= longer.unsqueeze(-1), agreement.clamp(0, 1), 0.0), longer
+    # After its end, the shorter list is assumed to have an entry of the longer list at each rank with probability
+    # ``last``, the agreement at that end. Such an entry has the mean share of the entries of the longer list alone.
+    end = (shorter.length.long() - 1).clamp_min(0).unsqueeze(-1)
+    last = ratio(overlap, mean_size).gather(-1, end) * (shorter.length.unsqueeze(-1) > 0)
+    only_in_longer = groups.above + groups.size - _number_up_to(longer.first, in_both)
+    mean_share = 1.0 if variant == "w" else ratio(rank - overlap, only_in_longer)
+    unseen = (rank - shorter.length.unsqueeze(-1)) * last * mean_share
+    agreement = ratio(torch.where(seen, overlap, overlap + unseen), mean_size)
+    # Rounding may leave [0, 1].
+    return torch.where(rank <= longer.length.unsqueeze(-1), agreement.clamp(0, 1), 0.0), longer.length
 
 
-def _untied(both: Lists) -> bool:
-    """Whether it is known that neither list has ties."""
-    if not reading_is_free(both.tied):
-        return False
-    return not bool((both.tied > 1).any()) and not bool((both.other_tied > 1).any())
+def _untied(ranked: RankedList) -> bool:
+    """Whether a list is known to have no ties; always False if reading values would wait for the device."""
+    return reading_is_free(ranked.tied) and not bool((ranked.tied > 1).any())
 
 
 class Overlap(ComparingMetric):
     r"""Overlap of the first k of both rankings: :math:`|A_k \cap B_k| / k`.
 
-    With ties the exact mean over all orders of what is tied, in both rankings. Candidates that were not retrieved are
-    not in the list of ``preds``; where a list is shorter than k, the overlap is divided by k all the same. Without
-    ``top_k``, k is the length of the longer list. A query without candidates is skipped by default.
+    :math:`A_k` and :math:`B_k` are the first k candidates by ``preds`` and by ``target``. With ties this is the exact
+    mean over all orders of tied candidates in both rankings. Candidates that were not retrieved are not in the list of
+    ``preds``. The overlap is divided by k even if a list is shorter. Without ``top_k``, k is the length of the longer
+    list. A query without candidates is skipped by default.
 
     Source:
         Webber, Moffat and Zobel, A similarity measure for indefinite rankings, TOIS 28(4), 2010, as the overlap at a
         depth; Fagin, Kumar and Sivakumar, Comparing top k lists, SIAM J. Discrete Mathematics 17(1), 2003.
 
     Args:
-        top_k: how many of each ranking; None = all of the longer one.
+        top_k: k, the number of ranks to compare; None = the length of the longer list.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
 
     Example:
@@ -197,36 +221,38 @@ class Overlap(ComparingMetric):
     top_k: int | None = integer(default=None, least=1, kw_only=False)  # type: ignore[assignment]
 
     def empty(self, ranking: Ranking) -> Tensor:
-        both = lists(ranking)
-        return torch.maximum(both.length, both.other_length) == 0
+        longer, _ = longer_first(*two_lists(ranking))
+        return longer.length == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
-        both = lists(ranking)
-        longer = torch.maximum(both.length, both.other_length).nan_to_num(nan=0)
-        depth = (longer if self.top_k is None else torch.full_like(longer, self.top_k)).unsqueeze(-1)
-        inside = contribution(depth, both.first, both.tied) * contribution(depth, both.other_first, both.other_tied)
-        return ratio(inside.sum(-1), depth.squeeze(-1))
+        one, other = two_lists(ranking)
+        length = torch.maximum(one.length, other.length).nan_to_num(nan=0)
+        depth = (length if self.top_k is None else torch.full_like(length, self.top_k)).unsqueeze(-1)
+        # Ties of the two rankings are broken independently, so the probability to be in both is the product.
+        return ratio((one.share(depth) * other.share(depth)).sum(-1), depth.squeeze(-1))
 
 
 class RBO(ComparingMetric):
     r"""Rank-biased overlap, extrapolated: :math:`(1 - p) \sum_d p^{d-1} |S_d \cap L_d| / d`.
 
-    Agreement at each depth, weighed by the chance that a user who goes on with probability p gets there; what both
-    lists leave open is extrapolated from what they show (RBO_ext). The lists may differ in length and in what they
-    hold: what was not retrieved is not in the list of ``preds``. 0 if one of them is empty; where both are, the query
-    is skipped by default.
+    The agreement of the lists S and L at depth d is the share of their first d candidates that they have in common. It
+    is weighed by the probability that a user who goes on with probability p reaches depth d. The unseen ends of both
+    lists are extrapolated from their seen parts (RBO_ext).
 
-    Ties as Corsi and Urbano say: ``variant`` "w", tied candidates share the best of their ranks, as in sports; "a", at
-    each depth the mean over all orders of what is tied, in both lists; "b", "a" corrected for what ties hide, so that a
-    ranking agrees with itself wholly. Without ties all three are one.
+    The lists may differ in length and content: candidates that were not retrieved are not in the list of ``preds``. The
+    value is 0 if one list is empty. If both are, the query is skipped by default.
+
+    Ties follow Corsi and Urbano. ``variant`` "w": tied candidates share the best of their ranks, as in sports. "a": the
+    mean, at each depth, over all orders of tied candidates in both lists. "b": "a" corrected for ties, so that a
+    ranking agrees with itself wholly. Without ties all three are equal.
 
     Source:
         Webber, Moffat and Zobel, A similarity measure for indefinite rankings, TOIS 28(4), 2010; ties: Corsi and
         Urbano, The treatment of ties in rank-biased overlap, SIGIR 2024.
 
     Args:
-        p: how likely the user goes on to the next rank; between 0 and 1.
-        variant: what a tie means: "a", "b" or "w".
+        p: the probability that the user goes on to the next rank, between 0 and 1.
+        variant: the treatment of ties: "a", "b" or "w".
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
 
     Raises:
@@ -246,13 +272,13 @@ class RBO(ComparingMetric):
     variant: Literal["a", "b", "w"] = one_of(default="a")
 
     def empty(self, ranking: Ranking) -> Tensor:
-        both = lists(ranking)
-        return torch.maximum(both.length, both.other_length) == 0
+        longer, _ = longer_first(*two_lists(ranking))
+        return longer.length == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
-        agreement, last = agreements(ranking, self.variant)
+        agreement, length = agreements(ranking, self.variant)
         depth = torch.arange(1, agreement.shape[1] + 1, dtype=agreement.dtype, device=agreement.device)
-        longer = last.unsqueeze(-1)
-        weight = torch.where(depth <= longer, (1 - self.p) * self.p ** (depth - 1), 0.0)
-        beyond = agreement.gather(-1, (last.long() - 1).clamp_min(0).unsqueeze(-1)).squeeze(-1)
-        return (agreement * weight).sum(-1) + beyond * self.p**last
+        weight = torch.where(depth <= length.unsqueeze(-1), (1 - self.p) * self.p ** (depth - 1), 0.0)
+        # Beyond both lists the last agreement goes on; the weights of all those depths sum to p ** length.
+        last = agreement.gather(-1, (length.long() - 1).clamp_min(0).unsqueeze(-1)).squeeze(-1)
+        return (agreement * weight).sum(-1) + last * self.p**length

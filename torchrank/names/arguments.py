@@ -1,4 +1,4 @@
-"""Checks of the arguments of constructors. Errors say what was expected and what was got."""
+"""Checks of constructor arguments, with errors that name the expected and the given value."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from torchrank.names.labels import name_of
 
 
 def one_of(argument: str, value: object, known: Iterable[object], or_callable: bool = False) -> None:
-    """Raise ValueError unless an argument has a known value, or is a callable with a name where one will do."""
+    """Raise ValueError unless an argument has a known value or, if ``or_callable``, is a callable with a new name."""
     known = tuple(known)
     if or_callable and callable(value):
-        if name_of(value) in known:  # or two definitions would have one label
-            raise ValueError(
-                f"Expected {argument} to be a callable with a name of its own, got {value!r}, named as a known one"
-            )
+        if name_of(value) in known:
+            # A label shows only the name, so two definitions would have the same label.
+            raise ValueError(f"Expected {argument} to be a callable with a name of its own, got {value!r}; rename it")
     elif value not in known:
         also = " or a callable with a name" if or_callable else ""
         raise ValueError(f"Expected {argument} to be one of {', '.join(map(repr, known))}{also}, got {value!r}")
@@ -35,6 +34,7 @@ def number(
     most: float = math.inf,
 ) -> None:
     """Raise ValueError unless an argument is a finite number within its bounds."""
+    # bool is a number in Python, but no parameter takes True for 1.
     real = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if not real or not (above < value < below and least <= value <= most):  # type: ignore[operator]
         bounds = [
@@ -47,19 +47,19 @@ def number(
 
 
 def plain(value: Any) -> Any:
-    """A number of numpy as Python's own, which labels show alike; anything else as it is."""
+    """Convert a number of NumPy to one of Python, so that labels show both alike. Return other values as they are."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-# Integers up to this one are exact as float64.
+# Integers up to this one are exact in float64.
 MOST = 2**53
 
 
 def integer(argument: str, value: object, least: int, or_none: bool = True, most: int = MOST) -> int | None:
-    """An argument as a Python int; None where that will do.
+    """Return an argument as a Python int, or as None if ``or_none``.
 
     Raises:
-        ValueError: it is no integer, of Python or of numpy, or out of its bounds.
+        ValueError: it is not an integer of Python or NumPy, or it is out of bounds.
     """
     if value is None and or_none:
         return None

@@ -1,4 +1,4 @@
-"""The grammar of labels: ``name(parameter=value, ...)@k``. The label is the definition, and names the state."""
+"""The grammar of labels: ``name(parameter=value, ...)@k``. A label defines a metric and names its state."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-# More than labels need: names of other libraries hold digits, dots, commas and what not.
+# Accepts more than our own labels, because names of other libraries contain digits, dots and commas.
 _SHAPE = re.compile(r"\s*(?P<name>[^\s@()]+)\s*(?:\((?P<inside>.*)\))?\s*(?:@\s*(?P<at>[^\s@()][^@()]*?))?\s*")
 
 
 _PARAMETER = re.compile(r"\s*(\w+)\s*=\s*('[^']*'|\"[^\"]*\"|{[^{}]*}|[^,'\"{}]+?)\s*(?:,|$)")
 
 
-# A list of labels in one string: commas and spaces between them, but not in parentheses, beside an @, or before
-# another cut-off.
 _PARENTHESES = re.compile(r"\([^()]*\)")
 
 
+# The commas and spaces between labels in one string, but not beside an @ or before another cutoff. ``split`` leaves
+# out those in parentheses.
 _BETWEEN = re.compile(r"(?<![@,\s])(?:\s*,\s*|\s+)(?![@(,\s])(?!-?[\d.]+(?:-\d+)?\s*(?:,|\s|$))")
 
 
-#: cut-offs that one label may stand for
+#: the most cutoffs that one label may have
 MOST_CUTS = 1000
 
 
+# Number of each callable among those of the same name. Weak, so that a callable can be freed.
 _NAMESAKES: WeakKeyDictionary[Callable, int] = WeakKeyDictionary()
 
 
@@ -34,38 +35,41 @@ _NAMESAKES: WeakKeyDictionary[Callable, int] = WeakKeyDictionary()
 class Label:
     """The parts of a label: ``ndcg(gain=exponential)@5,10``."""
 
-    #: as it was written
+    #: the name as it was written
     name: str
-    #: by their names in lower case
+    #: values by name of the parameter, in lower case
     parameters: dict[str, object]
-    #: what stands behind the @, or nothing
+    #: the text after the @; empty if there is none
     at: str
 
     @property
     def cuts(self) -> tuple[int, ...]:
-        """The cut-offs, ``5,10`` or ``1-100``. ValueError if something else stands behind the @, or too many."""
+        """The cutoffs of ``5,10`` or ``1-100``.
+
+        Raises:
+            ValueError: the text after the @ is something else, or there are too many cutoffs.
+        """
         cuts: list[int] = []
         for part in self.at.split(",") if self.at else []:
             ends = [end.strip() for end in part.split("-")]
             numbers = [int(end) for end in ends if end.isascii() and end.isdecimal()]
             if len(numbers) != len(ends) or len(ends) > 2 or numbers[0] > numbers[-1]:
-                raise ValueError(
-                    f"Expected cut-offs like '@10', '@5,10' or '@1-5' behind {self.name}, got '@{self.at}'"
-                )
+                raise ValueError(f"Expected cutoffs like '@10', '@5,10' or '@1-5' after {self.name}, got '@{self.at}'")
+            # Counted before the range is expanded, which could exhaust the memory.
             if len(cuts) + numbers[-1] - numbers[0] >= MOST_CUTS:
-                raise ValueError(f"Expected at most {MOST_CUTS} cut-offs behind {self.name}, got '@{self.at}'")
+                raise ValueError(f"Expected at most {MOST_CUTS} cutoffs after {self.name}, got '@{self.at}'")
             cuts += range(numbers[0], numbers[-1] + 1)
         return tuple(cuts)
 
 
 def write(name: str, parameters: Mapping[str, object], top_k: int | None) -> str:
-    """A label with the parameters given, in their order."""
+    """A label with the given parameters, in their order."""
     inside = ",".join(f"{key}={_value(value)}" for key, value in parameters.items())
     return name + (f"({inside})" if inside else "") + ("" if top_k is None else f"@{top_k}")
 
 
 def split(text: str) -> list[str]:
-    """The labels of a list in one string: ``"ndcg@5,10, mrr"`` and ``"ndcg@5,10 mrr"`` are two."""
+    """The labels in one string: ``"ndcg@5,10, mrr"`` and ``"ndcg@5,10 mrr"`` have two each."""
     text = text.strip()
     inside = [found.span() for found in _PARENTHESES.finditer(text)]
     parts, start = [], 0
@@ -77,10 +81,10 @@ def split(text: str) -> list[str]:
 
 
 def read(text: str) -> Label:
-    """Take a label apart.
+    """Read the parts of a label.
 
     Raises:
-        ValueError: it does not have the grammar of a label.
+        ValueError: the text does not follow the grammar of labels.
     """
     parts = _SHAPE.fullmatch(text)
     if parts is None:
@@ -98,29 +102,29 @@ def read(text: str) -> Label:
 
 
 def name_of(function: Callable) -> str:
-    """The name of a callable, which stands for it in a label.
+    """The name of a callable, by which labels show it.
 
     Raises:
-        ValueError: it has none of its own, as a lambda.
+        ValueError: the callable has no name of its own, for example a lambda.
     """
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or not name.isidentifier():
         raise ValueError(
-            f"Expected a callable with a name of its own (it becomes part of the metric's label), got {function!r};"
+            f"Expected a callable with a name of its own, for the label of the metric, got {function!r};"
             " define it with def"
         )
     return name
 
 
 def namesake(function: Callable) -> int:
-    """0 for the first callable of its name; a number of its own for each other one, as long as both exist."""
+    """Number of a callable among the existing callables of its name: 0 for the first, another for each further one."""
     name = name_of(function)
     try:
         if function not in _NAMESAKES:
             others = [number for other, number in _NAMESAKES.items() if name_of(other) == name]
             _NAMESAKES[function] = max(others) + 1 if others else 0
         return _NAMESAKES[function]
-    except TypeError:  # it can be neither hashed nor referred to weakly, as a numpy function
+    except TypeError:  # it cannot be hashed or weakly referenced, for example a NumPy function
         return 0
 
 
@@ -129,11 +133,13 @@ def _value(value: object) -> str:
         return name_of(value)
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{_value(key)}:{_value(worth)}" for key, worth in value.items()) + "}"
+    # 2 and 2.0 are one value, so they have one label.
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _literal(text: str) -> object:
     try:
+        # True and False are read in any case: Python has them in capitals, command lines often do not.
         return ast.literal_eval(text.capitalize() if text.lower() in ("true", "false") else text)
     except (ValueError, SyntaxError):
         return text

@@ -19,24 +19,24 @@ REQUIRED: Any = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a class: what its constructor takes under this name."""
+    """A parameter of a class: an argument of its constructor, or an attribute that the class computes."""
 
     default: Any = REQUIRED
-    #: False if it may be given by position
+    #: whether it can be given only by name, not by position
     kw_only: bool = True
-    #: from a value to the one to store; a ValueError if it is none that the parameter can have
+    #: from a value to the value to store; raises ValueError for an invalid value
     check: Callable[[Any], Any] | None = None
-    #: False if the class computes it
+    #: whether the constructor takes it; False if the class computes it
     init: bool = True
-    #: the type, as it is written in the class
+    #: the type as it is written in the class
     annotation: Any = REQUIRED
-    #: whether another value makes another number, which the label has to show
+    #: whether the label shows it, because it changes the values of the metric
     labelled: bool = True
     #: whether :class:`torchmetrics.Metric` stores and checks it
     of_torchmetrics: bool = False
-    #: whether it describes a catalogue, and has a digest instead of a place in the label
+    #: whether it describes a catalogue; then a digest names the state, and the label does not show it
     of_catalogue: bool = False
-    #: whether it comes from an ``__init__`` that a class has written by hand, and that passes it on
+    #: whether it is an argument of a hand-written ``__init__``, which passes it on
     by_hand: bool = False
 
     #: the class that declares it
@@ -44,9 +44,10 @@ class Parameter:
 
     @functools.cached_property
     def hint(self) -> Any:
-        """The type itself; the text of the annotation if it has names that cannot be found."""
+        """The type itself, or the text of the annotation if a name in it is not found."""
         if not isinstance(self.annotation, str) or self.owner is None:
             return self.annotation
+        # The names in an annotation belong to the module of the class, or to the class.
         try:
             return eval(self.annotation, vars(sys.modules[self.owner.__module__]), dict(vars(self.owner)))
         except NameError:
@@ -54,11 +55,11 @@ class Parameter:
 
     @property
     def or_none(self) -> bool:
-        """Whether the type says that it may be None."""
+        """Whether the type allows None."""
         return any(one in (None, types.NoneType) for one in _alternatives(self.hint))
 
     def checked(self, owner: type, name: str, value: Any) -> Any:
-        """The value to store. ValueError if it is none that the parameter can have."""
+        """The value to store. Raises ValueError for an invalid value."""
         return value if self.check is None else self.check(value)
 
 
@@ -89,11 +90,12 @@ class _OneOf(Parameter):
         known = tuple(self.known(owner) if callable(self.known) else self.known or self.literals)
         or_callable = any(Callable in (one, typing.get_origin(one)) for one in _alternatives(self.hint))
         arguments.one_of(name, value, known, or_callable)
+        # The known value itself, so that an equal one, such as 1 for True, does not appear in labels.
         return known[known.index(value)] if value in known else value
 
     @property
     def literals(self) -> list[object]:
-        """The values of the literal types, and None where that will do."""
+        """The values of the literal types, and None if the type allows it."""
         literals = [one for one in _alternatives(self.hint) if typing.get_origin(one) is Literal]
         if not literals:
             raise TypeError(f"Expected values for one_of(), or a Literal type, got {self.annotation}")
@@ -106,19 +108,19 @@ class _Fixed(Parameter):
     why: str = ""
 
     def checked(self, owner: type, name: str, value: Any) -> Any:
-        raise ValueError(f"Expected no {name} for {owner.__name__}, {self.why}")
+        raise ValueError(f"Expected no {name} for {owner.__name__}, {self.why}, got {value!r}")
 
 
-# ---- what stands behind the name and the type of a parameter, in the body of a class ---------------------------------
+# ---- declarations of parameters, in the body of a class --------------------------------------------------------------
 
 
 def parameter(*, default: Any = REQUIRED, check: Callable[[Any], Any] | None = None, labelled: bool = True) -> Any:
-    """Any value.
+    """Declare a parameter with any value.
 
     Args:
-        default: the default; none = it must be given.
-        check: from a value to the one to store; raises ValueError.
-        labelled: False if it does not change the number.
+        default: the default; without one the parameter is required.
+        check: from a value to the value to store; raises ValueError for an invalid value.
+        labelled: False if the parameter does not change the values of the metric.
     """
     return Parameter(default, check=check, labelled=labelled)
 
@@ -131,21 +133,21 @@ def number(
     below: float | None = None,
     most: float | None = None,
 ) -> Any:
-    """A finite number within bounds, or None if the type says so."""
+    """Declare a finite number within bounds, or None if the type allows it."""
     bounds = {"above": above, "least": least, "below": below, "most": most}
     return _Number(default, bounds={name: bound for name, bound in bounds.items() if bound is not None})
 
 
 def integer(*, default: Any = REQUIRED, least: int, most: int = arguments.MOST, kw_only: bool = True) -> Any:
-    """An integer within bounds, or None if the type says so."""
+    """Declare an integer within bounds, or None if the type allows it."""
     return _Integer(default, kw_only=kw_only, least=least, most=most)
 
 
 def one_of(*known: object, default: Any = REQUIRED, among: Callable[[Any], Iterable[object]] | None = None) -> Any:
-    """One of some values, or a callable with a name if the type says so.
+    """Declare one of some values, or a callable with a name if the type allows it.
 
     Args:
-        known: the values; none = those of the type, a ``Literal``.
+        known: the values; without any, the values of the type, a ``Literal``.
         default: the default.
         among: from a class to its values, if they differ between subclasses.
     """
@@ -153,27 +155,27 @@ def one_of(*known: object, default: Any = REQUIRED, among: Callable[[Any], Itera
 
 
 def flag(*, default: bool) -> Any:
-    """True or False."""
+    """Declare True or False."""
     return _OneOf(default, known=(True, False))
 
 
 def described(*, default: Any = REQUIRED) -> Any:
-    """A tensor that describes a catalogue, see :meth:`torchrank.metrics.item_lists.ListMetric.describe`."""
+    """Declare a tensor that describes a catalogue, see :meth:`torchrank.metrics.item_lists.ListMetric.describe`."""
     return Parameter(default, of_catalogue=True)
 
 
 def of_torchmetrics(*, default: Any) -> Any:
-    """An argument of :class:`torchmetrics.Metric`."""
+    """Declare an argument of :class:`torchmetrics.Metric`."""
     return Parameter(default, labelled=False, of_torchmetrics=True)
 
 
 def derived(*, init: Literal[False] = False) -> Any:
-    """No argument, but an attribute that the class computes."""
+    """Declare an attribute that the class computes; it is not an argument."""
     return Parameter(init=init, labelled=False)
 
 
 def fixed(value: Any, why: str, *, init: Literal[False] = False) -> Any:
-    """No argument any more: ``value`` for all of this class. ``why`` is a clause that says so."""
+    """Fix a parameter of a parent class to ``value``. ``why`` is a relative clause for the error message."""
     return _Fixed(value, init=init, why=why)
 
 
@@ -181,7 +183,7 @@ def fixed(value: Any, why: str, *, init: Literal[False] = False) -> Any:
 
 
 class _Signature:
-    """The signature of the class; an instance, whose signature is that of its call, has none here."""
+    """The signature of a class. An instance raises AttributeError, so that ``inspect`` uses its ``__call__``."""
 
     def __get__(self, instance: object, owner: type[Parametrised]) -> inspect.Signature:
         if instance is not None:
@@ -197,11 +199,11 @@ class _Signature:
 class Parametrised:
     """A class whose parameters are declared in its body: ``beta: float = number(default=1, above=0)``.
 
-    It has those of its parents too. ``empty_target_action: str = "skip"`` changes the default of one of them. Or it has
-    an ``__init__`` of its own, whose keyword-only arguments are parameters.
+    A class inherits the parameters of its parents. ``empty_target_action: str = "skip"`` changes the default of an
+    inherited one. A class may also have its own ``__init__``, whose keyword-only arguments are parameters.
     """
 
-    #: all parameters by name, those of the class itself first, then those of its parents
+    #: all parameters by name: first the parameters of the class itself, then those of its parents
     declared: ClassVar[Mapping[str, Parameter]] = {}
     _own_parameters: ClassVar[Mapping[str, Parameter]] = {}
     __signature__ = _Signature()
@@ -222,7 +224,7 @@ def _merged(classes: Iterable[type]) -> dict[str, Parameter]:
 
 
 def _in_body(cls: type, parents: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    """The parameters in the body of a class, which keeps no attributes of their names."""
+    """The parameters in the body of a class. Their class attributes are deleted."""
     annotations, found = _annotations(cls), {}
     for name, value in list(vars(cls).items()):
         inherits = name in annotations and name in parents and not isinstance(value, Parameter)
@@ -252,12 +254,13 @@ def _in_constructor(cls: type, parents: Mapping[str, Parameter]) -> dict[str, Pa
 def bind(
     cls: type[Parametrised], by_position: Sequence[Any], by_name: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The values of the parameters of a class, checked, defaults filled in; and arguments that are none of them.
+    """The checked values of all parameters of a class, with defaults, and the remaining arguments.
 
     Raises:
-        TypeError: too many arguments by position, or too few arguments.
-        ValueError: an argument has a value that its parameter cannot have.
+        TypeError: too many arguments by position, or a missing argument.
+        ValueError: an argument has an invalid value.
     """
+    # The texts of the errors are those of Python for a constructor that is written out.
     start, ours = f"{cls.__name__}.__init__()", {k: one for k, one in cls.declared.items() if not one.of_torchmetrics}
     places = [name for name, one in ours.items() if not one.kw_only]
     if len(by_position) > len(places):
@@ -274,6 +277,7 @@ def bind(
         raise TypeError(f"{start} missing {wanted}: {' and '.join(map(repr, missing))}")
     values: dict[str, Any] = {}
     for name, one in ours.items():
+        # A fixed parameter is checked too, because its check raises the error.
         if name in given and (one.init or isinstance(one, _Fixed)):
             values[name] = one.checked(cls, name, given.pop(name))
         elif name not in given and one.default is not REQUIRED and not one.by_hand:
@@ -282,11 +286,11 @@ def bind(
 
 
 def signature(cls: type[Parametrised]) -> inspect.Signature:
-    """What the constructor of a class takes, with all that it only passes on."""
+    """The arguments of the constructor of a class, with the arguments that it passes on to its parents."""
     written = [*inspect.signature(cls.__init__).parameters.values()][1:]
     kinds = {one.kind for one in written}
     ours = [_argument(name, one) for name, one in cls.declared.items() if one.init]
-    if inspect.Parameter.VAR_POSITIONAL in kinds:  # no constructor of its own
+    if inspect.Parameter.VAR_POSITIONAL in kinds:  # the class has no constructor of its own
         first = [one for one in ours if one.kind is one.POSITIONAL_OR_KEYWORD]
     else:
         first = [one for one in written if one.kind is one.POSITIONAL_OR_KEYWORD]
@@ -301,7 +305,8 @@ def _argument(name: str, one: Parameter) -> inspect.Parameter:
 
 
 def _annotations(cls: type) -> dict[str, Any]:
-    """The annotations of a class itself, not those of its parents."""
+    """The annotations of a class itself, without those of its parents."""
+    # From Python 3.14 on annotations are evaluated lazily. As strings they are read without evaluating them.
     if sys.version_info < (3, 14):
         return inspect.get_annotations(cls)
     import annotationlib
@@ -310,7 +315,7 @@ def _annotations(cls: type) -> dict[str, Any]:
 
 
 def _alternatives(hint: Any) -> Iterable[Any]:
-    """The types of a union, or the type."""
+    """The types of a union, or the type itself."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         for one in typing.get_args(hint):
             yield from _alternatives(one)

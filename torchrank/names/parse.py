@@ -1,4 +1,4 @@
-"""From a name to a metric, in this library's spelling and in those of others."""
+"""From a name to a metric, in the spelling of this library or of others."""
 
 from __future__ import annotations
 
@@ -19,24 +19,28 @@ from torchrank.names.spellings import PARAMETERS, PARSE, Known, known, without_o
 
 
 def parse(name: str, **overrides: Any) -> Any:
-    """The metric that a name stands for: the inverse of :attr:`RankingMetric.label`.
+    """Return the metric of a name. This is the inverse of :attr:`RankingMetric.label`.
 
-    Besides labels it takes the spellings of ir_measures (``"nDCG@10"``, ``"AP(rel=2)@100"``, ``"RR"``), trec_eval
-    (``"ndcg_cut_10"``, ``"recip_rank"``, ``"P_5"``, with the definitions of version 10), PyKEEN
-    (``"hits_at_10"``, ``"adjusted_arithmetic_mean_rank_index"``), ranx (``"map@10-l2"``), MTEB (``"ndcg_at_10"``) and
-    others: ``known_as`` of the classes lists them. ``hits@k`` is :class:`HitRate`, where ranx counts the hits:
-    that is ``numrelret@k``. ``accuracy@k`` is that of RecTools: the one of sentence-transformers and BEIR is
-    ``hitrate@k``. A name says what the measure is, and not which ties, which aggregate
-    or which queries without a relevant candidate a library has in mind: that is what :func:`torchrank.preset` says.
+    Accepted are labels and the spellings of ir_measures (``"nDCG@10"``, ``"AP(rel=2)@100"``, ``"RR"``), trec_eval 10
+    (``"ndcg_cut_10"``, ``"recip_rank"``, ``"P_5"``), PyKEEN (``"hits_at_10"``,
+    ``"adjusted_arithmetic_mean_rank_index"``), ranx (``"map@10-l2"``), MTEB (``"ndcg_at_10"``) and others. ``known_as``
+    of the classes lists them.
+
+    Two names have other meanings elsewhere. ``hits@k`` is :class:`HitRate`; ranx counts the hits, which is
+    ``numrelret@k``. ``accuracy@k`` is RecTools' accuracy; in sentence-transformers and BEIR it is ``hitrate@k``.
+
+    A name defines the measure only. :func:`torchrank.preset` also sets a library's treatment of ties, its aggregate and
+    its value of queries without a relevant candidate.
 
     Args:
-        name: a label as ``"ndcg@10"`` or ``"map(normalize=min,relevance_level=2)@100"``, or another library's spelling.
-            Case does not matter.
-        overrides: arguments of the metric, which win over those in the name. Those of recommended lists need some:
+        name: a label, for example ``"ndcg@10"`` or ``"map(normalize=min,relevance_level=2)@100"``, or another library's
+            spelling. Case does not matter.
+        overrides: arguments of the metric, which replace those in the name. Measures of recommended lists require some:
             ``tr.parse("coverage@10", num_items=1000)``.
 
     Raises:
-        ValueError: an unknown name or parameter, or several names or cut-offs, which only a collection takes.
+        ValueError: the name or a parameter is unknown, or there are several names or cutoffs. Only a collection accepts
+            several.
 
     Example:
         >>> import torchrank as tr
@@ -45,32 +49,34 @@ def parse(name: str, **overrides: Any) -> Any:
     """
     metrics = parse_all(name, **overrides)
     if len(metrics) > 1:
-        several = "metric" if len(split(name)) > 1 else "cut-off"
+        several = "metric" if len(split(name)) > 1 else "cutoff"
         raise ValueError(
-            f"Expected one {several} in {name!r}, got {len(metrics)}: a list of them is for RankingCollection"
+            f"Expected one {several} in {name!r}, got {len(metrics)}; use RankingCollection for several metrics"
         )
     return metrics[0]
 
 
 def parse_all(name: str, **overrides: Any) -> list[Any]:
-    """The metrics that a list of names with any number of cut-offs stands for: ``"ndcg@5,10 recall@1-3"`` is five."""
+    """Return the metrics of a list of names with any cutoffs: ``"ndcg@5,10 recall@1-3"`` has five."""
     if not isinstance(name, str):
-        raise TypeError(f"Expected the name of a metric, as 'ndcg@10', got {type(name).__name__}")
+        raise TypeError(f"Expected the name of a metric, for example 'ndcg@10', got {type(name).__name__}")
     return [metric for one in split(name) for label in resolve(one) for metric in _metrics(label, one, overrides)]
 
 
 def resolve(name: str) -> list[Label]:
-    """The labels, in this library's own names, that a name stands for.
+    """Return the labels of a name, with this library's own names of the measures.
 
     Raises:
         ValueError: no measure has this name.
     """
+    # The order decides if a name fits several times: spellings of other libraries, own names, a cutoff in the name.
     if suffixed := _LEVEL.fullmatch(name):
         return [_at_level(label, suffixed) for label in resolve(suffixed["name"])]
     label, registry = read(name), measures()
     own = label.name.lower()
     spellings = sorted((one for name in registry for one in _spellings(registry[name])), key=lambda one: one.rank)
-    if own in registry:  # then only names with parameters or a cut-off are spellings: IPrec@0.1
+    if own in registry:
+        # Our own name wins over a spelling of the same name, unless that has parameters or a cutoff: IPrec@0.1.
         spellings = [one for one in spellings if one.literal == own and (one.at or one.parameters)]
     for spelling in spellings:
         if found := spelling.fit(label):
@@ -83,22 +89,23 @@ def resolve(name: str) -> list[Label]:
         try:
             return resolve(write(cut["name"], label.parameters, None) + f"@{cut['k']}")
         except ValueError:
-            pass  # about the name as it was given
+            pass  # the error below shows the name as it was given
+    # Names without their cutoff are more alike, as ndgc_10 and ndcg.
     stems = {own, cut["name"].lower()} if cut else {own}
     near = _nearest(stems, {**dict(zip(registry, registry)), **{one.example: one.measure for one in spellings}})
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     raise ValueError(f"Expected the name of a measure, got {name!r}: {hint}`torchrank measures` lists them")
 
 
-#: ranx's suffix for what is relevant
+#: ranx's suffix for the relevance level, map-l2
 _LEVEL = re.compile(r"\s*(?P<name>[^()]+(?:\(.*\))?[^()]*?)-l(?P<level>\d+)\s*", re.IGNORECASE)
 
 
-#: a cut-off as MTEB and others write it, ndcg_at_10, ndcg_10
+#: a cutoff as MTEB and others write it, ndcg_at_10, ndcg_10
 _CUT = re.compile(r"(?P<name>.*?[^\W\d].*?)[_-](?:at[_-])?(?P<k>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)", re.IGNORECASE)
 
 
-#: behind these names a number may as well be their parameter
+#: after these names a number may be their parameter instead of a cutoff
 _NUMBERED = ("f", "fbeta", "f_beta", "rbp", "rbo")
 
 
@@ -107,9 +114,10 @@ def _at_level(label: Label, suffixed: re.Match[str]) -> Label:
 
 
 def _nearest(names: Iterable[str], known: dict[str, str]) -> list[str]:
-    """A few names, of different measures, that are most like an unknown one: in letters, and in their order."""
+    """Up to three names of different measures that are most like the given ones."""
     likeness = {other: max(_likeness(name, other) for name in names) for other in known}
     found: dict[str, str] = {}
+    # Close to the best and not too far from the name: a bad hint is worse than none.
     for near in sorted(known, key=likeness.__getitem__, reverse=True):
         if likeness[near] >= 0.7 and likeness[near] > max(likeness.values()) - 0.15:
             found.setdefault(known[near], near)
@@ -117,6 +125,7 @@ def _nearest(names: Iterable[str], known: dict[str, str]) -> list[str]:
 
 
 def _likeness(one: str, other: str) -> float:
+    # Half for common letters, half for common sequences: letters alone would make all anagrams equal.
     shared = 2 * (Counter(one) & Counter(other)).total() / (len(one) + len(other))
     return (shared + difflib.SequenceMatcher(None, other, one).ratio()) / 2
 
@@ -130,11 +139,11 @@ def _metrics(label: Label, name: str, overrides: dict[str, Any]) -> list[Any]:
                 f"Expected {measure.name} to have parameters {', '.join(known)}, got {argument!r} in {name!r}"
             )
     if label.cuts and not measure.takes_top_k:
-        raise ValueError(f"Expected no cut-off for {measure.name}, got {name!r}")
+        raise ValueError(f"Expected no cutoff for {measure.name}, got {name!r}")
     wanted = [key for key in required(measure) if key not in given and key not in overrides]
     if wanted:
         raise ValueError(
-            f"Expected {', '.join(wanted)} for {name!r}, got none: names say nothing of a catalogue; give"
+            f"Expected {', '.join(wanted)} for {name!r}, got none; pass"
             f" tr.{measure.__name__}({', '.join(f'{key}=...' for key in wanted)})"
         )
     cuts: list[dict[str, Any]] = [{"top_k": cut} for cut in label.cuts] or [{}]
@@ -142,16 +151,17 @@ def _metrics(label: Label, name: str, overrides: dict[str, Any]) -> list[Any]:
 
 
 def required(measure: type) -> list[str]:
-    """Arguments without which there is no metric."""
+    """Names of the arguments that a measure requires."""
     known = inspect.signature(measure).parameters.values()
     return [p.name for p in known if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
 
 
 def _arguments(label: Label) -> dict[str, Any]:
-    """The parameters of a label by the names that they have here."""
+    """The parameters of a label by this library's names of them."""
     arguments: dict[str, Any] = {}
     known = measures()[label.name].definition()
     for key, value in label.parameters.items():
+        # A name elsewhere replaces the name only, or each value by several arguments.
         other = key if key in known else PARAMETERS.get(key, key)
         if isinstance(other, str):
             arguments[other] = value
@@ -167,7 +177,8 @@ def _arguments(label: Label) -> dict[str, Any]:
 _NUMBER = r"-?(?:\d+\.?\d*|\.\d+)"
 
 
-_FORMS = {"k": r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", "x": rf"{_NUMBER}(?:,{_NUMBER})*"}  # of others: one number
+#: patterns of the names in braces; any other name is one number
+_FORMS = {"k": r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", "x": rf"{_NUMBER}(?:,{_NUMBER})*"}
 
 
 _HOLE = re.compile(r"{(\w+)}")
@@ -175,19 +186,22 @@ _HOLE = re.compile(r"{(\w+)}")
 
 @dataclass(frozen=True)
 class _Spelling:
-    """How another library writes some labels; see :mod:`torchrank.names.spellings`."""
+    """Another library's spelling of some labels; see :mod:`torchrank.names.spellings`."""
 
     name: re.Pattern[str]
+    #: the parameters that a name must have
     parameters: dict[str, object]
+    #: the cutoff that a name must have; None = any
     at: re.Pattern[str] | None
+    #: templates of the labels
     labels: Sequence[str]
     #: a name that fits, for hints
     example: str
     #: the name in lower case, as it is written there
     literal: str
-    #: the measure of the labels
+    #: the name of the measure
     measure: str
-    #: the smaller one wins: more parameters first, then names of no single library
+    #: the smallest wins: most parameters first, then names under "parse"
     rank: tuple[int, bool]
 
     @classmethod
@@ -202,7 +216,7 @@ class _Spelling:
         return cls(pattern, parts.parameters, at, labels, example, parts.name.lower(), name, rank)
 
     def fit(self, label: Label) -> list[Label]:
-        """The labels that stand for one in this spelling; nothing if it is in another."""
+        """The labels of a name in this spelling; nothing if the name does not fit."""
         named = self.name.fullmatch(label.name)
         behind = self.at.fullmatch(label.at) if self.at else None
         if named is None or (self.at and behind is None):
@@ -211,6 +225,7 @@ class _Spelling:
         for key, wanted in self.parameters.items():
             if key not in label.parameters:
                 return []
+            # A number in braces takes the value of the name, any other value must be equal.
             if isinstance(wanted, str) and (hole := _HOLE.fullmatch(wanted)):
                 values[hole[1]] = str(label.parameters[key])
             elif label.parameters[key] != wanted:
@@ -223,18 +238,20 @@ class _Spelling:
         ]
         passed = "" if self.at else label.at
         if passed and any(one.at for one in found):
-            return []  # two lists of cut-offs
+            return []  # the spelling and the name both set the cutoff
         return [Label(one.name, {**one.parameters, **rest}, one.at or passed) for one in found]
 
 
 def _pattern(text: str) -> str:
+    # Pieces at even places are literal, those between are names in braces. An underscore may also be a dot, a hyphen or
+    # nothing.
     pieces = _HOLE.split(text)
     literal = [re.escape(piece).replace("_", "[_.-]?") for piece in pieces[::2]]
     holes = [f"(?P<{name}>{_FORMS.get(name, _NUMBER)})" for name in pieces[1::2]]
     return "".join(itertools.chain.from_iterable(itertools.zip_longest(literal, holes, fillvalue="")))
 
 
-#: where a name of a class goes on with another word
+#: the places in the name of a class where another word begins, and hyphens
 _WORD = re.compile(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|-")
 
 

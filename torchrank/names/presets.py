@@ -1,4 +1,4 @@
-"""Which settings reproduce the numbers of which library: from ``known_as`` of the measures, presets and a table."""
+"""The settings that reproduce the numbers of other libraries, as presets and as a table, from ``known_as``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torchrank.names.parse import required
 from torchrank.names.registry import measures
 from torchrank.names.spellings import TITLES, Known, known, plain, without_optional
 
-#: The libraries, and what was compared.
+#: The libraries with a preset, and the versions that were compared.
 LIBRARIES = {"trec_eval": "trec_eval 10", "trec_eval9": "trec_eval 9, pytrec_eval"} | {
     name: TITLES[name] for name in ("sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen", "rax")
 }
 
 
-#: What holds for all measures of a library.
+#: Settings of all measures of a library.
 ALWAYS: dict[str, dict[str, Any]] = {
     "pyg": {"empty_target_action": "skip"},
     "recbole": {"empty_target_action": "skip"},
@@ -28,16 +28,16 @@ ALWAYS: dict[str, dict[str, Any]] = {
 }
 
 
-#: Where these numbers differ from a library's all the same.
+#: Cases in which the numbers still differ from those of a library.
 EXCEPT = {
     "pyg": "0 if no query has a relevant candidate; here NaN",
-    "rectools": "`Accuracy` and `MCC` take a shorter list for one of k, and of ids need `collection_size` here",
-    "lenskit": "`gain=rating` is for users with test items; before 2026.2.1 `DCG` of none was 0",
-    "rax": "a list of nothing but scores of -inf counts as 0, and a batch of nothing but masked lists is 0",
+    "rectools": "`Accuracy` and `MCC` treat a shorter list as one of k, and need `collection_size` for ids here",
+    "lenskit": "`gain=rating` is for users with test items; before 2026.2.1 `DCG` was 0 without any",
+    "rax": "a list in which all scores are -inf counts as 0, and a batch in which all lists are masked is 0",
 }
 
 
-#: How a library writes a cut-off of a measure that can have one; in brackets, if there need be none.
+#: A library's spelling of a cutoff, for measures that can have one; in brackets if it can be left out.
 CUT = {
     "torchmetrics": "[@{k}]",
     "pyg": "@{k}",
@@ -48,11 +48,11 @@ CUT = {
 }
 
 
-#: The measures that a preset begins with; the others follow by name.
+#: The first measures of a preset; the others follow by name.
 FIRST = ("precision", "relprecision", "recall", "f1", "hitrate", "mrr", "map", "yaap", "ndcg", "dcg")
 
 
-#: Measures of a library for which there is no class here, and why.
+#: Measures of a library that have no class here, and the reason.
 LACKING: dict[str, dict[str, str]] = {
     "trec_eval": {"ndcg_rel": "not offered here"},
     "trec_eval9": {"ndcg_rel": "not offered here"},
@@ -60,20 +60,21 @@ LACKING: dict[str, dict[str, str]] = {
 
 
 class Cell(NamedTuple):
-    """A measure of a library. ``{k}`` is a cut-off, and what stands in brackets is left out where none is given."""
+    """A measure of a library. ``{k}`` is a cutoff; text in brackets is left out if no cutoff is given."""
 
+    #: the name in the library
     theirs: str
     #: our label, or None if no setting gives the same number
     ours: str | None
-    #: why not
+    #: the reason, if there is no label
     why: str = ""
 
 
 def rows() -> dict[str, dict[str, list[Cell]]]:
-    """By measure and library, their names and our labels, from ``known_as`` of the classes.
+    """The names of other libraries and our labels, by measure and library, from ``known_as`` of the classes.
 
-    Numbers agree where no scores are tied, and under ties where the library defines what they mean; for libraries that
-    know no grades, where these are 0 and 1. Measures that need a catalogue are left out.
+    The numbers agree if no scores are tied, and under ties if the library defines their meaning. For libraries without
+    grades they agree if grades are 0 and 1. Measures that need a catalogue are left out.
     """
     found: dict[str, dict[str, list[Cell]]] = {}
     every = measures()
@@ -93,8 +94,10 @@ def _cell(measure: Any, one: Known) -> Cell:
         return Cell(one.theirs, None, one.remark)
     theirs, ours, cut = one.theirs, measure.name + one.settings[0], CUT.get(one.library, "")
     if cut and measure.takes_top_k:
+        # A cutoff in parentheses joins the parameters of the name, if it has any.
         inside = cut.startswith("(") and "(" in theirs
         theirs = theirs.replace("(", f"{cut[:-1]}, ", 1) if inside else theirs + cut
+        # Our label keeps the brackets, by which ``preset`` recognises that the cutoff can be left out.
         ours += cut if "[" in cut else "@{k}"
     return Cell(theirs, ours)
 
@@ -102,20 +105,19 @@ def _cell(measure: Any, one: Known) -> Cell:
 def preset(name: str, *k: int) -> dict[str, str]:
     """The measures of another library under its own names, with the settings that reproduce its numbers.
 
-    The names of libraries are those of :data:`LIBRARIES`; what has no such setting is left out. :data:`EXCEPT` tells
-    where the numbers differ all the same.
+    Measures without such a setting are left out. :data:`EXCEPT` lists the cases in which the numbers still differ.
 
     Args:
-        name: "trec_eval" (10), "trec_eval9", "sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit",
-            "pykeen" or "rax".
-        k: cut-offs. Without any, measures that must have one are left out.
+        name: a key of :data:`LIBRARIES`: "trec_eval" (10), "trec_eval9", "sklearn", "torchmetrics", "pyg", "recbole",
+            "rectools", "lenskit", "pykeen" or "rax".
+        k: cutoffs. Without any, measures that require one are left out.
 
     Returns:
-        {their name: our label}, which :class:`torchrank.RankingCollection` takes.
+        {their name: our label}, for :class:`torchrank.RankingCollection`.
 
     Raises:
-        ValueError: an unknown library; a cut-off that is not an integer >= 1; none for a library all of whose measures
-            have one.
+        ValueError: the library is unknown, a cutoff is not an integer >= 1, or all measures of the library require a
+            cutoff and ``k`` is empty.
 
     Example:
         >>> import torchrank as tr
@@ -127,23 +129,23 @@ def preset(name: str, *k: int) -> dict[str, str]:
         raise ValueError(f"Expected the name of a library, one of {', '.join(LIBRARIES)}, got {name!r}")
     for cut in k:
         if not isinstance(cut, Integral) or isinstance(cut, bool) or cut < 1:
-            raise ValueError(f"Expected cut-offs to be integers >= 1, got {cut!r}")
+            raise ValueError(f"Expected cutoffs to be integers >= 1, got {cut!r}")
     found: dict[str, str] = {}
     for theirs, ours, _ in (cell for row in rows().values() for cell in row.get(name, [])):
         if ours is None:
             continue
-        cuts: tuple[int | None, ...] = (None,)
+        cuts: tuple[int | None, ...] = (None,)  # one label without a cutoff
         if "{k}" in ours and (k or "[" not in ours):
             cuts = k
         for at in cuts:
             found[_fill(theirs, at)] = _with(_fill(ours, at), ALWAYS.get(name, {}))
     if not found:
-        raise ValueError(f"Expected at least one cut-off for {name}, as in preset({name!r}, 10), got none")
+        raise ValueError(f"Expected at least one cutoff for {name}, as in preset({name!r}, 10), got none")
     return found
 
 
 def table() -> str:
-    """The table in Markdown, with what holds for all measures of a library in its first two rows."""
+    """The table in Markdown. Its first two rows are about all measures of a library."""
     always = [", ".join(f"`{key}={value}`" for key, value in ALWAYS.get(name, {}).items()) for name in LIBRARIES]
     lines = [["", *LIBRARIES.values()], ["---"] * (1 + len(LIBRARIES)), ["all of these", *always]]
     lines.append(["except", *(EXCEPT.get(name, "") for name in LIBRARIES)])
@@ -157,14 +159,14 @@ def _shown(cell: Cell) -> str:
 
 
 def _fill(text: str, k: int | None) -> str:
-    """A template with its cut-off; without one, it goes without what stands in brackets."""
+    """A template with its cutoff, or without the text in brackets if there is none."""
     if k is None:
         return without_optional(text)
     return re.sub(r"[][]", "", text).replace("{k}", str(k))
 
 
 def _with(text: str, always: dict[str, Any]) -> str:
-    """A label with further parameters, of which its own win."""
+    """A label with further parameters, which do not replace its own."""
     label = read(text)
     more = {key: value for key, value in always.items() if key not in label.parameters}
     return write(label.name, {**label.parameters, **more}, label.cuts[0] if label.cuts else None)

@@ -1,15 +1,15 @@
-"""Every measure by its name."""
+"""The registry of all measures by name."""
 
 from __future__ import annotations
 
 from typing import Any
 
-#: the registry of each kind of measure; a name in a later one wins
+#: the registries of all kinds of measures; a name in a later registry wins
 KINDS: list[dict[str, Any]] = []
 
 
 def measures() -> dict[str, Any]:
-    """Every measure by its name, those of users too."""
+    """Every measure by its name, including measures of users."""
     found: dict[str, Any] = {}
     for kind in KINDS:
         found |= kind

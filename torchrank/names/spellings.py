@@ -1,6 +1,6 @@
-"""The names of the measures in other libraries, from ``known_as`` of their classes, and other names of parameters.
+"""The names of measures in other libraries, from ``known_as`` of the classes, and other names of parameters.
 
-``known_as`` has, by library, the names of the measure there and for each the setting that gives its numbers here::
+``known_as`` contains, for each library, the names of the measure there and the settings that give their numbers here::
 
     known_as = {
         "parse": "AP mean_average_precision",
@@ -12,18 +12,20 @@
     }
 
 - A string is a list of names without a setting. A list of settings makes one label of each.
-- Text behind a setting is a remark, for the page of measures. The name "" is for a remark on a library.
-- "~" marks another measure: the page shows it with its remark, and no preset or parser takes it.
-- Names under "parse" are understood, and shown nowhere.
-- "trec_eval9" is as "trec_eval" unless it is given.
-- In a name ``{k}`` is a cut-off or a list of them. ``{x}`` is a number or a list of them, of which each makes a label
-  of its own. Any other name in braces is one number. A setting may use them, and ``{root}``, the square root of
-  ``{x}``. Brackets are around a cut-off that may be left out.
+- Text after a setting is a remark, for the page of measures. The name "" is for a remark on a library.
+- "~" marks a different measure: the page shows it with its remark, and presets and the parser leave it out.
+- Names under "parse" are accepted by the parser, and shown nowhere.
+- "trec_eval9" is the same as "trec_eval" unless it is given.
+- In a name ``{k}`` is a cutoff or a list of cutoffs. ``{x}`` is a number or a list of numbers, each of which makes its
+  own label. Any other name in braces is one number. A setting may use them, and ``{root}``, the square root of ``{x}``.
+  A cutoff in brackets may be left out.
 
 Case does not matter. An underscore may also be a dot, as on trec_eval's command line (``ndcg_cut.5,10``), a hyphen or
-nothing, as in names of classes (``RecipRank``). Parameters in a name must be given as they stand there; all others,
-and a cut-off behind ``@``, are passed on. Where two names fit, the one with parameters or a cut-off wins, then the one
-under "parse". The measures' own names come before all without parameters or a cut-off.
+nothing, as in names of classes (``RecipRank``). Parameters in a name must be given with the same values. All other
+parameters, and a cutoff after ``@``, are passed on.
+
+If two names fit, the name with parameters or a cutoff wins, then the name under "parse". A measure's own name wins over
+all names without parameters or a cutoff.
 """
 
 from __future__ import annotations
@@ -33,15 +35,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-#: the library of names that are understood, and shown nowhere
+#: the key of names that the parser accepts and no page shows
 PARSE = "parse"
 
 
-#: the versions of trec_eval, of which the second is as the first unless it is given
+#: the versions of trec_eval; the second has the names of the first unless its own are given
 BOTH = ("trec_eval", "trec_eval9")
 
 
-#: The libraries that a measure may be known in, and their names on a page.
+#: The libraries in ``known_as``, and their names on a page.
 TITLES = {
     "trec_eval": "trec_eval",
     "trec_eval9": "pytrec_eval",
@@ -65,7 +67,7 @@ TITLES = {
 }
 
 
-# Other names of parameters: of all their values, or value by value the arguments that these stand for.
+# Other names of parameters: our name, or the arguments for each value.
 PARAMETERS: dict[str, str | dict[Any, dict[str, Any]]] = {
     "rel": "relevance_level",
     "norm": "normalize",
@@ -83,11 +85,13 @@ class Known(NamedTuple):
 
     #: a key of :data:`TITLES`, or :data:`PARSE`
     library: str
+    #: the name there
     theirs: str
-    #: behind our name, several if theirs stands for several labels
+    #: the text after our name in the label; several if the name stands for several labels
     settings: tuple[str, ...]
+    #: a remark for the page of measures
     remark: str
-    #: whether it is the same measure
+    #: whether it is the same measure; False for "~"
     same: bool
 
 
@@ -96,7 +100,8 @@ _SETTING = re.compile(r"(?P<other>~\s*)?(?P<setting>(?:\(.*?\))?(?:\[?@\S+)?)\s*
 
 @functools.cache
 def known(measure: type) -> tuple[Known, ...]:
-    """The names of a measure elsewhere: its own, not those of its parents."""
+    """The names of a measure in other libraries, without those of its parents."""
+    # vars, because a subclass is another measure and does not inherit the names.
     given: Mapping[str, Any] = vars(measure).get("known_as", {})
     if BOTH[0] in given:
         given = {**given, BOTH[1]: given.get(BOTH[1], given[BOTH[0]])}
@@ -116,13 +121,14 @@ def _read(known_as: Mapping[str, Any]) -> Iterator[Known]:
 
 
 def also_in(measure: type) -> str:
-    """The libraries that have a measure as one line of text: those that need no setting first."""
+    """The libraries that have a measure, as one line of text. Libraries that need no setting come first."""
+    # Libraries with the same setting and remark share an entry of the line.
     groups: dict[tuple[bool, str, str], dict[str, list[str]]] = {}
     entries = [one for one in known(measure) if one.library != PARSE]
     for one in entries:
         title = TITLES.get(one.library, one.library)
         if one.library in BOTH and all(one._replace(library=version) in entries for version in BOTH):
-            if one.library == BOTH[1]:
+            if one.library == BOTH[1]:  # both versions are one entry
                 continue
             title = " and ".join(TITLES[version] for version in BOTH)
         setting = plain(re.sub(r"\[?@.*", "", one.settings[0])[1:-1].replace("{root}", "√x"))
@@ -143,10 +149,10 @@ def also_in(measure: type) -> str:
 
 
 def without_optional(text: str) -> str:
-    """A name or a setting without a cut-off in brackets."""
+    """A name or a setting without an optional cutoff in brackets."""
     return re.sub(r"\[.*?\]", "", text)
 
 
 def plain(text: str) -> str:
-    """A name or a setting for people to read, without brackets and braces."""
+    """A name or a setting without brackets and braces, to be shown."""
     return re.sub("[][{}]", "", text)

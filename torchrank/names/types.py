@@ -1,4 +1,4 @@
-"""Types of arguments."""
+"""Types of arguments that several measures have."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from torch import Tensor
 
-#: what a tie is worth; each measure has some of them
+#: the treatment of ties; each measure accepts some of these values
 Ties = Literal["expected", "optimistic", "pessimistic", "realistic", "grouped"]
 
-#: what a query counts in which there is nothing to measure
+#: the value of a query with nothing to measure
 EmptyAction = Literal["neg", "pos", "skip", "listed", "error"]
 
-#: how the values of queries become one
+#: the aggregation of the values of all queries to one value
 Aggregation = (
     Literal["mean", "geometric", "harmonic", "median", "midpoint", "min", "max", "none"] | Callable[[Tensor], Tensor]
 )
 
-#: what an unjudged candidate is taken for
+#: the treatment of unjudged candidates
 Unjudged = Literal["irrelevant", "condensed", "lower", "upper"]
 
-#: what a grade is worth
+#: the gain of a grade
 GainOption = Literal["linear", "exponential"] | Callable[[Tensor], Tensor] | Mapping[float, float]
 
 #: grades; a label, or ids, of each query; (query, item) or (query, item, grade), each 1-D; a list of ids of each query

@@ -1,4 +1,4 @@
-"""What measures of rankings and of recommended lists share: a name, parameters, and a label that is the definition."""
+"""The base class of all measures: a name, parameters, and a label that defines the metric."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from torchrank.state.scoring import BatchResult
 
 
 class Measure(Parametrised, QueryMean):
-    """A metric with a name, whose arguments are declared: they become attributes, a signature and a label.
+    """A metric with a name and declared arguments, which become attributes, a signature and a label.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
@@ -29,17 +29,17 @@ class Measure(Parametrised, QueryMean):
             compute_with_cache: as :class:`torchmetrics.Metric`.
 
     Raises:
-        TypeError: it has the name of another class.
-        ValueError: an argument has a value that the metric does not know.
+        TypeError: the class has the name of another measure.
+        ValueError: an argument has an unknown name or value.
     """
 
-    #: how labels call it
+    #: its name in labels
     name: ClassVar[str] = ""
     #: every measure of a kind by its name
     registry: ClassVar[dict[str, Any]] = {}
-    #: its names in other libraries, with the settings that give their numbers; see :mod:`torchrank.names.spellings`
+    #: its names in other libraries, with the settings that reproduce them; see :mod:`torchrank.names.spellings`
     known_as: ClassVar[Mapping[str, Any]] = {}
-    #: whether it can be cut at a rank: not if a class declares ``top_k: None = None``
+    #: whether it can be cut at a rank; False if a class declares ``top_k: None = None``
     takes_top_k: ClassVar[bool] = True
 
     top_k: int | None = integer(default=None, least=1, kw_only=False)
@@ -55,55 +55,58 @@ class Measure(Parametrised, QueryMean):
         super().__init_subclass__(**kwargs)
         if "top_k" in cls._own_parameters:
             cls.takes_top_k = cls._own_parameters["top_k"].hint is not None
+        # A class with its own registry is the base of a kind of measures.
         if "registry" in cls.__dict__:
             KINDS.append(cls.registry)
         if name := cls.__dict__.get("name"):
             if not re.fullmatch("[a-z][a-z0-9]*", name):
                 raise TypeError(f"Expected {cls.__name__}.name to be lower-case letters and digits, got {name!r}")
+            # The same class may be defined again, for example in a cell of a notebook.
             if name in cls.registry and not _same(cls.registry[name], cls):
-                raise TypeError(
-                    f"Expected {cls.__name__} to have a name of its own, got {name!r}, that of another measure"
-                )
+                raise TypeError(f"Expected {cls.__name__} to have a name of its own, got {name!r}; choose another name")
             cls.registry[name] = cls
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if self.name not in self.registry or not _same(self.registry[self.name], type(self)):
             raise TypeError(
-                f"Expected {type(self).__name__} to have a name of its own, which its states bear, got {self.name!r}"
+                f"Expected {type(self).__name__} to have a name of its own, got {self.name!r}; set the attribute name"
             )
         values, others = bind(type(self), args, kwargs)
         for name in values:
             if callable(getattr(type(self), name, None)):
-                raise TypeError(f"Expected {type(self).__name__} to name no parameter like a method, got {name!r}")
+                raise TypeError(
+                    f"Expected {type(self).__name__} to name no parameter like a method, got {name!r}; rename it"
+                )
         for name in others:
             if name not in self.declared or not self.declared[name].of_torchmetrics:
                 raise ValueError(self._unknown(name))
-        action = values.pop("empty_target_action", "skip")  # of what is too short to have a value
+        action = values.pop("empty_target_action", "skip")  # measures of lists have none: too short lists are skipped
         super().__init__(values.pop("aggregation"), action, values.pop("validate_args"), **others)
         if (top_k := values["top_k"]) is not None and not self.takes_top_k:
-            raise ValueError(f"Expected no top_k for {type(self).__name__}, which looks at the whole list, got {top_k}")
+            raise ValueError(f"Expected no top_k for {type(self).__name__}, which reads the whole list, got {top_k}")
         catalogue = {name: values.pop(name) for name, one in self.declared.items() if one.of_catalogue}
+        # Attributes come first: the checks of a subclass and its catalogue read them.
         for name, value in values.items():
             setattr(self, name, plain(value))
         self.__post_init__()
         self.begin(self.keep(catalogue))
 
     def __post_init__(self) -> None:
-        """Check how the arguments go together, once all of them are attributes; at first as the parent does."""
+        """Check arguments against each other. All of them are attributes already. A subclass calls its parent first."""
 
     def keep(self, catalogue: dict[str, Any]) -> str:
-        """Keep what describes a catalogue, of which a digest makes the states differ."""
+        """Store the data about a catalogue. Returns its digest, which becomes part of the name of the state."""
         return ""
 
     @classmethod
     @functools.cache
     def definition(cls) -> dict[str, Any]:
-        """The arguments that make the number, with their defaults, the measure's own first."""
+        """The arguments that change the value, with their defaults. The measure's own arguments come first."""
         declared = {name: one for name, one in cls.declared.items() if one.kw_only and one.labelled}
         return {name: one.default for name, one in declared.items() if one.default is not REQUIRED}
 
     def _unknown(self, name: str) -> str:
-        """What to say of an argument that there is not."""
+        """The error message for an unknown argument."""
         known = [*(["top_k"] if self.takes_top_k else []), *self.definition(), "validate_args"]
         near = difflib.get_close_matches({"k": "top_k"}.get(name, name), known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -111,18 +114,19 @@ class Measure(Parametrised, QueryMean):
 
     @property
     def label(self) -> str:
-        """Name, parameters that differ from their defaults, and cut-off: ``map(normalize=min)@10``."""
+        """Name, parameters that differ from their defaults, and cutoff: ``map(normalize=min)@10``."""
         values = {name: (getattr(self, name), default) for name, default in self.definition().items()}
         differing = {k: v for k, (v, default) in values.items() if not isinstance(v, Tensor) and v != default}
         return labels.write(self.name, differing, self.top_k)
 
     @property
     def definition_name(self) -> str:
-        # Without the numbers of namesakes, which depend on what a process has made before.
+        # Without the numbers of namesakes, which depend on the metrics that a process has made before.
         return self.label + self._known
 
     def begin(self, known: str = "") -> None:
-        """Begin with nothing seen, once it is clear what it measures and, if that is no part of the label, on what."""
+        """Create an empty state. ``known`` identifies data that are not part of the label, such as a catalogue."""
+        # Two callables may share a name, and so a label. Their numbers keep the states apart.
         callables = [value for name in self.definition() if callable(value := getattr(self, name))]
         namesakes = "".join(f"#{n}" for value in callables if (n := labels.namesake(value)))
         self.name_state(self.label + namesakes + known, self.num_extra_sums)
@@ -130,18 +134,18 @@ class Measure(Parametrised, QueryMean):
 
     @property
     def num_extra_sums(self) -> int:
-        """How many numbers are added up besides those of a mean."""
+        """Number of further sums in the state, besides the sums of a mean."""
         return 0
 
     def of_batch(self, batch: Batch) -> BatchResult:
-        """What it makes of a batch."""
+        """The result of a batch."""
         raise NotImplementedError
 
     def scored(self, result: BatchResult, batch: Batch) -> Any:
-        """What ``score`` says of the result of a batch. Waits for the device, so ``update`` does not call it.
+        """The return value of ``score`` for a batch. Waits for the device, so ``update`` does not call it.
 
         Raises:
-            ValueError: it met bad values; the error names the first query with them.
+            ValueError: the batch has bad values; the error names the first query with them.
         """
         if found := explain(result.errors, lambda kind: batch.first(kind, lambda part: self.of_batch(part).errors)):
             raise ValueError(f"{self.label}: {found}")
@@ -151,12 +155,13 @@ class Measure(Parametrised, QueryMean):
         return self.label
 
     def __setattr__(self, name: str, value: Any) -> None:
+        # A changed parameter would make the label, and so the name of the state, wrong.
         named = self.__dict__.get("_state")
         if named and (name == "top_k" or name in self.definition()):
-            raise AttributeError(f"{name} is part of what {named} is, and names its state: make a new metric")
+            raise AttributeError(f"Expected {name} of {named} to stay as it is, got {value!r}; make a new metric")
         super().__setattr__(name, value)
 
 
 def _same(one: type, other: type) -> bool:
-    """Whether two classes are one, perhaps defined twice, as a cell of a notebook does."""
+    """Whether two classes have the same module and name, for example one defined twice in a notebook."""
     return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
