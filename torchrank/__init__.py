@@ -6,6 +6,7 @@ from torchrank.collection.collection import RankingCollection
 from torchrank.engine.compiled import use_compiled
 from torchrank.metrics import public
 from torchrank.metrics.public import *  # noqa: F403
+from torchrank.names.nearest import did_you_mean
 from torchrank.names.parse import parse
 from torchrank.names.presets import preset
 from torchrank.ranking.ranking import Ranking
@@ -18,11 +19,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str):
         """Raise for an unknown name, with the nearest known one."""
-        import difflib
-
-        known = {other.lower(): other for other in __all__}
-        near = difflib.get_close_matches(name.lower(), known, n=1)
-        hint = f"; did you mean {known[near[0]]!r}?" if near else ""
+        hint = did_you_mean(name, __all__)
         if name.startswith("Retrieval"):
             hint = "; import it from torchrank.retrieval"
         raise AttributeError(f"module 'torchrank' has no attribute {name!r}{hint}")

@@ -33,6 +33,7 @@ from torchrank.engine import compiled as fused
 from torchrank.engine import counting, rank, sorting, topk
 from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.layouts.arrange import arrange
+from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.canonical import Need
 
 TRIED = [config for config in FEW if config.name in REPRESENTATIVES]
@@ -566,3 +567,12 @@ def test_rows_are_sorted_as_torch_sorts_them(x):
     assert torch.equal(order, expected)
     if not x.is_floating_point():
         assert torch.equal(sorting.ascending(x.long()), x.long().sort(dim=-1).values)
+
+
+def test_the_last_columns_of_a_wide_row_are_searched_for_bad_scores(monkeypatch):
+    monkeypatch.setattr(counting, "CACHED", 30)
+    scores = torch.rand(3, 100, generator=torch.Generator().manual_seed(3))
+    scores[1, -1], scores[2, -1] = -INF, NAN
+    ranking = tr.Ranking.from_label(scores, torch.tensor([3, 4, 5]))
+    assert ranking.num_candidates[:2].tolist() == [100, 99]
+    assert ranking.errors[Problem.NAN_SCORES] == 1

@@ -1,5 +1,6 @@
 """Other libraries' names of the measures, and the name under which this library is installed."""
 
+import gc
 import math
 import re
 import tomllib
@@ -445,3 +446,18 @@ def test_remarks_on_other_libraries_measures_hold():
     said = also_in(tr.AUROC)
     assert "`RocAuc`), 1 if the first k are all relevant" in said
     assert "torchrec (`GAUC`), which leaves out queries whose scores are all equal" in said
+
+
+def test_functions_of_one_name_have_states_of_their_own_after_one_is_gone():
+    def make():
+        def middle(values):
+            return values.median()
+
+        return middle
+
+    first, second = make(), make()
+    metrics = [tr.MRR(aggregation=first), tr.MRR(aggregation=second)]
+    del metrics[0], first
+    gc.collect()
+    metrics.append(tr.MRR(aggregation=make()))
+    assert metrics[0].metric_state.keys().isdisjoint(metrics[1].metric_state)

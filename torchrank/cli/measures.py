@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torchrank as tr
-from torchrank.cli.plain import formula, nearest, rows
+from torchrank.cli.plain import formula, rows
 from torchrank.names.labels import split
+from torchrank.names.nearest import did_you_mean
 from torchrank.names.parse import parse_all, resolve
 from torchrank.names.registry import measures
 from torchrank.names.spellings import also_in
@@ -135,7 +136,8 @@ def found(spelling: str) -> dict[str, list[str]]:
         labels = resolve(spelling)
     except ValueError:
         names = [*measures(), *classes]
-        raise ValueError(f"Expected the name of a measure, got {spelling!r}{nearest(spelling, names)}") from None
+        hint = f"{did_you_mean(spelling, names)}; `torchrank measures` lists them"
+        raise ValueError(f"Expected the name of a measure, got {spelling!r}{hint}") from None
     meant: dict[str, list[str]] = {measures()[label.name].__name__: [] for label in labels}
     try:
         metrics = parse_all(spelling)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 WIDTH = 100
 
@@ -56,9 +55,3 @@ def _group(text: str, start: int) -> tuple[str, int]:
 
 def _factor(text: str) -> str:
     return text if re.fullmatch(r"\w+", text) else f"({text})"
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """The end of an error message for an unknown name: the nearest known names."""
-    near = list(dict.fromkeys(difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)))
-    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from torchrank.cli.plain import nearest, rows
+from torchrank.cli.plain import rows
+from torchrank.names.nearest import did_you_mean
 from torchrank.names.presets import ALWAYS, EXCEPT, LIBRARIES
 from torchrank.names.presets import rows as table_rows
 
@@ -18,7 +19,7 @@ def library(spelling: str) -> str:
     known = {_key(name): name for name in LIBRARIES}
     known |= {_key(name): key for key, names in LIBRARIES.items() for name in names.split(", ")}
     if _key(spelling) not in known:
-        hint = nearest(spelling, list(LIBRARIES))
+        hint = did_you_mean(spelling, LIBRARIES)
         raise ValueError(f"Expected a library, one of {', '.join(LIBRARIES)}, got {spelling!r}{hint}")
     return known[_key(spelling)]
 

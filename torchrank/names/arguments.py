@@ -66,5 +66,7 @@ def integer(argument: str, value: object, least: int, or_none: bool = True, most
     if not isinstance(value, Integral) or isinstance(value, bool) or not least <= int(value) <= most:
         bound = f"<= {most}" if isinstance(value, Integral) and int(value) > most else f">= {least}"
         also = " or None" if or_none else ""
-        raise ValueError(f"Expected {argument} to be an integer {bound}{also}, got {value!r}")
+        several = argument == "top_k" and isinstance(value, list | tuple)
+        way_out = "; give several to RankingCollection, as 'ndcg@5,10'" if several else ""
+        raise ValueError(f"Expected {argument} to be an integer {bound}{also}, got {value!r}{way_out}")
     return int(value)

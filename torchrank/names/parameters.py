@@ -289,7 +289,7 @@ def signature(cls: type[Parametrised]) -> inspect.Signature:
     """The arguments of the constructor of a class, with the arguments that it passes on to its parents."""
     written = [*inspect.signature(cls.__init__).parameters.values()][1:]
     kinds = {one.kind for one in written}
-    ours = [_argument(name, one) for name, one in cls.declared.items() if one.init]
+    ours = [_argument(cls, name, one) for name, one in cls.declared.items() if one.init]
     if inspect.Parameter.VAR_POSITIONAL in kinds:  # the class has no constructor of its own
         first = [one for one in ours if one.kind is one.POSITIONAL_OR_KEYWORD]
     else:
@@ -299,9 +299,13 @@ def signature(cls: type[Parametrised]) -> inspect.Signature:
     return inspect.Signature([*first, *(x for x in rest if x.kind is x.KEYWORD_ONLY and x.name not in names)])
 
 
-def _argument(name: str, one: Parameter) -> inspect.Parameter:
+def _argument(cls: type, name: str, one: Parameter) -> inspect.Parameter:
     kind = inspect.Parameter.KEYWORD_ONLY if one.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return inspect.Parameter(name, kind, default=one.default, annotation=one.hint)
+    hint = one.hint
+    if isinstance(one, _OneOf) and callable(one.known):  # the values that this class has, not those of all classes
+        values = tuple(value for value in one.known(cls) if value is not None)
+        hint = Literal[values] | None if one.or_none else Literal[values]
+    return inspect.Parameter(name, kind, default=one.default, annotation=hint)
 
 
 def _annotations(cls: type) -> dict[str, Any]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import itertools
 import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torchrank.names.labels import Label, read, split, write
+from torchrank.names.nearest import nearest
 from torchrank.names.registry import measures
 from torchrank.names.spellings import PARAMETERS, PARSE, Known, known, without_optional
 
@@ -92,7 +91,7 @@ def resolve(name: str) -> list[Label]:
             pass  # the error below shows the name as it was given
     # Names without their cutoff are more alike, as ndgc_10 and ndcg.
     stems = {own, cut["name"].lower()} if cut else {own}
-    near = _nearest(stems, {**dict(zip(registry, registry)), **{one.example: one.measure for one in spellings}})
+    near = nearest(stems, {**dict(zip(registry, registry)), **{one.example: one.measure for one in spellings}})
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     raise ValueError(f"Expected the name of a measure, got {name!r}: {hint}`torchrank measures` lists them")
 
@@ -111,23 +110,6 @@ _NUMBERED = ("f", "fbeta", "f_beta", "rbp", "rbo")
 
 def _at_level(label: Label, suffixed: re.Match[str]) -> Label:
     return Label(label.name, {**label.parameters, "relevance_level": int(suffixed["level"])}, label.at)
-
-
-def _nearest(names: Iterable[str], known: dict[str, str]) -> list[str]:
-    """Up to three names of different measures that are most like the given ones."""
-    likeness = {other: max(_likeness(name, other) for name in names) for other in known}
-    found: dict[str, str] = {}
-    # Close to the best and not too far from the name: a bad hint is worse than none.
-    for near in sorted(known, key=likeness.__getitem__, reverse=True):
-        if likeness[near] >= 0.7 and likeness[near] > max(likeness.values()) - 0.15:
-            found.setdefault(known[near], near)
-    return list(found.values())[:3]
-
-
-def _likeness(one: str, other: str) -> float:
-    # Half for common letters, half for common sequences: letters alone would make all anagrams equal.
-    shared = 2 * (Counter(one) & Counter(other)).total() / (len(one) + len(other))
-    return (shared + difflib.SequenceMatcher(None, other, one).ratio()) / 2
 
 
 def _metrics(label: Label, name: str, overrides: dict[str, Any]) -> list[Any]:

@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 from torchrank.names.labels import read, write
+from torchrank.names.nearest import did_you_mean
 from torchrank.names.parse import required
 from torchrank.names.registry import measures
 from torchrank.names.spellings import TITLES, Known, known, plain, without_optional
@@ -126,7 +127,8 @@ def preset(name: str, *k: int) -> dict[str, str]:
         >>> suite = tr.RankingCollection(tr.preset("recbole", 5, 10))
     """
     if name not in LIBRARIES:
-        raise ValueError(f"Expected the name of a library, one of {', '.join(LIBRARIES)}, got {name!r}")
+        hint = did_you_mean(name, LIBRARIES)
+        raise ValueError(f"Expected the name of a library, one of {', '.join(LIBRARIES)}, got {name!r}{hint}")
     for cut in k:
         if not isinstance(cut, Integral) or isinstance(cut, bool) or cut < 1:
             raise ValueError(f"Expected cutoffs to be integers >= 1, got {cut!r}")

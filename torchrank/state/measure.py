@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ import torchrank.names.labels as labels
 from torchrank.layouts.bad_values import explain
 from torchrank.layouts.batch import Batch
 from torchrank.names.arguments import plain
+from torchrank.names.nearest import did_you_mean
 from torchrank.names.parameters import REQUIRED, Parametrised, bind, integer, of_torchmetrics
 from torchrank.names.registry import KINDS
 from torchrank.state.query_mean import QueryMean
@@ -108,8 +108,8 @@ class Measure(Parametrised, QueryMean):
     def _unknown(self, name: str) -> str:
         """The error message for an unknown argument."""
         known = [*(["top_k"] if self.takes_top_k else []), *self.definition(), "validate_args"]
-        near = difflib.get_close_matches({"k": "top_k"}.get(name, name), known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = "; mask= of update replaces it" if name == "ignore_index" else ""
+        hint = hint or did_you_mean({"k": "top_k"}.get(name, name), known)
         return f"Expected {type(self).__name__} to have arguments {', '.join(known)}, got {name!r}{hint}"
 
     @property
