@@ -63,11 +63,12 @@ def integer_ids(ids: Tensor, name: str, beside: str) -> Tensor:
     """
     check_tensor(ids, name)
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-        hint = ". Integer preds are ids, never scores; if yours are scores of graded candidates, pass preds.float()"
-        raise TypeError(
-            f"Expected {name} beside {beside} to hold integer ids, got {ids.dtype}"
-            + hint * beside.startswith("integer preds")
-        )
+        way_out = f"; pass {name}.long()" if name.isidentifier() else ""
+        if beside.startswith("integer preds"):
+            way_out = (
+                ". Integer preds are ids, never scores; if yours are scores of graded candidates, pass preds.float()"
+            )
+        raise TypeError(f"Expected {name} beside {beside} to hold integer ids, got {ids.dtype}{way_out}")
     if ids.dtype == torch.uint64:
         raise TypeError(
             f"Expected {name} beside {beside} to hold ids that int64 can hold, got {ids.dtype}; pass ids below 2**63"
@@ -115,6 +116,8 @@ def check_tensor(x: object, name: str, wanted: str = "a tensor") -> None:
 
 def type_of(x: object, name: str) -> str:
     """The type of an argument that is no tensor, with the call that makes it one if there is one."""
+    if isinstance(getattr(x, "indices", None), Tensor):  # the result of torch.topk or sort
+        return f"{type(x).__name__}; pass {name}.indices"
     hint = f"; pass torch.as_tensor({name})" if isinstance(x, list | tuple) or hasattr(x, "__array__") else ""
     return type(x).__name__ + hint
 

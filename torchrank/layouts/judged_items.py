@@ -78,7 +78,8 @@ def _to_tensors(lists: list, name: str) -> str:
     if not any(isinstance(x, Tensor) or hasattr(x, "__len__") for x in lists):  # one number per query
         return f"pass {'torch.as_tensor(target)' if name == 'target' else f'[torch.as_tensor([x]) for x in {name}]'}"
     grades = f"; if they are grades, pass torch.as_tensor({name})" * (name == "target")
-    return f"if they are ids, pass [torch.as_tensor(x) for x in {name}]{grades}"
+    ids = "list(x)" if any(isinstance(x, set | frozenset) for x in lists) else "x"
+    return f"if they are ids, pass [torch.as_tensor({ids}) for x in {name}]{grades}"
 
 
 def _of_pairs(target: tuple, num_queries: int, device: torch.device) -> tuple[Ragged, Tensor]:
