@@ -241,7 +241,7 @@ def test_a_batch_is_ranked_once(monkeypatch):
         blocks.append(layout.num_queries)
         return choose_engine(layout, need)
 
-    monkeypatch.setattr("torchrank.engine.door.choose_engine", counted)
+    monkeypatch.setattr("torchrank.engine.rank_layout.choose_engine", counted)
     suite = tr.RankingCollection(NAMES)
     suite.update(*BATCHES[0])
     assert blocks == [5]
