@@ -73,7 +73,7 @@ def resolve(name: str) -> list[Label]:
         return [_at_level(label, suffixed) for label in resolve(suffixed["name"])]
     label, registry = read(name), measures()
     own = label.name.lower()
-    spellings = sorted((one for name in registry for one in _spellings(registry[name])), key=lambda one: one.rank)
+    spellings = _ordered(tuple(registry.values()))
     if own in registry:
         # Our own name wins over a spelling of the same name, unless that has parameters or a cutoff: IPrec@0.1.
         spellings = [one for one in spellings if one.literal == own and (one.at or one.parameters)]
@@ -94,6 +94,12 @@ def resolve(name: str) -> list[Label]:
     near = nearest(stems, {**dict(zip(registry, registry)), **{one.example: one.measure for one in spellings}})
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     raise ValueError(f"Expected the name of a measure, got {name!r}: {hint}`torchrank measures` lists them")
+
+
+@functools.lru_cache(maxsize=8)  # a new measure makes a new list
+def _ordered(measures: tuple[type, ...]) -> list[_Spelling]:
+    """The spellings of all measures, those first that win if several fit."""
+    return sorted((one for measure in measures for one in _spellings(measure)), key=lambda one: one.rank)
 
 
 #: ranx's suffix for the relevance level, map-l2
@@ -132,6 +138,7 @@ def _metrics(label: Label, name: str, overrides: dict[str, Any]) -> list[Any]:
     return [measure(**{**cut, **given, **overrides}) for cut in cuts]
 
 
+@functools.cache
 def required(measure: type) -> list[str]:
     """Names of the arguments that a measure requires."""
     known = inspect.signature(measure).parameters.values()
