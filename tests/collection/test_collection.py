@@ -617,3 +617,23 @@ def test_values_by_hand():
     ideal = 1 + 1 / math.log2(3)
     expected = [0.75, (1 / math.log2(3) + 1 / ideal) / 2, 0.25, 0.75, 2.0, 0.5]
     assert [v.item() for v in suite.compute().values()] == pytest.approx(expected)
+
+
+class OfTheNegated(tr.MRR):
+    """A metric that changes the scores before it takes them."""
+
+    name = "ofthenegated"
+
+    def update(self, preds, target=None, **keywords):
+        super().update(-preds, target, **keywords)
+
+
+def test_a_member_that_changes_its_batch_has_the_value_that_it_has_alone():
+    preds, target = BATCHES[0]
+    mask = torch.rand(preds.shape, generator=torch.Generator().manual_seed(1)) < 0.8
+    want = OfTheNegated()
+    want.update(preds, target, mask=mask)
+    suite = tr.RankingCollection([OfTheNegated(), "mrr"])
+    suite.update(preds, target, mask=mask)
+    assert suite.compute()["ofthenegated"] == want.compute() != suite.compute()["mrr"]
+    assert suite(preds, target, mask=mask)["ofthenegated"] == want.compute()

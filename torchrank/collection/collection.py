@@ -246,13 +246,14 @@ class RankingCollection(MetricCollection):
         # Other libraries receive only the keywords that the user has passed.
         given = {key: x for key, x in {**batch.options, "weights": batch.weights}.items() if x is not None}
         others = Pointwise(batch.preds, batch.target, given)
+        of_lists = {key: x for key, x in given.items() if key in ("mask", "exclude", "weights")}
         calls = [
-            (metric, (batch.preds, batch.target), {})
+            (metric, (batch.preds, batch.target), of_lists if isinstance(metric, ListMetric) else given)
             if isinstance(metric, Measure)
             else (metric, *others.arguments_of(metric))
             for metric in members
         ]
-        with results_of(results):
+        with results_of(batch, results):
             yield calls
 
     def _results(self, metrics: Sequence[Measure], batch: Batch, values: bool = True) -> dict[int, BatchResult]:

@@ -22,6 +22,12 @@ class Batch:
     #: mask, indexes, exclude and tie_break, by name
     options: dict[str, Any]
 
+    def is_part_of(self, other: Batch) -> bool:
+        """Whether all arguments are the very ones of another batch, which may have further options."""
+        mine, theirs = ((batch.preds, batch.target, batch.weights) for batch in (self, other))
+        options = all(x is other.options.get(name) for name, x in self.options.items())
+        return options and all(x is y for x, y in zip(mine, theirs))
+
     @property
     def queries(self) -> Tensor | None:
         """Numbers of the queries, int64 [query]: their indexes if given, else 0, 1, ...; None for a Ranking."""

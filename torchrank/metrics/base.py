@@ -213,7 +213,7 @@ class RankingMetric(Measure):
         """
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         batch = Batch(preds, target, weights, options)
-        self.accumulate(result_for(self) or score_batch([self], batch, values=False)[0])
+        self.accumulate(result_for(self, batch) or score_batch([self], batch, values=False)[0])
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot one value, or a list of values over time, with the bounds of the measure. Needs matplotlib."""

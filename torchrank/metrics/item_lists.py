@@ -153,7 +153,7 @@ class ListMetric(Measure):
             ValueError: shapes do not fit together. Bad values are counted and raise in :meth:`compute`.
         """
         batch = Batch(preds, target, weights, {"mask": mask, "exclude": exclude})
-        self.accumulate(result_for(self) or self.of_batch(batch))
+        self.accumulate(result_for(self, batch) or self.of_batch(batch))
 
     def of_batch(self, batch: Batch) -> BatchResult:
         preds = batch.preds

@@ -175,22 +175,26 @@ class Measuring(Averaging, Protocol):
 # ---- a collection ranks once -----------------------------------------------------------------------------------------
 
 # A context variable, because `update` is torchmetrics' method and has no argument for a result.
-_RESULTS: ContextVar[Mapping[int, BatchResult]] = ContextVar("results")
+_RESULTS: ContextVar[tuple[Batch, Mapping[int, BatchResult]] | None] = ContextVar("results", default=None)
 
 
 @contextlib.contextmanager
-def results_of(results: Mapping[int, BatchResult]) -> Iterator[None]:
-    """Context in which metrics, given by their id, use these results when they are updated."""
-    token = _RESULTS.set(results)
+def results_of(batch: Batch, results: Mapping[int, BatchResult]) -> Iterator[None]:
+    """Context in which metrics, given by their id, use these results when they are updated with a batch."""
+    token = _RESULTS.set((batch, results))
     try:
         yield
     finally:
         _RESULTS.reset(token)
 
 
-def result_for(metric: object) -> BatchResult | None:
-    """The result that a collection has computed for a metric; None if the metric is updated by itself."""
-    return _RESULTS.get({}).get(id(metric))
+def result_for(metric: object, batch: Batch) -> BatchResult | None:
+    """The result that a collection has computed for a metric; None if the metric is updated by itself.
+
+    A subclass may change the batch before it is added. Then the result of the collection is not its own.
+    """
+    known = _RESULTS.get()
+    return known[1].get(id(metric)) if known is not None and batch.is_part_of(known[0]) else None
 
 
 # ---- measure ---------------------------------------------------------------------------------------------------------
