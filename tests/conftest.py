@@ -1,7 +1,10 @@
 """Settings of the whole suite."""
 
+import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+from torchrank.names.registry import KINDS
 
 # Tests are many and tensors tiny: threads only get in each other's way, all the more under pytest-xdist.
 torch.set_num_threads(1)
@@ -11,3 +14,14 @@ settings.register_profile(
     "torchrank", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow], max_examples=50
 )
 settings.load_profile("torchrank")
+
+
+@pytest.fixture(autouse=True)
+def registry():
+    """No measure of a test stays: other files test all measures that there are."""
+    before = [dict(measures) for measures in KINDS]
+    yield
+    for measures, those in zip(KINDS, before):
+        if measures.keys() != those.keys():
+            measures.clear()
+            measures.update(those)

@@ -619,16 +619,15 @@ def test_values_by_hand():
     assert [v.item() for v in suite.compute().values()] == pytest.approx(expected)
 
 
-class OfTheNegated(tr.MRR):
-    """A metric that changes the scores before it takes them."""
-
-    name = "ofthenegated"
-
-    def update(self, preds, target=None, **keywords):
-        super().update(-preds, target, **keywords)
-
-
 def test_a_member_that_changes_its_batch_has_the_value_that_it_has_alone():
+    class OfTheNegated(tr.MRR):
+        """A metric that changes the scores before it takes them."""
+
+        name = "ofthenegated"
+
+        def update(self, preds, target=None, **keywords):
+            super().update(-preds, target, **keywords)
+
     preds, target = BATCHES[0]
     mask = torch.rand(preds.shape, generator=torch.Generator().manual_seed(1)) < 0.8
     want = OfTheNegated()

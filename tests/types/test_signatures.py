@@ -25,15 +25,6 @@ def known(cls):
     return inspect.signature(cls).parameters
 
 
-@pytest.fixture(autouse=True)
-def registry():
-    """No measure of a test stays."""
-    before = dict(tr.RankingMetric.registry)
-    yield
-    tr.RankingMetric.registry.clear()
-    tr.RankingMetric.registry.update(before)
-
-
 @every_class
 def test_a_signature_has_every_argument_with_type_and_default(cls):
     found = known(cls)
