@@ -156,12 +156,18 @@ class ListMetric(Measure):
         self.accumulate(result_for(self, batch) or self.of_batch(batch))
 
     def of_batch(self, batch: Batch) -> BatchResult:
+        measured, lists = self.measured(batch)
+        (result,) = weigh([self], measured, batch.weights)
+        return self.with_extra_sums(result, lists)
+
+    def measured(self, batch: Batch) -> tuple[Measurements, Recommended]:
+        """Measure the lists of a batch. The weights of the batch are not read."""
         preds = batch.preds
         check_tensor(preds, "preds", f"integer ids [query, position] for {self.label}")
         with torch.no_grad():
-            return serially(preds.device, preds.numel(), self._scored, batch)
+            return serially(preds.device, preds.numel(), self._measured, batch)
 
-    def _scored(self, batch: Batch) -> BatchResult:
+    def _measured(self, batch: Batch) -> tuple[Measurements, Recommended]:
         preds, options = batch.preds, batch.options
         lists, errors = self.recommended(preds, batch.target, options["mask"], options["exclude"])
         queries, elements = len(lists.ids), max(1, lists.ids.shape[1] * max(1, self.width(lists)))
@@ -174,8 +180,7 @@ class ListMetric(Measure):
         values = torch.where(empty, float("nan"), values)
         errors = errors if self.validate_args else torch.zeros_like(errors)
         measured = Measured(values, torch.ones_like(values), empty.to(torch.int8), errors)
-        (result,) = weigh([self], Measurements.of([measured], None), batch.weights, lists.ignored)
-        return self.with_extra_sums(result, lists)
+        return replace(Measurements.of([measured], None), ignored=lists.ignored), lists
 
     def with_extra_sums(self, result: BatchResult, lists: Recommended) -> BatchResult:
         """The result of a batch, with its :attr:`num_extra_sums` further sums appended."""
@@ -294,10 +299,9 @@ class ExposureMetric(ListMetric):
         value = self.of_exposure(sums[state.SIZE :], sums)
         return torch.where(sums[Sum.W] > 0, value, float("nan"))
 
-    @property
-    def standard_error(self) -> Tensor:
+    def error_of(self, sums: Tensor) -> Tensor:
         """NaN, because the value is not a mean over queries."""
-        return torch.tensor(float("nan"), dtype=torch.float32, device=self.device)
+        return torch.full_like(sums[..., Sum.W], float("nan"))
 
 
 def _labels(target: object, preds: Tensor) -> bool:

@@ -19,7 +19,7 @@ from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import MEANS, Mean
-from torchrank.state.sums import Sum, mean, read, weights_beside_squares
+from torchrank.state.sums import Sum, mean, weights_beside_squares
 
 __all__ = ["MR", "MRR", "HitRate"]
 
@@ -155,19 +155,17 @@ class PositionMetric(BinaryMetric):
         if self.adjusted is None or self.aggregation != "mean":
             return average
         # If no query leaves anything to chance, all weights are 0 and the average is 0 / 0.
-        certain = (sums[Sum.W] == 0) & (sums[Sum.QUERIES] > sums[Sum.EMPTY])
+        certain = (sums[..., Sum.W] == 0) & (sums[..., Sum.QUERIES] > sums[..., Sum.EMPTY])
         return torch.where(certain, 0.0, average * self.slope(sums))
 
     def slope(self, sums: Tensor) -> Tensor:
         """The size of the derivative of the reported value with respect to the average."""
         if self.adjusted == "z" and self.aggregation == "mean":
             return weights_beside_squares(sums)
-        return torch.ones_like(sums[Sum.W])
+        return torch.ones_like(sums[..., Sum.W])
 
-    @property
-    def standard_error(self) -> Tensor:
-        """Standard error of the reported value, float32 []; see :class:`torchrank.RankingMetric`."""
-        return self._narrow(super().standard_error * self.slope(read(self.sums)))
+    def error_of(self, sums: Tensor) -> Tensor:
+        return super().error_of(sums) * self.slope(sums)
 
 
 class MR(PositionMetric):

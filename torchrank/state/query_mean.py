@@ -10,19 +10,18 @@ from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.sums as state
 from torchrank.hardware.devices import reading_is_free
-from torchrank.layouts.bad_values import explain
 from torchrank.names.arguments import one_of
 from torchrank.names.types import EmptyAction
 from torchrank.state.aggregation import AGGREGATIONS, MEANS, Mean, aggregate, is_mean
 from torchrank.state.scoring import BatchResult
+from torchrank.state.summed import SummedMetric
 from torchrank.state.sums import Sum
 from torchrank.state.synchronisation import JointReduction, appended
-from torchrank.state.torchmetrics_fixes import LOCK, SafeMetric
+from torchrank.state.torchmetrics_fixes import LOCK
 
 EMPTY_ACTIONS = get_args(EmptyAction)
 
@@ -33,7 +32,7 @@ LOGGERS = tuple(
 )
 
 
-class QueryMean(SafeMetric):
+class QueryMean(SummedMetric):
     """The average over queries of values that arrive in batches: state, synchronisation and report.
 
     The state is one small vector of sums, for any number of queries. Only an ``aggregation`` other than a mean keeps
@@ -67,19 +66,16 @@ class QueryMean(SafeMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.leave_meta()
         one_of("aggregation", aggregation, AGGREGATIONS, or_callable=True)
         one_of("empty_target_action", empty_target_action, EMPTY_ACTIONS)
         one_of("validate_args", validate_args, (True, False))
         self.aggregation = aggregation
         self.empty_target_action = empty_target_action
         self.validate_args = validate_args
-        self._state = ""
         # The reduction of the collection that contains the metric.
         self._joint: JointReduction | None = None
         # The reduction of the series of computes in progress.
         self._series: JointReduction | None = None
-        self._errors: Tensor | None = None
 
     def name_state(self, name: str, num_extra: int = 0) -> None:
         """Add empty states under a name that no other metric has, with room for ``num_extra`` further sums."""
@@ -91,22 +87,9 @@ class QueryMean(SafeMetric):
             self.add_state(f"{name}:values", [], dist_reduce_fx="cat")
 
     @property
-    def definition_name(self) -> str:
-        """The name that identifies the metric on other workers."""
-        return self._state
-
-    @property
-    def sums(self) -> Tensor:
-        """The state, see :class:`torchrank.state.sums.Sum`."""
-        return getattr(self, f"{self._state}:sums")
-
-    @property
     def rows(self) -> list[Tensor] | None:
         """Per-query (value, weight), float [query, 2] for each part; None for a mean, which keeps none."""
         return None if is_mean(self.aggregation) else getattr(self, f"{self._state}:values")
-
-    def _set(self, part: str, value: Tensor | list[Tensor]) -> None:
-        setattr(self, f"{self._state}:{part}", value)
 
     # ---- add, compute ------------------------------------------------------------------------------------------
 
@@ -135,11 +118,10 @@ class QueryMean(SafeMetric):
         sums = state.read(self.sums)
         self._errors = sums[Sum.ERRORS : state.SIZE]
         if self.rows is None:
-            value = self.result(sums)
+            value = self.value_of(sums)
         else:
             rows = torch.cat([sums.new_empty((0, 2)), *(row.to(sums.device) for row in self.rows)])
-            value = aggregate(self.aggregation, rows[:, 0], rows[:, 1])
-        value = self.transform_result(value, sums)
+            value = self.transform_result(aggregate(self.aggregation, rows[:, 0], rows[:, 1]), sums)
         return self._narrow(torch.where(self._errors.sum() > 0, float("nan"), value))
 
     def _narrow(self, value: Tensor) -> Tensor:
@@ -148,8 +130,12 @@ class QueryMean(SafeMetric):
         readable = reading_is_free(value) or self._should_unsync  # forward must not wait for an accelerator
         return value if readable and bool((narrow.isinf() & value.isfinite()).any()) else narrow
 
+    def value_of(self, sums: Tensor) -> Tensor:
+        """The result of :meth:`compute` for a mean, from sums [..., SIZE]: float64 [...]."""
+        return self.transform_result(self.result(sums), sums)
+
     def result(self, sums: Tensor) -> Tensor:
-        """The mean over all queries, from their sums: float64 []."""
+        """The mean over all queries, from their sums [..., SIZE]: float64 [...]."""
         return self.mean.outside(state.mean(sums))
 
     @property
@@ -178,10 +164,17 @@ class QueryMean(SafeMetric):
         Three digits or more are exact down to a spread of 1e-11 of the values, for weights of any size. For a geometric
         or harmonic mean it is of first order in the spread of the values.
         """
-        sums = state.read(self.sums)
-        skipped = sums[Sum.EMPTY] if self.empty_target_action == "skip" else 0
-        error = state.standard_error(sums, sums[Sum.QUERIES] - skipped)
-        return self._narrow(error * self.mean.slope(self.mean.outside(state.mean(sums))))
+        return self._narrow(self.error_of(state.read(self.sums)))
+
+    def error_of(self, sums: Tensor) -> Tensor:
+        """The standard error of :meth:`value_of`, from sums [..., SIZE]: float64 [...]."""
+        error = state.standard_error(sums, self.scored_of(sums))
+        return error * self.mean.slope(self.mean.outside(state.mean(sums)))
+
+    def scored_of(self, sums: Tensor) -> Tensor:
+        """Number of queries with a value, from sums [..., SIZE]: float64 [...]."""
+        queries = sums[..., Sum.QUERIES]
+        return queries - sums[..., Sum.EMPTY] if self.empty_target_action == "skip" else queries
 
     # ---- torchmetrics' contract ----------------------------------------------------------------------------------
 
@@ -197,18 +190,13 @@ class QueryMean(SafeMetric):
             value = stock(*args, **kwargs)
             # Raise only here, after all workers have communicated and the state is unsynced.
             in_forward = not self._should_unsync
-            if not in_forward and self._errors is not None and (found := explain(self._errors)):
-                self._computed = None
-                raise ValueError(f"{self._state.split('#')[0]}: {found}")
+            if not in_forward:
+                self.raise_errors()
             if isinstance(value, tuple):
                 return tuple(part.reshape(-1) for part in value)
             return value.reshape(-1) if self.aggregation == "none" else value  # torchmetrics squeezes one value
 
         return computed
-
-    def reducible(self) -> bool:
-        """Whether the state can be reduced together with the states of other metrics now."""
-        return self.dist_sync_fn is None and self.sync_on_compute and not self._is_synced
 
     def compute_in(self, series: JointReduction) -> Any:
         """:meth:`compute` in a series with other metrics, which share one reduction."""
@@ -252,49 +240,6 @@ class QueryMean(SafeMetric):
         if rows is not None:
             self._set("values", rows)
 
-    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
-        # forward calls this while the metric contains the batch alone; incoming_state is the state before the batch.
-        for name, incoming in incoming_state.items():
-            setattr(self, name, _after(incoming, getattr(self, name)))
-
-    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add the state of another metric with the same label. Its queries follow the queries of this metric.
-
-        Raises:
-            ValueError: the other metric has another label.
-        """
-        for name, value in self.mergeable(incoming_state).items():
-            setattr(self, name, _after(getattr(self, name), value))
-        self._computed = None
-        self._update_count += incoming_state._update_count if isinstance(incoming_state, Metric) else 1
-
-    def mergeable(self, other: dict[str, Any] | Metric) -> dict[str, Any]:
-        """The state of another metric with the same label.
-
-        Raises:
-            ValueError: it has another label, or is no state.
-        """
-        theirs = other.metric_state if isinstance(other, Metric) else other
-        if not isinstance(theirs, dict) or theirs.keys() != self._defaults.keys():
-            raise ValueError(f"Expected the state of another {self._state}, got {getattr(other, 'label', other)!r}")
-        return theirs
-
-    def moved(self, x: Tensor, device: torch.device) -> Tensor:
-        is_state = x.dtype == torch.float64 or state.compensated(x)
-        return state.carry(x, device) if is_state else x.to(device)
-
-    def restored(self, x: Tensor) -> Tensor:
-        return state.carry(x, self.device)
-
     def __getstate__(self) -> dict[str, Any]:
         # A reduction holds all its metrics, and a copy of one metric must not contain the others.
         return {**super().__getstate__(), "_joint": None, "_series": None, "_errors": None}
-
-
-def _after(earlier: Tensor | list[Tensor], later: Tensor | list[Tensor]) -> Tensor | list[Tensor]:
-    """The sum or the concatenation of two values of a state, on the device of the earlier one."""
-    if isinstance(earlier, list) and isinstance(later, list):
-        return appended(earlier, later)
-    assert isinstance(earlier, Tensor)
-    assert isinstance(later, Tensor)
-    return state.add(earlier, state.carry(later, earlier.device))

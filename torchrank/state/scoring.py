@@ -75,6 +75,8 @@ class Measurements:
     extra: tuple[Tensor | None, ...]
     #: int64 [query]: the index of each query in its batch; None = queries are in order
     queries: Tensor | None
+    #: bool [query]: queries that do not count; None = all count
+    ignored: Tensor | None = None
 
     @classmethod
     def of(cls, measured: Sequence[Measured], queries: Tensor | None) -> Measurements:
@@ -214,6 +216,27 @@ def score_batch(metrics: Sequence[Measuring], batch: Batch, values: bool = True)
     """
     if not metrics:
         return []
+    device, size, queries = _checked(metrics, batch)
+    # Per-query values are in memory for the whole batch if somebody needs them. Otherwise chunks can be summed at once.
+    kept = any(metric.num_extra_sums or metric.rows is not None for metric in metrics)
+    whole = values or kept or batch.weights is not None or queries * len(metrics) <= MANY_VALUES
+    with torch.no_grad(), autocast_off(device):
+        return serially(device, size, _with_values if whole else _sums_only, metrics, batch)
+
+
+def measure_batch(metrics: Sequence[Measuring], batch: Batch) -> Measurements:
+    """Measure all queries of a batch, which is ranked once for all metrics. The weights of the batch are not read.
+
+    Raises:
+        TypeError, ValueError: as :func:`score_batch`.
+    """
+    device, size, _ = _checked(metrics, batch)
+    with torch.no_grad(), autocast_off(device):
+        return serially(device, size, _measured, metrics, batch)
+
+
+def _checked(metrics: Sequence[Measuring], batch: Batch) -> tuple[torch.device, int, int]:
+    """The device, size and number of queries of a batch for which all metrics are defined."""
     preds, device, size, queries = batch.preds, CPU, 0, 0  # kept only for preds that `arrange` rejects
     if isinstance(preds, Ranking):
         given = [name for name, value in {"target": batch.target, **batch.options}.items() if value is not None]
@@ -227,11 +250,7 @@ def score_batch(metrics: Sequence[Measuring], batch: Batch, values: bool = True)
             metric.check(preds, batch.target)
         if isinstance(preds, Tensor) and not preds.is_nested and preds.dim():
             device, size, queries = preds.device, preds.numel(), len(preds)
-    # Per-query values are in memory for the whole batch if somebody needs them. Otherwise chunks can be summed at once.
-    kept = any(metric.num_extra_sums or metric.rows is not None for metric in metrics)
-    whole = values or kept or batch.weights is not None or queries * len(metrics) <= MANY_VALUES
-    with torch.no_grad(), autocast_off(device):
-        return serially(device, size, _with_values if whole else _sums_only, metrics, batch)
+    return device, size, queries
 
 
 def _arranged(metrics: Sequence[Measuring], batch: Batch) -> tuple[Layout, Need]:
@@ -241,6 +260,15 @@ def _arranged(metrics: Sequence[Measuring], batch: Batch) -> tuple[Layout, Need]
 
 
 def _with_values(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
+    measured = _measured(metrics, batch)
+    results = weigh(metrics, measured, batch.weights)
+    return [
+        result if extra is None else metric.with_extra_sums(result, extra)
+        for metric, result, extra in zip(metrics, results, measured.extra)
+    ]
+
+
+def _measured(metrics: Sequence[Measuring], batch: Batch) -> Measurements:
     ranking = batch.preds
     if isinstance(ranking, Ranking):
         ignored, parts = ranking.ignored, each(lambda part: _measure(metrics, [part]), ranking.parts())
@@ -252,12 +280,7 @@ def _with_values(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult
             parts = [_measure(metrics, [Ranking.join(rank_parts(layout, lambda part: rank(part, need)))])]
         else:
             parts = each(lambda part: _measure(metrics, rank(part, need)).in_order(), cut)
-    measured = Measurements.join(parts).in_order()
-    results = weigh(metrics, measured, batch.weights, ignored)
-    return [
-        result if extra is None else metric.with_extra_sums(result, extra)
-        for metric, result, extra in zip(metrics, results, measured.extra)
-    ]
+    return replace(Measurements.join(parts).in_order(), ignored=ignored)
 
 
 def _sums_only(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
@@ -272,7 +295,8 @@ def _sums_only(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
             start += ranking.num_queries
             measured = _measure(metrics, [replace(ranking, queries=None)])
             del ranking
-            results = weigh(metrics, measured, None, None if ignored is None else ignored[numbers])
+            measured = replace(measured, ignored=None if ignored is None else ignored[numbers])
+            results = weigh(metrics, measured, None)
             totals.append(torch.stack([torch.cat([result.sums, result.errors]) for result in results]))
         return torch.stack(totals).sum(0)
 
@@ -302,16 +326,13 @@ def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measu
 # ---- weigh and sum ---------------------------------------------------------------------------------------------------
 
 
-def weigh(
-    metrics: Sequence[Averaging], measured: Measurements, weights: Tensor | None, ignored: Tensor | None = None
-) -> list[BatchResult]:
+def weigh(metrics: Sequence[Averaging], measured: Measurements, weights: Tensor | None) -> list[BatchResult]:
     """Weigh and sum the measurements of one batch, for all metrics at once.
 
     Args:
         metrics: the metrics.
         measured: their measurements.
         weights: the user's weights [query]; None = 1 for each.
-        ignored: bool [query]: queries that do not count; None = all count.
 
     Raises:
         TypeError: weights are not a dense tensor.
@@ -320,8 +341,8 @@ def weigh(
     values, inner, errors = measured.values, measured.weights, measured.errors
     empty, absent = measured.status == Status.EMPTY, measured.status == Status.ABSENT
     present = torch.ones_like(values[0], dtype=torch.bool)
-    if ignored is not None:
-        values, present = values.masked_fill(ignored, float("nan")), ~ignored
+    if measured.ignored is not None:
+        values, present = values.masked_fill(measured.ignored, float("nan")), ~measured.ignored
     if weights is not None:
         check_tensor(weights, "weights", f"a tensor [{len(present)}], one per query")
         if weights.shape != present.shape:

@@ -155,12 +155,12 @@ def scaled(sums: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def mean(sums: Tensor) -> Tensor:
-    """The weighted mean; NaN without scored queries."""
-    return sums[Sum.WV] / sums[Sum.W]
+    """The weighted mean [...] of sums [..., SIZE]; NaN without scored queries."""
+    return sums[..., Sum.WV] / sums[..., Sum.W]
 
 
 def standard_error(sums: Tensor, n: Tensor) -> Tensor:
-    """The standard error of the weighted mean m over ``n`` scored queries; NaN for n < 2.
+    """The standard error [...] of the weighted mean m over ``n`` [...] scored queries; NaN for n < 2.
 
     Its square is sum(w^2 (v - m)^2) / sum(w)^2 * n / (n - 1).
     """
