@@ -23,10 +23,12 @@ from torchrank.names.parse import parse_all
 from torchrank.names.types import Pairs, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
+from torchrank.state.estimates import Estimate, Interval, Method, estimate_table
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.scoring import BatchResult, results_of, score_batch
 from torchrank.state.synchronisation import JointReduction, WorkersDifferError
 from torchrank.state.torchmetrics_fixes import eager
+from torchrank.statistics.table import Table
 
 #: a name, or several names in one string; a metric; or a collection
 Member = str | Metric | MetricCollection
@@ -292,6 +294,49 @@ class RankingCollection(MetricCollection):
             if inner in raised:
                 raise raised[inner]
         return self._shown({inner: values[inner] for inner in self._modules})
+
+    def intervals(self, level: float = 0.95, method: Method = "auto") -> dict[str, Interval]:
+        """The confidence interval of every metric of this library, by key: (low, high), both floats.
+
+        As :meth:`compute`, it makes one all-reduce. See :meth:`torchrank.RankingMetric.interval`.
+
+        Raises:
+            ValueError: an argument has an unknown value, or a worker has met bad values.
+        """
+        return {key: found.interval for key, found in self._estimates(level, method).items()}
+
+    def summary(self, level: float = 0.95, method: Method = "auto") -> Table:
+        """A table with a row for every metric: value, standard error, interval, and numbers of queries.
+
+        As :meth:`compute`, it makes one all-reduce. Metrics of other libraries are left out.
+
+        Args:
+            level: the probability that an interval contains the expected value.
+            method: as :meth:`torchrank.RankingMetric.interval`.
+
+        Returns:
+            A :class:`torchrank.Table` with the columns metric, value, standard error, low, high, queries, empty; and
+            effective, the effective number of queries, if their weights differ.
+
+        Raises:
+            ValueError: an argument has an unknown value, or a worker has met bad values.
+
+        Example:
+            >>> import torch, torchrank as tr
+            >>> suite = tr.RankingCollection(["ndcg", "hitrate@1"])
+            >>> suite.update(torch.tensor([[0.1, 0.9], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([[1, 0], [1, 0], [1, 1]]))
+            >>> print(suite.summary())
+        """
+        return estimate_table(self._estimates(level, method), level)
+
+    def _estimates(self, level: float, method: Method) -> dict[str, Estimate]:
+        series = JointReduction(self._unprefixed())
+        ours = {inner: metric for inner, metric in self._modules.items() if isinstance(metric, QueryMean)}
+        # Sorted, so that workers with another order of members call collectives in the same order.
+        states = {inner: ours[inner].of_all_workers(series) for inner in sorted(ours)}
+        return {
+            self._set_name(inner): metric.estimate_of(*states[inner], level, method) for inner, metric in ours.items()
+        }
 
     def _shown(self, values: dict[str, Any]) -> Results:
         """Results by key, with prefix and postfix. A metric that returns a dict has one key for each entry."""

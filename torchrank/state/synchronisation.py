@@ -105,7 +105,7 @@ DIGEST = 8
 
 
 def all_reduce(
-    metrics: Mapping[str, Summed], group: Any, beside: Sequence[str] = ()
+    metrics: Mapping[str, Summed], group: Any, beside: Sequence[str] = (), whole: bool = False
 ) -> dict[str, tuple[Tensor, list[Tensor] | None]]:
     """Sum the states of metrics over the workers of a group, by name, in one collective.
 
@@ -116,6 +116,8 @@ def all_reduce(
         metrics: metrics by name.
         group: the workers; None = all.
         beside: further names that must be equal on all workers.
+        whole: send the sums in one message of any length. Then workers with states of different lengths may be aborted
+            by the backend.
 
     Raises:
         WorkersDifferError: workers have different names, or states of different sizes. All workers raise it.
@@ -141,7 +143,8 @@ def all_reduce(
 
     # Equal digests mean equal lengths, so a second message is safe only after the first one.
     message = torch.nn.functional.pad(payload, (0, MESSAGE - min(len(payload), MESSAGE)))
-    head, rest = message[:MESSAGE].contiguous(), message[MESSAGE:].contiguous()
+    first = len(message) if whole else MESSAGE
+    head, rest = message[:first].contiguous(), message[first:].contiguous()
     dist.all_reduce(head, group=group)
     total, total_of_squares = head[: 2 * DIGEST].view(2, DIGEST)
     if not bool((total**2 == world * total_of_squares).all()):  # equal only if all digests are equal (Cauchy-Schwarz)

@@ -1,0 +1,168 @@
+"""The value of a metric with its standard error and its interval, from the state of the metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+import torchrank.state.sums as state
+from torchrank.names.arguments import one_of
+from torchrank.state.aggregation import aggregate
+from torchrank.state.sums import Sum
+from torchrank.statistics.distributions import normal_quantile
+from torchrank.statistics.intervals import t_interval, wilson
+from torchrank.statistics.table import Table
+
+if TYPE_CHECKING:
+    from torchrank.state.query_mean import QueryMean
+
+#: the way to compute an interval
+Method = Literal["auto", "t", "wilson"]
+
+#: Replicates of the bootstrap of an aggregation that is a function of the user.
+REPLICATES = 1000
+
+
+class Interval(NamedTuple):
+    """A confidence interval. Both ends are NaN if the queries do not show how far values spread."""
+
+    low: float
+    high: float
+
+
+NO_INTERVAL = Interval(math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value, and how far it can be trusted."""
+
+    value: float
+    standard_error: float
+    interval: Interval
+    #: number of queries, empty ones included
+    queries: int
+    #: number of empty queries, which have nothing to measure
+    empty: int
+    #: (sum of weights)^2 / sum of squared weights over the queries with a value (Kish): their number if weights are equal
+    effective: float
+
+    def row(self) -> dict[str, float | int]:
+        """The numbers by the names of the columns of a table."""
+        low, high = self.interval
+        return {
+            "value": self.value,
+            "standard error": self.standard_error,
+            "low": low,
+            "high": high,
+            "queries": self.queries,
+            "empty": self.empty,
+            "effective": self.effective,
+        }
+
+
+def estimate(
+    metric: QueryMean, sums: Tensor, rows: Tensor | None = None, level: float = 0.95, method: str = "auto"
+) -> Estimate:
+    """The estimate of one metric.
+
+    Args:
+        metric: the metric, which defines its value and its standard error.
+        sums: its sums [SIZE].
+        rows: its per-query (value, weight), float64 [query, 2]; None for a mean.
+        level: probability with which the interval contains the expected value, above 0 and below 1.
+        method: "auto", "t" or "wilson", see :meth:`QueryMean.interval`.
+    """
+    check(level, method)
+    sums = sums.detach().to("cpu", torch.float64)
+    value, error, scored = float("nan"), float("nan"), float(metric.scored_of(sums))
+    if rows is None:
+        value, error = float(metric.value_of(sums)), float(metric.error_of(sums))
+        interval = _of_mean(metric, sums, value, error, level, method)
+    else:
+        rows = rows.detach().to("cpu", torch.float64)
+        found = aggregate(metric.aggregation, rows[:, 0], rows[:, 1])
+        value = float(metric.transform_result(found, sums)) if found.numel() == 1 else float("nan")
+        interval = _of_rows(metric, rows, level)
+    weights = float(state.weights_beside_squares(sums)) ** 2
+    effective = weights if math.isfinite(weights) else scored
+    return Estimate(value, error, interval, int(sums[Sum.QUERIES]), int(sums[Sum.EMPTY]), effective)
+
+
+def estimate_table(estimates: Mapping[str, Estimate], level: float, first: str = "metric") -> Table:
+    """The estimates by key as a table. The effective number of queries is shown if it differs from their number."""
+    rows = {key: found.row() for key, found in estimates.items()}
+    names = list(next(iter(rows.values()))) if rows else ["value"]
+    columns: dict[str, list] = {first: list(rows), **{name: [row[name] for row in rows.values()] for name in names}}
+    if all(abs(found.effective - round(found.effective)) < 1e-6 for found in estimates.values()):
+        columns.pop("effective", None)
+    return Table(columns, formats={"effective": ".1f"}, notes=[f"low and high: {100 * level:g} % confidence interval"])
+
+
+def check(level: float, method: str) -> None:
+    """Raise ValueError for a level or method that does not exist."""
+    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
+        raise ValueError(f"Expected level to be a number between 0 and 1, e.g. 0.95, got {level!r}")
+    one_of("method", method, get_args(Method))
+
+
+def _of_mean(metric: QueryMean, sums: Tensor, value: float, error: float, level: float, method: str) -> Interval:
+    scored = float(metric.scored_of(sums))
+    binary = _binary(metric, sums, value)
+    if method == "wilson" and not binary and scored > 0:
+        raise ValueError(
+            f"Expected values of 0 and 1 only for method='wilson', got others from {metric.definition_name};"
+            " use method='t' or 'auto'"
+        )
+    if scored < 2 or math.isnan(value):
+        return NO_INTERVAL
+    if binary and method != "t":
+        return Interval(*wilson(value, float(state.weights_beside_squares(sums)) ** 2, level))
+    return Interval(*t_interval(value, error, scored - 1, level))
+
+
+def _binary(metric: QueryMean, sums: Tensor, value: float) -> bool:
+    """Whether all values are 0 or 1 and their mean is reported: v^2 <= v on [0, 1], and equal only there."""
+    squares, _ = state.scaled(sums)
+    second, first = float(squares[0]), float(squares[3])
+    plain = metric.value_range == (0.0, 1.0) and value == float(state.mean(sums))
+    return plain and metric.aggregation == "mean" and abs(second - first) <= 1e-12 * abs(first)
+
+
+def _of_rows(metric: QueryMean, rows: Tensor, level: float) -> Interval:
+    """The interval of an aggregate of kept values: order statistics for medians, the bootstrap for functions."""
+    values, weights = rows[(rows[:, 1] > 0) & ~rows[:, 0].isnan()].T
+    if len(values) < 2 or metric.aggregation in ("min", "max", "none"):
+        return NO_INTERVAL
+    if metric.aggregation in ("median", "midpoint"):
+        return _of_median(values, weights, level)
+    assert callable(metric.aggregation)
+    generator = torch.Generator().manual_seed(0)
+    drawn = (torch.randint(len(values), values.shape, generator=generator, device="cpu") for _ in range(REPLICATES))
+    found = torch.stack([torch.as_tensor(metric.aggregation(values[row])).to(torch.float64) for row in drawn])
+    if found.dim() > 1:
+        return NO_INTERVAL
+    ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+    return Interval(*found.quantile(ends).tolist())
+
+
+def _of_median(values: Tensor, weights: Tensor, level: float) -> Interval:
+    """The interval between two order statistics: their share of the weight is that of binomial quantiles of 1/2.
+
+    With n values, the number below the median is binomial with n and 1/2. Its quantiles are those of the normal
+    distribution, rounded outwards. If even the smallest and largest value are too close, there is no interval.
+    """
+    values, order = values.sort()
+    weights = weights[order]
+    n = float(weights.sum() ** 2 / weights.square().sum())
+    reach = normal_quantile((1 + level) / 2) * math.sqrt(n) / 2
+    below, above = math.floor(n / 2 - reach), math.ceil(n / 2 + reach) + 1
+    if below < 1 or above > n + 1e-9:
+        return NO_INTERVAL
+    share = weights.cumsum(0) / weights.sum() * n * (1 + 1e-12)  # tolerates rounding in the sums of weights
+    return Interval(*(float(values[int((share >= at).int().argmax())]) for at in (below, above)))

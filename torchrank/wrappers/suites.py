@@ -1,0 +1,120 @@
+"""The measures of a suite, and their values for one batch, which is ranked once."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchrank.collection.collection import Metrics, RankingCollection
+from torchrank.layouts.batch import Batch
+from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.item_lists import PerUserMetric
+from torchrank.metrics.precision_recall_curve import PRCurve
+from torchrank.state.aggregation import is_mean
+from torchrank.state.measure import Measure
+from torchrank.state.scoring import Measurements, Status, measure_batch
+
+#: a metric, a name or names, or a collection
+Suite = Metrics
+
+
+def collection_of(suite: Suite) -> RankingCollection:
+    """A copy of a suite as a collection, with empty states."""
+    found = suite if isinstance(suite, RankingCollection) else RankingCollection(suite)
+    made = copy.deepcopy(found)
+    made.reset()
+    return made
+
+
+def measures_of(suite: RankingCollection, user: str, means: bool) -> dict[str, Measure]:
+    """The measures of a collection by key; each must have a value for every query.
+
+    Args:
+        suite: the collection.
+        user: the class that needs them, for the error message.
+        means: accept only measures whose result is computed from sums.
+
+    Raises:
+        ValueError: a metric has no value for every query, or is no mean although ``means``.
+    """
+    found: dict[str, Measure] = {}
+    for key, metric in suite.items(copy_state=False):
+        if not isinstance(metric, RankingMetric | PerUserMetric) or isinstance(metric, PRCurve):
+            raise ValueError(
+                f"Expected metrics with one value for each query in {user}, got {key!r}, a {type(metric).__name__};"
+                " leave it out of this suite"
+            )
+        if means and not is_mean(metric.aggregation):
+            raise ValueError(
+                f"Expected metrics that are computed from sums in {user}, got {key!r} with aggregation"
+                f" {metric.aggregation!r}; keep the values with torchrank.PerQuery instead"
+            )
+        found[key] = metric
+    if not found:
+        raise ValueError(f"Expected at least one metric in {user}, got none")
+    return found
+
+
+def measure_suite(metrics: Sequence[Measure], batch: Batch) -> Measurements:
+    """The measurements of all metrics for a batch, in their order. Queries that do not count have no value in any."""
+    ranking = [metric for metric in metrics if isinstance(metric, RankingMetric)]
+    found: dict[int, Measurements] = {}
+    if ranking:
+        found |= {id(metric): one for metric, one in zip(ranking, _each(measure_batch(ranking, batch)))}
+    for metric in metrics:
+        if isinstance(metric, PerUserMetric):
+            options = {name: batch.options.get(name) for name in ("mask", "exclude")}
+            found[id(metric)] = metric.measured(replace(batch, options=options))[0]
+    return _joined([found[id(metric)] for metric in metrics])
+
+
+def _each(measured: Measurements) -> list[Measurements]:
+    """The measurements of each metric apart."""
+    fields = ("values", "weights", "status", "errors")
+    rows = range(len(measured.values))
+    return [replace(measured, **{name: getattr(measured, name)[n : n + 1] for name in fields}) for n in rows]
+
+
+def _joined(parts: Sequence[Measurements]) -> Measurements:
+    values, weights, status, errors = (
+        torch.cat([getattr(part, name) for part in parts]) for name in ("values", "weights", "status", "errors")
+    )
+    ignored = parts[0].ignored
+    if ignored is not None:
+        values, status = values.masked_fill(ignored, float("nan")), status.masked_fill(ignored, Status.ABSENT)
+    return Measurements(values, weights, status, errors, (None,) * len(parts), None)
+
+
+def some_of(measured: Measurements, queries: Tensor) -> Measurements:
+    """The measurements of some queries, given by their indexes int64 [n]."""
+    tensors: Mapping[str, Any] = {name: getattr(measured, name)[:, queries] for name in ("values", "weights", "status")}
+    return replace(measured, **tensors)
+
+
+def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> Tensor:
+    """The ids of queries as int64 [query] on a device.
+
+    Raises:
+        ValueError: there are no ids, or another number of them.
+        TypeError: ids are not integers.
+    """
+    from torchrank.wrappers.hashing import hash_ids
+
+    if ids is None:
+        raise ValueError(
+            f"Expected query_ids in every update of {user}, got none; pass an int64 tensor, or texts. Numbers that count"
+            " the queries would depend on how they are split over batches and workers"
+        )
+    if isinstance(ids, list | tuple):
+        ids = hash_ids(ids)
+    if not isinstance(ids, Tensor) or ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        got = ids.dtype if isinstance(ids, Tensor) else type(ids).__name__
+        raise TypeError(f"Expected query_ids to be an integer tensor [query] or a list of texts, got {got}")
+    if ids.shape != (queries,):
+        raise ValueError(f"Expected query_ids of shape [{queries}], one per query, got {list(ids.shape)}")
+    return ids.detach().to(device, torch.int64)

@@ -1,0 +1,93 @@
+"""Vectors of sums over the queries of a batch, one vector for each way to weight the queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from torchrank.hardware.devices import reading_is_free, widest_float
+from torchrank.state import sums
+from torchrank.state.estimates import Estimate, estimate
+from torchrank.state.measure import Measure
+from torchrank.state.scoring import Measurements, weigh
+from torchrank.wrappers.suites import some_of
+
+#: membership of queries: bool [query], or None = all queries
+Members = Tensor | None
+
+
+class Tally(Protocol):
+    """Sums over queries from which the results of some metrics are computed."""
+
+    #: the metrics by key
+    metrics: Mapping[str, Measure]
+    #: text that defines the sums, besides the metrics
+    definition: str
+    #: number of sums
+    size: int
+    #: whether each query needs an id
+    needs_ids: bool
+
+    def sums(
+        self, measured: Measurements, weights: Tensor | None, ids: Tensor | None, groups: Sequence[Members]
+    ) -> Tensor:
+        """The sums over each group of queries: float [group, size]."""
+
+    def values(self, state: Tensor) -> dict[str, Tensor]:
+        """The results to report, by key, from sums [size]: float64 []."""
+
+    def estimates(self, state: Tensor, level: float, method: str) -> dict[str, Estimate]:
+        """The estimates by key, from sums [size]."""
+
+
+class PlainTally:
+    """The sums of each metric: :class:`torchrank.state.sums.Sum`, one metric after the other."""
+
+    needs_ids = False
+    definition = ""
+
+    def __init__(self, metrics: Mapping[str, Measure]) -> None:
+        self.metrics = metrics
+        self.size = len(metrics) * sums.SIZE
+
+    def sums(
+        self, measured: Measurements, weights: Tensor | None, ids: Tensor | None, groups: Sequence[Members]
+    ) -> Tensor:
+        return torch.stack([self._sums(measured, weights, members) for members in groups])
+
+    def _sums(self, measured: Measurements, weights: Tensor | None, members: Members) -> Tensor:
+        measured, weights = within(measured, weights, members)
+        results = weigh(list(self.metrics.values()), measured, weights)
+        return torch.cat([result.sums for result in results])
+
+    def of_metrics(self, state: Tensor) -> dict[str, Tensor]:
+        """The sums [..., SIZE] of each metric by key, from sums [..., size]."""
+        parts = state[..., : self.size].unflatten(-1, (-1, sums.SIZE))
+        return {key: parts[..., n, :] for n, key in enumerate(self.metrics)}
+
+    def values(self, state: Tensor) -> dict[str, Tensor]:
+        return {key: self.metrics[key].value_of(part) for key, part in self.of_metrics(state).items()}
+
+    def estimates(self, state: Tensor, level: float, method: str) -> dict[str, Estimate]:
+        return {
+            key: estimate(self.metrics[key], part, None, level, method) for key, part in self.of_metrics(state).items()
+        }
+
+    def errors(self, state: Tensor) -> Tensor:
+        """Counters of bad values [kind]: for each kind the largest of all metrics."""
+        parts = torch.stack(list(self.of_metrics(state).values()))
+        return parts[:, sums.Sum.ERRORS :].amax(0)
+
+
+def within(measured: Measurements, weights: Tensor | None, members: Members) -> tuple[Measurements, Tensor | None]:
+    """Measurements and weights in which only the members of a group count."""
+    if members is None:
+        return measured, weights
+    if reading_is_free(members):  # then the sums of a small group cost little
+        at = members.nonzero().squeeze(-1)
+        return some_of(measured, at), None if weights is None else weights.to(at.device)[at]
+    ones = torch.ones(members.shape, dtype=widest_float(members.device), device=members.device)
+    return measured, (ones if weights is None else weights.to(ones)).masked_fill(~members, 0.0)
