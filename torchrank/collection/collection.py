@@ -22,8 +22,8 @@ from torchrank.names.labels import split
 from torchrank.names.parse import parse_all
 from torchrank.names.types import Pairs, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.measure import Measure
 from torchrank.state.estimates import Estimate, Interval, Method, estimate_table
+from torchrank.state.measure import Measure
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.scoring import BatchResult, results_of, score_batch
 from torchrank.state.synchronisation import JointReduction, WorkersDifferError

@@ -49,7 +49,7 @@ class Estimate:
     queries: int
     #: number of empty queries, which have nothing to measure
     empty: int
-    #: (sum of weights)^2 / sum of squared weights over the queries with a value (Kish): their number if weights are equal
+    #: (sum of weights)^2 / sum of squared weights of the queries with a value: their number if weights are equal
     effective: float
 
     def row(self) -> dict[str, float | int]:
@@ -101,7 +101,8 @@ def estimate_table(estimates: Mapping[str, Estimate], level: float, first: str =
     columns: dict[str, list] = {first: list(rows), **{name: [row[name] for row in rows.values()] for name in names}}
     if all(abs(found.effective - round(found.effective)) < 1e-6 for found in estimates.values()):
         columns.pop("effective", None)
-    return Table(columns, formats={"effective": ".1f"}, notes=[f"low and high: {100 * level:g} % confidence interval"])
+    formats = {"effective": ".1f"} if "effective" in columns else {}
+    return Table(columns, formats, notes=[f"low and high: {100 * level:g} % confidence interval"])
 
 
 def check(level: float, method: str) -> None:

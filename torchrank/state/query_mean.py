@@ -14,7 +14,6 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.estimates as estimates
 import torchrank.state.sums as state
-from torchrank.hardware.devices import reading_is_free
 from torchrank.names.arguments import one_of
 from torchrank.names.types import EmptyAction
 from torchrank.state.aggregation import AGGREGATIONS, MEANS, Mean, aggregate, is_mean
@@ -126,12 +125,6 @@ class QueryMean(SummedMetric):
             value = self.transform_result(aggregate(self.aggregation, rows[:, 0], rows[:, 1]), sums)
         return self._narrow(torch.where(self._errors.sum() > 0, float("nan"), value))
 
-    def _narrow(self, value: Tensor) -> Tensor:
-        """A value in float32, unless it is finite in float64 only."""
-        narrow = value.to(torch.float32)
-        readable = reading_is_free(value) or self._should_unsync  # forward must not wait for an accelerator
-        return value if readable and bool((narrow.isinf() & value.isfinite()).any()) else narrow
-
     def value_of(self, sums: Tensor) -> Tensor:
         """The result of :meth:`compute` for a mean, from sums [..., SIZE]: float64 [...]."""
         return self.transform_result(self.result(sums), sums)
@@ -217,9 +210,7 @@ class QueryMean(SummedMetric):
         estimates.check(level, method)
         return self.estimate_of(*self.of_all_workers(), level, method).interval
 
-    def estimate_of(
-        self, sums: Tensor, rows: Tensor | None, level: float = 0.95, method: Method = "auto"
-    ) -> Estimate:
+    def estimate_of(self, sums: Tensor, rows: Tensor | None, level: float = 0.95, method: Method = "auto") -> Estimate:
         """The value, standard error and interval of sums [SIZE] and, if they are kept, of values [query, 2].
 
         Raises:
@@ -231,10 +222,9 @@ class QueryMean(SummedMetric):
 
     def of_all_workers(self, series: JointReduction | None = None) -> tuple[Tensor, Tensor | None]:
         """The sums [SIZE] of all workers, and their per-query (value, weight) [query, 2] if these are kept."""
-        sync = not self._is_synced and self.sync_on_compute
         self._series = series
         try:
-            with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=sync, should_unsync=sync):
+            with self.over_all_workers():
                 sums = state.read(self.sums)
                 parts = None if self.rows is None else [row.to(sums.device) for row in self.rows]
                 return sums, None if parts is None else torch.cat([sums.new_empty((0, 2)), *parts])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -9,6 +11,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 import torchrank.state.sums as state
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.bad_values import explain
 from torchrank.state.synchronisation import appended
 from torchrank.state.torchmetrics_fixes import SafeMetric
@@ -45,6 +48,19 @@ class SummedMetric(SafeMetric):
     def reducible(self) -> bool:
         """Whether the state can be reduced together with the states of other metrics now."""
         return self.dist_sync_fn is None and self.sync_on_compute and not self._is_synced
+
+    @contextlib.contextmanager
+    def over_all_workers(self) -> Iterator[None]:
+        """Context in which the state is that of all workers, as in :meth:`compute`. All workers must enter it."""
+        sync = not self._is_synced and self.sync_on_compute
+        with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=sync, should_unsync=sync):
+            yield
+
+    def _narrow(self, value: Tensor) -> Tensor:
+        """A value in float32, unless it is finite in float64 only."""
+        narrow = value.to(torch.float32)
+        readable = reading_is_free(value) or self._should_unsync  # forward must not wait for an accelerator
+        return value if readable and bool((narrow.isinf() & value.isfinite()).any()) else narrow
 
     def raise_errors(self) -> None:
         """Raise for bad values, after all workers have communicated and the state is unsynced.

@@ -18,6 +18,7 @@ from torchrank.metrics.precision_recall_curve import PRCurve
 from torchrank.state.aggregation import is_mean
 from torchrank.state.measure import Measure
 from torchrank.state.scoring import Measurements, Status, measure_batch
+from torchrank.wrappers.hashing import hash_ids
 
 #: a metric, a name or names, or a collection
 Suite = Metrics
@@ -103,12 +104,10 @@ def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> Tensor
         ValueError: there are no ids, or another number of them.
         TypeError: ids are not integers.
     """
-    from torchrank.wrappers.hashing import hash_ids
-
     if ids is None:
         raise ValueError(
-            f"Expected query_ids in every update of {user}, got none; pass an int64 tensor, or texts. Numbers that count"
-            " the queries would depend on how they are split over batches and workers"
+            f"Expected query_ids in every update of {user}, got none; pass an int64 tensor or a list of texts (running"
+            " numbers would depend on the split of the queries over batches and workers)"
         )
     if isinstance(ids, list | tuple):
         ids = hash_ids(ids)

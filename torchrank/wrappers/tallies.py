@@ -51,7 +51,7 @@ class PlainTally:
 
     def __init__(self, metrics: Mapping[str, Measure]) -> None:
         self.metrics = metrics
-        self.size = len(metrics) * sums.SIZE
+        self.num_plain = self.size = len(metrics) * sums.SIZE
 
     def sums(
         self, measured: Measurements, weights: Tensor | None, ids: Tensor | None, groups: Sequence[Members]
@@ -64,8 +64,8 @@ class PlainTally:
         return torch.cat([result.sums for result in results])
 
     def of_metrics(self, state: Tensor) -> dict[str, Tensor]:
-        """The sums [..., SIZE] of each metric by key, from sums [..., size]."""
-        parts = state[..., : self.size].unflatten(-1, (-1, sums.SIZE))
+        """The sums [..., SIZE] of each metric by key, from sums [..., size] of a group."""
+        parts = state[..., : self.num_plain].unflatten(-1, (-1, sums.SIZE))
         return {key: parts[..., n, :] for n, key in enumerate(self.metrics)}
 
     def values(self, state: Tensor) -> dict[str, Tensor]:

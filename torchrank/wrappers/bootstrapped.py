@@ -1,0 +1,322 @@
+"""The Poisson bootstrap of a suite: every replicate is two more sums for each metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from torchrank.hardware.devices import reading_is_free
+from torchrank.layouts.batch import Batch
+from torchrank.names.arguments import integer, one_of
+from torchrank.names.types import Pairs, Target
+from torchrank.ranking.ranking import Ranking
+from torchrank.state import sums
+from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check
+from torchrank.state.measure import Measure
+from torchrank.state.scoring import Measurements, Status, weigh
+from torchrank.state.sums import Sum
+from torchrank.statistics.distributions import normal_quantile
+from torchrank.statistics.table import Table
+from torchrank.wrappers.hashing import poisson_counts, splitmix64
+from torchrank.wrappers.suite_metric import SuiteMetric
+from torchrank.wrappers.suites import Suite, collection_of, measures_of
+from torchrank.wrappers.tallies import Members, PlainTally
+
+#: an interval from replicates: their percentiles, their percentiles mirrored at the value, or their standard deviation
+Percentiles = Literal["percentile", "basic", "se"]
+
+# The names of two models over the same queries.
+MODELS = ("this", "other")
+
+# Counts of a chunk of queries: at most this many at once.
+MOST_COUNTS = 2**21
+
+# A number is the sum of a multiple of 2^-14 and a multiple of 2^-47. Sums of such multiples are exact in float64, so
+# they do not depend on the order: up to a sum of 2^39, and for weights from 2^-27 with a relative error below 1e-6.
+COARSE, FINE = 1.5 * 2.0 ** (52 - 14), 1.5 * 2.0 ** (52 - 47)
+
+
+class BootstrapTally(PlainTally):
+    """The plain sums, a fingerprint of the ids, and sums of every metric and replicate."""
+
+    needs_ids = True
+
+    def __init__(
+        self, metrics: Mapping[str, Measure], replicates: int, seed: int, level: float, method: Percentiles
+    ) -> None:
+        super().__init__(metrics)
+        self.replicates, self.seed, self.level, self.method = replicates, seed, level, method
+        self.definition = f"bootstrapped(replicates={replicates},seed={seed})"
+        # coarse and fine parts of sum(p w v) and sum(p w)
+        self.size = self.num_plain + 1 + 4 * len(metrics) * replicates
+        for key, metric in metrics.items():
+            if bool(metric.value_of(_pseudo(torch.ones(2), torch.ones(2))).isnan().any()):
+                raise ValueError(
+                    f"Expected metrics that are a mean over queries in Bootstrapped, got {key!r}; leave it out"
+                )
+
+    def sums(
+        self, measured: Measurements, weights: Tensor | None, ids: Tensor | None, groups: Sequence[Members]
+    ) -> Tensor:
+        assert ids is not None
+        plain = super().sums(measured, weights, ids, groups)
+        metrics = list(self.metrics.values())
+        results = weigh(metrics, measured, weights)
+        weight = torch.stack([result.weights for result in results])
+        inside = torch.stack([metric.mean.inside(result.values) for metric, result in zip(metrics, results)])
+        rows = _limbs(torch.where(weight > 0, inside * weight, 0.0), weight)  # [4 * metric, query]
+        counted = (measured.status != Status.ABSENT).any(0) & ((weights is None) | (weight > 0).any(0))
+        prints = (splitmix64(ids.clone()) & (2**24 - 1)).to(rows.dtype)
+        found = []
+        for members in groups:
+            inner = torch.ones_like(counted) if members is None else members
+            marks = (prints * (counted & inner)).sum().reshape(1)
+            found.append(torch.cat([marks, self._replicated(rows if members is None else rows * inner, ids).flatten()]))
+        return torch.cat([plain, torch.stack(found)], dim=-1)
+
+    def _replicated(self, rows: Tensor, ids: Tensor) -> Tensor:
+        """The sums of rows [row, query] over the queries of every replicate: float [row, replicate]."""
+        total = rows.new_zeros((len(rows), self.replicates))
+        distinct, at = _distinct(rows)
+        step = max(1, MOST_COUNTS // self.replicates)
+        for start in range(0, len(ids), step):
+            counts = poisson_counts(ids[start : start + step], self.seed, self.replicates)
+            total = total + (distinct[:, start : start + step] @ counts.to(rows.dtype))[at]
+        return total
+
+    def replicate_values(self, state: Tensor) -> dict[str, Tensor]:
+        """The value of every metric in every replicate, by key: float [replicate]; NaN where nothing was drawn."""
+        parts = state[self.num_plain + 1 :].view(4, len(self.metrics), self.replicates)
+        wv, w = parts[0] + parts[1], parts[2] + parts[3]
+        return {key: metric.value_of(_pseudo(wv[n], w[n])) for n, (key, metric) in enumerate(self.metrics.items())}
+
+    def fingerprint(self, state: Tensor) -> tuple[int, int]:
+        """Number of queries, and the sum of hashes of their ids: equal for equal queries."""
+        return int(state[Sum.QUERIES]), int(state[self.num_plain])
+
+    def values(self, state: Tensor) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        plain, replicates = super().values(state), self.replicate_values(state)
+        for key, value in plain.items():
+            low, high, _ = interval_of(value, replicates[key], self.level, self.method)
+            found |= {key: value, f"{key}/low": low, f"{key}/high": high}
+        return found
+
+    def estimates(self, state: Tensor, level: float, method: str) -> dict[str, Estimate]:
+        method = self.method if method == "auto" else method
+        one_of("method", method, get_args(Percentiles))
+        found = super().estimates(state, level, "auto")
+        for key, values in self.replicate_values(state).items():
+            value = torch.tensor(found[key].value, dtype=values.dtype, device=values.device)
+            low, high, error = (float(x) for x in interval_of(value, values, level, method))
+            interval = NO_INTERVAL if math.isnan(low) else Interval(low, high)
+            found[key] = replace(found[key], standard_error=error, interval=interval)
+        return found
+
+
+def _pseudo(wv: Tensor, w: Tensor) -> Tensor:
+    """Sums [replicate, SIZE] in which only the sums of a mean are known."""
+    found = wv.new_zeros((*wv.shape, sums.SIZE))
+    found[..., Sum.WV], found[..., Sum.W] = wv, w
+    return found
+
+
+def _limbs(wv: Tensor, w: Tensor) -> Tensor:
+    """Coarse and fine parts of two tables [metric, query], whose sums are exact: float [4 * metric, query]."""
+    both = torch.stack([wv, w])
+    if both.dtype != torch.float64:  # a device without float64 has no room for two parts
+        return torch.stack([both, torch.zeros_like(both)], 1).flatten(0, 2)
+    coarse = (both + COARSE) - COARSE
+    fine = ((both - coarse) + FINE) - FINE
+    return torch.stack([coarse, fine], 1).flatten(0, 2)
+
+
+def _distinct(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows without repetitions, and the index of each row among them: most metrics have the same weights."""
+    if not reading_is_free(rows):
+        return rows, torch.arange(len(rows), device=rows.device)
+    kept: list[Tensor] = []
+    at = []
+    for row in rows:
+        same = next((n for n, other in enumerate(kept) if torch.equal(row, other)), None)
+        at.append(len(kept) if same is None else same)
+        if same is None:
+            kept.append(row)
+    return torch.stack(kept), torch.tensor(at)
+
+
+def interval_of(value: Tensor, replicates: Tensor, level: float, method: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Low and high end of an interval, and the standard error, from the value and its replicates: float [] each.
+
+    NaN if fewer than two replicates drew a query, or if all of them are equal.
+    """
+    drawn = replicates[~replicates.isnan()]
+    none = torch.full_like(value, float("nan"))
+    if len(drawn) < 2 or bool(drawn.amin() == drawn.amax()):
+        return none, none, none
+    error = drawn.std()
+    if method == "se":
+        reach = error * normal_quantile((1 + level) / 2)
+        return value - reach, value + reach, error
+    ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=drawn.dtype, device=drawn.device)
+    low, high = drawn.quantile(ends)
+    return (2 * value - high, 2 * value - low, error) if method == "basic" else (low, high, error)
+
+
+class Bootstrapped(SuiteMetric):
+    r"""The bootstrap of a suite: how much its values change if other queries, or other users, had been drawn.
+
+    **Pass the id of a user in the place of the id of a query, and it is a cluster bootstrap**: all queries of a user
+    are drawn together. It is right even if the queries of a user are in several batches or on several workers. Use
+    it if a user has several queries; an interval over queries would be too narrow.
+
+    In replicate b, query q counts :math:`p_{bq}` times, Poisson with mean 1, and the replicate is
+
+    .. math:: \hat m_b = \sum_q p_{bq} w_q v_q / \sum_q p_{bq} w_q.
+
+    The counts come from a hash of (seed, id, b). So the replicates do not depend on the split of the queries over
+    batches and workers, to the bit. Two models with the same seed are paired: their replicates contain the same
+    queries, also if they were evaluated in different jobs, see :meth:`difference`.
+
+    The state has four numbers for every metric and replicate. ``compute`` returns, for each key of the suite, the value
+    as ``key``, and the ends of its interval as ``key/low`` and ``key/high``. A query that is given twice counts twice.
+
+    Source:
+        Efron, Bootstrap methods: another look at the jackknife, Annals of Statistics 1979. Poisson counts in sums:
+        Chamandy, Muralidharan, Najmi and Naidu, Estimating uncertainty for massive data streams, Google 2012.
+
+    Args:
+        suite: a metric, names of metrics, or a collection. Its measures are copied; their states stay empty.
+        replicates: number of replicates. 200 are enough for a standard error (5 %), 1,000 for percentiles.
+        seed: integer of 64 bits.
+        level: the probability that an interval contains the expected value.
+        method: "percentile", the percentiles of the replicates; "basic", these mirrored at the value; "se", the
+            standard deviation of the replicates times a quantile of the normal distribution.
+        kwargs: of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: an argument has an unknown value, or the suite has a metric without a mean over queries.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> booted = tr.Bootstrapped("mrr", replicates=200)
+        >>> scores, labels = torch.rand(500, 10, generator=torch.Generator().manual_seed(0)), torch.arange(500) % 10
+        >>> booted.update(scores, labels, query_ids=torch.arange(500))
+        >>> {key: round(value.item(), 3) for key, value in booted.compute().items()}
+        {}
+    """
+
+    tally: BootstrapTally
+
+    def __init__(
+        self,
+        suite: Suite,
+        replicates: int = 1000,
+        seed: int = 0,
+        level: float = 0.95,
+        method: Percentiles = "percentile",
+        **kwargs: Any,
+    ) -> None:
+        integer("replicates", replicates, least=2, or_none=False)
+        if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+            raise ValueError(f"Expected seed to be an integer of 64 bits, got {seed!r}")
+        check(level, "auto")
+        one_of("method", method, get_args(Percentiles))
+        collection = collection_of(suite)
+        tally = BootstrapTally(measures_of(collection, "Bootstrapped", means=True), replicates, seed, level, method)
+        super().__init__(tally, 1, "", **kwargs)
+        self.suite = collection
+
+    def update(
+        self,
+        preds: Tensor | Ranking,
+        target: Target | None = None,
+        *,
+        query_ids: Tensor | Sequence[str] | None = None,
+        mask: Tensor | None = None,
+        indexes: Tensor | None = None,
+        exclude: Pairs | None = None,
+        tie_break: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> None:
+        """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``query_ids``.
+
+        ``query_ids`` is int [query], the id of each query, or of the user whose query it is; or a list of texts, see
+        :func:`torchrank.hash_ids`. With ``indexes`` it is in ascending order of index.
+
+        Raises:
+            TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
+        """
+        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
+        self.add(Batch(preds, target, weights, options), query_ids)
+
+    def intervals(self, level: float = 0.95, method: Percentiles | None = None) -> dict[str, Interval]:
+        """The interval of every metric by key, over the queries of all workers: (low, high), both floats.
+
+        NaN if all replicates are equal, e.g. because there is one query only.
+        """
+        found = self.tally.estimates(self.of_all_workers()[0], level, method or "auto")
+        return {key: one.interval for key, one in found.items()}
+
+    def replicates(self) -> dict[str, Tensor]:
+        """The value of every metric in every replicate, by key: float64 [replicate], NaN where nothing was drawn."""
+        return self.tally.replicate_values(self.of_all_workers()[0])
+
+    def difference(self, other: Bootstrapped, level: float = 0.95, method: Percentiles = "percentile") -> Table:
+        """The differences between this model and another one, replicate by replicate, so that they are paired.
+
+        Args:
+            other: the same suite with the same seed and number of replicates, of another model, over the same queries.
+            level: the probability that an interval contains the expected difference.
+            method: as in the constructor.
+
+        Returns:
+            A table with a row for every metric: this, other, difference (this - other), standard error, low, high, and
+            p, twice the share of replicates on the smaller side of 0. A note says if the two have other queries.
+
+        Raises:
+            ValueError: the other one has another suite, seed or number of replicates.
+        """
+        if not isinstance(other, Bootstrapped) or other.definition_name != self.definition_name:
+            got = other.definition_name if isinstance(other, Bootstrapped) else type(other).__name__
+            raise ValueError(f"Expected another {self.definition_name}, got {got}; use one suite, seed and replicates")
+        mine, theirs = self.of_all_workers()[0], other.of_all_workers()[0].to(self.device)
+        return difference_table(self.tally, mine, theirs, level, method)
+
+
+def difference_table(
+    tally: BootstrapTally,
+    one: Tensor,
+    other: Tensor,
+    level: float,
+    method: str,
+    names: tuple[str, str] = MODELS,
+) -> Table:
+    """The differences of two states [size] of one bootstrap, paired by replicate."""
+    check(level, "auto")
+    one_of("method", method, get_args(Percentiles))
+    columns: dict[str, list] = {
+        name: [] for name in ("metric", *names, "difference", "standard error", "low", "high", "p")
+    }
+    first, second = tally.replicate_values(one), tally.replicate_values(other)
+    values = PlainTally.values(tally, one), PlainTally.values(tally, other)
+    for key in tally.metrics:
+        apart = first[key] - second[key]
+        apart = apart[~apart.isnan()]
+        a, b = values[0][key], values[1][key]
+        low, high, error = interval_of(a - b, apart, level, method)
+        sides = min(int((apart <= 0).sum()), int((apart >= 0).sum()))
+        p = min(1.0, 2 * (1 + sides) / (1 + len(apart))) if len(apart) > 1 else float("nan")
+        row = (key, float(a), float(b), float(a - b), float(error), float(low), float(high), p)
+        for column, cell in zip(columns.values(), row):
+            column.append(cell)
+    notes = [f"low and high: {100 * level:g} % interval of {tally.replicates} paired replicates"]
+    if names == MODELS and tally.fingerprint(one) != tally.fingerprint(other):
+        counts = tally.fingerprint(one)[0], tally.fingerprint(other)[0]
+        notes.append(f"the queries differ ({counts[0]} and {counts[1]} of them): only common ids are paired")
+    return Table(columns, notes=notes)

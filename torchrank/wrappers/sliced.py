@@ -1,0 +1,316 @@
+"""The sums of a suite over slices of the queries: new and old users, long and short queries, languages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import torchrank.state.sums as state
+from torchrank.hardware.devices import widest_float
+from torchrank.layouts.batch import Batch
+from torchrank.names.arguments import integer
+from torchrank.names.nearest import did_you_mean
+from torchrank.names.types import Pairs, Target
+from torchrank.ranking.ranking import Ranking
+from torchrank.state.estimates import Estimate, Interval, check, estimate_table
+from torchrank.state.sums import Sum
+from torchrank.statistics.distributions import t_cdf, t_quantile
+from torchrank.statistics.table import Table
+from torchrank.wrappers.bootstrapped import Bootstrapped, BootstrapTally, difference_table
+from torchrank.wrappers.suite_metric import SuiteMetric
+from torchrank.wrappers.suites import Suite, collection_of, measures_of
+from torchrank.wrappers.tallies import PlainTally
+
+#: the name of the queries outside of a slice
+REST = "rest"
+
+#: the name of the mean over slices
+MACRO = "macro"
+
+
+class Sliced(SuiteMetric):
+    """A suite for all queries and for each slice of them.
+
+    ``compute`` returns, for each key of the suite, the value over all queries as ``key``, the value of each slice as
+    ``key/slice``, and the mean over slices with queries as ``key/macro``. A slice without queries is NaN. The state has
+    the sums of every metric and slice. A query can be in several slices, or in none.
+
+    Source:
+        Welch, The generalization of Student's problem when several different population variances are involved,
+        Biometrika 1947.
+
+    Args:
+        suite: a metric, names of metrics, a collection, or a :class:`Bootstrapped`, whose intervals the slices have
+            then. Its measures are copied; their states stay empty.
+        slices: the names of the slices, or their number.
+        kwargs: of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: names are repeated or reserved, or the suite has a metric without a mean over queries.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> sliced = tr.Sliced("mrr", ["new", "old"])
+        >>> scores, labels = torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([0, 1, 1])
+        >>> sliced.update(scores, labels, slices=torch.tensor([0, 1, 1]))
+        >>> {key: round(value.item(), 4) for key, value in sliced.compute().items()}
+        {'mrr': 0.8333, 'mrr/new': 1.0, 'mrr/old': 0.75, 'mrr/macro': 0.875}
+    """
+
+    #: queries of slices that do not exist, and queries in more than one slice
+    num_counters = 2
+
+    def __init__(self, suite: Suite | Bootstrapped, slices: Sequence[str] | int, **kwargs: Any) -> None:
+        self.names = _names(slices)
+        definition = f"sliced({','.join(self.names)}) "
+        if isinstance(suite, Bootstrapped):
+            collection, tally = collection_of(suite.suite), suite.tally
+            one = tally.replicates, tally.seed, tally.level, tally.method
+            made: PlainTally = BootstrapTally(measures_of(collection, "Sliced", means=True), *one)
+        else:
+            collection = collection_of(suite)
+            made = PlainTally(measures_of(collection, "Sliced", means=True))
+        super().__init__(made, 1 + len(self.names), definition, **kwargs)
+        self.suite = collection
+
+    def update(
+        self,
+        preds: Tensor | Ranking,
+        target: Target | None = None,
+        *,
+        slices: Tensor,
+        query_ids: Tensor | Sequence[str] | None = None,
+        mask: Tensor | None = None,
+        indexes: Tensor | None = None,
+        exclude: Pairs | None = None,
+        tie_break: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> None:
+        """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``slices``.
+
+        ``slices`` is int [query], the slice of each query, negative = in none; or bool [query, slice], True for each
+        slice that the query is in. With ``indexes`` it is in ascending order of index. ``query_ids`` is that of
+        :meth:`Bootstrapped.update`, if the suite is a bootstrap.
+
+        Raises:
+            TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or ``slices`` has another dtype or shape.
+                A number of no slice is counted and raises in :meth:`compute`.
+        """
+        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
+        members, counters = self._members(slices)
+        self.add(Batch(preds, target, weights, options), query_ids, [None, *members.T], counters)
+
+    def _members(self, slices: Any) -> tuple[Tensor, Tensor]:
+        """Membership, bool [query, slice], and the counters of the batch."""
+        size = len(self.names)
+        if not isinstance(slices, Tensor) or slices.is_floating_point() or slices.is_complex():
+            got = slices.dtype if isinstance(slices, Tensor) else type(slices).__name__
+            raise TypeError(f"Expected slices to be an int tensor [query] or a bool tensor [query, {size}], got {got}")
+        if slices.dtype == torch.bool:
+            if slices.dim() != 2 or slices.shape[1] != size:
+                raise ValueError(f"Expected bool slices of shape [query, {size}], got {list(slices.shape)}")
+            members, outside = slices, slices.new_zeros(len(slices))
+        else:
+            if slices.dim() != 1:
+                raise ValueError(f"Expected int slices of shape [query], one per query, got {list(slices.shape)}")
+            members = slices.unsqueeze(-1) == torch.arange(size, device=slices.device)
+            outside = slices >= size
+        dtype = widest_float(slices.device)
+        return members, torch.stack([outside.sum(), (members.sum(-1) > 1).sum()]).to(dtype)
+
+    # ---- results -----------------------------------------------------------------------------------------------
+
+    def results(self, parts: Tensor) -> dict[str, Tensor]:
+        found = [self.tally.values(part) for part in parts]
+        result: dict[str, Tensor] = {}
+        for key in self.tally.metrics:
+            whole, *slices = ({k: v for k, v in one.items() if k == key or k.startswith(f"{key}/")} for one in found)
+            result |= whole
+            for name, values in zip(self.names, slices):
+                result |= {f"{key}/{name}{k.removeprefix(key)}": v for k, v in values.items()}
+            result[f"{key}/{MACRO}"] = torch.stack([values[key] for values in slices]).nanmean()
+        return result
+
+    def check(self, sums: Tensor) -> None:
+        if (outside := int(sums[0])) > 0:
+            raise ValueError(
+                f"Expected slices from 0 to {len(self.names) - 1}, or negative for none, got a larger number for"
+                f" {outside} {'query' if outside == 1 else 'queries'}; give Sliced as many names as there are slices"
+            )
+
+    def compute(self) -> dict[str, Tensor]:
+        """The results by key, over the queries of all workers: float32 [].
+
+        Raises:
+            ValueError: a worker has met bad values or slices. The metric can be used further.
+        """
+        self._outside = state.read(self.sums)
+        return super().compute()
+
+    def raise_errors(self) -> None:
+        super().raise_errors()
+        if getattr(self, "_outside", None) is not None:
+            self.check(self._outside)
+
+    def estimates(self, level: float = 0.95, method: str = "auto") -> dict[str, dict[str, Estimate]]:
+        """The estimates of each slice by key, over the queries of all workers; the name of all queries is ""."""
+        parts = self.of_all_workers()
+        return {name: self.tally.estimates(part, level, method) for name, part in zip(["", *self.names], parts)}
+
+    def summary(self, level: float = 0.95, method: str | None = None) -> Table:
+        """A table with a row for every metric and slice, and for the mean over slices, over all workers.
+
+        The macro mean is that of the slices with queries. Its standard error is sqrt(sum of squared errors) / slices;
+        its interval uses the degrees of freedom of Welch and Satterthwaite.
+        """
+        found = self.estimates(level, method or "auto")
+        rows: dict[str, Estimate] = {}
+        for key in self.tally.metrics:
+            rows |= {f"{key}/{name}".rstrip("/"): one[key] for name, one in found.items()}
+            rows[f"{key}/{MACRO}"] = _macro([one[key] for name, one in found.items() if name], level)
+        return estimate_table(rows, level)
+
+    def worst(self, min_queries: int = 1, level: float = 0.95) -> Table:
+        """The slice with the worst value of each metric, with an interval that holds for all slices at once.
+
+        The worst of many slices looks worse than it is: of 20 equal slices, the smallest mean is an extreme. So the
+        interval is Bonferroni's: each of S slices has the level 1 - (1 - level) / S.
+
+        Args:
+            min_queries: slices with fewer queries are left out.
+            level: the probability that the intervals of all slices contain their expected values.
+
+        Returns:
+            A table with a row for every metric: slice, value, standard error, low, high, queries, empty.
+
+        Source:
+            Dunn, Multiple comparisons among means, JASA 1961.
+
+        Raises:
+            ValueError: no slice has so many queries.
+        """
+        check(level, "auto")
+        integer("min_queries", min_queries, least=1, or_none=False)
+        parts = self.of_all_workers()[1:]
+        large = [n for n, part in enumerate(parts) if int(part[Sum.QUERIES]) >= min_queries]
+        if not large:
+            raise ValueError(f"Expected a slice with {min_queries} queries or more, got none; lower min_queries")
+        found = [self.tally.estimates(parts[n], 1 - (1 - level) / len(large), "auto") for n in large]
+        rows, names = {}, []
+        for key, metric in self.tally.metrics.items():
+            sign = -1.0 if metric.higher_is_better is False else 1.0
+            scored = [at for at, one in enumerate(found) if not math.isnan(one[key].value)]
+            if scored:
+                at = min(scored, key=lambda at: sign * found[at][key].value)
+                rows[key] = found[at][key]
+                names.append(self.names[large[at]])
+        table = estimate_table(rows, level)
+        columns = {"metric": table["metric"], "slice": names} | {n: table[n] for n in table.columns[1:]}
+        note = f"low and high: {100 * level:g} % for all {len(large)} slices at once (Bonferroni)"
+        return Table(columns, table.formats, [note])
+
+    def difference(self, one: str, other: str = REST, level: float = 0.95) -> Table:
+        """The difference of two slices, or of one slice and the queries outside of it.
+
+        A slice is compared to the rest, not to all queries, because these contain the slice. Without a bootstrap,
+        slices must have no query in common, because their values would not be independent.
+
+        Args:
+            one: the name of a slice.
+            other: the name of another slice, or "rest".
+            level: the probability that an interval contains the expected difference.
+
+        Returns:
+            A table with a row for every metric: both values, difference, standard error, low, high, p and the numbers
+            of queries. Without a bootstrap, interval and p are those of Welch's t test.
+
+        Raises:
+            ValueError: a slice has no such name, or queries are in several slices.
+        """
+        check(level, "auto")
+        with self.over_all_workers():
+            overlap = int(state.read(self.sums)[1])
+            parts = self.of_all_workers()
+        first = parts[self._at(one)]
+        second = parts[0] - first if other == REST else parts[self._at(other)]
+        if isinstance(self.tally, BootstrapTally):
+            return difference_table(self.tally, first, second, level, self.tally.method, (one, other))
+        if overlap and other != REST:
+            raise ValueError(
+                f"Expected slices without common queries, got {overlap} queries in several slices; compare with"
+                " 'rest', or give Sliced a Bootstrapped suite"
+            )
+        return _welch(self.tally, first, second, level, (one, other))
+
+    def _at(self, name: str) -> int:
+        if name not in self.names:
+            raise ValueError(f"Expected one of {', '.join(self.names)}, got {name!r}{did_you_mean(name, self.names)}")
+        return 1 + self.names.index(name)
+
+
+def _names(slices: Any) -> list[str]:
+    if isinstance(slices, str | bytes) or not isinstance(slices, int | Sequence) or isinstance(slices, bool):
+        raise ValueError(f"Expected slices to be a list of names or their number, got {slices!r}")
+    names = [str(n) for n in range(slices)] if isinstance(slices, int) else [str(name) for name in slices]
+    if not names or len(set(names)) < len(names) or "" in names:
+        raise ValueError(f"Expected the names of slices, each once, got {slices!r}")
+    if reserved := {REST, MACRO, "low", "high"} & set(names):
+        raise ValueError(
+            f"Expected slices with other names than {', '.join(sorted(reserved))}, which are results; rename"
+        )
+    return names
+
+
+def _macro(slices: list[Estimate], level: float) -> Estimate:
+    """The mean over slices with a value, which count alike."""
+    known = [one for one in slices if not math.isnan(one.value)]
+    count = len(known)
+    value = sum(one.value for one in known) / count if count else math.nan
+    variances = [(one.standard_error / count) ** 2 for one in known]
+    queries, empty = sum(one.queries for one in known), sum(one.empty for one in known)
+    low, high, error = _reach(value, list(zip(variances, (one.effective for one in known))), level)
+    return Estimate(value, error, Interval(low, high), queries, empty, sum(one.effective for one in known))
+
+
+def _reach(value: float, parts: list[tuple[float, float]], level: float) -> tuple[float, float, float]:
+    """Low and high end and standard error of a sum of independent means, given (variance, queries) of each."""
+    variance = sum(part for part, _ in parts)
+    if not parts or not variance > 0:
+        return math.nan, math.nan, math.nan
+    df = variance**2 / sum(part**2 / max(n - 1, 1) for part, n in parts)
+    reach = t_quantile((1 + level) / 2, df) * math.sqrt(variance)
+    return value - reach, value + reach, math.sqrt(variance)
+
+
+def _welch(tally: PlainTally, one: Tensor, other: Tensor, level: float, names: tuple[str, str]) -> Table:
+    found = [tally.estimates(part, level, "t") for part in (one, other)]
+    columns: dict[str, list] = {
+        name: []
+        for name in (
+            "metric",
+            *names,
+            "difference",
+            "standard error",
+            "low",
+            "high",
+            "p",
+            f"queries {names[0]}",
+            f"queries {names[1]}",
+        )
+    }
+    for key in tally.metrics:
+        a, b = (part[key] for part in found)
+        parts = [(part.standard_error**2, part.effective) for part in (a, b)]
+        low, high, error = _reach(a.value - b.value, parts, level)
+        p = math.nan
+        if error > 0:
+            df = error**4 / sum(variance**2 / max(n - 1, 1) for variance, n in parts)
+            p = 2 * t_cdf(-abs(a.value - b.value) / error, df)
+        row = (key, a.value, b.value, a.value - b.value, error, low, high, p, a.queries, b.queries)
+        for column, cell in zip(columns.values(), row):
+            column.append(cell)
+    return Table(columns, notes=[f"low and high: {100 * level:g} % confidence interval, Welch's t test"])

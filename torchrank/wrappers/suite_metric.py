@@ -1,0 +1,141 @@
+"""The base of metrics around a suite: sums of all its measures in one state, with one all-reduce."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics.utilities.distributed import gather_all_tensors
+
+import torchrank.state.sums as state
+from torchrank.hardware.devices import widest_float
+from torchrank.layouts.batch import Batch
+from torchrank.state.estimates import estimate_table
+from torchrank.state.summed import SummedMetric
+from torchrank.state.synchronisation import all_reduce
+from torchrank.state.torchmetrics_fixes import LOCK
+from torchrank.statistics.table import Table
+from torchrank.wrappers.suites import check_ids, measure_suite
+from torchrank.wrappers.tallies import Members, Tally
+
+
+class SuiteMetric(SummedMetric):
+    """Sums of all measures of a suite over one or more groups of queries.
+
+    The measures only define values: their own states stay empty. The state of this metric is one vector. It begins
+    with ``num_counters`` numbers of the subclass; the sums of one group after the other follow, the first group being
+    all queries.
+    """
+
+    higher_is_better = None
+    is_differentiable = False
+    #: number of further counters at the beginning of the state
+    num_counters = 0
+
+    def __init__(self, tally: Tally, groups: int, definition: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tally, self.groups = tally, groups
+        names = [metric.definition_name for metric in tally.metrics.values()]
+        self._definition = f"{definition}{tally.definition}: {', '.join(names)}"
+        # The names of states may have numbers of namesakes, which depend on the metrics made before in this process.
+        states = [metric._state for metric in tally.metrics.values()]
+        self._state = f"{definition}{tally.definition}: {', '.join(states)}"
+        self.add_state(f"{self._state}:sums", self._nothing(self.device), dist_reduce_fx="sum")
+
+    def _nothing(self, device: torch.device) -> Tensor:
+        size = self.num_counters + self.groups * self.tally.size
+        dtype = widest_float(device)
+        return torch.zeros(size if dtype == torch.float64 else (2, size), dtype=dtype, device=device)
+
+    @property
+    def definition_name(self) -> str:
+        return self._definition
+
+    # ---- add, compute ------------------------------------------------------------------------------------------
+
+    def add(self, batch: Batch, ids: Any = None, groups: Sequence[Members] = (None,), counters: Any = None) -> None:
+        """Add the queries of a batch to the sums of all queries and of each group."""
+        measured = measure_suite(list(self.tally.metrics.values()), batch)
+        queries, device = measured.values.shape[-1], measured.values.device
+        found = None
+        if self.tally.needs_ids or ids is not None:
+            found = check_ids(ids, queries, device, type(self).__name__)
+        with torch.no_grad():
+            sums = self.tally.sums(measured, batch.weights, found, groups).flatten()
+            if counters is not None:
+                sums = torch.cat([counters.to(sums), sums])
+        with LOCK:
+            self._set("sums", state.add(self.sums, sums.to(self.sums.device)))
+
+    def parts(self, sums: Tensor) -> Tensor:
+        """The sums [group, size] of each group, from the whole vector."""
+        return sums[self.num_counters :].view(self.groups, self.tally.size)
+
+    def compute(self) -> dict[str, Tensor]:
+        """The results by key, over the queries of all workers: float32 [].
+
+        Raises:
+            ValueError: a worker has met bad values. The metric can be used further.
+        """
+        sums = state.read(self.sums)
+        self._errors = self.tally.errors(self.parts(sums)[0])
+        bad = self._errors.sum() > 0
+        found = self.results(self.parts(sums))
+        return {key: self._narrow(torch.where(bad, float("nan"), value)) for key, value in found.items()}
+
+    def results(self, parts: Tensor) -> dict[str, Tensor]:
+        """The results by key, from the sums [group, size]."""
+        return self.tally.values(parts[0])
+
+    def of_all_workers(self) -> Tensor:
+        """The sums [group, size] over the queries of all workers.
+
+        Raises:
+            ValueError: a worker has met bad values.
+        """
+        with self.over_all_workers():
+            sums = state.read(self.sums)
+        self._errors = self.tally.errors(self.parts(sums)[0])
+        self.check(sums)
+        self.raise_errors()
+        return self.parts(sums)
+
+    def check(self, sums: Tensor) -> None:
+        """Raise ValueError for bad arguments that the counters of the subclass have found."""
+
+    def summary(self, level: float = 0.95, method: str | None = None) -> Table:
+        """A table with a row for every metric, over the queries of all workers; see :meth:`RankingCollection.summary`.
+
+        Like :meth:`compute` it makes one all-reduce, so all workers must call it.
+        """
+        return estimate_table(self.tally.estimates(self.of_all_workers()[0], level, method or "auto"), level)
+
+    @property
+    def num_queries(self) -> int:
+        """Number of queries of this worker, empty ones included; within ``sync_context()`` of all workers."""
+        first = self.parts(state.read(self.sums))[0]
+        return int(first[state.Sum.QUERIES])
+
+    # ---- torchmetrics' contract --------------------------------------------------------------------------------
+
+    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        stock = super()._wrap_compute(compute)
+
+        @functools.wraps(compute)
+        def computed(*args: Any, **kwargs: Any) -> Any:
+            value = stock(*args, **kwargs)
+            if self._should_unsync:  # forward returns NaN instead
+                self.raise_errors()
+            return value
+
+        return computed
+
+    def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
+        if dist_sync_fn is not gather_all_tensors:  # a function of the user
+            super()._sync_dist(dist_sync_fn, process_group)
+            return
+        name = self.definition_name
+        self._set("sums", all_reduce({name: self}, process_group or self.process_group, whole=True)[name][0])
