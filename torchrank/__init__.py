@@ -10,10 +10,30 @@ from torchrank.names.nearest import did_you_mean
 from torchrank.names.parse import parse
 from torchrank.names.presets import preset
 from torchrank.ranking.ranking import Ranking
+from torchrank.statistics.table import Table
+from torchrank.wrappers.bootstrapped import Bootstrapped
+from torchrank.wrappers.hashing import hash_ids
+from torchrank.wrappers.per_query import PerQuery
+from torchrank.wrappers.query_table import QueryTable
+from torchrank.wrappers.sampler import UnpaddedSampler
+from torchrank.wrappers.sliced import Sliced
 
 __version__ = "0.1.0"
 
-__all__ = ["Ranking", "RankingCollection", "parse", "preset", "use_compiled"]
+__all__ = [
+    "Bootstrapped",
+    "PerQuery",
+    "QueryTable",
+    "Ranking",
+    "RankingCollection",
+    "Sliced",
+    "Table",
+    "UnpaddedSampler",
+    "hash_ids",
+    "parse",
+    "preset",
+    "use_compiled",
+]
 if not TYPE_CHECKING:
     __all__ += public.__all__
 

@@ -100,12 +100,10 @@ def test_numbers_are_those_of_scikit_learn(trained):
 
 @pytest.mark.parametrize("world", [1, 2, 3, 7])
 def test_sampler_repeats_nothing(world):
-    from torchrank.cli.demo import Share
-
-    shares = [Share(100, rank, world) for rank in range(world)]
+    shares = [tr.UnpaddedSampler(100, rank, world) for rank in range(world)]
     assert sorted(number for share in shares for number in share) == list(range(100))
     assert [len(share) for share in shares] == [len(list(share)) for share in shares]
-    training = [Share(100, rank, world, seed=1) for rank in range(world)]
+    training = [tr.UnpaddedSampler(100, rank, world, shuffle=True, seed=1, drop_last=True) for rank in range(world)]
     drawn = [number for share in training for number in share]
     assert len(set(drawn)) == len(drawn) == 100 - 100 % world
     assert {len(share) for share in training} == {100 // world}

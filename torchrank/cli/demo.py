@@ -8,14 +8,13 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import lightning as L  # noqa: N812
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Sampler, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 import torchrank as tr
 
@@ -23,40 +22,6 @@ MEASURES = ["ndcg@10", "map", "mrr", "precision@1,10", "recall@100", "rprecision
 
 
 # ---- data ----------------------------------------------------------------------------------------------------------
-
-
-class Share(Sampler[int]):
-    """Sampler of one worker: samples rank, rank + world, rank + 2 world, ...
-
-    For evaluation every sample is used once: torch's DistributedSampler repeats samples to give all workers the same
-    number, and a metric would count these twice. In training, where workers must keep step, the last samples are left
-    out if workers would differ in their numbers.
-
-    Args:
-        size: number of samples of all workers.
-        rank: index of this worker.
-        world: number of workers.
-        seed: seed of the shuffle, which is new in each epoch and equal on all workers; None = evaluate, in order.
-    """
-
-    def __init__(self, size: int, rank: int, world: int, seed: int | None = None) -> None:
-        self.size, self.rank, self.world, self.seed, self.epoch = size, rank, world, seed, 0
-        self.used = size if seed is None else size - size % world
-
-    def set_epoch(self, epoch: int) -> None:
-        """Called by Lightning before every epoch of training."""
-        self.epoch = epoch
-
-    def __iter__(self) -> Iterator[int]:
-        order = torch.arange(self.size, device="cpu")
-        if self.seed is not None:
-            # The b-th batches of all workers together are the b-th batch of a single worker.
-            generator = torch.Generator().manual_seed(1000 * self.seed + self.epoch)
-            order = torch.randperm(self.size, generator=generator, device="cpu")
-        return iter(order[self.rank : self.used : self.world].tolist())
-
-    def __len__(self) -> int:
-        return len(range(self.rank, self.used, self.world))
 
 
 class Digits(L.LightningDataModule):
@@ -76,8 +41,9 @@ class Digits(L.LightningDataModule):
 
     def _loader(self, data: TensorDataset, seed: int | None) -> DataLoader:
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
-        share = Share(len(data), rank, world, seed)
-        return DataLoader(data, max(2, self.batch_size // world), sampler=share, drop_last=seed is not None)
+        train = seed is not None  # in training, workers must keep step
+        share = tr.UnpaddedSampler(data, rank, world, shuffle=train, seed=seed or 0, drop_last=train)
+        return DataLoader(data, max(2, self.batch_size // world), sampler=share, drop_last=train)
 
     def train_dataloader(self) -> DataLoader:
         return self._loader(self.train, self.seed)

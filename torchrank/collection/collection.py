@@ -325,7 +325,11 @@ class RankingCollection(MetricCollection):
             >>> import torch, torchrank as tr
             >>> suite = tr.RankingCollection(["ndcg", "hitrate@1"])
             >>> suite.update(torch.tensor([[0.1, 0.9], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([[1, 0], [1, 0], [1, 1]]))
-            >>> print(suite.summary())
+            >>> suite.summary()
+            metric      value  standard error     low    high  queries  empty
+            ndcg       0.8770          0.1230  0.3476  1.4063        3      0
+            hitrate@1  0.6667          0.3333  0.2077  0.9385        3      0
+            low and high: 95 % confidence interval
         """
         return estimate_table(self._estimates(level, method), level)
 

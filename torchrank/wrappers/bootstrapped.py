@@ -208,7 +208,7 @@ class Bootstrapped(SuiteMetric):
         >>> scores, labels = torch.rand(500, 10, generator=torch.Generator().manual_seed(0)), torch.arange(500) % 10
         >>> booted.update(scores, labels, query_ids=torch.arange(500))
         >>> {key: round(value.item(), 3) for key, value in booted.compute().items()}
-        {}
+        {'mrr': 0.286, 'mrr/low': 0.262, 'mrr/high': 0.311}
     """
 
     tally: BootstrapTally

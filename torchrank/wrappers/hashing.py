@@ -41,7 +41,7 @@ def hash_ids(ids: Iterable[str | bytes | int], device: torch.device | str | None
     Example:
         >>> import torchrank as tr
         >>> tr.hash_ids(["user-7", "user-8"])
-        tensor([ 6226022218384206281, -2826482806264044171])
+        tensor([-7390381631024868802,  8089998561415321863])
     """
     return torch.tensor([_number(one) for one in ids], dtype=torch.int64, device=device or "cpu")
 

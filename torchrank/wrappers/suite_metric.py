@@ -19,7 +19,7 @@ from torchrank.state.synchronisation import all_reduce
 from torchrank.state.torchmetrics_fixes import LOCK
 from torchrank.statistics.table import Table
 from torchrank.wrappers.suites import check_ids, measure_suite
-from torchrank.wrappers.tallies import Members, Tally
+from torchrank.wrappers.tallies import Members, PlainTally
 
 
 class SuiteMetric(SummedMetric):
@@ -35,7 +35,7 @@ class SuiteMetric(SummedMetric):
     #: number of further counters at the beginning of the state
     num_counters = 0
 
-    def __init__(self, tally: Tally, groups: int, definition: str, **kwargs: Any) -> None:
+    def __init__(self, tally: PlainTally, groups: int, definition: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.tally, self.groups = tally, groups
         names = [metric.definition_name for metric in tally.metrics.values()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -19,43 +18,24 @@ from torchrank.wrappers.suites import some_of
 Members = Tensor | None
 
 
-class Tally(Protocol):
-    """Sums over queries from which the results of some metrics are computed."""
-
-    #: the metrics by key
-    metrics: Mapping[str, Measure]
-    #: text that defines the sums, besides the metrics
-    definition: str
-    #: number of sums
-    size: int
-    #: whether each query needs an id
-    needs_ids: bool
-
-    def sums(
-        self, measured: Measurements, weights: Tensor | None, ids: Tensor | None, groups: Sequence[Members]
-    ) -> Tensor:
-        """The sums over each group of queries: float [group, size]."""
-
-    def values(self, state: Tensor) -> dict[str, Tensor]:
-        """The results to report, by key, from sums [size]: float64 []."""
-
-    def estimates(self, state: Tensor, level: float, method: str) -> dict[str, Estimate]:
-        """The estimates by key, from sums [size]."""
-
-
 class PlainTally:
     """The sums of each metric: :class:`torchrank.state.sums.Sum`, one metric after the other."""
 
+    #: whether each query needs an id
     needs_ids = False
+    #: text that defines the sums, besides the metrics
     definition = ""
 
     def __init__(self, metrics: Mapping[str, Measure]) -> None:
+        #: the metrics by key
         self.metrics = metrics
+        #: number of the sums of means, which come first, and of all sums
         self.num_plain = self.size = len(metrics) * sums.SIZE
 
     def sums(
         self, measured: Measurements, weights: Tensor | None, ids: Tensor | None, groups: Sequence[Members]
     ) -> Tensor:
+        """The sums over each group of queries: float [group, size]."""
         return torch.stack([self._sums(measured, weights, members) for members in groups])
 
     def _sums(self, measured: Measurements, weights: Tensor | None, members: Members) -> Tensor:
@@ -69,9 +49,11 @@ class PlainTally:
         return {key: parts[..., n, :] for n, key in enumerate(self.metrics)}
 
     def values(self, state: Tensor) -> dict[str, Tensor]:
+        """The results to report, by key, from sums [size]: float64 []."""
         return {key: self.metrics[key].value_of(part) for key, part in self.of_metrics(state).items()}
 
     def estimates(self, state: Tensor, level: float, method: str) -> dict[str, Estimate]:
+        """The estimates by key, from sums [size]."""
         return {
             key: estimate(self.metrics[key], part, None, level, method) for key, part in self.of_metrics(state).items()
         }

@@ -1,0 +1,263 @@
+"""The values of every query of a suite, under the id of the query."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities.distributed import gather_all_tensors
+
+from torchrank.hardware.devices import reading_is_free, widest_float
+from torchrank.layouts.bad_values import Problem
+from torchrank.layouts.batch import Batch
+from torchrank.names.types import Pairs, Target
+from torchrank.ranking.ranking import Ranking
+from torchrank.state.scoring import Status, weigh
+from torchrank.state.summed import SummedMetric
+from torchrank.state.synchronisation import all_gather, appended, place_in
+from torchrank.state.torchmetrics_fixes import LOCK
+from torchrank.wrappers.query_table import QueryTable
+from torchrank.wrappers.suites import Suite, check_ids, collection_of, measure_suite, measures_of
+
+#: the lists of the state, each [query, column]; the last two have no column as long as all queries count alike
+FIELDS = ("ids", "values", "weights", "counted")
+
+
+class PerQuery(SummedMetric):
+    """The value of every query, kept with its id: for tests, slices after the fact, and lists of the worst queries.
+
+    ``compute`` returns a :class:`torchrank.QueryTable`. **An id that appears twice counts once**, so samplers that
+    repeat queries, as those of torch, Lightning and Accelerate do, give the right number. The state has 8 bytes for
+    each id and 8 for each value (4 with ``dtype=torch.float32``), and as many for weights, if there are any.
+    ``compute`` gathers it in two collectives.
+
+    Args:
+        suite: a metric, names of metrics, or a collection. Its measures are copied; their states stay empty.
+        dtype: the dtype in which values are kept, torch.float64 or torch.float32.
+        kwargs: of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: the suite has a metric without a value for each query, or the dtype is another one.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> kept = tr.PerQuery(["mrr", "hitrate@1"])
+        >>> scores, labels = torch.tensor([[0.9, 0.1], [0.2, 0.3], [0.2, 0.3]]), torch.tensor([0, 0, 0])
+        >>> kept.update(scores, labels, query_ids=torch.tensor([7, 8, 8]))
+        >>> kept.compute().summary()["value"]
+        [0.75, 0.5]
+    """
+
+    higher_is_better = None
+    is_differentiable = False
+
+    def __init__(self, suite: Suite, dtype: torch.dtype = torch.float64, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if dtype not in (torch.float64, torch.float32):
+            raise ValueError(f"Expected dtype to be torch.float64 or torch.float32, got {dtype}")
+        self.suite, self.dtype_of_values = collection_of(suite), dtype
+        self.metrics = measures_of(self.suite, "PerQuery", means=False)
+        self._state = f"perquery({dtype}): {', '.join(metric._state for metric in self.metrics.values())}"
+        counters = torch.zeros(len(Problem), dtype=widest_float(self.device), device=self.device)
+        self.add_state(f"{self._state}:sums", counters, dist_reduce_fx="sum")
+        for field in FIELDS:
+            self.add_state(f"{self._state}:{field}", [], dist_reduce_fx="cat")
+
+    # ---- add ---------------------------------------------------------------------------------------------------
+
+    def update(
+        self,
+        preds: Tensor | Ranking,
+        target: Target | None = None,
+        *,
+        query_ids: Tensor | Sequence[str] | None = None,
+        mask: Tensor | None = None,
+        indexes: Tensor | None = None,
+        exclude: Pairs | None = None,
+        tie_break: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> None:
+        """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``query_ids``.
+
+        ``query_ids`` is int [query], one for each query of the data set; or a list of texts, see
+        :func:`torchrank.hash_ids`. With ``indexes`` it is in ascending order of index.
+
+        Raises:
+            TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
+        """
+        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
+        measured = measure_suite(list(self.metrics.values()), Batch(preds, target, weights, options))
+        ids = check_ids(query_ids, measured.values.shape[-1], measured.values.device, "PerQuery")
+        with torch.no_grad():
+            results = weigh(list(self.metrics.values()), measured, weights)
+            values = torch.stack([result.values for result in results], dim=-1)
+            own = torch.stack([result.weights for result in results], dim=-1)
+            own = torch.where(values.isnan(), 1.0, own)
+            counted = (measured.status != Status.ABSENT).any(0)
+            if weights is not None:
+                counted = counted & (weights.to(values) > 0)
+            errors = torch.stack([result.errors for result in results]).amax(0)
+            rows = self._rows(ids, values, own, counted, weights is None)
+        with LOCK:
+            self._set("sums", self.sums + errors.to(self.sums))
+            self._append(rows)
+
+    def _rows(self, ids: Tensor, values: Tensor, weights: Tensor, counted: Tensor, alike: bool) -> dict[str, Tensor]:
+        """The fields of a batch, each [query, column], without columns that no reader needs."""
+        values, weights = values.to(self.dtype_of_values), weights.to(self.dtype_of_values)
+        # On an accelerator a look at the values would have to wait, so columns are dropped by what is known before.
+        if reading_is_free(values):
+            if alike and bool((weights == 1).all()):
+                weights = weights[:, :0]
+            at = counted.nonzero().squeeze(-1)
+            ids, values, weights, counted = ids[at], values[at], weights[at], counted.new_empty((len(at), 0))
+        return dict(zip(FIELDS, (ids.unsqueeze(-1), values, weights, counted.view(len(ids), -1))))
+
+    def _append(self, rows: dict[str, Tensor]) -> None:
+        for field, part in rows.items():
+            kept = [x.to(part.device) for x in getattr(self, f"{self._state}:{field}")]
+            self._set(field, appended(*_alike(kept, [part])))
+
+    def _joined(self) -> dict[str, Tensor]:
+        """Each field as one tensor [query, column]."""
+        empty = {
+            "ids": torch.empty((0, 1), dtype=torch.int64, device=self.device),
+            "values": torch.empty((0, len(self.metrics)), dtype=self.dtype_of_values, device=self.device),
+            "weights": torch.empty((0, 0), dtype=self.dtype_of_values, device=self.device),
+            "counted": torch.empty((0, 0), dtype=torch.bool, device=self.device),
+        }
+        found = {}
+        for field in FIELDS:
+            parts = [x.to(self.device) for x in getattr(self, f"{self._state}:{field}")]
+            found[field] = torch.cat(_alike(parts, [])[0]) if parts else empty[field]
+        return found
+
+    # ---- compute -----------------------------------------------------------------------------------------------
+
+    def compute(self) -> QueryTable:
+        """The table of all queries of all workers, in ascending order of id, each id once.
+
+        Raises:
+            ValueError: a worker has met bad values, or an id has two different values. The metric can be used further.
+        """
+        self._errors = self.sums
+        rows = {field: x.cpu() for field, x in self._joined().items()}
+        if rows["counted"].shape[1]:
+            rows = {field: x[rows["counted"].squeeze(-1)] for field, x in rows.items()}
+        order = rows["ids"].squeeze(-1).argsort(stable=True)
+        ids, values, weights = (rows[field][order].numpy() for field in ("ids", "values", "weights"))
+        first = np.ones(len(ids), dtype=bool)
+        first[1:] = ids[1:, 0] != ids[:-1, 0]
+        self._differing = _differing(ids[:, 0], np.concatenate([values, weights], 1), first, list(self.metrics))
+        columns = {key: values[first, n] for n, key in enumerate(self.metrics)}
+        weight = {key: weights[first, n] for n, key in enumerate(self.metrics)} if weights.shape[1] else None
+        return QueryTable(ids[first, 0], columns, weight, self.metrics)
+
+    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        stock = super()._wrap_compute(compute)
+
+        @functools.wraps(compute)
+        def computed(*args: Any, **kwargs: Any) -> Any:
+            table = stock(*args, **kwargs)
+            if self._should_unsync:  # after all workers have communicated
+                self.raise_errors()
+                if self._differing:
+                    self._computed = None
+                    raise ValueError(self._differing)
+            return table
+
+        return computed
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows that this worker keeps, repeated ids included."""
+        return sum(len(x) for x in getattr(self, f"{self._state}:ids"))
+
+    # ---- torchmetrics' contract --------------------------------------------------------------------------------
+
+    def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
+        if dist_sync_fn is not gather_all_tensors:
+            raise ValueError("Expected no dist_sync_fn for PerQuery, which gathers rows of different lengths; drop it")
+        rows, errors = _gathered(self._joined(), self.sums, process_group or self.process_group)
+        self._set("sums", errors)
+        for field, x in rows.items():
+            self._set(field, [x])
+
+    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
+        mine = {field: list(getattr(self, f"{self._state}:{field}")) for field in FIELDS}
+        self._set("sums", incoming_state[f"{self._state}:sums"] + self.sums)
+        for field in FIELDS:
+            before = incoming_state[f"{self._state}:{field}"]
+            self._set(field, appended(*_alike(list(before), mine[field])))
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add the rows of another metric with the same suite.
+
+        Raises:
+            ValueError: the other metric has another suite.
+        """
+        theirs = self.mergeable(incoming_state)
+        self._set("sums", self.sums + theirs[f"{self._state}:sums"].to(self.sums))
+        for field in FIELDS:
+            mine, more = (list(x) for x in (getattr(self, f"{self._state}:{field}"), theirs[f"{self._state}:{field}"]))
+            self._set(field, appended(*_alike(mine, [x.to(self.device) for x in more])))
+        self._computed = None
+        self._update_count += incoming_state._update_count if isinstance(incoming_state, Metric) else 1
+
+    def moved(self, x: Tensor, device: torch.device) -> Tensor:
+        return x.to(device, dtype=widest_float(device)) if x.dtype == torch.float64 else x.to(device)
+
+    def restored(self, x: Tensor) -> Tensor:
+        return self.moved(x, self.device)
+
+
+def _alike(parts: list[Tensor], more: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Parts with the same number of columns: a part without columns has ones in them."""
+    width = max((x.shape[1] for x in (*parts, *more)), default=0)
+    return tuple([x if x.shape[1] == width else x.new_ones((len(x), width)) for x in some] for some in (parts, more))  # type: ignore[return-value]
+
+
+def _gathered(rows: dict[str, Tensor], errors: Tensor, group: Any) -> tuple[dict[str, Tensor], Tensor]:
+    """The rows and the counters of all workers: two collectives, or one if no worker has rows."""
+    _, world = place_in(group)
+    head = torch.tensor([len(rows["ids"]), *(x.shape[1] for x in rows.values())], device=errors.device)
+    mine = torch.cat([head.to(errors.dtype), errors])
+    heads = [torch.empty_like(mine) for _ in range(world)]
+    dist.all_gather(heads, mine, group=group)
+    table = torch.stack(heads)
+    total = table[:, len(head) :].sum(0)
+    counts, *widths = table[:, : len(head)].round().long().T.tolist()
+    if not any(counts):
+        return rows, total
+    most = {field: max(width) for field, width in zip(rows, widths)}
+    wide = {field: x if x.shape[1] else x.new_ones((len(x), most[field])) for field, x in rows.items()}
+    # Bytes, so that fields of different dtypes travel together.
+    packed = [x.contiguous().view(torch.uint8) for x in wide.values() if x.shape[1]]
+    parts = torch.cat(all_gather(torch.cat(packed, dim=-1), counts, group))
+    sizes = {field: most[field] * x.element_size() for field, x in wide.items()}
+    fields = zip(wide.items(), parts.split(list(sizes.values()), dim=-1))
+    return {
+        field: part.contiguous().view(x.dtype) if sizes[field] else x.new_empty((sum(counts), 0))
+        for (field, x), part in fields
+    }, total
+
+
+def _differing(ids: np.ndarray, numbers: np.ndarray, first: np.ndarray, keys: list[str]) -> str:
+    """The error message for an id with two different values; empty if each has one."""
+    same = np.isclose(numbers[1:], numbers[:-1], rtol=1e-9, atol=1e-12, equal_nan=True).all(1)
+    wrong = np.flatnonzero(~first[1:] & ~same)
+    if not len(wrong):
+        return ""
+    at = int(wrong[0])
+    column = int(np.flatnonzero(~np.isclose(numbers[at + 1], numbers[at], equal_nan=True, rtol=1e-9, atol=1e-12))[0])
+    what = keys[column] if column < len(keys) else "weight"
+    return (
+        f"Expected one value for each id, got {what} of {numbers[at, column]:.6g} and {numbers[at + 1, column]:.6g} for"
+        f" id {ids[at]}; give every query an id of its own, or make the scores deterministic"
+    )

@@ -1,0 +1,337 @@
+"""A table of the values of every query, and the results that are computed from it after the fact."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchrank.names.nearest import did_you_mean
+from torchrank.state import sums
+from torchrank.state.aggregation import is_mean
+from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate, estimate_table
+from torchrank.state.query_mean import QueryMean
+from torchrank.state.sums import Sum
+from torchrank.statistics.distributions import t_quantile
+from torchrank.statistics.table import Table
+from torchrank.wrappers.hashing import hash_ids
+
+#: With fewer clusters than this, clustered standard errors are too small.
+FEW_CLUSTERS = 30
+
+
+class Column(QueryMean):
+    """The arithmetic mean of a column that no metric describes."""
+
+    value_range = (-math.inf, math.inf)
+
+    def __init__(self) -> None:
+        super().__init__("mean", "skip", True)
+
+    def update(self) -> None:
+        """Never called: the values are those of the table."""
+
+
+class QueryTable:
+    """The values of all queries, one column for each metric, and their ids. It is never changed.
+
+    :func:`torchrank.compare` takes it. :meth:`compute` and :meth:`summary` give the results of the metrics,
+    :meth:`by` those of slices, :meth:`deltas` the queries that got worse in another table.
+
+    Args:
+        ids: the id of each query: integers or texts, each once.
+        columns: values [query] of each metric, by its label; NaN where the query was skipped.
+        weights: weights [query] of each metric, by its label; None = 1 for each.
+        metrics: the metrics by label, which define aggregation and direction; a label without one has a mean, and
+            higher values are better.
+
+    Raises:
+        ValueError: an id is repeated, or a column has another length.
+
+    Example:
+        >>> import torchrank as tr
+        >>> table = tr.QueryTable(["q1", "q2", "q3"], {"mrr": [1.0, 0.5, 0.25]})
+        >>> len(table), table.columns["mrr"].tolist(), round(table.compute()["mrr"].item(), 4)
+        (3, [1.0, 0.5, 0.25], 0.5833)
+    """
+
+    def __init__(
+        self,
+        ids: Sequence[Any] | np.ndarray | Tensor,
+        columns: Mapping[str, Any],
+        weights: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, QueryMean] | None = None,
+    ) -> None:
+        self.ids = np.asarray(ids)
+        self.columns = {str(label): _floats(values) for label, values in columns.items()}
+        self.weights = None if weights is None else {label: _floats(values) for label, values in weights.items()}
+        for label, values in {**self.columns, **(self.weights or {})}.items():
+            if values.shape != self.ids.shape or self.ids.ndim != 1:
+                raise ValueError(
+                    f"Expected {label} of shape {list(self.ids.shape)}, one per id, got {list(values.shape)}"
+                )
+        found, counts = np.unique(self.ids, return_counts=True)
+        if len(found) < len(self.ids):
+            raise ValueError(
+                f"Expected each id once, got {found[counts > 1][0]!r} {counts.max()} times; drop repetitions"
+            )
+        self._metrics = {label: metric for label, metric in (metrics or {}).items() if label in self.columns}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the columns."""
+        return list(self.columns)
+
+    @property
+    def higher_is_better(self) -> dict[str, bool]:
+        """Whether a higher value is better, by label."""
+        return {label: self._metric(label).higher_is_better is not False for label in self.columns}
+
+    def _metric(self, label: str) -> QueryMean:
+        return self._metrics.get(label) or Column()
+
+    # ---- parts -------------------------------------------------------------------------------------------------
+
+    def where(self, chosen: Any) -> QueryTable:
+        """The table of some queries only; ``chosen`` is bool [query]."""
+        at = np.asarray(chosen)
+        if at.dtype != bool or at.shape != self.ids.shape:
+            raise ValueError(
+                f"Expected bool of shape {list(self.ids.shape)}, one per query, got {at.dtype} {list(at.shape)}"
+            )
+        weights = None if self.weights is None else {label: values[at] for label, values in self.weights.items()}
+        return QueryTable(self.ids[at], {k: v[at] for k, v in self.columns.items()}, weights, self._metrics)
+
+    def named(self, names: Iterable[str]) -> QueryTable:
+        """The table with texts as ids, in the place of their numbers by :func:`torchrank.hash_ids`.
+
+        Args:
+            names: the texts of all queries, in any order.
+
+        Raises:
+            ValueError: the text of an id is missing.
+        """
+        names = list(names)
+        known = dict(zip(hash_ids(names).tolist(), names))
+        if missing := [one for one in self.ids.tolist() if one not in known]:
+            raise ValueError(f"Expected the texts of all ids, got none for {missing[0]} and {len(missing) - 1} others")
+        texts = np.array([known[one] for one in self.ids.tolist()], dtype=object)
+        return QueryTable(texts, self.columns, self.weights, self._metrics)
+
+    def _aligned(self, keys: Any, name: str) -> np.ndarray:
+        """One key for each query, from a sequence in the order of the queries or a dict by id."""
+        if isinstance(keys, Mapping):
+            missing = [one for one in self.ids.tolist() if one not in keys]
+            if missing:
+                raise ValueError(
+                    f"Expected {name} of all ids, got none for {missing[0]!r} and {len(missing) - 1} others"
+                )
+            keys = [keys[one] for one in self.ids.tolist()]
+        found = np.asarray(keys.cpu() if isinstance(keys, Tensor) else keys)
+        if found.shape != self.ids.shape:
+            raise ValueError(f"Expected {name} of shape {list(self.ids.shape)}, one per query, got {list(found.shape)}")
+        return found
+
+    # ---- results -----------------------------------------------------------------------------------------------
+
+    def compute(self) -> dict[str, Tensor]:
+        """The result of every metric by label: float32 []; NaN if no query has a value."""
+        found = {label: self._estimate(label, 0.95, "auto").value for label in self.columns}
+        return {label: torch.tensor(value, dtype=torch.float32, device="cpu") for label, value in found.items()}
+
+    def summary(self, level: float = 0.95, clusters: Any = None) -> Table:
+        """A table with a row for every metric: value, standard error, interval and numbers of queries.
+
+        With T and W the sums of weight x value and of weight of each of C clusters, m their ratio over all clusters,
+
+            variance of m = C / (C - 1) * sum((T - m W)^2) / sum(W)^2,
+
+        and the interval has C - 1 degrees of freedom. Use clusters if values depend on each other, e.g. because a user
+        has several queries.
+
+        Args:
+            level: the probability that an interval contains the expected value.
+            clusters: the cluster of each query, e.g. its user: a sequence [query], or a dict from id to cluster.
+
+        Source:
+            Liang and Zeger, Longitudinal data analysis using generalized linear models, Biometrika 1986.
+
+        Raises:
+            ValueError: clusters have another length, or a metric is no mean although there are clusters.
+        """
+        check(level, "auto")
+        found = {label: self._estimate(label, level, "auto") for label in self.columns}
+        if clusters is None:
+            return estimate_table(found, level)
+        at, count = np.unique(self._aligned(clusters, "clusters"), return_inverse=True)
+        for label, one in found.items():
+            found[label] = self._clustered(label, one, count.ravel(), level)
+        notes = [f"{len(at)} clusters: standard errors and intervals allow for dependence within them"]
+        if len(at) < FEW_CLUSTERS:
+            notes.append(f"fewer than {FEW_CLUSTERS} clusters: the standard errors are too small")
+        table = estimate_table(found, level)
+        return Table({name: table[name] for name in table.columns}, table.formats, [*table.notes, *notes])
+
+    def by(self, slices: Any, level: float = 0.95) -> Table:
+        """A table with a row for every metric and slice.
+
+        Args:
+            slices: the slice of each query: a sequence [query] of numbers or texts, or a dict from id to slice.
+            level: the probability that an interval contains the expected value.
+        """
+        check(level, "auto")
+        groups = self._aligned(slices, "slices")
+        parts = {str(one): self.where(groups == one) for one in np.unique(groups)}
+        found = {
+            f"{label}/{name}": part._estimate(label, level, "auto")
+            for label in self.columns
+            for name, part in parts.items()
+        }
+        return estimate_table(found, level)
+
+    def deltas(self, other: QueryTable, label: str, most: int | None = 10) -> Table:
+        """The queries with the largest losses from this table to another one, the largest first.
+
+        Args:
+            other: the table of another model; queries are matched by id.
+            label: the metric.
+            most: number of queries to return; None = all.
+
+        Returns:
+            A table with the columns id, before, after, and delta (after - before).
+
+        Raises:
+            ValueError: a table has no such metric, or the tables have no id in common.
+        """
+        for table in (self, other):
+            if label not in table.columns:
+                raise ValueError(
+                    f"Expected one of {', '.join(table.labels)}, got {label!r}{did_you_mean(label, table.labels)}"
+                )
+        ids, here, there = np.intersect1d(self.ids, other.ids, return_indices=True)
+        if not len(ids):
+            raise ValueError(f"Expected common ids, got none: {self.ids[:1].tolist()} and {other.ids[:1].tolist()}")
+        before, after = self.columns[label][here], other.columns[label][there]
+        delta = after - before
+        order = np.argsort(delta if self.higher_is_better[label] else -delta, kind="stable")
+        order = order[~np.isnan(delta[order])][:most]
+        columns = {"id": ids[order], "before": before[order], "after": after[order], "delta": delta[order]}
+        return Table(
+            {name: values.tolist() for name, values in columns.items()}, notes=[f"{label}, {len(ids)} common queries"]
+        )
+
+    def _sums(self, label: str) -> tuple[Tensor, Tensor]:
+        """The sums [SIZE] of a metric, and its (value, weight) [query, 2]."""
+        metric = self._metric(label)
+        values = torch.from_numpy(self.columns[label]).to(torch.float64)
+        weights = torch.ones_like(values) if self.weights is None else torch.from_numpy(self.weights[label]).double()
+        rows = torch.stack([values, torch.where(values.isnan(), 0.0, weights)], -1)
+        skipped = values.isnan()
+        inside = torch.where(skipped, 0.0, metric.mean.inside(values))
+        count, none = torch.tensor([float(len(values))]), torch.zeros(1, len(sums.Problem), dtype=torch.float64)
+        empty = skipped.sum().double().reshape(1)
+        return sums.summed(inside[None], rows[:, 1][None], count.double(), empty, none)[0], rows
+
+    def _estimate(self, label: str, level: float, method: str) -> Estimate:
+        metric = self._metric(label)
+        found, rows = self._sums(label)
+        # Skipped queries are the empty ones here, whatever the policy was: the others have a value.
+        scored = found.clone()
+        scored[Sum.QUERIES] -= found[Sum.EMPTY]
+        scored[Sum.EMPTY] = 0
+        one = estimate(metric, scored, None if is_mean(metric.aggregation) else rows, level, method)
+        return replace(one, queries=int(found[Sum.QUERIES]), empty=int(found[Sum.EMPTY]))
+
+    def _clustered(self, label: str, one: Estimate, cluster: np.ndarray, level: float) -> Estimate:
+        metric = self._metric(label)
+        if not is_mean(metric.aggregation):
+            return replace(one, standard_error=math.nan, interval=NO_INTERVAL)
+        found, rows = self._sums(label)
+        values, weights = rows.numpy().T
+        scored = ~np.isnan(values)
+        inside = metric.mean.inside(rows[:, 0]).numpy()[scored]
+        _, at = np.unique(cluster[scored], return_inverse=True)
+        t = np.bincount(at, weights[scored] * inside)
+        w = np.bincount(at, weights[scored])
+        count = len(w)
+        if count < 2 or not w.sum() > 0:
+            return replace(one, standard_error=math.nan, interval=NO_INTERVAL, effective=float(count))
+        mean = t.sum() / w.sum()
+        variance = count / (count - 1) * ((t - mean * w) ** 2).sum() / w.sum() ** 2
+        # the slope of the reported value, e.g. of a geometric mean
+        plain = float(sums.standard_error(found, found[Sum.QUERIES] - found[Sum.EMPTY]))
+        error = math.sqrt(variance) * (one.standard_error / plain if plain > 0 else 1.0)
+        reach = t_quantile((1 + level) / 2, count - 1) * error
+        interval = Interval(one.value - reach, one.value + reach) if error > 0 else NO_INTERVAL
+        return replace(one, standard_error=error, interval=interval, effective=float(count))
+
+    # ---- other formats -----------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """The columns as lists, with the ids as column "id". NaN stays NaN."""
+        return {"id": self.ids.tolist(), **{label: values.tolist() for label, values in self.columns.items()}}
+
+    def to_pandas(self) -> Any:
+        """The table as a ``pandas.DataFrame`` with the ids as index.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return _imported("pandas").DataFrame(self.columns, index=_imported("pandas").Index(self.ids, name="id"))
+
+    def to_polars(self) -> Any:
+        """The table as a ``polars.DataFrame`` with a column "id".
+
+        Raises:
+            ImportError: polars is not installed.
+        """
+        return _imported("polars").DataFrame(self.to_dict())
+
+    def to_arrow(self) -> Any:
+        """The table as a ``pyarrow.Table`` with a column "id".
+
+        Raises:
+            ImportError: pyarrow is not installed.
+        """
+        return _imported("pyarrow").table(self.to_dict())
+
+    def to_parquet(self, path: Any) -> None:
+        """Write the table to a Parquet file with a column "id", by pandas and its engine.
+
+        Raises:
+            ImportError: pandas, or an engine for it (pyarrow or fastparquet), is not installed.
+        """
+        self.to_pandas().reset_index().to_parquet(path)
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def __repr__(self) -> str:
+        return f"QueryTable of {len(self)} queries\n{self.summary()}"
+
+
+def deltas(a: QueryTable, b: QueryTable, label: str, most: int | None = 10) -> Table:
+    """The queries with the largest losses from table ``a`` to table ``b``; see :meth:`QueryTable.deltas`."""
+    return a.deltas(b, label, most)
+
+
+def _floats(values: Any) -> np.ndarray:
+    found = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    return found if found.dtype == np.float32 else found.astype(np.float64)
+
+
+def _imported(name: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(f"Expected {name} to be installed; run `pip install {name}`, or use to_dict()") from error
