@@ -1,0 +1,1 @@
+"""Metrics and functions around metrics: the influence of ties, of unjudged candidates and of the choice of queries."""
