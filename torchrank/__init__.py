@@ -10,11 +10,12 @@ from torchrank.names.nearest import did_you_mean
 from torchrank.names.parse import parse
 from torchrank.names.presets import preset
 from torchrank.ranking.ranking import Ranking
+from torchrank.wrappers.difference_bounds import difference_bounds
 from torchrank.wrappers.tie_report import TieReport
 
 __version__ = "0.1.0"
 
-__all__ = ["Ranking", "RankingCollection", "TieReport", "parse", "preset", "use_compiled"]
+__all__ = ["Ranking", "RankingCollection", "TieReport", "difference_bounds", "parse", "preset", "use_compiled"]
 if not TYPE_CHECKING:
     __all__ += public.__all__
 
