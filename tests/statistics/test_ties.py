@@ -108,9 +108,10 @@ def test_tie_groups_are_counted_by_hand():
 
 
 def test_ties_behind_the_cutoff_of_all_metrics_are_not_counted():
-    scores, grades = torch.tensor([[5.0, 4, 3, 1, 1, 1]]), torch.tensor([[0, 0, 1, 1, 0, 0]])
-    assert [reported("mrr@3", scores, grades)[key] for key in ("largest_tie", "tied_queries")] == [1, 0]
-    assert [reported("mrr@3, mrr@4", scores, grades)[key] for key in ("largest_tie", "tied_queries")] == [3, 1]
+    arguments = torch.tensor([[5.0, 4, 3, 1, 1, 1]]), torch.tensor([[0, 0, 1, 1, 0, 0]])
+    for layout in (arguments, (tr.Ranking.from_scores(*arguments),)):
+        assert [reported("mrr@3", *layout)[key] for key in ("largest_tie", "tied_queries")] == [1, 0]
+        assert [reported("mrr@3, mrr@4", *layout)[key] for key in ("largest_tie", "tied_queries")] == [3, 1]
 
 
 # ---- a report against the metrics ------------------------------------------------------------------------------------
@@ -212,9 +213,10 @@ def test_layouts_agree():
 
 
 def test_ignored_queries_do_not_count():
-    scores = torch.tensor([[1.0, 1.0], [1.0, 1.0], [2.0, 1.0], [1.0, 1.0]])
+    scores = torch.tensor([[1.0, 1, 1], [1, 1, 0], [2, 1, 0], [1, 1, 1]])
     got = reported("mrr", scores, torch.tensor([-100, 0, 0, 0]), weights=torch.tensor([1.0, 1, 3, 0]))
     assert (got["mrr/tied"], got["mrr/width"], got["tied_queries"]) == (0.25, 0.125, 0.25)
+    assert (got["mrr/width_max"], got["largest_tie"]) == (0.5, 2)
 
 
 # ---- a report as a metric --------------------------------------------------------------------------------------------
@@ -230,6 +232,12 @@ def test_state_is_additive_over_batches_merges_and_copies():
     other.update(scores[12:], grades[12:])
     parts.merge_state(pickle.loads(pickle.dumps(other)))
     same(parts.compute(), whole.compute())
+    parts.update(torch.zeros(1, 50), torch.tensor([0]))
+    largest = parts.compute()
+    parts.update(scores, grades)
+    for key in ("largest_tie", "mr/width_max"):
+        assert parts.compute()[key] == largest[key] > whole.compute()[key]
+    assert parts.update_count == 6
     assert len(pickle.dumps(parts.metric_state)) == size
     copied = copy.deepcopy(whole)
     whole.reset()
@@ -394,6 +402,13 @@ def test_precision_by_hand():
     # a has columns 0, 1 in the first two ranks, b columns 3, 2. Columns 0 and 3 are unjudged, column 2 is relevant.
     got = tr.difference_bounds("precision@2", a, b, torch.tensor([[-1, 0, 1, -1]]))
     assert [x.item() for x in got] == [0, 1]
+
+
+def test_judgments_that_leave_a_query_out_have_no_difference():
+    a, b = torch.tensor([[2.0, 1.0]]), torch.tensor([[1.0, 2.0]])
+    for target, want in (([-1, 0], (-1, -1)), ([-1, -1], (-1, 1)), ([0, 0], (NAN, NAN))):
+        got = tr.difference_bounds("precision(empty_target_action=skip)@1", a, b, torch.tensor([target]))
+        assert all(close(x.item(), number) for x, number in zip(got, want)), target
 
 
 def test_chunks_of_queries_have_the_bounds_of_the_whole(monkeypatch):

@@ -275,9 +275,8 @@ class _Pair:
         found = []
         for ranking, column in zip(self.rankings, self.columns):
             increase = numerator(_each_alone(ranking, self.worth)) - numerator(_each_alone(ranking, 0))
-            increase = torch.where(ranking.valid, increase.view(ranking.first.shape), 0.0)
-            # Padding adds 0 in any column.
-            found.append(torch.zeros_like(increase).scatter_add(1, column, increase))
+            increase = increase.view(ranking.first.shape)
+            found.append(torch.zeros_like(increase).scatter_add(1, column, increase))  # padding adds 0 to any column
         return found[1] - found[0]
 
     def with_relevant(self, number: int) -> Ranking:
