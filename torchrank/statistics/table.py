@@ -1,0 +1,251 @@
+"""A small table of results that prints itself and leaves for other formats."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from torchrank.names.nearest import did_you_mean
+
+#: the superscripts that mark systems, and the plain characters that they stand for
+SUPERSCRIPTS = dict(zip("ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ⁰¹²³⁴⁵⁶⁷⁸⁹", "abcdefghijklmnoprstuvwxyz0123456789"))
+_RAISED = re.compile(f"[{''.join(SUPERSCRIPTS)}]+")
+_LATEX = {
+    **{mark: f"\\{mark}" for mark in "_%&#${}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}
+
+
+class Table:
+    """Columns of equal length, with their formats and notes; it is never changed.
+
+    ``str`` aligns it as text, notebooks show it as HTML. A missing number (NaN or None) is printed as "-".
+
+    Args:
+        columns: values of each column, by its name; numbers, strings, bools or None.
+        formats: format specification of a column's numbers, by its name; ``.4f`` for other floats.
+        notes: lines that are printed below.
+
+    Raises:
+        ValueError: the columns have different lengths, or a format is for no column.
+
+    Example:
+        >>> table = Table({"measure": ["ndcg@10", "mrr"], "value": [0.41234, float("nan")]}, notes=["3 queries"])
+        >>> table
+        measure   value
+        ndcg@10  0.4123
+        mrr           -
+        3 queries
+        >>> table["measure"], len(table), table.rows[0]["value"]
+        (['ndcg@10', 'mrr'], 2, 0.41234)
+        >>> table.to_dict()["value"]
+        [0.41234, None]
+    """
+
+    __slots__ = ("_columns", "_formats", "_notes")
+
+    def __init__(
+        self, columns: Mapping[str, Sequence[Any]], formats: Mapping[str, str] | None = None, notes: Sequence[str] = ()
+    ) -> None:
+        self._columns = {str(name): [_plain(v) for v in values] for name, values in columns.items()}
+        self._formats = dict(formats or {})
+        self._notes = tuple(notes)
+        lengths = {name: len(values) for name, values in self._columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"Expected columns of equal length, got {lengths}. Fill gaps with None.")
+        if unknown := set(self._formats) - set(self._columns):
+            raise ValueError(f"Expected formats of columns, got one for {sorted(unknown)}. Drop it.")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self._columns)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows, each a dictionary from column to value."""
+        return list(self)
+
+    @property
+    def formats(self) -> dict[str, str]:
+        """Format specifications of columns, by their names."""
+        return dict(self._formats)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines that are printed below."""
+        return self._notes
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values()), []))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (dict(zip(self._columns, values)) for values in zip(*self._columns.values()))
+
+    def __getitem__(self, column: str) -> list[Any]:
+        if column not in self._columns:
+            hint = did_you_mean(str(column), self._columns)
+            raise KeyError(f"Expected a column of {', '.join(self._columns)}, got {column!r}{hint}")
+        return list(self._columns[column])
+
+    def __contains__(self, column: object) -> bool:
+        return column in self._columns
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Table):
+            return NotImplemented
+        # repr of columns: a NaN equals a NaN, and the order of columns counts
+        return repr(self._columns) == repr(other._columns) and (self._formats, self._notes) == (
+            other._formats,
+            other._notes,
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        widths = [max(map(len, cells)) for cells in zip(*self._lines())]
+        right = [self._is_number(name) for name in self._columns]
+        lines = [
+            "  ".join(cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(cells, widths, right)).rstrip()
+            for cells in self._lines()
+        ]
+        return "\n".join([*lines, *self._notes])
+
+    def _repr_html_(self) -> str:
+        align = ["right" if self._is_number(name) else "left" for name in self._columns]
+        head, *body = (
+            "".join(f'<{tag} style="text-align: {a}">{html.escape(cell)}</{tag}>' for cell, a in zip(cells, align))
+            for cells, tag in zip(self._lines(), ["th"] + ["td"] * len(self))
+        )
+        rows = "".join(f"<tr>{row}</tr>" for row in body)
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
+
+    def to_markdown(self) -> str:
+        """The table in GitHub's Markdown, with its notes below.
+
+        Example:
+            >>> print(Table({"measure": ["mrr"], "value": [0.5]}).to_markdown())
+            | measure | value |
+            | --- | ---: |
+            | mrr | 0.5000 |
+        """
+        head, *body = ("| " + " | ".join(map(_markdown, cells)) + " |" for cells in self._lines())
+        rule = "| " + " | ".join("---:" if self._is_number(name) else "---" for name in self._columns) + " |"
+        return "\n".join([head, rule, *body, *(f"\n{note}" for note in self._notes)])
+
+    def to_latex(self) -> str:
+        r"""The table in LaTeX, for the package booktabs, with its notes as comments below.
+
+        Example:
+            >>> print(Table({"num_q": [3], "value": [0.5]}).to_latex())
+            \begin{tabular}{rr}
+            \toprule
+            num\_q & value \\
+            \midrule
+            3 & 0.5000 \\
+            \bottomrule
+            \end{tabular}
+        """
+        head, *body = (" & ".join(map(_latex, cells)) + r" \\" for cells in self._lines())
+        align = "".join("r" if self._is_number(name) else "l" for name in self._columns)
+        lines = [f"\\begin{{tabular}}{{{align}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
+        return "\n".join([*lines, r"\end{tabular}", *(f"% {note}" for note in self._notes)])
+
+    def to_csv(self) -> str:
+        r"""The values in full precision as comma-separated text, without notes; a missing value is empty.
+
+        Example:
+            >>> Table({"measure": ["mrr"], "value": [0.123456789]}).to_csv()
+            'measure,value\nmrr,0.123456789\n'
+        """
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self._columns)
+        writer.writerows(zip(*self.to_dict().values()))
+        return text.getvalue()
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """The columns as lists of values that JSON has: NaN and infinity are None."""
+        return {name: [_finite(value) for value in values] for name, values in self._columns.items()}
+
+    def to_json(self) -> str:
+        """The columns as JSON; NaN is null.
+
+        Example:
+            >>> Table({"value": [0.5, float("nan")]}).to_json()
+            '{"value": [0.5, null]}'
+        """
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_pandas(self) -> Any:
+        """The columns as a ``pandas.DataFrame``.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("Expected pandas to be installed. Run `pip install pandas`, or use to_dict().") from error
+        return pandas.DataFrame(self._columns)
+
+    def to_polars(self) -> Any:
+        """The columns as a ``polars.DataFrame``.
+
+        Raises:
+            ImportError: polars is not installed.
+        """
+        try:
+            import polars
+        except ImportError as error:
+            raise ImportError("Expected polars to be installed. Run `pip install polars`, or use to_dict().") from error
+        return polars.DataFrame(self._columns)
+
+    def _lines(self) -> list[list[str]]:
+        # the cells of the head and of each row
+        rows = ([_cell(value, self._formats.get(name, "")) for name, value in row.items()] for row in self)
+        return [list(self._columns), *rows]
+
+    def _is_number(self, name: str) -> bool:
+        values = self._columns[name]
+        return all(v is None or (isinstance(v, int | float) and not isinstance(v, bool)) for v in values)
+
+
+def _cell(value: Any, spec: str) -> str:
+    if value is None or value != value:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    return format(value, spec or ("" if isinstance(value, int) else ".4f"))
+
+
+def _plain(value: Any) -> Any:
+    # a value of Python: numbers of numpy and torch lose their type
+    value = value.item() if hasattr(value, "item") else value
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _markdown(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("\n", " ")
+
+
+def _latex(cell: str) -> str:
+    escaped = "".join(_LATEX.get(character, character) for character in cell)
+    return _RAISED.sub(lambda found: f"$^{{{''.join(SUPERSCRIPTS[mark] for mark in found[0])}}}$", escaped)
