@@ -252,8 +252,7 @@ def test_state_is_additive_over_batches_merges_and_copies():
 def test_a_checkpoint_goes_on():
     scores, grades = batch(6)
     report, resumed = tr.TieReport(SUITE), tr.TieReport(SUITE)
-    for one in (report, resumed):
-        one.persistent(True)
+    report.persistent(True)
     report.update(scores[:6], grades[:6])
     resumed.load_state_dict(report.state_dict())
     resumed.half().update(scores[6:], grades[6:])
@@ -296,7 +295,6 @@ def test_members_of_a_collection_keep_their_state_and_keys():
 
 
 def test_summary_has_a_row_for_each_metric_and_a_note_for_each_metric_without_one():
-    pytest.importorskip("torchrank.statistics.table")
     report = tr.TieReport(["mrr", "ndcg@3", "alphandcg"])
     report.update(*batch(0))
     table, values = report.summary(), report.compute()
@@ -305,6 +303,9 @@ def test_summary_has_a_row_for_each_metric_and_a_note_for_each_metric_without_on
     assert f"the largest group has {values['largest_tie']:.0f} candidates" in table.notes[0]
     assert table.notes[1] == "alphandcg does not support optimistic and pessimistic ties."
     assert f"{values['mrr/tied'].item():.1%}" in str(table)
+    report.reset()
+    report.update(torch.tensor([[1.0, 2.0]]), torch.tensor([0]))
+    assert report.summary().notes[0] == "No relevant candidate is in a tie group."
 
 
 # ---- bounds of differences -------------------------------------------------------------------------------------------
@@ -398,10 +399,9 @@ def test_equal_systems_do_not_differ_and_exchanged_systems_have_negated_bounds()
 
 
 def test_precision_by_hand():
-    a, b = torch.tensor([[4.0, 3, 2, 1]]), torch.tensor([[1.0, 2, 3, 4]])
     # a has columns 0, 1 in the first two ranks, b columns 3, 2. Columns 0 and 3 are unjudged, column 2 is relevant.
-    got = tr.difference_bounds("precision@2", a, b, torch.tensor([[-1, 0, 1, -1]]))
-    assert [x.item() for x in got] == [0, 1]
+    a, b = torch.tensor([[4.0, 3, 2, 1]]), torch.tensor([[1.0, 2, 3, 4]])
+    assert tr.difference_bounds("precision@2", a, b, torch.tensor([[-1, 0, 1, -1]])) == (0, 1)
 
 
 def test_judgments_that_leave_a_query_out_have_no_difference():

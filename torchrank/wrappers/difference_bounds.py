@@ -62,8 +62,8 @@ def difference_bounds(
     unjudged candidates. The bounds are for lists of tens or hundreds of candidates.
 
     Source:
-        One judgment for both systems: Carterette, Allan and Sitaraman, Minimal test collections for retrieval
-        evaluation, SIGIR 2006.
+        Comparison of systems over a distribution of possible judgments: Carterette, Allan and Sitaraman, Minimal test
+        collections for retrieval evaluation, SIGIR 2006.
 
     Args:
         metric: the metric or its name; ``ties="expected"`` and ``unjudged="irrelevant"``.

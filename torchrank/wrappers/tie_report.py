@@ -56,8 +56,9 @@ class TieReport(SafeMetric):
     read.
 
     Source:
-        The width is the range of Yang et al., arXiv 2508.03306, 2025. Tie policies: McSherry and Najork, Computing
-        information retrieval performance measures efficiently in the presence of tied scores, ECIR 2008.
+        The width is the range of Yang et al., Reliable evaluation protocol for low-precision retrieval, arXiv
+        2508.03306, 2025. Expected values: McSherry and Najork, Computing information retrieval performance measures
+        efficiently in the presence of tied scores, ECIR 2008.
 
     Args:
         metrics: a metric, a name, a list of these, or a :class:`torchrank.RankingCollection`. They are copied, and
@@ -206,11 +207,13 @@ class TieReport(SafeMetric):
         columns: dict[str, list[Any]] = {"metric": list(self._three)}
         columns |= {heads.get(name, name): [values[f"{key}/{name}"] for key in self._three] for name in order}
         share, largest = values[f"{self._prefix}tied_queries"], values[f"{self._prefix}largest_tie"]
-        notes = [
-            f"{share:.1%} of the queries have a relevant candidate in a tie group; the largest group has {largest:.0f}"
-            f" {'candidate' if largest == 1 else 'candidates'}.",
-            *(f"{key} {why}." for key, why in self.not_applicable.items()),
-        ]
+        groups = "No relevant candidate is in a tie group."
+        if share > 0:
+            groups = (
+                f"{share:.1%} of the queries have a relevant candidate in a tie group; the largest group has"
+                f" {largest:.0f} candidates."
+            )
+        notes = [groups, *(f"{key} {why}." for key, why in self.not_applicable.items())]
         formats = {heads["tied"]: ".1%"} | {heads.get(name, name): ".4f" for name in order[1:]}
         return Table(columns, formats, notes)
 
