@@ -320,8 +320,7 @@ MEASURES = [
     "ips(self_normalized=query,discount=log2)@2", "rbp", "rbp(p=0.5,max_grade=2)@3", "rbp(normalize=True)@3",
     "cwl(user=precision)@3", "cwl(user=rbp)@4", "cwl(user=sdcg)@3", "cwl(user=insq,target=2)@4",
 ]  # fmt: skip
-#: a gain of irrelevant candidates, so that unjudged ones gain by either judgment
-WITH_GAIN_OF_ZERO = tr.CG(top_k=3, gain={0: 0.5, 1: 2})
+WITH_GAIN_OF_ZERO = tr.CG(top_k=3, gain={0: 0.5, 1: 2})  # unjudged candidates gain by either judgment
 
 
 def pair(seed, queries=8, width=6):
