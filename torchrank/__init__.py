@@ -12,11 +12,13 @@ from torchrank.names.presets import preset
 from torchrank.ranking.ranking import Ranking
 from torchrank.statistics.table import Table
 from torchrank.wrappers.bootstrapped import Bootstrapped
+from torchrank.wrappers.difference_bounds import difference_bounds
 from torchrank.wrappers.hashing import hash_ids
 from torchrank.wrappers.per_query import PerQuery
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.sampler import UnpaddedSampler
 from torchrank.wrappers.sliced import Sliced
+from torchrank.wrappers.tie_report import TieReport
 
 __version__ = "0.1.0"
 
@@ -28,7 +30,9 @@ __all__ = [
     "RankingCollection",
     "Sliced",
     "Table",
+    "TieReport",
     "UnpaddedSampler",
+    "difference_bounds",
     "hash_ids",
     "parse",
     "preset",

@@ -1,0 +1,449 @@
+"""The report on ties beside all orders of tied candidates, and bounds of differences beside all judgments."""
+
+import copy
+import itertools
+import math
+import pickle
+
+import pytest
+import torch
+
+import torchrank as tr
+from torchrank.state.sums import Sum
+from torchrank.wrappers import difference_bounds as bounds_module
+
+NAN, INF = math.nan, math.inf
+POLICIES = ("expected", "optimistic", "pessimistic")
+SUITE = ["mrr", "precision@2", "ndcg@3", "map", "mr", "fallout@2"]
+
+
+def batch(seed, queries=12, width=5, levels=3):
+    """Scores with many ties, and grades; some queries have nothing relevant."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randint(0, levels, (queries, width), generator=generator).float()
+    grades = torch.randint(0, 3, (queries, width), generator=generator)
+    grades[::5] = 0
+    return scores, grades
+
+
+def close(got, want):
+    return math.isclose(got, want, rel_tol=1e-6, abs_tol=1e-7) or (math.isnan(got) and math.isnan(want))
+
+
+def same(one, other):
+    assert one.keys() == other.keys()
+    for key, value in one.items():
+        assert torch.allclose(value, other[key], rtol=1e-6, atol=1e-7, equal_nan=True), (key, value, other[key])
+
+
+def reported(metrics, *args, **kwargs):
+    report = tr.TieReport(metrics)
+    report.update(*args, **kwargs)
+    return report.compute()
+
+
+# ---- a report against all orders -------------------------------------------------------------------------------------
+
+
+def reciprocal_rank(order):
+    return next((1 / rank for rank, grade in enumerate(order, 1) if grade > 0), 0.0)
+
+
+def precision_at_2(order):
+    return sum(grade > 0 for grade in order[:2]) / 2
+
+
+def ndcg_at_3(order):
+    def dcg(grades):
+        return sum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades[:3], 1))
+
+    ideal = dcg(sorted(order, reverse=True))
+    return dcg(order) / ideal if ideal else 0.0
+
+
+def average_precision(order):
+    hits = [rank for rank, grade in enumerate(order, 1) if grade > 0]
+    return sum(number / rank for number, rank in enumerate(hits, 1)) / len(hits) if hits else 0.0
+
+
+BY_HAND = {"mrr": reciprocal_rank, "precision@2": precision_at_2, "ndcg@3": ndcg_at_3, "map": average_precision}
+
+
+def orders(scores, grades):
+    """Grades in every order of the candidates that agrees with the scores."""
+    for order in itertools.permutations(range(len(scores))):
+        if all(scores[i] >= scores[j] for i, j in itertools.pairwise(order)):
+            yield [grades[i] for i in order]
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_widths_and_means_are_those_of_all_orders_of_tied_candidates(name):
+    scores, grades = batch(0)
+    values = [[BY_HAND[name](order) for order in orders(s, g)] for s, g in zip(scores.tolist(), grades.tolist())]
+    got = reported(name, scores, grades)
+    widths = [max(found) - min(found) for found in values]
+    n = len(values)
+    want = {
+        "tied": sum(width > 1e-9 for width in widths) / n,
+        "width": sum(widths) / n,
+        "width_max": max(widths),
+        "expected": sum(sum(found) / len(found) for found in values) / n,
+        "optimistic": sum(map(max, values)) / n,
+        "pessimistic": sum(map(min, values)) / n,
+    }
+    assert 0 < want["tied"] < 1
+    for key, number in want.items():
+        assert close(got[f"{name}/{key}"].item(), number), key
+
+
+def test_tie_groups_are_counted_by_hand():
+    scores, grades = batch(1)
+    sizes = [
+        max((row.count(score) for score, grade in zip(row, judged) if grade > 0), default=0)
+        for row, judged in zip(scores.tolist(), grades.tolist())
+    ]
+    got = reported(["map", "mrr"], scores, grades)
+    assert got["largest_tie"] == max(sizes)
+    assert close(got["tied_queries"].item(), sum(size > 1 for size in sizes) / len(sizes))
+
+
+def test_ties_behind_the_cutoff_of_all_metrics_are_not_counted():
+    arguments = torch.tensor([[5.0, 4, 3, 1, 1, 1]]), torch.tensor([[0, 0, 1, 1, 0, 0]])
+    for layout in (arguments, (tr.Ranking.from_scores(*arguments),)):
+        assert [reported("mrr@3", *layout)[key] for key in ("largest_tie", "tied_queries")] == [1, 0]
+        assert [reported("mrr@3, mrr@4", *layout)[key] for key in ("largest_tie", "tied_queries")] == [3, 1]
+
+
+# ---- a report against the metrics ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    "name",
+    [
+        *SUITE, "ndcg(aggregation=geometric)", "mr(adjusted=index)", "mr(inverse=True)", "kendalltau", "lrap",
+        "mrr(filtered=True,average=positive)", "ips(self_normalized=True)@2", "precision(unjudged=upper)@2",
+        "map(empty_target_action=skip)",
+    ],
+)  # fmt: skip
+def test_means_equal_those_of_the_metric_under_each_policy(name, seed):
+    scores, grades = batch(seed)
+    grades -= 1 * (seed == 1)
+    weights = torch.rand(len(scores), generator=torch.Generator().manual_seed(seed))
+    got = reported(name, scores, grades, weights=weights)
+    key = tr.parse(name).label
+    for policy in POLICIES:
+        alone = tr.parse(name, ties=policy)
+        alone.update(scores, grades, weights=weights)
+        assert torch.equal(got[f"{key}/{policy}"], alone.compute()), policy
+    apart = tr.parse(name, ties="optimistic").score(scores, grades) - tr.parse(name, ties="pessimistic").score(
+        scores, grades
+    )
+    assert close(got[f"{key}/width_max"].item(), apart.abs().nan_to_num().max().item())
+
+
+@pytest.mark.parametrize("name", sorted(tr.RankingMetric.registry))
+def test_every_measure_is_reported_or_left_out_with_a_reason(name):
+    cls = tr.RankingMetric.registry[name]
+    metric = cls(**({"top_k": 3} if cls.takes_top_k else {}))
+    if set(POLICIES) <= set(cls.policies):
+        got = reported(metric, *batch(3))
+        assert got[f"{metric.label}/width"] >= 0
+        assert got[f"{metric.label}/width_max"] >= got[f"{metric.label}/width"]
+    else:
+        with pytest.raises(ValueError, match="does not support optimistic and pessimistic ties"):
+            tr.TieReport(metric)
+        assert metric.label in tr.TieReport([metric, "mrr"]).not_applicable
+
+
+def test_metrics_without_one_value_per_query_of_a_ranking_are_left_out():
+    report = tr.TieReport(["mrr", "mrr(aggregation=median)", tr.PRCurve(top_k=3), "mae"])
+    assert list(report.not_applicable) == ["mrr(aggregation=median)", "prcurve@3", "mae"]
+    assert {key.split("/")[0] for key in report.compute()} == {"mrr", "tied_queries", "largest_tie"}
+
+
+def test_reduced_precision_makes_ties_that_the_same_scores_in_float32_lack():
+    generator = torch.Generator().manual_seed(0)
+    scores, grades = torch.randn(300, 200, generator=generator), torch.rand(300, 200, generator=generator) < 0.05
+    fine, coarse = (reported("mrr, ndcg, map", x, grades.long()) for x in (scores, scores.bfloat16()))
+    for key in ("mrr", "ndcg", "map"):
+        assert fine[f"{key}/tied"] < 0.02
+        assert coarse[f"{key}/width"] > 10 * fine[f"{key}/width"]
+        assert coarse[f"{key}/pessimistic"] < coarse[f"{key}/expected"] < coarse[f"{key}/optimistic"]
+    assert coarse["ndcg/tied"] > 0.5
+    assert coarse["tied_queries"] > 0.5 > 0.02 > fine["tied_queries"]
+
+
+def test_a_constant_scorer_depends_on_ties_in_every_query():
+    got = reported("mrr, hitrate@1", torch.zeros(4, 10), torch.arange(4))
+    want = {
+        "tied": 1,
+        "expected": sum(1 / r for r in range(1, 11)) / 10,
+        "optimistic": 1,
+        "pessimistic": 0.1,
+        "width": 0.9,
+    }
+    assert all(close(got[f"mrr/{key}"].item(), number) for key, number in want.items())
+    assert [got[f"hitrate@1/{policy}"].item() for policy in POLICIES] == [pytest.approx(0.1), 1, 0]
+    assert got["largest_tie"] == 10
+    assert got["tied_queries"] == 1
+
+
+def test_ties_without_effect_on_a_value_are_no_dependence():
+    # Two relevant candidates are tied with each other; a tie of irrelevant ones is behind them.
+    got = reported("map", torch.tensor([[2.0, 2.0, 1.0, 1.0]]), torch.tensor([[1, 1, 0, 0]]))
+    assert (got["map/tied"], got["map/width"], got["tied_queries"], got["largest_tie"]) == (0, 0, 1, 2)
+
+
+def test_tie_break_removes_ties():
+    scores, grades = batch(0)
+    got = reported(SUITE, scores, grades, tie_break=torch.arange(5))
+    assert all(value == 0 for key, value in got.items() if key.endswith(("/tied", "/width", "/width_max")))
+    assert got["largest_tie"] == 1
+
+
+def test_layouts_agree():
+    scores, grades = batch(4, queries=6)
+    dense = reported(SUITE, scores, grades)
+    flat = torch.arange(6).repeat_interleave(5)
+    same(dense, reported(SUITE, scores.flatten(), grades.flatten(), indexes=flat))
+    same(dense, reported(SUITE, tr.Ranking.from_scores(scores, grades)))
+    pairs = (grades > 0).nonzero(as_tuple=True)
+    same(dense, reported(SUITE, scores, (*pairs, grades[pairs])))
+
+
+def test_ignored_queries_do_not_count():
+    scores = torch.tensor([[1.0, 1, 1], [1, 1, 0], [2, 1, 0], [1, 1, 1]])
+    got = reported("mrr", scores, torch.tensor([-100, 0, 0, 0]), weights=torch.tensor([1.0, 1, 3, 0]))
+    assert (got["mrr/tied"], got["mrr/width"], got["tied_queries"]) == (0.25, 0.125, 0.25)
+    assert (got["mrr/width_max"], got["largest_tie"]) == (0.5, 2)
+
+
+# ---- a report as a metric --------------------------------------------------------------------------------------------
+
+
+def test_state_is_additive_over_batches_merges_and_copies():
+    scores, grades = batch(5, queries=20)
+    whole, parts, other = tr.TieReport(SUITE), tr.TieReport(SUITE), tr.TieReport(SUITE)
+    whole.update(scores, grades)
+    size = len(pickle.dumps(whole.metric_state))
+    for rows in torch.arange(12).split(5):
+        same(parts(scores[rows], grades[rows]), reported(SUITE, scores[rows], grades[rows]))
+    other.update(scores[12:], grades[12:])
+    parts.merge_state(pickle.loads(pickle.dumps(other)))
+    same(parts.compute(), whole.compute())
+    parts.update(torch.zeros(1, 50), torch.tensor([0]))
+    largest = parts.compute()
+    parts.update(scores, grades)
+    for key in ("largest_tie", "mr/width_max"):
+        assert parts.compute()[key] == largest[key] > whole.compute()[key]
+    assert parts.update_count == 6
+    assert len(pickle.dumps(parts.metric_state)) == size
+    copied = copy.deepcopy(whole)
+    whole.reset()
+    assert whole.most.sum() == whole.sums.sum() == 0
+    whole.update(scores[:3], grades[:3])
+    same(whole.compute(), reported(SUITE, scores[:3], grades[:3]))
+    same(copied.compute(), reported(SUITE, scores, grades))
+    with pytest.raises(ValueError, match="another report on mrr"):
+        tr.TieReport("mrr").merge_state(whole)
+
+
+def test_a_checkpoint_goes_on():
+    scores, grades = batch(6)
+    report, resumed = tr.TieReport(SUITE), tr.TieReport(SUITE)
+    report.persistent(True)
+    report.update(scores[:6], grades[:6])
+    resumed.load_state_dict(report.state_dict())
+    resumed.half().update(scores[6:], grades[6:])
+    same(resumed.compute(), reported(SUITE, scores, grades))
+
+
+def test_workers_add_sums_and_take_the_largest():
+    scores, grades = batch(7)
+    other = tr.TieReport(SUITE)
+    other.update(scores[4:], grades[4:])
+
+    def gather(x, group=None):
+        return [x, other.sums if x.shape == other.sums.shape else other.most]
+
+    mine = tr.TieReport(SUITE, dist_sync_fn=gather, distributed_available_fn=lambda: True)
+    mine.update(scores[:4], grades[:4])
+    same(mine.compute(), reported(SUITE, scores, grades))
+    mine.update(scores[:1], grades[:1])  # the state of this worker alone is there again
+    assert mine.sums[Sum.QUERIES] == 5
+
+
+def test_bad_values_raise_in_compute_and_are_nan_in_forward():
+    report = tr.TieReport("mrr, ndcg@2")
+    assert all(value.isnan() for value in report(torch.tensor([[NAN, 1.0]]), torch.tensor([[1, 0]])).values())
+    with pytest.raises(ValueError, match="mrr: 1 query with NaN"):
+        report.compute()
+    report.reset()
+    report.update(torch.tensor([[0.0, 1.0]]), torch.tensor([[1, 0]]))
+    assert report.compute()["mrr/expected"] == 0.5
+
+
+def test_members_of_a_collection_keep_their_state_and_keys():
+    suite = tr.RankingCollection({"first": "mrr", "gain": "ndcg@2"}, prefix="val/")
+    suite.update(*batch(0))
+    before = suite.compute()
+    got = reported(suite, *batch(1))
+    same(suite.compute(), before)
+    assert list(got)[::6] == ["val/first/tied", "val/gain/tied", "val/tied_queries"]
+    assert all(value.dtype == torch.float32 and not value.dim() for value in got.values())
+
+
+def test_summary_has_a_row_for_each_metric_and_a_note_for_each_metric_without_one():
+    report = tr.TieReport(["mrr", "ndcg@3", "alphandcg"])
+    report.update(*batch(0))
+    table, values = report.summary(), report.compute()
+    assert table["metric"] == ["mrr", "ndcg@3"]
+    assert table["mean width"] == [values["mrr/width"].item(), values["ndcg@3/width"].item()]
+    assert f"the largest group has {values['largest_tie']:.0f} candidates" in table.notes[0]
+    assert table.notes[1] == "alphandcg does not support optimistic and pessimistic ties."
+    assert f"{values['mrr/tied'].item():.1%}" in str(table)
+    report.reset()
+    report.update(torch.tensor([[1.0, 2.0]]), torch.tensor([0]))
+    assert report.summary().notes[0] == "No relevant candidate is in a tie group."
+
+
+# ---- bounds of differences -------------------------------------------------------------------------------------------
+
+MEASURES = [
+    "precision", "precision@2", "precision(adaptive_k=True)@4", "precision(relevance_level=2)@2",
+    "precision(empty_target_action=pos)@1", "recall", "recall@2", "recall(normalize=min)@2",
+    "recall(empty_target_action=skip)@2", "relprecision@2", "f1@2", "fbeta(beta=2)@3", "numrel", "numrelret@2",
+    "utility@2", "utility(miss=-0.5)", "cg@2", "dcg", "dcg@3", "dcg(gain=exponential,discount=reciprocal)@3",
+    "dcg(empty_target_action=skip)@2", "pwa@3", "ndcg", "ndcg@2", "ndcg(normalize=k)@3",
+    "ndcg(empty_target_action=skip)@3", "ndcg(empty_target_action=pos)@3", "psp@2", "psndcg@3", "ips@2",
+    "ips(self_normalized=query,discount=log2)@2", "rbp", "rbp(p=0.5,max_grade=2)@3", "rbp(normalize=True)@3",
+    "cwl(user=precision)@3", "cwl(user=rbp)@4", "cwl(user=sdcg)@3", "cwl(user=insq,target=2)@4",
+]  # fmt: skip
+WITH_GAIN_OF_ZERO = tr.CG(top_k=3, gain={0: 0.5, 1: 2})  # unjudged candidates gain by either judgment
+
+
+def pair(seed, queries=8, width=6):
+    """Scores of two systems with ties and candidates that were not retrieved; grades, a third unjudged; a mask."""
+    generator = torch.Generator().manual_seed(seed)
+    a, b = (torch.randint(0, 4, (queries, width), generator=generator).float() for _ in range(2))
+    a[torch.rand(a.shape, generator=generator) < 0.15] = -INF
+    b[torch.rand(a.shape, generator=generator) < 0.15] = -INF
+    grades = torch.randint(0, 3, a.shape, generator=generator)
+    grades[torch.rand(a.shape, generator=generator) < 0.4] = -1
+    grades[1], grades[2] = grades[1].clamp_max(0), grades[2].abs()  # nothing relevant yet; all judged
+    return a, b, grades, torch.rand(a.shape, generator=generator) < 0.9
+
+
+def all_differences(metric, a, b, grades, mask):
+    """The differences of each query under every judgment of its unjudged candidates."""
+    worth = max(1, getattr(metric, "relevance_level", 1))
+    for row in range(len(a)):
+        where = ((grades[row] < 0) & mask[row]).nonzero().flatten()
+        judgments = torch.tensor(list(itertools.product([0, worth], repeat=len(where))))
+        complete = grades[row].clamp_min(0).repeat(len(judgments), 1)
+        complete[:, where] = judgments.view(len(judgments), -1).to(complete.dtype)
+        one, other = (
+            metric.score(x[row].repeat(len(judgments), 1), complete, mask=mask[row].repeat(len(judgments), 1))
+            for x in (a, b)
+        )
+        yield (other - one).tolist()
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", [*MEASURES, WITH_GAIN_OF_ZERO], ids=str)
+def test_bounds_are_the_extremes_over_all_judgments(name, seed):
+    metric = tr.parse(name) if isinstance(name, str) else name
+    a, b, grades, mask = pair(seed)
+    grades = grades.float() if seed else grades
+    lower, upper = tr.difference_bounds(metric, a, b, grades, mask=mask)
+    assert lower.dtype == upper.dtype == torch.float64
+    for row, found in enumerate(all_differences(metric, a, b, grades, mask)):
+        found = [value for value in found if not math.isnan(value)]
+        assert close(lower[row].item(), min(found, default=NAN)), (row, lower[row], min(found))
+        assert close(upper[row].item(), max(found, default=NAN)), (row, upper[row], max(found))
+
+
+def test_every_measure_has_bounds_or_a_reason():
+    tried = {type(tr.parse(name)) for name in MEASURES}
+    assert tried == set(bounds_module.FORMS)
+    x = torch.tensor([[1.0, 2.0]])
+    for cls in set(tr.RankingMetric.registry.values()) - tried:
+        if cls.__module__.startswith("torchrank."):
+            with pytest.raises(ValueError, match="Expected a measure with bounds of differences"):
+                tr.difference_bounds(cls(), x, x, torch.tensor([[1, -1]]))
+
+
+@pytest.mark.parametrize("name", ["precision@2", "dcg", "rbp", "recall@3", "ndcg@3"])
+def test_bounds_are_narrower_than_the_bounds_of_each_system_apart(name):
+    a, b, grades, mask = pair(3, queries=40)
+    lower, upper = tr.difference_bounds(name, a, b, grades, mask=mask)
+    low, high = tr.parse(name, unjudged="lower"), tr.parse(name, unjudged="upper")
+    apart_lower = low.score(b, grades, mask=mask) - high.score(a, grades, mask=mask)
+    apart_upper = high.score(b, grades, mask=mask) - low.score(a, grades, mask=mask)
+    assert (lower >= apart_lower - 1e-12).all()
+    assert (upper <= apart_upper + 1e-12).all()
+    assert (upper - lower).mean() < 0.8 * (apart_upper - apart_lower).mean()
+
+
+def test_equal_systems_do_not_differ_and_exchanged_systems_have_negated_bounds():
+    a, b, grades, mask = pair(4)
+    for name in ("precision@2", "ndcg@3", "rbp"):
+        assert all(x.abs().max() < 1e-12 for x in tr.difference_bounds(name, a, a, grades, mask=mask))
+        (lower, upper), (low, high) = (
+            tr.difference_bounds(name, *systems, grades, mask=mask) for systems in ((a, b), (b, a))
+        )
+        assert torch.allclose(lower, -high, atol=1e-12)
+        assert torch.allclose(upper, -low, atol=1e-12)
+
+
+def test_precision_by_hand():
+    # a has columns 0, 1 in the first two ranks, b columns 3, 2. Columns 0 and 3 are unjudged, column 2 is relevant.
+    a, b = torch.tensor([[4.0, 3, 2, 1]]), torch.tensor([[1.0, 2, 3, 4]])
+    assert tr.difference_bounds("precision@2", a, b, torch.tensor([[-1, 0, 1, -1]])) == (0, 1)
+
+
+def test_judgments_that_leave_a_query_out_have_no_difference():
+    a, b = torch.tensor([[2.0, 1.0]]), torch.tensor([[1.0, 2.0]])
+    for target, want in (([-1, 0], (-1, -1)), ([-1, -1], (-1, 1)), ([0, 0], (NAN, NAN))):
+        got = tr.difference_bounds("precision(empty_target_action=skip)@1", a, b, torch.tensor([target]))
+        assert all(close(x.item(), number) for x, number in zip(got, want)), target
+
+
+def test_chunks_of_queries_have_the_bounds_of_the_whole(monkeypatch):
+    arguments = pair(5, queries=20)
+    whole = tr.difference_bounds("ndcg@3", *arguments[:3], mask=arguments[3])
+    monkeypatch.setattr(bounds_module, "BLOCK", 8 * 6 * 3)  # three queries
+    parts = tr.difference_bounds("ndcg@3", *arguments[:3], mask=arguments[3])
+    assert torch.equal(torch.stack(whole), torch.stack(parts))
+    nothing = tr.difference_bounds("ndcg@3", *(x[:0] for x in arguments[:3]))
+    assert [x.shape for x in nothing] == [(0,), (0,)]
+
+
+X, Y = torch.tensor([[1.0, 2.0]]), torch.tensor([[1, -1]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (("map", X, X, Y), ValueError, "no sum over candidates"),
+        (("f1", X, X, Y), ValueError, "unless top_k is passed"),
+        (("cwl(user=rr)", X, X, Y), ValueError, "guided by gains"),
+        (("utility(rejection=1)", X, X, Y), ValueError, "rejection is 0"),
+        (("dcg(ties=optimistic)", X, X, Y), ValueError, "Expected ties='expected'"),
+        (("dcg(unjudged=condensed)", X, X, Y), ValueError, "Expected unjudged='irrelevant'"),
+        (("dcg(empty_target_action=error)", X, X, Y), ValueError, "Expected empty_target_action='neg'"),
+        (("dcg", X, X, torch.tensor([1])), TypeError, "Expected target of shape"),
+        (("dcg", X, X, [torch.tensor([1])]), TypeError, "Expected target of shape"),
+        (("dcg", X, tr.Ranking.from_scores(X, Y), Y), TypeError, "Expected preds_b of shape"),
+        (("dcg", X.long(), X, torch.tensor([[1, 0]])), TypeError, "Expected preds_a to be floating point scores"),
+        (("dcg", X, torch.rand(1, 3), Y), ValueError, "shape"),
+        (("dcg", X, torch.tensor([[NAN, 1.0]]), Y), ValueError, "dcg: 1 query with NaN"),
+        (("dcg", X, X, torch.tensor([[NAN, 1.0]])), ValueError, "1 relevance grade"),
+        ((tr.PRCurve(top_k=2), X, X, Y), ValueError, "no sum over candidates"),
+        ((3, X, X, Y), TypeError, "Expected a metric or its name"),
+    ],
+)  # fmt: skip
+def test_other_arguments_are_refused_with_the_reason(arguments, error, message):
+    with pytest.raises(error, match=message):
+        tr.difference_bounds(*arguments)

@@ -1,0 +1,347 @@
+"""The influence of ties on metrics: their values if all ties fall well, or badly, for the system."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+import torchrank.state.sums as state
+from torchrank.collection.collection import Metrics, RankingCollection
+from torchrank.layouts.bad_values import Problem, explain
+from torchrank.layouts.batch import Batch
+from torchrank.layouts.canonical import Need
+from torchrank.metrics.base import RankingMetric
+from torchrank.names.types import Pairs, Results, Target, call_of
+from torchrank.ranking.ranking import Ranking
+from torchrank.state.aggregation import MEANS, is_mean
+from torchrank.state.scoring import BatchResult, Measured, score_batch
+from torchrank.state.sums import SIZE, Sum
+from torchrank.state.torchmetrics_fixes import LOCK, SafeMetric
+
+if TYPE_CHECKING:
+    from torchrank.statistics.table import Table
+
+__all__ = ["TieReport"]
+
+#: the tie policies that are compared; the width is between the last two
+POLICIES = ("expected", "optimistic", "pessimistic")
+
+#: sums of a metric besides its sums under each policy: weights, weights of queries that depend on ties, widths
+OWN = 3
+
+# Values of a query under two policies differ by rounding if their difference is below so many units of precision.
+ROUNDING = 2**9
+
+
+class TieReport(SafeMetric):
+    r"""How much metrics depend on ties of scores: the share of queries, and the width between the tie policies.
+
+    A query is ranked once and measured under ``ties="optimistic"``, ``"pessimistic"`` and ``"expected"``. Its width is
+    :math:`|optimistic - pessimistic|`; it depends on ties if the width exceeds rounding errors. Scores in bfloat16,
+    quantised scores and constant scores have many ties. Their metrics are a matter of luck in a library that breaks
+    ties by position.
+
+    The state has a few sums and maxima for each metric, for any number of queries. They are exact under any split of
+    the queries over batches and workers. During an ``update``, memory is three values per query and metric.
+
+    A metric can be left out, with a reason in :attr:`not_applicable`: it does not support these policies, it keeps
+    values because its aggregation is no mean, or it is no measure of rankings. The policy of a metric itself is not
+    read.
+
+    Source:
+        The width is the range of Yang et al., Reliable evaluation protocol for low-precision retrieval, arXiv
+        2508.03306, 2025. Expected values: McSherry and Najork, Computing information retrieval performance measures
+        efficiently in the presence of tied scores, ECIR 2008.
+
+    Args:
+        metrics: a metric, a name, a list of these, or a :class:`torchrank.RankingCollection`. They are copied, and
+            their states do not change.
+        kwargs: of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: no metric supports the policies, or as :class:`torchrank.RankingCollection`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> report = tr.TieReport("mrr, recall@1")
+        >>> report.update(torch.tensor([[0.5, 0.5, 0.1], [0.9, 0.5, 0.1]]), torch.tensor([[1, 0, 0], [1, 0, 0]]))
+        >>> found = report.compute()
+        >>> [found[f"mrr/{name}"].item() for name in ("tied", "width", "pessimistic", "expected", "optimistic")]
+        [0.5, 0.25, 0.75, 0.875, 1.0]
+    """
+
+    is_differentiable = False
+
+    #: the reason of each metric that was left out, by key
+    not_applicable: dict[str, str]
+
+    def __init__(self, metrics: Metrics, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.leave_meta()
+        # A copy, because a collection links its metrics.
+        suite = RankingCollection(copy.deepcopy(metrics))
+        found = dict(suite.items(copy_state=False))
+        self.not_applicable = {key: why for key, metric in found.items() if (why := _why_not(metric))}
+        kept = {key: metric for key, metric in found.items() if key not in self.not_applicable}
+        if not kept:
+            reasons = "; ".join(f"{key}, which {why}" for key, why in self.not_applicable.items())
+            raise ValueError(
+                f"Expected a metric that supports {' and '.join(POLICIES[1:])} ties, got {reasons or 'none'}"
+            )
+        self._prefix = getattr(metrics, "prefix", None) or ""
+        self._three = {
+            key: _under_each_policy(metric) for key, metric in kept.items() if isinstance(metric, RankingMetric)
+        }
+        # The names contain the labels, so that torchmetrics.MetricCollection does not merge different reports.
+        name = " ".join(three[0].definition_name for three in self._three.values())
+        self._name = f"ties of {name}"
+        size = len(kept) * (len(POLICIES) * SIZE + OWN) + 2
+        self.add_state(f"{self._name}:sums", state.nothing(self.device, size - SIZE), dist_reduce_fx="sum")
+        # One row, because a state of two rows is read as sums with their rounding errors.
+        most = torch.zeros((1, len(kept) + 1), dtype=self.sums.dtype, device=self.device)
+        self.add_state(f"{self._name}:most", most, dist_reduce_fx="max")
+
+    @property
+    def sums(self) -> Tensor:
+        """The summed part of the state, see :class:`_Totals`."""
+        return getattr(self, f"{self._name}:sums")
+
+    @property
+    def most(self) -> Tensor:
+        """The largest width of each metric, and the largest tie group: float64 [1, metric + 1]."""
+        return getattr(self, f"{self._name}:most")
+
+    # ---- add ---------------------------------------------------------------------------------------------------
+
+    def update(
+        self,
+        preds: Tensor | Ranking,
+        target: Target | None = None,
+        *,
+        mask: Tensor | None = None,
+        indexes: Tensor | None = None,
+        exclude: Pairs | None = None,
+        tie_break: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> None:
+        """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`."""
+        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
+        metrics = [metric for three in self._three.values() for metric in three]
+        *results, groups = score_batch(
+            [*metrics, TieGroups.in_ranks_of(metrics)], Batch(preds, target, weights, options)
+        )
+        by_metric = [results[at : at + len(POLICIES)] for at in range(0, len(results), len(POLICIES))]
+        own, widths = zip(*(_width(*three[1:]) for three in by_metric))
+        largest = torch.where(groups.weights > 0, groups.values, 0.0)
+        tied = torch.stack([groups.weights.sum(), (groups.weights * (largest > 1)).sum()])
+        batch = torch.cat([*(result.sums for result in results), *own, tied]).to(self.sums.device)
+        most = torch.stack([*widths, _largest(largest)]).to(self.most)[None]
+        with LOCK:
+            setattr(self, f"{self._name}:sums", state.add(self.sums, batch))
+            setattr(self, f"{self._name}:most", torch.maximum(self.most, most))
+
+    # ---- compute -----------------------------------------------------------------------------------------------
+
+    def compute(self) -> Results:
+        """The numbers of all metrics over all queries of all workers, float32 [] each.
+
+        Means and shares are over the queries that a metric scores, with their weights in its mean.
+
+        Returns:
+            For each metric ``key``:
+
+            - ``{key}/tied``: share of queries whose value depends on ties;
+            - ``{key}/width``, ``{key}/width_max``: mean and largest width of a query;
+            - ``{key}/expected``, ``{key}/optimistic``, ``{key}/pessimistic``: the metric under each policy.
+
+            For all metrics together, at the ranks that one of them reads:
+
+            - ``tied_queries``: share of queries with a relevant candidate (grade above 0) in a tie group;
+            - ``largest_tie``: candidates in the largest such tie group, 1 if there is none; 0 without queries.
+
+            NaN if no query was scored.
+
+        Raises:
+            ValueError: a worker has met bad values; the message counts them by kind. The report can be used further.
+        """
+        totals = _Totals.of(state.read(self.sums), len(self._three))
+        errors = totals.errors
+        # forward does not read values, and returns NaN for a batch with bad values.
+        if self._should_unsync:
+            for key, counters in zip(self._three, errors):
+                if found := explain(counters):
+                    raise ValueError(f"{key}: {found}")
+        shown: dict[str, Tensor] = {}
+        for at, (key, three) in enumerate(self._three.items()):
+            weight, tied, width = totals.own[at]
+            shown |= {
+                f"{key}/tied": tied / weight,
+                f"{key}/width": width / weight,
+                f"{key}/width_max": self.most[0, at],
+            }
+            for metric, policy, row in zip(three, POLICIES, totals.policies[at]):
+                shown[f"{key}/{policy}"] = metric.transform_result(metric.result(row), row)
+        queries, in_ties = totals.groups
+        shown |= {f"{self._prefix}tied_queries": in_ties / queries, f"{self._prefix}largest_tie": self.most[0, -1]}
+        bad = errors.sum() > 0
+        return {key: torch.where(bad, float("nan"), value).to(torch.float32) for key, value in shown.items()}
+
+    def summary(self) -> Table:
+        """The numbers of :meth:`compute` as a table, one row per metric.
+
+        Raises:
+            ValueError: as :meth:`compute`.
+        """
+        from torchrank.statistics.table import Table
+
+        values = {key: value.item() for key, value in self.compute().items()}
+        heads = {"tied": "tied queries", "width": "mean width", "width_max": "largest width"}
+        order = [*heads, "pessimistic", "expected", "optimistic"]
+        columns: dict[str, list[Any]] = {"metric": list(self._three)}
+        columns |= {heads.get(name, name): [values[f"{key}/{name}"] for key in self._three] for name in order}
+        share, largest = values[f"{self._prefix}tied_queries"], values[f"{self._prefix}largest_tie"]
+        groups = "No relevant candidate is in a tie group."
+        if share > 0:
+            groups = (
+                f"{share:.1%} of the queries have a relevant candidate in a tie group; the largest group has"
+                f" {largest:.0f} candidates."
+            )
+        notes = [groups, *(f"{key} {why}." for key, why in self.not_applicable.items())]
+        formats = {heads["tied"]: ".1%"} | {heads.get(name, name): ".4f" for name in order[1:]}
+        return Table(columns, formats, notes)
+
+    # ---- torchmetrics' contract ----------------------------------------------------------------------------------
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add the state of another report on the same metrics.
+
+        Raises:
+            ValueError: the other report is on other metrics.
+        """
+        theirs: Any = incoming_state.metric_state if isinstance(incoming_state, Metric) else incoming_state
+        if not isinstance(theirs, dict) or theirs.keys() != self._defaults.keys():
+            raise ValueError(
+                f"Expected the state of another report on {', '.join(self._three)}, got {type(incoming_state).__name__}"
+            )
+        self._reduce_states({name: self.restored(value) for name, value in theirs.items()})
+        self._computed = None
+        self._update_count += incoming_state._update_count if isinstance(incoming_state, Metric) else 1
+
+    def moved(self, x: Tensor, device: torch.device) -> Tensor:
+        return state.carry(x, device)
+
+    def restored(self, x: Tensor) -> Tensor:
+        return state.carry(x, self.device)
+
+    def extra_repr(self) -> str:
+        return ", ".join(self._three)
+
+    if TYPE_CHECKING:
+
+        @call_of(update, Results)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class _Totals:
+    """The summed part of the state."""
+
+    #: float64 [metric, policy, SIZE]: the state of the metric under each policy
+    policies: Tensor
+    #: float64 [metric, OWN]
+    own: Tensor
+    #: float64 [2]: weight of all queries, and of queries with a relevant candidate in a tie group
+    groups: Tensor
+
+    @classmethod
+    def of(cls, sums: Tensor, metrics: int) -> _Totals:
+        policies, own, groups = sums.split([metrics * len(POLICIES) * SIZE, metrics * OWN, 2])
+        return cls(policies.view(metrics, len(POLICIES), SIZE), own.view(metrics, OWN), groups)
+
+    @property
+    def errors(self) -> Tensor:
+        """Counters of bad values: float64 [metric, kind]."""
+        return self.policies[..., Sum.ERRORS : Sum.ERRORS + len(Problem)].amax(1)
+
+
+@dataclass(frozen=True)
+class TieGroups:
+    """The size of the largest tie group of each query that has a relevant candidate; 1 without ties, 0 without one.
+
+    It takes part in the scoring of a batch like a metric.
+    """
+
+    #: the last rank at which a tie group may begin; None = all ranks
+    reach: int | None
+
+    label = "ties"
+    validate_args = False
+    aggregation = "mean"
+    empty_target_action = "neg"
+    mean = MEANS["mean"]
+    num_extra_sums = 0
+    rows = None
+
+    @classmethod
+    def in_ranks_of(cls, metrics: list[RankingMetric]) -> TieGroups:
+        """The tie groups that begin at a rank that a metric reads. Ranks behind it may be unknown."""
+        return cls(functools.reduce(operator.or_, (metric.required() for metric in metrics)).reach)
+
+    def required(self) -> Need:
+        return Need(self.reach, relevant=True)
+
+    def check(self, preds: Any, target: Any) -> None:
+        """Every layout has tie groups."""
+
+    def measured(self, ranking: Ranking) -> Measured:
+        counted = ranking.valid & (ranking.grade > 0)
+        if self.reach is not None:
+            counted = counted & (ranking.first <= self.reach)
+        size = torch.where(counted, ranking.tied, 0.0).amax(-1)
+        return Measured(
+            size, torch.ones_like(size), torch.zeros_like(size, dtype=torch.int8), torch.zeros_like(ranking.errors)
+        )
+
+    def with_extra_sums(self, result: BatchResult, extra: Tensor) -> BatchResult:
+        return result
+
+
+def _why_not(metric: Metric) -> str:
+    """The reason why a metric is left out of a report; empty if it is not."""
+    if not isinstance(metric, RankingMetric):
+        return "is no measure of rankings"
+    if metric.num_extra_sums:
+        return "has several values per query"
+    if lacking := [policy for policy in POLICIES if policy not in metric.policies]:
+        return f"does not support {' and '.join(lacking)} ties"
+    return "" if is_mean(metric.aggregation) else "has an aggregation that is no mean"
+
+
+def _under_each_policy(metric: RankingMetric) -> tuple[RankingMetric, ...]:
+    """New metrics with the same arguments, one for each policy."""
+    ours = {name: one for name, one in metric.declared.items() if one.init and not one.of_torchmetrics}
+    arguments = {name: getattr(metric, name) for name in ours}
+    return tuple(type(metric)(**{**arguments, "ties": policy}) for policy in POLICIES)
+
+
+def _width(optimistic: BatchResult, pessimistic: BatchResult) -> tuple[Tensor, Tensor]:
+    """The own sums [OWN] of a metric for a batch, and its largest width []."""
+    # Breaking ties can make a query empty, or not, but the same under both policies.
+    weights = torch.where(pessimistic.weights > 0, optimistic.weights, 0.0)
+    width = torch.where(weights > 0, (optimistic.values - pessimistic.values).abs(), 0.0)
+    size = torch.maximum(optimistic.values.abs(), pessimistic.values.abs())
+    differs = width > ROUNDING * torch.finfo(width.dtype).eps * size
+    width = torch.where(differs | width.isnan(), width, 0.0)
+    return torch.stack([weights.sum(), (weights * differs).sum(), (weights * width).sum()]), _largest(width)
+
+
+def _largest(x: Tensor) -> Tensor:
+    """The largest number of a batch [query], 0 if there is none."""
+    return torch.nn.functional.pad(x, (0, 1)).amax()
