@@ -38,7 +38,7 @@ def compare(
     family: str = "measure",
     alpha: float = 0.05,
     level: float | None = None,
-    margin: float | None = None,
+    margin: float | Mapping[str, float] | None = None,
     missing: str = "error",
     clusters: Any = None,
     higher_is_better: bool | Mapping[str, bool] | None = None,
@@ -87,8 +87,9 @@ def compare(
         family: ``"measure"`` corrects over the pairs of each measure, ``"all"`` over pairs and measures.
         alpha: a corrected p-value of at most this is a verdict.
         level: level of the intervals, which are not corrected; 1 - alpha if None.
-        margin: difference that does not matter, in the unit of the measures. It adds the tests of equivalence (TOST)
-            and of "b is not worse than a by the margin", by Student's t, corrected like the others.
+        margin: difference that does not matter, of all measures or of each by its label, in their units. It adds the
+            tests of equivalence (TOST) and of non-inferiority, "b is not worse than a by the margin", by Student's t
+            and corrected like the others.
         missing: queries that some system lacks: ``"error"``, ``"drop"`` or ``"zero"``.
         clusters: cluster of each query, whose queries may depend on each other: ``{id: cluster}``, or [query] by
             position. For ``"t"`` and ``"randomization"``.
@@ -118,10 +119,6 @@ def compare(
     """
     for name, value in (("alpha", alpha), ("level", 1 - alpha if level is None else level), ("power", power)):
         check_share(name, value)
-    if margin is not None and not margin > 0:
-        raise ValueError(
-            f"Expected margin to be positive, got {margin}. Give the largest difference that does not matter."
-        )
     correction = _check(test, correction, family)
     drawing = Drawing(replicates, seed, zeros)
     matched = match(systems, missing)
@@ -130,6 +127,7 @@ def compare(
         raise ValueError(f"Expected baseline to be one of {', '.join(map(str, systems))}, got {baseline!r}{hint}")
     names = _pairs(list(map(str, systems)), baseline)
     directions = _directions(matched, higher_is_better)
+    _check_margin(margin, matched)
     groups, warnings = _clusters(matched, clusters, test)
     pairs: list[PairStatistics] = []
     p_values: list[float] = []
@@ -225,11 +223,23 @@ def _pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
 def _directions(matched: Matched, given: bool | Mapping[str, bool] | None) -> dict[str, bool]:
     if isinstance(given, bool):
         return dict.fromkeys(matched.values, given)
-    if unknown := [label for label in given or {} if label not in matched.values]:
-        hint = did_you_mean(unknown[0], matched.values)
-        raise ValueError(f"Expected higher_is_better of {', '.join(matched.values)}, got {unknown[0]!r}{hint}")
+    _check_labels("higher_is_better", given or {}, matched)
     known = {**matched.higher_is_better, **(given or {})}
     return {measure: bool(known.get(measure, True)) for measure in matched.values}
+
+
+def _check_margin(margin: float | Mapping[str, float] | None, matched: Matched) -> None:
+    if isinstance(margin, Mapping):
+        _check_labels("margin", margin, matched)
+    for value in margin.values() if isinstance(margin, Mapping) else [margin]:
+        if value is not None and not 0 < value < float("inf"):
+            raise ValueError(f"Expected margin to be positive, got {value}. Give the largest that does not matter.")
+
+
+def _check_labels(argument: str, given: Mapping[str, Any], matched: Matched) -> None:
+    if unknown := [label for label in given if label not in matched.values]:
+        hint = did_you_mean(unknown[0], matched.values)
+        raise ValueError(f"Expected {argument} of {', '.join(matched.values)}, got {unknown[0]!r}{hint}")
 
 
 def _clusters(matched: Matched, clusters: Any, test: str) -> tuple[Array | None, list[str]]:

@@ -60,7 +60,7 @@ class Comparison:
         alpha: a corrected p-value of at most this is a verdict.
         level: level of the intervals.
         power: power of the smallest detectable difference.
-        margin: difference that does not matter, or None.
+        margin: difference that does not matter, of all measures or of each by its label; None if there is none.
         baseline: system with which all others are compared, or None for all pairs.
         notes: lines that explain the numbers.
         warnings: lines on numbers that should not be trusted.
@@ -83,7 +83,7 @@ class Comparison:
     alpha: float = 0.05
     level: float = 0.95
     power: float = 0.8
-    margin: float | None = None
+    margin: float | Mapping[str, float] | None = None
     baseline: str | None = None
     notes: tuple[str, ...] = field(default=())
     warnings: tuple[str, ...] = field(default=())
@@ -307,7 +307,7 @@ def comparison_of(
     alpha: float = 0.05,
     level: float | None = None,
     power: float = 0.8,
-    margin: float | None = None,
+    margin: float | Mapping[str, float] | None = None,
     baseline: str | None = None,
     notes: Sequence[str] = (),
     warnings: Sequence[str] = (),
@@ -323,7 +323,8 @@ def comparison_of(
         alpha: error rate.
         level: level of the intervals; 1 - alpha if None.
         power: power of the smallest detectable difference.
-        margin: difference that does not matter; adds tests of equivalence and non-inferiority.
+        margin: difference that does not matter, of all measures or of each by its label; adds tests of equivalence
+            and non-inferiority.
         baseline: name of the system with which all others are compared.
         notes: further lines that explain the numbers.
         warnings: further lines on numbers that should not be trusted.
@@ -339,7 +340,9 @@ def comparison_of(
     raised = {"p": p_values, "p_corrected": _corrected(p_values, groups, correction)}
     if margin is not None:
         for name in ("p_equivalent", "p_not_worse"):
-            raised[name] = _corrected([getattr(pair, name)(margin) for pair in pairs], groups, correction)
+            raised[name] = _corrected(
+                [getattr(pair, name)(_margin(margin, pair.measure)) for pair in pairs], groups, correction
+            )
     rows = [Row(pair, **{name: values[i] for name, values in raised.items()}) for i, pair in enumerate(pairs)]
     about = notes_on(pairs, p_values, test, correction, family, level, margin)
     return Comparison(
@@ -362,6 +365,10 @@ def _corrected(p_values: Sequence[float], groups: Sequence[Sequence[int]], corre
         for i, p in zip(group, correct([p_values[i] for i in group], correction)):
             corrected[i] = p
     return corrected
+
+
+def _margin(margin: float | Mapping[str, float], measure: str) -> float:
+    return margin.get(measure, math.nan) if isinstance(margin, Mapping) else margin
 
 
 def _mean(system: str, rows: Sequence[Row]) -> float:

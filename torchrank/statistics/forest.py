@@ -25,7 +25,7 @@ def draw_forest(comparison: Comparison, axes: Any = None) -> tuple[Any, Any]:
     )
     places = np.arange(len(rows))
     axes.axvline(0, color="0.5", linewidth=1)
-    if comparison.margin is not None:
+    if isinstance(comparison.margin, int | float):  # one for all measures
         axes.axvspan(-comparison.margin, comparison.margin, color="0.9", zorder=0)
     axes.hlines(places, low, high, color="C0")
     axes.plot(centre, places, "o", color="C0")

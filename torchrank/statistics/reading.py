@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from torchrank.statistics.pair_statistics import PairStatistics
 from torchrank.statistics.paired_tests import FAMILY_TESTS, OTHER_NULLS
@@ -23,7 +23,7 @@ def notes_on(
     correction: str,
     family: str,
     level: float,
-    margin: float | None,
+    margin: float | Mapping[str, float] | None,
 ) -> list[str]:
     """Lines that explain the numbers of a comparison, and name pairs without a test or without a difference."""
     notes = [
@@ -31,7 +31,9 @@ def notes_on(
     ]
     notes += [OTHER_NULLS[test]] if test in OTHER_NULLS else []
     if margin is not None:
-        notes.append(f"margin {margin:g}: equivalent if |b - a| is shown to be less, not_worse if b loses less")
+        each = margin.items() if isinstance(margin, Mapping) else [("", margin)]
+        size = ", ".join(f"{value:g} {label}".strip() for label, value in each)
+        notes.append(f"margin {size}: equivalent if |b - a| is shown to be less, not_worse if b loses less")
     if lower := dict.fromkeys(pair.measure for pair in pairs if not pair.higher_is_better):
         notes.append(f"lower is better: {', '.join(lower)}")
     apart = [pair.unpaired for pair in pairs]
