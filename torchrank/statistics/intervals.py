@@ -1,4 +1,4 @@
-"""Intervals from a mean and its standard error, and from a share."""
+"""Intervals of a mean: Student's t, and Wilson's for shares."""
 
 from __future__ import annotations
 
@@ -8,14 +8,74 @@ from torchrank.statistics.distributions import normal_quantile, t_quantile
 
 
 def t_interval(mean: float, standard_error: float, df: float, level: float = 0.95) -> tuple[float, float]:
-    if math.isnan(mean) or not standard_error > 0 or df < 1:
+    r"""Interval of a mean by Student's t distribution.
+
+    .. math:: m \pm t_{(1 + level) / 2, df} \; se
+
+    A standard error of exactly 0 gives (NaN, NaN): identical values carry no information about their spread, and an
+    interval of width 0 would claim certainty. So do fewer than two values, whose ``df`` is 0.
+
+    Args:
+        mean: the mean.
+        standard_error: its standard error, in the unit of the mean.
+        df: degrees of freedom, the number of values - 1.
+        level: share of such intervals that contain the true mean, between 0 and 1.
+
+    Returns:
+        Its ends ``(low, high)``.
+
+    Raises:
+        ValueError: ``level`` is not between 0 and 1.
+
+    Example:
+        >>> low, high = t_interval(0.5, 0.1, df=9)
+        >>> round(low, 4), round(high, 4)
+        (0.2738, 0.7262)
+    """
+    check_share("level", level)
+    if not (standard_error > 0 and df > 0):
         return math.nan, math.nan
-    reach = t_quantile((1 + level) / 2, df) * standard_error
-    return mean - reach, mean + reach
+    half = t_quantile((1 + level) / 2, df) * standard_error
+    return mean - half, mean + half
 
 
 def wilson(p: float, n: float, level: float = 0.95) -> tuple[float, float]:
+    r"""Interval of a share, the mean of values that are 0 or 1, by Wilson's score.
+
+    .. math:: \frac{p + z^2 / 2n}{1 + z^2 / n} \pm \frac{z}{1 + z^2 / n} \sqrt{\frac{p (1 - p)}{n} + \frac{z^2}{4 n^2}}
+
+    It lies in [0, 1], and has a width even where all values are equal.
+
+    Source: Wilson (1927). "Probable inference, the law of succession, and statistical inference", JASA 22.
+
+    Args:
+        p: the share, in [0, 1].
+        n: number of values; of weighted values the effective number, (sum of weights)^2 / (sum of squared weights).
+        level: share of such intervals that contain the true share, between 0 and 1.
+
+    Returns:
+        Its ends ``(low, high)``; (NaN, NaN) if ``n`` is below 2.
+
+    Raises:
+        ValueError: ``level`` is not between 0 and 1.
+
+    Example:
+        >>> low, high = wilson(1.0, 20)
+        >>> round(low, 4), round(high, 4)
+        (0.8389, 1.0)
+    """
+    check_share("level", level)
+    if not (n >= 2 and 0 <= p <= 1):
+        return math.nan, math.nan
     z = normal_quantile((1 + level) / 2)
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    shrunk = 1 + z * z / n
+    centre = (p + z * z / (2 * n)) / shrunk
+    half = z / shrunk * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    # rounding must not leave the range at its ends, where the formula is exactly 0 or 1
+    return (0.0 if p == 0 else centre - half), (1.0 if p == 1 else centre + half)
+
+
+def check_share(name: str, value: float) -> None:
+    """Raise a ValueError unless a level, power or error rate is strictly between 0 and 1."""
+    if not 0 < value < 1:
+        raise ValueError(f"Expected {name} to be between 0 and 1, got {value}. A percentage is divided by 100.")

@@ -1,0 +1,272 @@
+"""Are the differences between systems real: paired tests on the values of queries."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from torchrank.names.nearest import did_you_mean
+from torchrank.statistics.comparison import Comparison, comparison_of
+from torchrank.statistics.corrections import correct
+from torchrank.statistics.intervals import check_share
+from torchrank.statistics.matching import Matched, cluster_numbers, match
+from torchrank.statistics.pair_statistics import (
+    PairStatistics,
+    differences_of,
+    paired_statistics,
+    statistics_of_runs,
+)
+from torchrank.statistics.paired_tests import FAMILY_TESTS, PAIR_TESTS, Drawing, family_p, paired_p, unknown_test
+from torchrank.statistics.reading import FEW_CLUSTERS
+
+Array = np.ndarray
+
+# Tests that can treat the queries of a cluster as one.
+_CLUSTERED = ("t", "randomization")
+
+
+def compare(
+    systems: Mapping[str, Any],
+    baseline: str | None = None,
+    *,
+    test: str = "t",
+    correction: str | None = None,
+    family: str = "measure",
+    alpha: float = 0.05,
+    level: float | None = None,
+    margin: float | Mapping[str, float] | None = None,
+    missing: str = "error",
+    clusters: Any = None,
+    higher_is_better: bool | Mapping[str, bool] | None = None,
+    zeros: str = "pratt",
+    replicates: int = 10_000,
+    seed: int = 0,
+    power: float = 0.8,
+) -> Comparison:
+    r"""Compare systems on the same queries: differences with intervals, p-values and verdicts.
+
+    A system is given in one of these forms, all systems in the same one:
+
+    | form | meaning |
+    |---|---|
+    | tensor, array or list, float [query] | values of one measure, matched by position |
+    | ``{id: value}`` | values of one measure, matched by id |
+    | ``{label: [query]}`` or ``{label: {id: value}}`` | values of several measures |
+    | object with ``ids`` [query] and ``columns``, ``{label: [query]}`` | values of several measures, matched by id |
+    | list of at least two of these | several runs of a method, such as training seeds |
+
+    A value of NaN is no value: its query is not paired, and counted in the column ``unpaired``. Queries are sorted by
+    id, so that the result does not depend on their order.
+
+    Tests of one query set speak of these systems as they are. Training again gives another system: give several runs
+    to compare methods. Their means are compared by Welch's t test over the runs.
+
+    | test | null hypothesis | needs |
+    |---|---|---|
+    | ``"t"`` | equal means | |
+    | ``"randomization"`` | labels of the systems can be swapped on every query | |
+    | ``"bootstrap"`` | equal means | |
+    | ``"tukey"`` | equal means of all systems, two-way; valid over all pairs | scipy |
+    | ``"randomized-tukey"`` | systems can be permuted on every query; valid over all pairs | |
+    | ``"wilcoxon"`` | differences are symmetric about 0, which is not equality of means | scipy |
+    | ``"sign"`` | wins and losses are equally likely; ties are dropped | scipy |
+
+    Sources: Smucker, Allan & Carterette (2007). "A comparison of statistical significance tests for information
+    retrieval evaluation", CIKM. Carterette (2012). "Multiple testing in statistical analysis of systems-based
+    information retrieval experiments", ACM TOIS 30.
+
+    Args:
+        systems: the values of each system, by its name.
+        baseline: name of the system with which each other one is compared; None compares all pairs.
+        test: name of the test.
+        correction: ``"holm"`` (the default), ``"bh"`` or ``"none"``. The tests of Tukey need none and accept no other.
+        family: ``"measure"`` corrects over the pairs of each measure, ``"all"`` over pairs and measures.
+        alpha: a corrected p-value of at most this is a verdict.
+        level: level of the intervals, which are not corrected; 1 - alpha if None.
+        margin: difference that does not matter, of all measures or of each by its label, in their units. It adds the
+            tests of equivalence (TOST) and of non-inferiority, "b is not worse than a by the margin", by Student's t
+            and corrected like the others.
+        missing: queries that some system lacks: ``"error"``, ``"drop"`` or ``"zero"``.
+        clusters: cluster of each query, whose queries may depend on each other: ``{id: cluster}``, or [query] by
+            position. For ``"t"`` and ``"randomization"``.
+        higher_is_better: direction of all measures, or of each by its label. None takes the directions that the
+            systems have in an attribute of that name, and True elsewhere.
+        zeros: ``"pratt"`` or ``"zsplit"``, the treatment of differences of 0 in Wilcoxon's test.
+        replicates: number of random replicates of the tests that draw.
+        seed: seed of these tests. The same seed gives the same p-values.
+        power: power of the smallest detectable difference.
+
+    Returns:
+        A :class:`Comparison`. Identical systems have p = 1. Fewer than two queries, or differences without a spread,
+        have NaN where a spread would be needed.
+
+    Raises:
+        ValueError: the systems do not match, or an argument has no such value.
+        TypeError: a system has none of the forms.
+        ImportError: the test needs scipy, which is not installed.
+
+    Example:
+        >>> bm25 = {"q1": 0.21, "q2": 0.50, "q3": 0.33, "q4": 0.40, "q5": 0.10}
+        >>> dense = {"q5": 0.22, "q4": 0.61, "q3": 0.40, "q2": 0.72, "q1": 0.41}
+        >>> compared = compare({"bm25": bm25, "dense": dense}, baseline="bm25")
+        >>> row = compared.table.rows[0]
+        >>> round(row["difference"], 3), round(row["p"], 4), row["winner"], row["n"]
+        (0.164, 0.0051, 'dense', 5)
+    """
+    for name, value in (("alpha", alpha), ("level", 1 - alpha if level is None else level), ("power", power)):
+        check_share(name, value)
+    correction = _check(test, correction, family)
+    drawing = Drawing(replicates, seed, zeros)
+    matched = match(systems, missing)
+    if baseline is not None and baseline not in systems:
+        hint = did_you_mean(baseline, map(str, systems))
+        raise ValueError(f"Expected baseline to be one of {', '.join(map(str, systems))}, got {baseline!r}{hint}")
+    names = _pairs(list(map(str, systems)), baseline)
+    directions = _directions(matched, higher_is_better)
+    _check_margin(margin, matched)
+    groups, warnings = _clusters(matched, clusters, test)
+    pairs: list[PairStatistics] = []
+    p_values: list[float] = []
+    for measure, values in matched.values.items():
+        for pair, p in _of_measure(measure, values, names, test, drawing, groups, directions[measure]):
+            pairs.append(pair)
+            p_values.append(p)
+    return comparison_of(
+        pairs, p_values, test=test, correction=correction, family=family, alpha=alpha, level=level, power=power,
+        margin=margin, baseline=baseline, notes=_notes(matched, missing, groups), warnings=warnings,
+    )  # fmt: skip
+
+
+def _of_measure(
+    measure: str,
+    values: dict[str, Array],
+    names: Sequence[tuple[str, str]],
+    test: str,
+    drawing: Drawing,
+    groups: Array | None,
+    higher: bool,
+) -> list[tuple[PairStatistics, float]]:
+    if _several_runs(values, test):
+        found = [
+            statistics_of_runs(values[a], values[b], measure=measure, names=(a, b), higher_is_better=higher)
+            for a, b in names
+        ]
+        return [(pair, pair.p) for pair in found]
+    single = {name: column[:, 0] for name, column in values.items()}
+    incomplete = np.isnan(list(single.values())).any(axis=0)
+    if test in FAMILY_TESTS:
+        dropped = int((incomplete & ~np.isnan(list(single.values())).all(axis=0)).sum())
+        single = {name: np.where(incomplete, np.nan, column) for name, column in single.items()}
+        p = family_p(np.stack(list(single.values()), axis=1)[~incomplete], test, drawing)
+    found = [
+        paired_statistics(single[a], single[b], groups, measure=measure, names=(a, b), higher_is_better=higher)
+        for a, b in names
+    ]
+    if test in FAMILY_TESTS:
+        place = {name: i for i, name in enumerate(single)}
+        return [(replace(pair, unpaired=dropped), float(p[place[pair.a], place[pair.b]])) for pair in found]
+    return [(pair, _p(pair, single, test, drawing, groups)) for pair in found]
+
+
+def _p(pair: PairStatistics, values: dict[str, Array], test: str, drawing: Drawing, groups: Array | None) -> float:
+    if test == "t" or pair.identical or pair.n < 2:
+        return pair.p
+    a, b = values[pair.a], values[pair.b]
+    both = ~(np.isnan(a) | np.isnan(b))
+    differences = differences_of(a[both], b[both])
+    if groups is not None:
+        differences = np.bincount(groups[both], weights=differences)
+    return paired_p(differences, test, drawing)
+
+
+def _several_runs(values: dict[str, Array], test: str) -> bool:
+    runs = {name: column.shape[1] for name, column in values.items()}
+    if max(runs.values()) == 1:
+        return False
+    if min(runs.values()) == 1:
+        raise ValueError(f"Expected several runs of every system or of none, got {runs}. Give at least two of each.")
+    if test != "t":
+        raise ValueError(f"Expected test='t' with several runs of a system, got {test!r}. Leave the test out.")
+    return True
+
+
+def _check(test: str, correction: str | None, family: str) -> str:
+    # that the names are known and fit together; returns the correction
+    if test not in {**PAIR_TESTS, **FAMILY_TESTS}:
+        raise ValueError(unknown_test(test, [*PAIR_TESTS, *FAMILY_TESTS]))
+    if family not in ("measure", "all"):
+        raise ValueError(
+            f"Expected family to be 'measure' or 'all', got {family!r}{did_you_mean(family, ['measure', 'all'])}"
+        )
+    if correction is not None:
+        correct([], correction)
+    if test not in FAMILY_TESTS:
+        return correction or "holm"
+    if correction not in (None, "none") or family == "all":
+        raise ValueError(
+            f"Expected no correction and family='measure' with test={test!r}, whose p-values cover all pairs, got "
+            f"correction={correction!r} and family={family!r}. Leave both out."
+        )
+    return "none"
+
+
+def _pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
+    if baseline is None:
+        return list(itertools.combinations(names, 2))
+    return [(baseline, name) for name in names if name != baseline]
+
+
+def _directions(matched: Matched, given: bool | Mapping[str, bool] | None) -> dict[str, bool]:
+    if isinstance(given, bool):
+        return dict.fromkeys(matched.values, given)
+    _check_labels("higher_is_better", given or {}, matched)
+    known = {**matched.higher_is_better, **(given or {})}
+    return {measure: bool(known.get(measure, True)) for measure in matched.values}
+
+
+def _check_margin(margin: float | Mapping[str, float] | None, matched: Matched) -> None:
+    if isinstance(margin, Mapping):
+        _check_labels("margin", margin, matched)
+    for value in margin.values() if isinstance(margin, Mapping) else [margin]:
+        if value is not None and not 0 < value < float("inf"):
+            raise ValueError(f"Expected margin to be positive, got {value}. Give the largest that does not matter.")
+
+
+def _check_labels(argument: str, given: Mapping[str, Any], matched: Matched) -> None:
+    if unknown := [label for label in given if label not in matched.values]:
+        hint = did_you_mean(unknown[0], matched.values)
+        raise ValueError(f"Expected {argument} of {', '.join(matched.values)}, got {unknown[0]!r}{hint}")
+
+
+def _clusters(matched: Matched, clusters: Any, test: str) -> tuple[Array | None, list[str]]:
+    if clusters is None:
+        return None, []
+    columns = next(iter(matched.values.values()))
+    if test not in _CLUSTERED or max(column.shape[1] for column in columns.values()) > 1:
+        raise ValueError(
+            f"Expected one run of each system and test={' or '.join(map(repr, _CLUSTERED))} with clusters, got "
+            f"test={test!r}. Leave the clusters out, or change the test."
+        )
+    groups = cluster_numbers(clusters, matched.ids, len(next(iter(columns.values()))))
+    count = len(np.unique(groups))
+    few = f"{count} clusters: their standard errors are too small below about {FEW_CLUSTERS}"
+    return groups, [few] if count < FEW_CLUSTERS else []
+
+
+def _notes(matched: Matched, missing: str, groups: Array | None) -> list[str]:
+    notes = []
+    if matched.missing:
+        how = "count as 0" if missing == "zero" else "are left out"
+        notes.append(f"{matched.missing} queries that some system lacks {how}")
+    if groups is not None:
+        size = len(groups) / max(1, len(np.unique(groups)))
+        notes.append(f"standard errors of {len(np.unique(groups))} clusters of {size:.3g} queries on average")
+    runs = {name: column.shape[1] for name, column in next(iter(matched.values.values())).items()}
+    if max(runs.values()) > 1:
+        counted = ", ".join(f"{name} {count}" for name, count in runs.items())
+        notes.append(f"Welch's t over runs ({counted}): it speaks of methods; tests over queries speak of one run each")
+    return notes

@@ -1,0 +1,402 @@
+"""The result of a comparison of systems: a row for each measure and pair, with verdicts, notes and warnings."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from torchrank.statistics.corrections import correct
+from torchrank.statistics.pair_statistics import PairStatistics
+from torchrank.statistics.paired_tests import OTHER_NULLS
+from torchrank.statistics.power import detectable, queries_needed
+from torchrank.statistics.reading import notes_on, warnings_on
+from torchrank.statistics.table import SUPERSCRIPTS, Table
+
+_PRINTED = (
+    "measure", "a", "b", "mean_a", "mean_b", "difference", "low", "high", "p", "p_corrected", "winner", "wins", "ties",
+    "losses", "n", "unpaired", "equivalent", "not_worse",
+)  # fmt: skip
+_FORMATS = {
+    "difference": "+.4f", "low": "+.4f", "high": "+.4f", "relative": "+.2%", "relative_low": "+.2%",
+    "relative_high": "+.2%", "p": ".2g", "p_corrected": ".2g", "p_equivalent": ".2g", "p_not_worse": ".2g",
+    "effect": "+.3f", "better": ".3f", "unpaired": "d",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One pair of systems on one measure: its statistics and p-values, of which NaN means "no verdict".
+
+    Args:
+        pair: the statistics of the pair.
+        p: p-value of the test.
+        p_corrected: p-value corrected over the family of tests.
+        p_equivalent: corrected p-value of equivalence (TOST); NaN without a margin.
+        p_not_worse: corrected p-value of non-inferiority of ``b``; NaN without a margin.
+    """
+
+    pair: PairStatistics
+    p: float
+    p_corrected: float
+    p_equivalent: float = math.nan
+    p_not_worse: float = math.nan
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Comparison of systems on the same queries, as :func:`compare` returns it.
+
+    Printing shows the main columns of :attr:`table`, the notes and the warnings. ``to_dict``, ``to_json`` and
+    ``to_pandas`` have all columns.
+
+    Args:
+        rows: a :class:`Row` for each measure and pair.
+        test: name of the test.
+        correction: name of the correction of p-values.
+        family: ``"measure"`` or ``"all"``, the tests that are corrected together.
+        alpha: a corrected p-value of at most this is a verdict.
+        level: level of the intervals.
+        power: power of the smallest detectable difference.
+        margin: difference that does not matter, of all measures or of each by its label; None if there is none.
+        baseline: system with which all others are compared, or None for all pairs.
+        notes: lines that explain the numbers.
+        warnings: lines on numbers that should not be trusted.
+
+    Example:
+        >>> from torchrank.statistics.compare import compare
+        >>> a = {"q1": 0.2, "q2": 0.5, "q3": 0.3, "q4": 0.4}
+        >>> b = {"q1": 0.4, "q2": 0.7, "q3": 0.4, "q4": 0.6}
+        >>> compared = compare({"a": a, "b": b})
+        >>> compared.table["winner"], compared.warnings
+        (['b'], ('few queries: a verdict on less than 20 rests on the shape of the distribution (value: a, b)',))
+        >>> Comparison.from_dict(compared.to_dict()) == compared
+        True
+    """
+
+    rows: tuple[Row, ...]
+    test: str = "t"
+    correction: str = "holm"
+    family: str = "measure"
+    alpha: float = 0.05
+    level: float = 0.95
+    power: float = 0.8
+    margin: float | Mapping[str, float] | None = None
+    baseline: str | None = None
+    notes: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = field(default=())
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        """Names of the systems, in the order in which they were given; a baseline is the first."""
+        return tuple(dict.fromkeys([row.pair.a for row in self.rows] + [row.pair.b for row in self.rows]))
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Labels of the measures."""
+        return tuple(dict.fromkeys(row.pair.measure for row in self.rows))
+
+    def winner(self, row: Row) -> str | None:
+        """The better system of a row, None if no difference is shown.
+
+        A rank test whose wins contradict the means has no winner: the test does not concern the means.
+        """
+        pair = row.pair
+        gain = pair.difference if pair.higher_is_better else -pair.difference
+        if not row.p_corrected <= self.alpha or not gain:
+            return None
+        if self.test in OTHER_NULLS and gain * (pair.wins - pair.losses) < 0:
+            return None
+        return pair.b if gain > 0 else pair.a
+
+    @property
+    def table(self) -> Table:
+        """All numbers, a row for each measure and pair; a difference is b - a.
+
+        | column | content |
+        |---|---|
+        | measure, a, b | label of the measure; names of the systems |
+        | mean_a, mean_b, difference | means on the queries that both have scored |
+        | low, high | interval of the difference |
+        | relative, relative_low, relative_high | difference as a share of mean_a, and its interval |
+        | p, p_corrected, winner | p-value; p-value over the family; the better system, if one is shown |
+        | better | posterior probability that b is better, under a flat prior |
+        | effect, sd | difference in standard deviations, with Hedges' correction; sd of the differences |
+        | wins, ties, losses | queries on which b is better, equal, worse |
+        | detectable | smallest true difference that these queries show with the given power |
+        | n, unpaired | queries that both have scored; that only one has scored |
+        | p_equivalent, equivalent, p_not_worse, not_worse | with a margin: corrected p-values and verdicts |
+        """
+        described = [self._describe(row) for row in self.rows]
+        columns = list(described[0]) if described else ["measure", "a", "b"]
+        table = {column: [row[column] for row in described] for column in columns}
+        formats = {column: spec for column, spec in _FORMATS.items() if column in table}
+        return Table(table, formats, [*self.notes, *(f"Warning: {warning}" for warning in self.warnings)])
+
+    def _describe(self, row: Row) -> dict[str, Any]:
+        pair = row.pair
+        low, high = pair.interval(self.level)
+        relative_low, relative_high = pair.relative_interval(self.level)
+        described = {
+            "measure": pair.measure, "a": pair.a, "b": pair.b, "mean_a": pair.mean_a, "mean_b": pair.mean_b,
+            "difference": pair.difference, "low": low, "high": high,
+            "relative": pair.relative, "relative_low": relative_low, "relative_high": relative_high,
+            "p": row.p, "p_corrected": row.p_corrected, "winner": self.winner(row), "better": pair.better,
+            "effect": pair.effect, "sd": pair.sd, "wins": pair.wins, "ties": pair.ties, "losses": pair.losses,
+            "detectable": pair.detectable(self.power, self.alpha), "n": pair.n, "unpaired": pair.unpaired,
+        }  # fmt: skip
+        if self.margin is not None:
+            for name in ("equivalent", "not_worse"):
+                p = getattr(row, f"p_{name}")
+                described |= {f"p_{name}": p, name: None if math.isnan(p) else p <= self.alpha}
+        return described
+
+    @property
+    def _printed(self) -> Table:
+        table = self.table
+        shown = [c for c in _PRINTED if c in table and (c != "unpaired" or any(table[c]))]
+        formats = {column: spec for column, spec in table.formats.items() if column in shown}
+        return Table({column: table[column] for column in shown}, formats, table.notes)
+
+    def __repr__(self) -> str:
+        return repr(self._printed)
+
+    def _repr_html_(self) -> str:
+        return self._printed._repr_html_()
+
+    def to_markdown(self) -> str:
+        """The printed columns as a Markdown table, with notes and warnings."""
+        return self._printed.to_markdown()
+
+    def to_latex(self) -> str:
+        """The printed columns as a LaTeX table for the package booktabs; notes and warnings are comments."""
+        return self._printed.to_latex()
+
+    def to_pandas(self) -> Any:
+        """All columns of :attr:`table` as a ``pandas.DataFrame``.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return self.table.to_pandas()
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings and numbers, in values that JSON has; NaN is None. :meth:`from_dict` reads it."""
+        rows = [
+            {**_finite(described), **_finite(asdict(row.pair)), **_finite(_p_values(row))}
+            for described, row in zip(self.table, self.rows)
+        ]
+        settings = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "rows"}
+        return {**settings, "notes": list(self.notes), "warnings": list(self.warnings), "rows": rows}
+
+    def to_json(self, indent: int | None = None) -> str:
+        """:meth:`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False, indent=indent)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Comparison:
+        """The comparison that :meth:`to_dict` wrote.
+
+        Raises:
+            ValueError: an entry is missing.
+        """
+        try:
+            rows = [
+                Row(PairStatistics(**_read(PairStatistics, row)), **_read(Row, row, "pair")) for row in given["rows"]
+            ]
+            settings = {f.name: given[f.name] for f in fields(cls)}
+        except KeyError as error:
+            raise ValueError(
+                f"Expected an entry {error} of a comparison, got none. Pass the result of to_dict()."
+            ) from None
+        lines = {name: tuple(given[name]) for name in ("notes", "warnings")}
+        return cls(**{**settings, **lines, "rows": tuple(rows)})
+
+    def __eq__(self, other: object) -> bool:
+        # through to_dict, in which a missing number equals a missing number
+        return self.to_dict() == other.to_dict() if isinstance(other, Comparison) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+    def leaderboard(self, digits: int = 4) -> Table:
+        """A row for each system, a column for each measure: means, with the marks of the systems that it beats.
+
+        A mean is that of the pair with the most queries. Against a baseline, only the baseline has a mark.
+
+        Args:
+            digits: decimals of the means.
+
+        Example:
+            >>> from torchrank.statistics.compare import compare
+            >>> a = [0.2, 0.5, 0.3, 0.4]
+            >>> board = compare({"bm25": a, "dense": [0.4, 0.7, 0.4, 0.6]}).leaderboard(digits=2)
+            >>> board.rows
+            [{'': 'a', 'system': 'bm25', 'value': '0.35'}, {'': 'b', 'system': 'dense', 'value': '0.53ᵃ'}]
+        """
+        marks = _marks(len(self.systems))
+        columns: dict[str, list[str]] = {"": [_lowered(mark) for mark in marks], "system": list(self.systems)}
+        for measure in self.measures:
+            rows = [row for row in self.rows if row.pair.measure == measure]
+            beaten = {system: self._beaten(system, rows, marks) for system in self.systems}
+            columns[measure] = [f"{_mean(system, rows):.{digits}f}{beaten[system]}" for system in self.systems]
+        legend = f"raised: better than that system, p_corrected at most {self.alpha:g}"
+        return Table(columns, notes=[legend, *self.table.notes])
+
+    def _beaten(self, system: str, rows: Sequence[Row], marks: Sequence[str]) -> str:
+        losers = {pair.b if pair.a == system else pair.a for pair in (r.pair for r in rows if self.winner(r) == system)}
+        return (" " if len(marks) > 25 else "").join(m for m, other in zip(marks, self.systems) if other in losers)
+
+    def detectable(self, power: float = 0.8, alpha: float = 0.05) -> Table:
+        """The smallest true difference that a t test of each pair finds on these queries, without correction.
+
+        Example:
+            >>> from torchrank.statistics.compare import compare
+            >>> table = compare({"a": [0.2, 0.5, 0.3, 0.4], "b": [0.4, 0.7, 0.4, 0.6]}).detectable(power=0.9)
+            >>> round(table["detectable"][0], 4)
+            0.1205
+        """
+        found = [detectable(row.pair.standard_error, row.pair.df, power, alpha) for row in self.rows]
+        note = f"found with probability {power:g} by a t test at {alpha:g}"
+        return self._of_pairs({"n": [row.pair.n for row in self.rows], "detectable": found}, note)
+
+    def queries_needed(self, delta: float, power: float = 0.8, alpha: float = 0.05) -> Table:
+        """Number of queries with which a t test of each pair finds a true difference of ``delta``, without correction.
+
+        Example:
+            >>> from torchrank.statistics.compare import compare
+            >>> compare({"a": [0.2, 0.5, 0.3, 0.4], "b": [0.4, 0.7, 0.4, 0.6]}).queries_needed(0.01)["queries"]
+            [199]
+        """
+        # the standard error knows of clusters, the standard deviation does not; several runs have none
+        spreads = [r.pair.standard_error * math.sqrt(r.pair.n) if r.pair.sd > 0 else math.nan for r in self.rows]
+        needed = [queries_needed(delta, sd, power, alpha) if sd > 0 else None for sd in spreads]
+        note = f"for a difference of {delta:g}, found with probability {power:g} by a t test at {alpha:g}"
+        return self._of_pairs({"sd": spreads, "queries": needed}, note)
+
+    def _of_pairs(self, columns: dict[str, list[Any]], note: str) -> Table:
+        names = {name: [getattr(row.pair, name) for row in self.rows] for name in ("measure", "a", "b")}
+        return Table({**names, **columns}, notes=[note])
+
+    def forest(self, ax: Any = None) -> tuple[Any, Any]:
+        """Draw the differences with their intervals, and a band of the margin.
+
+        Args:
+            ax: axes of matplotlib to draw on; a new figure if None.
+
+        Returns:
+            The figure and the axes.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        from torchrank.statistics.forest import draw_forest
+
+        return draw_forest(self, ax)
+
+
+def comparison_of(
+    pairs: Sequence[PairStatistics],
+    p_values: Sequence[float] | None = None,
+    *,
+    test: str = "t",
+    correction: str = "holm",
+    family: str = "measure",
+    alpha: float = 0.05,
+    level: float | None = None,
+    power: float = 0.8,
+    margin: float | Mapping[str, float] | None = None,
+    baseline: str | None = None,
+    notes: Sequence[str] = (),
+    warnings: Sequence[str] = (),
+) -> Comparison:
+    """The comparison of pairs whose statistics are known.
+
+    Args:
+        pairs: statistics of each measure and pair.
+        p_values: p-values of another test than t, one for each pair.
+        test: name of the test, for the report.
+        correction: ``"holm"``, ``"bh"`` or ``"none"``.
+        family: ``"measure"`` corrects over the pairs of each measure, ``"all"`` over all tests.
+        alpha: error rate.
+        level: level of the intervals; 1 - alpha if None.
+        power: power of the smallest detectable difference.
+        margin: difference that does not matter, of all measures or of each by its label; adds tests of equivalence
+            and non-inferiority.
+        baseline: name of the system with which all others are compared.
+        notes: further lines that explain the numbers.
+        warnings: further lines on numbers that should not be trusted.
+
+    Example:
+        >>> pair = PairStatistics("ndcg@10", "a", "b", 400, 0.40, 0.42, standard_error=0.01, df=399, sd=0.2, wins=9)
+        >>> comparison_of([pair]).table.rows[0]["p"] == pair.p
+        True
+    """
+    level = 1 - alpha if level is None else level
+    p_values = [pair.p for pair in pairs] if p_values is None else list(p_values)
+    groups = _groups(pairs, family)
+    raised = {"p": p_values, "p_corrected": _corrected(p_values, groups, correction)}
+    if margin is not None:
+        for name in ("p_equivalent", "p_not_worse"):
+            raised[name] = _corrected(
+                [getattr(pair, name)(_margin(margin, pair.measure)) for pair in pairs], groups, correction
+            )
+    rows = [Row(pair, **{name: values[i] for name, values in raised.items()}) for i, pair in enumerate(pairs)]
+    about = notes_on(pairs, p_values, test, correction, family, level, margin)
+    return Comparison(
+        tuple(rows), test, correction, family, alpha, level, power, margin, baseline,
+        (*about, *notes), (*warnings_on(pairs, test), *warnings),
+    )  # fmt: skip
+
+
+def _groups(pairs: Sequence[PairStatistics], family: str) -> list[list[int]]:
+    # the rows that are corrected together
+    groups: dict[str, list[int]] = {}
+    for i, pair in enumerate(pairs):
+        groups.setdefault(pair.measure if family == "measure" else "", []).append(i)
+    return list(groups.values())
+
+
+def _corrected(p_values: Sequence[float], groups: Sequence[Sequence[int]], correction: str) -> list[float]:
+    corrected = [math.nan] * len(p_values)
+    for group in groups:
+        for i, p in zip(group, correct([p_values[i] for i in group], correction)):
+            corrected[i] = p
+    return corrected
+
+
+def _margin(margin: float | Mapping[str, float], measure: str) -> float:
+    return margin.get(measure, math.nan) if isinstance(margin, Mapping) else margin
+
+
+def _mean(system: str, rows: Sequence[Row]) -> float:
+    pairs = [row.pair for row in rows if system in (row.pair.a, row.pair.b)]
+    largest = max(pairs, key=lambda pair: pair.n)
+    return largest.mean_a if largest.a == system else largest.mean_b
+
+
+def _marks(count: int) -> list[str]:
+    letters = list(SUPERSCRIPTS)[:25]
+    return (
+        letters[:count]
+        if count <= 25
+        else ["".join(list(SUPERSCRIPTS)[25 + int(d)] for d in str(i + 1)) for i in range(count)]
+    )
+
+
+def _lowered(mark: str) -> str:
+    return "".join(SUPERSCRIPTS[character] for character in mark)
+
+
+def _p_values(row: Row) -> dict[str, float]:
+    return {f.name: getattr(row, f.name) for f in fields(row) if f.name != "pair"}
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
+
+
+def _read(kind: Any, row: Mapping[str, Any], *skipped: str) -> dict[str, Any]:
+    return {f.name: math.nan if row[f.name] is None else row[f.name] for f in fields(kind) if f.name not in skipped}

@@ -1,0 +1,250 @@
+"""Tests of two systems, or of several, on the same queries.
+
+A test of :data:`PAIR_TESTS` returns the p-value of one pair from the differences of its queries. A test of
+:data:`FAMILY_TESTS` returns the p-values of all pairs of systems at once, already valid for all of them together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from torchrank.names.nearest import did_you_mean
+from torchrank.statistics.pair_statistics import paired_statistics
+
+Array = np.ndarray
+
+# Up to so many differences other than 0, all combinations of signs are enumerated.
+_EXACT = 14
+# Random numbers that are drawn at a time: 32 MB.
+_CHUNK = 4_000_000
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Settings of tests: number of random ``replicates``, their ``seed``, and the ``zeros`` policy of Wilcoxon's test.
+
+    The same seed gives the same p-value on every run.
+
+    Example:
+        >>> paired_p(np.array([0.1, 0.3, -0.1, 0.2]), "randomization", Drawing(seed=1))
+        0.375
+    """
+
+    replicates: int = 10_000
+    seed: int = 0
+    zeros: str = "pratt"
+
+    def __post_init__(self) -> None:
+        if self.replicates < 1:
+            raise ValueError(f"Expected replicates to be at least 1, got {self.replicates}. Leave it at 10,000.")
+        if self.zeros not in ("pratt", "zsplit"):
+            hint = did_you_mean(self.zeros, ("pratt", "zsplit"))
+            raise ValueError(f"Expected zeros to be 'pratt' or 'zsplit', got {self.zeros!r}{hint}")
+
+    def chunks(self, width: int) -> Iterator[tuple[np.random.Generator, int]]:
+        """The generator, and the number of replicates that are drawn at a time if each has ``width`` numbers."""
+        generator = np.random.default_rng(self.seed)
+        most = max(1, _CHUNK // max(1, width))
+        for start in range(0, self.replicates, most):
+            yield generator, min(most, self.replicates - start)
+
+    def p(self, extreme: Any) -> Any:
+        """The p-value of so many ``extreme`` replicates: the observed order is one of them, so it is never 0."""
+        return (1 + extreme) / (1 + self.replicates)
+
+
+def paired_p(differences: Array, test: str = "t", drawing: Drawing = Drawing()) -> float:
+    """Two-sided p-value of one pair.
+
+    Args:
+        differences: float64 [query], differences of two systems, without NaN; ties are exactly 0.
+        test: name in :data:`PAIR_TESTS`.
+        drawing: settings of the test.
+
+    Returns:
+        A p-value; 1 if all differences are 0, NaN for fewer than two.
+
+    Raises:
+        ValueError: no test of pairs has that name.
+        ImportError: the test needs scipy, which is not installed.
+
+    Example:
+        >>> round(paired_p(np.array([0.1, 0.3, -0.1, 0.2])), 4)
+        0.2394
+    """
+    if test not in PAIR_TESTS:
+        raise ValueError(unknown_test(test, PAIR_TESTS))
+    if len(differences) < 2:
+        return math.nan
+    return PAIR_TESTS[test](differences, drawing) if differences.any() else 1.0
+
+
+def family_p(values: Array, test: str = "tukey", drawing: Drawing = Drawing()) -> Array:
+    """P-values of all pairs of systems, valid together.
+
+    Args:
+        values: float64 [query, system], without NaN.
+        test: name in :data:`FAMILY_TESTS`.
+        drawing: settings of the test.
+
+    Returns:
+        float64 [system, system], symmetric; 1 for equal values, NaN for fewer than two queries.
+
+    Raises:
+        ValueError: no test of families has that name.
+        ImportError: the test needs scipy, which is not installed.
+
+    Example:
+        >>> values = np.array([[0.1, 0.2, 0.6], [0.3, 0.3, 0.9], [0.2, 0.4, 0.5]])
+        >>> family_p(values, "randomized-tukey", Drawing(replicates=99)).shape
+        (3, 3)
+    """
+    if test not in FAMILY_TESTS:
+        raise ValueError(unknown_test(test, FAMILY_TESTS))
+    if len(values) < 2:
+        return np.full((values.shape[1], values.shape[1]), np.nan)
+    p = FAMILY_TESTS[test](values, drawing)
+    p[(values[:, :, None] == values[:, None, :]).all(axis=0)] = 1.0
+    return p
+
+
+def unknown_test(test: str, known: Any) -> str:
+    """The message for a test that is not among the known ones."""
+    return f"Expected test to be one of {', '.join(known)}, got {test!r}{did_you_mean(test, known)}"
+
+
+def _t(differences: Array, drawing: Drawing) -> float:
+    """Student's paired t test of equal means."""
+    return paired_statistics(np.zeros(len(differences)), differences).p
+
+
+def _randomization(differences: Array, drawing: Drawing) -> float:
+    """Sign flips: Fisher's randomization test of "the labels of the systems could be swapped on every query".
+
+    Source: Smucker, Allan & Carterette (2007). "A comparison of statistical significance tests for information
+    retrieval evaluation", CIKM.
+    """
+    differences = differences[differences != 0]  # their signs change no sum
+    n = len(differences)
+    # sums that are equal in exact arithmetic differ by rounding
+    least = abs(differences.sum()) - 1e-10 * np.abs(differences).sum()
+    if n <= _EXACT:
+        signs = 1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)
+        return float((np.abs(signs @ differences) >= least).mean())
+    extreme = 0
+    for generator, count in drawing.chunks(n):
+        bits = np.frombuffer(generator.bytes(count * -(-n // 8)), dtype=np.uint8).reshape(count, -1)
+        negative = np.unpackbits(bits, axis=1, count=n)
+        sums = differences.sum() - 2 * (negative.astype(np.float64) @ differences)
+        extreme += int((np.abs(sums) >= least).sum())
+    return float(drawing.p(extreme))
+
+
+def _wilcoxon(differences: Array, drawing: Drawing) -> float:
+    """Wilcoxon's signed-rank test of "the differences are symmetric about 0", which is not equality of means.
+
+    Zeros are ranked, and then dropped ("pratt") or split between the signs ("zsplit"). They are never dropped first:
+    950 zeros among 1,000 differences would not count as evidence of equality.
+
+    Source: Pratt (1959). "Remarks on zeros and ties in the Wilcoxon signed rank procedures", JASA 54.
+    """
+    return float(_scipy().wilcoxon(differences, zero_method=drawing.zeros).pvalue)
+
+
+def _sign(differences: Array, drawing: Drawing) -> float:
+    """Sign test of "wins and losses are equally likely", exact by the binomial distribution; ties are dropped."""
+    wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
+    return float(_scipy().binomtest(wins, wins + losses).pvalue)
+
+
+def _bootstrap(differences: Array, drawing: Drawing) -> float:
+    """Bootstrap test of equal means: t statistics of resampled queries, whose mean was moved to 0.
+
+    Source: Sakai (2006). "Evaluating evaluation metrics based on the bootstrap", SIGIR.
+    """
+    n = len(differences)
+    observed = paired_statistics(np.zeros(n), differences)
+    if not observed.standard_error > 0:
+        return math.nan
+    centred = differences - differences.mean()
+    least = abs(observed.difference / observed.standard_error) * (1 - 1e-10)
+    extreme = 0
+    for generator, count in drawing.chunks(n):
+        drawn = centred[generator.integers(0, n, (count, n))]
+        means, errors = np.abs(drawn.mean(axis=1)), drawn.std(axis=1, ddof=1) / math.sqrt(n)
+        # one query drawn n times has no spread: an extreme value
+        extreme += int((means >= least * errors).sum())
+    return float(drawing.p(extreme))
+
+
+def _tukey(values: Array, drawing: Drawing) -> Array:
+    r"""Tukey's honest significant differences of systems, two-way: the differences between queries are removed.
+
+    .. math:: q = \frac{|m_i - m_j|}{\sqrt{MSE / n}}, \qquad
+        MSE = \frac{\sum (v - m_{system} - m_{query} + m)^2}{(k - 1)(n - 1)}
+
+    One-way tests leave the variance of the queries in the error, so that they find almost nothing.
+
+    Source: Carterette (2012). "Multiple testing in statistical analysis of systems-based information retrieval
+    experiments", ACM TOIS 30.
+    """
+    n, k = values.shape
+    df = (k - 1) * (n - 1)
+    residuals = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
+    error = math.sqrt((residuals**2).sum() / df / n)
+    if error <= 1e-12 * np.abs(values).max():
+        return np.full((k, k), np.nan)
+    p = np.ones((k, k))
+    upper = np.triu_indices(k, 1)
+    means = values.mean(axis=0)
+    p[upper] = _scipy().studentized_range.sf(np.abs(means[upper[0]] - means[upper[1]]) / error, k, df)
+    return np.minimum(p, p.T)
+
+
+def _randomized_tukey(values: Array, drawing: Drawing) -> Array:
+    """Permutes the systems within each query, and compares a difference with the range of the permuted means.
+
+    Source: Carterette (2012). "Multiple testing in statistical analysis of systems-based information retrieval
+    experiments", ACM TOIS 30.
+    """
+    n, k = values.shape
+    means = values.mean(axis=0)
+    least = np.abs(means[:, None] - means) - 1e-10 * np.abs(values).max()
+    ranges = []
+    for generator, count in drawing.chunks(n * k):
+        drawn = generator.permuted(np.broadcast_to(values, (count, n, k)), axis=2).mean(axis=1)
+        ranges.append(drawn.max(axis=1) - drawn.min(axis=1))
+    ordered = np.sort(np.concatenate(ranges))
+    return drawing.p(len(ordered) - np.searchsorted(ordered, least))
+
+
+def _scipy() -> Any:
+    try:
+        from scipy import stats
+    except ImportError as error:
+        raise ImportError(
+            "Expected scipy to be installed for this test. Run `pip install torchrank-metrics[stats]`, or use test='t'."
+        ) from error
+    return stats
+
+
+#: tests of one pair, from the differences of its queries
+PAIR_TESTS: dict[str, Callable[[Array, Drawing], float]] = {
+    "t": _t,
+    "randomization": _randomization,
+    "wilcoxon": _wilcoxon,
+    "sign": _sign,
+    "bootstrap": _bootstrap,
+}
+#: tests of all pairs of systems, from the values of all
+FAMILY_TESTS: dict[str, Callable[[Array, Drawing], Array]] = {"tukey": _tukey, "randomized-tukey": _randomized_tukey}
+#: tests whose null hypothesis is no equality of means, in a line for the report
+OTHER_NULLS = {
+    "wilcoxon": "wilcoxon tests the symmetry of the differences about 0, not the equality of the means",
+    "sign": "sign tests whether wins and losses are equally likely, not the equality of the means; ties are dropped",
+}
