@@ -10,8 +10,12 @@ from torchrank.names.nearest import did_you_mean
 from torchrank.names.parse import parse
 from torchrank.names.presets import preset
 from torchrank.ranking.ranking import Ranking
+from torchrank.statistics.compare import compare
+from torchrank.statistics.comparison import Comparison
+from torchrank.statistics.power import queries_needed
 from torchrank.statistics.table import Table
 from torchrank.wrappers.bootstrapped import Bootstrapped
+from torchrank.wrappers.compared import Compared
 from torchrank.wrappers.difference_bounds import difference_bounds
 from torchrank.wrappers.hashing import hash_ids
 from torchrank.wrappers.per_query import PerQuery
@@ -24,6 +28,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Bootstrapped",
+    "Compared",
+    "Comparison",
     "PerQuery",
     "QueryTable",
     "Ranking",
@@ -32,10 +38,12 @@ __all__ = [
     "Table",
     "TieReport",
     "UnpaddedSampler",
+    "compare",
     "difference_bounds",
     "hash_ids",
     "parse",
     "preset",
+    "queries_needed",
     "use_compiled",
 ]
 if not TYPE_CHECKING:

@@ -202,8 +202,27 @@ def _tukey(values: Array, drawing: Drawing) -> Array:
     p = np.ones((k, k))
     upper = np.triu_indices(k, 1)
     means = values.mean(axis=0)
-    p[upper] = _scipy().studentized_range.sf(np.abs(means[upper[0]] - means[upper[1]]) / error, k, df)
+    p[upper] = tukey_p(means[upper[0]] - means[upper[1]], error, k, n)
     return np.minimum(p, p.T)
+
+
+def tukey_p(differences: Array, error: float, systems: int, queries: int) -> Array:
+    """P-values of differences of means, float64 [pair], by the studentized range.
+
+    Args:
+        differences: float64 [pair].
+        error: standard error of one mean, sqrt(MSE / queries).
+        systems: number of systems.
+        queries: number of queries that all systems have scored.
+
+    Raises:
+        ImportError: scipy is not installed.
+
+    Example:
+        >>> tukey_p(np.array([0.1]), error=0.03, systems=3, queries=50).round(4).tolist()
+        [0.0525]
+    """
+    return _scipy().studentized_range.sf(np.abs(differences) / error, systems, (systems - 1) * (queries - 1))
 
 
 def _randomized_tukey(values: Array, drawing: Drawing) -> Array:

@@ -1,0 +1,345 @@
+"""Several systems on the same queries, compared from sums alone: no value of a query is kept."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import torchrank.state.sums as state
+from torchrank.layouts.batch import Batch
+from torchrank.names.nearest import did_you_mean
+from torchrank.names.types import Pairs, Target
+from torchrank.ranking.ranking import Ranking
+from torchrank.state.measure import Measure
+from torchrank.state.scoring import BatchResult, weigh
+from torchrank.state.sums import SIZE, Sum
+from torchrank.state.torchmetrics_fixes import LOCK
+from torchrank.statistics.comparison import Comparison, comparison_of
+from torchrank.statistics.pair_statistics import TIE, PairStatistics
+from torchrank.statistics.paired_tests import tukey_p
+from torchrank.wrappers.suite_metric import SuiteMetric
+from torchrank.wrappers.suites import Suite, collection_of, measure_suite, measures_of
+from torchrank.wrappers.tallies import PlainTally
+
+
+class Pair(IntEnum):
+    """Sums over the queries that both systems of a pair have scored, behind the sums of their differences d = b - a."""
+
+    A = 0  # sum(w a)
+    B = 1  # sum(w b)
+    AA = 2  # sum(w^2 a^2)
+    BB = 3  # sum(w^2 b^2)
+    D = 4  # sum(d)
+    DD = 5  # sum(d^2)
+    DDD = 6  # sum(d^3)
+    ABOVE = 7  # number of queries with d > 0
+    BELOW = 8  # number of queries with d < 0
+    UNPAIRED = 9  # number of queries that only one system has scored
+
+
+#: number of sums of a pair
+PAIR_SIZE = SIZE + len(Pair)
+
+#: the tests that need no values of queries
+TESTS = ("t", "tukey")
+
+
+class Compared(SuiteMetric):
+    r"""A suite for several systems on the same queries, and the differences between them.
+
+    ``update`` takes the scores of each system, and one target. For each pair of systems and each metric the state has
+    sums over the queries of the differences d, so the paired t test needs no values:
+
+    .. math:: t = \bar d / se, \qquad se^2 = \frac{n}{n - 1} \frac{\sum w^2 (d - \bar d)^2}{(\sum w)^2}.
+
+    ``compute`` returns the value of each system as ``key/name`` and the difference of each pair as ``key/b-a``.
+    :meth:`comparison` returns the tests. Tests that need the values of all queries are those of
+    :func:`torchrank.compare`, on tables of :class:`torchrank.PerQuery`.
+
+    Source:
+        Student, The probable error of a mean, Biometrika 1908. Tukey's test of several systems: Carterette, Multiple
+        testing in statistical analysis of systems-based information retrieval experiments, ACM TOIS 2012.
+
+    Args:
+        suite: a metric, names of metrics, or a collection. Its measures are copied; their states stay empty.
+        systems: names of the systems, at least two.
+        kwargs: of :class:`torchmetrics.Metric`.
+
+    Raises:
+        ValueError: names are repeated, or the suite has a metric that is no arithmetic mean over queries.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> scores, labels = torch.rand(200, 10, generator=generator), torch.arange(200) % 10
+        >>> better = scores + 0.3 * torch.nn.functional.one_hot(labels, 10)
+        >>> paired = tr.Compared("mrr", ["old", "new"])
+        >>> paired.update({"old": scores, "new": better}, labels)
+        >>> {key: round(value.item(), 3) for key, value in paired.compute().items()}
+        {'mrr/old': 0.299, 'mrr/new': 0.489, 'mrr/new-old': 0.19}
+    """
+
+    def __init__(self, suite: Suite, systems: Sequence[str], **kwargs: Any) -> None:
+        names = [] if isinstance(systems, str) else [str(name) for name in systems]
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise ValueError(f"Expected the names of two or more systems, each once, got {systems!r}")
+        self.systems = names
+        self.pairs = list(itertools.combinations(range(len(names)), 2))
+        collection = collection_of(suite)
+        metrics = measures_of(collection, "Compared", means=True)
+        for key, metric in metrics.items():
+            if metric.aggregation != "mean" or not _is_mean(metric):
+                raise ValueError(f"Expected arithmetic means over queries in Compared, got {key!r}; leave it out")
+        self.num_counters = len(metrics) * len(self.pairs) * PAIR_SIZE
+        super().__init__(PlainTally(metrics), len(names), f"compared({','.join(names)})", **kwargs)
+        self.suite = collection
+
+    # ---- add ---------------------------------------------------------------------------------------------------
+
+    def update(
+        self,
+        preds: Mapping[str, Tensor | Ranking],
+        target: Target | None = None,
+        *,
+        mask: Tensor | None = None,
+        indexes: Tensor | None = None,
+        exclude: Pairs | None = None,
+        tie_break: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> None:
+        """Add a batch of whole queries. ``preds`` is a dict from the name of each system to its scores.
+
+        All other arguments are those of :meth:`torchrank.RankingMetric.update`, the same for all systems.
+
+        Raises:
+            TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`; or a system is missing or unknown, or the
+                systems have different numbers of queries.
+        """
+        if not isinstance(preds, Mapping):
+            raise TypeError(f"Expected preds to be a dict from system to scores, got {type(preds).__name__}")
+        if preds.keys() != set(self.systems):
+            raise ValueError(f"Expected scores of {', '.join(self.systems)}, got {', '.join(map(str, preds))}")
+        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
+        metrics = list(self.tally.metrics.values())
+        found: list[list[BatchResult]] = []
+        with torch.no_grad():
+            for name in self.systems:
+                measured = measure_suite(metrics, Batch(preds[name], target, None, options))
+                found.append(weigh(metrics, measured, weights))
+            sizes = {name: len(results[0].values) for name, results in zip(self.systems, found)}
+            if len(set(sizes.values())) > 1:
+                raise ValueError(f"Expected the same queries for all systems, got different numbers of them: {sizes}")
+            values = [torch.stack([result.values for result in one]) for one in found]
+            weight = [torch.stack([result.weights for result in one]) for one in found]
+            pairs = [_pair_sums(values[a], values[b], weight[a], weight[b]) for a, b in self.pairs]
+            own = torch.stack([torch.cat([result.sums for result in results]) for results in found])
+            sums = torch.cat([torch.stack(pairs).flatten(), own.flatten()])
+        with LOCK:
+            self._set("sums", state.add(self.sums, sums.to(self.sums.device)))
+
+    # ---- results -----------------------------------------------------------------------------------------------
+
+    def compute(self) -> dict[str, Tensor]:
+        """The values of all systems and their differences by key, over the queries of all workers: float32 [].
+
+        Raises:
+            ValueError: a worker has met bad values. The metric can be used further.
+        """
+        sums = state.read(self.sums)
+        parts, pairs = self.parts(sums), self._pairs(sums)
+        self._errors = torch.stack([self.tally.errors(part) for part in parts]).amax(0)
+        bad = self._errors.sum() > 0
+        found: dict[str, Tensor] = {}
+        values = [self.tally.values(part) for part in parts]
+        for n, key in enumerate(self.tally.metrics):
+            found |= {f"{key}/{name}": one[key] for name, one in zip(self.systems, values)}
+            found |= {
+                f"{key}/{self.systems[b]}-{self.systems[a]}": state.mean(pairs[at, n, :SIZE])
+                for at, (a, b) in enumerate(self.pairs)
+            }
+        return {key: self._narrow(torch.where(bad, float("nan"), value)) for key, value in found.items()}
+
+    def _pairs(self, sums: Tensor) -> Tensor:
+        """The sums of each pair: float [pair, metric, PAIR_SIZE]."""
+        return sums[: self.num_counters].view(len(self.pairs), len(self.tally.metrics), PAIR_SIZE)
+
+    def of_all_workers(self) -> Tensor:
+        """All sums [number] over the queries of all workers.
+
+        Raises:
+            ValueError: a worker has met bad values.
+        """
+        with self.over_all_workers():
+            sums = state.read(self.sums)
+        self._errors = torch.stack([self.tally.errors(part) for part in self.parts(sums)]).amax(0)
+        self.raise_errors()
+        return sums
+
+    def comparison(
+        self,
+        baseline: str | None = None,
+        *,
+        test: Literal["t", "tukey"] = "t",
+        correction: str | None = None,
+        family: str = "measure",
+        alpha: float = 0.05,
+        level: float | None = None,
+        margin: float | Mapping[str, float] | None = None,
+        power: float = 0.8,
+    ) -> Comparison:
+        """The comparison of all pairs, or of each system with a baseline, over the queries of all workers.
+
+        Arguments are those of :func:`torchrank.compare`. ``test`` is "t", the paired t test, or "tukey", which needs
+        systems that have scored the same queries, and scipy. Like :meth:`compute` it waits for all workers.
+
+        Raises:
+            ValueError: an argument has an unknown value, a test needs the values of all queries, or a worker has met
+                bad values.
+        """
+        if test not in TESTS:
+            raise ValueError(
+                f"Expected test to be 't' or 'tukey' in Compared, which keeps sums only, got {test!r}; keep the values"
+                " with torchrank.PerQuery, and pass its tables to torchrank.compare"
+            )
+        if baseline is not None and baseline not in self.systems:
+            hint = did_you_mean(baseline, self.systems)
+            raise ValueError(f"Expected baseline to be one of {', '.join(self.systems)}, got {baseline!r}{hint}")
+        if test == "tukey" and correction not in (None, "none"):
+            raise ValueError(f"Expected no correction with test='tukey', whose p covers all pairs, got {correction!r}")
+        pairs = self._pairs(self.of_all_workers()).to("cpu", torch.float64)
+        found: list[PairStatistics] = []
+        p_values: list[float] = []
+        for n, (key, metric) in enumerate(self.tally.metrics.items()):
+            whole = [self._statistics(pairs[at, n], key, metric, self.pairs[at], None) for at in range(len(pairs))]
+            p = _tukey(whole, len(self.systems)) if test == "tukey" else [one.p for one in whole]
+            for at, pair in enumerate(self.pairs):
+                if baseline is None or baseline in (self.systems[one] for one in pair):
+                    found.append(self._statistics(pairs[at, n], key, metric, pair, baseline))
+                    p_values.append(p[at])
+        return comparison_of(
+            found,
+            p_values,
+            test=test,
+            correction=correction or ("none" if test == "tukey" else "holm"),
+            family=family,
+            alpha=alpha,
+            level=level,
+            margin=margin,
+            power=power,
+            baseline=baseline,
+        )
+
+    def _statistics(
+        self, sums: Tensor, key: str, metric: Measure, pair: tuple[int, int], baseline: str | None
+    ) -> PairStatistics:
+        names = self.systems[pair[0]], self.systems[pair[1]]
+        return _statistics(sums, key, metric, names, turned=baseline == names[1])
+
+
+def _tukey(pairs: Sequence[PairStatistics], systems: int) -> list[float]:
+    """P-values of Tukey's two-way test from the variances of the differences of all pairs.
+
+    The residual mean square is the mean over pairs of half the variance of their differences.
+    """
+    numbers = {pair.n for pair in pairs}
+    if len(numbers) > 1 or any(pair.unpaired for pair in pairs):
+        raise ValueError(
+            f"Expected systems that have scored the same queries for test='tukey', got pairs with {sorted(numbers)}"
+            " queries; use test='t'"
+        )
+    (n,) = numbers
+    error = math.sqrt(sum(pair.standard_error**2 for pair in pairs) / (systems * (systems - 1))) if n > 1 else math.nan
+    if not error > 0:
+        return [pair.p for pair in pairs]
+    return tukey_p(np.array([pair.difference for pair in pairs]), error, systems, n).tolist()
+
+
+def _is_mean(metric: Measure) -> bool:
+    """Whether the value of a metric is the plain mean: sum(w v) / sum(w)."""
+    sums = torch.zeros(SIZE, dtype=torch.float64)
+    sums[Sum.WV], sums[Sum.W], sums[Sum.QUERIES] = 0.5, 2.0, 2.0
+    return float(metric.value_of(sums)) == 0.25
+
+
+def _pair_sums(a: Tensor, b: Tensor, weight_a: Tensor, weight_b: Tensor) -> Tensor:
+    """The sums [metric, PAIR_SIZE] of one pair, from values and weights [metric, query] of its systems."""
+    scored = [~x.isnan() & (w > 0) for x, w in ((a, weight_a), (b, weight_b))]
+    both = scored[0] & scored[1]
+    w = torch.where(both, weight_a, 0.0)
+    a, b = (torch.where(both, x, 0.0) for x in (a, b))
+    d = b - a
+    count = both.sum(-1).to(w.dtype)
+    none = torch.zeros((len(a), len(state.Problem)), dtype=w.dtype, device=w.device)
+    differs = d.abs() > TIE * torch.maximum(a.abs(), b.abs())
+    columns = {
+        Pair.A: w * a,
+        Pair.B: w * b,
+        Pair.AA: (w * a) ** 2,
+        Pair.BB: (w * b) ** 2,
+        Pair.D: d,
+        Pair.DD: d**2,
+        Pair.DDD: d**3,
+        Pair.ABOVE: (differs & (d > 0)).to(w.dtype),
+        Pair.BELOW: (differs & (d < 0)).to(w.dtype),
+        Pair.UNPAIRED: (scored[0] != scored[1]).to(w.dtype),
+    }
+    further = torch.stack([columns[kind].sum(-1) for kind in Pair], dim=-1)
+    return torch.cat([state.summed(d, w, count, torch.zeros_like(count), none), further], dim=-1)
+
+
+def _statistics(
+    sums: Tensor, key: str, metric: Measure, names: tuple[str, str], turned: bool = False
+) -> PairStatistics:
+    """The statistics of a pair from its sums [PAIR_SIZE]; with ``turned`` those of the second against the first."""
+    more = {kind: float(sums[SIZE + kind]) for kind in Pair}
+    if turned:
+        names = names[1], names[0]
+        swapped = {Pair.A: Pair.B, Pair.AA: Pair.BB, Pair.ABOVE: Pair.BELOW}
+        more |= {kind: more[other] for one, other in swapped.items() for kind, other in ((one, other), (other, one))}
+        more |= {kind: -more[kind] for kind in (Pair.D, Pair.DDD)}
+    n, weight = int(sums[Sum.QUERIES]), float(sums[Sum.W])
+    mean_a = more[Pair.A] / weight if weight > 0 else math.nan
+    # The mean of the differences is exact where the difference of the means is rounded.
+    mean_b = mean_a + float(state.mean(sums[:SIZE])) * (-1 if turned else 1)
+    error = float(state.standard_error(sums[:SIZE], torch.tensor(float(n)))) if n > 1 else math.nan
+    sd, skewness = math.nan, math.nan
+    if n > 1:
+        mean = more[Pair.D] / n
+        second = max(0.0, more[Pair.DD] / n - mean**2)
+        sd = math.sqrt(second * n / (n - 1))
+        third = more[Pair.DDD] / n - 3 * mean * more[Pair.DD] / n + 2 * mean**3
+        skewness = third / second**1.5 if second > 0 else math.nan
+    relative = math.nan
+    if n > 1 and mean_a:
+        # sum(w^2 (b - r a)^2) from sum(w^2 d^2) = AA + BB - 2 AB
+        ratio, dd = mean_b / mean_a, float(state.scaled(sums[:SIZE])[0][0])
+        ab = (more[Pair.AA] + more[Pair.BB] - dd) / 2
+        square = more[Pair.BB] - 2 * ratio * ab + ratio**2 * more[Pair.AA]
+        relative = math.sqrt(max(0.0, square) * n / (n - 1)) / weight / abs(mean_a)
+    above, below = int(more[Pair.ABOVE]), int(more[Pair.BELOW])
+    higher = metric.higher_is_better is not False
+    wins, losses = (above, below) if higher else (below, above)
+    return PairStatistics(
+        key,
+        *names,
+        n,
+        mean_a,
+        mean_b,
+        error,
+        float(max(0, n - 1)),
+        sd,
+        relative_standard_error=relative,
+        wins=wins,
+        ties=n - above - below,
+        losses=losses,
+        skewness=skewness,
+        unpaired=int(more[Pair.UNPAIRED]),
+        higher_is_better=higher,
+    )
