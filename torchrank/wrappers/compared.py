@@ -83,7 +83,7 @@ class Compared(SuiteMetric):
         >>> paired = tr.Compared("mrr", ["old", "new"])
         >>> paired.update({"old": scores, "new": better}, labels)
         >>> {key: round(value.item(), 3) for key, value in paired.compute().items()}
-        {'mrr/old': 0.299, 'mrr/new': 0.489, 'mrr/new-old': 0.19}
+        {'mrr/old': 0.264, 'mrr/new': 0.515, 'mrr/new-old': 0.251}
     """
 
     def __init__(self, suite: Suite, systems: Sequence[str], **kwargs: Any) -> None:
