@@ -10,10 +10,11 @@ from torchrank.names.nearest import did_you_mean
 from torchrank.names.parse import parse
 from torchrank.names.presets import preset
 from torchrank.ranking.ranking import Ranking
+from torchrank.wrappers.sampled_ranks import SampledRanks
 
 __version__ = "0.1.0"
 
-__all__ = ["Ranking", "RankingCollection", "parse", "preset", "use_compiled"]
+__all__ = ["Ranking", "RankingCollection", "SampledRanks", "parse", "preset", "use_compiled"]
 if not TYPE_CHECKING:
     __all__ += public.__all__
 
