@@ -131,7 +131,7 @@ class Derived(RankIntervals):
         before, in_tie = self.relevant_before_and_in_tie(level)
         found = self.found(level)
         others = found.sum(-1, keepdim=True)
-        length = (self.num_candidates.unsqueeze(-1) - others).expand_as(self.first)
+        length = (self.num_candidates.unsqueeze(-1) - others).expand_as(self.first)  # without the entry itself
         # An entry moves up by the relevant entries before it. Its tie group loses the other relevant entries.
         return replace(
             self,
@@ -139,7 +139,7 @@ class Derived(RankIntervals):
             tied=torch.where(found, self.tied - in_tie + 1, 0).reshape(-1, 1),
             grade=self.grade.reshape(-1, 1),
             valid=self.relevant(level).reshape(-1, 1),
-            num_candidates=length.reshape(-1),
+            num_candidates=(length + found).reshape(-1),
             complete=False,
             ignored=None if self.ignored is None else self.ignored.repeat_interleave(self.first.shape[1]),
         )
