@@ -21,6 +21,7 @@ from torchrank.wrappers.hashing import hash_ids
 from torchrank.wrappers.per_query import PerQuery
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.sampler import UnpaddedSampler
+from torchrank.wrappers.sampled_ranks import SampledRanks
 from torchrank.wrappers.sliced import Sliced
 from torchrank.wrappers.tie_report import TieReport
 
@@ -34,6 +35,7 @@ __all__ = [
     "QueryTable",
     "Ranking",
     "RankingCollection",
+    "SampledRanks",
     "Sliced",
     "Table",
     "TieReport",

@@ -14,6 +14,7 @@ from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
 from torchrank.ranking.gain import as_gain
+from torchrank.ranking.sampled import Positive
 
 P = ParamSpec("P")
 
@@ -86,6 +87,14 @@ class Derived(RankIntervals):
         return replace(self, first=first, tied=tied, grade=grade, valid=valid, depth=1, subtopics=subtopics)
 
     @cached
+    def positive(self) -> Positive:
+        """The relevant candidate of each query, for a ranking with at most one in each query."""
+        relevant = self.valid & (self.grade > 0)
+        first, tied = (torch.where(relevant, x, 0.0).sum(-1) for x in (self.first, self.tied))
+        found, numbers = tied > 0, (first - 1, tied - 1, self.num_candidates - 1)
+        return Positive(relevant.any(-1), found, *(torch.where(found, x, 0.0) for x in numbers))
+
+    @cached
     def condensed(self) -> Self:
         """This ranking without unjudged candidates, so that the judged ones move up (Sakai, SIGIR 2007)."""
         judged = self.valid & (self.grade >= 0)
@@ -97,7 +106,7 @@ class Derived(RankIntervals):
         moved_up = self.in_rank_order(
             first, tied, self.grade, judged, lengths, self.errors, self.depth, None, self.queries, self.subtopics
         )
-        return replace(moved_up, ignored=self.ignored)
+        return replace(moved_up, ignored=self.ignored, draw=self.draw)
 
     def each_subtopic(self) -> Self:
         """This ranking once for each subtopic, graded for this subtopic alone: rows [query * subtopic].
@@ -122,7 +131,7 @@ class Derived(RankIntervals):
         before, in_tie = self.relevant_before_and_in_tie(level)
         found = self.found(level)
         others = found.sum(-1, keepdim=True)
-        length = (self.num_candidates.unsqueeze(-1) - others).expand_as(self.first)
+        length = (self.num_candidates.unsqueeze(-1) - others).expand_as(self.first)  # without the entry itself
         # An entry moves up by the relevant entries before it. Its tie group loses the other relevant entries.
         return replace(
             self,
@@ -130,7 +139,7 @@ class Derived(RankIntervals):
             tied=torch.where(found, self.tied - in_tie + 1, 0).reshape(-1, 1),
             grade=self.grade.reshape(-1, 1),
             valid=self.relevant(level).reshape(-1, 1),
-            num_candidates=length.reshape(-1),
+            num_candidates=(length + found).reshape(-1),
             complete=False,
             ignored=None if self.ignored is None else self.ignored.repeat_interleave(self.first.shape[1]),
         )

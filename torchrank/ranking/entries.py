@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import reading_is_free
+from torchrank.ranking.sampled import Draw
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +49,8 @@ class RankIntervals:
     subtopics: Tensor | None = None
     #: bool [query]: the query does not count in any mean; None = all queries count
     ignored: Tensor | None = None
+    #: draw of negatives, over which measures take their expectation; None = all candidates are ranked
+    draw: Draw | None = None
 
     @classmethod
     def in_rank_order(

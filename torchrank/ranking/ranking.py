@@ -20,6 +20,7 @@ from torchrank.layouts.progress import progress_bar
 from torchrank.layouts.sharding import Shard
 from torchrank.names.arguments import integer
 from torchrank.ranking.parts import Parted
+from torchrank.ranking.sampled import Draw
 from torchrank.ranking.two_lists import both_lists
 
 
@@ -55,8 +56,9 @@ class Ranking(Parted):
 
     def __repr__(self) -> str:
         # Numbers from shapes, padding included, so that printing neither joins parts nor waits for a device.
-        device = str(self.num_candidates.device)
-        return f"{type(self).__name__}(num_queries={self.num_queries}, num_entries={self.size}, device={device!r})"
+        sizes = f"num_queries={self.num_queries}, num_entries={self.size}, device={str(self.num_candidates.device)!r}"
+        sampled = f", num_negatives={self.draw.num_negatives}" if self.draw else ""
+        return f"{type(self).__name__}({sizes}{sampled})"
 
     # ---- from each layout --------------------------------------------------------------------------------------
 
@@ -362,6 +364,43 @@ class Ranking(Parted):
         order = torch.arange(len(preds), device="cpu")
         return cls.from_flat(preds, target, indexes, mask=mask, tie_break=order, judged=True)
 
+    def sampled(self, num_negatives: int, *, replacement: bool = False) -> Ranking:
+        r"""This ranking under a sampled protocol: measures are expectations over a random draw of negatives.
+
+        In the protocol each relevant candidate is ranked with m negatives, drawn at random from the N candidates that
+        are not relevant. Every metric and collection takes the result, and averages the exact expectation of each query
+        over all draws. If a of the N are above the relevant candidate, then x of the m are with probability
+        :math:`\binom{a}{x} \binom{N - a}{m - x} / \binom{N}{m}`; with replacement :math:`Binomial(m, a / N)`.
+
+        Such values are not those of the whole list, and can order two models the other way round. They reproduce
+        numbers that were published for m negatives, without the noise of one draw. Reads values, so it waits for an
+        accelerator.
+
+        Source:
+            Krichene and Rendle, On sampled metrics for item recommendation, KDD 2020.
+
+        Args:
+            num_negatives: m.
+            replacement: draw with replacement, so that a negative can be drawn several times.
+
+        Raises:
+            ValueError: a query has several relevant candidates, fewer than m negatives, or a rank that is not exact; or
+                the grades of relevant candidates differ.
+
+        Example:
+            >>> import torch, torchrank as tr
+            >>> ranking = tr.Ranking.from_ranks(torch.tensor([201]), num_candidates=10_001)
+            >>> metric = tr.HitRate(top_k=10)
+            >>> metric.score(ranking), metric.score(ranking.sampled(100))  # 2 of 100 negatives are above it on average
+            (tensor([0.], dtype=torch.float64), tensor([1.0000], dtype=torch.float64))
+        """
+        if self.reach is not None:
+            raise ValueError(f"Expected a ranking with all ranks exact, got top_k={self.reach}; make it without top_k")
+        relevant = self.valid & (self.grade > 0)
+        draw = Draw.of(num_negatives, replacement, self.grade[relevant])
+        draw.check(self.positive(), relevant.sum(-1))
+        return replace(self, draw=draw)
+
     def check(self, need: Need, label: str) -> None:
         """Raise ValueError if this ranking lacks ranks or entries that the metric ``label`` reads."""
         if self.reach is not None and (need.reach is None or need.reach > self.reach):
@@ -369,6 +408,11 @@ class Ranking(Parted):
             raise ValueError(
                 f"Expected a Ranking for {label} with {ranks} exact, got one with top_k={self.reach};"
                 f" make it {'without top_k' if need.reach is None else f'with top_k={need.reach}'}"
+            )
+        if self.draw is not None and (need.all_candidates or not need.relevant):
+            raise ValueError(
+                f"Expected a measure of relevant candidates for sampled negatives, got {label}, which reads others too;"
+                " measure the ranking without sampled()"
             )
         if self.only_relevant and not need.relevant:
             raise ValueError(

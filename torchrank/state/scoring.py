@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -148,6 +149,8 @@ class Averaging(Protocol):
 
 class Measuring(Averaging, Protocol):
     """A metric that measures rankings."""
+
+    ties: Any
 
     @property
     def label(self) -> str:
@@ -314,13 +317,49 @@ def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measu
     """Measure some rankings one after the other."""
     parts: list[Measurements] = []
     for ranking in rankings:
-        part = Measurements.of([metric.measured(ranking) for metric in metrics], ranking.queries)
+        found = (
+            [metric.measured(ranking) for metric in metrics] if ranking.draw is None else _over_draw(metrics, ranking)
+        )
+        part = Measurements.of(found, ranking.queries)
         # From the second chunk on, copy the measurements after all temporaries of the chunk are freed. Otherwise they
         # would stay between the freed pieces of memory, and these would be too small for the next chunk.
         del ranking
         parts.append(part.clone() if parts else part)
         del part
     return Measurements.join(parts)
+
+
+def _over_draw(metrics: Sequence[Measuring], ranking: Ranking) -> list[Measured]:
+    """The expectation of each metric over the draw of negatives that the ranking stands for."""
+    draw = ranking.draw
+    assert draw is not None
+    # Every list that can be sampled: the relevant candidate at each rank, then not retrieved, then none relevant.
+    ranks = [*range(1, draw.places + 1), math.inf, 0]
+    lengths = [*[draw.places] * draw.places, draw.num_negatives, draw.num_negatives]
+    like = ranking.num_candidates
+    lists = Ranking.from_ranks(like.new_tensor(ranks), like.new_tensor(lengths))
+    lists = replace(lists, grade=torch.full_like(lists.grade, draw.grade, dtype=ranking.grade.dtype))
+    tables = [_columns(metric.measured(lists)) for metric in metrics]
+    measured: dict[int, Measured] = {}
+    for ties in {metric.ties: None for metric in metrics}:
+        if ties not in ("expected", "optimistic", "pessimistic"):
+            raise ValueError(
+                f"Expected ties='expected' for sampled negatives, got {ties!r}; make the metric without it"
+            )
+        own = [n for n, metric in enumerate(metrics) if metric.ties == ties]
+        mean = draw.expect(ranking.under(ties).positive(), torch.cat([tables[n] for n in own], dim=-1))
+        for n, part in zip(own, mean.split([tables[n].shape[-1] for n in own], dim=-1)):
+            values, weights, status, *extra = part.unbind(-1)
+            errors = ranking.errors * metrics[n].validate_args
+            status = status.round().to(torch.int8)  # the same for all ranks
+            measured[n] = Measured(values, weights, status, errors, torch.stack(extra) if extra else None)
+    return [measured[n] for n in range(len(metrics))]
+
+
+def _columns(measured: Measured) -> Tensor:
+    """Values, weights, status and further numbers side by side: float64 [query, number]."""
+    numbers = [measured.values, measured.weights, measured.status, *([] if measured.extra is None else measured.extra)]
+    return torch.stack([x.to(measured.values.dtype) for x in numbers], dim=-1)
 
 
 # ---- weigh and sum ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,541 @@
+"""Sampled negatives: exact expectations over their draw, and estimates of the whole catalogue from one draw."""
+
+import copy
+import itertools
+import math
+import pickle
+import statistics
+import warnings
+
+import pytest
+import torch
+import torchmetrics
+from scipy import stats
+
+import torchrank as tr
+from torchrank.formulas.rank_distribution import bias_variance, chances, likeliest
+from torchrank.ranking.sampled import chances_above
+from torchrank.wrappers import sampled_ranks
+
+NAN = float("nan")
+INF = float("inf")
+
+
+def close(got, wanted, within=1e-12):
+    torch.testing.assert_close(got, torch.as_tensor(wanted, dtype=got.dtype), rtol=0, atol=within, equal_nan=True)
+
+
+def table(m, n, replacement):
+    """P[a, x], by scipy; without replacement by factorials, because scipy takes seconds."""
+    x, a = torch.arange(m + 1, dtype=torch.float64), torch.arange(n + 1, dtype=torch.float64).unsqueeze(-1)
+    if replacement:
+        return torch.as_tensor(stats.binom.pmf(x, m, a / n))
+
+    def log_choose(n, k):
+        return torch.where((k < 0) | (k > n), -INF, (n + 1).lgamma() - (k + 1).lgamma() - (n - k + 1).lgamma())
+
+    return (log_choose(a, x) + log_choose(n - a, m - x) - log_choose(a[-1:], x[-1:])).exp()
+
+
+# ---- probabilities ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 7), (7, 7), (20, 300), (9, 4)])
+def test_chances_are_hypergeometric_or_binomial(m, n, replacement):
+    if m > n and not replacement:
+        pytest.skip("no such draw")
+    a, x = torch.arange(n + 1, dtype=torch.float64), range(m + 1)
+    each = a.unsqueeze(-1).numpy()
+    wanted = stats.binom.pmf(x, m, each / n) if replacement else stats.hypergeom.pmf(x, n, each, m)
+    close(chances_above(a, torch.full_like(a, n), m, replacement), wanted)
+
+
+def test_chances_for_a_million_items_keep_ten_digits():
+    m, n = 100, 1_000_000
+    above = [0, 1, 500, 500_000, n]
+    exact = [[math.comb(a, x) * math.comb(n - a, m - x) / math.comb(n, m) for x in range(m + 1)] for a in above]
+    a = torch.tensor(above, dtype=torch.float64)
+    found, exact = chances_above(a, torch.full_like(a, n), m, False), torch.tensor(exact, dtype=torch.float64)
+    torch.testing.assert_close(found, exact, rtol=1e-10, atol=1e-300)
+
+
+def test_many_ranks_are_computed_in_chunks():
+    m, n = 1000, 3000  # more than a chunk of ranks
+    ranking = tr.Ranking.from_ranks(torch.arange(n + 1, 0, -1), num_candidates=n + 1).sampled(m)
+    wanted = stats.hypergeom.cdf(9, n, range(n, -1, -1), m)
+    close(tr.HitRate(top_k=10).score(ranking), wanted, 1e-10)
+
+
+# ---- the expectation over the draw -----------------------------------------------------------------------------------
+
+SCORES = [0.9, 0.5, 0.5, 0.7, 0.5, 0.1, 0.7]
+MEASURES = "hitrate@2 mrr mrr@2 ndcg@3 mr auroc map dcg@2 fallout@2 precision@3 err"
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+@pytest.mark.parametrize("ties", ["expected", "optimistic", "pessimistic"])
+@pytest.mark.parametrize("positive", range(len(SCORES)))
+def test_a_sampled_ranking_has_the_mean_over_all_draws(positive, ties, replacement):
+    """The mean of each measure over every list that can be sampled, as ``from_negatives`` ranks it."""
+    negatives = [score for n, score in enumerate(SCORES) if n != positive]
+    suite = tr.RankingCollection([tr.parse(name, ties=ties) for name in MEASURES.split()])
+    full = tr.Ranking.from_label(torch.tensor([SCORES]), torch.tensor([positive]))
+    for m in (1, 3):
+        lists = itertools.product(negatives, repeat=m) if replacement else itertools.combinations(negatives, m)
+        drawn = torch.tensor(list(lists))
+        every = suite.score(tr.Ranking.from_negatives(torch.full((len(drawn),), SCORES[positive]), drawn))
+        for key, value in suite.score(full.sampled(m, replacement=replacement)).items():
+            close(value, [every[key].mean()])
+
+
+@pytest.mark.parametrize("a", [0, 1, 30, 199, 200])
+def test_closed_forms_of_hit_rate_and_reciprocal_rank(a):
+    n, m = 200, 12
+    full = tr.Ranking.from_ranks(torch.tensor([a + 1]), num_candidates=n + 1)
+    close(tr.HitRate(top_k=3).score(full.sampled(m)), [stats.hypergeom.cdf(2, n, a, m)])
+    close(tr.HitRate(top_k=3).score(full.sampled(m, replacement=True)), [stats.binom.cdf(2, m, a / n)])
+    none = math.comb(n - a, m + 1) / math.comb(n + 1, m + 1)
+    close(tr.MRR().score(full.sampled(m)), [(n + 1) / ((a + 1) * (m + 1)) * (1 - none)])
+    again = n * (1 - (1 - a / n) ** (m + 1)) / ((m + 1) * a) if a else 1.0
+    close(tr.MRR().score(full.sampled(m, replacement=True)), [again])
+    close(tr.MR().score(full.sampled(m)), [1 + m * a / n])
+    close(tr.AUROC().score(full.sampled(m)), tr.AUROC().score(full))
+
+
+def test_queries_without_a_retrieved_positive_keep_their_policy():
+    scores = torch.tensor([[0.1, 0.9, 0.5], [0.1, 0.9, 0.5], [-INF, 0.9, 0.5], [0.1, 0.9, 0.5]])
+    sampled = tr.Ranking.from_label(scores, torch.tensor([2, -1, 0, -100])).sampled(2)
+    close(tr.MRR().score(sampled), [0.5, 0, 0, NAN])
+    close(tr.MRR(empty_target_action="skip").score(sampled), [0.5, NAN, 0, NAN])
+    close(tr.MR().score(sampled), [2, NAN, 3, NAN])
+    metric = tr.MR()
+    metric.update(sampled)
+    assert metric.compute() == 2.5
+    assert (metric.num_queries, metric.num_empty) == (3, 1)
+    strict = tr.MRR(empty_target_action="error")
+    strict.update(sampled)
+    with pytest.raises(ValueError, match="1 query with nothing to measure"):
+        strict.compute()
+
+
+def test_update_takes_a_sampled_ranking_as_any_other():
+    ranks, weights = torch.tensor([1, 40, 7, 7, 100]), torch.tensor([1.0, 2.0, 0.0, 3.0, 1.0])
+    sampled = tr.Ranking.from_ranks(ranks, num_candidates=100).sampled(10)
+    suite = tr.RankingCollection(["hitrate@2", "mrr", tr.MRR(aggregation="median"), tr.PRCurve(3)])
+    suite.update(sampled, weights=weights)
+    found, values = suite.compute(), tr.RankingCollection("hitrate@2 mrr").score(sampled)
+    for key in ("hitrate@2", "mrr"):
+        assert float(found[key]) == pytest.approx(float((values[key] * weights).sum() / weights.sum()), abs=1e-6)
+    mean = statistics.fmean(values["mrr"].tolist())
+    metric = tr.MRR()
+    metric.update(sampled)
+    assert float(metric.standard_error) == pytest.approx(stats.sem(values["mrr"]), abs=1e-6)
+    assert float(metric.compute()) == pytest.approx(mean, abs=1e-6)
+    recall = tr.Recall(top_k=3).score(sampled)
+    curve = found["prcurve@3"][1]
+    assert float(curve[2]) == pytest.approx(float((recall * weights).sum() / weights.sum()), abs=1e-6)
+
+
+def test_the_grade_of_relevant_candidates_counts():
+    scores, grades = torch.tensor([[0.9, 0.5, 0.1], [0.1, 0.5, 0.9]]), torch.tensor([[0, 3, 0], [0, 3, 0]])
+    ranking = tr.Ranking.from_scores(scores, grades).sampled(1)
+    close(tr.DCG(gain="exponential").score(ranking), [7 * (0.5 + 0.5 / math.log2(3))] * 2)
+    close(tr.HitRate(top_k=1, relevance_level=3).score(ranking), [0.5, 0.5])
+    close(tr.HitRate(top_k=1, relevance_level=4).score(ranking), [0.0, 0.0])
+
+
+def test_each_of_several_positives_is_a_query_of_its_own():
+    scores, target = torch.tensor([[0.9, 0.8, 0.7, 0.1]]), torch.tensor([[1, 0, 1, 0]])
+    ranking = tr.Ranking.from_scores(scores, target)
+    with pytest.raises(ValueError, match=r"one relevant candidate .* got 2 relevant .* query 0; .*each_positive"):
+        ranking.sampled(1)
+    each = tr.Ranking.from_label(torch.tensor([[0.9, 0.8, 0.1], [0.7, 0.8, 0.1]]), torch.tensor([0, 0]))
+    found = tr.MRR(empty_target_action="skip").score(ranking.each_positive(1).sampled(1))
+    close(found[~found.isnan()], tr.MRR().score(each.sampled(1)))
+
+
+def test_copies_stand_for_the_draw():
+    ranking = tr.Ranking.from_ranks(torch.tensor([1, 40, 7]), num_candidates=100).sampled(10)
+    values = tr.MRR().score(ranking)
+    close(tr.MRR().score(ranking.take(torch.tensor([2, 0]))), values[[2, 0]])
+    close(tr.MRR().score(tr.Ranking.join([ranking, ranking])), torch.cat([values, values]))
+    close(tr.MRR().score(pickle.loads(pickle.dumps(ranking))), values)
+    assert "num_negatives=10" in repr(ranking)
+
+
+FULL = tr.Ranking.from_ranks(torch.tensor([3]), num_candidates=10)
+REFUSED = {
+    "no negatives": (lambda: FULL.sampled(0), "num_negatives to be an integer >= 1, got 0"),
+    "a fraction": (lambda: FULL.sampled(0.5), "num_negatives to be an integer"),
+    "no flag": (lambda: FULL.sampled(2, replacement="yes"), "replacement to be one of True, False"),
+    "few items": (lambda: FULL.sampled(10), "10 negatives or more in each query, got 1 relevant and 9 other"),
+    "no length": (lambda: tr.Ranking.from_ranks(torch.tensor([3])).sampled(2), "lists of known length"),
+    "half a rank": (lambda: tr.Ranking.from_ranks(torch.tensor([1.5]), 10).sampled(2), "a whole rank"),
+    "two grades": (
+        lambda: tr.Ranking.from_scores(torch.rand(2, 3), torch.tensor([[1, 0, 0], [0, 2, 0]])).sampled(1),
+        "relevant candidates of one grade, got 1, 2",
+    ),
+    "the top only": (
+        lambda: tr.Ranking.from_embeddings(torch.rand(1, 2), torch.rand(5, 2), torch.tensor([1]), top_k=2).sampled(1),
+        "make it without top_k",
+    ),
+    "realistic": (lambda: tr.MRR(ties="realistic").score(FULL.sampled(2)), "ties='expected' for sampled negatives"),
+    "bpref": (lambda: tr.Bpref().score(FULL.sampled(2)), "measure of relevant candidates .*got bpref"),
+    "condensed": (lambda: tr.MRR(unjudged="condensed").score(FULL.sampled(2)), "measure of relevant candidates"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_draws_that_do_not_exist_are_refused(case):
+    call, message = REFUSED[case]
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_the_order_of_two_models_can_be_reversed_by_sampling():
+    """A finds one item in five at once and misses the others far; B has each at rank 201 of 10,001."""
+    hit = tr.HitRate(top_k=10)
+    a, b = torch.tensor([1, 5001, 5001, 5001, 5001]), torch.full((5,), 201)
+    full = [float(hit.score(tr.Ranking.from_ranks(r, 10_001)).mean()) for r in (a, b)]
+    sampled = [float(hit.score(tr.Ranking.from_ranks(r, 10_001).sampled(100)).mean()) for r in (a, b)]
+    assert full == [0.2, 0.0]
+    assert sampled == pytest.approx([0.2, 1.0], abs=1e-3)
+
+
+# ---- ranks among sampled negatives -----------------------------------------------------------------------------------
+
+
+def batch(seed, queries=6, m=5):
+    """Scores with ties, the label of the relevant column; the second query has none, the third is ignored."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randint(0, 4, (queries, m + 1), generator=generator).float()
+    label = torch.randint(0, m + 1, (queries,), generator=generator)
+    label[1], label[2] = -1, -100
+    return scores, label
+
+
+def counted(scores, label, weights=None):
+    """The histogram, query by query."""
+    bins = [0.0] * scores.shape[1]
+    for n, (row, at) in enumerate(zip(scores.tolist(), label.tolist())):
+        if at < 0:
+            continue
+        above, ties = sum(s > row[at] for s in row), sum(s == row[at] for s in row)
+        for x in range(above, above + ties):
+            bins[x] += (1.0 if weights is None else float(weights[n])) / ties
+    return bins
+
+
+def make(**kwargs):
+    return tr.SampledRanks(**{"num_negatives": 5, "num_items": 40, **kwargs})
+
+
+def test_the_histogram_counts_sampled_ranks_and_spreads_ties():
+    scores, label = batch(0, 50)
+    weights = torch.rand(50, generator=torch.Generator().manual_seed(1))
+    for given in (None, weights):
+        metric, bins = make(), counted(scores, label, given)
+        metric.update(scores, label, weights=given)
+        close(metric.histogram, bins)
+        x = sum(n * count for n, count in enumerate(bins)) / sum(bins)
+        assert metric.compute()["mr"].item() == pytest.approx(1 + 40 * x / 5, rel=1e-6)
+        assert metric.compute()["auroc"].item() == pytest.approx(1 - x / 5, rel=1e-6)
+
+
+def test_any_layout_of_sampled_negatives_is_the_same():
+    scores, label = batch(3, 20)
+    scores, label = scores[3:], label[3:]
+    one = torch.nn.functional.one_hot(label, 6).bool()
+    positive, negatives = scores[one], scores[~one].view(-1, 5)
+    wanted = counted(scores, label)
+    rows = torch.arange(len(scores)).repeat_interleave(6)
+    masked = torch.nn.functional.pad(scores, (0, 2)), torch.nn.functional.pad(one, (0, 2))
+    for args, kwargs in [
+        ((scores, one.int()), {}),
+        ((tr.Ranking.from_negatives(positive, negatives),), {}),
+        ((scores.flatten(), one.int().flatten()), {"indexes": rows}),
+        ((masked[0], masked[1].int()), {"mask": torch.arange(8).expand(len(scores), -1) < 6}),
+    ]:
+        metric = make()
+        metric.update(*args, **kwargs)
+        close(metric.histogram, wanted)
+
+
+def test_several_positives_with_the_same_negatives_are_queries_of_their_own():
+    positives, negatives = torch.tensor([[0.9, 0.3]]), torch.tensor([[0.8, 0.5, 0.1, 0.2, 0.0]])
+    ranking, metric = tr.Ranking.from_negatives(positives, negatives), make()
+    metric.update(ranking)
+    with pytest.raises(ValueError, match=r"one relevant candidate and 5 negatives .*each_positive"):
+        metric.compute()
+    metric.reset()
+    metric.update(ranking.each_positive(1))
+    close(metric.histogram, [1, 0, 1, 0, 0, 0])
+    close(metric.estimate("mr"), 1 + 40 * 1 / 5)
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+@pytest.mark.parametrize("positive", range(len(SCORES)))
+def test_mean_rank_and_auc_are_unbiased_over_all_draws(positive, replacement):
+    negatives = [score for n, score in enumerate(SCORES) if n != positive]
+    lists = itertools.product(negatives, repeat=3) if replacement else itertools.combinations(negatives, 3)
+    drawn = torch.tensor(list(lists))
+    metric = tr.SampledRanks(num_negatives=3, num_items=len(negatives), replacement=replacement)
+    metric.update(tr.Ranking.from_negatives(torch.full((len(drawn),), SCORES[positive]), drawn))
+    full = tr.Ranking.from_label(torch.tensor([SCORES]), torch.tensor([positive]))
+    close(metric.estimate("mr"), float(tr.MR().score(full)))
+    close(metric.estimate(tr.AUROC()), float(tr.AUROC().score(full)))
+    found = metric.compute()
+    assert found["mr"].item() == pytest.approx(float(tr.MR().score(full)), rel=1e-6)
+    assert found["auroc"].item() == pytest.approx(float(tr.AUROC().score(full)), rel=1e-6)
+
+
+def test_a_full_ranking_gives_the_expected_histogram():
+    full, metric = tr.Ranking.from_ranks(torch.tensor([1, 9, 30]), num_candidates=41), make()
+    metric.update(full.sampled(5))
+    close(metric.histogram, table(5, 40, False)[[0, 8, 29]].sum(0))
+
+
+def test_one_update_equals_several_and_states_merge():
+    scores, label = batch(5, 30)
+    whole, parts, other = make(), make(), make()
+    whole.update(scores, label)
+    for chunk in range(0, 30, 7):
+        metric = parts if chunk < 14 else other
+        metric.update(scores[chunk : chunk + 7], label[chunk : chunk + 7])
+    parts.merge_state(other)
+    close(parts.histogram, whole.histogram.tolist())
+    forward = make()
+    first, last = forward(scores[:10], label[:10]), forward(scores[10:], label[10:])
+    close(forward.histogram, whole.histogram.tolist())
+    alone = make()
+    alone.update(scores[10:], label[10:])
+    assert last == alone.compute() != first
+
+
+def test_copies_and_checkpoints_go_on():
+    scores, label = batch(6, 12)
+    metric, fresh = make(), make()
+    metric.update(scores, label)
+    metric.persistent(True)
+    fresh.load_state_dict(metric.state_dict())
+    for other in (fresh, copy.deepcopy(metric), pickle.loads(pickle.dumps(metric)), metric.clone(), metric.half()):
+        close(other.histogram, metric.histogram.tolist())
+        assert other.compute() == metric.compute()
+    fresh.reset()
+    assert not fresh.histogram.any()
+    assert metric.histogram.any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert all(value.isnan() for value in fresh.compute().values())
+
+
+def test_metrics_of_other_catalogues_never_merge():
+    scores, label = batch(7)
+    found = torchmetrics.MetricCollection({"a": make(), "b": make(num_items=400)})
+    found.update(scores, label)
+    found.update(scores, label)
+    assert len(found.compute_groups) == 2
+    suite = tr.RankingCollection([make(), "mrr"])
+    suite.update(scores, label)
+    assert set(suite.compute()) == {f"{make().label}_mr", f"{make().label}_auroc", "mrr"}
+
+
+def test_the_label_parses_back():
+    metric = make(replacement=True)
+    assert metric.label == "sampledranks(num_negatives=5,num_items=40,replacement=True)"
+    assert tr.parse(metric.label).label == metric.label
+
+
+def test_score_is_the_auc_of_each_query():
+    scores, label = batch(8, 20)
+    close(make().score(scores, label), tr.AUROC().score(scores, label).tolist())
+    metric, auroc = make(), tr.AUROC()
+    for one in (metric, auroc):
+        one.update(scores, label)
+    assert metric.standard_error == auroc.standard_error
+
+
+def test_wrong_batches_are_refused():
+    scores, label = batch(9)
+    with pytest.raises(ValueError, match=r"preds to have 6 columns, .* got 5; pass num_negatives=4"):
+        make().update(scores[:, 1:], label.clamp_max(4))
+    for wrong in (torch.cat([scores, scores[:, :1]], 1), scores.index_fill(1, torch.tensor([0]), -INF)):
+        metric = make()
+        assert all(value.isnan() for value in metric(wrong, label.clamp_min(1)).values())
+        raises_everywhere(metric, "5 negatives in each query, got others")
+    metric = make()
+    metric.update(torch.full((1, 6), NAN), torch.tensor([0]))
+    raises_everywhere(metric, "1 query with NaN")
+    metric.reset()
+    metric.update(scores, label)
+    assert metric.compute()["auroc"].isfinite()
+
+
+def raises_everywhere(metric, message):
+    for call in (metric.compute, lambda: metric.estimate("mr"), metric.rank_distribution):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"sampling": "popularity"}, r"'uniform', got 'popularity': .*popularity does not determine"),
+        ({"num_negatives": 41}, r"at most num_items=40, got 41; pass replacement=True"),
+        ({"num_negatives": 0}, "num_negatives to be an integer >= 1"),
+        ({"ties": "realistic"}, "ties to be one of"),
+        ({"aggregation": "median"}, "whose state is a histogram"),
+        ({"empty_target_action": "neg"}, "which needs a relevant candidate"),
+    ],
+)
+def test_arguments_without_meaning_are_refused(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        make(**kwargs)
+
+
+# ---- estimates -------------------------------------------------------------------------------------------------------
+
+N = 2000
+RANKS = torch.arange(1, N + 2, dtype=torch.float64)
+#: distributions of the rank
+TRUTHS = {
+    "1 / (r + 29)": 1 / (RANKS + 29),
+    "1 / r": 1 / RANKS,
+    "lognormal": torch.exp(-((RANKS.log() - 4) ** 2) / 2) / RANKS,
+    "two ranks": 0.2 * (RANKS == 1) + 0.8 * (RANKS == 1001),
+}
+HIT = (RANKS <= 10).double()
+
+
+def filled(truth, m, queries=50_000, seed=0, **kwargs):
+    """A metric whose queries have ranks of a distribution and a draw of negatives each, and the exact hit rate."""
+    generator = torch.Generator().manual_seed(seed)
+    p = (TRUTHS[truth] / TRUTHS[truth].sum()).double()
+    x = torch.multinomial(p @ table(m, N, False), queries, True, generator=generator)
+    metric = tr.SampledRanks(num_negatives=m, num_items=N, **kwargs)
+    # Each rank once, with the number of its queries as weight.
+    metric.update(tr.Ranking.from_ranks(torch.arange(1, m + 2), m + 1), weights=x.bincount(minlength=m + 1))
+    return metric, float(p @ HIT)
+
+
+@pytest.fixture
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.parametrize("truth", TRUTHS)
+def test_a_tenth_of_the_items_gives_the_hit_rate_by_maximum_likelihood(truth):
+    metric, exact = filled(truth, N // 10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert float(metric.estimate("hitrate@10")) == pytest.approx(exact, rel=0.25, abs=0.01)
+
+
+def test_few_negatives_cannot_give_the_hit_rate(quiet):
+    """The bias has either sign, and depends on the ranks."""
+    ratios = {}
+    for truth in ("lognormal", "1 / r"):
+        metric, exact = filled(truth, 20)
+        ratios[truth] = [float(metric.estimate("hitrate@10", how)) / exact for how in ("em", "bv")]
+        assert float(tr.HitRate(10).score(tr.Ranking.from_ranks(RANKS, N + 1)) @ TRUTHS[truth]) > 0
+    assert all(ratio > 1.3 or ratio < 0.7 for ratio in ratios["lognormal"])
+    assert ratios["1 / r"][1] < 0.7
+
+
+def test_naive_values_of_a_sampled_list_are_far_too_large():
+    p = TRUTHS["1 / (r + 29)"] / TRUTHS["1 / (r + 29)"].sum()
+    full = tr.Ranking.from_ranks(RANKS, N + 1)
+    exact, sampled = (float(p @ tr.HitRate(10).score(r)) for r in (full, full.sampled(100)))
+    assert sampled > 4 * exact
+
+
+def test_the_likelihood_rises_to_that_of_the_truth():
+    p = TRUTHS["1 / (r + 29)"] / TRUTHS["1 / (r + 29)"].sum()
+    P = table(200, N, False)
+    metric, _ = filled("1 / (r + 29)", 200)
+    q = metric.rank_distribution()
+    assert float(q.sum()) == pytest.approx(1)
+    assert q.shape == (N + 1,)
+    assert (q >= 0).all()
+    assert float(metric.histogram @ (q @ P).log()) >= float(metric.histogram @ (p @ P).log())
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+@pytest.mark.parametrize("gamma", [0.01, 0.3, 1.0])
+def test_bias_variance_minimises_its_objective(gamma, replacement):
+    """Squared bias plus gamma times the variance, by their definitions; any other estimator has more."""
+    generator = torch.Generator().manual_seed(0)
+    m, n = 4, 30
+    P, f = table(m, n, replacement), (torch.arange(n + 1) < 5).double()
+    p = torch.rand(n + 1, generator=generator, dtype=torch.float64)
+    p = p / p.sum()
+
+    def objective(e):
+        total = 0.0
+        for a in range(n + 1):
+            mean = sum(float(P[a, x] * e[x]) for x in range(m + 1))
+            variance = sum(float(P[a, x]) * (float(e[x]) - mean) ** 2 for x in range(m + 1))
+            total += float(p[a]) * ((mean - float(f[a])) ** 2 + gamma * variance)
+        return total
+
+    best = bias_variance(f, m, replacement, gamma, p)
+    least = objective(best)
+    for _ in range(20):
+        assert objective(best + 0.01 * torch.randn(m + 1, generator=generator, dtype=torch.float64)) > least
+
+
+def test_bias_variance_with_the_true_prior_and_gamma_1_is_unbiased():
+    p = TRUTHS["1 / r"] / TRUTHS["1 / r"].sum()
+    e = bias_variance(HIT, 20, False, 1.0, p)
+    assert float(p @ table(20, N, False) @ e) == pytest.approx(float(p @ HIT), abs=1e-10)
+
+
+def test_estimates_of_linear_measures_are_exact_by_any_method():
+    metric, _ = filled("1 / r", 20, queries=100)
+    x = float(metric.histogram @ torch.arange(21, dtype=torch.float64)) / 100
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for method in ("em", "bv"):
+            close(metric.estimate("mr", method), 1 + N * x / 20, 1e-9)
+            close(metric.estimate("auroc", method), 1 - x / 20)
+
+
+def test_buckets_of_ranks_do_not_change_chances():
+    parts = torch.cat([part for _, part in chances(20, N, True)])
+    close(parts, table(20, N, True), 1e-11)
+    for exact in (0, 7, 150):  # beyond 100, buckets have several ranks
+        share = parts[exact]
+        q = likeliest(share, N, True)
+        assert float((q @ parts - share).abs().max()) < 0.02
+
+
+def test_estimates_from_few_negatives_warn_once(monkeypatch):
+    monkeypatch.setattr(sampled_ranks, "_WARNED", set())
+    metric, _ = filled("1 / r", 20, queries=100)
+    with pytest.warns(UserWarning, match=r"200 sampled negatives or more, a tenth of the items, got 20") as found:
+        metric.estimate("hitrate@10")
+    assert found[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metric.estimate("mrr")
+    with pytest.warns(UserWarning, match="several times too large"):
+        metric.estimate("mrr", "bv")
+
+
+def test_wrong_estimates_are_refused(quiet):
+    metric = make()
+    metric.update(*batch(0))
+    for call, error, message in [
+        (lambda: metric.estimate("mrr", "cls"), ValueError, "method to be one of 'em', 'bv'"),
+        (lambda: metric.estimate("mrr", "bv", gamma=0), ValueError, "gamma to be a number > 0"),
+        (lambda: metric.estimate("mrr", "bv", prior=torch.ones(3)), ValueError, r"shape \[41\]"),
+        (lambda: metric.estimate("mrr", "bv", prior=torch.full((41,), -1.0)), ValueError, "weights >= 0"),
+        (lambda: metric.estimate("bpref"), ValueError, "measure of relevant candidates, got bpref"),
+        (lambda: metric.estimate(tr.MRR(aggregation="median")), ValueError, "mean of a measure"),
+        (lambda: metric.estimate(torchmetrics.MeanMetric()), TypeError, "got MeanMetric"),
+    ]:
+        with pytest.raises(error, match=message):
+            call()
