@@ -20,8 +20,8 @@ from torchrank.wrappers.difference_bounds import difference_bounds
 from torchrank.wrappers.hashing import hash_ids
 from torchrank.wrappers.per_query import PerQuery
 from torchrank.wrappers.query_table import QueryTable
-from torchrank.wrappers.sampler import UnpaddedSampler
 from torchrank.wrappers.sampled_ranks import SampledRanks
+from torchrank.wrappers.sampler import UnpaddedSampler
 from torchrank.wrappers.sliced import Sliced
 from torchrank.wrappers.tie_report import TieReport
 

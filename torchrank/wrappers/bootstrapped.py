@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import reading_is_free
+from torchrank.hardware.threads import each, serially
 from torchrank.layouts.batch import Batch
 from torchrank.names.arguments import integer, one_of
 from torchrank.names.types import Pairs, Target
@@ -33,8 +34,8 @@ Percentiles = Literal["percentile", "basic", "se"]
 # The names of two models over the same queries.
 MODELS = ("this", "other")
 
-# Counts of a chunk of queries: at most this many at once.
-MOST_COUNTS = 2**21
+# Counts of a chunk of queries, which fit in the cache of a core; and chunks between two additions.
+MOST_COUNTS, AT_ONCE = 2**18, 16
 
 # A number is the sum of a multiple of 2^-14 and a multiple of 2^-47. Sums of such multiples are exact in float64, so
 # they do not depend on the order: up to a sum of 2^39, and for weights from 2^-27 with a relative error below 1e-6.
@@ -64,9 +65,15 @@ class BootstrapTally(PlainTally):
         self, measured: Measurements, weights: Tensor | None, ids: Tensor | None, groups: Sequence[Members]
     ) -> Tensor:
         assert ids is not None
-        plain = super().sums(measured, weights, ids, groups)
         metrics = list(self.metrics.values())
         results = weigh(metrics, measured, weights)
+        whole = torch.cat([result.sums for result in results])
+        plain = torch.stack(
+            [
+                whole if one is None else super(BootstrapTally, self).sums(measured, weights, ids, [one])[0]
+                for one in groups
+            ]
+        )
         weight = torch.stack([result.weights for result in results])
         inside = torch.stack([metric.mean.inside(result.values) for metric, result in zip(metrics, results)])
         rows = _limbs(torch.where(weight > 0, inside * weight, 0.0), weight)  # [4 * metric, query]
@@ -74,20 +81,27 @@ class BootstrapTally(PlainTally):
         prints = (splitmix64(ids.clone()) & (2**24 - 1)).to(rows.dtype)
         found = []
         for members in groups:
-            inner = torch.ones_like(counted) if members is None else members
-            marks = (prints * (counted & inner)).sum().reshape(1)
-            found.append(torch.cat([marks, self._replicated(rows if members is None else rows * inner, ids).flatten()]))
+            marks = (prints * (counted if members is None else counted & members)).sum().reshape(1)
+            chosen = rows if members is None else torch.where(members, rows, 0.0)
+            totals = serially(rows.device, len(ids) * self.replicates, self._replicated, chosen, ids)
+            found.append(torch.cat([marks, totals.flatten()]))
         return torch.cat([plain, torch.stack(found)], dim=-1)
 
     def _replicated(self, rows: Tensor, ids: Tensor) -> Tensor:
         """The sums of rows [row, query] over the queries of every replicate: float [row, replicate]."""
-        total = rows.new_zeros((len(rows), self.replicates))
         distinct, at = _distinct(rows)
         step = max(1, MOST_COUNTS // self.replicates)
-        for start in range(0, len(ids), step):
+
+        def part(start: int) -> Tensor:
             counts = poisson_counts(ids[start : start + step], self.seed, self.replicates)
-            total = total + (distinct[:, start : start + step] @ counts.to(rows.dtype))[at]
-        return total
+            return distinct[:, start : start + step] @ counts.to(rows.dtype)
+
+        total = rows.new_zeros((len(distinct), self.replicates))
+        starts = range(0, len(ids), step)
+        for first in range(0, len(starts), AT_ONCE):
+            # Sums are exact, so their order does not matter.
+            total = total + torch.stack(each(part, starts[first : first + AT_ONCE])).sum(0)
+        return total[at]
 
     def replicate_values(self, state: Tensor) -> dict[str, Tensor]:
         """The value of every metric in every replicate, by key: float [replicate]; NaN where nothing was drawn."""

@@ -36,12 +36,11 @@ class PlainTally:
         self, measured: Measurements, weights: Tensor | None, ids: Tensor | None, groups: Sequence[Members]
     ) -> Tensor:
         """The sums over each group of queries: float [group, size]."""
-        return torch.stack([self._sums(measured, weights, members) for members in groups])
-
-    def _sums(self, measured: Measurements, weights: Tensor | None, members: Members) -> Tensor:
-        measured, weights = within(measured, weights, members)
-        results = weigh(list(self.metrics.values()), measured, weights)
-        return torch.cat([result.sums for result in results])
+        found = []
+        for members in groups:
+            results = weigh(list(self.metrics.values()), *within(measured, weights, members))
+            found.append(torch.cat([result.sums for result in results]))
+        return torch.stack(found)
 
     def of_metrics(self, state: Tensor) -> dict[str, Tensor]:
         """The sums [..., SIZE] of each metric by key, from sums [..., size] of a group."""

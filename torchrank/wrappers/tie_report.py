@@ -285,6 +285,7 @@ class TieGroups:
     validate_args = False
     aggregation = "mean"
     empty_target_action = "neg"
+    ties = "expected"
     mean = MEANS["mean"]
     num_extra_sums = 0
     rows = None
