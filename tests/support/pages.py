@@ -20,6 +20,8 @@ BLOCKS = [
     ("torchrank/names/README.md", "spellings", "torchrank spellings"),
 ]
 PAGES = [ROOT / page for page in dict.fromkeys(page for page, _, _ in BLOCKS)]
+#: pages without generated tables
+GUIDES = [ROOT / "torchrank/statistics/README.md"]
 
 
 def printed(command: str) -> str:
