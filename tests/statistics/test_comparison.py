@@ -30,6 +30,17 @@ def stats_holm(p):
     return [min(1.0, max((len(p) - i) * q for i, q in enumerate(ordered) if q <= own)) for own in p]
 
 
+def test_the_corrected_p_decides():
+    systems = named(60, 4, step=0.0125, seed=6)
+    rows = compare(systems).table.rows
+    unclear = [row for row in rows if row["p"] <= 0.05 < row["p_corrected"]]
+    assert unclear
+    assert all(row["winner"] is None for row in unclear)
+    alone = [row["winner"] for row in compare(systems, correction="none").table.rows if row["p"] <= 0.05]
+    assert len(alone) >= len(unclear)
+    assert None not in alone
+
+
 def test_a_baseline_is_compared_with_each_other_system():
     compared = compare(named(), baseline="b")
     assert list(zip(compared.table["a"], compared.table["b"])) == [("b", "a"), ("b", "c")]

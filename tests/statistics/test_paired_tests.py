@@ -53,11 +53,21 @@ def test_zeros_do_not_make_randomization_inexact():
     assert paired_p(d, "randomization", Drawing(replicates=3)) == paired_p(d[:9], "randomization")
 
 
-def test_rounding_of_sums_does_not_break_their_ties():
-    # all eight orders of signs of three differences of 0.1: two sums are as large as the observed one
-    assert paired_p(np.array([0.1, 0.1, 0.1]), "randomization") == 2 / 8
-    # 0.1 + 0.2 - 0.3 is a sum of 0 but for rounding, so that every sum is as large
-    assert paired_p(np.array([0.1, 0.2, -0.3]), "randomization") == 1
+@pytest.mark.parametrize("n", [8, 30])
+def test_rounding_of_sums_does_not_break_their_ties(n):
+    # sums of whole numbers are exact, sums of their tenths are not
+    for seed in range(20):
+        whole = np.random.default_rng(seed).integers(-2, 4, n).astype(np.float64)
+        drawing = Drawing(replicates=500)
+        assert paired_p(whole / 10, "randomization", drawing) == paired_p(whole, "randomization", drawing)
+
+
+def test_rounding_of_means_does_not_break_their_ties():
+    for seed in range(20):
+        whole = np.random.default_rng(seed).integers(0, 3, (8, 3)).astype(np.float64)
+        drawing = Drawing(replicates=200)
+        p = family_p(whole, "randomized-tukey", drawing)
+        assert (family_p(whole / 10, "randomized-tukey", drawing) == p).all()
 
 
 def test_random_signs_agree_with_the_enumeration_of_all():
