@@ -323,10 +323,11 @@ def statistics_of_runs(
     scale = float(max(np.abs(m).max() for m in means))
     parts = [_root(m.var(ddof=1), scale) ** 2 / len(m) for m in means]
     below = sum(part**2 / (len(m) - 1) for part, m in zip(parts, means))
+    df = sum(parts) ** 2 / below if below else float(sum(map(len, means)) - 2) if n else 0.0
     ratio = mean_b / mean_a if mean_a else math.nan
     wins, ties, losses = outcomes(a.mean(axis=1), b.mean(axis=1), higher_is_better)
     return PairStatistics(
-        measure, *names, n, mean_a, mean_b, math.sqrt(sum(parts)), sum(parts) ** 2 / below if below else 0.0,
+        measure, *names, n, mean_a, mean_b, math.sqrt(sum(parts)), df,
         relative_standard_error=math.sqrt(parts[1] + ratio**2 * parts[0]) / abs(mean_a) if mean_a else math.nan,
         wins=wins, ties=ties, losses=losses, unpaired=int((scored[0] != scored[1]).sum()),
         higher_is_better=higher_is_better,

@@ -42,11 +42,13 @@ def notes_on(
     return [
         *notes,
         *_named(pairs, "identical on every query, p = 1", lambda pair: pair.n > 1 and pair.identical),
-        *_named(pairs, "fewer than two queries that both have scored, no verdict", lambda pair: pair.n < 2),
+        *_named(
+            pairs, "fewer than two queries or clusters that both have scored, no verdict", lambda pair: pair.df == 0
+        ),
         *_named(
             pairs,
             "the same difference everywhere: no spread, so no interval and no t test",
-            lambda pair: pair.n > 1 and not pair.identical and not pair.standard_error > 0,
+            lambda pair: pair.df > 0 and not pair.identical and not pair.standard_error > 0,
         ),
     ]
 
@@ -64,7 +66,7 @@ def warnings_on(pairs: Sequence[PairStatistics], test: str) -> list[str]:
         *_named(
             pairs,
             f"few queries: a verdict on less than {FEW_QUERIES} rests on the shape of the distribution",
-            lambda pair: 1 < pair.n < FEW_QUERIES,
+            lambda pair: 1 < pair.n < FEW_QUERIES and not math.isnan(pair.sd),  # of several runs it is not known
         ),
         *_named(
             pairs,

@@ -1,0 +1,127 @@
+import json
+import sys
+
+import pytest
+from systems import Columns, named, values
+
+from torchrank.statistics.compare import compare
+from torchrank.statistics.comparison import Comparison
+
+
+def two_measures():
+    return {
+        name: Columns(range(60), {"ndcg@10": column, "mr": 10 - column}, {"mr": False})
+        for name, column in named().items()
+    }
+
+
+def test_the_family_of_the_correction_is_the_measure_or_everything():
+    each, joint = compare(two_measures()), compare(two_measures(), family="all")
+    p = each.table["p"]
+    assert each.table["p_corrected"][:3] == pytest.approx(stats_holm(p[:3]))
+    assert joint.table["p_corrected"] == pytest.approx(stats_holm(p))
+    assert "holm over 3 pairs, for each measure" in str(each)
+    assert "holm over 3 pairs x 2 measures" in str(joint)
+
+
+def stats_holm(p):
+    # by definition: the largest over all smaller p-values, each times the number of p-values from it on
+    ordered = sorted(p)
+    return [min(1.0, max((len(p) - i) * q for i, q in enumerate(ordered) if q <= own)) for own in p]
+
+
+def test_the_corrected_p_decides():
+    systems = named(60, 4, step=0.0125, seed=6)
+    rows = compare(systems).table.rows
+    unclear = [row for row in rows if row["p"] <= 0.05 < row["p_corrected"]]
+    assert unclear
+    assert all(row["winner"] is None for row in unclear)
+    alone = [row["winner"] for row in compare(systems, correction="none").table.rows if row["p"] <= 0.05]
+    assert len(alone) >= len(unclear)
+    assert None not in alone
+
+
+def test_a_baseline_is_compared_with_each_other_system():
+    compared = compare(named(), baseline="b")
+    assert list(zip(compared.table["a"], compared.table["b"])) == [("b", "a"), ("b", "c")]
+    assert "holm over 2 pairs" in str(compared)
+    assert compared.systems == ("b", "a", "c")
+
+
+def test_directions_come_from_the_systems_and_turn_wins_and_winners():
+    compared = compare(two_measures())
+    for first, second in zip(compared.table.rows[:3], compared.table.rows[3:]):
+        assert first["difference"] == pytest.approx(-second["difference"])
+        for name in ("winner", "wins", "losses", "better"):
+            assert first[name] == pytest.approx(second[name])
+    assert "lower is better: mr" in str(compared)
+    turned = compare(two_measures(), higher_is_better={"mr": True}).table.rows[5]
+    assert turned["winner"] == "b"
+    assert compared.table["winner"][5] == "c"
+
+
+def test_the_leaderboard_marks_the_systems_that_each_one_beats():
+    board = compare(named(200, 3, step=0.05)).leaderboard(digits=3)
+    assert board[""] == ["a", "b", "c"]
+    assert [cell[5:] for cell in board["value"]] == ["", "ᵃ", "ᵃᵇ"]
+    assert [float(cell[:5]) for cell in board["value"]] == pytest.approx(values(200, 3, step=0.05).mean(0), abs=6e-4)
+    assert r"$^{ab}$" in board.to_latex()
+
+
+def test_many_systems_are_marked_by_numbers():
+    systems = {f"s{i}": column for i, column in enumerate(values(30, 27, step=0.05).T)}
+    board = compare(systems, baseline="s0").leaderboard()
+    assert board[""][26] == "27"
+    assert board["value"][26].endswith("¹")
+
+
+@pytest.mark.parametrize("options", [{}, {"margin": 0.05}, {"test": "sign", "baseline": "a"}, {"margin": {"mr": 0.1}}])
+def test_a_comparison_survives_json(options):
+    systems = two_measures()
+    systems["b"].columns["mr"] = systems["a"].columns["mr"].copy()  # identical: its interval is missing
+    compared = compare(systems, **options)
+    read = Comparison.from_dict(json.loads(compared.to_json()))
+    assert read == compared
+    assert str(read) == str(compared)
+    assert read.table == compared.table
+    assert hash(read) == hash(compared)
+    assert compared != compare(systems, alpha=0.01)
+
+
+def test_an_incomplete_dictionary_is_an_error():
+    given = compare(named()).to_dict()
+    del given["rows"][0]["mean_a"]
+    with pytest.raises(ValueError, match="'mean_a'"):
+        Comparison.from_dict(given)
+
+
+def test_every_format_has_the_names_and_the_notes():
+    compared = compare({"x_1": values(9, 2)[:, 0], "<b>": values(9, 2)[:, 1]})
+    assert "&lt;b&gt;" in compared._repr_html_()
+    assert r"x\_1" in compared.to_latex()
+    for text in (str(compared), compared.to_markdown(), compared.to_latex(), compared._repr_html_()):
+        assert "holm over 1 pair" in text
+        assert "few queries" in text
+    pytest.importorskip("pandas")
+    assert compared.to_pandas()["wins"].tolist() == compared.table["wins"]
+
+
+def test_the_forest_plot_has_an_interval_for_each_row_and_the_band_of_the_margin():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    compared = compare(two_measures(), margin=0.05)
+    figure, axes = compared.forest()
+    ends = [segment[:, 0].tolist() for segment in axes.collections[0].get_segments()]
+    assert ends == [[row["low"], row["high"]] for row in compared.table.rows]
+    assert [label.get_text() for label in axes.get_yticklabels()][3] == "mr: b - a (lower is better)"
+    assert axes.patches
+    assert compared.forest(axes) == (figure, axes)
+    matplotlib.pyplot.close(figure)
+
+
+def test_missing_matplotlib_is_named(monkeypatch):
+    compared = compare(named())
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match="pip install matplotlib"):
+        compared.forest()
