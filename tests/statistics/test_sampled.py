@@ -385,8 +385,8 @@ def raises_everywhere(metric, message):
         ({"num_negatives": 41}, r"at most num_items=40, got 41; pass replacement=True"),
         ({"num_negatives": 0}, "num_negatives to be an integer >= 1"),
         ({"ties": "realistic"}, "ties to be one of"),
-        ({"aggregation": "median"}, "whose state is a histogram"),
-        ({"empty_target_action": "neg"}, "which needs a relevant candidate"),
+        ({"aggregation": "median"}, "aggregation to be one of 'mean'"),
+        ({"empty_target_action": "neg"}, "empty_target_action to be one of 'skip', 'error'"),
     ],
 )
 def test_arguments_without_meaning_are_refused(kwargs, message):
