@@ -159,7 +159,9 @@ def test_copies_stand_for_the_draw():
     ranking = tr.Ranking.from_ranks(torch.tensor([1, 40, 7]), num_candidates=100).sampled(10)
     values = tr.MRR().score(ranking)
     close(tr.MRR().score(ranking.take(torch.tensor([2, 0]))), values[[2, 0]])
-    close(tr.MRR().score(tr.Ranking.join([ranking, ranking])), torch.cat([values, values]))
+    joined = tr.Ranking.join([ranking, ranking])
+    close(tr.MRR().score(joined), torch.cat([values, values]))
+    close(tr.MRR().score(joined.take(torch.tensor([1, 5]))), values[[1, 2]])
     close(tr.MRR().score(pickle.loads(pickle.dumps(ranking))), values)
     assert "num_negatives=10" in repr(ranking)
 
