@@ -159,7 +159,9 @@ def test_copies_stand_for_the_draw():
     ranking = tr.Ranking.from_ranks(torch.tensor([1, 40, 7]), num_candidates=100).sampled(10)
     values = tr.MRR().score(ranking)
     close(tr.MRR().score(ranking.take(torch.tensor([2, 0]))), values[[2, 0]])
-    close(tr.MRR().score(tr.Ranking.join([ranking, ranking])), torch.cat([values, values]))
+    joined = tr.Ranking.join([ranking, ranking])
+    close(tr.MRR().score(joined), torch.cat([values, values]))
+    close(tr.MRR().score(joined.take(torch.tensor([1, 5]))), values[[1, 2]])
     close(tr.MRR().score(pickle.loads(pickle.dumps(ranking))), values)
     assert "num_negatives=10" in repr(ranking)
 
@@ -385,8 +387,8 @@ def raises_everywhere(metric, message):
         ({"num_negatives": 41}, r"at most num_items=40, got 41; pass replacement=True"),
         ({"num_negatives": 0}, "num_negatives to be an integer >= 1"),
         ({"ties": "realistic"}, "ties to be one of"),
-        ({"aggregation": "median"}, "whose state is a histogram"),
-        ({"empty_target_action": "neg"}, "which needs a relevant candidate"),
+        ({"aggregation": "median"}, "aggregation to be one of 'mean'"),
+        ({"empty_target_action": "neg"}, "empty_target_action to be one of 'skip', 'error'"),
     ],
 )
 def test_arguments_without_meaning_are_refused(kwargs, message):

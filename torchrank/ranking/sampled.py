@@ -135,6 +135,6 @@ def chances_above(above: Tensor, total: Tensor, draws: int, replacement: bool) -
     used, left = (0, 0) if replacement else (x, draws - 1 - x)
     # Fewer than ``least`` are impossible, because there are not enough negatives below.
     least = (below <= 0) * draws if replacement else (draws - below).clamp_min(0)
-    ratio = (above - used).clamp_min(0) * (draws - x) / ((below - left).clamp_min(1e-300) * (x + 1))
+    ratio = (above - used).clamp_min(0) * (draws - x) / ((below - left) * (x + 1))
     logits = pad(running_sum(torch.where(x < least, 0.0, ratio.log())), (1, 0))
     return logits.masked_fill(torch.arange(draws + 1, device=x.device) < least, float("-inf")).softmax(-1)

@@ -1,0 +1,198 @@
+"""Systems compared from sums: the numbers of scipy, and of the comparison that has all values."""
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import torchrank as tr
+
+NAMES = ["ndcg@10", "mrr", "hitrate@1", "mr"]
+SYSTEMS = ["a", "b", "c"]
+
+
+def batch(queries=200, seed=0):
+    """Scores of three systems and grades; some queries have nothing relevant, which MR skips."""
+    draw = torch.Generator().manual_seed(seed)
+    grades = (torch.rand(queries, 12, generator=draw) > 0.8).int()
+    scores = torch.rand(queries, 12, generator=draw)
+    noise = torch.rand(queries, 12, generator=draw)
+    return {"a": scores, "b": scores + 0.3 * noise, "c": scores + 0.1 * grades}, grades
+
+
+def compared(scores, grades, cuts=(200,), **keywords):
+    metric = tr.Compared(NAMES, SYSTEMS)
+    start = 0
+    for stop in cuts:
+        part = {key: x[start:stop] for key, x in keywords.items()}
+        metric.update({name: x[start:stop] for name, x in scores.items()}, grades[start:stop], **part)
+        start = stop
+    return metric
+
+
+def values(scores, grades):
+    suite = tr.RankingCollection(NAMES)
+    return {name: suite.score(x, grades) for name, x in scores.items()}
+
+
+def test_p_values_are_those_of_scipy():
+    scores, grades = batch()
+    known = values(scores, grades)
+    table = compared(scores, grades, (3, 90, 91, 200)).comparison().table
+    assert len(table) == len(NAMES) * 3
+    for row in table:
+        a, b = (known[row[name]][row["measure"]].numpy() for name in ("a", "b"))
+        both = ~(np.isnan(a) | np.isnan(b))
+        test = stats.ttest_rel(b[both], a[both])
+        assert row["n"] == both.sum()
+        assert row["p"] == pytest.approx(test.pvalue, rel=1e-12)
+        assert [row["low"], row["high"]] == pytest.approx([*test.confidence_interval()], rel=1e-10)
+
+
+@pytest.mark.parametrize("baseline", [None, "a", "b", "c"])
+@pytest.mark.parametrize("test", ["t", "tukey"])
+def test_all_columns_are_those_of_the_comparison_of_values(baseline, test):
+    scores, grades = batch()
+    lower = {"mr": False}
+    wanted = tr.compare(values(scores, grades), baseline, test=test, higher_is_better=lower, margin=0.01)
+    found = compared(scores, grades, (60, 200)).comparison(baseline, test=test, margin=0.01)
+    assert found.notes == wanted.notes
+    for one, other in zip(found.table, wanted.table):
+        for column, value in other.items():
+            expected = pytest.approx(value, rel=1e-7, abs=1e-9, nan_ok=True) if isinstance(value, float) else value
+            assert one[column] == expected, column
+
+
+def test_skewed_differences_are_warned_of_from_the_third_sum():
+    grades = torch.ones(60, 1, dtype=torch.int64)
+    better = torch.zeros(60, 2)
+    better[0, 0] = 1.0  # one query wins, all others tie
+    target = torch.cat([grades, torch.zeros_like(grades)], 1)
+    metric = tr.Compared("mrr", ["a", "b"])
+    metric.update({"a": torch.zeros(60, 2), "b": better}, target)
+    (row,) = metric.comparison().rows
+    d = [0.25] + [0.0] * 59
+    assert row.pair.skewness == pytest.approx(stats.skew(d))
+    assert any("skew" in line for line in metric.comparison().warnings)
+
+
+def test_weights_are_those_of_a_weighted_regression():
+    api = pytest.importorskip("statsmodels.api")
+    scores, grades = batch()
+    weights = torch.rand(200, generator=torch.Generator().manual_seed(1)).double()
+    weights[:5] = 0
+    table = compared(scores, grades, (70, 200), weights=weights).comparison().table
+    known = values(scores, grades)
+    for row in table:
+        a, b = (known[row[name]][row["measure"]].numpy() for name in ("a", "b"))
+        counted = ~np.isnan(a) & (weights.numpy() > 0)
+        d, w = (b - a)[counted], weights.numpy()[counted]
+        fit = api.WLS(d, np.ones_like(d), weights=w).fit(cov_type="HC1")
+        assert row["difference"] == pytest.approx(fit.params[0], rel=1e-9)
+        se = (row["high"] - row["low"]) / 2 / stats.t.ppf(0.975, len(d) - 1)
+        assert se == pytest.approx(fit.bse[0], rel=1e-9)
+
+
+def test_compute_has_the_values_and_the_differences():
+    scores, grades = batch()
+    metric = compared(scores, grades)
+    found = metric.compute()
+    for name, x in scores.items():
+        suite = tr.RankingCollection(NAMES)
+        suite.update(x, grades)
+        for key, value in suite.compute().items():
+            assert found[f"{key}/{name}"] == value
+    assert found["mrr/b-a"].item() == pytest.approx(found["mrr/b"].item() - found["mrr/a"].item(), abs=1e-6)
+    assert all(value.dtype == torch.float32 and value.dim() == 0 for value in found.values())
+
+
+def test_a_query_that_one_system_skips_is_not_paired():
+    metric = tr.Compared("mr", ["a", "b"])
+    grades = torch.tensor([[1, 0], [0, 1], [1, 0]])
+    empty = tr.Ranking.from_scores(torch.rand(3, 2), torch.tensor([[1, 0], [0, 1], [0, 0]]))
+    metric.update({"a": tr.Ranking.from_scores(torch.rand(3, 2), grades), "b": empty})
+    (row,) = metric.comparison().table.rows
+    assert (row["n"], row["unpaired"]) == (2, 1)
+    with pytest.raises(ValueError, match="same queries"):
+        metric.comparison(test="tukey")
+
+
+def test_identical_systems_have_p_1_and_one_query_no_verdict():
+    scores, grades = batch()
+    metric = tr.Compared("mrr", ["a", "b"])
+    metric.update({"a": scores["a"][:1], "b": scores["b"][:1]}, grades[:1])
+    assert math.isnan(metric.comparison().table["p"][0])
+    metric.reset()
+    metric.update({"a": scores["a"], "b": scores["a"].clone()}, grades)
+    (row,) = metric.comparison().table.rows
+    assert (row["p"], row["wins"], row["ties"], row["winner"]) == (1.0, 0, 200, None)
+
+
+def test_copies_checkpoints_and_merges_go_on():
+    scores, grades = batch()
+    whole, first, second = (compared(scores, grades, cuts) for cuts in ((200,), (80,), ()))
+    first.persistent(True)
+    loaded = tr.Compared(NAMES, SYSTEMS)
+    loaded.persistent(True)
+    loaded.load_state_dict(first.state_dict())
+    second.update({name: x[80:] for name, x in scores.items()}, grades[80:])
+    for metric in (first, copy.deepcopy(first), pickle.loads(pickle.dumps(first)), loaded):
+        metric.merge_state(second)
+        assert metric.comparison().table["p"] == pytest.approx(whole.comparison().table["p"], rel=1e-9)
+    forward = tr.Compared(NAMES, SYSTEMS)
+    assert forward(scores, grades)["mrr/a"] == whole.compute()["mrr/a"]
+    assert forward.compute() == whole.compute()
+
+
+def test_bad_values_raise_and_the_metric_goes_on():
+    scores, grades = batch()
+    metric = tr.Compared("mrr", ["a", "b"])
+    metric.update({"a": scores["a"], "b": scores["b"].index_fill(0, torch.tensor([3]), float("nan"))}, grades)
+    for read in (metric.compute, metric.comparison):
+        with pytest.raises(ValueError, match="NaN among the scores"):
+            read()
+    metric.reset()
+    metric.update({name: scores[name] for name in "ab"}, grades)
+    metric.compute()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: tr.Compared("mrr", ["a"]), "two or more systems"),
+        (lambda: tr.Compared("mrr", ["a", "a"]), "each once"),
+        (lambda: tr.Compared("mrr", "ab"), "names of two or more"),
+        (lambda: tr.Compared("map(aggregation=geometric)", SYSTEMS), "arithmetic means"),
+        (lambda: tr.Compared("map(aggregation=median)", SYSTEMS), "computed from sums"),
+        (
+            lambda: tr.Compared("mrr", SYSTEMS).update({"a": torch.rand(2, 2)}, torch.ones(2, 2).int()),
+            "scores of a, b, c",
+        ),
+        (lambda: compared(*batch()).comparison("d"), "one of a, b, c"),
+        (lambda: compared(*batch()).comparison(test="wilcoxon"), "PerQuery"),
+        (lambda: compared(*batch()).comparison(test="tukey", correction="holm"), "no correction"),
+    ],
+)
+def test_wrong_calls_raise(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_scores_outside_of_a_dict_raise():
+    with pytest.raises(TypeError, match="dict from system to scores"):
+        tr.Compared("mrr", SYSTEMS).update(torch.rand(2, 2), torch.ones(2, 2).int())
+    with pytest.raises(ValueError, match="different numbers"):
+        ranking = [tr.Ranking.from_ranks(torch.tensor([1] * n), num_candidates=3) for n in (2, 3)]
+        tr.Compared("mrr", ["a", "b"]).update(dict(zip("ab", ranking)))
+
+
+def test_a_warning_tells_that_weights_of_tables_are_not_used():
+    tables = {
+        name: tr.QueryTable([1, 2, 3], {"mrr": x}, {"mrr": [1, 2, 1]})
+        for name, x in (("a", [1, 0, 1]), ("b", [0, 0, 1]))
+    }
+    assert any("weights" in line for line in tr.compare(tables).warnings)
