@@ -129,6 +129,9 @@ def compare(
     directions = _directions(matched, higher_is_better)
     _check_margin(margin, matched)
     groups, warnings = _clusters(matched, clusters, test)
+    tables = [table for given in systems.values() for table in (given if isinstance(given, list | tuple) else [given])]
+    if any(getattr(table, "weights", None) is not None for table in tables):
+        warnings = [*warnings, "weights of the tables are not used: every query counts alike"]
     pairs: list[PairStatistics] = []
     p_values: list[float] = []
     for measure, values in matched.values.items():
