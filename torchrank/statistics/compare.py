@@ -56,7 +56,7 @@ def compare(
     | tensor, array or list, float [query] | values of one measure, matched by position |
     | ``{id: value}`` | values of one measure, matched by id |
     | ``{label: [query]}`` or ``{label: {id: value}}`` | values of several measures |
-    | object with ``ids`` [query] and ``columns``, ``{label: [query]}`` | values of several measures, matched by id |
+    | :class:`torchrank.QueryTable`, or an object with ``ids`` and ``columns`` | several measures, matched by id |
     | list of at least two of these | several runs of a method, such as training seeds |
 
     A value of NaN is no value: its query is not paired, and counted in the column ``unpaired``. Queries are sorted by

@@ -16,8 +16,8 @@ from torchrank.statistics.reading import notes_on, warnings_on
 from torchrank.statistics.table import SUPERSCRIPTS, Table
 
 _PRINTED = (
-    "measure", "a", "b", "mean_a", "mean_b", "difference", "low", "high", "p", "p_corrected", "winner", "wins", "ties",
-    "losses", "n", "unpaired", "equivalent", "not_worse",
+    "measure", "a", "b", "mean_a", "mean_b", "difference", "low", "high", "p", "p_corrected", "winner", "effect",
+    "wins", "ties", "losses", "n", "unpaired", "equivalent", "not_worse",
 )  # fmt: skip
 _FORMATS = {
     "difference": "+.4f", "low": "+.4f", "high": "+.4f", "relative": "+.2%", "relative_low": "+.2%",
@@ -156,7 +156,10 @@ class Comparison:
     @property
     def _printed(self) -> Table:
         table = self.table
-        shown = [c for c in _PRINTED if c in table and (c != "unpaired" or any(table[c]))]
+        hidden = {"unpaired"} if not any(table["unpaired"]) else set()
+        if repr(table["p"]) == repr(table["p_corrected"]):  # NaN equals NaN
+            hidden.add("p_corrected")
+        shown = [c for c in _PRINTED if c in table and c not in hidden]
         formats = {column: spec for column, spec in table.formats.items() if column in shown}
         return Table({column: table[column] for column in shown}, formats, table.notes)
 
@@ -264,6 +267,8 @@ class Comparison:
 
     def queries_needed(self, delta: float, power: float = 0.8, alpha: float = 0.05) -> Table:
         """Number of queries with which a t test of each pair finds a true difference of ``delta``, without correction.
+
+        None for pairs without a spread, and for several runs, whose test counts runs and not queries.
 
         Example:
             >>> from torchrank.statistics.compare import compare

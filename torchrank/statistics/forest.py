@@ -34,7 +34,7 @@ def draw_forest(comparison: Comparison, axes: Any = None) -> tuple[Any, Any]:
     for label in axes.get_yticklabels():
         label.set_parse_math(False)  # a "$" in a name is a "$"
     axes.set_ylim(len(rows) - 0.4, -0.6)  # descending, so that the first row is on top
-    axes.set_xlabel(f"difference, {100 * comparison.level:g} % interval")
+    axes.set_xlabel(f"difference, {100 * comparison.level:g} % interval, not corrected for several pairs")
     return axes.figure, axes
 
 

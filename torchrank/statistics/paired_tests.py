@@ -220,7 +220,7 @@ def tukey_p(differences: Array, error: float, systems: int, queries: int) -> Arr
 
     Example:
         >>> tukey_p(np.array([0.1]), error=0.03, systems=3, queries=50).round(4).tolist()
-        [0.0525]
+        [0.0528]
     """
     return _scipy().studentized_range.sf(np.abs(differences) / error, systems, (systems - 1) * (queries - 1))
 

@@ -333,4 +333,4 @@ def difference_table(
     if names == MODELS and tally.fingerprint(one) != tally.fingerprint(other):
         counts = tally.fingerprint(one)[0], tally.fingerprint(other)[0]
         notes.append(f"the queries differ ({counts[0]} and {counts[1]} of them): only common ids are paired")
-    return Table(columns, notes=notes)
+    return Table(columns, {"p": ".2g"}, notes)

@@ -17,6 +17,7 @@ from torchrank.layouts.batch import Batch
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.types import Pairs, Target
 from torchrank.ranking.ranking import Ranking
+from torchrank.state.estimates import estimate_table
 from torchrank.state.measure import Measure
 from torchrank.state.scoring import BatchResult, weigh
 from torchrank.state.sums import SIZE, Sum
@@ -24,6 +25,7 @@ from torchrank.state.torchmetrics_fixes import LOCK
 from torchrank.statistics.comparison import Comparison, comparison_of
 from torchrank.statistics.pair_statistics import TIE, PairStatistics
 from torchrank.statistics.paired_tests import tukey_p
+from torchrank.statistics.table import Table
 from torchrank.wrappers.suite_metric import SuiteMetric
 from torchrank.wrappers.suites import Suite, collection_of, measure_suite, measures_of
 from torchrank.wrappers.tallies import PlainTally
@@ -181,6 +183,12 @@ class Compared(SuiteMetric):
         self._errors = torch.stack([self.tally.errors(part) for part in self.parts(sums)]).amax(0)
         self.raise_errors()
         return sums
+
+    def summary(self, level: float = 0.95, method: str | None = None) -> Table:
+        """A table with a row for every metric and system, over the queries of all workers, see :meth:`comparison`."""
+        parts = [self.tally.estimates(part, level, method or "auto") for part in self.parts(self.of_all_workers())]
+        keys = [(key, name, one) for key in self.tally.metrics for name, one in zip(self.systems, parts)]
+        return estimate_table({f"{key}/{name}": one[key] for key, name, one in keys}, level)
 
     def comparison(
         self,

@@ -313,4 +313,5 @@ def _welch(tally: PlainTally, one: Tensor, other: Tensor, level: float, names: t
         row = (key, a.value, b.value, a.value - b.value, error, low, high, p, a.queries, b.queries)
         for column, cell in zip(columns.values(), row):
             column.append(cell)
-    return Table(columns, notes=[f"low and high: {100 * level:g} % confidence interval, Welch's t test"])
+    note = f"low and high: {100 * level:g} % confidence interval, Welch's t test"
+    return Table(columns, {"p": ".2g"}, [note])
