@@ -132,6 +132,26 @@ class Suite:
             tr.use_compiled(False)
         return Prepared(ready.run, ready.read, lambda: tr.use_compiled(True), lambda: tr.use_compiled(False))
 
+    def wrapped(
+        self,
+        make: Callable[[tr.RankingCollection], Any],
+        more: Callable[[Tensor], dict[str, Any]] = lambda numbers: {},
+        systems: bool = False,
+    ) -> Contender:
+        """An update of a metric around the suite.
+
+        ``more`` are its further arguments, given the number of each query; ``systems`` = it takes two systems.
+        """
+
+        def prepare(data: Data) -> Prepared:
+            metric = make(tr.RankingCollection(self.measures)).to(data.device)
+            (scores, target), kwargs = self.arguments(data)
+            kwargs = kwargs | more(torch.arange(len(data.scores), device=data.device))
+            scores = {"a": scores, "b": scores.clone()} if systems else scores
+            return Prepared(lambda: metric.update(scores, target, **kwargs), before=metric.reset)
+
+        return prepare
+
     def embedded(self, data: Data) -> Prepared:
         """An update from embeddings, without the matrix of scores."""
         suite = tr.RankingCollection(self.measures).to(data.device)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import torchrank as tr
 from benchmarks.contenders import from_rows
 from benchmarks.plan import Contender, Data, Numbers, Prepared, UnavailableError, cuts, label
 
@@ -38,6 +39,18 @@ def _names(data: Data) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, f
 
 
 # ---- torchmetrics --------------------------------------------------------------------------------------------------
+
+
+def bootstrapper(measure: str, replicates: int) -> Contender:
+    """torchmetrics' bootstrap of one measure of torchrank: a copy of the metric for each replicate."""
+
+    def prepare(data: Data) -> Prepared:
+        from torchmetrics.wrappers import BootStrapper
+
+        booted = BootStrapper(tr.parse(measure), num_bootstraps=replicates).to(data.device)
+        return Prepared(lambda: booted.update(data.scores, data.target))
+
+    return prepare
 
 
 def torchmetrics(measures: str) -> Contender:

@@ -6,6 +6,7 @@ import benchmarks.contenders as c
 import benchmarks.data as data
 import benchmarks.peers as peers
 import benchmarks.small as s
+import torchrank as tr
 from benchmarks.busy import BUDGET, FLOOR, largest, slowed
 from benchmarks.imports import importing
 from benchmarks.plan import COMPILED, NUMBERS, OURS, Contender, Target, Workload, at_most, faster
@@ -81,6 +82,29 @@ def forty() -> Workload:
         references={"pytrec_eval": peers.pytrec_eval(FORTY)},
         targets=(at_most(40, "their ranking alone"),),
         grow={"queries": "queries", "candidates": "candidates"},
+    )
+
+
+def statistics() -> Workload:
+    """Bootstrap, slices, kept values and two systems, each beside a plain update."""
+    suite, replicates, slices = c.Suite(LTR), 200, 20
+    return Workload(
+        "statistics",
+        "",
+        "{queries:,} x {candidates:,}, grades 0 to 4, 7 measures; bootstrap of 200 replicates",
+        shape={"queries": 8000, "candidates": 40, "grades": 5, "decimals": None},
+        quick={"queries": 60, "candidates": 20, "grades": 5, "decimals": None},
+        make=data.graded,
+        contenders={
+            OURS: suite.wrapped(lambda x: tr.Bootstrapped(x, replicates), lambda numbers: {"query_ids": numbers}),
+            "plain update": suite.update,
+            "Sliced, 20 slices": suite.wrapped(lambda x: tr.Sliced(x, slices), lambda n: {"slices": n % slices}),
+            "PerQuery": suite.wrapped(tr.PerQuery, lambda numbers: {"query_ids": numbers}),
+            "Compared, 2 systems": suite.wrapped(lambda x: tr.Compared(x, ["a", "b"]), systems=True),
+            "torchmetrics BootStrapper, nDCG alone": peers.bootstrapper("ndcg@10", replicates),
+        },
+        floor="plain update",
+        targets=(at_most(2, "plain update"),),
     )
 
 
@@ -357,6 +381,7 @@ WORKLOADS: tuple[Workload, ...] = (
     ltr("many ties", 1),
     forty(),
     run(),
+    statistics(),
     *(correlation(measure) for measure in ("kendalltau", "weightedtau", "spearman")),
     next_item(),
     link_prediction(),
