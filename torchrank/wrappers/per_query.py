@@ -124,8 +124,8 @@ class PerQuery(SummedMetric):
             if alike and bool((weights == 1).all()):
                 weights = weights[:, :0]
             at = counted.nonzero().squeeze(-1)
-            ids, values, weights, counted = ids[at], values[at], weights[at], counted.new_empty((len(at), 0))
-        return dict(zip(FIELDS, (ids.unsqueeze(-1), values, weights, counted.view(len(ids), -1))))
+            return dict(zip(FIELDS, (ids[at].unsqueeze(-1), values[at], weights[at], counted.new_empty((len(at), 0)))))
+        return dict(zip(FIELDS, (ids.unsqueeze(-1), values, weights, counted.unsqueeze(-1))))
 
     def _append(self, rows: dict[str, Tensor]) -> None:
         for field, part in rows.items():

@@ -81,7 +81,8 @@ class QueryTable:
         if len(found) < len(self.ids):
             at = int(counts.argmax())
             raise ValueError(f"Expected each id once, got {found.tolist()[at]!r} {counts[at]} times; drop repetitions")
-        self._metrics = {label: metric for label, metric in (metrics or {}).items() if label in self.columns}
+        known, column = dict(metrics or {}), Column()
+        self._metrics = {label: known.get(label, column) for label in self.columns}
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -94,10 +95,7 @@ class QueryTable:
     @property
     def higher_is_better(self) -> dict[str, bool]:
         """Whether a higher value is better, by label."""
-        return {label: self._metric(label).higher_is_better is not False for label in self.columns}
-
-    def _metric(self, label: str) -> QueryMean:
-        return self._metrics.get(label) or Column()
+        return {label: metric.higher_is_better is not False for label, metric in self._metrics.items()}
 
     # ---- parts -------------------------------------------------------------------------------------------------
 
@@ -151,7 +149,7 @@ class QueryTable:
         return {label: self._result(label) for label in self.columns}
 
     def _result(self, label: str) -> Tensor:
-        metric = self._metric(label)
+        metric = self._metrics[label]
         found, rows = self._sums(label)
         if is_mean(metric.aggregation):
             return metric._narrow(metric.value_of(found))
@@ -245,7 +243,7 @@ class QueryTable:
 
     def _sums(self, label: str) -> tuple[Tensor, Tensor]:
         """The sums [SIZE] of a metric, and its (value, weight) [query, 2]."""
-        metric = self._metric(label)
+        metric = self._metrics[label]
         values = torch.from_numpy(self.columns[label]).to(torch.float64)
         weights = torch.ones_like(values) if self.weights is None else torch.from_numpy(self.weights[label]).double()
         rows = torch.stack([values, torch.where(values.isnan(), 0.0, weights)], -1)
@@ -255,7 +253,7 @@ class QueryTable:
         return sums.summed(inside[None], rows[:, 1][None], count, empty, none)[0], rows
 
     def _estimate(self, label: str, level: float, method: str) -> Estimate:
-        metric = self._metric(label)
+        metric = self._metrics[label]
         found, rows = self._sums(label)
         # Skipped queries are the empty ones here, whatever the policy was: the others have a value.
         scored = found.clone()
@@ -265,7 +263,7 @@ class QueryTable:
         return replace(one, queries=int(found[Sum.QUERIES]), empty=int(found[Sum.EMPTY]))
 
     def _clustered(self, label: str, one: Estimate, cluster: np.ndarray, level: float) -> Estimate:
-        metric = self._metric(label)
+        metric = self._metrics[label]
         if not is_mean(metric.aggregation):
             return replace(one, standard_error=math.nan, interval=NO_INTERVAL)
         found, rows = self._sums(label)
