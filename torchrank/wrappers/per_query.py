@@ -119,7 +119,7 @@ class PerQuery(SummedMetric):
     def _rows(self, ids: Tensor, values: Tensor, weights: Tensor, counted: Tensor, alike: bool) -> dict[str, Tensor]:
         """The fields of a batch, each [query, column], without columns that no reader needs."""
         values, weights = values.to(self.dtype_of_values), weights.to(self.dtype_of_values)
-        # On an accelerator a look at the values would have to wait, so columns are dropped by what is known before.
+        # On an accelerator a look at the values would have to wait, so no column is dropped there.
         if reading_is_free(values):
             if alike and bool((weights == 1).all()):
                 weights = weights[:, :0]

@@ -255,7 +255,7 @@ class QueryTable:
     def _estimate(self, label: str, level: float, method: str) -> Estimate:
         metric = self._metrics[label]
         found, rows = self._sums(label)
-        # Skipped queries are the empty ones here, whatever the policy was: the others have a value.
+        # Skipped queries are the empty ones here, under every policy: the others have a value.
         scored = found.clone()
         scored[Sum.QUERIES] -= found[Sum.EMPTY]
         scored[Sum.EMPTY] = 0
