@@ -247,7 +247,7 @@ def halves(suite=("mrr", "ndcg@3")):
 
 
 def equal(table, other):
-    assert table.to_dict() == other.to_dict()
+    assert repr(table.to_dict()) == repr(other.to_dict())  # a NaN equals a NaN
     assert table.summary() == other.summary()
 
 
