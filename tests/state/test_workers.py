@@ -13,6 +13,7 @@ from functools import cache
 import pytest
 import workers
 import workers_retrieval  # noqa: F401 (its scenarios)
+import workers_statistics  # noqa: F401 (its scenarios)
 
 pytestmark = pytest.mark.xdist_group("workers")
 WORLDS = (2, 3)

@@ -48,7 +48,8 @@ def work(rank, world, folder, names):
     """The main function of a worker: run scenarios one after another, each in a process group of its own."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    importlib.import_module("workers_retrieval")  # its scenarios
+    for name in ("workers_retrieval", "workers_statistics"):
+        importlib.import_module(name)  # its scenarios
     folder = Path(folder)
     for name in names:
         run = SCENARIOS[name]

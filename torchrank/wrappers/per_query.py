@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from torchrank.names.types import Pairs, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.scoring import Status, weigh
 from torchrank.state.summed import SummedMetric
-from torchrank.state.synchronisation import all_gather, appended, place_in
+from torchrank.state.synchronisation import DIGEST, WorkersDifferError, all_gather, appended, place_in
 from torchrank.state.torchmetrics_fixes import LOCK
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.suites import Suite, check_ids, collection_of, measure_suite, measures_of
@@ -64,10 +65,17 @@ class PerQuery(SummedMetric):
         self.suite, self.dtype_of_values = collection_of(suite), dtype
         self.metrics = measures_of(self.suite, "PerQuery", means=False)
         self._state = f"perquery({dtype}): {', '.join(metric._state for metric in self.metrics.values())}"
+        # The names of states may have numbers of namesakes, which depend on the metrics made before in this process.
+        names = [f"{key}: {metric.definition_name}" for key, metric in self.metrics.items()]
+        self._definition = f"perquery({dtype}): {', '.join(names)}"
         counters = torch.zeros(len(Problem), dtype=widest_float(self.device), device=self.device)
         self.add_state(f"{self._state}:sums", counters, dist_reduce_fx="sum")
         for field in FIELDS:
             self.add_state(f"{self._state}:{field}", [], dist_reduce_fx="cat")
+
+    @property
+    def definition_name(self) -> str:
+        return self._definition
 
     # ---- add ---------------------------------------------------------------------------------------------------
 
@@ -111,13 +119,13 @@ class PerQuery(SummedMetric):
     def _rows(self, ids: Tensor, values: Tensor, weights: Tensor, counted: Tensor, alike: bool) -> dict[str, Tensor]:
         """The fields of a batch, each [query, column], without columns that no reader needs."""
         values, weights = values.to(self.dtype_of_values), weights.to(self.dtype_of_values)
-        # On an accelerator a look at the values would have to wait, so columns are dropped by what is known before.
+        # On an accelerator a look at the values would have to wait, so no column is dropped there.
         if reading_is_free(values):
             if alike and bool((weights == 1).all()):
                 weights = weights[:, :0]
             at = counted.nonzero().squeeze(-1)
-            ids, values, weights, counted = ids[at], values[at], weights[at], counted.new_empty((len(at), 0))
-        return dict(zip(FIELDS, (ids.unsqueeze(-1), values, weights, counted.view(len(ids), -1))))
+            return dict(zip(FIELDS, (ids[at].unsqueeze(-1), values[at], weights[at], counted.new_empty((len(at), 0)))))
+        return dict(zip(FIELDS, (ids.unsqueeze(-1), values, weights, counted.unsqueeze(-1))))
 
     def _append(self, rows: dict[str, Tensor]) -> None:
         for field, part in rows.items():
@@ -155,6 +163,8 @@ class PerQuery(SummedMetric):
         first = np.ones(len(ids), dtype=bool)
         first[1:] = ids[1:, 0] != ids[:-1, 0]
         self._differing = _differing(ids[:, 0], np.concatenate([values, weights], 1), first, list(self.metrics))
+        if not self._should_unsync and bool((self.sums > 0).any()):  # forward, which does not raise
+            values = np.full_like(values, np.nan)
         columns = {key: values[first, n] for n, key in enumerate(self.metrics)}
         weight = {key: weights[first, n] for n, key in enumerate(self.metrics)} if weights.shape[1] else None
         return QueryTable(ids[first, 0], columns, weight, self.metrics)
@@ -184,7 +194,8 @@ class PerQuery(SummedMetric):
     def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
         if dist_sync_fn is not gather_all_tensors:
             raise ValueError("Expected no dist_sync_fn for PerQuery, which gathers rows of different lengths; drop it")
-        rows, errors = _gathered(self._joined(), self.sums, process_group or self.process_group)
+        group = process_group or self.process_group
+        rows, errors = _gathered(self._joined(), self.sums, self.definition_name, group)
         self._set("sums", errors)
         for field, x in rows.items():
             self._set(field, [x])
@@ -223,16 +234,26 @@ def _alike(parts: list[Tensor], more: list[Tensor]) -> tuple[list[Tensor], list[
     return tuple([x if x.shape[1] == width else x.new_ones((len(x), width)) for x in some] for some in (parts, more))  # type: ignore[return-value]
 
 
-def _gathered(rows: dict[str, Tensor], errors: Tensor, group: Any) -> tuple[dict[str, Tensor], Tensor]:
-    """The rows and the counters of all workers: two collectives, or one if no worker has rows."""
+def _gathered(rows: dict[str, Tensor], errors: Tensor, name: str, group: Any) -> tuple[dict[str, Tensor], Tensor]:
+    """The rows and the counters of all workers: two collectives, or one if no worker has rows.
+
+    Raises:
+        WorkersDifferError: workers have other names. All workers raise it.
+    """
     _, world = place_in(group)
-    head = torch.tensor([len(rows["ids"]), *(x.shape[1] for x in rows.values())], device=errors.device)
-    mine = torch.cat([head.to(errors.dtype), errors])
+    digest = hashlib.blake2b(name.encode(), digest_size=DIGEST).digest()
+    head = errors.new_tensor([*digest, len(rows["ids"]), *(x.shape[1] for x in rows.values())])
+    mine = torch.cat([head, errors])
     heads = [torch.empty_like(mine) for _ in range(world)]
     dist.all_gather(heads, mine, group=group)
-    table = torch.stack(heads)
-    total = table[:, len(head) :].sum(0)
-    counts, *widths = table[:, : len(head)].round().long().T.tolist()
+    digests, numbers, counters = torch.stack(heads).split([DIGEST, 1 + len(rows), len(errors)], dim=-1)
+    if others := (digests != digests[0]).any(-1).nonzero().squeeze(-1).tolist():
+        raise WorkersDifferError(
+            f"Expected PerQuery of the same metrics on all {world} workers, got other metrics on {others} than on 0;"
+            " build the same suite on every worker"
+        )
+    total = counters.sum(0)
+    counts, *widths = numbers.round().long().T.tolist()
     if not any(counts):
         return rows, total
     most = {field: max(width) for field, width in zip(rows, widths)}
@@ -250,12 +271,13 @@ def _gathered(rows: dict[str, Tensor], errors: Tensor, group: Any) -> tuple[dict
 
 def _differing(ids: np.ndarray, numbers: np.ndarray, first: np.ndarray, keys: list[str]) -> str:
     """The error message for an id with two different values; empty if each has one."""
-    same = np.isclose(numbers[1:], numbers[:-1], rtol=1e-9, atol=1e-12, equal_nan=True).all(1)
-    wrong = np.flatnonzero(~first[1:] & ~same)
+    rtol = 1e-9 if numbers.dtype == np.float64 else 1e-6
+    same = np.isclose(numbers[1:], numbers[:-1], rtol=rtol, atol=1e-12, equal_nan=True)
+    wrong = np.flatnonzero(~first[1:] & ~same.all(1))
     if not len(wrong):
         return ""
     at = int(wrong[0])
-    column = int(np.flatnonzero(~np.isclose(numbers[at + 1], numbers[at], equal_nan=True, rtol=1e-9, atol=1e-12))[0])
+    column = int(np.flatnonzero(~same[at])[0])
     what = keys[column] if column < len(keys) else "weight"
     return (
         f"Expected one value for each id, got {what} of {numbers[at, column]:.6g} and {numbers[at + 1, column]:.6g} for"

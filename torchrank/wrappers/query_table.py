@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torchrank.names.nearest import did_you_mean
 from torchrank.state import sums
-from torchrank.state.aggregation import is_mean
+from torchrank.state.aggregation import aggregate, is_mean
 from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate, estimate_table
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.sums import Sum
@@ -51,7 +51,7 @@ class QueryTable:
             higher values are better.
 
     Raises:
-        ValueError: an id is repeated, or a column has another length.
+        ValueError: an id is repeated, a column has another length, or weights are missing, negative or infinite.
 
     Example:
         >>> import torchrank as tr
@@ -75,12 +75,14 @@ class QueryTable:
                 raise ValueError(
                     f"Expected {label} of shape {list(self.ids.shape)}, one per id, got {list(values.shape)}"
                 )
+        if self.weights is not None:
+            _check_weights(self.weights, self.labels)
         found, counts = np.unique(self.ids, return_counts=True)
         if len(found) < len(self.ids):
-            raise ValueError(
-                f"Expected each id once, got {found[counts > 1][0]!r} {counts.max()} times; drop repetitions"
-            )
-        self._metrics = {label: metric for label, metric in (metrics or {}).items() if label in self.columns}
+            at = int(counts.argmax())
+            raise ValueError(f"Expected each id once, got {found.tolist()[at]!r} {counts[at]} times; drop repetitions")
+        known, column = dict(metrics or {}), Column()
+        self._metrics = {label: known.get(label, column) for label in self.columns}
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -93,10 +95,7 @@ class QueryTable:
     @property
     def higher_is_better(self) -> dict[str, bool]:
         """Whether a higher value is better, by label."""
-        return {label: self._metric(label).higher_is_better is not False for label in self.columns}
-
-    def _metric(self, label: str) -> QueryMean:
-        return self._metrics.get(label) or Column()
+        return {label: metric.higher_is_better is not False for label, metric in self._metrics.items()}
 
     # ---- parts -------------------------------------------------------------------------------------------------
 
@@ -143,9 +142,18 @@ class QueryTable:
     # ---- results -----------------------------------------------------------------------------------------------
 
     def compute(self) -> dict[str, Tensor]:
-        """The result of every metric by label: float32 []; NaN if no query has a value."""
-        found = {label: self._estimate(label, 0.95, "auto").value for label in self.columns}
-        return {label: torch.tensor(value, dtype=torch.float32, device="cpu") for label, value in found.items()}
+        """The result of every metric by label, as its own ``compute`` returns it: float32 []; NaN without values.
+
+        For ``aggregation="none"`` the values in the order of the ids, float32 [query].
+        """
+        return {label: self._result(label) for label in self.columns}
+
+    def _result(self, label: str) -> Tensor:
+        metric = self._metrics[label]
+        found, rows = self._sums(label)
+        if is_mean(metric.aggregation):
+            return metric._narrow(metric.value_of(found))
+        return metric._narrow(metric.transform_result(aggregate(metric.aggregation, rows[:, 0], rows[:, 1]), found))
 
     def summary(self, level: float = 0.95, clusters: Any = None) -> Table:
         """A table with a row for every metric: value, standard error, interval and numbers of queries.
@@ -159,13 +167,18 @@ class QueryTable:
 
         Args:
             level: the probability that an interval contains the expected value.
-            clusters: the cluster of each query, e.g. its user: a sequence [query], or a dict from id to cluster.
+            clusters: the cluster of each query, e.g. its user: a sequence [query], or a dict from id to cluster. With
+                clusters, a metric that is no mean has no interval.
+
+        Returns:
+            A table with the columns of :meth:`torchrank.RankingCollection.summary`. Queries without a value are
+            counted as empty.
 
         Source:
             Liang and Zeger, Longitudinal data analysis using generalized linear models, Biometrika 1986.
 
         Raises:
-            ValueError: clusters have another length, or a metric is no mean although there are clusters.
+            ValueError: an argument has an unknown value, or clusters have another length or lack an id.
         """
         check(level, "auto")
         found = {label: self._estimate(label, level, "auto") for label in self.columns}
@@ -230,20 +243,19 @@ class QueryTable:
 
     def _sums(self, label: str) -> tuple[Tensor, Tensor]:
         """The sums [SIZE] of a metric, and its (value, weight) [query, 2]."""
-        metric = self._metric(label)
+        metric = self._metrics[label]
         values = torch.from_numpy(self.columns[label]).to(torch.float64)
         weights = torch.ones_like(values) if self.weights is None else torch.from_numpy(self.weights[label]).double()
         rows = torch.stack([values, torch.where(values.isnan(), 0.0, weights)], -1)
-        skipped = values.isnan()
-        inside = torch.where(skipped, 0.0, metric.mean.inside(values))
-        count, none = torch.tensor([float(len(values))]), torch.zeros(1, len(sums.Problem), dtype=torch.float64)
-        empty = skipped.sum().double().reshape(1)
-        return sums.summed(inside[None], rows[:, 1][None], count.double(), empty, none)[0], rows
+        inside = torch.where(rows[:, 1] > 0, metric.mean.inside(values), 0.0)
+        count, empty = values.new_tensor([len(values)]), values.isnan().sum().reshape(1)
+        none = values.new_zeros((1, len(sums.Problem)))
+        return sums.summed(inside[None], rows[:, 1][None], count, empty, none)[0], rows
 
     def _estimate(self, label: str, level: float, method: str) -> Estimate:
-        metric = self._metric(label)
+        metric = self._metrics[label]
         found, rows = self._sums(label)
-        # Skipped queries are the empty ones here, whatever the policy was: the others have a value.
+        # Skipped queries are the empty ones here, under every policy: the others have a value.
         scored = found.clone()
         scored[Sum.QUERIES] -= found[Sum.EMPTY]
         scored[Sum.EMPTY] = 0
@@ -251,7 +263,7 @@ class QueryTable:
         return replace(one, queries=int(found[Sum.QUERIES]), empty=int(found[Sum.EMPTY]))
 
     def _clustered(self, label: str, one: Estimate, cluster: np.ndarray, level: float) -> Estimate:
-        metric = self._metric(label)
+        metric = self._metrics[label]
         if not is_mean(metric.aggregation):
             return replace(one, standard_error=math.nan, interval=NO_INTERVAL)
         found, rows = self._sums(label)
@@ -259,13 +271,12 @@ class QueryTable:
         scored = ~np.isnan(values)
         inside = metric.mean.inside(rows[:, 0]).numpy()[scored]
         _, at = np.unique(cluster[scored], return_inverse=True)
-        t = np.bincount(at, weights[scored] * inside)
-        w = np.bincount(at, weights[scored])
-        count = len(w)
-        if count < 2 or not w.sum() > 0:
+        weights = weights[scored]
+        count, total = len(np.unique(at)), weights.sum()
+        if count < 2 or not total > 0:
             return replace(one, standard_error=math.nan, interval=NO_INTERVAL, effective=float(count))
-        mean = t.sum() / w.sum()
-        variance = count / (count - 1) * ((t - mean * w) ** 2).sum() / w.sum() ** 2
+        apart = np.bincount(at, weights * (inside - (weights * inside).sum() / total))  # T - m W of each cluster
+        variance = count / (count - 1) * (apart**2).sum() / total**2
         # the slope of the reported value, e.g. of a geometric mean
         plain = float(sums.standard_error(found, found[Sum.QUERIES] - found[Sum.EMPTY]))
         error = math.sqrt(variance) * (one.standard_error / plain if plain > 0 else 1.0)
@@ -321,6 +332,16 @@ class QueryTable:
 def deltas(a: QueryTable, b: QueryTable, label: str, most: int | None = 10) -> Table:
     """The queries with the largest losses from table ``a`` to table ``b``; see :meth:`QueryTable.deltas`."""
     return a.deltas(b, label, most)
+
+
+def _check_weights(weights: Mapping[str, np.ndarray], labels: Sequence[str]) -> None:
+    for label in labels:
+        if label not in weights:
+            raise ValueError(f"Expected weights of {label}, got none; pass weights of 1 where all queries count alike")
+        if not (np.isfinite(weights[label]) & (weights[label] >= 0)).all():
+            raise ValueError(
+                f"Expected finite weights >= 0 for {label}, got others; set the values of skipped queries to NaN"
+            )
 
 
 def _floats(values: Any) -> np.ndarray:

@@ -232,9 +232,8 @@ class Sliced(SuiteMetric):
             ValueError: a slice has no such name, or queries are in several slices.
         """
         check(level, "auto")
-        with self.over_all_workers():
-            overlap = int(state.read(self.sums)[1])
-            parts = self.of_all_workers()
+        sums = self.whole_of_all_workers()
+        overlap, parts = int(sums[1]), self.parts(sums)
         first = parts[self._at(one)]
         second = parts[0] - first if other == REST else parts[self._at(other)]
         if isinstance(self.tally, BootstrapTally):

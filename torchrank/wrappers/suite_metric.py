@@ -96,12 +96,17 @@ class SuiteMetric(SummedMetric):
         Raises:
             ValueError: a worker has met bad values.
         """
+        return self.parts(self.whole_of_all_workers())
+
+    def whole_of_all_workers(self) -> Tensor:
+        """The whole vector of :meth:`of_all_workers`, with the counters of the subclass."""
         with self.over_all_workers():
             sums = state.read(self.sums)
+        # Outside of the context, which an error would leave without restoring the state of this worker.
         self._errors = self.tally.errors(self.parts(sums)[0])
         self.check(sums)
         self.raise_errors()
-        return self.parts(sums)
+        return sums
 
     def check(self, sums: Tensor) -> None:
         """Raise ValueError for bad arguments that the counters of the subclass have found."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 import functools
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torchmetrics import Metric
+from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.sums as state
 from torchrank.collection.collection import Metrics, RankingCollection
@@ -23,6 +26,7 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import MEANS, is_mean
 from torchrank.state.scoring import BatchResult, Measured, score_batch
 from torchrank.state.sums import SIZE, Sum
+from torchrank.state.synchronisation import all_reduce
 from torchrank.state.torchmetrics_fixes import LOCK, SafeMetric
 
 if TYPE_CHECKING:
@@ -112,6 +116,10 @@ class TieReport(SafeMetric):
     def sums(self) -> Tensor:
         """The summed part of the state, see :class:`_Totals`."""
         return getattr(self, f"{self._name}:sums")
+
+    @property
+    def rows(self) -> None:
+        """Per-query values: none are kept."""
 
     @property
     def most(self) -> Tensor:
@@ -218,6 +226,25 @@ class TieReport(SafeMetric):
         return Table(columns, formats, notes)
 
     # ---- torchmetrics' contract ----------------------------------------------------------------------------------
+
+    @property
+    def definition_name(self) -> str:
+        """The name that identifies the report on other workers."""
+        return self._name
+
+    def reducible(self) -> bool:
+        """Whether other metrics can be reduced together with this one: never, because it has maxima."""
+        return False
+
+    def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
+        if dist_sync_fn is not gather_all_tensors:  # a function of the user
+            super()._sync_dist(dist_sync_fn, process_group)
+            return
+        group, most = process_group or self.process_group, self.most.clone()
+        sums, _ = all_reduce({self._name: self}, group)[self._name]  # raises on all workers if their metrics differ
+        dist.all_reduce(most, op=dist.ReduceOp.MAX, group=group)
+        setattr(self, f"{self._name}:sums", sums)
+        setattr(self, f"{self._name}:most", most)
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
         """Add the state of another report on the same metrics.

@@ -1,0 +1,198 @@
+"""Results that are computed from the values of single queries after the fact: clusters, slices, losses, formats."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import torchrank as tr
+from torchrank.statistics.distributions import t_quantile
+
+NAN = float("nan")
+
+
+# ---- results of a table ----------------------------------------------------------------------------------------------
+
+
+def users(seed, count, within=0.1):
+    """Values of the queries of some users, 1 to 6 each, which depend on the user; weights; and the users."""
+    generator = np.random.default_rng(seed)
+    user = np.repeat(np.arange(count), generator.integers(1, 7, count))
+    values = generator.normal(0.5, 0.1, count)[user] + generator.normal(0, within, len(user))
+    return values, generator.uniform(0.1, 3, len(user)), user
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_clustered_errors_are_those_of_statsmodels(weighted):
+    models = pytest.importorskip("statsmodels.api")
+    values, weights, user = users(0, 50)
+    order = np.random.default_rng(1).permutation(len(values))
+    table = tr.QueryTable(order, {"x": values[order]}, {"x": weights[order]} if weighted else None)
+    (row,) = table.summary(clusters={n: f"user {user[n]}" for n in range(len(values))}).rows
+    model = models.WLS(values, np.ones_like(values), weights=weights if weighted else 1.0)
+    # statsmodels' correction is C / (C - 1) * (n - 1) / (n - 1) for a mean
+    fit = model.fit(cov_type="cluster", cov_kwds={"groups": user, "use_correction": True}, use_t=True)
+    assert row["value"] == pytest.approx(fit.params[0], rel=1e-13)
+    assert row["standard error"] == pytest.approx(fit.bse[0], rel=1e-12)
+    reach = t_quantile(0.975, 49) * fit.bse[0]
+    assert [row["low"], row["high"]] == pytest.approx([row["value"] - reach, row["value"] + reach], rel=1e-12)
+    assert [row["low"], row["high"]] == pytest.approx(fit.conf_int()[0], rel=1e-9)
+
+
+def test_clusters_of_single_queries_have_the_plain_error_and_few_clusters_a_note():
+    values, weights, _ = users(2, 12)
+    table = tr.QueryTable(range(len(values)), {"x": values}, {"x": weights})
+    plain, alone = table.summary(), table.summary(clusters=range(len(values)))
+    for name in ("value", "standard error", "queries"):
+        assert alone[name] == pytest.approx(plain[name], rel=1e-12)
+    assert alone.notes[1].startswith(f"{len(values)} clusters")
+    few = table.summary(clusters=np.arange(len(values)) % 5)
+    assert few.notes[1:] == (
+        "5 clusters: standard errors and intervals allow for dependence within them",
+        "fewer than 30 clusters: the standard errors are too small",
+    )
+    many = table.summary(clusters=np.arange(len(values)) % 30)
+    assert len(values) >= 30
+    assert not any("fewer" in note for note in many.notes)
+    assert math.isnan(table.summary(clusters=np.zeros(len(values)))["standard error"][0])
+    with pytest.raises(ValueError, match="Expected clusters of all ids, got none for 1"):
+        table.summary(clusters={0: "a"})
+    with pytest.raises(ValueError, match="Expected clusters of shape"):
+        table.summary(clusters=[1, 2])
+
+
+def test_clustered_intervals_cover_the_expected_value_where_plain_ones_do_not():
+    hits = np.zeros(2)
+    for seed in range(300):
+        values, _, user = users(seed, 40, within=0.03)
+        table = tr.QueryTable(range(len(values)), {"x": values})
+        for n, clusters in enumerate((user, None)):
+            low, high = (table.summary(clusters=clusters)[end][0] for end in ("low", "high"))
+            hits[n] += low < 0.5 < high
+    assert 0.92 < hits[0] / 300 < 0.98
+    assert hits[1] / 300 < 0.85
+
+
+def test_errors_of_other_means_have_the_slope_of_the_mean_and_other_aggregates_none():
+    values, _, user = users(3, 40)
+    metrics = {how: tr.MRR(aggregation=how) for how in ("geometric", "harmonic", "median")}
+    table = tr.QueryTable(range(len(values)), dict.fromkeys(metrics, values), None, metrics)
+    found = dict(zip(metrics, table.summary(clusters=user).rows))
+    for how, inside, slope in (("geometric", np.log, lambda m: m), ("harmonic", np.reciprocal, lambda m: m**2)):
+        (plain,) = tr.QueryTable(range(len(values)), {"x": inside(values)}).summary(clusters=user).rows
+        assert found[how]["standard error"] == pytest.approx(plain["standard error"] * slope(found[how]["value"]))
+    assert math.isnan(found["median"]["standard error"])
+    assert found["median"]["value"] == np.sort(values)[(len(values) - 1) // 2]
+
+
+def test_by_has_a_row_for_each_metric_and_slice():
+    generator = np.random.default_rng(4)
+    columns = {label: generator.integers(0, 9, 40) / 8 for label in ("mrr", "ndcg@3")}
+    table = tr.QueryTable(generator.permutation(100)[:40], columns)
+    slices = np.where(table.ids % 2, "odd", "even")
+    found = table.by(slices)
+    assert found["metric"] == ["mrr/even", "mrr/odd", "ndcg@3/even", "ndcg@3/odd"]
+    for row in found.rows:
+        label, name = row["metric"].split("/")
+        part = table.where(slices == name)
+        assert len(part) == row["queries"]
+        assert row["value"] == pytest.approx(table.columns[label][slices == name].mean())
+        assert {**row, "metric": label} == part.summary().rows[part.labels.index(label)]
+    assert table.by(dict(zip(table.ids.tolist(), slices))) == found
+    with pytest.raises(ValueError, match="Expected bool of shape"):
+        table.where(slices)
+
+
+def test_deltas_are_the_largest_losses_first():
+    before = tr.QueryTable(
+        [1, 2, 3, 4, 5], {"mrr": [0.5, 0.9, 0.4, NAN, 1], "mr": [1, 2, 3, 4, 5]}, None, {"mr": tr.MR()}
+    )
+    after = tr.QueryTable([5, 3, 2, 4, 9], {"mrr": [0.5, 0.6, 0.1, 1, 0], "mr": [5, 9, 1, 4, 0]}, None, {"mr": tr.MR()})
+    found = before.deltas(after, "mrr")
+    assert found["id"] == [2, 5, 3]
+    assert found["delta"] == pytest.approx([-0.8, -0.5, 0.2])
+    assert found["before"] == [0.9, 1, 0.4]
+    assert found["after"] == [0.1, 0.5, 0.6]
+    assert found.notes == ("mrr, 4 common queries",)
+    assert before.deltas(after, "mr", most=2)["id"] == [3, 4]  # lower is better; equal values in order of id
+    with pytest.raises(ValueError, match="Expected one of mrr, mr, got 'mrrr'; did you mean"):
+        before.deltas(after, "mrrr")
+    with pytest.raises(ValueError, match="Expected common ids, got none"):
+        before.deltas(tr.QueryTable([7], {"mrr": [1.0]}), "mrr")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (([1, 2], {"a": [1.0]}), r"Expected a of shape \[2\], one per id, got \[1\]"),
+        (([[1, 2]], {"a": [[1.0, 2.0]]}), "Expected a of shape"),
+        (([1, 1, 2, 2, 2], {"a": range(5)}), "Expected each id once, got 2 3 times"),
+        ((["q", "q"], {"a": [1, 2]}), "Expected each id once, got 'q' 2 times"),
+        (([1, 2], {"a": [1, 2]}, {"b": [1, 2]}), "Expected weights of a, got none"),
+        (([1, 2], {"a": [1, 2]}, {"a": [1, -2]}), "Expected finite weights >= 0 for a"),
+        (([1, 2], {"a": [1, 2]}, {"a": [1, NAN]}), "Expected finite weights >= 0 for a"),
+    ],
+)
+def test_wrong_tables_are_refused(arguments, error):
+    with pytest.raises(ValueError, match=error):
+        tr.QueryTable(*arguments)
+
+
+def test_tables_need_neither_the_default_dtype_nor_the_default_device():
+    table = tr.QueryTable(range(1001), {"a": np.arange(1001) / 1001})
+    want = table.summary()
+    try:
+        torch.set_default_dtype(torch.bfloat16)
+        torch.set_default_device("meta")
+        assert table.summary() == want
+        assert table.compute()["a"].item() == pytest.approx(500 / 1001)
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+    assert want["queries"] == [1001]
+
+
+# ---- other formats ---------------------------------------------------------------------------------------------------
+
+
+def named():
+    return tr.QueryTable(["q2", "q1", "q3"], {"mrr": [0.5, NAN, 1.0], "mr": torch.tensor([2.0, 3.0, 1.0])})
+
+
+def test_pandas_and_dict_have_the_ids_and_the_columns():
+    table = named()
+    frame = table.to_pandas()
+    assert frame.index.name == "id"
+    assert frame.loc["q2", "mrr"] == 0.5
+    assert math.isnan(frame.loc["q1", "mrr"])
+    assert frame["mr"].tolist() == [2, 3, 1]
+    assert list(table.to_dict()) == ["id", "mrr", "mr"]
+    again = tr.QueryTable(frame.index, dict(frame.items()))
+    assert repr(again.to_dict()) == repr({**table.to_dict(), "mr": [2.0, 3.0, 1.0]})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_parquet_round_trip(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    try:
+        named().to_parquet(tmp_path / "table.parquet")
+    except ImportError:
+        pytest.skip("no engine for Parquet")
+    frame = pandas.read_parquet(tmp_path / "table.parquet")
+    assert frame["id"].tolist() == ["q2", "q1", "q3"]
+    np.testing.assert_array_equal(frame["mrr"], [0.5, NAN, 1.0])
+
+
+@pytest.mark.parametrize(("package", "method"), [("polars", "to_polars"), ("pyarrow", "to_arrow")])
+def test_polars_and_arrow(package, method, monkeypatch):
+    with monkeypatch.context() as without:
+        without.setitem(__import__("sys").modules, package, None)
+        with pytest.raises(ImportError, match=f"pip install {package}"):
+            getattr(named(), method)()
+    pytest.importorskip(package)
+    found = (
+        getattr(named(), method)().to_pydict() if package == "pyarrow" else named().to_polars().to_dict(as_series=False)
+    )
+    assert found["id"] == ["q2", "q1", "q3"]
+    assert found["mr"] == [2, 3, 1]

@@ -1,0 +1,287 @@
+"""Scenarios of workers with intervals, slices, bootstraps, tables and reports, see workers.py.
+
+Sums over queries depend on their order in the last of 16 digits. So tables of float64 sums are compared in 11 digits,
+and all else to the bit: float32 results, replicates, and tables of single queries.
+"""
+
+import copy
+import math
+from functools import cache
+
+import torch
+import torch.distributed as dist
+from workers import AGGREGATIONS, batch, errors_of, exactly, fill, leave, plain, scenario, share
+
+import torchrank as tr
+
+SUITE = ["ndcg@3", "mrr", "hitrate@1", "mr(adjusted=z)", "map(empty_target_action=skip)", "psp(average=pooled)@3"]
+NAMES = ["new", "old", "none"]  # the last one stays empty
+
+
+def numbered(seeds):
+    """Batches with (scores, grades, ids of queries, slices)."""
+    found, start = [], 0
+    for seed in seeds:
+        scores, grades = batch(seed)
+        ids = torch.arange(start, start := start + len(scores))
+        found.append((scores, grades, ids * 7919 % 1009, ids % 3 - 1))
+    return found
+
+
+BATCHES = numbered(range(12))
+BAD = (torch.tensor([[0.1, math.nan]]), torch.tensor([[1, 0]]), torch.tensor([5000]), torch.tensor([0]))
+
+
+def sliced(**kwargs):
+    return tr.Sliced(SUITE, NAMES, **kwargs)
+
+
+def booted(**kwargs):
+    return tr.Bootstrapped(SUITE[:3], replicates=100, seed=3, **kwargs)
+
+
+def both(**kwargs):
+    return tr.Sliced(booted(), NAMES, **kwargs)
+
+
+def kept(**kwargs):
+    return tr.PerQuery([*SUITE, *(tr.MR(aggregation=how) for how in AGGREGATIONS if how != "mean")], **kwargs)
+
+
+def ties(**kwargs):
+    return tr.TieReport(SUITE[:3], **kwargs)
+
+
+#: how to make each metric, and the arguments of its update beside scores and grades
+KINDS = {sliced: ["slices"], booted: ["query_ids"], both: ["slices", "query_ids"], kept: ["query_ids"], ties: []}
+COST = {sliced: {"all_reduce": 1}, booted: {"all_reduce": 1}, both: {"all_reduce": 1}, kept: {"all_gather": 2}}
+COST[ties] = {"all_reduce": 2}  # sums and maxima
+
+
+def add(metric, kind, batches):
+    for scores, grades, ids, slices in batches:
+        options = {"query_ids": ids, "slices": slices}
+        metric.update(scores, grades, **{name: options[name] for name in KINDS[kind]})
+    return metric
+
+
+def rounded(table):
+    """The cells of a table, with 11 digits."""
+    return [[float(f"{x:.11g}") if isinstance(x, float) else x for x in row.values()] for row in table.rows]
+
+
+def shown(result):
+    """All numbers of a result, to the bit."""
+    if isinstance(result, tr.QueryTable):
+        return [result.to_dict(), result.compute(), [list(row.values()) for row in result.summary().rows]]
+    return result
+
+
+@cache
+def alone(kind, stop=None):
+    """The numbers of a process without others."""
+    return plain(shown(add(kind(distributed_available_fn=lambda: False), kind, BATCHES[:stop]).compute()))
+
+
+# ---- the same numbers ------------------------------------------------------------------------------------------------
+
+for _how in ("uneven", "first empty", "all in one"):
+
+    def _run(rank, world, how=_how):
+        mine, values = share(BATCHES, rank, world, how), []
+        for kind in KINDS:
+            metric = add(kind(), kind, mine)
+            for _ in range(2):
+                with exactly(world, **COST[kind]):
+                    values.append(shown(metric.compute()))
+        return values
+
+    _run.__name__ = f"statistics_{_how}".replace(" ", "_")
+    scenario(_run)
+
+
+@scenario
+def summaries_and_intervals(rank, world):
+    mine, values = share(BATCHES, rank, world, "last empty"), []
+    suite = fill(tr.RankingCollection(SUITE), [arguments[:2] for arguments in mine])
+    with exactly(world, all_reduce=1):
+        values.append(rounded(suite.summary()))
+    with exactly(world, all_reduce=1):
+        found = suite.intervals()
+    for key, metric in suite.items():
+        with exactly(world, all_reduce=1):
+            assert metric.interval() == found[key] or all(map(math.isnan, found[key]))
+    queries, whole = suite["mrr"].num_queries, sum(len(arguments[0]) for arguments in BATCHES)
+    assert queries == sum(len(arguments[0]) for arguments in mine)  # the state of this worker is back
+    assert suite.summary()["queries"][1] == whole
+    slices, boot = add(sliced(), sliced, mine), add(booted(), booted, mine)
+    for call in (slices.summary, slices.worst, lambda: slices.difference("new", "old"), boot.summary):
+        with exactly(world, all_reduce=1):
+            values.append(rounded(call()))
+    for call in (boot.replicates, boot.intervals):
+        with exactly(world, all_reduce=1):
+            values.append(call())
+    other = add(booted(), booted, [(-scores, *more) for scores, *more in mine])
+    with exactly(world, all_reduce=2):
+        values.append(rounded(boot.difference(other)))
+    report = add(ties(), ties, mine)
+    return [*values, [list(row.values()) for row in report.summary().rows]]
+
+
+@scenario
+def nothing_on_all_workers(rank, world):
+    values = []
+    for kind in KINDS:
+        cost = {"all_gather": 1} if kind is kept else COST[kind]  # nobody has rows to gather
+        metric = kind()
+        with exactly(world, **cost):
+            values.append(shown(metric.compute()))
+        empty = tuple(x[:0] for x in BATCHES[0])
+        values.append(shown(add(metric, kind, [empty] * rank).compute()))
+    return values
+
+
+@scenario
+def repeated_queries_count_once(rank, world):
+    """torch's DistributedSampler repeats the first queries, so that all workers have the same number."""
+    scores, grades, ids = (torch.cat(x)[:31] for x in list(zip(*BATCHES))[:3])
+    at = list(torch.utils.data.DistributedSampler(range(len(ids)), world, rank, shuffle=False))
+    metric = tr.PerQuery(SUITE)
+    for rows in torch.tensor(at).split(5):
+        metric.update(scores[rows], grades[rows], query_ids=ids[rows])
+    table = metric.compute()
+    assert len(table) == len(ids)
+    assert world == 1 or world * len(at) > len(ids)  # some are repeated
+    whole = tr.RankingCollection([tr.parse(name, distributed_available_fn=lambda: False) for name in SUITE])
+    whole.update(scores, grades)
+    assert plain(table.compute()) == plain(whole.compute())
+    return table.compute()
+
+
+@scenario
+def weights_on_some_workers(rank, world):
+    """Rows with and without weights, in float32 and in float64: the widths of messages agree all the same."""
+    values = []
+    for dtype in (torch.float64, torch.float32):
+        metric = tr.PerQuery(["mrr", "ndcg(aggregation=median)@3"], dtype=dtype)
+        for number, (scores, grades, ids, _) in enumerate(BATCHES):
+            if any(ids is mine[2] for mine in share(BATCHES, rank, world, "last empty")):
+                weights = None if number < 6 else ids % 4 / 3
+                metric.update(scores, grades, query_ids=ids, weights=weights)
+        values.append(shown(metric.compute()))
+    return values
+
+
+# ---- trying to break it ----------------------------------------------------------------------------------------------
+
+
+@scenario(alone=False)
+def bad_values_of_one_worker_raise_in_all_statistics(rank, world):
+    mine, messages = share(BATCHES, rank, world), []
+    for kind in KINDS:
+        metric = add(kind(), kind, mine)
+        keep = copy.deepcopy(metric.metric_state)
+        if rank == world - 1:
+            add(metric, kind, [BAD])
+        messages.append(errors_of(metric.compute))
+        assert "1 query with NaN" in messages[-1], messages[-1]
+        for call in (getattr(metric, name, None) for name in ("summary", "intervals", "worst", "replicates")):
+            if call is not None:
+                assert "1 query with NaN" in errors_of(call)
+        if rank == world - 1:
+            for name, value in keep.items():
+                setattr(metric, name, value)
+        assert plain(shown(metric.compute())) == alone(kind), kind.__name__
+    suite = fill(tr.RankingCollection(SUITE), [x[:2] for x in ([*mine, BAD] if rank == 0 else mine)])
+    messages += [errors_of(call) for call in (suite.summary, suite.intervals, suite["mrr"].interval)]
+    return messages
+
+
+@scenario(alone=False)
+def bad_slices_of_one_worker_raise_on_all_and_leave_no_trace(rank, world):
+    metric = add(sliced(), sliced, share(BATCHES, rank, world))
+    if rank == 0:
+        metric.update(*batch(3, queries=1), slices=torch.tensor([3]))
+    queries = metric.num_queries
+    for call in (metric.compute, metric.summary, metric.worst, lambda: metric.difference("new", "old")):
+        assert "a larger number for 1 query" in errors_of(call)
+        assert metric.num_queries == queries
+
+
+@scenario(alone=False)
+def one_id_with_two_values_raises_on_all(rank, world):
+    metric = tr.PerQuery("mrr")
+    metric.update(torch.tensor([[0.1, 0.2]]), torch.tensor([rank % 2]), query_ids=torch.tensor([77]))
+    message = errors_of(metric.compute)
+    assert "id 77" in message
+    assert "0.5 and 1" in message
+    assert metric.num_rows == 1
+    metric.reset()
+    assert plain(shown(add(metric, kept, share(BATCHES, rank, world)).compute().compute())) == plain(
+        add(tr.PerQuery("mrr", distributed_available_fn=lambda: False), kept, BATCHES).compute().compute()
+    )
+    return message
+
+
+@scenario(alone=False, timeout=15)
+def other_statistics_on_one_worker_raise_on_all(rank, world):
+    """With states of equal length, or within one message. All can go on."""
+    last = rank == world - 1
+    makers = [
+        (kept, lambda: tr.PerQuery("map" if last else "mrr")),
+        (kept, lambda: tr.PerQuery(["map", "mr"] if last else "mrr")),
+        (kept, lambda: tr.PerQuery("mrr", dtype=torch.float32 if last else torch.float64)),
+        (sliced, lambda: tr.Sliced("mrr", ["a", "b", "c"] if last else ["a", "b", "d"])),
+        (sliced, lambda: tr.Sliced("mrr", 4 if last else 3)),
+        (booted, lambda: tr.Bootstrapped("mrr", replicates=100, seed=int(last))),
+        (ties, lambda: tr.TieReport("mrr" if last else "ndcg")),
+        (ties, lambda: tr.TieReport(["mrr", "map"] if last else ["ndcg"])),
+    ]
+    messages = []
+    for kind, make in makers:
+        metric = add(make(), kind, share(BATCHES, rank, world))
+        messages.append(errors_of(metric.compute))
+        assert "Expected" in messages[-1]
+    assert plain(shown(add(kept(), kept, share(BATCHES, rank, world)).compute())) == alone(kept)
+    return messages
+
+
+@scenario(alone=False)
+def a_group_of_one_worker_has_its_own_statistics(rank, world):
+    group = dist.new_group([0])
+    if rank == 0:
+        for kind in KINDS:
+            assert plain(shown(add(kind(process_group=group), kind, BATCHES).compute())) == alone(kind)
+        leave(group)
+
+
+@scenario
+def statistics_after_forward_and_from_checkpoints(rank, world):
+    values = []
+    for kind, names in KINDS.items():
+        metric = kind()
+        metric.persistent(True)
+        for scores, grades, ids, slices in share(BATCHES[:3], rank, world):
+            options = {"query_ids": ids, "slices": slices}
+            with exactly(world):
+                metric(scores, grades, **{name: options[name] for name in names})
+        twin = kind()
+        twin.persistent(True)
+        twin.load_state_dict(metric.state_dict())
+        assert plain(shown(metric.compute())) == alone(kind, 3)
+        values.append(shown(add(twin, kind, share(BATCHES[3:], rank, world, "first empty")).compute()))
+        assert plain(values[-1]) == alone(kind)
+    return values
+
+
+@scenario
+def unpadded_samplers_find_their_worker(rank, world):
+    metric = tr.PerQuery("mrr")
+    scores, grades, ids = (torch.cat(x) for x in list(zip(*BATCHES))[:3])
+    data = torch.utils.data.TensorDataset(scores, grades, ids)
+    loader = torch.utils.data.DataLoader(data, 4, sampler=tr.UnpaddedSampler(data, shuffle=True))
+    for scores, grades, ids in loader:
+        metric.update(scores, grades, query_ids=ids)
+    if world > 1:
+        assert metric.num_rows == len(range(rank, len(data), world))
+    return shown(metric.compute())
