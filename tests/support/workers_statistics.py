@@ -101,6 +101,33 @@ for _how in ("uneven", "first empty", "all in one"):
 
 
 @scenario
+def compared_systems(rank, world):
+    metric, values = tr.Compared(["ndcg@3", "mrr", "map(empty_target_action=skip)"], ["a", "b"]), []
+    for scores, grades, *_ in share(BATCHES, rank, world, "first empty"):
+        metric.update({"a": scores, "b": scores + grades.float() * 0.1}, grades)
+    with exactly(world, all_reduce=1):
+        values.append(metric.compute())
+    for test in ("t", "tukey"):
+        with exactly(world, all_reduce=1):
+            values.append(rounded(metric.comparison(test=test).table))
+    with exactly(world, all_reduce=1):
+        values.append(rounded(metric.summary()))
+    return values
+
+
+@scenario
+def sampled_ranks(rank, world):
+    metric, values = tr.SampledRanks(num_negatives=9, num_items=100), []
+    draw = torch.Generator().manual_seed(0)
+    scores = [(torch.rand(n, 10, generator=draw) * 20).round() for n in (3, 1, 5, 2, 4, 6)]
+    for part in share(scores, rank, world, "uneven"):
+        metric.update(part, torch.zeros(len(part), dtype=torch.int64))
+    with exactly(world, all_reduce=1):
+        values.append(metric.compute())
+    return values
+
+
+@scenario
 def summaries_and_intervals(rank, world):
     mine, values = share(BATCHES, rank, world, "last empty"), []
     suite = fill(tr.RankingCollection(SUITE), [arguments[:2] for arguments in mine])

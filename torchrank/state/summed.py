@@ -53,8 +53,11 @@ class SummedMetric(SafeMetric):
     def over_all_workers(self) -> Iterator[None]:
         """Context in which the state is that of all workers, as in :meth:`compute`. All workers must enter it."""
         sync = not self._is_synced and self.sync_on_compute
-        with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=sync, should_unsync=sync):
+        self.sync(dist_sync_fn=self.dist_sync_fn, should_sync=sync)
+        try:
             yield
+        finally:
+            self.unsync(sync and self._is_synced)
 
     def _narrow(self, value: Tensor) -> Tensor:
         """A value in float32, unless it is finite in float64 only."""

@@ -70,7 +70,9 @@ class QueryTable:
         self.ids = np.asarray(ids)
         self.columns = {str(label): _floats(values) for label, values in columns.items()}
         self.weights = None if weights is None else {label: _floats(values) for label, values in weights.items()}
-        for label, values in {**self.columns, **(self.weights or {})}.items():
+        if "id" in self.columns:
+            raise ValueError("Expected labels of metrics, got 'id', the name of the column of ids; rename it")
+        for label, values in [*self.columns.items(), *(self.weights or {}).items()]:
             if values.shape != self.ids.shape or self.ids.ndim != 1:
                 raise ValueError(
                     f"Expected {label} of shape {list(self.ids.shape)}, one per id, got {list(values.shape)}"
