@@ -55,7 +55,7 @@ class BootstrapTally(PlainTally):
         # coarse and fine parts of sum(p w v) and sum(p w)
         self.size = self.num_plain + 1 + 4 * len(metrics) * replicates
         for key, metric in metrics.items():
-            if bool(metric.value_of(_pseudo(torch.ones(2), torch.ones(2))).isnan().any()):
+            if not bool(metric.value_of(_pseudo(torch.ones(2), torch.ones(2))).isfinite().all()):
                 raise ValueError(
                     f"Expected metrics that are a mean over queries in Bootstrapped, got {key!r}; leave it out"
                 )
@@ -76,7 +76,7 @@ class BootstrapTally(PlainTally):
         for members in groups:
             inner = torch.ones_like(counted) if members is None else members
             marks = (prints * (counted & inner)).sum().reshape(1)
-            found.append(torch.cat([marks, self._replicated(rows if members is None else rows * inner, ids).flatten()]))
+            found.append(torch.cat([marks, self._replicated(torch.where(inner, rows, 0.0), ids).flatten()]))
         return torch.cat([plain, torch.stack(found)], dim=-1)
 
     def _replicated(self, rows: Tensor, ids: Tensor) -> Tensor:
@@ -255,11 +255,13 @@ class Bootstrapped(SuiteMetric):
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         self.add(Batch(preds, target, weights, options), query_ids)
 
-    def intervals(self, level: float = 0.95, method: Percentiles | None = None) -> dict[str, Interval]:
+    def intervals(self, level: float | None = None, method: Percentiles | None = None) -> dict[str, Interval]:
         """The interval of every metric by key, over the queries of all workers: (low, high), both floats.
 
-        NaN if all replicates are equal, e.g. because there is one query only.
+        NaN if all replicates are equal, e.g. because there is one query only. ``level`` and ``method`` default to the
+        arguments of the constructor.
         """
+        level = self.tally.level if level is None else level
         found = self.tally.estimates(self.of_all_workers()[0], level, method or "auto")
         return {key: one.interval for key, one in found.items()}
 
@@ -267,13 +269,13 @@ class Bootstrapped(SuiteMetric):
         """The value of every metric in every replicate, by key: float64 [replicate], NaN where nothing was drawn."""
         return self.tally.replicate_values(self.of_all_workers()[0])
 
-    def difference(self, other: Bootstrapped, level: float = 0.95, method: Percentiles = "percentile") -> Table:
+    def difference(self, other: Bootstrapped, level: float | None = None, method: Percentiles | None = None) -> Table:
         """The differences between this model and another one, replicate by replicate, so that they are paired.
 
         Args:
             other: the same suite with the same seed and number of replicates, of another model, over the same queries.
-            level: the probability that an interval contains the expected difference.
-            method: as in the constructor.
+            level: the probability that an interval contains the expected difference; None = that of the constructor.
+            method: as in the constructor, and by default the same.
 
         Returns:
             A table with a row for every metric: this, other, difference (this - other), standard error, low, high, and
@@ -286,6 +288,7 @@ class Bootstrapped(SuiteMetric):
             got = other.definition_name if isinstance(other, Bootstrapped) else type(other).__name__
             raise ValueError(f"Expected another {self.definition_name}, got {got}; use one suite, seed and replicates")
         mine, theirs = self.of_all_workers()[0], other.of_all_workers()[0].to(self.device)
+        level, method = self.tally.level if level is None else level, method or self.tally.method
         return difference_table(self.tally, mine, theirs, level, method)
 
 

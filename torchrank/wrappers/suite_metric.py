@@ -60,6 +60,9 @@ class SuiteMetric(SummedMetric):
         """Add the queries of a batch to the sums of all queries and of each group."""
         measured = measure_suite(list(self.tally.metrics.values()), batch)
         queries, device = measured.values.shape[-1], measured.values.device
+        for members in groups:
+            if members is not None and len(members) != queries:
+                raise ValueError(f"Expected slices of {queries} queries, as in preds, got {len(members)}")
         found = None
         if self.tally.needs_ids or ids is not None:
             found = check_ids(ids, queries, device, type(self).__name__)
@@ -106,11 +109,13 @@ class SuiteMetric(SummedMetric):
     def check(self, sums: Tensor) -> None:
         """Raise ValueError for bad arguments that the counters of the subclass have found."""
 
-    def summary(self, level: float = 0.95, method: str | None = None) -> Table:
+    def summary(self, level: float | None = None, method: str | None = None) -> Table:
         """A table with a row for every metric, over the queries of all workers; see :meth:`RankingCollection.summary`.
 
-        Like :meth:`compute` it makes one all-reduce, so all workers must call it.
+        Like :meth:`compute` it makes one all-reduce, so all workers must call it. ``level`` and ``method`` are those of
+        the constructor unless they are given.
         """
+        level = self.tally.level if level is None else level
         return estimate_table(self.tally.estimates(self.of_all_workers()[0], level, method or "auto"), level)
 
     @property

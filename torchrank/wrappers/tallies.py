@@ -25,6 +25,8 @@ class PlainTally:
     needs_ids = False
     #: text that defines the sums, besides the metrics
     definition = ""
+    #: the level of intervals if none is given
+    level = 0.95
 
     def __init__(self, metrics: Mapping[str, Measure]) -> None:
         #: the metrics by key
