@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: the way to compute an interval
 Method = Literal["auto", "t", "wilson"]
 
+#: A spread below this share of the value can be rounding of equal values.
+ROUNDING = 1e-10
+
 #: Replicates of the bootstrap of an aggregation that is a function of the user.
 REPLICATES = 1000
 
@@ -49,6 +52,8 @@ class Estimate:
     queries: int
     #: number of empty queries, which have nothing to measure
     empty: int
+    #: number of queries with a value
+    scored: int
     #: (sum of weights)^2 / sum of squared weights of the queries with a value: their number if weights are equal
     effective: float
 
@@ -94,7 +99,7 @@ def estimate(
     value = float(found) if found.numel() == 1 else math.nan  # a curve has no interval
     weights = float(state.weights_beside_squares(sums)) ** 2
     effective = weights if math.isfinite(weights) else scored
-    return Estimate(value, error, interval, int(sums[Sum.QUERIES]), int(sums[Sum.EMPTY]), effective)
+    return Estimate(value, error, interval, int(sums[Sum.QUERIES]), int(sums[Sum.EMPTY]), int(scored), effective)
 
 
 def estimate_table(estimates: Mapping[str, Estimate], level: float, first: str = "metric") -> Table:
@@ -102,15 +107,10 @@ def estimate_table(estimates: Mapping[str, Estimate], level: float, first: str =
     rows = {key: found.row() for key, found in estimates.items()}
     names = list(next(iter(rows.values()))) if rows else ["value"]
     columns: dict[str, list] = {first: list(rows), **{name: [row[name] for row in rows.values()] for name in names}}
-    if all(_equally_weighted(found) for found in estimates.values()):
+    if all(math.isclose(found.effective, found.scored, rel_tol=1e-6) for found in estimates.values()):
         columns.pop("effective", None)
     formats = {"effective": ".1f"} if "effective" in columns else {}
     return Table(columns, formats, notes=[f"low and high: {100 * level:g} % confidence interval"])
-
-
-def _equally_weighted(found: Estimate) -> bool:
-    numbers = found.queries, found.queries - found.empty
-    return any(math.isclose(found.effective, n, rel_tol=1e-6) for n in numbers)
 
 
 def check(level: float, method: str) -> None:
@@ -130,8 +130,11 @@ def _of_mean(metric: QueryMean, sums: Tensor, value: float, error: float, level:
         )
     if scored < 2 or math.isnan(value):
         return NO_INTERVAL
+    effective = float(state.weights_beside_squares(sums)) ** 2
     if binary and method != "t":
-        return Interval(*wilson(value, float(state.weights_beside_squares(sums)) ** 2, level))
+        return Interval(*wilson(value, effective, level))
+    if error * math.sqrt(effective) <= ROUNDING * abs(value):
+        return NO_INTERVAL
     return Interval(*t_interval(value, error, scored - 1, level))
 
 

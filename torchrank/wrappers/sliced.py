@@ -303,9 +303,9 @@ def _macro(slices: list[Estimate], level: float) -> Estimate:
     count = len(known)
     value = sum(one.value for one in known) / count if count else math.nan
     variances = [(one.standard_error / count) ** 2 for one in known]
-    queries, empty = sum(one.queries for one in known), sum(one.empty for one in known)
+    queries, empty, scored = (sum(getattr(one, n) for one in known) for n in ("queries", "empty", "scored"))
     low, high, error = _reach(value, list(zip(variances, (one.effective for one in known))), level)
-    return Estimate(value, error, Interval(low, high), queries, empty, sum(one.effective for one in known))
+    return Estimate(value, error, Interval(low, high), queries, empty, scored, sum(one.effective for one in known))
 
 
 def _macro_of_replicates(
