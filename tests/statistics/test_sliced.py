@@ -138,7 +138,7 @@ def test_measures_of_lists_have_slices():
 
 def test_slices_of_a_bootstrap_equal_the_bootstrap_of_their_queries():
     (scores, grades), slices, ids = batch(), chosen(), torch.arange(40) * 7
-    suite = ["mrr", "mr", tr.MRR(top_k=2, aggregation="harmonic")]  # infinite numbers of a query stay in its slice
+    suite = ["mrr", "mr"]
     booted = tr.Bootstrapped(suite, replicates=60, seed=3, level=0.9, method="basic")
     metric = tr.Sliced(booted, NAMES)
     updated(metric, scores, grades, slices=slices, query_ids=ids, pieces=3)
@@ -150,6 +150,16 @@ def test_slices_of_a_bootstrap_equal_the_bootstrap_of_their_queries():
             same({key: metric.compute()[key] for key in want}, want, 1e-6)
             assert metric.estimates()[name]["mrr"].interval == pytest.approx(one.intervals()["mrr"], nan_ok=True)
     assert booted.num_queries == 0
+
+
+def test_infinite_numbers_of_one_slice_stay_out_of_the_replicates_of_others():
+    harmonic = tr.MRR(top_k=2, aggregation="harmonic")  # 1 / 0 for the last query
+    metric = tr.Sliced(tr.Bootstrapped({"mrr": harmonic}, replicates=50), 2)
+    scores, labels = torch.tensor([[0.9, 0.1, 0.0]]).expand(3, 3), torch.tensor([0, 1, 2])
+    metric.update(scores, labels, slices=torch.tensor([0, 0, 1]), query_ids=torch.arange(3))
+    found = metric.compute()
+    assert (float(found["mrr"]), float(found["mrr/0"])) == pytest.approx((0, 2 / 3))
+    assert (float(found["mrr/0/low"]), float(found["mrr/0/high"])) == pytest.approx((0.5, 1))
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -194,15 +204,22 @@ def test_difference_is_the_test_of_welch_in_scipy(sizes, other, level):
     assert got == pytest.approx(expected, rel=1e-6)
 
 
-def test_difference_to_nothing_and_of_constants_has_no_error():
-    for parts in ([[0.1, 0.2, 0.7]], [[0.1] * 30, [0.7] * 40], [[0.1] * 1000, [0.7] * 2]):
-        row = row_of(with_values(parts).difference("0"))
-        assert all(math.isnan(row[name]) for name in ("standard error", "low", "high", "p")), row
-    weights = torch.rand(50, generator=rng(), dtype=torch.float64)
-    weights[40:] = 0
-    scores, grades = batch(queries=50)
-    metric = sliced(scores, grades, (torch.arange(50) < 40).int() - 1, 1, "mrr", weights=weights, pieces=7)
-    assert math.isnan(row_of(metric.difference("0"))["rest"])
+@pytest.mark.parametrize("parts", [[[0.1, 0.2, 0.7]], [[0.5] * 30, [1 / 3] * 30], [[0.1] * 1000, [0.7] * 2]])
+def test_difference_to_nothing_and_of_constants_has_no_error(parts):
+    row = row_of(with_values(parts).difference("0"))
+    assert all(math.isnan(row[name]) for name in ("standard error", "low", "high", "p")), row
+
+
+def test_rest_without_weight_has_no_value():
+    (scores, grades), weights = batch(queries=300), torch.rand(300, generator=rng(7), dtype=torch.float64)
+    inside = torch.rand(300, generator=rng(8)) < 0.6
+    weights[~inside] = 0
+    metric = sliced(scores, grades, inside.int() - 1, 1, "mrr", weights=weights, pieces=7)
+    whole, part = (one["mrr"] for one in metric.estimates().values())
+    assert whole.value == pytest.approx(part.value)
+    row = row_of(metric.difference("0"))
+    assert math.isnan(row["rest"])
+    assert row["queries rest"] == 0
 
 
 def test_slices_with_common_queries_are_compared_by_a_bootstrap_only():
