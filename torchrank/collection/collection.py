@@ -308,7 +308,7 @@ class RankingCollection(MetricCollection):
     def summary(self, level: float = 0.95, method: Method = "auto") -> Table:
         """A table with a row for every metric: value, standard error, interval, and numbers of queries.
 
-        As :meth:`compute`, it makes one all-reduce. Metrics of other libraries are left out.
+        As :meth:`compute`, it makes one all-reduce. Metrics of other libraries are left out; a curve has no value.
 
         Args:
             level: the probability that an interval contains the expected value.

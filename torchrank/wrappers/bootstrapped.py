@@ -180,8 +180,9 @@ class Bootstrapped(SuiteMetric):
     .. math:: \hat m_b = \sum_q p_{bq} w_q v_q / \sum_q p_{bq} w_q.
 
     The counts come from a hash of (seed, id, b). So the replicates do not depend on the split of the queries over
-    batches and workers, to the bit up to sums of 5e11. Weights below 1e-9 lose digits; multiply all of them by a number. Two models with the same seed are paired: their replicates contain the same
-    queries, also if they were evaluated in different jobs, see :meth:`difference`.
+    batches and workers, to the bit for sums up to 5e11. Weights below 1e-9 lose digits, so multiply them by a number.
+    Two models with the same seed are paired: their replicates contain the same queries, also if they were evaluated in
+    different jobs, see :meth:`difference`.
 
     The state has four numbers for every metric and replicate. ``compute`` returns, for each key of the suite, the value
     as ``key``, and the ends of its interval as ``key/low`` and ``key/high``. A query that is given twice counts twice.
