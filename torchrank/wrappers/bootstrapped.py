@@ -76,7 +76,7 @@ class BootstrapTally(PlainTally):
         for members in groups:
             inner = torch.ones_like(counted) if members is None else members
             marks = (prints * (counted & inner)).sum().reshape(1)
-            found.append(torch.cat([marks, self._replicated(torch.where(inner, rows, 0.0), ids).flatten()]))
+            found.append(torch.cat([marks, self._replicated(rows if members is None else rows * inner, ids).flatten()]))
         return torch.cat([plain, torch.stack(found)], dim=-1)
 
     def _replicated(self, rows: Tensor, ids: Tensor) -> Tensor:
