@@ -266,6 +266,10 @@ class Bootstrapped(SuiteMetric):
         found = self.tally.estimates(self.of_all_workers()[0], level, method or "auto")
         return {key: one.interval for key, one in found.items()}
 
+    def summary(self, level: float | None = None, method: str | None = None) -> Table:
+        """A table with a row for every metric, over the queries of all workers. Arguments of :meth:`intervals`."""
+        return super().summary(self.tally.level if level is None else level, method)
+
     def replicates(self) -> dict[str, Tensor]:
         """The value of every metric in every replicate, by key: float64 [replicate], NaN where nothing was drawn."""
         return self.tally.replicate_values(self.of_all_workers()[0])

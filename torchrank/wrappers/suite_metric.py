@@ -109,13 +109,11 @@ class SuiteMetric(SummedMetric):
     def check(self, sums: Tensor) -> None:
         """Raise ValueError for bad arguments that the counters of the subclass have found."""
 
-    def summary(self, level: float | None = None, method: str | None = None) -> Table:
+    def summary(self, level: float = 0.95, method: str | None = None) -> Table:
         """A table with a row for every metric, over the queries of all workers; see :meth:`RankingCollection.summary`.
 
-        Like :meth:`compute` it makes one all-reduce, so all workers must call it. ``level`` and ``method`` are those of
-        the constructor unless they are given.
+        Like :meth:`compute` it makes one all-reduce, so all workers must call it.
         """
-        level = self.tally.level if level is None else level
         return estimate_table(self.tally.estimates(self.of_all_workers()[0], level, method or "auto"), level)
 
     @property
