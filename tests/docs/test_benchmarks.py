@@ -146,6 +146,7 @@ def test_every_workload_has_targets_as_data(parts):
         "suite",
         "correlation",
         "run",
+        "statistics",
         "next_item",
         "busy",
         "link_prediction",

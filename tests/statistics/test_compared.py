@@ -185,9 +185,9 @@ def test_wrong_calls_raise(call, message):
 def test_scores_outside_of_a_dict_raise():
     with pytest.raises(TypeError, match="dict from system to scores"):
         tr.Compared("mrr", SYSTEMS).update(torch.rand(2, 2), torch.ones(2, 2).int())
+    rankings = [tr.Ranking.from_ranks(torch.tensor([1] * n), num_candidates=3) for n in (2, 3)]
     with pytest.raises(ValueError, match="different numbers"):
-        ranking = [tr.Ranking.from_ranks(torch.tensor([1] * n), num_candidates=3) for n in (2, 3)]
-        tr.Compared("mrr", ["a", "b"]).update(dict(zip("ab", ranking)))
+        tr.Compared("mrr", ["a", "b"]).update(dict(zip("ab", rankings)))
 
 
 def test_a_warning_tells_that_weights_of_tables_are_not_used():

@@ -92,13 +92,13 @@ def test_by_has_a_row_for_each_metric_and_slice():
     table = tr.QueryTable(generator.permutation(100)[:40], columns)
     slices = np.where(table.ids % 2, "odd", "even")
     found = table.by(slices)
-    assert found["metric"] == ["mrr/even", "mrr/odd", "ndcg@3/even", "ndcg@3/odd"]
+    assert found["measure"] == ["mrr/even", "mrr/odd", "ndcg@3/even", "ndcg@3/odd"]
     for row in found.rows:
-        label, name = row["metric"].split("/")
+        label, name = row["measure"].split("/")
         part = table.where(slices == name)
         assert len(part) == row["queries"]
         assert row["value"] == pytest.approx(table.columns[label][slices == name].mean())
-        assert {**row, "metric": label} == part.summary().rows[part.labels.index(label)]
+        assert {**row, "measure": label} == part.summary().rows[part.labels.index(label)]
     assert table.by(dict(zip(table.ids.tolist(), slices))) == found
     with pytest.raises(ValueError, match="Expected bool of shape"):
         table.where(slices)

@@ -87,6 +87,6 @@ def test_a_summary_at_the_end_of_an_epoch_has_the_logged_values(validated):
     first, second = module.summaries
     assert first == second  # the suite was reset in between
     assert second["queries"] == [QUERIES] * 3
-    assert dict(zip(second["metric"], second["value"])) == pytest.approx(
+    assert dict(zip(second["measure"], second["value"])) == pytest.approx(
         {key: value for key, value in logged.items() if key.startswith("suite/")}, rel=1e-6
     )

@@ -298,7 +298,7 @@ def test_summary_has_a_row_for_each_metric_and_a_note_for_each_metric_without_on
     report = tr.TieReport(["mrr", "ndcg@3", "alphandcg"])
     report.update(*batch(0))
     table, values = report.summary(), report.compute()
-    assert table["metric"] == ["mrr", "ndcg@3"]
+    assert table["measure"] == ["mrr", "ndcg@3"]
     assert table["mean width"] == [values["mrr/width"].item(), values["ndcg@3/width"].item()]
     assert f"the largest group has {values['largest_tie']:.0f} candidates" in table.notes[0]
     assert table.notes[1] == "alphandcg does not support optimistic and pessimistic ties."

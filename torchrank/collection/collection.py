@@ -308,14 +308,14 @@ class RankingCollection(MetricCollection):
     def summary(self, level: float = 0.95, method: Method = "auto") -> Table:
         """A table with a row for every metric: value, standard error, interval, and numbers of queries.
 
-        As :meth:`compute`, it makes one all-reduce. Metrics of other libraries are left out.
+        As :meth:`compute`, it makes one all-reduce. Metrics of other libraries are left out; a curve has no value.
 
         Args:
             level: the probability that an interval contains the expected value.
             method: as :meth:`torchrank.RankingMetric.interval`.
 
         Returns:
-            A :class:`torchrank.Table` with the columns metric, value, standard error, low, high, queries, empty; and
+            A :class:`torchrank.Table` with the columns measure, value, standard error, low, high, queries, empty; and
             effective, the effective number of queries, if their weights differ.
 
         Raises:
@@ -326,7 +326,7 @@ class RankingCollection(MetricCollection):
             >>> suite = tr.RankingCollection(["ndcg", "hitrate@1"])
             >>> suite.update(torch.tensor([[0.1, 0.9], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([[1, 0], [1, 0], [1, 1]]))
             >>> suite.summary()
-            metric      value  standard error     low    high  queries  empty
+            measure     value  standard error     low    high  queries  empty
             ndcg       0.8770          0.1230  0.3476  1.4063        3      0
             hitrate@1  0.6667          0.3333  0.2077  0.9385        3      0
             low and high: 95 % confidence interval

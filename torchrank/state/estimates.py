@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: the way to compute an interval
 Method = Literal["auto", "t", "wilson"]
 
+#: A spread below this share of the value can be rounding of equal values.
+ROUNDING = 1e-10
+
 #: Replicates of the bootstrap of an aggregation that is a function of the user.
 REPLICATES = 1000
 
@@ -49,6 +52,8 @@ class Estimate:
     queries: int
     #: number of empty queries, which have nothing to measure
     empty: int
+    #: number of queries with a value
+    scored: int
     #: (sum of weights)^2 / sum of squared weights of the queries with a value: their number if weights are equal
     effective: float
 
@@ -80,26 +85,29 @@ def estimate(
     """
     check(level, method)
     sums = sums.detach().to("cpu", torch.float64)
-    value, error, scored = float("nan"), float("nan"), float(metric.scored_of(sums))
+    error, scored = math.nan, float(metric.scored_of(sums))
     if rows is None:
-        value, error = float(metric.value_of(sums)), float(metric.error_of(sums))
-        interval = _of_mean(metric, sums, value, error, level, method)
+        found, interval = metric.value_of(sums), NO_INTERVAL
+        if found.numel() == 1:
+            error = float(metric.error_of(sums))
+            interval = _of_mean(metric, sums, float(found), error, level, method)
     else:
         rows = rows.detach().to("cpu", torch.float64)
-        found = aggregate(metric.aggregation, rows[:, 0], rows[:, 1])
-        value = float(metric.transform_result(found, sums)) if found.numel() == 1 else float("nan")
-        interval = _of_rows(metric, rows, level)
+        found = metric.transform_result(aggregate(metric.aggregation, rows[:, 0], rows[:, 1]), sums)
+        ends = metric.transform_result(torch.tensor(_of_rows(metric, rows, level), dtype=torch.float64), sums)
+        interval = Interval(*ends.sort().values.tolist())  # 1 / mean rank exchanges the ends
+    value = float(found) if found.numel() == 1 else math.nan  # a curve has no interval
     weights = float(state.weights_beside_squares(sums)) ** 2
     effective = weights if math.isfinite(weights) else scored
-    return Estimate(value, error, interval, int(sums[Sum.QUERIES]), int(sums[Sum.EMPTY]), effective)
+    return Estimate(value, error, interval, int(sums[Sum.QUERIES]), int(sums[Sum.EMPTY]), int(scored), effective)
 
 
-def estimate_table(estimates: Mapping[str, Estimate], level: float, first: str = "metric") -> Table:
+def estimate_table(estimates: Mapping[str, Estimate], level: float, first: str = "measure") -> Table:
     """The estimates by key as a table. The effective number of queries is shown if it differs from their number."""
     rows = {key: found.row() for key, found in estimates.items()}
     names = list(next(iter(rows.values()))) if rows else ["value"]
     columns: dict[str, list] = {first: list(rows), **{name: [row[name] for row in rows.values()] for name in names}}
-    if all(abs(found.effective - round(found.effective)) < 1e-6 for found in estimates.values()):
+    if all(math.isclose(found.effective, found.scored, rel_tol=1e-6) for found in estimates.values()):
         columns.pop("effective", None)
     formats = {"effective": ".1f"} if "effective" in columns else {}
     return Table(columns, formats, notes=[f"low and high: {100 * level:g} % confidence interval"])
@@ -122,8 +130,11 @@ def _of_mean(metric: QueryMean, sums: Tensor, value: float, error: float, level:
         )
     if scored < 2 or math.isnan(value):
         return NO_INTERVAL
+    effective = float(state.weights_beside_squares(sums)) ** 2
     if binary and method != "t":
-        return Interval(*wilson(value, float(state.weights_beside_squares(sums)) ** 2, level))
+        return Interval(*wilson(value, effective, level))
+    if error * math.sqrt(effective) <= ROUNDING * abs(value):
+        return NO_INTERVAL
     return Interval(*t_interval(value, error, scored - 1, level))
 
 
@@ -138,7 +149,7 @@ def _binary(metric: QueryMean, sums: Tensor, value: float) -> bool:
 def _of_rows(metric: QueryMean, rows: Tensor, level: float) -> Interval:
     """The interval of an aggregate of kept values: order statistics for medians, the bootstrap for functions."""
     values, weights = rows[(rows[:, 1] > 0) & ~rows[:, 0].isnan()].T
-    if len(values) < 2 or metric.aggregation in ("min", "max", "none"):
+    if len(values) < 2 or metric.aggregation in ("min", "max", "none") or bool((values == values[0]).all()):
         return NO_INTERVAL
     if metric.aggregation in ("median", "midpoint"):
         return _of_median(values, weights, level)
@@ -146,7 +157,7 @@ def _of_rows(metric: QueryMean, rows: Tensor, level: float) -> Interval:
     generator = torch.Generator().manual_seed(0)
     drawn = (torch.randint(len(values), values.shape, generator=generator, device="cpu") for _ in range(REPLICATES))
     found = torch.stack([torch.as_tensor(metric.aggregation(values[row])).to(torch.float64) for row in drawn])
-    if found.dim() > 1:
+    if found.dim() > 1 or bool((found == found[0]).all()):
         return NO_INTERVAL
     ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
     return Interval(*found.quantile(ends).tolist())
@@ -156,13 +167,14 @@ def _of_median(values: Tensor, weights: Tensor, level: float) -> Interval:
     """The interval between two order statistics: their share of the weight is that of binomial quantiles of 1/2.
 
     With n values, the number below the median is binomial with n and 1/2. Its quantiles are those of the normal
-    distribution, rounded outwards. If even the smallest and largest value are too close, there is no interval.
+    distribution with a correction for continuity. If even the smallest and largest value are too close, there is no
+    interval.
     """
     values, order = values.sort()
     weights = weights[order]
     n = float(weights.sum() ** 2 / weights.square().sum())
     reach = normal_quantile((1 + level) / 2) * math.sqrt(n) / 2
-    below, above = math.floor(n / 2 - reach), math.ceil(n / 2 + reach) + 1
+    below, above = math.floor(n / 2 + 0.5 - reach), math.ceil(n / 2 + 0.5 + reach)
     if below < 1 or above > n + 1e-9:
         return NO_INTERVAL
     share = weights.cumsum(0) / weights.sum() * n * (1 + 1e-12)  # tolerates rounding in the sums of weights

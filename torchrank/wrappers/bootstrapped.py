@@ -56,7 +56,7 @@ class BootstrapTally(PlainTally):
         # coarse and fine parts of sum(p w v) and sum(p w)
         self.size = self.num_plain + 1 + 4 * len(metrics) * replicates
         for key, metric in metrics.items():
-            if bool(metric.value_of(_pseudo(torch.ones(2), torch.ones(2))).isnan().any()):
+            if not bool(metric.value_of(_pseudo(torch.ones(2), torch.ones(2))).isfinite().all()):
                 raise ValueError(
                     f"Expected metrics that are a mean over queries in Bootstrapped, got {key!r}; leave it out"
                 )
@@ -194,8 +194,9 @@ class Bootstrapped(SuiteMetric):
     .. math:: \hat m_b = \sum_q p_{bq} w_q v_q / \sum_q p_{bq} w_q.
 
     The counts come from a hash of (seed, id, b). So the replicates do not depend on the split of the queries over
-    batches and workers, to the bit. Two models with the same seed are paired: their replicates contain the same
-    queries, also if they were evaluated in different jobs, see :meth:`difference`.
+    batches and workers, to the bit for sums up to 5e11. Weights below 1e-9 lose digits, so multiply them by a number.
+    Two models with the same seed are paired: their replicates contain the same queries, also if they were evaluated in
+    different jobs, see :meth:`difference`.
 
     The state has four numbers for every metric and replicate. ``compute`` returns, for each key of the suite, the value
     as ``key``, and the ends of its interval as ``key/low`` and ``key/high``. A query that is given twice counts twice.
@@ -269,25 +270,35 @@ class Bootstrapped(SuiteMetric):
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         self.add(Batch(preds, target, weights, options), query_ids)
 
-    def intervals(self, level: float = 0.95, method: Percentiles | None = None) -> dict[str, Interval]:
+    def intervals(self, level: float | None = None, method: Percentiles | None = None) -> dict[str, Interval]:
         """The interval of every metric by key, over the queries of all workers: (low, high), both floats.
 
-        NaN if all replicates are equal, e.g. because there is one query only.
+        NaN if all replicates are equal, e.g. because there is one query only. ``level`` and ``method`` default to the
+        arguments of the constructor.
         """
-        found = self.tally.estimates(self.of_all_workers()[0], level, method or "auto")
+        level = self.tally.level if level is None else level
+        found = self.tally.estimates(self._state_of_all(), level, method or "auto")
         return {key: one.interval for key, one in found.items()}
+
+    def summary(self, level: float | None = None, method: str | None = None) -> Table:
+        """A table with a row for every metric, over the queries of all workers. Arguments of :meth:`intervals`."""
+        return super().summary(self.tally.level if level is None else level, method)
+
+    def _state_of_all(self) -> Tensor:
+        """The sums [size] over the queries of all workers."""
+        return self.parts(self.of_all_workers())[0]
 
     def replicates(self) -> dict[str, Tensor]:
         """The value of every metric in every replicate, by key: float64 [replicate], NaN where nothing was drawn."""
-        return self.tally.replicate_values(self.of_all_workers()[0])
+        return self.tally.replicate_values(self._state_of_all())
 
-    def difference(self, other: Bootstrapped, level: float = 0.95, method: Percentiles = "percentile") -> Table:
+    def difference(self, other: Bootstrapped, level: float | None = None, method: Percentiles | None = None) -> Table:
         """The differences between this model and another one, replicate by replicate, so that they are paired.
 
         Args:
             other: the same suite with the same seed and number of replicates, of another model, over the same queries.
-            level: the probability that an interval contains the expected difference.
-            method: as in the constructor.
+            level: the probability that an interval contains the expected difference; None = that of the constructor.
+            method: as in the constructor, and by default the same.
 
         Returns:
             A table with a row for every metric: this, other, difference (this - other), standard error, low, high, and
@@ -299,7 +310,8 @@ class Bootstrapped(SuiteMetric):
         if not isinstance(other, Bootstrapped) or other.definition_name != self.definition_name:
             got = other.definition_name if isinstance(other, Bootstrapped) else type(other).__name__
             raise ValueError(f"Expected another {self.definition_name}, got {got}; use one suite, seed and replicates")
-        mine, theirs = self.of_all_workers()[0], other.of_all_workers()[0].to(self.device)
+        mine, theirs = self._state_of_all(), other._state_of_all().to(self.device)
+        level, method = self.tally.level if level is None else level, method or self.tally.method
         return difference_table(self.tally, mine, theirs, level, method)
 
 
@@ -315,7 +327,7 @@ def difference_table(
     check(level, "auto")
     one_of("method", method, get_args(Percentiles))
     columns: dict[str, list] = {
-        name: [] for name in ("metric", *names, "difference", "standard error", "low", "high", "p")
+        name: [] for name in ("measure", *names, "difference", "standard error", "low", "high", "p")
     }
     first, second = tally.replicate_values(one), tally.replicate_values(other)
     values = PlainTally.values(tally, one), PlainTally.values(tally, other)

@@ -148,41 +148,20 @@ class Compared(SuiteMetric):
 
     # ---- results -----------------------------------------------------------------------------------------------
 
-    def compute(self) -> dict[str, Tensor]:
-        """The values of all systems and their differences by key, over the queries of all workers: float32 [].
-
-        Raises:
-            ValueError: a worker has met bad values. The metric can be used further.
-        """
-        sums = state.read(self.sums)
-        parts, pairs = self.parts(sums), self._pairs(sums)
-        self._errors = torch.stack([self.tally.errors(part) for part in parts]).amax(0)
-        bad = self._errors.sum() > 0
+    def results(self, sums: Tensor) -> dict[str, Tensor]:
         found: dict[str, Tensor] = {}
-        values = [self.tally.values(part) for part in parts]
+        values, pairs = [self.tally.values(part) for part in self.parts(sums)], self._pairs(sums)
         for n, key in enumerate(self.tally.metrics):
             found |= {f"{key}/{name}": one[key] for name, one in zip(self.systems, values)}
             found |= {
                 f"{key}/{self.systems[b]}-{self.systems[a]}": state.mean(pairs[at, n, :SIZE])
                 for at, (a, b) in enumerate(self.pairs)
             }
-        return {key: self._narrow(torch.where(bad, float("nan"), value)) for key, value in found.items()}
+        return found
 
     def _pairs(self, sums: Tensor) -> Tensor:
         """The sums of each pair: float [pair, metric, PAIR_SIZE]."""
         return sums[: self.num_counters].view(len(self.pairs), len(self.tally.metrics), PAIR_SIZE)
-
-    def of_all_workers(self) -> Tensor:
-        """All sums [number] over the queries of all workers.
-
-        Raises:
-            ValueError: a worker has met bad values.
-        """
-        with self.over_all_workers():
-            sums = state.read(self.sums)
-        self._errors = torch.stack([self.tally.errors(part) for part in self.parts(sums)]).amax(0)
-        self.raise_errors()
-        return sums
 
     def summary(self, level: float = 0.95, method: str | None = None) -> Table:
         """A table with a row for every metric and system, over the queries of all workers, see :meth:`comparison`."""

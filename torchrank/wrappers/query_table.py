@@ -276,7 +276,7 @@ class QueryTable:
         weights = weights[scored]
         count, total = len(np.unique(at)), weights.sum()
         if count < 2 or not total > 0:
-            return replace(one, standard_error=math.nan, interval=NO_INTERVAL, effective=float(count))
+            return replace(one, standard_error=math.nan, interval=NO_INTERVAL)
         apart = np.bincount(at, weights * (inside - (weights * inside).sum() / total))  # T - m W of each cluster
         variance = count / (count - 1) * (apart**2).sum() / total**2
         # the slope of the reported value, e.g. of a geometric mean
@@ -284,7 +284,7 @@ class QueryTable:
         error = math.sqrt(variance) * (one.standard_error / plain if plain > 0 else 1.0)
         reach = t_quantile((1 + level) / 2, count - 1) * error
         interval = Interval(one.value - reach, one.value + reach) if error > 0 else NO_INTERVAL
-        return replace(one, standard_error=error, interval=interval, effective=float(count))
+        return replace(one, standard_error=error, interval=interval)
 
     # ---- other formats -----------------------------------------------------------------------------------------
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-import torchrank.state.sums as state
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.batch import Batch
 from torchrank.names.arguments import integer
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.types import Pairs, Target
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.estimates import Estimate, Interval, check, estimate_table
+from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate_table
 from torchrank.state.sums import Sum
 from torchrank.statistics.distributions import t_cdf, t_quantile
 from torchrank.statistics.table import Table
-from torchrank.wrappers.bootstrapped import Bootstrapped, BootstrapTally, difference_table
+from torchrank.wrappers.bootstrapped import Bootstrapped, BootstrapTally, difference_table, interval_of
 from torchrank.wrappers.suite_metric import SuiteMetric
 from torchrank.wrappers.suites import Suite, collection_of, measures_of
 from torchrank.wrappers.tallies import PlainTally
@@ -124,8 +124,8 @@ class Sliced(SuiteMetric):
 
     # ---- results -----------------------------------------------------------------------------------------------
 
-    def results(self, parts: Tensor) -> dict[str, Tensor]:
-        found = [self.tally.values(part) for part in parts]
+    def results(self, sums: Tensor) -> dict[str, Tensor]:
+        found = [self.tally.values(part) for part in self.parts(sums)]
         result: dict[str, Tensor] = {}
         for key in self.tally.metrics:
             whole, *slices = ({k: v for k, v in one.items() if k == key or k.startswith(f"{key}/")} for one in found)
@@ -135,46 +135,50 @@ class Sliced(SuiteMetric):
             result[f"{key}/{MACRO}"] = torch.stack([values[key] for values in slices]).nanmean()
         return result
 
-    def check(self, sums: Tensor) -> None:
-        if (outside := int(sums[0])) > 0:
+    def check(self, counters: Tensor) -> None:
+        if (outside := int(counters[0])) > 0:
             raise ValueError(
                 f"Expected slices from 0 to {len(self.names) - 1}, or negative for none, got a larger number for"
                 f" {outside} {'query' if outside == 1 else 'queries'}; give Sliced as many names as there are slices"
             )
 
-    def compute(self) -> dict[str, Tensor]:
-        """The results by key, over the queries of all workers: float32 [].
-
-        Raises:
-            ValueError: a worker has met bad values or slices. The metric can be used further.
-        """
-        self._outside = state.read(self.sums)
-        return super().compute()
-
-    def raise_errors(self) -> None:
-        super().raise_errors()
-        if getattr(self, "_outside", None) is not None:
-            self.check(self._outside)
-
-    def estimates(self, level: float = 0.95, method: str = "auto") -> dict[str, dict[str, Estimate]]:
+    def estimates(self, level: float | None = None, method: str = "auto") -> dict[str, dict[str, Estimate]]:
         """The estimates of each slice by key, over the queries of all workers; the name of all queries is ""."""
-        parts = self.of_all_workers()
+        return self._estimates(self.parts(self.of_all_workers()), self._level(level), method)
+
+    def _estimates(self, parts: Tensor, level: float, method: str) -> dict[str, dict[str, Estimate]]:
         return {name: self.tally.estimates(part, level, method) for name, part in zip(["", *self.names], parts)}
 
-    def summary(self, level: float = 0.95, method: str | None = None) -> Table:
+    def _level(self, level: float | None) -> float:
+        return self.tally.level if level is None else level
+
+    def summary(self, level: float | None = None, method: str | None = None) -> Table:
         """A table with a row for every metric and slice, and for the mean over slices, over all workers.
 
-        The macro mean is that of the slices with queries. Its standard error is sqrt(sum of squared errors) / slices;
-        its interval uses the degrees of freedom of Welch and Satterthwaite.
+        The macro mean is the mean over slices with queries. Its standard error is sqrt(sum of squared errors) / slices;
+        its interval uses the degrees of freedom of Welch and Satterthwaite. Both are NaN if a query is in several
+        slices, because their values are not independent then. With a bootstrap both come from the replicates.
         """
-        found = self.estimates(level, method or "auto")
+        level = self._level(level)
+        parts, overlap = self._parts()
+        found = self._estimates(parts, level, method or "auto")
         rows: dict[str, Estimate] = {}
         for key in self.tally.metrics:
-            rows |= {f"{key}/{name}".rstrip("/"): one[key] for name, one in found.items()}
-            rows[f"{key}/{MACRO}"] = _macro([one[key] for name, one in found.items() if name], level)
+            rows |= {f"{key}/{name}" if name else key: one[key] for name, one in found.items()}
+            macro = _macro([one[key] for name, one in found.items() if name], level)
+            if isinstance(self.tally, BootstrapTally):
+                macro = _macro_of_replicates(self.tally, macro, key, parts[1:], level, method or self.tally.method)
+            elif overlap:
+                macro = replace(macro, standard_error=math.nan, interval=NO_INTERVAL)
+            rows[f"{key}/{MACRO}"] = macro
         return estimate_table(rows, level)
 
-    def worst(self, min_queries: int = 1, level: float = 0.95) -> Table:
+    def _parts(self) -> tuple[Tensor, int]:
+        """The sums [group, size] over all workers, and the number of queries in several slices."""
+        sums = self.of_all_workers()
+        return self.parts(sums), int(sums[1])
+
+    def worst(self, min_queries: int = 1, level: float | None = None) -> Table:
         """The slice with the worst value of each metric, with an interval that holds for all slices at once.
 
         The worst of many slices looks worse than it is: of 20 equal slices, the smallest mean is an extreme. So the
@@ -193,9 +197,10 @@ class Sliced(SuiteMetric):
         Raises:
             ValueError: no slice has so many queries.
         """
+        level = self._level(level)
         check(level, "auto")
         integer("min_queries", min_queries, least=1, or_none=False)
-        parts = self.of_all_workers()[1:]
+        parts = self.parts(self.of_all_workers())[1:]
         large = [n for n, part in enumerate(parts) if int(part[Sum.QUERIES]) >= min_queries]
         if not large:
             raise ValueError(f"Expected a slice with {min_queries} queries or more, got none; lower min_queries")
@@ -209,11 +214,11 @@ class Sliced(SuiteMetric):
                 rows[key] = found[at][key]
                 names.append(self.names[large[at]])
         table = estimate_table(rows, level)
-        columns = {"metric": table["metric"], "slice": names} | {n: table[n] for n in table.columns[1:]}
+        columns = {"measure": table["measure"], "slice": names} | {n: table[n] for n in table.columns[1:]}
         note = f"low and high: {100 * level:g} % for all {len(large)} slices at once (Bonferroni)"
         return Table(columns, table.formats, [note])
 
-    def difference(self, one: str, other: str = REST, level: float = 0.95) -> Table:
+    def difference(self, one: str, other: str = REST, level: float | None = None) -> Table:
         """The difference of two slices, or of one slice and the queries outside of it.
 
         A slice is compared to the rest, not to all queries, because these contain the slice. Without a bootstrap,
@@ -222,7 +227,8 @@ class Sliced(SuiteMetric):
         Args:
             one: the name of a slice.
             other: the name of another slice, or "rest".
-            level: the probability that an interval contains the expected difference.
+            level: the probability that an interval contains the expected difference; None = 0.95, or the level of the
+                bootstrap.
 
         Returns:
             A table with a row for every metric: both values, difference, standard error, low, high, p and the numbers
@@ -231,11 +237,11 @@ class Sliced(SuiteMetric):
         Raises:
             ValueError: a slice has no such name, or queries are in several slices.
         """
+        level = self._level(level)
         check(level, "auto")
-        sums = self.whole_of_all_workers()
-        overlap, parts = int(sums[1]), self.parts(sums)
+        parts, overlap = self._parts()
         first = parts[self._at(one)]
-        second = parts[0] - first if other == REST else parts[self._at(other)]
+        second = _rest(self.tally, parts[0], first) if other == REST else parts[self._at(other)]
         if isinstance(self.tally, BootstrapTally):
             return difference_table(self.tally, first, second, level, self.tally.method, (one, other))
         if overlap and other != REST:
@@ -243,7 +249,8 @@ class Sliced(SuiteMetric):
                 f"Expected slices without common queries, got {overlap} queries in several slices; compare with"
                 " 'rest', or give Sliced a Bootstrapped suite"
             )
-        return _welch(self.tally, first, second, level, (one, other))
+        noise = parts[0] if other == REST else torch.zeros_like(first)
+        return _welch(self.tally, first, second, level, (one, other), noise)
 
     def _at(self, name: str) -> int:
         if name not in self.names:
@@ -264,15 +271,36 @@ def _names(slices: Any) -> list[str]:
     return names
 
 
+def _rest(tally: PlainTally, whole: Tensor, part: Tensor) -> Tensor:
+    """The sums of the queries outside of a slice, all 0 if there are none: a difference of sums is rounded."""
+    rest = whole - part
+    for key, sums in tally.of_metrics(rest).items():
+        if not tally.metrics[key].scored_of(sums) > 0:
+            sums.zero_()
+    return rest
+
+
 def _macro(slices: list[Estimate], level: float) -> Estimate:
     """The mean over slices with a value, which count alike."""
     known = [one for one in slices if not math.isnan(one.value)]
     count = len(known)
     value = sum(one.value for one in known) / count if count else math.nan
     variances = [(one.standard_error / count) ** 2 for one in known]
-    queries, empty = sum(one.queries for one in known), sum(one.empty for one in known)
+    queries, empty, scored = (sum(getattr(one, n) for one in known) for n in ("queries", "empty", "scored"))
     low, high, error = _reach(value, list(zip(variances, (one.effective for one in known))), level)
-    return Estimate(value, error, Interval(low, high), queries, empty, sum(one.effective for one in known))
+    return Estimate(value, error, Interval(low, high), queries, empty, scored, sum(one.effective for one in known))
+
+
+def _macro_of_replicates(
+    tally: BootstrapTally, macro: Estimate, key: str, slices: Tensor, level: float, method: str
+) -> Estimate:
+    """The mean over slices with its error and interval from the replicates in which each slice has a value."""
+    known = [part for part in slices if not bool(PlainTally.values(tally, part)[key].isnan())]
+    if not known:
+        return macro
+    values = torch.stack([tally.replicate_values(part)[key] for part in known]).mean(0)
+    low, high, error = (float(x) for x in interval_of(values.new_tensor(macro.value), values, level, method))
+    return replace(macro, standard_error=error, interval=Interval(low, high))
 
 
 def _reach(value: float, parts: list[tuple[float, float]], level: float) -> tuple[float, float, float]:
@@ -285,12 +313,17 @@ def _reach(value: float, parts: list[tuple[float, float]], level: float) -> tupl
     return value - reach, value + reach, math.sqrt(variance)
 
 
-def _welch(tally: PlainTally, one: Tensor, other: Tensor, level: float, names: tuple[str, str]) -> Table:
+def _welch(tally: PlainTally, one: Tensor, other: Tensor, level: float, names: tuple[str, str], whole: Tensor) -> Table:
+    """Welch's t test. A spread below 1e-6 of the values counts as 0 if ``other`` is a difference of ``whole``."""
     found = [tally.estimates(part, level, "t") for part in (one, other)]
+    for key, sums in tally.of_metrics(whole).items():
+        error, weight = found[1][key].standard_error, tally.of_metrics(other)[key][Sum.W]
+        if error * weight < 1e-6 * sums[Sum.SQUARES].sqrt():
+            found[1][key] = replace(found[1][key], standard_error=0.0)
     columns: dict[str, list] = {
         name: []
         for name in (
-            "metric",
+            "measure",
             *names,
             "difference",
             "standard error",

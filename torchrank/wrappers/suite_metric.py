@@ -38,6 +38,8 @@ class SuiteMetric(SummedMetric):
     def __init__(self, tally: PlainTally, groups: int, definition: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.tally, self.groups = tally, groups
+        # Counters of the subclass over all workers, since the last compute.
+        self._counters: Tensor | None = None
         names = [metric.definition_name for metric in tally.metrics.values()]
         self._definition = f"{definition}{tally.definition}: {', '.join(names)}"
         # The names of states may have numbers of namesakes, which depend on the metrics made before in this process.
@@ -60,6 +62,9 @@ class SuiteMetric(SummedMetric):
         """Add the queries of a batch to the sums of all queries and of each group."""
         measured = measure_suite(list(self.tally.metrics.values()), batch)
         queries, device = measured.values.shape[-1], measured.values.device
+        for members in groups:
+            if members is not None and len(members) != queries:
+                raise ValueError(f"Expected slices of {queries} queries, as in preds, got {len(members)}")
         found = None
         if self.tally.needs_ids or ids is not None:
             found = check_ids(ids, queries, device, type(self).__name__)
@@ -80,35 +85,36 @@ class SuiteMetric(SummedMetric):
         Raises:
             ValueError: a worker has met bad values. The metric can be used further.
         """
-        sums = state.read(self.sums)
-        self._errors = self.tally.errors(self.parts(sums)[0])
-        bad = self._errors.sum() > 0
-        found = self.results(self.parts(sums))
-        return {key: self._narrow(torch.where(bad, float("nan"), value)) for key, value in found.items()}
+        sums = self._counted(state.read(self.sums))
+        bad = self.tally.errors(self.parts(sums)).sum() > 0
+        return {key: self._narrow(torch.where(bad, float("nan"), x)) for key, x in self.results(sums).items()}
 
-    def results(self, parts: Tensor) -> dict[str, Tensor]:
-        """The results by key, from the sums [group, size]."""
-        return self.tally.values(parts[0])
+    def results(self, sums: Tensor) -> dict[str, Tensor]:
+        """The results by key, from the whole vector of sums."""
+        return self.tally.values(self.parts(sums)[0])
 
     def of_all_workers(self) -> Tensor:
-        """The sums [group, size] over the queries of all workers.
+        """The whole vector of sums over the queries of all workers.
 
         Raises:
             ValueError: a worker has met bad values.
         """
-        return self.parts(self.whole_of_all_workers())
-
-    def whole_of_all_workers(self) -> Tensor:
-        """The whole vector of :meth:`of_all_workers`, with the counters of the subclass."""
         with self.over_all_workers():
-            sums = state.read(self.sums)
-        # Outside of the context, which an error would leave without restoring the state of this worker.
-        self._errors = self.tally.errors(self.parts(sums)[0])
-        self.check(sums)
+            sums = self._counted(state.read(self.sums))
         self.raise_errors()
         return sums
 
-    def check(self, sums: Tensor) -> None:
+    def _counted(self, sums: Tensor) -> Tensor:
+        """The sums. Their counters are kept, to raise after all workers have communicated."""
+        self._errors, self._counters = self.tally.errors(self.parts(sums)), sums[: self.num_counters]
+        return sums
+
+    def raise_errors(self) -> None:
+        super().raise_errors()
+        if self._counters is not None:
+            self.check(self._counters)
+
+    def check(self, counters: Tensor) -> None:
         """Raise ValueError for bad arguments that the counters of the subclass have found."""
 
     def summary(self, level: float = 0.95, method: str | None = None) -> Table:
@@ -116,7 +122,9 @@ class SuiteMetric(SummedMetric):
 
         Like :meth:`compute` it makes one all-reduce, so all workers must call it.
         """
-        return estimate_table(self.tally.estimates(self.of_all_workers()[0], level, method or "auto"), level)
+        return estimate_table(
+            self.tally.estimates(self.parts(self.of_all_workers())[0], level, method or "auto"), level
+        )
 
     @property
     def num_queries(self) -> int:

@@ -110,7 +110,8 @@ def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> Tensor
             " numbers would depend on the split of the queries over batches and workers)"
         )
     if isinstance(ids, list | tuple):
-        ids = hash_ids(ids)
+        integers = all(isinstance(one, int) and not isinstance(one, bool) for one in ids)
+        ids = torch.tensor(ids, dtype=torch.int64, device="cpu") if integers else hash_ids(ids)
     if not isinstance(ids, Tensor) or ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         got = ids.dtype if isinstance(ids, Tensor) else type(ids).__name__
         raise TypeError(f"Expected query_ids to be an integer tensor [query] or a list of texts, got {got}")

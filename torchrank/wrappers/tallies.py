@@ -25,6 +25,8 @@ class PlainTally:
     needs_ids = False
     #: text that defines the sums, besides the metrics
     definition = ""
+    #: the level of intervals if none is given
+    level = 0.95
 
     def __init__(self, metrics: Mapping[str, Measure]) -> None:
         #: the metrics by key
@@ -58,9 +60,9 @@ class PlainTally:
         }
 
     def errors(self, state: Tensor) -> Tensor:
-        """Counters of bad values [kind]: for each kind the largest of all metrics."""
+        """Counters of bad values [kind], from sums [group, size]: for each kind the largest of all metrics."""
         parts = torch.stack(list(self.of_metrics(state).values()))
-        return parts[:, sums.Sum.ERRORS :].amax(0)
+        return parts[..., sums.Sum.ERRORS :].flatten(0, -2).amax(0)
 
 
 def within(measured: Measurements, weights: Tensor | None, members: Members) -> tuple[Measurements, Tensor | None]:

@@ -212,7 +212,7 @@ class TieReport(SafeMetric):
         values = {key: value.item() for key, value in self.compute().items()}
         heads = {"tied": "tied queries", "width": "mean width", "width_max": "largest width"}
         order = [*heads, "pessimistic", "expected", "optimistic"]
-        columns: dict[str, list[Any]] = {"metric": list(self._three)}
+        columns: dict[str, list[Any]] = {"measure": list(self._three)}
         columns |= {heads.get(name, name): [values[f"{key}/{name}"] for key in self._three] for name in order}
         share, largest = values[f"{self._prefix}tied_queries"], values[f"{self._prefix}largest_tie"]
         groups = "No relevant candidate is in a tie group."

@@ -1,0 +1,377 @@
+"""Slices beside metrics that are updated with the queries of one slice only, and beside scipy."""
+
+import copy
+import math
+import pickle
+from statistics import fmean
+
+import pytest
+import torch
+from scipy import stats
+
+import torchrank as tr
+
+SUITE = ["mrr", "ndcg@3", "mr", "hitrate@1", "map(aggregation=geometric)"]
+NAMES = ["new", "old", "none"]
+
+
+def rng(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def batch(seed=0, queries=40, width=6):
+    """Scores and labels; some queries have nothing relevant."""
+    scores = torch.rand(queries, width, generator=rng(seed))
+    grades = torch.randint(0, 3, (queries, width), generator=rng(seed + 1))
+    grades[::7] = 0
+    return scores, grades
+
+
+def chosen(queries=40, names=2, seed=2):
+    """A slice for each query, some in none."""
+    return torch.randint(-1, names, (queries,), generator=rng(seed))
+
+
+def updated(metric, *args, pieces=1, **given):
+    """The metric after an update with a batch in pieces; tensors in ``given`` are cut as well."""
+    for part in torch.arange(len(args[0])).tensor_split(pieces):
+        metric.update(*(x[part] for x in args), **{key: x[part] for key, x in given.items()})
+    return metric
+
+
+def sliced(scores, grades, slices, names=NAMES, suite=SUITE, **given):
+    return updated(tr.Sliced(suite, names), scores, grades, slices=slices, **given)
+
+
+def values_of(name, *args):
+    """The values of the scored queries, as numpy."""
+    values = tr.parse(name).score(*args)
+    return values[~values.isnan()].numpy()
+
+
+def same(got, want, tolerance=1e-6):
+    assert got.keys() == want.keys()
+    for key, value in got.items():
+        assert float(value) == pytest.approx(float(want[key]), rel=tolerance, abs=tolerance, nan_ok=True), key
+
+
+def with_values(parts):
+    """Sliced sums of queries with these values, one slice for each list."""
+    values = torch.cat([torch.as_tensor(part, dtype=torch.float64) for part in parts])
+    slices = torch.arange(len(parts)).repeat_interleave(torch.tensor([len(part) for part in parts]))
+    return sliced(torch.zeros(len(values), 1), values[:, None], slices, len(parts), tr.CG(top_k=1))
+
+
+def row_of(table):
+    (row,) = table.rows
+    return row
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["int", "bool", "overlapping"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_each_slice_has_the_value_of_a_suite_updated_with_its_queries(kind, weighted):
+    (scores, grades), one = batch(), chosen()
+    members = one[:, None] == torch.arange(3)
+    if kind == "overlapping":
+        members = torch.rand(40, 3, generator=rng(5)) < 0.5
+    weights = torch.rand(40, generator=rng(3)) if weighted else torch.ones(40)
+    metric = sliced(scores, grades, one if kind == "int" else members, weights=weights, pieces=3)
+    want = updated(tr.RankingCollection(SUITE), scores, grades, weights=weights).compute()
+    of_slices = {key: [] for key in want}
+    for name, inside in zip(NAMES, members.T):
+        suite = tr.RankingCollection(SUITE)
+        if inside.any():
+            suite.update(scores[inside], grades[inside], weights=weights[inside])
+        for key in of_slices:
+            value = float(suite[key].compute()) if inside.any() else math.nan
+            want[f"{key}/{name}"] = value
+            of_slices[key].append(value)
+            found = metric.estimates()[name][key]
+            assert found.queries == suite[key].num_queries
+            assert found.empty == suite[key].num_empty
+            interval = suite[key].interval() if inside.any() else (math.nan, math.nan)
+            assert found.interval == pytest.approx(tuple(interval), rel=1e-6, nan_ok=True)
+    known = {key: [x for x in of if not math.isnan(x)] for key, of in of_slices.items()}
+    want |= {f"{key}/macro": fmean(of) for key, of in known.items()}
+    same(metric.compute(), want)
+
+
+def test_queries_in_no_slice_count_in_the_whole_only():
+    metric = sliced(*batch(), torch.full((40,), -3))
+    found = metric.compute()
+    assert not found["mrr"].isnan()
+    assert found["mrr/new"].isnan()
+    assert found["mrr/macro"].isnan()
+    assert metric.estimates()["new"]["mrr"].queries == 0
+    assert metric.num_queries == 40
+
+
+def test_flat_rows_take_slices_in_the_order_of_indexes():
+    (scores, grades), slices = batch(), chosen()
+    order = torch.randperm(scores.numel(), generator=rng())
+    indexes = torch.arange(40).repeat_interleave(6)[order] * 3 + 5
+    metric = tr.Sliced(SUITE, NAMES)
+    metric.update(scores.flatten()[order], grades.flatten()[order], indexes=indexes, slices=slices)
+    same(metric.compute(), sliced(scores, grades, slices).compute())
+
+
+def test_ignored_labels_and_weights_of_0_do_not_count_in_a_slice():
+    scores, labels, slices = torch.rand(20, 5, generator=rng()), torch.arange(20) % 5, torch.arange(20) % 2
+    labels[:4], weights = -100, (torch.arange(20) < 16).float()
+    metric = sliced(scores, labels, slices, weights=weights, suite="mrr")
+    assert metric.estimates()["new"]["mrr"].queries == 6
+    same(metric.compute(), sliced(scores[4:16], labels[4:16], slices[4:16], suite="mrr").compute())
+
+
+def test_measures_of_lists_have_slices():
+    lists = torch.arange(60).view(20, 3)
+    novelty = tr.Novelty(interactions=torch.arange(1, 61), num_users=100)
+    metric = tr.Sliced({"novelty": novelty}, NAMES)
+    metric.update(lists, slices=torch.arange(20) % 2)
+    values = novelty.score(lists)
+    assert float(metric.compute()["novelty/new"]) == pytest.approx(float(values[::2].mean()))
+    assert float(metric.compute()["novelty/old"]) == pytest.approx(float(values[1::2].mean()))
+
+
+def test_slices_of_a_bootstrap_equal_the_bootstrap_of_their_queries():
+    (scores, grades), slices, ids = batch(), chosen(), torch.arange(40) * 7
+    suite = ["mrr", "mr"]
+    booted = tr.Bootstrapped(suite, replicates=60, seed=3, level=0.9, method="basic")
+    metric = tr.Sliced(booted, NAMES)
+    updated(metric, scores, grades, slices=slices, query_ids=ids, pieces=3)
+    for n, name in enumerate(NAMES):
+        one = tr.Bootstrapped(suite, replicates=60, seed=3, level=0.9, method="basic")
+        if (slices == n).any():
+            one.update(scores[slices == n], grades[slices == n], query_ids=ids[slices == n])
+            want = {f"{key.split('/')[0]}/{name}{key[len(key.split('/')[0]) :]}": v for key, v in one.compute().items()}
+            same({key: metric.compute()[key] for key in want}, want, 1e-6)
+            assert metric.estimates()[name]["mrr"].interval == pytest.approx(one.intervals()["mrr"], nan_ok=True)
+    assert booted.num_queries == 0
+
+
+def test_infinite_numbers_of_one_slice_stay_out_of_the_replicates_of_others():
+    harmonic = tr.MRR(top_k=2, aggregation="harmonic")  # 1 / 0 for the last query
+    metric = tr.Sliced(tr.Bootstrapped({"mrr": harmonic}, replicates=50), 2)
+    scores, labels = torch.tensor([[0.9, 0.1, 0.0]]).expand(3, 3), torch.tensor([0, 1, 2])
+    metric.update(scores, labels, slices=torch.tensor([0, 0, 1]), query_ids=torch.arange(3))
+    found = metric.compute()
+    assert (float(found["mrr"]), float(found["mrr/0"])) == pytest.approx((0, 2 / 3))
+    assert (float(found["mrr/0/low"]), float(found["mrr/0/high"])) == pytest.approx((0.5, 1))
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def test_macro_mean_has_the_error_of_a_sum_of_independent_means():
+    parts = [torch.rand(n, generator=rng(n), dtype=torch.float64).tolist() for n in (5, 20, 60)]
+    row = with_values(parts).summary(0.9).rows[-1]
+    variances = [stats.sem(part) ** 2 / 9 for part in parts]
+    error = math.sqrt(sum(variances))
+    df = sum(variances) ** 2 / sum(v**2 / (len(part) - 1) for v, part in zip(variances, parts))
+    reach, value = stats.t.ppf(0.95, df) * error, fmean(map(fmean, parts))
+    assert row["measure"] == "cg@1/macro"
+    assert (row["value"], row["standard error"], row["low"], row["high"], row["queries"]) == pytest.approx(
+        (value, error, value - reach, value + reach, 85)
+    )
+
+
+def test_macro_mean_of_common_queries_has_an_error_from_a_bootstrap_only():
+    (scores, grades), both = batch(queries=200), torch.ones(200, 2, dtype=torch.bool)
+    assert math.isnan(sliced(scores, grades, both, 2, "mrr").summary().rows[-1]["standard error"])
+    metric = tr.Sliced(tr.Bootstrapped("mrr", replicates=200), 2)
+    metric.update(scores, grades, slices=both, query_ids=torch.arange(200))
+    whole, *_, macro = metric.summary().rows
+    assert {**macro, "measure": "", "queries": 0, "empty": 0} == pytest.approx(
+        {**whole, "measure": "", "queries": 0, "empty": 0}
+    )
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+@pytest.mark.parametrize(("sizes", "other"), [((20, 50), 1), ((3, 9, 40), 2), ((20, 50, 30), None)])
+def test_difference_is_the_test_of_welch_in_scipy(sizes, other, level):
+    parts = [torch.rand(n, generator=rng(n), dtype=torch.float64).tolist() for n in sizes]
+    rest = parts[other] if other else [v for part in parts[1:] for v in part]
+    row = row_of(with_values(parts).difference("0", *([str(other)] if other else []), level=level))
+    want = stats.ttest_ind(parts[0], rest, equal_var=False)
+    ends = want.confidence_interval(level)
+    got = row["0"], row["difference"], row["low"], row["high"], row["p"], row["standard error"]
+    error = math.hypot(stats.sem(parts[0]), stats.sem(rest))
+    expected = (fmean(parts[0]), fmean(parts[0]) - fmean(rest), *ends, want.pvalue, error)
+    assert (row["queries 0"], row[f"queries {other or 'rest'}"]) == (sizes[0], len(rest))
+    assert got == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("parts", [[[0.1, 0.2, 0.7]], [[0.5] * 30, [1 / 3] * 30], [[0.1] * 1000, [0.7] * 2]])
+def test_difference_to_nothing_and_of_constants_has_no_error(parts):
+    row = row_of(with_values(parts).difference("0"))
+    assert all(math.isnan(row[name]) for name in ("standard error", "low", "high", "p")), row
+
+
+def test_rest_without_weight_has_no_value():
+    (scores, grades), weights = batch(queries=300), torch.rand(300, generator=rng(7), dtype=torch.float64)
+    inside = torch.rand(300, generator=rng(8)) < 0.6
+    weights[~inside] = 0
+    metric = sliced(scores, grades, inside.int() - 1, 1, "mrr", weights=weights, pieces=7)
+    whole, part = (one["mrr"] for one in metric.estimates().values())
+    assert whole.value == pytest.approx(part.value)
+    row = row_of(metric.difference("0"))
+    assert math.isnan(row["rest"])
+    assert row["queries rest"] == 0
+
+
+def test_slices_with_common_queries_are_compared_by_a_bootstrap_only():
+    (scores, grades), members = batch(), torch.tensor([[True, True], [True, False]]).repeat(20, 1)
+    with pytest.raises(ValueError, match="got 20 queries in several slices"):
+        sliced(scores, grades, members, 2, "mrr").difference("0", "1")
+    metric = tr.Sliced(tr.Bootstrapped("mrr", replicates=400), 2)
+    metric.update(scores, grades, slices=members, query_ids=torch.arange(40))
+    row = row_of(metric.difference("0", "1"))
+    values = tr.MRR().score(scores, grades)
+    halves = values[::2], values[1::2]
+    # The whole minus one half is half of the difference of the halves.
+    assert row["difference"] == pytest.approx(float(values.mean() - halves[0].mean()))
+    want = math.hypot(*(stats.sem(half.numpy()) for half in halves)) / 2
+    assert row["standard error"] == pytest.approx(want, rel=0.15)
+
+
+def test_worst_of_equal_slices_looks_worse_but_its_interval_holds():
+    lows, inside = [], []
+    for seed in range(25):
+        draws = (torch.randn(20, 50, generator=rng(seed), dtype=torch.float64) * 0.3 + 0.5).clamp(1e-3, 0.999)
+        row = row_of(with_values(draws).worst())
+        lows.append(row["value"])
+        inside.append(row["low"] <= 0.5 <= row["high"])
+        means = draws.mean(1)
+        assert row["slice"] == str(int(means.argmin()))
+        assert row["value"] == pytest.approx(float(means.min()))
+        ends = stats.ttest_1samp(draws[means.argmin()].numpy(), 0).confidence_interval(1 - 0.05 / 20)
+        assert (row["low"], row["high"]) == pytest.approx(tuple(ends))
+    assert fmean(lows) == pytest.approx(0.42, abs=0.02)
+    assert fmean(inside) >= 0.88
+
+
+def test_worst_slice_of_a_rank_is_the_largest_and_small_slices_can_be_left_out():
+    scores, labels = torch.tensor([[0.9, 0.8, 0.1]]).repeat(9, 1), torch.tensor([0, 0, 1, 1, 2, 2, 0, 1, 2])
+    metric = sliced(scores, labels, torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2]), 4, ["mr", "mrr"])
+    assert metric.worst()["slice"] == ["1", "1"]
+    assert metric.worst(min_queries=3)["slice"] == ["2", "2"]
+    assert metric.worst(min_queries=3).notes[0].startswith("low and high: 95 % for all 2 slices")
+    with pytest.raises(ValueError, match="Expected a slice with 5 queries or more"):
+        metric.worst(5)
+
+
+def test_bootstrap_level_is_that_of_the_constructor_unless_given():
+    metric = tr.Sliced(tr.Bootstrapped("mrr", replicates=50, level=0.5), 2)
+    metric.update(*batch(), slices=torch.arange(40) % 2, query_ids=torch.arange(40))
+    found, rows = metric.compute(), metric.summary().rows
+    assert rows[1]["low"] == pytest.approx(float(found["mrr/0/low"]))
+    assert metric.summary(0.95).rows[1]["low"] < rows[1]["low"]
+    assert "50 %" in metric.difference("0").notes[0]
+    assert "50 %" in metric.worst().notes[0]
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [["rest"], ["macro"], ["a", "a"], [], 0, -1, True, "new", None, 2.0, [""]])
+def test_names_that_cannot_be_told_apart_are_an_error(names):
+    with pytest.raises(ValueError, match="slices"):
+        tr.Sliced("mrr", names)
+
+
+@pytest.mark.parametrize(
+    "suite", [tr.MRR(aggregation="median"), tr.Coverage(num_items=5), tr.PRCurve(3)], ids=lambda m: m.name
+)
+def test_metric_without_sums_of_queries_is_an_error(suite):
+    with pytest.raises(ValueError, match="in Sliced, got"):
+        tr.Sliced(suite, 2)
+
+
+@pytest.mark.parametrize(
+    ("slices", "error"),
+    [
+        (torch.zeros(40), TypeError),
+        ([0] * 40, TypeError),
+        (torch.zeros(40, dtype=torch.bool), ValueError),
+        (torch.zeros(40, 3, dtype=torch.bool), ValueError),
+        (torch.zeros(40, 2, dtype=torch.int64), ValueError),
+        (torch.zeros(39, dtype=torch.int64), ValueError),
+        (torch.zeros(41, dtype=torch.int64), ValueError),
+        (torch.zeros(39, 2, dtype=torch.bool), ValueError),
+        (torch.tensor(0), ValueError),
+    ],
+)
+def test_wrong_slices_raise_at_once_and_leave_the_state(slices, error):
+    metric = tr.Sliced("mrr", 2)
+    with pytest.raises(error, match="slices"):
+        metric.update(*batch(), slices=slices)
+    assert metric.num_queries == 0
+    with pytest.raises(ValueError, match="query_ids"):
+        tr.Sliced(tr.Bootstrapped("mrr", replicates=5), 2).update(*batch(), slices=chosen())
+
+
+def test_number_of_no_slice_raises_in_results_and_the_metric_goes_on():
+    metric = tr.Sliced("mrr", 2)
+    metric.update(*batch(), slices=chosen().clamp_min(0) * 5)
+    results = (metric.compute, metric.compute, metric.summary, metric.worst, lambda: metric.difference("0"))
+    for result in results:
+        with pytest.raises(ValueError, match=r"Expected slices from 0 to 1.*larger number for"):
+            result()
+    metric.reset()
+    metric.update(*batch(), slices=chosen())
+    for result in reversed(results):
+        result()
+    with pytest.raises(ValueError, match="Expected one of 0, 1, got '2'"):
+        metric.difference("2")
+
+
+def test_bad_scores_raise_in_results():
+    scores, grades = batch()
+    scores[1, 1] = math.nan
+    metric = sliced(scores, grades, chosen(), 2, "mrr")
+    for result in (metric.compute, metric.summary, metric.worst, metric.estimates):
+        with pytest.raises(ValueError, match="1 query with NaN"):
+            result()
+
+
+# ---- state -----------------------------------------------------------------------------------------------------------
+
+
+def test_copies_merges_and_splits_have_the_same_results():
+    (scores, grades), slices = batch(), chosen()
+    suite = tr.RankingCollection(SUITE)
+    metric = updated(tr.Sliced(suite, NAMES), scores, grades, slices=slices, pieces=5)
+    want = sliced(scores, grades, slices).compute()
+    metric.persistent(True)
+    restored = tr.Sliced(SUITE, NAMES)
+    restored.persistent(True)
+    restored.load_state_dict(metric.state_dict())
+    merged = sliced(scores[:15], grades[:15], slices[:15])
+    merged.merge_state(sliced(scores[15:], grades[15:], slices[15:]))
+    copies = pickle.loads(pickle.dumps(metric)), copy.deepcopy(metric), metric.clone(), restored, merged
+    for one in (metric, *copies):
+        same({row["measure"]: row["low"] for row in one.summary().rows}, _lows(scores, grades, slices))
+    for one in (metric, *copies[:3], merged):
+        same(one.compute(), want)
+    assert all(one.num_queries == 0 for one in suite.values())  # the user's suite is not touched
+    with pytest.raises(ValueError, match="Expected the state of another"):
+        metric.merge_state(tr.Sliced(SUITE, 3))
+    metric.reset()
+    assert metric.num_queries == 0
+    assert copies[0].num_queries == 40
+
+
+def _lows(scores, grades, slices):
+    return {row["measure"]: row["low"] for row in sliced(scores, grades, slices).summary().rows}
+
+
+def test_forward_returns_the_results_of_the_batch():
+    (scores, grades), slices = batch(), chosen()
+    metric = tr.Sliced(SUITE, NAMES)
+    for part in (slice(0, 25), slice(25, 40)):
+        found = metric(scores[part], grades[part], slices=slices[part])
+        same(found, sliced(scores[part], grades[part], slices[part]).compute())
+    same(metric.compute(), sliced(scores, grades, slices).compute())
