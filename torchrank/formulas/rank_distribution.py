@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from torchrank.hardware.threads import serially
 from torchrank.layouts.canonical import BLOCK
 from torchrank.ranking.sampled import chances_above
 
@@ -62,10 +63,16 @@ def likeliest(share: Tensor, num_items: int, replacement: bool) -> Tensor:
         replacement: whether negatives were drawn with replacement.
     """
     table, sizes = _bucket_chances(len(share) - 1, num_items, replacement), buckets(num_items)
-    q = sizes / sizes.sum(dtype=torch.float64)
-    for _ in range(ITERATIONS):
-        mixed = (q @ table).clamp_min(1e-300)
-        q = q * (table @ (share / mixed))
+
+    def maximised() -> Tensor:
+        q = sizes / sizes.sum(dtype=torch.float64)
+        for _ in range(ITERATIONS):
+            mixed = (q @ table).clamp_min(1e-300)
+            q = q * (table @ (share / mixed))
+        return q
+
+    # On a busy machine threads would wait for each other in each of the many small products.
+    q = serially(table.device, ITERATIONS * table.numel(), maximised)
     return torch.repeat_interleave(q / sizes, sizes)
 
 

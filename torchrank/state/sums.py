@@ -175,7 +175,9 @@ def standard_error(sums: Tensor, n: Tensor) -> Tensor:
     # Of the common centres the one nearest to m loses the fewest digits in the shift to m.
     best = torch.where(common, off.abs(), float("inf")).argmin(-1, keepdim=True)
     spread = (second - off * (2 * first - off * w2)).gather(-1, best).squeeze(-1)
-    return (spread.clamp_min(0) * n / (n - 1)).sqrt() / w
+    # With one query, rounding errors must not be divided by 0.
+    spread = torch.where(n > 1, spread.clamp_min(0) * n / (n - 1), float("nan"))
+    return spread.sqrt() / w
 
 
 def weights_beside_squares(sums: Tensor) -> Tensor:

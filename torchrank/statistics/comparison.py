@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from torchrank.names.nearest import did_you_mean
 from torchrank.statistics.corrections import correct
+from torchrank.statistics.intervals import check_share
 from torchrank.statistics.pair_statistics import PairStatistics
 from torchrank.statistics.paired_tests import OTHER_NULLS
 from torchrank.statistics.power import detectable, queries_needed
@@ -339,6 +341,11 @@ def comparison_of(
         >>> comparison_of([pair]).table.rows[0]["p"] == pair.p
         True
     """
+    for name, share in (("alpha", alpha), ("power", power), ("level", 1 - alpha if level is None else level)):
+        check_share(name, share)
+    if isinstance(margin, Mapping) and (unknown := [one for one in margin if one not in {p.measure for p in pairs}]):
+        hint = did_you_mean(unknown[0], {pair.measure for pair in pairs})
+        raise ValueError(f"Expected margin of a compared measure, got {unknown[0]!r}{hint}")
     level = 1 - alpha if level is None else level
     p_values = [pair.p for pair in pairs] if p_values is None else list(p_values)
     groups = _groups(pairs, family)

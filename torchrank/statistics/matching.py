@@ -66,8 +66,10 @@ def match(systems: Mapping[str, Any], missing: str = "error") -> Matched:
     if missing not in ("error", "drop", "zero"):
         hint = did_you_mean(missing, ("error", "drop", "zero"))
         raise ValueError(f"Expected missing to be 'error', 'drop' or 'zero', got {missing!r}{hint}")
-    if not isinstance(systems, Mapping) or len(systems) < 2:
-        raise ValueError(f"Expected a dictionary of at least two systems, got {_short(systems)}. Name each system.")
+    if not isinstance(systems, Mapping):
+        raise ValueError(f'Expected a dictionary of systems, got {type(systems).__name__}. Pass {{"a": ..., "b": ...}}.')
+    if len(systems) < 2:
+        raise ValueError(f"Expected at least two systems, got {', '.join(map(str, systems)) or 'none'}. Name each.")
     runs = {str(name): _runs(str(name), system) for name, system in systems.items()}
     every = [run for system in runs.values() for run in system]
     measures = _measures(every)
@@ -96,8 +98,15 @@ def cluster_numbers(clusters: Any, ids: list[Hashable] | None, queries: int) -> 
         [0, 1, 0]
     """
     if isinstance(clusters, Mapping) != (ids is not None):
-        form = "a dictionary {id: cluster}" if ids is not None else "a sequence with the cluster of each query"
-        raise ValueError(f"Expected clusters to be {form}, got {_short(clusters)}. Match queries and clusters alike.")
+        if ids is not None:
+            raise ValueError(
+                f"Expected clusters to be a dictionary {{id: cluster}}, got {type(clusters).__name__}. The systems are"
+                " matched by id: pass dict(zip(ids.tolist(), clusters.tolist()))."
+            )
+        raise ValueError(
+            f"Expected clusters to be a sequence with the cluster of each query, got {_short(clusters)}. The systems have"
+            " no ids."
+        )
     if ids is not None:
         if lacking := [query for query in ids if query not in clusters]:
             raise ValueError(f"Expected a cluster for every query, got none for {_three(lacking)}. Add them.")
@@ -123,6 +132,8 @@ def _run(name: str, given: Any) -> _Run:
         ids = _listed(given.ids)
         columns = {str(label): _vector(f"{name!r}, {label!r}", given.columns[label]) for label in given.columns}
         return _checked(_Run(name, ids, columns, dict(getattr(given, "higher_is_better", None) or {})))
+    if hasattr(given, "compute") and not hasattr(given, "__array__"):
+        raise TypeError(f"Expected {name!r} to be values, got {type(given).__name__}. Pass its compute().")
     if not isinstance(given, Mapping):
         return _checked(_Run(name, None, {UNNAMED: _vector(f"{name!r}", given)}, {}))
     if all(_is_number(value) for value in given.values()):
@@ -193,6 +204,9 @@ def _by_id(runs: Sequence[_Run], missing: str) -> tuple[list[Hashable], list[Arr
                     f"Expected the same queries in every system, got none of {some} in {run.name!r}. Pass "
                     "missing='zero' to count them as 0, or missing='drop' to leave them out."
                 )
+    if missing == "drop" and np.any(lacks, axis=0).all():
+        some = "; ".join(f"{run.name}: {_three(list(run.ids or ()))}" for run in runs)
+        raise ValueError(f"Expected queries that all systems have, got none ({some}). Use the same ids in all systems.")
     return ids, rows, int(np.any(lacks, axis=0).sum())
 
 

@@ -115,7 +115,8 @@ def family_p(values: Array, test: str = "tukey", drawing: Drawing = Drawing()) -
 
 def unknown_test(test: str, known: Any) -> str:
     """The message for a test that is not among the known ones."""
-    return f"Expected test to be one of {', '.join(known)}, got {test!r}{did_you_mean(test, known)}"
+    hint = "; it is called 'randomization'" if str(test).startswith("perm") else did_you_mean(test, known)
+    return f"Expected test to be one of {', '.join(known)}, got {test!r}{hint}"
 
 
 def _t(differences: Array, drawing: Drawing) -> float:
