@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -133,18 +132,6 @@ class SuiteMetric(SummedMetric):
         return int(first[state.Sum.QUERIES])
 
     # ---- torchmetrics' contract --------------------------------------------------------------------------------
-
-    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        stock = super()._wrap_compute(compute)
-
-        @functools.wraps(compute)
-        def computed(*args: Any, **kwargs: Any) -> Any:
-            value = stock(*args, **kwargs)
-            if self._should_unsync:  # forward returns NaN instead
-                self.raise_errors()
-            return value
-
-        return computed
 
     def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
         if dist_sync_fn is not gather_all_tensors:  # a function of the user
