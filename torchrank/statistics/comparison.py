@@ -129,11 +129,8 @@ class Comparison:
         | n, unpaired | queries that both have scored; that only one has scored |
         | p_equivalent, equivalent, p_not_worse, not_worse | with a margin: corrected p-values and verdicts |
         """
-        described = [self._describe(row) for row in self.rows]
-        columns = list(described[0]) if described else ["measure", "a", "b"]
-        table = {column: [row[column] for row in described] for column in columns}
-        formats = {column: spec for column, spec in _FORMATS.items() if column in table}
-        return Table(table, formats, [*self.notes, *(f"Warning: {warning}" for warning in self.warnings)])
+        lines = [*self.notes, *(f"Warning: {warning}" for warning in self.warnings)]
+        return Table.of_rows([self._describe(row) for row in self.rows], _FORMATS, lines, ("measure", "a", "b"))
 
     def _describe(self, row: Row) -> dict[str, Any]:
         pair = row.pair
@@ -212,7 +209,7 @@ class Comparison:
             settings = {f.name: given[f.name] for f in fields(cls)}
         except KeyError as error:
             raise ValueError(
-                f"Expected an entry {error} of a comparison, got none. Pass the result of to_dict()."
+                f"Expected an entry {error} of a comparison, got none; pass the result of to_dict()"
             ) from None
         lines = {name: tuple(given[name]) for name in ("notes", "warnings")}
         return cls(**{**settings, **lines, "rows": tuple(rows)})

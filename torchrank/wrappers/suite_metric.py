@@ -10,7 +10,6 @@ from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.sums as state
-from torchrank.hardware.devices import widest_float
 from torchrank.layouts.batch import Batch
 from torchrank.state.estimates import estimate_table
 from torchrank.state.summed import SummedMetric
@@ -44,12 +43,8 @@ class SuiteMetric(SummedMetric):
         # The names of states may have numbers of namesakes, which depend on the metrics made before in this process.
         states = [metric._state for metric in tally.metrics.values()]
         self._state = f"{definition}{tally.definition}: {', '.join(states)}"
-        self.add_state(f"{self._state}:sums", self._nothing(self.device), dist_reduce_fx="sum")
-
-    def _nothing(self, device: torch.device) -> Tensor:
-        size = self.num_counters + self.groups * self.tally.size
-        dtype = widest_float(device)
-        return torch.zeros(size if dtype == torch.float64 else (2, size), dtype=dtype, device=device)
+        size = self.num_counters + groups * tally.size
+        self.add_state(f"{self._state}:sums", state.nothing(self.device, size - state.SIZE), dist_reduce_fx="sum")
 
     @property
     def definition_name(self) -> str:
@@ -121,9 +116,8 @@ class SuiteMetric(SummedMetric):
 
         Like :meth:`compute` it makes one all-reduce, so all workers must call it.
         """
-        return estimate_table(
-            self.tally.estimates(self.parts(self.of_all_workers())[0], level, method or "auto"), level
-        )
+        whole = self.parts(self.of_all_workers())[0]
+        return estimate_table(self.tally.estimates(whole, level, method or "auto"), level)
 
     @property
     def num_queries(self) -> int:
