@@ -184,9 +184,9 @@ def _away_from_zero(x: float) -> float:
 
 def _check_probability(p: float) -> None:
     if p < 0 or p > 1:
-        raise ValueError(f"Expected a probability in [0, 1], got {p}.")
+        raise ValueError(f"Expected a probability in [0, 1], got {p}")
 
 
 def _check_df(df: float) -> None:
     if df <= 0:
-        raise ValueError(f"Expected degrees of freedom above 0, got {df}.")
+        raise ValueError(f"Expected degrees of freedom above 0, got {df}")

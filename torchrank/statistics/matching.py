@@ -67,7 +67,7 @@ def match(systems: Mapping[str, Any], missing: str = "error") -> Matched:
         hint = did_you_mean(missing, ("error", "drop", "zero"))
         raise ValueError(f"Expected missing to be 'error', 'drop' or 'zero', got {missing!r}{hint}")
     if not isinstance(systems, Mapping) or len(systems) < 2:
-        raise ValueError(f"Expected a dictionary of at least two systems, got {_short(systems)}. Name each system.")
+        raise ValueError(f"Expected a dictionary of at least two systems, got {_short(systems)}; name each system")
     runs = {str(name): _runs(str(name), system) for name, system in systems.items()}
     every = [run for system in runs.values() for run in system]
     measures = _measures(every)
@@ -97,15 +97,15 @@ def cluster_numbers(clusters: Any, ids: list[Hashable] | None, queries: int) -> 
     """
     if isinstance(clusters, Mapping) != (ids is not None):
         form = "a dictionary {id: cluster}" if ids is not None else "a sequence with the cluster of each query"
-        raise ValueError(f"Expected clusters to be {form}, got {_short(clusters)}. Match queries and clusters alike.")
+        raise ValueError(f"Expected clusters to be {form}, got {_short(clusters)}; match queries and clusters alike")
     if ids is not None:
         if lacking := [query for query in ids if query not in clusters]:
-            raise ValueError(f"Expected a cluster for every query, got none for {_three(lacking)}. Add them.")
+            raise ValueError(f"Expected a cluster for every query, got none for {_three(lacking)}; add them")
         given = [clusters[query] for query in ids]
     else:
         given = _listed(clusters)
         if len(given) != queries:
-            raise ValueError(f"Expected clusters of {queries} queries, got {len(given)}. Give one for each query.")
+            raise ValueError(f"Expected clusters of {queries} queries, got {len(given)}; give one for each query")
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(cluster, len(numbers)) for cluster in given], dtype=np.int64)
 
@@ -114,7 +114,7 @@ def _runs(name: str, system: Any) -> list[_Run]:
     several = isinstance(system, list | tuple) and not all(_is_number(value) for value in system)
     given = list(system) if several else [system]
     if several and len(given) < 2:
-        raise ValueError(f"Expected at least two runs of {name!r}, got one. Give the run itself, without a list.")
+        raise ValueError(f"Expected at least two runs of {name!r}, got one; give the run itself, without a list")
     return [_run(f"{name}[{i}]" if several else name, run) for i, run in enumerate(given)]
 
 
@@ -147,10 +147,10 @@ def _checked(run: _Run) -> _Run:
             seen: set[Hashable] = set()
             twice = [query for query in run.ids if query in seen or seen.add(query)]  # type: ignore[func-returns-value]
             raise ValueError(
-                f"Expected each id of {run.name!r} once, got {_three(twice)} twice. Keep one value of each."
+                f"Expected each id of {run.name!r} once, got {_three(twice)} twice; keep one value of each"
             )
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"Expected columns of {run.name!r} of equal length, got {lengths}. Give every query a value.")
+        raise ValueError(f"Expected columns of {run.name!r} of equal length, got {lengths}; give every query a value")
     return run
 
 
@@ -160,22 +160,22 @@ def _measures(runs: Sequence[_Run]) -> list[str]:
         if different := set(first.columns) ^ set(run.columns):
             raise ValueError(
                 f"Expected the same measures of every system, got {_three(sorted(different))} in only one of "
-                f"{first.name!r} and {run.name!r}. Evaluate both with one collection."
+                f"{first.name!r} and {run.name!r}; evaluate both with one collection"
             )
         if (first.ids is None) != (run.ids is None):
             raise ValueError(
-                f"Expected ids in all systems or in none, got them in only one of {first.name!r} and {run.name!r}. "
-                "Give all systems as {id: value}."
+                f"Expected ids in all systems or in none, got them in only one of {first.name!r} and {run.name!r};"
+                " give all systems as {id: value}"
             )
     if not first.columns:
-        raise ValueError(f"Expected values of at least one measure, got none in {first.name!r}. Add a column.")
+        raise ValueError(f"Expected values of at least one measure, got none in {first.name!r}; add a column")
     return list(first.columns)
 
 
 def _by_position(runs: Sequence[_Run]) -> tuple[None, list[Array], int]:
     lengths = {run.name: len(next(iter(run.columns.values()))) for run in runs}
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"Expected as many queries in every system, got {lengths}. Give {{id: value}} to match by id.")
+        raise ValueError(f"Expected as many queries in every system, got {lengths}; give {{id: value}} to match by id")
     return None, [np.arange(length) for length in lengths.values()], 0
 
 
@@ -190,8 +190,8 @@ def _by_id(runs: Sequence[_Run], missing: str) -> tuple[list[Hashable], list[Arr
             if lack.any():
                 some = _three([ids[i] for i in np.flatnonzero(lack)])
                 raise ValueError(
-                    f"Expected the same queries in every system, got none of {some} in {run.name!r}. Pass "
-                    "missing='zero' to count them as 0, or missing='drop' to leave them out."
+                    f"Expected the same queries in every system, got none of {some} in {run.name!r}; pass"
+                    " missing='zero' to count them as 0, or missing='drop' to leave them out"
                 )
     return ids, rows, int(np.any(lacks, axis=0).sum())
 
@@ -203,14 +203,14 @@ def _vector(name: str, values: Any) -> Array:
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"Expected {name} to be values per query, a dictionary {{id: value}} or a table with ids and columns, "
-            f"got {_short(values)}. Pass the result of PerQuery, or of score()."
+            f"got {_short(values)}; pass the result of PerQuery, or of score()"
         ) from error
     if column.ndim != 1:
         raise ValueError(
-            f"Expected {name} to be [query], got shape {list(column.shape)}. Give one value for each query."
+            f"Expected {name} to be [query], got shape {list(column.shape)}; give one value for each query"
         )
     if np.isinf(column).any():
-        raise ValueError(f"Expected {name} to be finite or NaN, got an infinite value. Mark a missing value by NaN.")
+        raise ValueError(f"Expected {name} to be finite or NaN, got an infinite value; mark a missing value by NaN")
     return column
 
 

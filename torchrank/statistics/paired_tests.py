@@ -41,7 +41,7 @@ class Drawing:
 
     def __post_init__(self) -> None:
         if self.replicates < 1:
-            raise ValueError(f"Expected replicates to be at least 1, got {self.replicates}. Leave it at 10,000.")
+            raise ValueError(f"Expected replicates to be at least 1, got {self.replicates}; leave it at 10,000")
         if self.zeros not in ("pratt", "zsplit"):
             hint = did_you_mean(self.zeros, ("pratt", "zsplit"))
             raise ValueError(f"Expected zeros to be 'pratt' or 'zsplit', got {self.zeros!r}{hint}")
@@ -247,7 +247,7 @@ def _scipy() -> Any:
         from scipy import stats
     except ImportError as error:
         raise ImportError(
-            "Expected scipy to be installed for this test. Run `pip install torchrank-metrics[stats]`, or use test='t'."
+            "Expected scipy to be installed for this test; run `pip install torchrank-metrics[stats]`, or use test='t'"
         ) from error
     return stats
 
