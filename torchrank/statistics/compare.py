@@ -75,9 +75,10 @@ def compare(
     | ``"wilcoxon"`` | differences are symmetric about 0, which is not equality of means | scipy |
     | ``"sign"`` | wins and losses are equally likely; ties are dropped | scipy |
 
-    Sources: Smucker, Allan & Carterette (2007). "A comparison of statistical significance tests for information
-    retrieval evaluation", CIKM. Carterette (2012). "Multiple testing in statistical analysis of systems-based
-    information retrieval experiments", ACM TOIS 30.
+    Source:
+        Smucker, Allan and Carterette, A comparison of statistical significance tests for information retrieval
+        evaluation, CIKM 2007. Carterette, Multiple testing in statistical analysis of systems-based information
+        retrieval experiments, ACM TOIS 2012.
 
     Args:
         systems: the values of each system, by its name.
@@ -198,7 +199,7 @@ def _several_runs(values: dict[str, Array], test: str) -> bool:
 
 
 def _check(test: str, correction: str | None, family: str) -> str:
-    # that the names are known and fit together; returns the correction
+    """The correction. Raises ValueError for names that are unknown or exclude each other."""
     if test not in {**PAIR_TESTS, **FAMILY_TESTS}:
         raise ValueError(unknown_test(test, [*PAIR_TESTS, *FAMILY_TESTS]))
     if family not in ("measure", "all"):

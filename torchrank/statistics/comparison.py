@@ -272,7 +272,7 @@ class Comparison:
             >>> compare({"a": [0.2, 0.5, 0.3, 0.4], "b": [0.4, 0.7, 0.4, 0.6]}).queries_needed(0.01)["queries"]
             [199]
         """
-        # the standard error knows of clusters, the standard deviation does not; several runs have none
+        # the standard error allows for clusters, the standard deviation does not; several runs have none
         spreads = [r.pair.standard_error * math.sqrt(r.pair.n) if r.pair.sd > 0 else math.nan for r in self.rows]
         needed = [queries_needed(delta, sd, power, alpha) if sd > 0 else None for sd in spreads]
         note = f"for a difference of {delta:g}, found with probability {power:g} by a t test at {alpha:g}"
@@ -354,7 +354,7 @@ def comparison_of(
 
 
 def _groups(pairs: Sequence[PairStatistics], family: str) -> list[list[int]]:
-    # the rows that are corrected together
+    """The indexes of the rows that are corrected together."""
     groups: dict[str, list[int]] = {}
     for i, pair in enumerate(pairs):
         groups.setdefault(pair.measure if family == "measure" else "", []).append(i)

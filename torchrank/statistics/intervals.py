@@ -45,8 +45,9 @@ def welch(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
     .. math:: se^2 = \sum_i v_i, \qquad df = \frac{se^4}{\sum_i v_i^2 / (n_i - 1)}
 
-    Source: Welch (1947). "The generalization of Student's problem when several different population variances are
-    involved", Biometrika 34.
+    Source:
+        Welch, The generalization of Student's problem when several different population variances are involved,
+        Biometrika 1947.
 
     Args:
         parts: for each mean its squared standard error v, and its number n of values.
@@ -72,7 +73,8 @@ def wilson(p: float, n: float, level: float = 0.95) -> tuple[float, float]:
 
     It lies in [0, 1], and has a width even where all values are equal.
 
-    Source: Wilson (1927). "Probable inference, the law of succession, and statistical inference", JASA 22.
+    Source:
+        Wilson, Probable inference, the law of succession, and statistical inference, JASA 1927.
 
     Args:
         p: the share, in [0, 1].

@@ -26,7 +26,7 @@ class Matched:
             that was given as one run has one column.
         ids: the query ids in the order of the rows; None if the systems were matched by position.
         missing: number of queries that some system lacks.
-        higher_is_better: directions that the systems know, by measure.
+        higher_is_better: directions that the systems give, by measure.
     """
 
     values: dict[str, dict[str, Array]]
@@ -37,7 +37,8 @@ class Matched:
 
 @dataclass(frozen=True)
 class _Run:
-    # one evaluation of one system: its ids, if it has any, and its columns
+    """One evaluation of one system: its ids, if it has any, and its columns."""
+
     name: str
     ids: list[Hashable] | None
     columns: dict[str, Array]
@@ -180,7 +181,7 @@ def _by_position(runs: Sequence[_Run]) -> tuple[None, list[Array], int]:
 
 
 def _by_id(runs: Sequence[_Run], missing: str) -> tuple[list[Hashable], list[Array], int]:
-    # the ids, and for each run the row of its columns that has the value of each id, -1 where it has none
+    """The ids; for each run the row of each id in its columns, -1 for none; and how many ids some run lacks."""
     places = [{query: row for row, query in enumerate(run.ids or ())} for run in runs]
     ids = sorted(set().union(*places), key=lambda query: (type(query).__name__, query))
     rows = [np.array([place.get(query, -1) for query in ids], dtype=np.int64) for place in places]

@@ -141,12 +141,13 @@ def paired_statistics(
 ) -> PairStatistics:
     r"""Statistics of the values of two systems on the same queries.
 
-    With clusters, the queries of a cluster may depend on each other. T is the sum of deviations in a cluster:
+    With clusters, the queries of a cluster may depend on each other. T is the sum of deviations in a cluster.
+    One cluster for each query gives sd / sqrt(n):
 
     .. math:: se^2 = \frac{C}{C - 1} \frac{\sum_c T_c^2}{n^2}, \qquad df = C - 1
 
-    Source: Liang & Zeger (1986). "Longitudinal data analysis using generalized linear models", Biometrika 73. One
-    cluster for each query gives sd / sqrt(n).
+    Source:
+        Liang and Zeger, Longitudinal data analysis using generalized linear models, Biometrika 1986.
 
     Args:
         a: float [query]; NaN where the first system has no value.
@@ -184,7 +185,7 @@ def paired_statistics(
 
 
 def _standard_error(deviations: Array, clusters: Array | None, scale: float) -> tuple[float, float]:
-    # of a mean, from the deviations of the values from it; and its degrees of freedom
+    """Standard error of a mean and its degrees of freedom, from the deviations of the values from it."""
     n = len(deviations)
     if clusters is not None:
         _, clusters = np.unique(clusters, return_inverse=True)
@@ -196,7 +197,7 @@ def _standard_error(deviations: Array, clusters: Array | None, scale: float) -> 
 
 
 def _root(variance: float, scale: float) -> float:
-    # rounding of equal differences is no spread
+    """The root of a variance. Rounding of equal differences is no spread."""
     return math.sqrt(variance) if variance > (1e-12 * scale) ** 2 else 0.0
 
 
@@ -299,7 +300,9 @@ def statistics_of_runs(
 
     The values of a query are averaged over the runs to count wins and losses.
 
-    Source: Welch (1947). "The generalization of Student's problem", Biometrika 34.
+    Source:
+        Welch, The generalization of Student's problem when several different population variances are involved,
+        Biometrika 1947.
 
     Args:
         a: float64 [query, run], the values of the first method; NaN where a run has no value.

@@ -126,8 +126,9 @@ def _t(differences: Array, drawing: Drawing) -> float:
 def _randomization(differences: Array, drawing: Drawing) -> float:
     """Sign flips: Fisher's randomization test of "the labels of the systems could be swapped on every query".
 
-    Source: Smucker, Allan & Carterette (2007). "A comparison of statistical significance tests for information
-    retrieval evaluation", CIKM.
+    Source:
+        Smucker, Allan and Carterette, A comparison of statistical significance tests for information retrieval
+        evaluation, CIKM 2007.
     """
     differences = differences[differences != 0]  # their signs change no sum
     n = len(differences)
@@ -151,7 +152,8 @@ def _wilcoxon(differences: Array, drawing: Drawing) -> float:
     Zeros are ranked, and then dropped ("pratt") or split between the signs ("zsplit"). They are never dropped first:
     950 zeros among 1,000 differences would not count as evidence of equality.
 
-    Source: Pratt (1959). "Remarks on zeros and ties in the Wilcoxon signed rank procedures", JASA 54.
+    Source:
+        Pratt, Remarks on zeros and ties in the Wilcoxon signed rank procedures, JASA 1959.
     """
     return float(_scipy().wilcoxon(differences, zero_method=drawing.zeros).pvalue)
 
@@ -165,7 +167,8 @@ def _sign(differences: Array, drawing: Drawing) -> float:
 def _bootstrap(differences: Array, drawing: Drawing) -> float:
     """Bootstrap test of equal means: t statistics of resampled queries, whose mean was moved to 0.
 
-    Source: Sakai (2006). "Evaluating evaluation metrics based on the bootstrap", SIGIR.
+    Source:
+        Sakai, Evaluating evaluation metrics based on the bootstrap, SIGIR 2006.
     """
     n = len(differences)
     observed = paired_statistics(np.zeros(n), differences)
@@ -190,8 +193,9 @@ def _tukey(values: Array, drawing: Drawing) -> Array:
 
     One-way tests leave the variance of the queries in the error, so that they find almost nothing.
 
-    Source: Carterette (2012). "Multiple testing in statistical analysis of systems-based information retrieval
-    experiments", ACM TOIS 30.
+    Source:
+        Carterette, Multiple testing in statistical analysis of systems-based information retrieval experiments, ACM
+        TOIS 2012.
     """
     n, k = values.shape
     df = (k - 1) * (n - 1)
@@ -228,8 +232,9 @@ def tukey_p(differences: Array, error: float, systems: int, queries: int) -> Arr
 def _randomized_tukey(values: Array, drawing: Drawing) -> Array:
     """Permutes the systems within each query, and compares a difference with the range of the permuted means.
 
-    Source: Carterette (2012). "Multiple testing in statistical analysis of systems-based information retrieval
-    experiments", ACM TOIS 30.
+    Source:
+        Carterette, Multiple testing in statistical analysis of systems-based information retrieval experiments, ACM
+        TOIS 2012.
     """
     n, k = values.shape
     means = values.mean(axis=0)

@@ -97,7 +97,7 @@ def _family(pairs: Sequence[PairStatistics], p_values: Sequence[float], test: st
 
 
 def _named(pairs: Sequence[PairStatistics], text: str, holds: Callable[[PairStatistics], bool]) -> list[str]:
-    # the text with up to three of the pairs that it concerns; nothing if it concerns none
+    """The text with up to three of the pairs that it concerns; nothing if it concerns none."""
     named = [f"{pair.measure}: {pair.a}, {pair.b}" for pair in pairs if holds(pair)]
     more = f"; {len(named) - 3} more" if len(named) > 3 else ""
     return [f"{text} ({'; '.join(named[:3])}{more})"] if named else []

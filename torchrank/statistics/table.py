@@ -1,4 +1,4 @@
-"""A small table of results that prints itself and leaves for other formats."""
+"""A small table of results, printed as text or HTML and converted to other formats."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ class Table:
         return imported("polars").DataFrame(self._columns)
 
     def _lines(self) -> list[list[str]]:
-        # the cells of the head and of each row
+        """The cells of the head and of each row."""
         rows = ([_cell(value, self._formats.get(name, "")) for name, value in row.items()] for row in self)
         return [list(self._columns), *rows]
 
@@ -263,7 +263,7 @@ def _cell(value: Any, spec: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    # a value of Python: numbers of numpy and torch lose their type
+    """A value of Python, from a number of Python, numpy or torch."""
     value = value.item() if hasattr(value, "item") else value
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
