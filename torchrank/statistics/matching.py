@@ -68,7 +68,7 @@ def match(systems: Mapping[str, Any], missing: str = "error") -> Matched:
         hint = did_you_mean(missing, ("error", "drop", "zero"))
         raise ValueError(f"Expected missing to be 'error', 'drop' or 'zero', got {missing!r}{hint}")
     if not isinstance(systems, Mapping) or len(systems) < 2:
-        raise ValueError(f"Expected a dictionary of at least two systems, got {_short(systems)}; name each system")
+        raise ValueError(f"Expected a dictionary of at least two systems, got {_short(systems)}. Name each system.")
     runs = {str(name): _runs(str(name), system) for name, system in systems.items()}
     every = [run for system in runs.values() for run in system]
     measures = _measures(every)
@@ -98,7 +98,7 @@ def cluster_numbers(clusters: Any, ids: list[Hashable] | None, queries: int) -> 
     """
     if isinstance(clusters, Mapping) != (ids is not None):
         form = "a dictionary {id: cluster}" if ids is not None else "a sequence with the cluster of each query"
-        raise ValueError(f"Expected clusters to be {form}, got {_short(clusters)}; match queries and clusters alike")
+        raise ValueError(f"Expected clusters to be {form}, got {_short(clusters)}. Match queries and clusters alike.")
     if ids is not None:
         if lacking := [query for query in ids if query not in clusters]:
             raise ValueError(f"Expected a cluster for every query, got none for {_three(lacking)}; add them")
@@ -191,8 +191,8 @@ def _by_id(runs: Sequence[_Run], missing: str) -> tuple[list[Hashable], list[Arr
             if lack.any():
                 some = _three([ids[i] for i in np.flatnonzero(lack)])
                 raise ValueError(
-                    f"Expected the same queries in every system, got none of {some} in {run.name!r}; pass"
-                    " missing='zero' to count them as 0, or missing='drop' to leave them out"
+                    f"Expected the same queries in every system, got none of {some} in {run.name!r}. Pass "
+                    "missing='zero' to count them as 0, or missing='drop' to leave them out."
                 )
     return ids, rows, int(np.any(lacks, axis=0).sum())
 

@@ -225,66 +225,6 @@ def outcomes(a: Array, b: Array, higher_is_better: bool = True) -> tuple[int, in
     return wins, len(difference) - wins - losses, losses
 
 
-def statistics_from_sums(
-    measure: str,
-    names: tuple[str, str],
-    n: int,
-    weight: float,
-    sums: tuple[float, float],
-    gram: Sequence[Sequence[float]],
-    *,
-    wins: int = 0,
-    ties: int = 0,
-    losses: int = 0,
-    skewness: float = math.nan,
-    unpaired: int = 0,
-    higher_is_better: bool = True,
-) -> PairStatistics:
-    r"""Statistics of two systems from sums over the queries, with their weights w and values v.
-
-    .. math:: se^2 = \frac{n}{n - 1} \frac{\sum w^2 (d - \bar d)^2}{W^2}
-
-    Args:
-        measure: label of the measure.
-        names: names of the systems.
-        n: number of queries that both have scored.
-        weight: sum of their weights.
-        sums: sums of w v, of the first system and of the second.
-        gram: [3, 3], sums of w^2 x y for all pairs of x and y in (1, value of the first, value of the second).
-        wins: number of queries on which the second is better.
-        ties: number of queries on which both are equal.
-        losses: number of queries on which the first is better.
-        skewness: of the differences per query.
-        unpaired: number of queries that only one system has scored.
-        higher_is_better: direction of the measure.
-
-    Example:
-        >>> a, b = [0.2, 0.5, 0.3], [0.4, 0.5, 0.6]
-        >>> rows = np.array([[1, 1, 1], a, b])
-        >>> pair = statistics_from_sums("mrr", ("a", "b"), 3, 3.0, (sum(a), sum(b)), rows @ rows.T, wins=2, ties=1)
-        >>> round(pair.standard_error, 6) == round(paired_statistics(a, b).standard_error, 6)
-        True
-    """
-    second = np.asarray(gram, dtype=np.float64)
-    mean_a, mean_b = (total / weight if weight else math.nan for total in sums)
-    scale = max(abs(second[1, 1]), abs(second[2, 2]))
-
-    def error(*coefficients: float) -> float:
-        # standard error of the mean of a linear combination of (1, a, b) whose mean is 0
-        if n < 2:
-            return math.nan
-        square = float(np.array(coefficients) @ second @ np.array(coefficients))
-        return math.sqrt(n / (n - 1) * square) / weight if square > 1e-14 * scale else 0.0
-
-    ratio = mean_b / mean_a if mean_a else math.nan
-    se = error(mean_a - mean_b, -1.0, 1.0)
-    return PairStatistics(
-        measure, *names, n, mean_a, mean_b, se, float(max(0, n - 1)), se * math.sqrt(n),
-        relative_standard_error=error(0.0, -ratio, 1.0) / abs(mean_a) if mean_a else math.nan,
-        wins=wins, ties=ties, losses=losses, skewness=skewness, unpaired=unpaired, higher_is_better=higher_is_better,
-    )  # fmt: skip
-
-
 def statistics_of_runs(
     a: Array,
     b: Array,

@@ -327,11 +327,6 @@ class QueryTable:
         return f"QueryTable of {len(self)} queries\n{self.summary()}"
 
 
-def deltas(a: QueryTable, b: QueryTable, label: str, most: int | None = 10) -> Table:
-    """The queries with the largest losses from table ``a`` to table ``b``; see :meth:`QueryTable.deltas`."""
-    return a.deltas(b, label, most)
-
-
 def _check_weights(weights: Mapping[str, np.ndarray], labels: Sequence[str]) -> None:
     for label in labels:
         if label not in weights:
