@@ -104,12 +104,11 @@ class Comparison:
         A rank test whose wins contradict the means has no winner: the test does not concern the means.
         """
         pair = row.pair
-        gain = pair.difference if pair.higher_is_better else -pair.difference
-        if not row.p_corrected <= self.alpha or not gain:
+        if not row.p_corrected <= self.alpha or not pair.gain:
             return None
-        if self.test in OTHER_NULLS and gain * (pair.wins - pair.losses) < 0:
+        if self.test in OTHER_NULLS and pair.gain * (pair.wins - pair.losses) < 0:
             return None
-        return pair.b if gain > 0 else pair.a
+        return pair.b if pair.gain > 0 else pair.a
 
     @property
     def table(self) -> Table:

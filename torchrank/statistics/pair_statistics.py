@@ -72,6 +72,11 @@ class PairStatistics:
         return self.mean_b - self.mean_a
 
     @property
+    def gain(self) -> float:
+        """The difference in the direction of the measure: positive if b is better."""
+        return self.difference if self.higher_is_better else -self.difference
+
+    @property
     def relative(self) -> float:
         """The difference as a share of the mean of a; NaN if that is 0."""
         return self.mean_b / self.mean_a - 1 if self.mean_a else math.nan
@@ -101,12 +106,11 @@ class PairStatistics:
         """Posterior probability under a flat prior that the mean of b is better; 0.5 for identical systems."""
         if self.identical and self.n > 1:
             return 0.5
-        return self._t_tail(self.difference if self.higher_is_better else -self.difference)
+        return self._t_tail(self.gain)
 
     def p_not_worse(self, margin: float) -> float:
         """One-sided p-value of "b is worse than a by the margin or more", the test of non-inferiority."""
-        gain = self.difference if self.higher_is_better else -self.difference
-        return self._t_tail(-(gain + margin))
+        return self._t_tail(-(self.gain + margin))
 
     def p_equivalent(self, margin: float) -> float:
         """P-value of "the means differ by the margin or more": two one-sided tests (TOST)."""

@@ -71,13 +71,9 @@ def warnings_on(pairs: Sequence[PairStatistics], test: str) -> list[str]:
         *_named(
             pairs,
             "means and wins point in opposite directions: no winner is named",
-            lambda pair: not of_means and _gain(pair) * (pair.wins - pair.losses) < 0,
+            lambda pair: not of_means and pair.gain * (pair.wins - pair.losses) < 0,
         ),
     ]
-
-
-def _gain(pair: PairStatistics) -> float:
-    return pair.difference if pair.higher_is_better else -pair.difference
 
 
 def _family(pairs: Sequence[PairStatistics], p_values: Sequence[float], test: str, correction: str, family: str) -> str:
