@@ -7,7 +7,7 @@ from systems import named, only, values
 
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import comparison_of
-from torchrank.statistics.pair_statistics import paired_statistics, statistics_from_sums
+from torchrank.statistics.pair_statistics import paired_statistics
 from torchrank.statistics.paired_tests import FAMILY_TESTS, PAIR_TESTS
 
 
@@ -99,35 +99,7 @@ def test_each_measure_has_its_own_margin():
         compare(systems, margin={"ndgc": 0.1})
 
 
-def test_sums_give_the_statistics_of_the_values():
-    a, b = values(50, 2).T
-    rows = np.stack([np.ones(50), a, b])
-    summed = statistics_from_sums("value", ("a", "b"), 50, 50.0, (a.sum(), b.sum()), rows @ rows.T)
-    direct = paired_statistics(a, b)
-    for name in ("standard_error", "sd", "df", "relative_standard_error", "mean_a", "mean_b"):
-        assert getattr(summed, name) == pytest.approx(getattr(direct, name), rel=1e-9)
-
-
-def test_weighted_sums_give_the_standard_error_of_least_squares():
-    linear = pytest.importorskip("statsmodels.regression.linear_model")
-    a, b = values(50, 2).T
-    w = np.random.default_rng(4).uniform(0.2, 3, 50)
-    rows = w * np.stack([np.ones(50), a, b])
-    summed = statistics_from_sums("value", ("a", "b"), 50, w.sum(), (w @ a, w @ b), rows @ rows.T)
-    fitted = linear.WLS(b - a, np.ones(50), weights=w).fit(cov_type="HC1")
-    assert summed.difference == pytest.approx(fitted.params[0])
-    assert summed.standard_error == pytest.approx(fitted.bse[0])
-
-
-def test_equal_differences_have_no_spread_in_sums_too():
-    a = values(50, 1)[:, 0]
-    rows = np.stack([np.ones(50), a, a + 0.25])
-    summed = statistics_from_sums("value", ("a", "b"), 50, 50.0, tuple(rows.sum(axis=1)[1:]), rows @ rows.T, wins=50)
-    assert summed.standard_error == 0
-    assert math.isnan(summed.p)
-
-
-def test_rows_from_sums_and_from_values_make_the_same_comparison():
+def test_statistics_of_pairs_and_their_values_make_the_same_comparison():
     a, b = values(50, 2).T
     assert comparison_of([paired_statistics(a, b)]) == compare({"a": a, "b": b})
 

@@ -276,10 +276,15 @@ def test_bootstrap_level_is_that_of_the_constructor_unless_given():
 # ---- arguments -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("names", [["rest"], ["macro"], ["a", "a"], [], 0, -1, True, "new", None, 2.0, [""]])
+@pytest.mark.parametrize("names", [["rest"], ["macro"], ["p"], ["a", "a"], [], 0, -1, True, "new", None, 2.0, [""]])
 def test_names_that_cannot_be_told_apart_are_an_error(names):
     with pytest.raises(ValueError, match="slices"):
         tr.Sliced("mrr", names)
+
+
+def test_a_slice_is_not_compared_with_itself():
+    with pytest.raises(ValueError, match="two different slices"):
+        tr.Sliced("mrr", ["new", "old"]).difference("new", "new")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
@@ -102,15 +102,14 @@ def estimate(
     return Estimate(value, error, interval, int(sums[Sum.QUERIES]), int(sums[Sum.EMPTY]), int(scored), effective)
 
 
-def estimate_table(estimates: Mapping[str, Estimate], level: float, first: str = "measure") -> Table:
+def estimate_table(estimates: Mapping[str, Estimate], level: float, notes: Sequence[str] = ()) -> Table:
     """The estimates by key as a table. The effective number of queries is shown if it differs from their number."""
-    rows = {key: found.row() for key, found in estimates.items()}
-    names = list(next(iter(rows.values()))) if rows else ["value"]
-    columns: dict[str, list] = {first: list(rows), **{name: [row[name] for row in rows.values()] for name in names}}
+    rows = [{"measure": key, **found.row()} for key, found in estimates.items()]
     if all(math.isclose(found.effective, found.scored, rel_tol=1e-6) for found in estimates.values()):
-        columns.pop("effective", None)
-    formats = {"effective": ".1f"} if "effective" in columns else {}
-    return Table(columns, formats, notes=[f"low and high: {100 * level:g} % confidence interval"])
+        for row in rows:
+            del row["effective"]
+    notes = [f"low and high: {100 * level:g} % confidence interval", *notes]
+    return Table.of_rows(rows, {"effective": ".1f"}, notes, ("measure", "value"))
 
 
 def check(level: float, method: str) -> None:

@@ -243,10 +243,6 @@ class QueryMean(SummedMetric):
             if self._series is None and self._joint is not None and caller in LOGGERS:
                 return self.compute_in(self._joint)
             value = stock(*args, **kwargs)
-            # Raise only here, after all workers have communicated and the state is unsynced.
-            in_forward = not self._should_unsync
-            if not in_forward:
-                self.raise_errors()
             if isinstance(value, tuple):
                 return tuple(part.reshape(-1) for part in value)
             return value.reshape(-1) if self.aggregation == "none" else value  # torchmetrics squeezes one value

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -75,10 +76,22 @@ class SummedMetric(SafeMetric):
             self._computed = None
             raise ValueError(f"{self._state.split('#')[0]}: {found}")
 
+    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        stock = super()._wrap_compute(compute)
+
+        @functools.wraps(compute)
+        def computed(*args: Any, **kwargs: Any) -> Any:
+            value = stock(*args, **kwargs)
+            if self._should_unsync:  # forward returns NaN instead
+                self.raise_errors()
+            return value
+
+        return computed
+
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
         # forward calls this while the metric contains the batch alone; incoming_state is the state before the batch.
         for name, incoming in incoming_state.items():
-            setattr(self, name, _after(incoming, getattr(self, name)))
+            setattr(self, name, self.joined(name, incoming, getattr(self, name)))
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
         """Add the state of another metric with the same label. Its queries follow the queries of this metric.
@@ -87,9 +100,15 @@ class SummedMetric(SafeMetric):
             ValueError: the other metric has another label.
         """
         for name, value in self.mergeable(incoming_state).items():
-            setattr(self, name, _after(getattr(self, name), value))
+            setattr(self, name, self.joined(name, getattr(self, name), value))
         self._computed = None
         self._update_count += incoming_state._update_count if isinstance(incoming_state, Metric) else 1
+
+    def joined(self, name: str, earlier: Any, later: Any) -> Any:
+        """The value of a state over the queries of two values of it, on the device of the earlier one."""
+        if isinstance(earlier, list):
+            return appended(earlier, later)
+        return state.add(earlier, state.carry(later, earlier.device))
 
     def mergeable(self, other: dict[str, Any] | Metric) -> dict[str, Any]:
         """The state of another metric with the same label.
@@ -108,12 +127,3 @@ class SummedMetric(SafeMetric):
 
     def restored(self, x: Tensor) -> Tensor:
         return state.carry(x, self.device)
-
-
-def _after(earlier: Tensor | list[Tensor], later: Tensor | list[Tensor]) -> Tensor | list[Tensor]:
-    """The sum or the concatenation of two values of a state, on the device of the earlier one."""
-    if isinstance(earlier, list) and isinstance(later, list):
-        return appended(earlier, later)
-    assert isinstance(earlier, Tensor)
-    assert isinstance(later, Tensor)
-    return state.add(earlier, state.carry(later, earlier.device))

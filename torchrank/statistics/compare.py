@@ -75,9 +75,10 @@ def compare(
     | ``"wilcoxon"`` | differences are symmetric about 0, which is not equality of means | scipy |
     | ``"sign"`` | wins and losses are equally likely; ties are dropped | scipy |
 
-    Sources: Smucker, Allan & Carterette (2007). "A comparison of statistical significance tests for information
-    retrieval evaluation", CIKM. Carterette (2012). "Multiple testing in statistical analysis of systems-based
-    information retrieval experiments", ACM TOIS 30.
+    Source:
+        Smucker, Allan and Carterette, A comparison of statistical significance tests for information retrieval
+        evaluation, CIKM 2007. Carterette, Multiple testing in statistical analysis of systems-based information
+        retrieval experiments, ACM TOIS 2012.
 
     Args:
         systems: the values of each system, by its name.
@@ -191,14 +192,14 @@ def _several_runs(values: dict[str, Array], test: str) -> bool:
     if max(runs.values()) == 1:
         return False
     if min(runs.values()) == 1:
-        raise ValueError(f"Expected several runs of every system or of none, got {runs}. Give at least two of each.")
+        raise ValueError(f"Expected several runs of every system or of none, got {runs}; give at least two of each")
     if test != "t":
-        raise ValueError(f"Expected test='t' with several runs of a system, got {test!r}. Leave the test out.")
+        raise ValueError(f"Expected test='t' with several runs of a system, got {test!r}; leave the test out")
     return True
 
 
 def _check(test: str, correction: str | None, family: str) -> str:
-    # that the names are known and fit together; returns the correction
+    """The correction. Raises ValueError for names that are unknown or exclude each other."""
     if test not in {**PAIR_TESTS, **FAMILY_TESTS}:
         raise ValueError(unknown_test(test, [*PAIR_TESTS, *FAMILY_TESTS]))
     if family not in ("measure", "all"):
@@ -212,7 +213,7 @@ def _check(test: str, correction: str | None, family: str) -> str:
     if correction not in (None, "none") or family == "all":
         raise ValueError(
             f"Expected no correction and family='measure' with test={test!r}, whose p-values cover all pairs, got "
-            f"correction={correction!r} and family={family!r}. Leave both out."
+            f"correction={correction!r} and family={family!r}; leave both out"
         )
     return "none"
 
@@ -236,7 +237,7 @@ def _check_margin(margin: float | Mapping[str, float] | None, matched: Matched) 
         _check_labels("margin", margin, matched)
     for value in margin.values() if isinstance(margin, Mapping) else [margin]:
         if value is not None and not 0 < value < float("inf"):
-            raise ValueError(f"Expected margin to be positive, got {value}. Give the largest that does not matter.")
+            raise ValueError(f"Expected margin to be positive, got {value}; give the largest that does not matter")
 
 
 def _check_labels(argument: str, given: Mapping[str, Any], matched: Matched) -> None:
@@ -252,7 +253,7 @@ def _clusters(matched: Matched, clusters: Any, test: str) -> tuple[Array | None,
     if test not in _CLUSTERED or max(column.shape[1] for column in columns.values()) > 1:
         raise ValueError(
             f"Expected one run of each system and test={' or '.join(map(repr, _CLUSTERED))} with clusters, got "
-            f"test={test!r}. Leave the clusters out, or change the test."
+            f"test={test!r}; leave the clusters out, or change the test"
         )
     groups = cluster_numbers(clusters, matched.ids, len(next(iter(columns.values()))))
     count = len(np.unique(groups))

@@ -106,12 +106,11 @@ class Comparison:
         A rank test whose wins contradict the means has no winner: the test does not concern the means.
         """
         pair = row.pair
-        gain = pair.difference if pair.higher_is_better else -pair.difference
-        if not row.p_corrected <= self.alpha or not gain:
+        if not row.p_corrected <= self.alpha or not pair.gain:
             return None
-        if self.test in OTHER_NULLS and gain * (pair.wins - pair.losses) < 0:
+        if self.test in OTHER_NULLS and pair.gain * (pair.wins - pair.losses) < 0:
             return None
-        return pair.b if gain > 0 else pair.a
+        return pair.b if pair.gain > 0 else pair.a
 
     @property
     def table(self) -> Table:
@@ -131,11 +130,8 @@ class Comparison:
         | n, unpaired | queries that both have scored; that only one has scored |
         | p_equivalent, equivalent, p_not_worse, not_worse | with a margin: corrected p-values and verdicts |
         """
-        described = [self._describe(row) for row in self.rows]
-        columns = list(described[0]) if described else ["measure", "a", "b"]
-        table = {column: [row[column] for row in described] for column in columns}
-        formats = {column: spec for column, spec in _FORMATS.items() if column in table}
-        return Table(table, formats, [*self.notes, *(f"Warning: {warning}" for warning in self.warnings)])
+        lines = [*self.notes, *(f"Warning: {warning}" for warning in self.warnings)]
+        return Table.of_rows([self._describe(row) for row in self.rows], _FORMATS, lines, ("measure", "a", "b"))
 
     def _describe(self, row: Row) -> dict[str, Any]:
         pair = row.pair
@@ -214,7 +210,7 @@ class Comparison:
             settings = {f.name: given[f.name] for f in fields(cls)}
         except KeyError as error:
             raise ValueError(
-                f"Expected an entry {error} of a comparison, got none. Pass the result of to_dict()."
+                f"Expected an entry {error} of a comparison, got none; pass the result of to_dict()"
             ) from None
         lines = {name: tuple(given[name]) for name in ("notes", "warnings")}
         return cls(**{**settings, **lines, "rows": tuple(rows)})
@@ -277,7 +273,7 @@ class Comparison:
             >>> compare({"a": [0.2, 0.5, 0.3, 0.4], "b": [0.4, 0.7, 0.4, 0.6]}).queries_needed(0.01)["queries"]
             [199]
         """
-        # the standard error knows of clusters, the standard deviation does not; several runs have none
+        # the standard error allows for clusters, the standard deviation does not; several runs have none
         spreads = [r.pair.standard_error * math.sqrt(r.pair.n) if r.pair.sd > 0 else math.nan for r in self.rows]
         needed = [queries_needed(delta, sd, power, alpha) if sd > 0 else None for sd in spreads]
         note = f"for a difference of {delta:g}, found with probability {power:g} by a t test at {alpha:g}"
@@ -364,7 +360,7 @@ def comparison_of(
 
 
 def _groups(pairs: Sequence[PairStatistics], family: str) -> list[list[int]]:
-    # the rows that are corrected together
+    """The indexes of the rows that are corrected together."""
     groups: dict[str, list[int]] = {}
     for i, pair in enumerate(pairs):
         groups.setdefault(pair.measure if family == "measure" else "", []).append(i)

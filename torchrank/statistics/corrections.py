@@ -12,7 +12,8 @@ from torchrank.names.nearest import did_you_mean
 def holm(p_values: Sequence[float]) -> list[float]:
     """P-values by Holm's step-down method: the chance of even one false alarm stays below the level.
 
-    Source: Holm (1979). "A simple sequentially rejective multiple test procedure", Scand. J. Statistics 6.
+    Source:
+        Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 1979.
 
     Example:
         >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
@@ -24,7 +25,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     """P-values by Benjamini and Hochberg's step-up method: bounds the expected share of false alarms among alarms.
 
-    Source: Benjamini & Hochberg (1995). "Controlling the false discovery rate", JRSS B 57.
+    Source:
+        Benjamini and Hochberg, Controlling the false discovery rate, JRSS B 1995.
 
     Example:
         >>> [round(p, 3) for p in benjamini_hochberg([0.01, 0.04, 0.03])]
@@ -73,7 +75,7 @@ def correct(p_values: Sequence[float], correction: str) -> list[float]:
 
 
 def _sorted(p_values: Sequence[float], adjust: Callable[[np.ndarray], np.ndarray]) -> list[float]:
-    # `adjust` gets the p-values of the tests that were made, in ascending order
+    """P-values after ``adjust``, which takes the ones that are not NaN, in ascending order."""
     p = np.asarray(p_values, dtype=np.float64)
     made = np.flatnonzero(~np.isnan(p))
     order = made[np.argsort(p[made], kind="stable")]

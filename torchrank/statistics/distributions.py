@@ -14,7 +14,7 @@ _HALF_STEP = (-1 / 8, 1 / 192, -1 / 640, 17 / 14336, -31 / 18432)
 def normal_cdf(x: float) -> float:
     """Probability that a standard normal variable is at most ``x``.
 
-    Source: the complementary error function, which keeps its digits in the lower tail.
+    It is computed from the complementary error function, which keeps its digits in the lower tail.
 
     Example:
         >>> round(normal_cdf(1.96), 4)
@@ -26,7 +26,8 @@ def normal_cdf(x: float) -> float:
 def normal_quantile(p: float) -> float:
     """The ``x`` below which a standard normal variable is with probability ``p``; infinite at 0 and 1.
 
-    Source: Wichura (1988). "Algorithm AS 241", Applied Statistics 37, as in :class:`statistics.NormalDist`.
+    Source:
+        Wichura, Algorithm AS 241, Applied Statistics 1988, as in :class:`statistics.NormalDist`.
 
     Raises:
         ValueError: ``p`` is not in [0, 1].
@@ -48,8 +49,11 @@ def t_cdf(x: float, df: float) -> float:
 
     .. math:: F(x) = \tfrac12 I_{\nu / (\nu + x^2)}(\nu / 2, 1 / 2) \quad (x \le 0), \qquad F(x) = 1 - F(-x)
 
-    Source: Didonato & Morris (1992). "Algorithm 708", ACM Transactions on Mathematical Software 18: the continued
-    fraction of the incomplete beta function. The lower tail keeps its digits: the upper tail is ``t_cdf(-x, df)``.
+    The lower tail keeps its digits: the upper tail is ``t_cdf(-x, df)``.
+
+    Source:
+        Didonato and Morris, Algorithm 708, ACM Transactions on Mathematical Software 1992: the continued fraction of
+        the incomplete beta function.
 
     Args:
         x: where to evaluate.
@@ -77,8 +81,8 @@ def t_cdf(x: float, df: float) -> float:
 def t_quantile(p: float, df: float) -> float:
     """The ``x`` below which a variable of Student's t distribution is with probability ``p``; infinite at 0 and 1.
 
-    Source: Newton's method on :func:`t_cdf`: on the logarithm of a small tail against log x, on the mass between 0
-    and x elsewhere. Both curves are concave, so that it converges from every start.
+    Newton's method on :func:`t_cdf` finds it: on the logarithm of a small tail against log x, on the mass between 0
+    and x elsewhere. Both curves are concave, so it converges from every start.
 
     Args:
         p: probability in [0, 1].
@@ -106,7 +110,7 @@ def t_quantile(p: float, df: float) -> float:
 
 
 def _from_centre(mass: float, df: float) -> float:
-    # x for which the probability of [0, x] is `mass`
+    """The x for which the probability of [0, x] is ``mass``."""
     x = mass / _density(0.0, df)
     for _ in range(100):
         step = (mass - _centre(x, df)) / _density(x, df)
@@ -117,7 +121,7 @@ def _from_centre(mass: float, df: float) -> float:
 
 
 def _from_tail(tail: float, df: float) -> float:
-    # x for which the probability above x is `tail`
+    """The x for which the probability above x is ``tail``."""
     log_x = math.log(-normal_quantile(tail))
     for _ in range(100):
         x = math.exp(log_x)
@@ -130,12 +134,12 @@ def _from_tail(tail: float, df: float) -> float:
 
 
 def _tail(x: float, df: float) -> float:
-    # probability above x >= 0
+    """The probability above x >= 0."""
     return _half_beta(x, df) if x * x > 3 else 0.5 - _centre(x, df)
 
 
 def _centre(x: float, df: float) -> float:
-    # probability of [0, x]
+    """The probability of [0, x]."""
     if x * x > 3:
         return 0.5 - _half_beta(x, df)
     below = x * x / (df + x * x)
@@ -143,7 +147,7 @@ def _centre(x: float, df: float) -> float:
 
 
 def _half_beta(x: float, df: float) -> float:
-    # half the incomplete beta function of df / (df + x^2): the probability above x
+    """Half the incomplete beta function of df / (df + x^2): the probability above x."""
     if math.isinf(x):
         return 0.0
     below = df / (df + x * x)
@@ -156,14 +160,14 @@ def _density(x: float, df: float) -> float:
 
 
 def _log_half_step(a: float) -> float:
-    # log(gamma(a + 1/2) / gamma(a)): the difference of two large lgamma would lose the digits
+    """log(gamma(a + 1/2) / gamma(a)). The difference of two large lgamma would lose the digits."""
     if a < 30:
         return math.lgamma(a + 0.5) - math.lgamma(a)
     return 0.5 * math.log(a) + sum(c / a ** (2 * i + 1) for i, c in enumerate(_HALF_STEP))
 
 
 def _fraction(a: float, b: float, x: float, y: float) -> float:
-    # x^a y^b / (B(a, b) I_x(a, b)) by the modified Lentz method. y = 1 - x is given, because x may be next to 1.
+    """x^a y^b / (B(a, b) I_x(a, b)) by the modified Lentz method. y = 1 - x is given, because x may be next to 1."""
     value = c = _away_from_zero(a * (a * y - b * x + 1) / (a + 1))
     d = 0.0
     for n in range(1, _MOST_STEPS):
@@ -184,9 +188,9 @@ def _away_from_zero(x: float) -> float:
 
 def _check_probability(p: float) -> None:
     if p < 0 or p > 1:
-        raise ValueError(f"Expected a probability in [0, 1], got {p}.")
+        raise ValueError(f"Expected a probability in [0, 1], got {p}")
 
 
 def _check_df(df: float) -> None:
     if df <= 0:
-        raise ValueError(f"Expected degrees of freedom above 0, got {df}.")
+        raise ValueError(f"Expected degrees of freedom above 0, got {df}")

@@ -15,7 +15,7 @@ def draw_forest(comparison: Comparison, axes: Any = None) -> tuple[Any, Any]:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError("Expected matplotlib to be installed. Run `pip install matplotlib`.") from error
+        raise ImportError("Expected matplotlib to be installed; run `pip install matplotlib`") from error
 
     rows = comparison.table.rows
     if axes is None:

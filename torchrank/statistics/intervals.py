@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from torchrank.statistics.distributions import normal_quantile, t_quantile
 
@@ -39,6 +40,32 @@ def t_interval(mean: float, standard_error: float, df: float, level: float = 0.9
     return mean - half, mean + half
 
 
+def welch(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    r"""Standard error and degrees of freedom of a sum, or a difference, of independent means.
+
+    .. math:: se^2 = \sum_i v_i, \qquad df = \frac{se^4}{\sum_i v_i^2 / (n_i - 1)}
+
+    Source:
+        Welch, The generalization of Student's problem when several different population variances are involved,
+        Biometrika 1947.
+
+    Args:
+        parts: for each mean its squared standard error v, and its number n of values.
+
+    Returns:
+        (standard error, degrees of freedom); (NaN, NaN) if no mean has a spread, or the spread of one is not known.
+
+    Example:
+        >>> se, df = welch([(0.01, 10), (0.01, 10)])
+        >>> round(se, 4), round(df, 4)
+        (0.1414, 18.0)
+    """
+    variance = sum(v for v, _ in parts)
+    if not variance > 0:
+        return math.nan, math.nan
+    return math.sqrt(variance), variance**2 / sum(v**2 / max(n - 1, 1) for v, n in parts)
+
+
 def wilson(p: float, n: float, level: float = 0.95) -> tuple[float, float]:
     r"""Interval of a share, the mean of values that are 0 or 1, by Wilson's score.
 
@@ -46,7 +73,8 @@ def wilson(p: float, n: float, level: float = 0.95) -> tuple[float, float]:
 
     It lies in [0, 1], and has a width even where all values are equal.
 
-    Source: Wilson (1927). "Probable inference, the law of succession, and statistical inference", JASA 22.
+    Source:
+        Wilson, Probable inference, the law of succession, and statistical inference, JASA 1927.
 
     Args:
         p: the share, in [0, 1].
@@ -78,4 +106,4 @@ def wilson(p: float, n: float, level: float = 0.95) -> tuple[float, float]:
 def check_share(name: str, value: float) -> None:
     """Raise a ValueError unless a level, power or error rate is strictly between 0 and 1."""
     if not 0 < value < 1:
-        raise ValueError(f"Expected {name} to be between 0 and 1, got {value}. A percentage is divided by 100.")
+        raise ValueError(f"Expected {name} to be between 0 and 1, got {value}; divide a percentage by 100")

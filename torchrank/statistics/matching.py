@@ -26,7 +26,7 @@ class Matched:
             that was given as one run has one column.
         ids: the query ids in the order of the rows; None if the systems were matched by position.
         missing: number of queries that some system lacks.
-        higher_is_better: directions that the systems know, by measure.
+        higher_is_better: directions that the systems give, by measure.
     """
 
     values: dict[str, dict[str, Array]]
@@ -37,7 +37,8 @@ class Matched:
 
 @dataclass(frozen=True)
 class _Run:
-    # one evaluation of one system: its ids, if it has any, and its columns
+    """One evaluation of one system: its ids, if it has any, and its columns."""
+
     name: str
     ids: list[Hashable] | None
     columns: dict[str, Array]
@@ -109,12 +110,12 @@ def cluster_numbers(clusters: Any, ids: list[Hashable] | None, queries: int) -> 
         )
     if ids is not None:
         if lacking := [query for query in ids if query not in clusters]:
-            raise ValueError(f"Expected a cluster for every query, got none for {_three(lacking)}. Add them.")
+            raise ValueError(f"Expected a cluster for every query, got none for {_three(lacking)}; add them")
         given = [clusters[query] for query in ids]
     else:
         given = _listed(clusters)
         if len(given) != queries:
-            raise ValueError(f"Expected clusters of {queries} queries, got {len(given)}. Give one for each query.")
+            raise ValueError(f"Expected clusters of {queries} queries, got {len(given)}; give one for each query")
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(cluster, len(numbers)) for cluster in given], dtype=np.int64)
 
@@ -123,7 +124,7 @@ def _runs(name: str, system: Any) -> list[_Run]:
     several = isinstance(system, list | tuple) and not all(_is_number(value) for value in system)
     given = list(system) if several else [system]
     if several and len(given) < 2:
-        raise ValueError(f"Expected at least two runs of {name!r}, got one. Give the run itself, without a list.")
+        raise ValueError(f"Expected at least two runs of {name!r}, got one; give the run itself, without a list")
     return [_run(f"{name}[{i}]" if several else name, run) for i, run in enumerate(given)]
 
 
@@ -158,10 +159,10 @@ def _checked(run: _Run) -> _Run:
             seen: set[Hashable] = set()
             twice = [query for query in run.ids if query in seen or seen.add(query)]  # type: ignore[func-returns-value]
             raise ValueError(
-                f"Expected each id of {run.name!r} once, got {_three(twice)} twice. Keep one value of each."
+                f"Expected each id of {run.name!r} once, got {_three(twice)} twice; keep one value of each"
             )
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"Expected columns of {run.name!r} of equal length, got {lengths}. Give every query a value.")
+        raise ValueError(f"Expected columns of {run.name!r} of equal length, got {lengths}; give every query a value")
     return run
 
 
@@ -171,27 +172,27 @@ def _measures(runs: Sequence[_Run]) -> list[str]:
         if different := set(first.columns) ^ set(run.columns):
             raise ValueError(
                 f"Expected the same measures of every system, got {_three(sorted(different))} in only one of "
-                f"{first.name!r} and {run.name!r}. Evaluate both with one collection."
+                f"{first.name!r} and {run.name!r}; evaluate both with one collection"
             )
         if (first.ids is None) != (run.ids is None):
             raise ValueError(
-                f"Expected ids in all systems or in none, got them in only one of {first.name!r} and {run.name!r}. "
-                "Give all systems as {id: value}."
+                f"Expected ids in all systems or in none, got them in only one of {first.name!r} and {run.name!r};"
+                " give all systems as {id: value}"
             )
     if not first.columns:
-        raise ValueError(f"Expected values of at least one measure, got none in {first.name!r}. Add a column.")
+        raise ValueError(f"Expected values of at least one measure, got none in {first.name!r}; add a column")
     return list(first.columns)
 
 
 def _by_position(runs: Sequence[_Run]) -> tuple[None, list[Array], int]:
     lengths = {run.name: len(next(iter(run.columns.values()))) for run in runs}
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"Expected as many queries in every system, got {lengths}. Give {{id: value}} to match by id.")
+        raise ValueError(f"Expected as many queries in every system, got {lengths}; give {{id: value}} to match by id")
     return None, [np.arange(length) for length in lengths.values()], 0
 
 
 def _by_id(runs: Sequence[_Run], missing: str) -> tuple[list[Hashable], list[Array], int]:
-    # the ids, and for each run the row of its columns that has the value of each id, -1 where it has none
+    """The ids; for each run the row of each id in its columns, -1 for none; and how many ids some run lacks."""
     places = [{query: row for row, query in enumerate(run.ids or ())} for run in runs]
     ids = sorted(set().union(*places), key=lambda query: (type(query).__name__, query))
     rows = [np.array([place.get(query, -1) for query in ids], dtype=np.int64) for place in places]
@@ -217,14 +218,14 @@ def _vector(name: str, values: Any) -> Array:
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"Expected {name} to be values per query, a dictionary {{id: value}} or a table with ids and columns, "
-            f"got {_short(values)}. Pass the result of PerQuery, or of score()."
+            f"got {_short(values)}; pass the result of PerQuery, or of score()"
         ) from error
     if column.ndim != 1:
         raise ValueError(
-            f"Expected {name} to be [query], got shape {list(column.shape)}. Give one value for each query."
+            f"Expected {name} to be [query], got shape {list(column.shape)}; give one value for each query"
         )
     if np.isinf(column).any():
-        raise ValueError(f"Expected {name} to be finite or NaN, got an infinite value. Mark a missing value by NaN.")
+        raise ValueError(f"Expected {name} to be finite or NaN, got an infinite value; mark a missing value by NaN")
     return column
 
 

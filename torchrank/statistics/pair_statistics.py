@@ -72,6 +72,11 @@ class PairStatistics:
         return self.mean_b - self.mean_a
 
     @property
+    def gain(self) -> float:
+        """The difference in the direction of the measure: positive if b is better."""
+        return self.difference if self.higher_is_better else -self.difference
+
+    @property
     def relative(self) -> float:
         """The difference as a share of the mean of a; NaN if that is 0."""
         return self.mean_b / self.mean_a - 1 if self.mean_a else math.nan
@@ -101,12 +106,11 @@ class PairStatistics:
         """Posterior probability under a flat prior that the mean of b is better; 0.5 for identical systems."""
         if self.identical and self.n > 1:
             return 0.5
-        return self._t_tail(self.difference if self.higher_is_better else -self.difference)
+        return self._t_tail(self.gain)
 
     def p_not_worse(self, margin: float) -> float:
         """One-sided p-value of "b is worse than a by the margin or more", the test of non-inferiority."""
-        gain = self.difference if self.higher_is_better else -self.difference
-        return self._t_tail(-(gain + margin))
+        return self._t_tail(-(self.gain + margin))
 
     def p_equivalent(self, margin: float) -> float:
         """P-value of "the means differ by the margin or more": two one-sided tests (TOST)."""
@@ -141,12 +145,13 @@ def paired_statistics(
 ) -> PairStatistics:
     r"""Statistics of the values of two systems on the same queries.
 
-    With clusters, the queries of a cluster may depend on each other. T is the sum of deviations in a cluster:
+    With clusters, the queries of a cluster may depend on each other. T is the sum of deviations in a cluster.
+    One cluster for each query gives sd / sqrt(n):
 
     .. math:: se^2 = \frac{C}{C - 1} \frac{\sum_c T_c^2}{n^2}, \qquad df = C - 1
 
-    Source: Liang & Zeger (1986). "Longitudinal data analysis using generalized linear models", Biometrika 73. One
-    cluster for each query gives sd / sqrt(n).
+    Source:
+        Liang and Zeger, Longitudinal data analysis using generalized linear models, Biometrika 1986.
 
     Args:
         a: float [query]; NaN where the first system has no value.
@@ -184,7 +189,7 @@ def paired_statistics(
 
 
 def _standard_error(deviations: Array, clusters: Array | None, scale: float) -> tuple[float, float]:
-    # of a mean, from the deviations of the values from it; and its degrees of freedom
+    """Standard error of a mean and its degrees of freedom, from the deviations of the values from it."""
     n = len(deviations)
     if clusters is not None:
         _, clusters = np.unique(clusters, return_inverse=True)
@@ -196,7 +201,7 @@ def _standard_error(deviations: Array, clusters: Array | None, scale: float) -> 
 
 
 def _root(variance: float, scale: float) -> float:
-    # rounding of equal differences is no spread
+    """The root of a variance. Rounding of equal differences is no spread."""
     return math.sqrt(variance) if variance > (1e-12 * scale) ** 2 else 0.0
 
 
@@ -224,66 +229,6 @@ def outcomes(a: Array, b: Array, higher_is_better: bool = True) -> tuple[int, in
     return wins, len(difference) - wins - losses, losses
 
 
-def statistics_from_sums(
-    measure: str,
-    names: tuple[str, str],
-    n: int,
-    weight: float,
-    sums: tuple[float, float],
-    gram: Sequence[Sequence[float]],
-    *,
-    wins: int = 0,
-    ties: int = 0,
-    losses: int = 0,
-    skewness: float = math.nan,
-    unpaired: int = 0,
-    higher_is_better: bool = True,
-) -> PairStatistics:
-    r"""Statistics of two systems from sums over the queries, with their weights w and values v.
-
-    .. math:: se^2 = \frac{n}{n - 1} \frac{\sum w^2 (d - \bar d)^2}{W^2}
-
-    Args:
-        measure: label of the measure.
-        names: names of the systems.
-        n: number of queries that both have scored.
-        weight: sum of their weights.
-        sums: sums of w v, of the first system and of the second.
-        gram: [3, 3], sums of w^2 x y for all pairs of x and y in (1, value of the first, value of the second).
-        wins: number of queries on which the second is better.
-        ties: number of queries on which both are equal.
-        losses: number of queries on which the first is better.
-        skewness: of the differences per query.
-        unpaired: number of queries that only one system has scored.
-        higher_is_better: direction of the measure.
-
-    Example:
-        >>> a, b = [0.2, 0.5, 0.3], [0.4, 0.5, 0.6]
-        >>> rows = np.array([[1, 1, 1], a, b])
-        >>> pair = statistics_from_sums("mrr", ("a", "b"), 3, 3.0, (sum(a), sum(b)), rows @ rows.T, wins=2, ties=1)
-        >>> round(pair.standard_error, 6) == round(paired_statistics(a, b).standard_error, 6)
-        True
-    """
-    second = np.asarray(gram, dtype=np.float64)
-    mean_a, mean_b = (total / weight if weight else math.nan for total in sums)
-    scale = max(abs(second[1, 1]), abs(second[2, 2]))
-
-    def error(*coefficients: float) -> float:
-        # standard error of the mean of a linear combination of (1, a, b) whose mean is 0
-        if n < 2:
-            return math.nan
-        square = float(np.array(coefficients) @ second @ np.array(coefficients))
-        return math.sqrt(n / (n - 1) * square) / weight if square > 1e-14 * scale else 0.0
-
-    ratio = mean_b / mean_a if mean_a else math.nan
-    se = error(mean_a - mean_b, -1.0, 1.0)
-    return PairStatistics(
-        measure, *names, n, mean_a, mean_b, se, float(max(0, n - 1)), se * math.sqrt(n),
-        relative_standard_error=error(0.0, -ratio, 1.0) / abs(mean_a) if mean_a else math.nan,
-        wins=wins, ties=ties, losses=losses, skewness=skewness, unpaired=unpaired, higher_is_better=higher_is_better,
-    )  # fmt: skip
-
-
 def statistics_of_runs(
     a: Array,
     b: Array,
@@ -299,7 +244,9 @@ def statistics_of_runs(
 
     The values of a query are averaged over the runs to count wins and losses.
 
-    Source: Welch (1947). "The generalization of Student's problem", Biometrika 34.
+    Source:
+        Welch, The generalization of Student's problem when several different population variances are involved,
+        Biometrika 1947.
 
     Args:
         a: float64 [query, run], the values of the first method; NaN where a run has no value.

@@ -41,7 +41,7 @@ class Drawing:
 
     def __post_init__(self) -> None:
         if self.replicates < 1:
-            raise ValueError(f"Expected replicates to be at least 1, got {self.replicates}. Leave it at 10,000.")
+            raise ValueError(f"Expected replicates to be at least 1, got {self.replicates}; leave it at 10,000")
         if self.zeros not in ("pratt", "zsplit"):
             hint = did_you_mean(self.zeros, ("pratt", "zsplit"))
             raise ValueError(f"Expected zeros to be 'pratt' or 'zsplit', got {self.zeros!r}{hint}")
@@ -127,8 +127,9 @@ def _t(differences: Array, drawing: Drawing) -> float:
 def _randomization(differences: Array, drawing: Drawing) -> float:
     """Sign flips: Fisher's randomization test of "the labels of the systems could be swapped on every query".
 
-    Source: Smucker, Allan & Carterette (2007). "A comparison of statistical significance tests for information
-    retrieval evaluation", CIKM.
+    Source:
+        Smucker, Allan and Carterette, A comparison of statistical significance tests for information retrieval
+        evaluation, CIKM 2007.
     """
     differences = differences[differences != 0]  # their signs change no sum
     n = len(differences)
@@ -152,7 +153,8 @@ def _wilcoxon(differences: Array, drawing: Drawing) -> float:
     Zeros are ranked, and then dropped ("pratt") or split between the signs ("zsplit"). They are never dropped first:
     950 zeros among 1,000 differences would not count as evidence of equality.
 
-    Source: Pratt (1959). "Remarks on zeros and ties in the Wilcoxon signed rank procedures", JASA 54.
+    Source:
+        Pratt, Remarks on zeros and ties in the Wilcoxon signed rank procedures, JASA 1959.
     """
     return float(_scipy().wilcoxon(differences, zero_method=drawing.zeros).pvalue)
 
@@ -166,7 +168,8 @@ def _sign(differences: Array, drawing: Drawing) -> float:
 def _bootstrap(differences: Array, drawing: Drawing) -> float:
     """Bootstrap test of equal means: t statistics of resampled queries, whose mean was moved to 0.
 
-    Source: Sakai (2006). "Evaluating evaluation metrics based on the bootstrap", SIGIR.
+    Source:
+        Sakai, Evaluating evaluation metrics based on the bootstrap, SIGIR 2006.
     """
     n = len(differences)
     observed = paired_statistics(np.zeros(n), differences)
@@ -191,8 +194,9 @@ def _tukey(values: Array, drawing: Drawing) -> Array:
 
     One-way tests leave the variance of the queries in the error, so that they find almost nothing.
 
-    Source: Carterette (2012). "Multiple testing in statistical analysis of systems-based information retrieval
-    experiments", ACM TOIS 30.
+    Source:
+        Carterette, Multiple testing in statistical analysis of systems-based information retrieval experiments, ACM
+        TOIS 2012.
     """
     n, k = values.shape
     df = (k - 1) * (n - 1)
@@ -229,8 +233,9 @@ def tukey_p(differences: Array, error: float, systems: int, queries: int) -> Arr
 def _randomized_tukey(values: Array, drawing: Drawing) -> Array:
     """Permutes the systems within each query, and compares a difference with the range of the permuted means.
 
-    Source: Carterette (2012). "Multiple testing in statistical analysis of systems-based information retrieval
-    experiments", ACM TOIS 30.
+    Source:
+        Carterette, Multiple testing in statistical analysis of systems-based information retrieval experiments, ACM
+        TOIS 2012.
     """
     n, k = values.shape
     means = values.mean(axis=0)
@@ -248,7 +253,7 @@ def _scipy() -> Any:
         from scipy import stats
     except ImportError as error:
         raise ImportError(
-            "Expected scipy to be installed for this test. Run `pip install torchrank-metrics[stats]`, or use test='t'."
+            "Expected scipy to be installed for this test; run `pip install torchrank-metrics[stats]`, or use test='t'"
         ) from error
     return stats
 

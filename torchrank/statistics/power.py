@@ -14,7 +14,8 @@ def queries_needed(delta: float, sd: float, power: float = 0.8, alpha: float = 0
     .. math:: n = \left\lceil \left(\frac{(z_{1 - \alpha / 2} + z_{power}) \, sd}{\delta}\right)^2
         + \frac{z_{1 - \alpha / 2}^2}{2} \right\rceil
 
-    Source: Guenther (1981). "Sample size formulas for normal theory t tests", The American Statistician 35.
+    Source:
+        Guenther, Sample size formulas for normal theory t tests, The American Statistician 1981.
 
     Args:
         delta: the difference of two means that shall be found, in the unit of the measure; its sign does not matter.
@@ -36,11 +37,11 @@ def queries_needed(delta: float, sd: float, power: float = 0.8, alpha: float = 0
     check_share("power", power)
     check_share("alpha", alpha)
     if not (delta and math.isfinite(delta)):
-        raise ValueError(
-            f"Expected delta to be a difference other than 0, got {delta}. Give the smallest that matters."
-        )
+        raise ValueError(f"Expected delta to be a difference other than 0, got {delta}; give the smallest that matters")
     if not (sd > 0 and math.isfinite(sd)):
-        raise ValueError(f"Expected sd to be positive, got {sd}. Give that of the differences per query.")
+        raise ValueError(
+            f"Expected sd to be positive, got {sd}; give the standard deviation of the differences per query"
+        )
     z = normal_quantile(1 - alpha / 2)
     return max(2, math.ceil(((z + normal_quantile(power)) * sd / delta) ** 2 + z * z / 2))
 
@@ -53,7 +54,8 @@ def detectable(standard_error: float, df: float, power: float = 0.8, alpha: floa
     It answers the question after the power of a finished experiment: the "observed power" is only the p-value in
     another unit, and is not offered.
 
-    Source: Bloom (1995). "Minimum detectable effects", Evaluation Review 19.
+    Source:
+        Bloom, Minimum detectable effects, Evaluation Review 1995.
 
     Args:
         standard_error: of the mean difference; sd / sqrt(n) for n independent queries.

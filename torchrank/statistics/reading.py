@@ -71,13 +71,9 @@ def warnings_on(pairs: Sequence[PairStatistics], test: str) -> list[str]:
         *_named(
             pairs,
             "means and wins point in opposite directions: no winner is named",
-            lambda pair: not of_means and _gain(pair) * (pair.wins - pair.losses) < 0,
+            lambda pair: not of_means and pair.gain * (pair.wins - pair.losses) < 0,
         ),
     ]
-
-
-def _gain(pair: PairStatistics) -> float:
-    return pair.difference if pair.higher_is_better else -pair.difference
 
 
 def _family(pairs: Sequence[PairStatistics], p_values: Sequence[float], test: str, correction: str, family: str) -> str:
@@ -97,7 +93,7 @@ def _family(pairs: Sequence[PairStatistics], p_values: Sequence[float], test: st
 
 
 def _named(pairs: Sequence[PairStatistics], text: str, holds: Callable[[PairStatistics], bool]) -> list[str]:
-    # the text with up to three of the pairs that it concerns; nothing if it concerns none
+    """The text with up to three of the pairs that it concerns; nothing if it concerns none."""
     named = [f"{pair.measure}: {pair.a}, {pair.b}" for pair in pairs if holds(pair)]
     more = f"; {len(named) - 3} more" if len(named) > 3 else ""
     return [f"{text} ({'; '.join(named[:3])}{more})"] if named else []

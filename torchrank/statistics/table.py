@@ -1,9 +1,10 @@
-"""A small table of results that prints itself and leaves for other formats."""
+"""A small table of results, printed as text or HTML and converted to other formats."""
 
 from __future__ import annotations
 
 import csv
 import html
+import importlib
 import io
 import json
 import math
@@ -62,9 +63,32 @@ class Table:
         self._notes = tuple(notes)
         lengths = {name: len(values) for name, values in self._columns.items()}
         if len(set(lengths.values())) > 1:
-            raise ValueError(f"Expected columns of equal length, got {lengths}. Fill gaps with None.")
+            raise ValueError(f"Expected columns of equal length, got {lengths}; fill gaps with None")
         if unknown := set(self._formats) - set(self._columns):
-            raise ValueError(f"Expected formats of columns, got one for {sorted(unknown)}. Drop it.")
+            raise ValueError(f"Expected formats of columns, got one for {sorted(unknown)}; drop it")
+
+    @classmethod
+    def of_rows(
+        cls,
+        rows: Sequence[Mapping[str, Any]],
+        formats: Mapping[str, str] | None = None,
+        notes: Sequence[str] = (),
+        columns: Sequence[str] = (),
+    ) -> Table:
+        """A table of rows, each a mapping from column to value.
+
+        Args:
+            rows: the rows, which have the same columns.
+            formats: as in the constructor; a format for no column is left out.
+            notes: as in the constructor.
+            columns: names of the columns if there are no rows.
+
+        Example:
+            >>> Table.of_rows([{"measure": "mrr", "value": 0.5}, {"measure": "map", "value": 0.25}])["value"]
+            [0.5, 0.25]
+        """
+        table = {name: [row[name] for row in rows] for name in (rows[0] if rows else columns)}
+        return cls(table, {name: spec for name, spec in (formats or {}).items() if name in table}, notes)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -194,11 +218,7 @@ class Table:
         Raises:
             ImportError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("Expected pandas to be installed. Run `pip install pandas`, or use to_dict().") from error
-        return pandas.DataFrame(self._columns)
+        return imported("pandas").DataFrame(self._columns)
 
     def to_polars(self) -> Any:
         """The columns as a ``polars.DataFrame``.
@@ -206,20 +226,30 @@ class Table:
         Raises:
             ImportError: polars is not installed.
         """
-        try:
-            import polars
-        except ImportError as error:
-            raise ImportError("Expected polars to be installed. Run `pip install polars`, or use to_dict().") from error
-        return polars.DataFrame(self._columns)
+        return imported("polars").DataFrame(self._columns)
 
     def _lines(self) -> list[list[str]]:
-        # the cells of the head and of each row
+        """The cells of the head and of each row."""
         rows = ([_cell(value, self._formats.get(name, "")) for name, value in row.items()] for row in self)
         return [list(self._columns), *rows]
 
     def _is_number(self, name: str) -> bool:
         values = self._columns[name]
         return all(v is None or (isinstance(v, int | float) and not isinstance(v, bool)) for v in values)
+
+
+def imported(package: str) -> Any:
+    """A package of data frames.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise ImportError(
+            f"Expected {package} to be installed; run `pip install {package}`, or use to_dict()"
+        ) from error
 
 
 def _cell(value: Any, spec: str) -> str:
@@ -233,7 +263,7 @@ def _cell(value: Any, spec: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    # a value of Python: numbers of numpy and torch lose their type
+    """A value of Python, from a number of Python, numpy or torch."""
     value = value.item() if hasattr(value, "item") else value
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 

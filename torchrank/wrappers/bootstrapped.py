@@ -31,9 +31,6 @@ from torchrank.wrappers.tallies import Members, PlainTally
 #: an interval from replicates: their percentiles, their percentiles mirrored at the value, or their standard deviation
 Percentiles = Literal["percentile", "basic", "se"]
 
-# The names of two models over the same queries.
-MODELS = ("this", "other")
-
 # Counts of a chunk of queries, which fit in the cache of a core; and chunks between two additions.
 MOST_COUNTS, AT_ONCE = 2**18, 16
 
@@ -60,6 +57,10 @@ class BootstrapTally(PlainTally):
                 raise ValueError(
                     f"Expected metrics that are a mean over queries in Bootstrapped, got {key!r}; leave it out"
                 )
+
+    def of(self, metrics: Mapping[str, Measure]) -> BootstrapTally:
+        """The same bootstrap of other metrics."""
+        return BootstrapTally(metrics, self.replicates, self.seed, self.level, self.method)
 
     def sums(
         self, measured: Measurements, weights: Tensor | None, ids: Tensor | None, groups: Sequence[Members]
@@ -312,7 +313,12 @@ class Bootstrapped(SuiteMetric):
             raise ValueError(f"Expected another {self.definition_name}, got {got}; use one suite, seed and replicates")
         mine, theirs = self._state_of_all(), other._state_of_all().to(self.device)
         level, method = self.tally.level if level is None else level, method or self.tally.method
-        return difference_table(self.tally, mine, theirs, level, method)
+        prints = [self.tally.fingerprint(state) for state in (mine, theirs)]
+        notes = []
+        if prints[0] != prints[1]:
+            counts = " and ".join(str(queries) for queries, _ in prints)
+            notes.append(f"the queries differ ({counts} of them): only common ids are paired")
+        return difference_table(self.tally, mine, theirs, level, method, ("this", "other"), notes)
 
 
 def difference_table(
@@ -321,14 +327,13 @@ def difference_table(
     other: Tensor,
     level: float,
     method: str,
-    names: tuple[str, str] = MODELS,
+    names: tuple[str, str],
+    notes: Sequence[str] = (),
 ) -> Table:
     """The differences of two states [size] of one bootstrap, paired by replicate."""
     check(level, "auto")
     one_of("method", method, get_args(Percentiles))
-    columns: dict[str, list] = {
-        name: [] for name in ("measure", *names, "difference", "standard error", "low", "high", "p")
-    }
+    rows: list[dict[str, Any]] = []
     first, second = tally.replicate_values(one), tally.replicate_values(other)
     values = PlainTally.values(tally, one), PlainTally.values(tally, other)
     for key in tally.metrics:
@@ -338,11 +343,7 @@ def difference_table(
         low, high, error = interval_of(a - b, apart, level, method)
         sides = min(int((apart <= 0).sum()), int((apart >= 0).sum()))
         p = min(1.0, 2 * (1 + sides) / (1 + len(apart))) if len(apart) > 1 else float("nan")
-        row = (key, float(a), float(b), float(a - b), float(error), float(low), float(high), p)
-        for column, cell in zip(columns.values(), row):
-            column.append(cell)
-    notes = [f"low and high: {100 * level:g} % interval of {tally.replicates} paired replicates"]
-    if names == MODELS and tally.fingerprint(one) != tally.fingerprint(other):
-        counts = tally.fingerprint(one)[0], tally.fingerprint(other)[0]
-        notes.append(f"the queries differ ({counts[0]} and {counts[1]} of them): only common ids are paired")
-    return Table(columns, {"p": ".2g"}, notes)
+        compared = {"measure": key, names[0]: a, names[1]: b, "difference": a - b}
+        rows.append(compared | {"standard error": error, "low": low, "high": high, "p": p})
+    note = f"low and high: {100 * level:g} % interval of {tally.replicates} paired replicates"
+    return Table.of_rows(rows, {"p": ".2g"}, [note, *notes])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torchrank.hardware.devices import reading_is_free, widest_float
@@ -65,6 +63,8 @@ class PerQuery(SummedMetric):
         self.suite, self.dtype_of_values = collection_of(suite), dtype
         self.metrics = measures_of(self.suite, "PerQuery", means=False)
         self._state = f"perquery({dtype}): {', '.join(metric._state for metric in self.metrics.values())}"
+        # The error message for an id with two values, since the last compute.
+        self._differing = ""
         # The names of states may have numbers of namesakes, which depend on the metrics made before in this process.
         names = [f"{key}: {metric.definition_name}" for key, metric in self.metrics.items()]
         self._definition = f"perquery({dtype}): {', '.join(names)}"
@@ -132,7 +132,7 @@ class PerQuery(SummedMetric):
             kept = [x.to(part.device) for x in getattr(self, f"{self._state}:{field}")]
             self._set(field, appended(*_alike(kept, [part])))
 
-    def _joined(self) -> dict[str, Tensor]:
+    def _kept(self) -> dict[str, Tensor]:
         """Each field as one tensor [query, column]."""
         empty = {
             "ids": torch.empty((0, 1), dtype=torch.int64, device=self.device),
@@ -155,7 +155,7 @@ class PerQuery(SummedMetric):
             ValueError: a worker has met bad values, or an id has two different values. The metric can be used further.
         """
         self._errors = self.sums
-        rows = {field: x.cpu() for field, x in self._joined().items()}
+        rows = {field: x.cpu() for field, x in self._kept().items()}
         if rows["counted"].shape[1]:
             rows = {field: x[rows["counted"].squeeze(-1)] for field, x in rows.items()}
         order = rows["ids"].squeeze(-1).argsort(stable=True)
@@ -169,20 +169,11 @@ class PerQuery(SummedMetric):
         weight = {key: weights[first, n] for n, key in enumerate(self.metrics)} if weights.shape[1] else None
         return QueryTable(ids[first, 0], columns, weight, self.metrics)
 
-    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        stock = super()._wrap_compute(compute)
-
-        @functools.wraps(compute)
-        def computed(*args: Any, **kwargs: Any) -> Any:
-            table = stock(*args, **kwargs)
-            if self._should_unsync:  # after all workers have communicated
-                self.raise_errors()
-                if self._differing:
-                    self._computed = None
-                    raise ValueError(self._differing)
-            return table
-
-        return computed
+    def raise_errors(self) -> None:
+        super().raise_errors()
+        if self._differing:
+            self._computed = None
+            raise ValueError(self._differing)
 
     @property
     def num_rows(self) -> int:
@@ -195,31 +186,15 @@ class PerQuery(SummedMetric):
         if dist_sync_fn is not gather_all_tensors:
             raise ValueError("Expected no dist_sync_fn for PerQuery, which gathers rows of different lengths; drop it")
         group = process_group or self.process_group
-        rows, errors = _gathered(self._joined(), self.sums, self.definition_name, group)
+        rows, errors = _gathered(self._kept(), self.sums, self.definition_name, group)
         self._set("sums", errors)
         for field, x in rows.items():
             self._set(field, [x])
 
-    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
-        mine = {field: list(getattr(self, f"{self._state}:{field}")) for field in FIELDS}
-        self._set("sums", incoming_state[f"{self._state}:sums"] + self.sums)
-        for field in FIELDS:
-            before = incoming_state[f"{self._state}:{field}"]
-            self._set(field, appended(*_alike(list(before), mine[field])))
-
-    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add the rows of another metric with the same suite.
-
-        Raises:
-            ValueError: the other metric has another suite.
-        """
-        theirs = self.mergeable(incoming_state)
-        self._set("sums", self.sums + theirs[f"{self._state}:sums"].to(self.sums))
-        for field in FIELDS:
-            mine, more = (list(x) for x in (getattr(self, f"{self._state}:{field}"), theirs[f"{self._state}:{field}"]))
-            self._set(field, appended(*_alike(mine, [x.to(self.device) for x in more])))
-        self._computed = None
-        self._update_count += incoming_state._update_count if isinstance(incoming_state, Metric) else 1
+    def joined(self, name: str, earlier: Any, later: Any) -> Any:
+        if isinstance(earlier, list):
+            return appended(*_alike(earlier, [x.to(self.device) for x in later]))
+        return super().joined(name, earlier, later)
 
     def moved(self, x: Tensor, device: torch.device) -> Tensor:
         return x.to(device, dtype=widest_float(device)) if x.dtype == torch.float64 else x.to(device)
@@ -278,8 +253,8 @@ def _differing(ids: np.ndarray, numbers: np.ndarray, first: np.ndarray, keys: li
         return ""
     at = int(wrong[0])
     column = int(np.flatnonzero(~same[at])[0])
-    what = keys[column] if column < len(keys) else "weight"
+    label = keys[column] if column < len(keys) else "weight"
     return (
-        f"Expected one value for each id, got {what} of {numbers[at, column]:.6g} and {numbers[at + 1, column]:.6g} for"
-        f" id {ids[at]}; give every query an id of its own, or make the scores deterministic"
+        f"Expected one value for each id, got {label} of {numbers[at, column]:.6g} and {numbers[at + 1, column]:.6g}"
+        f" for id {ids[at]}; give every query an id of its own, or make the scores deterministic"
     )

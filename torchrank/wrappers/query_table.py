@@ -17,12 +17,10 @@ from torchrank.state.aggregation import aggregate, is_mean
 from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate, estimate_table
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.sums import Sum
-from torchrank.statistics.distributions import t_quantile
-from torchrank.statistics.table import Table
+from torchrank.statistics.intervals import t_interval
+from torchrank.statistics.reading import FEW_CLUSTERS
+from torchrank.statistics.table import Table, imported
 from torchrank.wrappers.hashing import hash_ids
-
-#: With fewer clusters than this, clustered standard errors are too small.
-FEW_CLUSTERS = 30
 
 
 class Column(QueryMean):
@@ -186,14 +184,12 @@ class QueryTable:
         found = {label: self._estimate(label, level, "auto") for label in self.columns}
         if clusters is None:
             return estimate_table(found, level)
-        at, count = np.unique(self._aligned(clusters, "clusters"), return_inverse=True)
-        for label, one in found.items():
-            found[label] = self._clustered(label, one, count.ravel(), level)
-        notes = [f"{len(at)} clusters: standard errors and intervals allow for dependence within them"]
-        if len(at) < FEW_CLUSTERS:
+        names, cluster = np.unique(self._aligned(clusters, "clusters"), return_inverse=True)
+        found = {label: self._clustered(label, one, cluster.ravel(), level) for label, one in found.items()}
+        notes = [f"{len(names)} clusters: standard errors and intervals allow for dependence within them"]
+        if len(names) < FEW_CLUSTERS:
             notes.append(f"fewer than {FEW_CLUSTERS} clusters: the standard errors are too small")
-        table = estimate_table(found, level)
-        return Table({name: table[name] for name in table.columns}, table.formats, [*table.notes, *notes])
+        return estimate_table(found, level, notes)
 
     def by(self, slices: Any, level: float = 0.95) -> Table:
         """A table with a row for every metric and slice.
@@ -282,8 +278,7 @@ class QueryTable:
         # the slope of the reported value, e.g. of a geometric mean
         plain = float(sums.standard_error(found, found[Sum.QUERIES] - found[Sum.EMPTY]))
         error = math.sqrt(variance) * (one.standard_error / plain if plain > 0 else 1.0)
-        reach = t_quantile((1 + level) / 2, count - 1) * error
-        interval = Interval(one.value - reach, one.value + reach) if error > 0 else NO_INTERVAL
+        interval = Interval(*t_interval(one.value, error, count - 1, level))
         return replace(one, standard_error=error, interval=interval)
 
     # ---- other formats -----------------------------------------------------------------------------------------
@@ -298,7 +293,8 @@ class QueryTable:
         Raises:
             ImportError: pandas is not installed.
         """
-        return _imported("pandas").DataFrame(self.columns, index=_imported("pandas").Index(self.ids, name="id"))
+        pandas = imported("pandas")
+        return pandas.DataFrame(self.columns, index=pandas.Index(self.ids, name="id"))
 
     def to_polars(self) -> Any:
         """The table as a ``polars.DataFrame`` with a column "id".
@@ -306,7 +302,7 @@ class QueryTable:
         Raises:
             ImportError: polars is not installed.
         """
-        return _imported("polars").DataFrame(self.to_dict())
+        return imported("polars").DataFrame(self.to_dict())
 
     def to_arrow(self) -> Any:
         """The table as a ``pyarrow.Table`` with a column "id".
@@ -314,7 +310,7 @@ class QueryTable:
         Raises:
             ImportError: pyarrow is not installed.
         """
-        return _imported("pyarrow").table(self.to_dict())
+        return imported("pyarrow").table(self.to_dict())
 
     def to_parquet(self, path: Any) -> None:
         """Write the table to a Parquet file with a column "id", by pandas and its engine.
@@ -331,11 +327,6 @@ class QueryTable:
         return f"QueryTable of {len(self)} queries\n{self.summary()}"
 
 
-def deltas(a: QueryTable, b: QueryTable, label: str, most: int | None = 10) -> Table:
-    """The queries with the largest losses from table ``a`` to table ``b``; see :meth:`QueryTable.deltas`."""
-    return a.deltas(b, label, most)
-
-
 def _check_weights(weights: Mapping[str, np.ndarray], labels: Sequence[str]) -> None:
     for label in labels:
         if label not in weights:
@@ -349,12 +340,3 @@ def _check_weights(weights: Mapping[str, np.ndarray], labels: Sequence[str]) -> 
 def _floats(values: Any) -> np.ndarray:
     found = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
     return found if found.dtype == np.float32 else found.astype(np.float64)
-
-
-def _imported(name: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ImportError(f"Expected {name} to be installed; run `pip install {name}`, or use to_dict()") from error

@@ -13,7 +13,6 @@ from torch import Tensor
 import torchrank.names.arguments as arguments
 import torchrank.state.sums as state
 from torchrank.formulas.rank_distribution import bias_variance, likeliest
-from torchrank.layouts.bad_values import explain
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import BinaryMetric
@@ -193,11 +192,9 @@ class SampledRanks(BinaryMetric):
 
     def _shares(self) -> Tensor:
         """The histogram of all workers, divided by its sum, on the CPU. Raises for bad values."""
-        sync = self._to_sync and not self._is_synced
-        with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=sync, should_unsync=sync):
-            sums = state.read(self.sums).clone()
-        if found := explain(sums[Sum.ERRORS : SIZE]):
-            raise ValueError(f"{self.label}: {found}")
+        sums, _ = self.of_all_workers()
+        self._errors = sums[Sum.ERRORS : SIZE]
+        self.raise_errors()
         self._refuse(sums[-1])
         histogram = sums[SIZE:-1].to("cpu", torch.float64)
         return histogram / histogram.sum()

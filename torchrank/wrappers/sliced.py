@@ -18,7 +18,8 @@ from torchrank.names.types import Pairs, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate_table
 from torchrank.state.sums import Sum
-from torchrank.statistics.distributions import t_cdf, t_quantile
+from torchrank.statistics.distributions import t_cdf
+from torchrank.statistics.intervals import t_interval, welch
 from torchrank.statistics.table import Table
 from torchrank.wrappers.bootstrapped import Bootstrapped, BootstrapTally, difference_table, interval_of
 from torchrank.wrappers.suite_metric import SuiteMetric
@@ -30,6 +31,9 @@ REST = "rest"
 
 #: the name of the mean over slices
 MACRO = "macro"
+
+#: names of results and of columns, which no slice can have
+RESERVED = {REST, MACRO, "low", "high", "measure", "difference", "standard error", "p"}
 
 
 class Sliced(SuiteMetric):
@@ -66,15 +70,10 @@ class Sliced(SuiteMetric):
 
     def __init__(self, suite: Suite | Bootstrapped, slices: Sequence[str] | int, **kwargs: Any) -> None:
         self.names = _names(slices)
-        definition = f"sliced({','.join(self.names)}) "
-        if isinstance(suite, Bootstrapped):
-            collection, tally = collection_of(suite.suite), suite.tally
-            one = tally.replicates, tally.seed, tally.level, tally.method
-            made: PlainTally = BootstrapTally(measures_of(collection, "Sliced", means=True), *one)
-        else:
-            collection = collection_of(suite)
-            made = PlainTally(measures_of(collection, "Sliced", means=True))
-        super().__init__(made, 1 + len(self.names), definition, **kwargs)
+        collection = collection_of(suite.suite if isinstance(suite, Bootstrapped) else suite)
+        measures = measures_of(collection, "Sliced", means=True)
+        tally = suite.tally.of(measures) if isinstance(suite, Bootstrapped) else PlainTally(measures)
+        super().__init__(tally, 1 + len(self.names), f"sliced({','.join(self.names)}) ", **kwargs)
         self.suite = collection
 
     def update(
@@ -235,8 +234,10 @@ class Sliced(SuiteMetric):
             of queries. Without a bootstrap, interval and p are those of Welch's t test.
 
         Raises:
-            ValueError: a slice has no such name, or queries are in several slices.
+            ValueError: a slice has no such name, both are the same one, or queries are in several slices.
         """
+        if one == other:
+            raise ValueError(f"Expected two different slices, got {one!r} twice; compare with another one, or 'rest'")
         level = self._level(level)
         check(level, "auto")
         parts, overlap = self._parts()
@@ -264,7 +265,7 @@ def _names(slices: Any) -> list[str]:
     names = [str(n) for n in range(slices)] if isinstance(slices, int) else [str(name) for name in slices]
     if not names or len(set(names)) < len(names) or "" in names:
         raise ValueError(f"Expected the names of slices, each once, got {slices!r}")
-    if reserved := {REST, MACRO, "low", "high"} & set(names):
+    if reserved := RESERVED & set(names):
         raise ValueError(
             f"Expected slices with other names than {', '.join(sorted(reserved))}, which are results; rename"
         )
@@ -287,8 +288,16 @@ def _macro(slices: list[Estimate], level: float) -> Estimate:
     value = sum(one.value for one in known) / count if count else math.nan
     variances = [(one.standard_error / count) ** 2 for one in known]
     queries, empty, scored = (sum(getattr(one, n) for one in known) for n in ("queries", "empty", "scored"))
-    low, high, error = _reach(value, list(zip(variances, (one.effective for one in known))), level)
-    return Estimate(value, error, Interval(low, high), queries, empty, scored, sum(one.effective for one in known))
+    error, df = welch([(v, one.effective) for v, one in zip(variances, known)])
+    return Estimate(
+        value,
+        error,
+        Interval(*t_interval(value, error, df, level)),
+        queries,
+        empty,
+        scored,
+        sum(one.effective for one in known),
+    )
 
 
 def _macro_of_replicates(
@@ -303,16 +312,6 @@ def _macro_of_replicates(
     return replace(macro, standard_error=error, interval=Interval(low, high))
 
 
-def _reach(value: float, parts: list[tuple[float, float]], level: float) -> tuple[float, float, float]:
-    """Low and high end and standard error of a sum of independent means, given (variance, queries) of each."""
-    variance = sum(part for part, _ in parts)
-    if not parts or not variance > 0:
-        return math.nan, math.nan, math.nan
-    df = variance**2 / sum(part**2 / max(n - 1, 1) for part, n in parts)
-    reach = t_quantile((1 + level) / 2, df) * math.sqrt(variance)
-    return value - reach, value + reach, math.sqrt(variance)
-
-
 def _welch(tally: PlainTally, one: Tensor, other: Tensor, level: float, names: tuple[str, str], whole: Tensor) -> Table:
     """Welch's t test. A spread below 1e-6 of the values counts as 0 if ``other`` is a difference of ``whole``."""
     found = [tally.estimates(part, level, "t") for part in (one, other)]
@@ -320,30 +319,15 @@ def _welch(tally: PlainTally, one: Tensor, other: Tensor, level: float, names: t
         error, weight = found[1][key].standard_error, tally.of_metrics(other)[key][Sum.W]
         if error * weight < 1e-6 * sums[Sum.SQUARES].sqrt():
             found[1][key] = replace(found[1][key], standard_error=0.0)
-    columns: dict[str, list] = {
-        name: []
-        for name in (
-            "measure",
-            *names,
-            "difference",
-            "standard error",
-            "low",
-            "high",
-            "p",
-            f"queries {names[0]}",
-            f"queries {names[1]}",
-        )
-    }
+    rows: list[dict[str, Any]] = []
     for key in tally.metrics:
         a, b = (part[key] for part in found)
-        parts = [(part.standard_error**2, part.effective) for part in (a, b)]
-        low, high, error = _reach(a.value - b.value, parts, level)
-        p = math.nan
-        if error > 0:
-            df = error**4 / sum(variance**2 / max(n - 1, 1) for variance, n in parts)
-            p = 2 * t_cdf(-abs(a.value - b.value) / error, df)
-        row = (key, a.value, b.value, a.value - b.value, error, low, high, p, a.queries, b.queries)
-        for column, cell in zip(columns.values(), row):
-            column.append(cell)
+        difference = a.value - b.value
+        error, df = welch([(part.standard_error**2, part.effective) for part in (a, b)])
+        low, high = t_interval(difference, error, df, level)
+        p = 2 * t_cdf(-abs(difference) / error, df) if error > 0 else math.nan
+        compared = {"measure": key, names[0]: a.value, names[1]: b.value, "difference": difference}
+        compared |= {"standard error": error, "low": low, "high": high, "p": p}
+        rows.append(compared | {f"queries {names[0]}": a.queries, f"queries {names[1]}": b.queries})
     note = f"low and high: {100 * level:g} % confidence interval, Welch's t test"
-    return Table(columns, {"p": ".2g"}, [note])
+    return Table.of_rows(rows, {"p": ".2g"}, [note])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +10,6 @@ from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.sums as state
-from torchrank.hardware.devices import widest_float
 from torchrank.layouts.batch import Batch
 from torchrank.state.estimates import estimate_table
 from torchrank.state.summed import SummedMetric
@@ -45,12 +43,8 @@ class SuiteMetric(SummedMetric):
         # The names of states may have numbers of namesakes, which depend on the metrics made before in this process.
         states = [metric._state for metric in tally.metrics.values()]
         self._state = f"{definition}{tally.definition}: {', '.join(states)}"
-        self.add_state(f"{self._state}:sums", self._nothing(self.device), dist_reduce_fx="sum")
-
-    def _nothing(self, device: torch.device) -> Tensor:
-        size = self.num_counters + self.groups * self.tally.size
-        dtype = widest_float(device)
-        return torch.zeros(size if dtype == torch.float64 else (2, size), dtype=dtype, device=device)
+        size = self.num_counters + groups * tally.size
+        self.add_state(f"{self._state}:sums", state.nothing(self.device, size - state.SIZE), dist_reduce_fx="sum")
 
     @property
     def definition_name(self) -> str:
@@ -122,9 +116,8 @@ class SuiteMetric(SummedMetric):
 
         Like :meth:`compute` it makes one all-reduce, so all workers must call it.
         """
-        return estimate_table(
-            self.tally.estimates(self.parts(self.of_all_workers())[0], level, method or "auto"), level
-        )
+        whole = self.parts(self.of_all_workers())[0]
+        return estimate_table(self.tally.estimates(whole, level, method or "auto"), level)
 
     @property
     def num_queries(self) -> int:
@@ -133,18 +126,6 @@ class SuiteMetric(SummedMetric):
         return int(first[state.Sum.QUERIES])
 
     # ---- torchmetrics' contract --------------------------------------------------------------------------------
-
-    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        stock = super()._wrap_compute(compute)
-
-        @functools.wraps(compute)
-        def computed(*args: Any, **kwargs: Any) -> Any:
-            value = stock(*args, **kwargs)
-            if self._should_unsync:  # forward returns NaN instead
-                self.raise_errors()
-            return value
-
-        return computed
 
     def _sync_dist(self, dist_sync_fn: Callable = gather_all_tensors, process_group: Any = None) -> None:
         if dist_sync_fn is not gather_all_tensors:  # a function of the user

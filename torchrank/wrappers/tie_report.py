@@ -1,4 +1,7 @@
-"""The influence of ties on metrics: their values if all ties fall well, or badly, for the system."""
+"""The influence of ties on metrics: their values if all ties fall well, or badly, for the system.
+
+A report scores each metric under three policies and keeps maxima beside sums, so it is no :class:`SuiteMetric`.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,11 @@ from torchrank.names.types import Pairs, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import MEANS, is_mean
 from torchrank.state.scoring import BatchResult, Measured, score_batch
+from torchrank.state.summed import SummedMetric
 from torchrank.state.sums import SIZE, Sum
 from torchrank.state.synchronisation import all_reduce
-from torchrank.state.torchmetrics_fixes import LOCK, SafeMetric
-
-if TYPE_CHECKING:
-    from torchrank.statistics.table import Table
+from torchrank.state.torchmetrics_fixes import LOCK
+from torchrank.statistics.table import Table
 
 __all__ = ["TieReport"]
 
@@ -44,7 +46,7 @@ OWN = 3
 ROUNDING = 2**9
 
 
-class TieReport(SafeMetric):
+class TieReport(SummedMetric):
     r"""How much metrics depend on ties of scores: the share of queries, and the width between the tie policies.
 
     A query is ranked once and measured under ``ties="optimistic"``, ``"pessimistic"`` and ``"expected"``. Its width is
@@ -88,7 +90,6 @@ class TieReport(SafeMetric):
 
     def __init__(self, metrics: Metrics, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.leave_meta()
         # A copy, because a collection links its metrics.
         suite = RankingCollection(copy.deepcopy(metrics))
         found = dict(suite.items(copy_state=False))
@@ -105,26 +106,17 @@ class TieReport(SafeMetric):
         }
         # The names contain the labels, so that torchmetrics.MetricCollection does not merge different reports.
         name = " ".join(three[0].definition_name for three in self._three.values())
-        self._name = f"ties of {name}"
+        self._state = f"report on {name}"
         size = len(kept) * (len(POLICIES) * SIZE + OWN) + 2
-        self.add_state(f"{self._name}:sums", state.nothing(self.device, size - SIZE), dist_reduce_fx="sum")
+        self.add_state(f"{self._state}:sums", state.nothing(self.device, size - SIZE), dist_reduce_fx="sum")
         # One row, because a state of two rows is read as sums with their rounding errors.
         most = torch.zeros((1, len(kept) + 1), dtype=self.sums.dtype, device=self.device)
-        self.add_state(f"{self._name}:most", most, dist_reduce_fx="max")
-
-    @property
-    def sums(self) -> Tensor:
-        """The summed part of the state, see :class:`_Totals`."""
-        return getattr(self, f"{self._name}:sums")
-
-    @property
-    def rows(self) -> None:
-        """Per-query values: none are kept."""
+        self.add_state(f"{self._state}:most", most, dist_reduce_fx="max")
 
     @property
     def most(self) -> Tensor:
         """The largest width of each metric, and the largest tie group: float64 [1, metric + 1]."""
-        return getattr(self, f"{self._name}:most")
+        return getattr(self, f"{self._state}:most")
 
     # ---- add ---------------------------------------------------------------------------------------------------
 
@@ -152,8 +144,8 @@ class TieReport(SafeMetric):
         batch = torch.cat([*(result.sums for result in results), *own, tied]).to(self.sums.device)
         most = torch.stack([*widths, _largest(largest)]).to(self.most)[None]
         with LOCK:
-            setattr(self, f"{self._name}:sums", state.add(self.sums, batch))
-            setattr(self, f"{self._name}:most", torch.maximum(self.most, most))
+            self._set("sums", state.add(self.sums, batch))
+            self._set("most", torch.maximum(self.most, most))
 
     # ---- compute -----------------------------------------------------------------------------------------------
 
@@ -180,12 +172,7 @@ class TieReport(SafeMetric):
             ValueError: a worker has met bad values; the message counts them by kind. The report can be used further.
         """
         totals = _Totals.of(state.read(self.sums), len(self._three))
-        errors = totals.errors
-        # forward does not read values, and returns NaN for a batch with bad values.
-        if self._should_unsync:
-            for key, counters in zip(self._three, errors):
-                if found := explain(counters):
-                    raise ValueError(f"{key}: {found}")
+        self._errors = totals.errors
         shown: dict[str, Tensor] = {}
         for at, (key, three) in enumerate(self._three.items()):
             weight, tied, width = totals.own[at]
@@ -198,7 +185,7 @@ class TieReport(SafeMetric):
                 shown[f"{key}/{policy}"] = metric.transform_result(metric.result(row), row)
         queries, in_ties = totals.groups
         shown |= {f"{self._prefix}tied_queries": in_ties / queries, f"{self._prefix}largest_tie": self.most[0, -1]}
-        bad = errors.sum() > 0
+        bad = self._errors.sum() > 0
         return {key: torch.where(bad, float("nan"), value).to(torch.float32) for key, value in shown.items()}
 
     def summary(self) -> Table:
@@ -207,8 +194,6 @@ class TieReport(SafeMetric):
         Raises:
             ValueError: as :meth:`compute`.
         """
-        from torchrank.statistics.table import Table
-
         values = {key: value.item() for key, value in self.compute().items()}
         heads = {"tied": "tied queries", "width": "mean width", "width_max": "largest width"}
         order = [*heads, "pessimistic", "expected", "optimistic"]
@@ -227,11 +212,6 @@ class TieReport(SafeMetric):
 
     # ---- torchmetrics' contract ----------------------------------------------------------------------------------
 
-    @property
-    def definition_name(self) -> str:
-        """The name that identifies the report on other workers."""
-        return self._name
-
     def reducible(self) -> bool:
         """Whether other metrics can be reduced together with this one: never, because it has maxima."""
         return False
@@ -241,31 +221,24 @@ class TieReport(SafeMetric):
             super()._sync_dist(dist_sync_fn, process_group)
             return
         group, most = process_group or self.process_group, self.most.clone()
-        sums, _ = all_reduce({self._name: self}, group)[self._name]  # raises on all workers if their metrics differ
+        sums, _ = all_reduce({self._state: self}, group)[self._state]  # raises on all workers if their metrics differ
         dist.all_reduce(most, op=dist.ReduceOp.MAX, group=group)
-        setattr(self, f"{self._name}:sums", sums)
-        setattr(self, f"{self._name}:most", most)
+        self._set("sums", sums)
+        self._set("most", most)
 
-    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add the state of another report on the same metrics.
+    def raise_errors(self) -> None:
+        for key, counters in zip(self._three, [] if self._errors is None else self._errors):
+            if found := explain(counters):
+                self._computed = None
+                raise ValueError(f"{key}: {found}")
 
-        Raises:
-            ValueError: the other report is on other metrics.
-        """
-        theirs: Any = incoming_state.metric_state if isinstance(incoming_state, Metric) else incoming_state
-        if not isinstance(theirs, dict) or theirs.keys() != self._defaults.keys():
-            raise ValueError(
-                f"Expected the state of another report on {', '.join(self._three)}, got {type(incoming_state).__name__}"
-            )
-        self._reduce_states({name: self.restored(value) for name, value in theirs.items()})
-        self._computed = None
-        self._update_count += incoming_state._update_count if isinstance(incoming_state, Metric) else 1
+    def joined(self, name: str, earlier: Any, later: Any) -> Any:
+        if name.endswith(":most"):
+            return torch.maximum(earlier, state.carry(later, earlier.device))
+        return super().joined(name, earlier, later)
 
     def moved(self, x: Tensor, device: torch.device) -> Tensor:
         return state.carry(x, device)
-
-    def restored(self, x: Tensor) -> Tensor:
-        return state.carry(x, self.device)
 
     def extra_repr(self) -> str:
         return ", ".join(self._three)
