@@ -68,9 +68,9 @@ def match(systems: Mapping[str, Any], missing: str = "error") -> Matched:
         hint = did_you_mean(missing, ("error", "drop", "zero"))
         raise ValueError(f"Expected missing to be 'error', 'drop' or 'zero', got {missing!r}{hint}")
     if not isinstance(systems, Mapping):
-        raise ValueError(f'Expected a dictionary of systems, got {type(systems).__name__}. Pass {{"a": ..., "b": ...}}.')
+        raise ValueError(f'Expected a dictionary of systems, got {type(systems).__name__}; pass {{"a": ..., "b": ...}}')
     if len(systems) < 2:
-        raise ValueError(f"Expected at least two systems, got {', '.join(map(str, systems)) or 'none'}. Name each.")
+        raise ValueError(f"Expected at least two systems, got {', '.join(map(str, systems)) or 'none'}; name each")
     runs = {str(name): _runs(str(name), system) for name, system in systems.items()}
     every = [run for system in runs.values() for run in system]
     measures = _measures(every)
@@ -101,12 +101,12 @@ def cluster_numbers(clusters: Any, ids: list[Hashable] | None, queries: int) -> 
     if isinstance(clusters, Mapping) != (ids is not None):
         if ids is not None:
             raise ValueError(
-                f"Expected clusters to be a dictionary {{id: cluster}}, got {type(clusters).__name__}. The systems are"
-                " matched by id: pass dict(zip(ids.tolist(), clusters.tolist()))."
+                f"Expected clusters to be a dictionary {{id: cluster}}, got {type(clusters).__name__}, but the"
+                " systems are matched by id; pass dict(zip(ids.tolist(), clusters.tolist()))"
             )
         raise ValueError(
-            f"Expected clusters to be a sequence with the cluster of each query, got {_short(clusters)}. The systems have"
-            " no ids."
+            f"Expected clusters to be a sequence with the cluster of each query, got {_short(clusters)}, but the"
+            " systems have no ids; pass its values in the order of the queries"
         )
     if ids is not None:
         if lacking := [query for query in ids if query not in clusters]:
@@ -134,7 +134,7 @@ def _run(name: str, given: Any) -> _Run:
         columns = {str(label): _vector(f"{name!r}, {label!r}", given.columns[label]) for label in given.columns}
         return _checked(_Run(name, ids, columns, dict(getattr(given, "higher_is_better", None) or {})))
     if hasattr(given, "compute") and not hasattr(given, "__array__"):
-        raise TypeError(f"Expected {name!r} to be values, got {type(given).__name__}. Pass its compute().")
+        raise TypeError(f"Expected {name!r} to be values, got {type(given).__name__}; pass its compute()")
     if not isinstance(given, Mapping):
         return _checked(_Run(name, None, {UNNAMED: _vector(f"{name!r}", given)}, {}))
     if all(_is_number(value) for value in given.values()):
@@ -202,12 +202,12 @@ def _by_id(runs: Sequence[_Run], missing: str) -> tuple[list[Hashable], list[Arr
             if lack.any():
                 some = _three([ids[i] for i in np.flatnonzero(lack)])
                 raise ValueError(
-                    f"Expected the same queries in every system, got none of {some} in {run.name!r}. Pass "
-                    "missing='zero' to count them as 0, or missing='drop' to leave them out."
+                    f"Expected the same queries in every system, got none of {some} in {run.name!r}; pass"
+                    " missing='zero' to count them as 0, or missing='drop' to leave them out"
                 )
     if missing == "drop" and np.any(lacks, axis=0).all():
         some = "; ".join(f"{run.name}: {_three(list(run.ids or ()))}" for run in runs)
-        raise ValueError(f"Expected queries that all systems have, got none ({some}). Use the same ids in all systems.")
+        raise ValueError(f"Expected queries that all systems have, got none ({some}); use the same ids in all systems")
     return ids, rows, int(np.any(lacks, axis=0).sum())
 
 
