@@ -291,7 +291,7 @@ def test_difference_is_paired_by_ids_also_if_models_are_evaluated_apart():
     other = with_values(values[1], order=order, pieces=3)
     row = row_of(one.difference(pickle.loads(pickle.dumps(other))))
     apart = (values[0] - values[1]).numpy()
-    assert (row["this"], row["other"]) == pytest.approx((float(values[0].mean()), float(values[1].mean())), rel=1e-6)
+    assert (row["mean_a"], row["mean_b"]) == pytest.approx((float(values[0].mean()), float(values[1].mean())), rel=1e-6)
     assert row["difference"] == pytest.approx(apart.mean(), rel=1e-6)
     assert row["standard error"] == pytest.approx(stats.sem(apart), rel=0.1)
     assert row["standard error"] < 0.2 * math.hypot(*(stats.sem(each.numpy()) for each in values))

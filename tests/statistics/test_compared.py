@@ -170,7 +170,7 @@ def test_bad_values_raise_and_the_metric_goes_on():
         (lambda: tr.Compared("map(aggregation=median)", SYSTEMS), "computed from sums"),
         (
             lambda: tr.Compared("mrr", SYSTEMS).update({"a": torch.rand(2, 2)}, torch.ones(2, 2).int()),
-            "scores of a, b, c",
+            "the systems a, b, c",
         ),
         (lambda: compared(*batch()).comparison("d"), "one of a, b, c"),
         (lambda: compared(*batch()).comparison(test="wilcoxon"), "PerQuery"),

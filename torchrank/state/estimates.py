@@ -94,7 +94,9 @@ def estimate(
     else:
         rows = rows.detach().to("cpu", torch.float64)
         found = metric.transform_result(aggregate(metric.aggregation, rows[:, 0], rows[:, 1]), sums)
-        ends = metric.transform_result(torch.tensor(_of_rows(metric, rows, level), dtype=torch.float64), sums)
+        ends = metric.transform_result(
+            torch.tensor(_of_rows(metric, rows, level), dtype=torch.float64, device="cpu"), sums
+        )
         interval = Interval(*ends.sort().values.tolist())  # 1 / mean rank exchanges the ends
     value = float(found) if found.numel() == 1 else math.nan  # a curve has no interval
     weights = float(state.weights_beside_squares(sums)) ** 2
@@ -155,10 +157,12 @@ def _of_rows(metric: QueryMean, rows: Tensor, level: float) -> Interval:
     assert callable(metric.aggregation)
     generator = torch.Generator().manual_seed(0)
     drawn = (torch.randint(len(values), values.shape, generator=generator, device="cpu") for _ in range(REPLICATES))
-    found = torch.stack([torch.as_tensor(metric.aggregation(values[row])).to(torch.float64) for row in drawn])
+    found = torch.stack(
+        [torch.as_tensor(metric.aggregation(values[row]), device="cpu").to(torch.float64) for row in drawn]
+    )
     if found.dim() > 1 or bool((found == found[0]).all()):
         return NO_INTERVAL
-    ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+    ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64, device="cpu")
     return Interval(*found.quantile(ends).tolist())
 
 

@@ -53,7 +53,9 @@ class BootstrapTally(PlainTally):
         # coarse and fine parts of sum(p w v) and sum(p w)
         self.size = self.num_plain + 1 + 4 * len(metrics) * replicates
         for key, metric in metrics.items():
-            if not bool(metric.value_of(_pseudo(torch.ones(2), torch.ones(2))).isfinite().all()):
+            if not bool(
+                metric.value_of(_pseudo(torch.ones(2, device="cpu"), torch.ones(2, device="cpu"))).isfinite().all()
+            ):
                 raise ValueError(
                     f"Expected metrics that are a mean over queries in Bootstrapped, got {key!r}; leave it out"
                 )
@@ -162,7 +164,7 @@ def _distinct(rows: Tensor) -> tuple[Tensor, Tensor]:
         at.append(len(kept) if same is None else same)
         if same is None:
             kept.append(row)
-    return torch.stack(kept), torch.tensor(at)
+    return torch.stack(kept), torch.tensor(at, device="cpu")
 
 
 def interval_of(value: Tensor, replicates: Tensor, level: float, method: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -302,8 +304,9 @@ class Bootstrapped(SuiteMetric):
             method: as in the constructor, and by default the same.
 
         Returns:
-            A table with a row for every metric: this, other, difference (this - other), standard error, low, high, and
-            p, twice the share of replicates on the smaller side of 0. A note says if the two have other queries.
+            A table with a row for every metric: mean_a of this model, mean_b of the other one, difference (a - b),
+            standard error, low, high, queries_a, queries_b, and p, twice the share of replicates on the smaller side of
+            0. A note tells if the two have other queries.
 
         Raises:
             ValueError: the other one has another suite, seed or number of replicates.
@@ -343,7 +346,17 @@ def difference_table(
         low, high, error = interval_of(a - b, apart, level, method)
         sides = min(int((apart <= 0).sum()), int((apart >= 0).sum()))
         p = min(1.0, 2 * (1 + sides) / (1 + len(apart))) if len(apart) > 1 else float("nan")
-        compared = {"measure": key, names[0]: a, names[1]: b, "difference": a - b}
-        rows.append(compared | {"standard error": error, "low": low, "high": high, "p": p})
-    note = f"low and high: {100 * level:g} % interval of {tally.replicates} paired replicates"
+        compared: dict[str, Any] = {
+            "measure": key,
+            "a": names[0],
+            "b": names[1],
+            "mean_a": a,
+            "mean_b": b,
+            "difference": a - b,
+        }
+        compared |= {"standard error": error, "low": low, "high": high, "p": p}
+        queries = (int(state[Sum.QUERIES]) for state in (one, other))
+        rows.append(compared | dict(zip(("queries_a", "queries_b"), queries)))
+    kind = f"{100 * level:g} % interval of {tally.replicates} replicates, {method}"
+    note = f"difference: a - b; low and high: {kind}, seed {tally.seed}; p is at least {2 / (tally.replicates + 1):.2g}"
     return Table.of_rows(rows, {"p": ".2g"}, [note, *notes])

@@ -125,9 +125,21 @@ class Compared(SuiteMetric):
                 systems have different numbers of queries.
         """
         if not isinstance(preds, Mapping):
-            raise TypeError(f"Expected preds to be a dict from system to scores, got {type(preds).__name__}")
+            got = type(preds).__name__
+            raise TypeError(
+                f'Expected preds to be a dict from system to scores, got {got}; pass {{"a": ..., "b": ...}}'
+            )
         if preds.keys() != set(self.systems):
-            raise ValueError(f"Expected scores of {', '.join(self.systems)}, got {', '.join(map(str, preds))}")
+            raise ValueError(
+                f"Expected scores of the systems {', '.join(self.systems)}, got {', '.join(map(str, preds)) or 'none'};"
+                " every update needs all of them"
+            )
+        shapes = {name: list(x.shape) for name, x in preds.items() if isinstance(x, Tensor) and x.is_floating_point()}
+        if len({tuple(shape) for shape in shapes.values()}) > 1:
+            raise ValueError(
+                f"Expected scores of the same candidates from all systems, got shapes {shapes}; give candidates that a"
+                " system has not retrieved the score -inf"
+            )
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         metrics = list(self.tally.metrics.values())
         found: list[list[BatchResult]] = []
@@ -192,8 +204,8 @@ class Compared(SuiteMetric):
         """
         if test not in TESTS:
             raise ValueError(
-                f"Expected test to be 't' or 'tukey' in Compared, which keeps sums only, got {test!r}; keep the values"
-                " with torchrank.PerQuery, and pass its tables to torchrank.compare"
+                f"Expected test to be 't' or 'tukey' in Compared, which keeps sums only, got {test!r}; for other tests"
+                " keep the values with torchrank.PerQuery, and pass its tables to torchrank.compare"
             )
         if baseline is not None and baseline not in self.systems:
             hint = did_you_mean(baseline, self.systems)
@@ -250,7 +262,7 @@ def _tukey(pairs: Sequence[PairStatistics], systems: int) -> list[float]:
 
 def _is_mean(metric: Measure) -> bool:
     """Whether the value of a metric is the plain mean: sum(w v) / sum(w)."""
-    sums = torch.zeros(SIZE, dtype=torch.float64)
+    sums = torch.zeros(SIZE, dtype=torch.float64, device="cpu")
     sums[Sum.WV], sums[Sum.W], sums[Sum.QUERIES] = 0.5, 2.0, 2.0
     return float(metric.value_of(sums)) == 0.25
 
@@ -295,7 +307,7 @@ def _statistics(
     mean_a = more[Pair.A] / weight if weight > 0 else math.nan
     # The mean of the differences is exact where the difference of the means is rounded.
     mean_b = mean_a + float(state.mean(sums[:SIZE])) * (-1 if turned else 1)
-    error = float(state.standard_error(sums[:SIZE], torch.tensor(float(n)))) if n > 1 else math.nan
+    error = float(state.standard_error(sums[:SIZE], torch.tensor(float(n), device="cpu"))) if n > 1 else math.nan
     sd, skewness = math.nan, math.nan
     if n > 1:
         mean = more[Pair.D] / n

@@ -43,6 +43,8 @@ def hash_ids(ids: Iterable[str | bytes | int], device: torch.device | str | None
         >>> tr.hash_ids(["user-7", "user-8"])
         tensor([-7390381631024868802,  8089998561415321863])
     """
+    if isinstance(ids, str | bytes):
+        raise TypeError(f"Expected ids to be a list of texts, got one text, {ids!r}; pass [{ids!r}]")
     return torch.tensor([_number(one) for one in ids], dtype=torch.int64, device=device or "cpu")
 
 

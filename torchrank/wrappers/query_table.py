@@ -126,18 +126,24 @@ class QueryTable:
         return QueryTable(texts, self.columns, self.weights, self._metrics)
 
     def _aligned(self, keys: Any, name: str) -> np.ndarray:
-        """One key for each query, from a sequence in the order of the queries or a dict by id."""
-        if isinstance(keys, Mapping):
-            missing = [one for one in self.ids.tolist() if one not in keys]
-            if missing:
-                raise ValueError(
-                    f"Expected {name} of all ids, got none for {missing[0]!r} and {len(missing) - 1} others"
-                )
-            keys = [keys[one] for one in self.ids.tolist()]
-        found = np.asarray(keys.cpu() if isinstance(keys, Tensor) else keys)
-        if found.shape != self.ids.shape:
-            raise ValueError(f"Expected {name} of shape {list(self.ids.shape)}, one per query, got {list(found.shape)}")
-        return found
+        """One key for each query, from a dict by id, or by the texts whose hashes are the ids.
+
+        No sequence is accepted, because it would be in the order of the data, and a table is in the order of its ids.
+        """
+        if not isinstance(keys, Mapping):
+            raise TypeError(
+                f"Expected {name} to be a dict from id to key, got {type(keys).__name__}; pass dict(zip(ids, keys)), of"
+                " lists"
+            )
+        ids, known = self.ids.tolist(), dict(keys)
+        if self.ids.dtype == np.int64 and all(isinstance(one, str) for one in known):
+            known = dict(zip(hash_ids(known).tolist(), known.values()))
+        if missing := [one for one in ids if one not in known]:
+            raise ValueError(
+                f"Expected a key in {name} for every id, got none for {len(missing)} of {len(ids)} ids, e.g."
+                f" {missing[0]!r}; use the ids of the updates, as numbers or texts"
+            )
+        return np.array([known[one] for one in ids])
 
     # ---- results -----------------------------------------------------------------------------------------------
 
@@ -167,8 +173,8 @@ class QueryTable:
 
         Args:
             level: the probability that an interval contains the expected value.
-            clusters: the cluster of each query, e.g. its user: a sequence [query], or a dict from id to cluster. With
-                clusters, a metric that is no mean has no interval.
+            clusters: a dict from the id of each query to its cluster, e.g. its user. With clusters, a metric that
+                is no mean has no interval.
 
         Returns:
             A table with the columns of :meth:`torchrank.RankingCollection.summary`. Queries without a value are
@@ -195,7 +201,7 @@ class QueryTable:
         """A table with a row for every metric and slice.
 
         Args:
-            slices: the slice of each query: a sequence [query] of numbers or texts, or a dict from id to slice.
+            slices: a dict from the id of each query to its slice, a number or a text.
             level: the probability that an interval contains the expected value.
         """
         check(level, "auto")
@@ -222,6 +228,8 @@ class QueryTable:
         Raises:
             ValueError: a table has no such metric, or the tables have no id in common.
         """
+        if not isinstance(other, QueryTable):
+            raise TypeError(f"Expected other to be a QueryTable, got {type(other).__name__}; pass PerQuery's compute()")
         for table in (self, other):
             if label not in table.columns:
                 raise ValueError(

@@ -251,9 +251,13 @@ class SampledRanks(BinaryMetric):
         arguments.number("gamma", gamma, above=0, most=1)
         values = self._values_at_ranks(parse(metric) if isinstance(metric, str) else metric)
         share = self._shares()
-        line = torch.linspace(float(values[0]), float(values[-1]), len(values), dtype=values.dtype)
+        line = torch.linspace(
+            float(values[0]), float(values[-1]), len(values), dtype=values.dtype, device=values.device
+        )
         if (values - line).abs().max() <= 1e-9 * values.abs().max():
-            return share @ torch.linspace(float(values[0]), float(values[-1]), len(share), dtype=values.dtype)
+            return share @ torch.linspace(
+                float(values[0]), float(values[-1]), len(share), dtype=values.dtype, device=values.device
+            )
         self._warn(method)
         if method == "em":
             return values @ likeliest(share, self.num_items, self.replacement)

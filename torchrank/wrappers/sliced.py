@@ -33,7 +33,7 @@ REST = "rest"
 MACRO = "macro"
 
 #: names of results and of columns, which no slice can have
-RESERVED = {REST, MACRO, "low", "high", "measure", "difference", "standard error", "p"}
+RESERVED = {REST, MACRO, "low", "high"}
 
 
 class Sliced(SuiteMetric):
@@ -108,10 +108,14 @@ class Sliced(SuiteMetric):
         size = len(self.names)
         if not isinstance(slices, Tensor) or slices.is_floating_point() or slices.is_complex():
             got = slices.dtype if isinstance(slices, Tensor) else type(slices).__name__
-            raise TypeError(f"Expected slices to be an int tensor [query] or a bool tensor [query, {size}], got {got}")
+            raise TypeError(
+                f"Expected slices to be an int tensor [query], the positions in {tuple(self.names)}, or a bool tensor"
+                f" [query, {size}], got {got}; pass torch.as_tensor(slices)"
+            )
         if slices.dtype == torch.bool:
             if slices.dim() != 2 or slices.shape[1] != size:
-                raise ValueError(f"Expected bool slices of shape [query, {size}], got {list(slices.shape)}")
+                hint = "; pass slices.long() for two slices, 0 and 1" if slices.dim() == 1 else ""
+                raise ValueError(f"Expected bool slices of shape [query, {size}], got {list(slices.shape)}{hint}")
             members, outside = slices, slices.new_zeros(len(slices))
         else:
             if slices.dim() != 1:
@@ -177,7 +181,7 @@ class Sliced(SuiteMetric):
         sums = self.of_all_workers()
         return self.parts(sums), int(sums[1])
 
-    def worst(self, min_queries: int = 1, level: float | None = None) -> Table:
+    def worst(self, min_queries: int = 2, level: float | None = None) -> Table:
         """The slice with the worst value of each metric, with an interval that holds for all slices at once.
 
         The worst of many slices looks worse than it is: of 20 equal slices, the smallest mean is an extreme. So the
@@ -230,8 +234,8 @@ class Sliced(SuiteMetric):
                 bootstrap.
 
         Returns:
-            A table with a row for every metric: both values, difference, standard error, low, high, p and the numbers
-            of queries. Without a bootstrap, interval and p are those of Welch's t test.
+            A table with a row for every metric: a and b, the two slices; mean_a, mean_b, difference (a - b), standard
+            error, low, high, p, queries_a and queries_b. Without a bootstrap, interval and p are those of Welch's test.
 
         Raises:
             ValueError: a slice has no such name, both are the same one, or queries are in several slices.
@@ -247,15 +251,16 @@ class Sliced(SuiteMetric):
             return difference_table(self.tally, first, second, level, self.tally.method, (one, other))
         if overlap and other != REST:
             raise ValueError(
-                f"Expected slices without common queries, got {overlap} queries in several slices; compare with"
-                " 'rest', or give Sliced a Bootstrapped suite"
+                f"Expected slices without common queries, got {overlap} queries in several of all slices; compare"
+                " with 'rest', or give Sliced a Bootstrapped suite"
             )
         noise = parts[0] if other == REST else torch.zeros_like(first)
         return _welch(self.tally, first, second, level, (one, other), noise)
 
     def _at(self, name: str) -> int:
         if name not in self.names:
-            raise ValueError(f"Expected one of {', '.join(self.names)}, got {name!r}{did_you_mean(name, self.names)}")
+            hint = did_you_mean(name, self.names) if isinstance(name, str) else ""
+            raise ValueError(f"Expected the name of a slice, one of {', '.join(self.names)}, got {name!r}{hint}")
         return 1 + self.names.index(name)
 
 
@@ -267,7 +272,7 @@ def _names(slices: Any) -> list[str]:
         raise ValueError(f"Expected the names of slices, each once, got {slices!r}")
     if reserved := RESERVED & set(names):
         raise ValueError(
-            f"Expected slices with other names than {', '.join(sorted(reserved))}, which are results; rename"
+            f"Expected no slice with the name {min(reserved)!r}, which is the name of a result; choose another name"
         )
     return names
 
@@ -326,8 +331,8 @@ def _welch(tally: PlainTally, one: Tensor, other: Tensor, level: float, names: t
         error, df = welch([(part.standard_error**2, part.effective) for part in (a, b)])
         low, high = t_interval(difference, error, df, level)
         p = 2 * t_cdf(-abs(difference) / error, df) if error > 0 else math.nan
-        compared = {"measure": key, names[0]: a.value, names[1]: b.value, "difference": difference}
-        compared |= {"standard error": error, "low": low, "high": high, "p": p}
-        rows.append(compared | {f"queries {names[0]}": a.queries, f"queries {names[1]}": b.queries})
-    note = f"low and high: {100 * level:g} % confidence interval, Welch's t test"
+        compared = {"measure": key, "a": names[0], "b": names[1], "mean_a": a.value, "mean_b": b.value}
+        compared |= {"difference": difference, "standard error": error, "low": low, "high": high, "p": p}
+        rows.append(compared | {"queries_a": a.queries, "queries_b": b.queries})
+    note = f"difference: a - b; low and high: {100 * level:g} % confidence interval, Welch's t test"
     return Table.of_rows(rows, {"p": ".2g"}, [note])

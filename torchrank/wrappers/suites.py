@@ -114,7 +114,10 @@ def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> Tensor
         ids = torch.tensor(ids, dtype=torch.int64, device="cpu") if integers else hash_ids(ids)
     if not isinstance(ids, Tensor) or ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         got = ids.dtype if isinstance(ids, Tensor) else type(ids).__name__
-        raise TypeError(f"Expected query_ids to be an integer tensor [query] or a list of texts, got {got}")
+        raise TypeError(
+            f"Expected query_ids to be an integer tensor [query], or a list of integers or texts, got {got}; pass"
+            " ids.tolist()"
+        )
     if ids.shape != (queries,):
         raise ValueError(f"Expected query_ids of shape [{queries}], one per query, got {list(ids.shape)}")
     return ids.detach().to(device, torch.int64)
