@@ -76,14 +76,14 @@ class TextIds:
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, rows: Array) -> TextIds:
+    def take(self, rows: Array | slice) -> TextIds:
         return TextIds(self.buffer, self.start[rows], self.length[rows])
 
     def tolist(self) -> list[Hashable]:
         return [key.decode("utf-8", "surrogateescape") for key in self.hashable()]
 
     def hashable(self) -> list[bytes]:
-        view = memoryview(self.buffer)
+        view = self.buffer.data
         return [bytes(view[a : a + n]) for a, n in zip(self.start.tolist(), self.length.tolist())]
 
     def words(self, number: int) -> Array:
@@ -123,13 +123,27 @@ class TextIds:
             same[rows] = self.take(rows).words(number) == other.take(rows).words(number)
         return same
 
+    def changes(self) -> Array:
+        """bool [row]: the id differs from the id before it, or is the first."""
+        changes = np.ones(len(self), dtype=bool)
+        changes[1:] = self.length[1:] != self.length[:-1]
+        for number in range(self._num_words):
+            word = self._word_or_zero(number)
+            changes[1:] |= word[1:] != word[:-1]
+        return changes
+
+    def _word_or_zero(self, number: int) -> Array:
+        rows = self._longer(8 * number)
+        if rows is None:
+            return self.words(number)
+        word = np.zeros(len(self), dtype=np.uint64)
+        word[rows] = self.take(rows).words(number)
+        return word
+
     def sort_keys(self) -> list[Array]:
         keys = [self.length]  # of two ids that differ in zero bytes at the end only
         for number in reversed(range(self._num_words)):
-            rows = self._longer(8 * number)
-            word = np.zeros(len(self), dtype=np.uint64)
-            word[slice(None) if rows is None else rows] = (self if rows is None else self.take(rows)).words(number)
-            keys.append(word.byteswap())
+            keys.append(self._word_or_zero(number).byteswap())
         return keys
 
 
@@ -157,6 +171,10 @@ class NumberIds:
 
     def same(self, other: Any) -> Array:
         return self.values == other.values if isinstance(other, NumberIds) else np.zeros(len(self), dtype=bool)
+
+    def changes(self) -> Array:
+        """bool [row]: the id differs from the id before it, or is the first."""
+        return np.concatenate([[True], self.values[1:] != self.values[:-1]])
 
     def sort_keys(self) -> list[Array]:
         # The decimal digits as a number of 19 digits, filled with zeros from the right; the shorter of two that agree
@@ -285,9 +303,8 @@ def factorise(ids: TextIds | NumberIds) -> tuple[Array, TextIds | NumberIds]:
     """
     if not len(ids):
         return np.zeros(0, dtype=np.int32), ids
-    rows = np.arange(len(ids))
     # Most rows have the id of the row before, so Python looks up the first row of each run only.
-    changes = np.flatnonzero(~np.concatenate([[False], ids.take(rows[1:]).same(ids.take(rows[:-1]))]))
+    changes = np.flatnonzero(ids.changes())
     numbers: dict[Hashable, int] = {}
     found = [numbers.setdefault(key, len(numbers)) for key in ids.take(changes).hashable()]
     codes = np.array(found, dtype=np.int32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,7 @@ def join(qrels: Qrels, run: Run) -> Ranking:
 def ranking_of(pairs: Pairs) -> Ranking:
     """The ranking of judgments whose places in a run are known."""
     judged = pairs.judged_entries()
-    return Ranking.with_others(_rankings(*judged, len(pairs.qrels.queries), pairs.lengths), pairs)
+    return Ranking.with_others(_rankings(judged, pairs.lengths), pairs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ class Pairs:
         # Grades outside the pool are below those of unjudged candidates in it.
         them = *them[:3], rest.value
         both = [np.concatenate(pair) for pair in zip((query, first, tied, grade), them)]
-        return Ranking.join(_rankings(*both, len(self.qrels.queries), self.lengths))
+        return Ranking.join(_rankings((both[0], both[1], both[2], both[3]), self.lengths))
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +168,7 @@ def _queries_in_run(qrels: Qrels, run: Run) -> Array:
             f"No query of the run is judged: a query of the run is {theirs!r}, a judged query is {ours!r};"
             " use the same query ids in both"
         )
-        warnings.warn(message, stacklevel=5)
+        warnings.warn(message, stacklevel=6)
     return np.array(found, dtype=np.int64)
 
 
@@ -266,11 +266,11 @@ def _place_in_tie(run: Run, lists: RankedLists, begin: Array, size: Array, rows:
     return place[by_row[np.searchsorted(members, rows, sorter=by_row)]]
 
 
-def _rankings(query: Array, first: Array, tied: Array, grade: Array, num_queries: int, lengths: Array) -> Any:
-    """Rankings of queries with similar numbers of entries."""
-    order = np.lexsort((tied == 0, first, query))
-    query, first, tied, grade = (torch.from_numpy(np.ascontiguousarray(x[order])) for x in (query, first, tied, grade))
-    sizes = torch.bincount(query, minlength=num_queries)
+def _rankings(judged: tuple[Array, Array, Array, Array], lengths: Array) -> Iterator[Ranking]:
+    """Rankings of queries with similar numbers of entries, from the query, rank, tie and grade of each entry."""
+    order = np.lexsort((judged[2] == 0, judged[1], judged[0]))
+    query, first, tied, grade = (torch.from_numpy(np.ascontiguousarray(x[order])) for x in judged)
+    sizes = torch.bincount(query, minlength=len(lengths))
     entries = Entries(
         first.double(),
         tied.double(),

@@ -60,8 +60,7 @@ def id_column(values: Sequence[Any], what: str, error: Callable[[str, int], Read
         except ValueError as large:
             row = next(row for row, value in enumerate(listed) if not -(2**63) <= value < 2**63)
             raise error(str(large), row) from None
-        assert not hasattr(column, "whole")
-        return _refuse_empty(column, what, error)  # type: ignore[arg-type]
+        return _refuse_empty(column, what, error)
     allowed = texts or {kind for kind, integer in kinds.items() if integer}
     row = next(row for row, value in enumerate(listed) if type(value) not in allowed)
     wanted = "text" if texts else "text or integers"

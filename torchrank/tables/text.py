@@ -57,7 +57,8 @@ class Text:
 
     def lines(self, number: int = 1) -> list[bytes]:
         """The first lines, without their ends."""
-        data, place, lines = memoryview(self.buffer)[: self.end], self.begin, []
+        data, place = self.buffer.data, self.begin
+        lines: list[bytes] = []
         while len(lines) < number and place < self.end:
             size = 1000
             while (at := bytes(data[place : place + size]).find(b"\n")) < 0 and place + size < self.end:
@@ -109,11 +110,12 @@ def _unzip(parts: list[tuple[Array, Array]]) -> tuple[list[Array], list[Array]]:
 
 def _line_end(text: Text, place: int) -> int:
     """The place behind the first end of a line from ``place`` on."""
+    size = 2**12
     while place < text.end:
-        found = np.flatnonzero(text.buffer[place : min(place + CHUNK, text.end)] == NEWLINE)
-        if len(found):
-            return place + int(found[0]) + 1
-        place += CHUNK
+        found = bytes(text.buffer[place : min(place + size, text.end)]).find(b"\n")
+        if found >= 0:
+            return place + found + 1
+        place, size = place + size, 2 * size
     return text.end
 
 
