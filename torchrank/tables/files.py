@@ -16,7 +16,7 @@ from torchrank.tables import columns as names
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.ids import PADDING, TextIds, factorise
 from torchrank.tables.table import Rows
-from torchrank.tables.text import SPACE, Text, fields, numbers
+from torchrank.tables.text import Text, fields, numbers
 
 Array = np.ndarray
 Format = Literal["auto", "trec", "tsv", "json", "jsonl", "parquet"]
@@ -46,7 +46,7 @@ def open_text(source: Any) -> Text:
         raise ReadingError("Expected text in UTF-8, got UTF-16; convert the file", text.name)
     if head[:3] == b"\xef\xbb\xbf":
         text = Text(text.name, text.buffer, 3)
-    if not bytes(text.buffer[text.begin : text.begin + 1000]).strip() and not _rest(text).strip():
+    if not _rest(text, 1000).strip() and not _rest(text).strip():
         raise ReadingError("Expected lines of text, got an empty file", text.name)
     return text
 
@@ -69,24 +69,21 @@ def _content(source: Any) -> Text:
         return Text.of(bytes(buffer[:read]) + rest, str(path))
 
 
-def _rest(text: Text) -> bytes:
-    return bytes(text.buffer[text.begin : text.end])
+def _rest(text: Text, size: int | None = None) -> bytes:
+    """The bytes of a text, or the first of them."""
+    return bytes(text.buffer[text.begin : text.end][:size])
 
 
 def recognise(text: Text) -> Format:
     """The format of a text: "parquet", "json", "jsonl", or "trec" for all others."""
     if bytes(text.buffer[:4]) == b"PAR1":
         return "parquet"
-    start = _rest(Text(text.name, text.buffer, text.begin)).lstrip()[:1] if _first(text) in b" \n\r\t{[" else b""
+    start = _rest(text, 1000).lstrip()[:1]
     if start not in (b"{", b"["):
         return "trec"
     from torchrank.tables.records import is_json_lines
 
     return "jsonl" if start == b"{" and is_json_lines(text) else "json"
-
-
-def _first(text: Text) -> bytes:
-    return bytes(text.buffer[text.begin : text.begin + 1])
 
 
 def parquet(text: Text) -> Any:
@@ -210,8 +207,3 @@ def _from_ranks(text: Text, query: TextIds, column: TextIds, ranks: Array) -> Ar
             int(column.start[place]),
         )
     return -ranks
-
-
-def is_blank(line: bytes) -> bool:
-    """Whether a line has white space only."""
-    return all(byte <= SPACE for byte in line)

@@ -58,7 +58,8 @@ class Pairs:
         if isinstance(qrels.items, KeyIds) and isinstance(run.items, KeyIds):
             return cls(qrels, run, number, *_looked_up(qrels.items, run.items, number, qrels.query))
         qrels, run = qrels.columns, run.columns
-        _warn_of_types(qrels, run)
+        if (number >= 0).any():
+            _warn_of_types(qrels, run)
         return cls._at(qrels, run, number, matches(qrels, run, number[qrels.query]))
 
     @classmethod

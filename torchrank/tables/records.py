@@ -49,8 +49,7 @@ def id_column(values: Sequence[Any], what: str, error: Callable[[str, int], Read
             raise error(f"Expected {what} that int64 can hold; pass them as text", int(values.argmax()))
         return NumberIds(values.astype(np.int64))
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        nan = np.isnan(values)
-        raise error(f"Expected {what} to be text or integers, got {values.dtype}; read them as text", int(nan.argmax()))
+        values = values.tolist()
     listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
     kinds = {kind: issubclass(kind, int | np.integer) and kind is not bool for kind in set(map(type, listed))}
     texts = {kind for kind in kinds if issubclass(kind, str)}
@@ -63,8 +62,10 @@ def id_column(values: Sequence[Any], what: str, error: Callable[[str, int], Read
         return _refuse_empty(column, what, error)
     allowed = texts or {kind for kind, integer in kinds.items() if integer}
     row = next(row for row, value in enumerate(listed) if type(value) not in allowed)
-    wanted = "text" if texts else "text or integers"
-    raise error(f"Expected {what} to be {wanted}, got {listed[row]!r} of type {type(listed[row]).__name__}", row)
+    wanted, kind = "text" if texts else "text or integers", type(listed[row])
+    # Integer ids become floats where some are missing.
+    way_out = "; read ids as text" if issubclass(kind, float) else ""
+    raise error(f"Expected {what} to be {wanted}, got {listed[row]!r} of type {kind.__name__}{way_out}", row)
 
 
 def _refuse_empty(column: Any, what: str, error: Callable[[str, int], ReadingError]) -> Any:
