@@ -90,10 +90,8 @@ def test_measures_are_the_same_from_judged_and_from_all_candidates():
     ranking = tr.Ranking.from_run(*made(5))
     whole = tr.Ranking.from_run(*made(5))
     assert whole.grade.min() == -2  # reading a field makes entries of all candidates
-    suite = [
-        tr.parse(name)
-        for name in ("ndcg@10", "map", "mrr(ties=pessimistic)", "bpref", "infap", "judged@5", "fallout@5", "rbp", "map(unjudged=condensed)", "auroc")
-    ]  # fmt: skip
+    names = "ndcg@10 map mrr(ties=pessimistic) bpref infap judged@5 fallout@5 rbp map(unjudged=condensed) auroc"
+    suite = [tr.parse(name) for name in names.split()]
     for metric in suite:
         rows = torch.arange(whole.num_queries)
         torch.testing.assert_close(metric.score(ranking), metric.score(whole.take(rows)), equal_nan=True)
@@ -187,11 +185,14 @@ def test_hashes_that_collide_change_nothing(monkeypatch, mask):
     qrels = {q: docs for q, docs in qrels.items() if docs}
     texts = trec(qrels, run=False), trec(run)
     want = scored(*(read(io.StringIO(text)) for read, text in zip((tr.read_qrels, tr.read_run), texts)))
-    weak = lambda query, items: ids.pair_hashes(query, items) & np.uint64(mask)
+
+    def weak(query, items):
+        return ids.pair_hashes(query, items) & np.uint64(mask)
+
     monkeypatch.setattr(table, "pair_hashes", weak)
     monkeypatch.setattr(joining, "pair_hashes", weak)
     assert scored(*(read(io.StringIO(text)) for read, text in zip((tr.read_qrels, tr.read_run), texts))) == want
-    with pytest.raises(tr.ReadingError, match="given twice|got one twice"):
+    with pytest.raises(tr.ReadingError, match="got one twice"):
         tr.read_run(io.StringIO(texts[1] + texts[1].splitlines()[0]))
 
 

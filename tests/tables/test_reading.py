@@ -1,5 +1,6 @@
 """Judgments and runs are read from every source, or refused by an error that names the place."""
 
+import contextlib
 import gzip
 import io
 import json
@@ -112,8 +113,11 @@ def test_bytes_that_are_no_utf8_are_kept():
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("inf", math.inf), ("-Infinity", -math.inf), ("1e400", math.inf), ("-0.0", 0.0), (".5", 0.5), ("5.", 5.0), ("+1e-3", 0.001), ("0." + "0" * 40 + "1", 1e-41), ("1e-400", 0.0)],
-)  # fmt: skip
+    [
+        *[("inf", math.inf), ("-Infinity", -math.inf), ("1e400", math.inf), ("1e-400", 0.0), ("-0.0", 0.0)],
+        *[(".5", 0.5), ("5.", 5.0), ("+1e-3", 0.001), ("0." + "0" * 40 + "1", 1e-41)],
+    ],
+)
 def test_scores_are_the_nearest_doubles(text, value):
     assert run_of(f"q 0 a 1 {text} t\nq 0 b 1 0.1 t")["q"] == {"a": value, "b": 0.1}
 
@@ -145,10 +149,13 @@ def test_columns_are_chosen_by_name_or_number():
         tr.read_qrels(frame, columns={"score": "p"})
 
 
+RECORD = '{"qid": "a", "docid": "b", "score": 1}\n'
+
+
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("q Q0 d 1 0.5 t\nq Q0 e 2 0.4\n", 2, "Expected 6 fields between white space, as in the first line, got 5: 'q Q0 e 2 0.4'"),
+        ("q Q0 d 1 0.5 t\nq Q0 e 2 0.4\n", 2, "6 fields between white space, as in the first line, got 5: 'q Q0"),
         ("q Q0 d 1 0.5 t\n\nq Q0 e 2 0.4 t t\n", 3, "got 7"),
         ("q Q0 d 1 0.5 t\nq Q0 e\n2 0.4 t\n", 2, "got 3"),
         ("q Q0 d 1 0.5\nq Q0 e 2 half\n", 2, "score to be a number, got 'half': 'q Q0 e 2 half'"),
@@ -158,20 +165,20 @@ def test_columns_are_chosen_by_name_or_number():
         ("q Q0 d 1 0.5\nq Q0 e 2 \u0661\n", 2, "number, got"),
         ("q Q0 d 1 0.5\nq Q0 e 2 nan\n", 2, "number, got 'nan'"),
         ("q Q0 d 1 0.5\nq Q0 e 2 " + "1" * 50 + "x\n", 2, "number, got '1111"),
-        ("q Q0 d 1 0.5\np Q0 d 1 0.5\nq Q0 d 3 0.4\n", 3, "got one twice, first in line 1; pass duplicates='first' or 'best': 'q Q0 d 3 0.4'"),
+        ("q Q0 d 1 0.5\np Q0 d 1 0.5\nq Q0 d 3 0.4\n", 3, "first in line 1; pass duplicates='first' or 'best': 'q Q0"),
         ("q Q0 d 1 0.5\nq Q0 d\0 1 0.5\n", 2, "control character 0x00"),
         ("q Q0 d 1 0.5\nq Q0 \x1bd 1 0.5\n", 2, "control character 0x1b"),
         ("q d 1 0.5\n", 1, "Expected fields like 'query Q0 document rank score tag', got 4 fields"),
         ("q d 1\n", 1, "got 3 fields"),
         ("q\td\t1\nq\te\t1.5\n", 2, "the third field to be a rank"),
         ("q\td\t1\nq\te\t1\n", 2, "the third field to be a rank"),
-        ("qid\tdocid\tscore\nq\td\n", 2, "Expected 3 fields between tab, as in the first line, got 2: 'q"),
+        ("qid\tdocid\tscore\nq\td\n", 2, "3 fields between tabs, as in the first line, got 2: 'q"),
         ("qid\tdocid\tscore\nq\t\t1\n", 2, "got an empty one"),
-        ('{"qid": "a", "docid": "b", "score": 1}\n{"qid": "a", "docid": "c"}\n', 2, "Expected the keys 'qid', 'docid', 'score'"),
-        ('{"qid": "a", "docid": "b", "score": 1}\n{"qid": 1, "docid": "c", "score": 1}\n', 2, "query ids to be text, got 1 of type int"),
-        ('{"qid": "a", "docid": "b", "score": 1}\n{"qid": "a", "docid": "c", "score": "1"}\n', 2, "score to be a number, got '1'"),
-        ('{"qid": "a", "docid": "b", "score": 1}\n{"qid": "a", "docid": "c", "score": NaN}\n', 2, "score to be a number, got NaN"),
-        ('{"qid": "a", "docid": "b", "score": 1}\n{"qid": "a", "doc\n', 2, "Expected JSON, got"),
+        (RECORD + '{"qid": "a", "docid": "c"}\n', 2, "Expected the keys 'qid', 'docid', 'score'"),
+        (RECORD + '{"qid": 1, "docid": "c", "score": 1}\n', 2, "query ids to be text, got 1 of type int"),
+        (RECORD + '{"qid": "a", "docid": "c", "score": "1"}\n', 2, "score to be a number, got '1'"),
+        (RECORD + '{"qid": "a", "docid": "c", "score": NaN}\n', 2, "score to be a number, got NaN"),
+        (RECORD + '{"qid": "a", "doc\n', 2, "Expected JSON, got"),
         ('{"q":\n {"d": 1,}}', 2, "Expected JSON, got"),
         ('{"q": {"d": 1, "d": 2}}', None, "each key once, got 'd' twice"),
         ('{"q": {"d": null}}', None, "score to be a number, got None for document 'd' of query 'q'"),
@@ -195,7 +202,7 @@ def test_an_error_names_the_file_the_line_and_its_text(tmp_path, text, line, mes
 def test_lines_are_counted_behind_a_byte_order_mark_a_header_and_many_chunks(tmp_path):
     lines = [f"q{n // 1000} Q0 d{n} 0 1.5 {'t' * 40}" for n in range(60_000)]
     lines[45_000] = "q45 Q0 half"
-    with pytest.raises(tr.ReadingError, match="line 45001: .*got 3: 'q45 Q0 half'"):
+    with pytest.raises(tr.ReadingError, match=r"line 45001: .*got 3: 'q45 Q0 half'"):
         run_of("\ufeff" + "\n".join(lines))
     with pytest.raises(tr.ReadingError, match="line 4: "):
         run_of("\n\nqid\tdocid\tscore\nq\td\tx\n")
@@ -236,7 +243,7 @@ def test_predictions_of_mteb_are_read_from_a_file_or_its_folder(tmp_path):
     with pytest.raises(tr.ReadingError, match="subset to be one of en, de, got None; pass subset="):
         tr.read_run(path)
     (tmp_path / "Other_predictions.json").write_text("{}")
-    with pytest.raises(tr.ReadingError, match="one JSON file of predictions, got Other_predictions.json, Task_"):
+    with pytest.raises(tr.ReadingError, match=r"one JSON file of predictions, got Other_predictions.json, Task_"):
         tr.read_run(tmp_path)
 
 
@@ -248,7 +255,7 @@ def test_tuples_named_tuples_and_dictionaries_are_rows():
     assert tr.read_run([{"qid": 1, "pid": 2, "rank": 3}]).to_dict() == {1: {2: -3}}
     with pytest.raises(tr.ReadingError, match=r"row 2: Expected 3 fields, as in the first row: \"\('q', 'b'\)\""):
         tr.read_run([("q", "a", 1), ("q", "b")])
-    with pytest.raises(tr.ReadingError, match="row 2: Expected every document once for its query.*first in row 1"):
+    with pytest.raises(tr.ReadingError, match=r"row 2: Expected every document once for its query.*first in row 1"):
         tr.read_run([("q", "a", 1), ("q", "a", 2)])
     for wrong in (None, 1.5, True, b"x"):
         with pytest.raises(tr.ReadingError, match="row 2: Expected document ids to be text, got"):
@@ -291,7 +298,7 @@ def test_usual_names_of_columns_are_found():
         assert tr.read_run(frame).to_dict() == {"q": {"d": 0.5}}
         frame = pandas.DataFrame({grade: [3], item: ["d"], query: ["q"]})
         assert tr.read_qrels(frame).to_dict() == {"q": {"d": 3}}
-    with pytest.raises(tr.ReadingError, match="a column of item ids named like document, doc.*columns qid, score, x"):
+    with pytest.raises(tr.ReadingError, match=r"a column of item ids named like document, doc.*columns qid, score, x"):
         tr.read_run({"qid": [1], "score": [1], "x": [2]})
 
 
@@ -328,7 +335,7 @@ def test_missing_values_in_frames_are_refused_with_their_row():
     with pytest.raises(tr.ReadingError, match="row 1: Expected query ids to be text"):
         tr.read_run(frame[2:])
     with pytest.raises(
-        tr.ReadingError, match="query ids to be text or integers, got 1.0 of type float; read ids as text"
+        tr.ReadingError, match=r"query ids to be text or integers, got 1.0 of type float; read ids as text"
     ):
         tr.read_run(pandas.DataFrame({"qid": [1, None], "docid": ["x", "y"], "score": [1, 2]}))
 
@@ -361,18 +368,17 @@ def plainly(data: bytes):
 
 def agrees(data: bytes, **options):
     want = plainly(data)
-    try:
+    found = None
+    with contextlib.suppress(tr.ReadingError):
         found = run_of(data, **options)
-    except tr.ReadingError as error:
-        assert want is None, error
-    else:
-        assert found == want
+    assert found == want
 
 
-FUZZ = settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+FUZZ = settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 TOKENS = st.sampled_from(
-    [b"q1", b"q2", b"Q0", b"0", b"1", b"0.5", b"-1e3", b"nan", b"inf", b"1_0", b"1e400", b"d\xff", "é".encode(), b"#", b'"', b"NA", b"x" * 40, b"\0"]
-)  # fmt: skip
+    [b"q1", b"q2", b"Q0", b"0", b"1", b"0.5", b"-1e3", b"nan", b"inf", b"1_0", b"1e400"]
+    + [b"d\xff", "é".encode(), b"#", b'"', b"NA", b"x" * 40, b"\0"]
+)
 BLANKS = st.sampled_from([b" ", b" ", b" ", b"\t", b"  ", b"\r", b"\x0b", b"\n", b"\r\n"])
 
 
@@ -403,10 +409,8 @@ def test_a_damaged_file_is_read_as_plain_python_reads_it_or_refused(lines, at, r
 @given(st.binary(max_size=60), st.sampled_from(["auto", "trec", "tsv", "json", "jsonl"]), st.booleans())
 def test_no_bytes_cause_another_error(data, format, packed):
     for read in (tr.read_run, tr.read_qrels):
-        try:
+        with contextlib.suppress(tr.ReadingError):
             read(io.BytesIO(gzip.compress(data) if packed else data), format=format)
-        except tr.ReadingError:
-            pass
 
 
 JSON = st.recursive(
@@ -421,7 +425,5 @@ JSON = st.recursive(
 def test_no_json_causes_another_error(values, format):
     text = "\n".join(map(json.dumps, values)).encode()
     for read in (tr.read_run, tr.read_qrels):
-        try:
+        with contextlib.suppress(tr.ReadingError):
             read(io.BytesIO(text), format=format)
-        except tr.ReadingError:
-            pass

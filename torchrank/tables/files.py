@@ -136,7 +136,7 @@ def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows
         values = _from_ranks(text, query, third, values)
 
     def error(message: str, row: int) -> ReadingError:
-        return text.error(message, int(query.start[row]))
+        return text.error(message, int(item.start[row]))
 
     return Rows(query, item, values, text.name, error)
 

@@ -16,6 +16,8 @@ Array = np.ndarray
 MIX = np.uint64(0x9E3779B97F4A7C15)
 # Words are read past the end of an id, so buffers end with so many bytes more.
 PADDING = 8
+# Rows that are hashed or compared at a time, so that temporaries stay small.
+BLOCK = 2**18
 # For each number of bytes of an id that a word of 8 bytes holds: the bytes that belong to the id.
 _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
 
@@ -105,6 +107,8 @@ class TextIds:
         return -(-int(self.length.max(initial=0)) // 8)
 
     def hashes(self) -> Array:
+        if len(self) > BLOCK:
+            return np.concatenate([self.take(part).hashes() for part in blocks(len(self))])
         hashes = self.length.astype(np.uint64) * MIX
         for number in range(self._num_words):
             rows = self._longer(8 * number)
@@ -126,6 +130,10 @@ class TextIds:
     def changes(self) -> Array:
         """bool [row]: the id differs from the id before it, or is the first."""
         changes = np.ones(len(self), dtype=bool)
+        if len(self) > BLOCK:
+            for part in blocks(len(self) - 1):  # each with the row behind it
+                changes[part.start + 1 : part.stop + 1] = self.take(slice(part.start, part.stop + 1)).changes()[1:]
+            return changes
         changes[1:] = self.length[1:] != self.length[:-1]
         for number in range(self._num_words):
             word = self._word_or_zero(number)
@@ -315,7 +323,16 @@ def factorise(ids: TextIds | NumberIds) -> tuple[Array, TextIds | NumberIds]:
 
 def pair_hashes(query: Array, items: Ids) -> Array:
     """uint64 [row]: a hash of the number of a query and the id of a document."""
-    return _mixed(items.hashes() + (query.astype(np.int64).view(np.uint64) + np.uint64(1)) * MIX)
+    hashes = items.hashes()
+    for part in blocks(len(hashes)):
+        of_query = (query[part].astype(np.int64).view(np.uint64) + np.uint64(1)) * MIX
+        hashes[part] = _mixed(hashes[part] + of_query)
+    return hashes
+
+
+def blocks(rows: int) -> list[slice]:
+    """Slices of at most :data:`BLOCK` rows."""
+    return [slice(at, min(at + BLOCK, rows)) for at in range(0, rows, BLOCK)]
 
 
 def encode(text: str) -> bytes:

@@ -15,7 +15,7 @@ from torchrank.layouts.bad_values import no_errors
 from torchrank.layouts.canonical import IN_THE_POOL, OUTSIDE_THE_POOL
 from torchrank.ranking.entries import depth_of
 from torchrank.ranking.ranking import Ranking
-from torchrank.tables.ids import KeyIds, pair_hashes
+from torchrank.tables.ids import KeyIds, blocks, pair_hashes
 from torchrank.tables.table import Qrels, RankedLists, Run, count_above
 
 Array = np.ndarray
@@ -225,7 +225,7 @@ def _candidates(hashes: Array, among: Array) -> Array:
     shift = np.uint64(64 - bits)
     marked = np.zeros(2**bits, dtype=bool)
     marked[hashes >> shift] = True
-    return np.flatnonzero(marked[among >> shift])
+    return np.concatenate([np.flatnonzero(marked[among[part] >> shift]) + part.start for part in blocks(len(among))])
 
 
 def _matches_by_dictionary(qrels: Qrels, run: Run, number: Array) -> Array:

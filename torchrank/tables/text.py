@@ -89,23 +89,26 @@ def fields(text: Text, wanted: list[int], width: int, tabs: bool = False) -> lis
         ReadingError: a line has another number of fields, an empty field, or a control character.
     """
     cut = _between_tabs if tabs else _between_blanks
-    dtype = np.int32 if len(text.buffer) < 2**31 else np.int64
-    parts: list[tuple[Array, Array]] = []
+    dtype: type = np.int32 if len(text.buffer) < 2**31 else np.int64
+    starts: list[list[Array]] = [[] for _ in wanted]
+    lengths: list[list[Array]] = [[] for _ in wanted]
     begin = text.begin
     while begin < text.end:
         stop = _line_end(text, begin + CHUNK)
         start, end = cut(text, begin, stop, width)
-        chosen = start[:, wanted], end[:, wanted]
-        parts.append(((chosen[0] + begin).astype(dtype), (chosen[1] - chosen[0]).astype(np.int32)))
+        for column, number in enumerate(wanted):
+            starts[column].append((start[:, number] + begin).astype(dtype))
+            lengths[column].append((end[:, number] - start[:, number]).astype(np.int32))
         begin = stop
-    empty = np.zeros((0, len(wanted)), dtype=dtype)
-    start, length = (np.concatenate([empty.astype(x[0].dtype) if x else empty, *x]) for x in _unzip(parts))
-    columns = np.ascontiguousarray(start.T), np.ascontiguousarray(length.T)
-    return [TextIds(text.buffer, *column) for column in zip(*columns)]
+    return [
+        TextIds(text.buffer, _joined(start, dtype), _joined(length, np.int32)) for start, length in zip(starts, lengths)
+    ]
 
 
-def _unzip(parts: list[tuple[Array, Array]]) -> tuple[list[Array], list[Array]]:
-    return [start for start, _ in parts], [length for _, length in parts]
+def _joined(parts: list[Array], dtype: type) -> Array:
+    joined = np.concatenate([np.zeros(0, dtype=dtype), *parts])
+    parts.clear()  # only one column is in memory twice
+    return joined
 
 
 def _line_end(text: Text, place: int) -> int:
@@ -160,7 +163,7 @@ def _between_tabs(text: Text, begin: int, stop: int, width: int) -> tuple[Array,
     count = np.bincount(line, minlength=0)
     bad = np.flatnonzero(count != width)
     if len(bad):
-        raise text.error(_expected(width, int(count[bad[0]]), "tab"), begin + int(end[np.searchsorted(line, bad[0])]))
+        raise text.error(_expected(width, int(count[bad[0]]), "tabs"), begin + int(end[np.searchsorted(line, bad[0])]))
     nothing = np.flatnonzero(end == start)
     if len(nothing):
         raise text.error(f"Expected {width} fields, got an empty one", begin + int(start[nothing[0]]))
