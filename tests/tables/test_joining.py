@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchrank as tr
-from torchrank.tables import ids, joining, table
+from torchrank.tables import ids, joining, table, text
 
 FIELDS = ("first", "tied", "grade")
+READERS = tr.read_qrels, tr.read_run
 
 
 def made(seed, queries=30, documents=25, levels=6, name="d{}".format):
@@ -38,8 +39,8 @@ def trec(table_, run=True):
     return "".join(line.format(q, d, value) for q, docs in table_.items() for d, value in docs.items())
 
 
-def shuffled(text, seed):
-    lines = text.splitlines(keepends=True)
+def shuffled(lines_, seed):
+    lines = lines_.splitlines(keepends=True)
     random.Random(seed).shuffle(lines)
     return io.StringIO("".join(lines))
 
@@ -184,16 +185,30 @@ def test_hashes_that_collide_change_nothing(monkeypatch, mask):
     qrels, run = made(4)
     qrels = {q: docs for q, docs in qrels.items() if docs}
     texts = trec(qrels, run=False), trec(run)
-    want = scored(*(read(io.StringIO(text)) for read, text in zip((tr.read_qrels, tr.read_run), texts)))
+    want = scored(*(read(io.StringIO(one)) for read, one in zip(READERS, texts)))
 
     def weak(query, items):
         return ids.pair_hashes(query, items) & np.uint64(mask)
 
     monkeypatch.setattr(table, "pair_hashes", weak)
     monkeypatch.setattr(joining, "pair_hashes", weak)
-    assert scored(*(read(io.StringIO(text)) for read, text in zip((tr.read_qrels, tr.read_run), texts))) == want
+    assert scored(*(read(io.StringIO(one)) for read, one in zip(READERS, texts))) == want
     with pytest.raises(tr.ReadingError, match="got one twice"):
         tr.read_run(io.StringIO(texts[1] + texts[1].splitlines()[0]))
+
+
+def test_blocks_of_rows_and_of_text_change_nothing(monkeypatch):
+    qrels, run = made(6)
+    texts = trec({q: docs for q, docs in qrels.items() if docs}, run=False), trec(run)
+    want = scored(*(read(io.StringIO(one)) for read, one in zip(READERS, texts)))
+    monkeypatch.setattr(ids, "BLOCK", 5)
+    monkeypatch.setattr(text, "CHUNK", 50)
+    monkeypatch.setattr(table, "BLOCK", 40)
+    sources = tr.read_qrels(io.StringIO(texts[0])), tr.read_run(shuffled(texts[1], 1))
+    assert scored(*sources) == want
+    assert sources[1].to_dict() == {q: docs for q, docs in run.items() if docs}
+    with pytest.raises(tr.ReadingError, match=r"line 100: .*number, got 'x'"):
+        tr.read_run(io.StringIO("".join(f"q 0 {n} 0 {n if n < 99 else 'x'}\n" for n in range(200))))
 
 
 def test_ids_of_different_types_match_nothing_and_warn():

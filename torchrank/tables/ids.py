@@ -130,15 +130,17 @@ class TextIds:
     def changes(self) -> Array:
         """bool [row]: the id differs from the id before it, or is the first."""
         changes = np.ones(len(self), dtype=bool)
-        if len(self) > BLOCK:
-            for part in blocks(len(self) - 1):  # each with the row behind it
-                changes[part.start + 1 : part.stop + 1] = self.take(slice(part.start, part.stop + 1)).changes()[1:]
-            return changes
-        changes[1:] = self.length[1:] != self.length[:-1]
+        for part in blocks(len(self) - 1):  # each with the row behind it
+            changes[part.start + 1 : part.stop + 1] = self.take(slice(part.start, part.stop + 1))._differences()
+        return changes
+
+    def _differences(self) -> Array:
+        """bool [row - 1]: two neighbours differ."""
+        different = self.length[1:] != self.length[:-1]
         for number in range(self._num_words):
             word = self._word_or_zero(number)
-            changes[1:] |= word[1:] != word[:-1]
-        return changes
+            different |= word[1:] != word[:-1]
+        return different
 
     def _word_or_zero(self, number: int) -> Array:
         rows = self._longer(8 * number)
@@ -148,8 +150,12 @@ class TextIds:
         word[rows] = self.take(rows).words(number)
         return word
 
+    def _zero_at_end(self) -> bool:
+        return 0 in self.length or not len(self) or 0 in self.buffer[self.start + self.length - 1]
+
     def sort_keys(self) -> list[Array]:
-        keys = [self.length]  # of two ids that differ in zero bytes at the end only
+        # Two ids that differ in zero bytes at their ends have equal words.
+        keys = [self.length] if self._zero_at_end() else []
         for number in reversed(range(self._num_words)):
             keys.append(self._word_or_zero(number).byteswap())
         return keys
