@@ -220,6 +220,14 @@ def test_ids_of_different_types_match_nothing_and_warn():
     assert tr.MRR().score(ranking).tolist() == [0]
 
 
+def test_a_run_keeps_its_rule_for_ties():
+    run = tr.read_run({"q": {"a": 1, "b": 1}}, ties="expected")
+    assert tr.MRR().score(tr.Ranking.from_run({"q": {"a": 1}}, run)).tolist() == [0.75]
+    assert tr.read_run(run).ties == "expected"
+    assert tr.read_run(run, ties="document").ties == "document"
+    assert tr.MRR().score(tr.Ranking.from_run({"q": {"a": 1}}, {"q": {"a": 1, "b": 1}})).tolist() == [0.5]
+
+
 def test_paths_and_what_was_read_from_them_are_joined(tmp_path):
     qrels, run = made(1)
     qrels = {q: docs for q, docs in qrels.items() if docs}

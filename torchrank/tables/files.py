@@ -183,11 +183,10 @@ def _without_header(text: Text, width: int, value: str, chosen: names.Columns, h
         return dict(zip(("query", "item", third), BETWEEN_TABS))
     if usual is None:
         form = "query Q0 document rank score tag" if value == "score" else "query 0 document grade"
-        raise text.error(
-            f"Expected fields like '{form}', got {width} fields; pass columns={{'query': 0, 'item': ...,"
-            f" '{value}': ...}}",
-            text.begin,
-        )
+        way_out = f"pass columns={{'query': 0, 'item': ..., '{value}': ...}}"
+        if width == 1:
+            way_out = "read files between commas as a data frame"
+        raise text.error(f"Expected fields like '{form}', got {width}; {way_out}", text.begin)
     return dict(zip(("query", "item", value), usual))
 
 

@@ -29,7 +29,7 @@ def read_qrels(
     Args:
         source: a path, "-" for standard input, or an open file, of which gzip is recognised; a data frame of pandas,
             polars, pyarrow or another library that narwhals or the Arrow interface covers, or a dictionary of columns;
-            a dictionary ``{query: {document: grade}}``; an iterable of (query, document, grade) or (query, iteration,
+            a dictionary ``{query: {document: grade}}``, which is not copied, so leave it unchanged; an iterable of (query, document, grade) or (query, iteration,
             document, grade) tuples, of named tuples or of dictionaries; ``"irds:..."``, a dataset of ir_datasets.
         columns: the columns of query, item (the document) and grade, by name, or by number from 0 in files without a
             header: a dictionary, or the three in this order; None = found by their usual names and places.
@@ -56,7 +56,7 @@ def read_run(
     columns: Columns = None,
     format: files.Format = "auto",
     duplicates: Duplicates = "error",
-    ties: Ties = "document",
+    ties: Ties | None = None,
     subset: str | None = None,
     split: str | None = None,
 ) -> Run:
@@ -75,7 +75,8 @@ def read_run(
             MS MARCO), "json", "jsonl", "parquet", or "auto": recognised by the content.
         duplicates: "error", or the score to keep of a document that is given twice: "first", or "best", the largest.
         ties: "document": equal scores rank by document id, the larger first, as in trec_eval; integer ids are compared
-            as text, too. "expected": they are tied, and measures are expectations over their orders.
+            as text, too. "expected": they are tied, and measures are expectations over their orders. None =
+            "document", or the rule of a :class:`Run` that is given as the source.
         subset: the subset of MTEB's predictions, if there are several.
         split: the split of MTEB's predictions, if there are several.
 
@@ -88,9 +89,10 @@ def read_run(
         >>> tr.read_run(io.StringIO("q1 Q0 d7 1 0.5 bm25\\nq1 Q0 d3 2 1e-3 bm25\\n")).to_dict()
         {'q1': {'d7': 0.5, 'd3': 0.001}}
     """
-    check_choice("ties", ties, Ties)
+    if ties is not None:
+        check_choice("ties", ties, Ties)
     run = _read(Run, source, columns, format, duplicates, subset, split)
-    return run if run.ties == ties else run.with_ties(ties)
+    return run if ties is None else run.with_ties(ties)
 
 
 def _read(
@@ -178,7 +180,7 @@ def _of_ir_datasets(source: str, value: str) -> Rows:
 
 def rank_run(qrels: Any, run: Any) -> Ranking:
     """The ranking of two tables, or of their sources."""
-    return join(read_qrels(qrels), run if isinstance(run, Run) else read_run(run))
+    return join(read_qrels(qrels), read_run(run))
 
 
 def rank_frame(
