@@ -130,15 +130,17 @@ def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows
         text = text.after_first_line()
     wanted = [found["query"], found["item"], found.get(value, found.get("rank", -1))]
     query, item, third = fields(text, wanted, width, cut_at_tabs)
+    codes, queries = factorise(query)
+    del query  # the places of ten million queries take 80 MB
     what = value if value in found else "rank"
     values = numbers(text, third, what)
     if what == "rank":
-        values = _from_ranks(text, query, third, values)
+        values = _from_ranks(text, codes, third, values)
 
     def error(message: str, row: int) -> ReadingError:
         return text.error(message, int(item.start[row]))
 
-    return Rows(query, item, values, text.name, error)
+    return Rows(queries, codes, item, values, text.name, error)
 
 
 def _header(
@@ -190,9 +192,9 @@ def _without_header(text: Text, width: int, value: str, chosen: names.Columns, h
     return dict(zip(("query", "item", value), usual))
 
 
-def _from_ranks(text: Text, query: TextIds, column: TextIds, ranks: Array) -> Array:
+def _from_ranks(text: Text, query: Array, column: TextIds, ranks: Array) -> Array:
     """Scores that descend with the rank."""
-    codes = factorise(query)[0].astype(np.int64)
+    codes = query.astype(np.int64)
     wrong = (ranks != np.floor(ranks)) | (ranks < 0) | (ranks > 2**31)
     key = np.sort(codes[~wrong] << 32 | ranks[~wrong].astype(np.int64))
     again = key[1:][key[1:] == key[:-1]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ def of_frame(frame: Any, value: str, chosen: names.Columns, source: str) -> Rows
     at = names.find(chosen, labels, value, source)
     query, item, third = (found[labels[at[name]]] for name in ("query", "item", value if value in at else "rank"))
     rows = rows_of(query, item, third, source, value)
-    return Rows(rows.query, rows.item, -rows.value, source, rows.error) if "rank" in at else rows
+    return replace(rows, value=-rows.value) if "rank" in at else rows
 
 
 def of_both(frame: Any, chosen: dict[str, str], ties: str) -> tuple[Any, Any, Any, Any]:

@@ -108,7 +108,10 @@ class TextIds:
 
     def hashes(self) -> Array:
         if len(self) > BLOCK:
-            return np.concatenate([self.take(part).hashes() for part in blocks(len(self))])
+            whole = np.empty(len(self), dtype=np.uint64)
+            for part in blocks(len(self)):
+                whole[part] = self.take(part).hashes()
+            return whole
         hashes = self.length.astype(np.uint64) * MIX
         for number in range(self._num_words):
             rows = self._longer(8 * number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,8 @@ def rows_of(
 
     error = error or at_row
     values = _numbers(value, what, error)
-    return Rows(id_column(query, "query ids", error), id_column(item, "document ids", error), values, source, error)
+    queries, items = id_column(query, "query ids", error), id_column(item, "document ids", error)
+    return Rows.of(queries, items, values, source, error)
 
 
 def id_column(values: Sequence[Any], what: str, error: Callable[[str, int], ReadingError]) -> TextIds | NumberIds:
@@ -139,7 +141,7 @@ def of_dictionaries(
 
 
 def _ranked(rows: Rows, by_rank: bool) -> Rows:
-    return Rows(rows.query, rows.item, -rows.value, rows.source, rows.error) if by_rank else rows
+    return replace(rows, value=-rows.value) if by_rank else rows
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------------

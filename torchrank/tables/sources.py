@@ -29,8 +29,9 @@ def read_qrels(
     Args:
         source: a path, "-" for standard input, or an open file, of which gzip is recognised; a data frame of pandas,
             polars, pyarrow or another library that narwhals or the Arrow interface covers, or a dictionary of columns;
-            a dictionary ``{query: {document: grade}}``, which is not copied, so leave it unchanged; an iterable of (query, document, grade) or (query, iteration,
-            document, grade) tuples, of named tuples or of dictionaries; ``"irds:..."``, a dataset of ir_datasets.
+            a dictionary ``{query: {document: grade}}``, which is not copied, so leave it unchanged; an iterable of
+            (query, document, grade) or (query, iteration, document, grade) tuples, of named tuples or of dictionaries;
+            ``"irds:..."``, a dataset of ir_datasets.
         columns: the columns of query, item (the document) and grade, by name, or by number from 0 in files without a
             header: a dictionary, or the three in this order; None = found by their usual names and places.
         format: the format of a file: "trec" (fields between any white space: query, iteration, document, grade),
@@ -195,7 +196,7 @@ def rank_frame(
         items = NumberIds(np.arange(len(scores)))
     else:  # refuses an item that is given twice
         shown = frames.error_of("frame")
-        Run.of_rows(Rows(ids, items, np.nan_to_num(scores), "frame", shown), "error")
+        Run.of_rows(Rows(queries, number, items, np.nan_to_num(scores), "frame", shown), "error")
     retrieved, judged = np.flatnonzero(~np.isnan(scores)), np.flatnonzero(~np.isnan(grades))
     run = Run(queries, number[retrieved], items.take(retrieved), scores[retrieved], "frame", ties=ties)
     qrels = Qrels(queries, number[judged], items.take(judged), grades[judged], "frame")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -24,18 +24,33 @@ class Rows:
     """Rows as they are read, before they are checked.
 
     Args:
-        query: the id of the query of each row.
+        queries: the distinct queries.
+        query: integer [row], the number of the query of each row.
         item: the id of the document of each row.
         value: float64 [row].
         source: the name of the source.
         error: returns the error of a row, given a message and the number of the row, from 0.
     """
 
-    query: TextIds | NumberIds
+    queries: TextIds | NumberIds
+    query: Array
     item: TextIds | NumberIds
     value: Array
     source: str
     error: Callable[[str, int], ReadingError]
+
+    @classmethod
+    def of(
+        cls,
+        query: TextIds | NumberIds,
+        item: TextIds | NumberIds,
+        value: Array,
+        source: str,
+        error: Callable[[str, int], ReadingError],
+    ) -> Self:
+        """Rows whose queries are given by the id of each row."""
+        numbers, queries = factorise(query)
+        return cls(queries, numbers, item, value, source, error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,13 +115,23 @@ class PairTable:
         nan = np.isnan(rows.value)
         if nan.any():
             raise rows.error(f"Expected {cls.value_name} to be a number, got NaN", int(nan.argmax()))
-        query, queries = factorise(rows.query)
-        table = cls(queries, query, rows.item, rows.value, rows.source)
+        table = cls(rows.queries, rows.query, rows.item, rows.value, rows.source)
         return table._without_duplicates(rows, duplicates)
 
+    def _repeated_hashes(self) -> Array:
+        """Hashes that several rows have."""
+        cuts = np.array([0, len(self)])
+        if (self.query[1:] >= self.query[:-1]).all():
+            # Rows of one query are together, so that blocks of whole queries can be sorted, in little memory.
+            cuts = np.unique([*np.searchsorted(self.query, self.query[:: 2**18]), len(self)])
+        repeated = [np.zeros(0, dtype=np.uint64)]
+        for start, stop in pairwise(cuts.tolist()):
+            ordered = np.sort(self.hashes[start:stop])
+            repeated.append(ordered[1:][ordered[1:] == ordered[:-1]])
+        return np.concatenate(repeated)
+
     def _without_duplicates(self, rows: Rows, duplicates: Duplicates) -> Self:
-        ordered = np.sort(self.hashes)
-        again = ordered[1:][ordered[1:] == ordered[:-1]]
+        again = self._repeated_hashes()
         keep = np.ones(len(self), dtype=bool)
         seen: dict[tuple[int, Hashable], int] = {}
         suspects = np.flatnonzero(np.isin(self.hashes, again)) if len(again) else again

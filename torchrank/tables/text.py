@@ -90,25 +90,26 @@ def fields(text: Text, wanted: list[int], width: int, tabs: bool = False) -> lis
     """
     cut = _between_tabs if tabs else _between_blanks
     dtype: type = np.int32 if len(text.buffer) < 2**31 else np.int64
-    starts: list[list[Array]] = [[] for _ in wanted]
-    lengths: list[list[Array]] = [[] for _ in wanted]
+    # Columns of the final size, because memory of pieces that are joined later is not given back.
+    room, rows = _count_lines(text), 0
+    starts: list[Array] = [np.empty(room, dtype=dtype) for _ in wanted]
+    lengths: list[Array] = [np.empty(room, dtype=np.int32) for _ in wanted]
     begin = text.begin
     while begin < text.end:
         stop = _line_end(text, begin + CHUNK)
         start, end = cut(text, begin, stop, width)
+        part = slice(rows, rows + len(start))
         for column, number in enumerate(wanted):
-            starts[column].append((start[:, number] + begin).astype(dtype))
-            lengths[column].append((end[:, number] - start[:, number]).astype(np.int32))
-        begin = stop
-    return [
-        TextIds(text.buffer, _joined(start, dtype), _joined(length, np.int32)) for start, length in zip(starts, lengths)
-    ]
+            np.add(start[:, number], begin, out=starts[column][part], casting="unsafe")
+            np.subtract(end[:, number], start[:, number], out=lengths[column][part], casting="unsafe")
+        begin, rows = stop, part.stop
+    return [TextIds(text.buffer, start[:rows], length[:rows]) for start, length in zip(starts, lengths)]
 
 
-def _joined(parts: list[Array], dtype: type) -> Array:
-    joined = np.concatenate([np.zeros(0, dtype=dtype), *parts])
-    parts.clear()  # only one column is in memory twice
-    return joined
+def _count_lines(text: Text) -> int:
+    """The number of lines, empty ones included."""
+    places = range(text.begin, text.end, CHUNK)
+    return 1 + sum(int(np.count_nonzero(text.buffer[at : min(at + CHUNK, text.end)] == NEWLINE)) for at in places)
 
 
 def _line_end(text: Text, place: int) -> int:
@@ -194,8 +195,11 @@ def numbers(text: Text, column: TextIds, what: str, nan: bool = False) -> Array:
     Raises:
         ReadingError: a field is no number, or is NaN.
     """
-    parts = [_parsed(column.take(slice(at, at + CHUNK // 8))) for at in range(0, len(column), CHUNK // 8)]
-    values = np.full(len(column), np.nan) if any(part is None for part in parts) else np.concatenate([[], *parts])
+    values = np.empty(len(column), dtype=np.float64)
+    for at in range(0, len(column), CHUNK // 8):
+        part = slice(at, at + CHUNK // 8)
+        parsed = _parsed(column.take(part))
+        values[part] = np.nan if parsed is None else parsed
     if np.isnan(values).any():
         for row, key in enumerate(column.hashable()):
             if not _NUMBER.fullmatch(key) or (not nan and np.isnan(float(key))):
