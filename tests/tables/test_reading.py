@@ -171,6 +171,7 @@ RECORD = '{"qid": "a", "docid": "b", "score": 1}\n'
         ("q d 1 0.5\n", 1, "Expected fields like 'query Q0 document rank score tag', got 4; pass"),
         ("qid,docid,score\nq,d,1\n", 1, "read files between commas as a data frame"),
         ("q d 1\n", 1, "got 3; pass columns="),
+        ("\tq d 1\n", 1, "got 3; pass columns="),
         ("q\td\t1\nq\te\t1.5\n", 2, "the third field to be a rank"),
         ("q\td\t1\nq\te\t1\n", 2, "the third field to be a rank"),
         ("qid\tdocid\tscore\nq\td\n", 2, "3 fields between tabs, as in the first line, got 2: 'q"),
@@ -198,6 +199,16 @@ def test_an_error_names_the_file_the_line_and_its_text(tmp_path, text, line, mes
     assert error.value.line == line
     assert str(error.value).startswith(f"{path}" + (f", line {line}: " if line else ""))
     assert isinstance(error.value, ValueError)
+
+
+@pytest.mark.parametrize("grade", [math.inf, -math.inf, math.nan])
+def test_grades_are_finite(grade):
+    with pytest.raises(tr.ReadingError, match="line 2: Expected grade to be a"):
+        tr.read_qrels(io.StringIO(f"q 0 a 1\nq 0 b {grade}\n"))
+    with pytest.raises(tr.ReadingError, match=r"grade to be a finite number, got .* for document 'a' of query 'q'"):
+        tr.read_qrels({"q": {"a": grade}})
+    with pytest.raises(tr.ReadingError, match="row 1: Expected grade to be a finite number"):
+        tr.read_qrels([("q", "a", grade)])
 
 
 def test_lines_are_counted_behind_a_byte_order_mark_a_header_and_many_chunks(tmp_path):

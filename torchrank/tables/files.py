@@ -125,7 +125,7 @@ def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows
     header, found, cut_at_tabs = _header(line, text, value, chosen, tabs)
     width = len(header)
     if found is None:
-        found = _without_header(text, width, value, chosen, b"\t" in line)
+        found = _without_header(text, width, value, chosen, len(line.rstrip().split(b"\t")) == width)
     else:
         text = text.after_first_line()
     wanted = [found["query"], found["item"], found.get(value, found.get("rank", -1))]
@@ -169,7 +169,7 @@ def _split(line: bytes) -> list[str]:
     return [field.decode("utf-8", "backslashreplace") for field in line.split()]
 
 
-def _without_header(text: Text, width: int, value: str, chosen: names.Columns, has_tabs: bool) -> dict[str, int]:
+def _without_header(text: Text, width: int, value: str, chosen: names.Columns, by_tabs: bool) -> dict[str, int]:
     """The columns of a file without a header, by its number of fields."""
     asked = names.given(chosen, value)
     if asked:
@@ -180,7 +180,7 @@ def _without_header(text: Text, width: int, value: str, chosen: names.Columns, h
             raise text.error(f"Expected columns to be numbers from 0 to {width - 1}, got {asked}", text.begin)
         return asked
     usual = (RUN_FIELDS if value == "score" else QRELS_FIELDS).get(width)
-    if usual is None and width == 3 and has_tabs:
+    if usual is None and width == 3 and by_tabs:
         third = "rank" if value == "score" else value
         return dict(zip(("query", "item", third), BETWEEN_TABS))
     if usual is None:

@@ -75,6 +75,8 @@ class PairTable:
 
     #: the name of the number
     value_name: ClassVar[str] = "value"
+    #: the expected numbers, for messages
+    expected: ClassVar[str] = "a number"
 
     def __len__(self) -> int:
         return len(self.value)
@@ -112,9 +114,10 @@ class PairTable:
         Raises:
             ReadingError: a number is NaN, or a document occurs twice for its query.
         """
-        nan = np.isnan(rows.value)
-        if nan.any():
-            raise rows.error(f"Expected {cls.value_name} to be a number, got NaN", int(nan.argmax()))
+        bad = cls._bad(rows.value)
+        if bad.any():
+            row = int(bad.argmax())
+            raise rows.error(f"Expected {cls.value_name} to be {cls.expected}, got {_shown(rows.value[row])}", row)
         table = cls(rows.queries, rows.query, rows.item, rows.value, rows.source)
         return table._without_duplicates(rows, duplicates)
 
@@ -177,7 +180,7 @@ class PairTable:
             value = np.fromiter(every, np.float64, int(sizes.sum()))
         except (TypeError, ValueError, OverflowError):
             value = np.full(1, np.nan)
-        if np.isnan(value).any():
+        if cls._bad(value).any():
             cls._refuse(tables, source)
             every = chain.from_iterable(table.values() for table in inner)
             value = np.array([float(one) for one in every], dtype=np.float64)
@@ -186,17 +189,22 @@ class PairTable:
         return cls(queries, query, KeyIds(inner), value, source)
 
     @classmethod
+    def _bad(cls, values: Array) -> Array:
+        """Which numbers are refused, bool [row]."""
+        return np.isnan(values)
+
+    @classmethod
     def _refuse(cls, tables: Mapping[Any, Mapping[Any, Any]], source: str) -> None:
         """Raise for the first number that is none or NaN."""
         for query, table in tables.items():
             for item, value in table.items():
                 try:
-                    wrong = np.isnan(float(value))
+                    wrong = bool(cls._bad(np.array(float(value))).any())
                 except (TypeError, ValueError, OverflowError):
                     wrong = True
                 if wrong:
                     raise ReadingError(
-                        f"Expected {cls.value_name} to be a number, got {'NaN' if value != value else repr(value)}"
+                        f"Expected {cls.value_name} to be {cls.expected}, got {_shown(value)}"
                         f" for document {item!r} of query {query!r}",
                         source,
                     )
@@ -216,6 +224,11 @@ class Qrels(PairTable):
     """
 
     value_name = "grade"
+    expected = "a finite number"
+
+    @classmethod
+    def _bad(cls, values: Array) -> Array:
+        return ~np.isfinite(values)
 
     @property
     def grades(self) -> Array:
@@ -275,7 +288,7 @@ class RankedLists:
         if (query[1:] < query[:-1]).any():
             rows = np.argsort(query, kind="stable")
             query, scores = query[rows], scores[rows]
-        start = np.searchsorted(query, np.arange(num_queries + 1))
+        start = np.searchsorted(query, np.arange(num_queries + 1, dtype=query.dtype))
         rises = np.flatnonzero((scores[1:] > scores[:-1]) & (query[1:] == query[:-1]))
         if len(rises):
             order = _by_score(scores, start, np.unique(query[rises]))
@@ -335,6 +348,10 @@ def count_above(scores: Array, start: Array, stop: Array, than: Array, or_equal:
         low = np.where(open_ & above, middle + 1, low)
         high = np.where(open_ & ~above, middle, high)
     return low - start
+
+
+def _shown(value: Any) -> str:
+    return "NaN" if value != value else repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def check_choice(name: str, value: Any, among: Any) -> None:
