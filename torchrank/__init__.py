@@ -14,6 +14,9 @@ from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.power import queries_needed
 from torchrank.statistics.table import Table
+from torchrank.tables.errors import ReadingError
+from torchrank.tables.sources import read_qrels, read_run
+from torchrank.tables.table import Qrels, Run
 from torchrank.wrappers.bootstrapped import Bootstrapped
 from torchrank.wrappers.compared import Compared
 from torchrank.wrappers.difference_bounds import difference_bounds
@@ -32,9 +35,12 @@ __all__ = [
     "Compared",
     "Comparison",
     "PerQuery",
+    "Qrels",
     "QueryTable",
     "Ranking",
     "RankingCollection",
+    "ReadingError",
+    "Run",
     "SampledRanks",
     "Sliced",
     "Table",
@@ -46,6 +52,8 @@ __all__ = [
     "parse",
     "preset",
     "queries_needed",
+    "read_qrels",
+    "read_run",
     "use_compiled",
 ]
 if not TYPE_CHECKING:

@@ -19,7 +19,7 @@ from torchrank.ranking.ranking import Ranking
 
 
 @dataclass(frozen=True, eq=False)
-class _Entries:
+class Entries:
     """Entries of all queries in one row: by query, and by rank within a query. The fields are as in a ranking."""
 
     #: float64 [entry]
@@ -37,6 +37,12 @@ class _Entries:
     #: no tied entry has a larger rank
     depth: int
 
+    def rankings(self, errors: Tensor) -> Iterator[Ranking]:
+        """Rankings of queries with similar numbers of entries, the first with the counters of bad values."""
+        for queries, width in groups(self.sizes, OVERHEAD, BLOCK):
+            yield _rectangle(self, queries, width, errors)
+            errors = torch.zeros_like(errors)
+
 
 def rank_flat(layout: FlatRows, need: Need) -> Iterator[Ranking]:
     """Rank all rows, and yield rankings of queries with similar numbers of entries.
@@ -51,13 +57,11 @@ def rank_flat(layout: FlatRows, need: Need) -> Iterator[Ranking]:
         with_nan = torch.unique(layout.indexes[scores.isnan()])
         errors = errors + count(Problem.NAN_SCORES, torch.ones_like(with_nan, dtype=torch.bool))
     entries = _entries(layout, scores, need, all_retrieved=least > -math.inf)
-    for queries, width in groups(entries.sizes, OVERHEAD, BLOCK):
-        ranking = _rectangle(entries, queries, width, errors)
+    for ranking in entries.rankings(errors):
         yield ranking if need.relevant else replace(ranking, all_candidates=True)
-        errors = torch.zeros_like(errors)
 
 
-def _entries(layout: FlatRows, scores: Tensor, need: Need, all_retrieved: bool) -> _Entries:
+def _entries(layout: FlatRows, scores: Tensor, need: Need, all_retrieved: bool) -> Entries:
     """Sort the rows, and derive the entries from their places in the sorted order."""
     order, run_starts, query_start = sorted_rows(scores, layout.indexes, layout.tie_break)
     ends = torch.tensor([len(order)], device=order.device)
@@ -83,7 +87,7 @@ def _entries(layout: FlatRows, scores: Tensor, need: Need, all_retrieved: bool) 
         first = torch.where(tied > 0, first, num_candidates[query] + 1)
     entries_of = torch.bincount(query, minlength=len(sizes))
     dtype = widest_float(order.device)
-    return _Entries(
+    return Entries(
         first.to(dtype),
         None if tied is None else tied.to(dtype),
         layout.grade.gather(0, order.gather(0, row)),
@@ -94,7 +98,7 @@ def _entries(layout: FlatRows, scores: Tensor, need: Need, all_retrieved: bool) 
     )
 
 
-def _rectangle(entries: _Entries, queries: Tensor, width: int, errors: Tensor) -> Ranking:
+def _rectangle(entries: Entries, queries: Tensor, width: int, errors: Tensor) -> Ranking:
     """The ranking of some queries, with entries padded to a rectangle."""
     position = torch.arange(width, device=queries.device)
     valid = position < entries.sizes[queries].unsqueeze(-1)

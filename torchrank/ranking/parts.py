@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Self, TypeVar
@@ -58,6 +58,24 @@ class Parted(Derived):
         if any(part.queries is not None for part in parts):
             parts = tuple(numbered(parts))
         assert all(part.pool is None for part in parts), "Expected rankings with all judged candidates as entries"
+        return cls._unjoined(parts)
+
+    @classmethod
+    def with_others(cls, judged: Iterable[Self], everything: Callable[[], Self]) -> Self:
+        """One ranking of judged candidates, which gets entries for all others only if they are read.
+
+        Args:
+            judged: rankings whose entries are the judged candidates.
+            everything: returns the ranking with an entry for every candidate; it can be pickled.
+        """
+        parts = tuple(judged)
+        whole = cls._unjoined(tuple(numbered(parts)) if any(part.queries is not None for part in parts) else parts)
+        whole.__dict__.update(all_candidates=True, _with_all=everything)
+        return whole
+
+    @classmethod
+    def _unjoined(cls, parts: tuple[Self, ...]) -> Self:
+        """The ranking of some parts, whose fields of entries are joined when they are read."""
         order = batch_order([part.queries for part in parts])
         lengths = torch.cat([part.num_candidates for part in parts])
         ignored = _together([(part.ignored, part.num_candidates) for part in parts])
@@ -80,14 +98,17 @@ class Parted(Derived):
             whole._join_parts()
         return whole
 
-    def parts(self) -> list[Self]:
+    def parts(self, all_candidates: bool = False) -> list[Self]:
         """Rectangles of some queries each, with their numbers if they are not in order.
 
-        Each of several rectangles is a copy whose cache is freed with it, because there may be many rectangles.
+        Their entries are the judged candidates, or all candidates if these are asked for and the ranking has them. Each
+        of several rectangles is a copy whose cache is freed with it, because there may be many rectangles.
         """
+        if all_candidates and "_with_all" in self.__dict__:
+            return self._everything().parts()
         rectangles, threads = self._rectangles, available()
         if threads < 2 or self.size < GRAIN or self.num_candidates.device.type != "cpu":
-            return [self] if len(rectangles) == 1 else list(map(replace, rectangles))
+            return list(rectangles if len(rectangles) == 1 else map(replace, rectangles))
         room = min(BLOCK, self.size // threads + 1)
         return [part for rectangle in rectangles for part in rectangle._cut(1 + rectangle.first.numel() // room)]
 
@@ -108,6 +129,12 @@ class Parted(Derived):
                 errors = torch.zeros_like(self.errors) if start else self.errors
                 yield replace(self.take(slice(start, stop)), errors=errors)
 
+    def _everything(self) -> Self:
+        """The ranking with an entry for every candidate."""
+        if "_all" not in self.__dict__:
+            self.__dict__["_all"] = self.__dict__["_with_all"]()
+        return self.__dict__["_all"]
+
     def __getattr__(self, name: str) -> Any:
         # Python calls this only for missing attributes: the entries of a ranking whose parts are not yet joined.
         if "_parts" not in self.__dict__ or name not in ("first", "tied", "grade", "valid"):
@@ -117,6 +144,11 @@ class Parted(Derived):
 
     def _join_parts(self) -> None:
         """Set the fields of the entries: all parts padded to one width, queries in order."""
+        names = ("first", "tied", "grade", "valid", "subtopics")
+        if "_with_all" in self.__dict__:
+            everything = self._everything()
+            self.__dict__.update({name: getattr(everything, name) for name in names})
+            return
         parts: tuple[Self, ...] = self.__dict__["_parts"]
         width = max(part.first.shape[1] for part in parts)
         first, tied, grade, valid = [
@@ -129,7 +161,7 @@ class Parted(Derived):
         joined = self.in_rank_order(first, tied, grade, valid, lengths, self.errors, self.depth, subtopics=subtopics)
         order = batch_order([part.queries for part in parts])
         joined = joined if order is None else joined.take(order)
-        self.__dict__.update({name: getattr(joined, name) for name in ("first", "tied", "grade", "valid", "subtopics")})
+        self.__dict__.update({name: getattr(joined, name) for name in names})
 
 
 def _together(parts: Sequence[tuple[Tensor | None, Tensor]]) -> Tensor | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -13,7 +12,7 @@ from torch import Tensor
 from torchrank.hardware.devices import autocast_off, widest_float
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import IN_THE_POOL, OUTSIDE_THE_POOL, Need
+from torchrank.layouts.canonical import Need
 from torchrank.layouts.catalogues import embedded, streamed
 from torchrank.layouts.checks import check_tensor
 from torchrank.layouts.progress import progress_bar
@@ -53,6 +52,9 @@ class Ranking(Parted):
 
     #: function that ranks a whole layout; set by :mod:`torchrank.engine`, because the engine imports this module
     rank: ClassVar[Callable[..., Ranking]]
+    #: functions that join judgments and a run; set by :mod:`torchrank.tables`, because it imports this module
+    join_run: ClassVar[Callable[..., Ranking]]
+    join_frame: ClassVar[Callable[..., Ranking]]
 
     def __repr__(self) -> str:
         # Numbers from shapes, padding included, so that printing neither joins parts nor waits for a device.
@@ -325,13 +327,22 @@ class Ranking(Parted):
         return cls.rank(streamed(blocks, relevant, exclude, top_k), Need(integer("top_k", top_k, least=1)))
 
     @classmethod
-    def from_run(cls, qrels: Mapping[str, Mapping[str, float]], run: Mapping[str, Mapping[str, float]]) -> Ranking:
-        """Rank a run {query: {document: score}} with judgments {query: {document: grade}}, as trec_eval does.
+    def from_run(cls, qrels: Any, run: Any) -> Ranking:
+        """Rank a run with judgments, as trec_eval does.
 
         Queries are in the order of ``qrels``. Scores are compared in double precision, and equal scores ranked by
         document id, the larger first. A judged query that the run lacks has retrieved nothing. Queries without
         judgments are left out. A grade below 0 means that a document was in the pool but not judged; it becomes -1. A
         document of the run that the judgments lack was outside the pool; its grade is -2.
+
+        Args:
+            qrels: a :class:`Qrels`, or any source of one that :func:`read_qrels` takes: a path, a data frame, a
+                dictionary ``{query: {document: grade}}``.
+            run: a :class:`Run`, or any source of one that :func:`read_run` takes: a path, a data frame, a dictionary
+                ``{query: {document: score}}``.
+
+        Raises:
+            ReadingError: a source cannot be read, or has a NaN or a document twice.
 
         Example:
             >>> import torchrank as tr
@@ -339,30 +350,42 @@ class Ranking(Parted):
             >>> tr.MRR().score(ranking), ranking.grade  # c, b, a
             (tensor([0.3333], dtype=torch.float64), tensor([[-2.,  0.,  1.]], dtype=torch.float64))
         """
-        if qrels and run and not qrels.keys() & run.keys():
-            ours, theirs = next(iter(qrels)), next(iter(run))
-            message = (
-                f"No query of the run is judged: a query of the run is {theirs!r}, a judged query is {ours!r};"
-                " use the same query ids in both"
-            )
-            warnings.warn(message, stacklevel=2)
-        scores, grades, sizes = [], [], []
-        for query, judged in qrels.items():
-            scored = run.get(query, {})
-            names = sorted({*judged, *scored})  # in ascending order, so that the row number can break ties
-            found = [float(scored.get(name, float("-inf"))) for name in names] or [float("-inf")]
-            given = [max(float(judged[name]), IN_THE_POOL) if name in judged else OUTSIDE_THE_POOL for name in names]
-            scores.append(torch.tensor(found, dtype=torch.float64, device="cpu"))
-            grades.append(torch.tensor(given or [OUTSIDE_THE_POOL], dtype=torch.float64, device="cpu"))
-            sizes.append(len(names))
-        nothing = torch.empty(0, dtype=torch.float64, device="cpu")
-        preds, target = (torch.cat([nothing, *x]) for x in (scores, grades))
-        length = torch.tensor(sizes, dtype=torch.int64, device="cpu")
-        rows = length.clamp_min(1)  # a query without documents has one row of padding, so that it stays in the ranking
-        indexes = torch.repeat_interleave(torch.arange(len(rows), device="cpu"), rows)
-        mask = torch.repeat_interleave(length > 0, rows)
-        order = torch.arange(len(preds), device="cpu")
-        return cls.from_flat(preds, target, indexes, mask=mask, tie_break=order, judged=True)
+        return cls.join_run(qrels, run)
+
+    @classmethod
+    def from_table(
+        cls,
+        frame: Any,
+        *,
+        query: str | None = None,
+        item: str | None = None,
+        score: str | None = None,
+        grade: str | None = None,
+        ties: str = "expected",
+    ) -> Ranking:
+        """Rank the rows of one data frame, which has both scores and grades.
+
+        Queries are in the order in which they appear. A row without a score (null, or NaN) was not retrieved, a row
+        without a grade is unjudged and outside the pool.
+
+        Args:
+            frame: a data frame of pandas, polars, pyarrow or another library, or a dictionary of columns.
+            query: the name of the column of query ids; None = found among usual names.
+            item: the name of the column of item ids; None = found among usual names, and not needed.
+            score: the name of the column of scores; None = found among usual names.
+            grade: the name of the column of grades; None = found among usual names.
+            ties: "expected", or "document": equal scores rank by item id, the larger first.
+
+        Raises:
+            ReadingError: a column is missing or has other types; an item occurs twice for its query.
+
+        Example:
+            >>> import torchrank as tr
+            >>> frame = {"user_id": [1, 1, 2, 2], "score": [0.5, 0.9, 0.3, 0.1], "label": [1, 0, 0, 1]}
+            >>> tr.MRR().score(tr.Ranking.from_table(frame))
+            tensor([0.5000, 0.5000], dtype=torch.float64)
+        """
+        return cls.join_frame(frame, query=query, item=item, score=score, grade=grade, ties=ties)
 
     def sampled(self, num_negatives: int, *, replacement: bool = False) -> Ranking:
         r"""This ranking under a sampled protocol: measures are expectations over a random draw of negatives.

@@ -262,6 +262,10 @@ def _arranged(metrics: Sequence[Measuring], batch: Batch) -> tuple[Layout, Need]
     return arrange(batch.preds, batch.target, validate=validate, **batch.options), need
 
 
+def _parts(metrics: Sequence[Measuring], ranking: Ranking) -> list[Ranking]:
+    return ranking.parts(any(metric.required().all_candidates for metric in metrics))
+
+
 def _with_values(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
     measured = _measured(metrics, batch)
     results = weigh(metrics, measured, batch.weights)
@@ -274,7 +278,7 @@ def _with_values(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult
 def _measured(metrics: Sequence[Measuring], batch: Batch) -> Measurements:
     ranking = batch.preds
     if isinstance(ranking, Ranking):
-        ignored, parts = ranking.ignored, each(lambda part: _measure(metrics, [part]), ranking.parts())
+        ignored, parts = ranking.ignored, each(lambda part: _measure(metrics, [part]), _parts(metrics, ranking))
     else:
         layout, need = _arranged(metrics, batch)
         ignored, cut = layout.ignored, layout.parts()
@@ -304,7 +308,7 @@ def _sums_only(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
         return torch.stack(totals).sum(0)
 
     if isinstance(batch.preds, Ranking):
-        found = each(lambda part: summed([replace(part, queries=None)], part.ignored), batch.preds.parts())
+        found = each(lambda part: summed([replace(part, queries=None)], part.ignored), _parts(metrics, batch.preds))
     else:
         layout, need = _arranged(metrics, batch)
         found = each(lambda part: summed(rank(part, need), part.ignored), layout.parts())

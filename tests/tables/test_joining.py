@@ -1,0 +1,290 @@
+"""Judgments and runs from any source give the ranking of plain Python and the numbers of trec_eval."""
+
+import io
+import math
+import pickle
+import random
+
+import numpy as np
+import pandas
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import torchrank as tr
+from torchrank.tables import ids, joining, table, text
+
+FIELDS = ("first", "tied", "grade")
+READERS = tr.read_qrels, tr.read_run
+
+
+def made(seed, queries=30, documents=25, levels=6, name="d{}".format):
+    """Judgments and a run with ties, missing queries and documents, and queries without judgments."""
+    rng = random.Random(seed)
+    names = [name(number) for number in range(3 * documents)]
+    qrels, run = {}, {}
+    for number in range(queries):
+        query = name(1000 + number)
+        if number % 7 != 3:
+            qrels[query] = {d: rng.randint(-1, 3) for d in rng.sample(names, rng.randrange(12))}
+        if number % 5 != 2:
+            size = rng.choice([0, 1, documents, rng.randrange(documents)])
+            run[query] = {d: rng.randrange(levels) / 4 for d in rng.sample(names, size)}
+    return qrels, run
+
+
+def trec(table_, run=True):
+    line = "{} Q0 {} 0 {!r} tag\n" if run else "{} 0 {} {}\n"
+    return "".join(line.format(q, d, value) for q, docs in table_.items() for d, value in docs.items())
+
+
+def shuffled(lines_, seed):
+    lines = lines_.splitlines(keepends=True)
+    random.Random(seed).shuffle(lines)
+    return io.StringIO("".join(lines))
+
+
+def plain_entries(qrels, run, query):
+    """Entries (first, tied, grade) of a query as trec_eval ranks them, by plain Python."""
+    judged, scored = qrels[query], {d: s for d, s in run.get(query, {}).items() if s > -math.inf}
+    order = sorted(sorted(scored, key=str, reverse=True), key=lambda d: -scored[d])
+    found = [(rank, 1, max(judged[d], -1) if d in judged else -2) for rank, d in enumerate(order, 1)]
+    lost = set(judged) | set(run.get(query, {}))
+    return sorted(
+        found + [(len(order) + 1, 0, max(judged.get(d, -2), -1) if d in judged else -2) for d in lost - set(order)]
+    )
+
+
+def entries(ranking):
+    rows = zip(*(getattr(ranking, name).tolist() for name in FIELDS), ranking.valid.tolist())
+    return [sorted(one[:3] for one in zip(*row) if one[3]) for row in rows]
+
+
+def scored(qrels, run):
+    ranking = tr.Ranking.from_run(qrels, run)
+    ids_ = qrels.query_ids if isinstance(qrels, tr.Qrels) else list(qrels)
+    values = tr.RankingCollection(["ndcg@10", "map", "mrr", "bpref", "infap", "judged@5"]).score(ranking)
+    return {str(q): [x[row].item() for x in values.values()] for row, q in enumerate(ids_)}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("source", ["dictionaries", "files"])
+def test_every_candidate_has_the_rank_of_plain_python(seed, source):
+    qrels, run = made(seed)
+    some = next(d for docs in run.values() if len(docs) > 5 for d in docs)
+    for docs in run.values():
+        docs.update({d: -math.inf for d in docs if d == some})
+    given_ = (qrels, run)
+    if source == "files":
+        qrels = {q: docs for q, docs in qrels.items() if docs}
+        given_ = tr.read_qrels(io.StringIO(trec(qrels, run=False))), tr.read_run(shuffled(trec(run), seed))
+    ranking = tr.Ranking.from_run(*given_)
+    lengths = [sum(s > -math.inf for s in run.get(q, {}).values()) for q in qrels]
+    assert ranking.num_candidates.tolist() == lengths
+    assert ranking.size < 30 * 20  # the judged documents alone
+    assert entries(ranking) == [plain_entries(qrels, run, q) for q in qrels]
+    assert entries(pickle.loads(pickle.dumps(tr.Ranking.from_run(*given_)))) == entries(ranking)
+
+
+def test_measures_are_the_same_from_judged_and_from_all_candidates():
+    ranking = tr.Ranking.from_run(*made(5))
+    whole = tr.Ranking.from_run(*made(5))
+    assert whole.grade.min() == -2  # reading a field makes entries of all candidates
+    names = "ndcg@10 map mrr(ties=pessimistic) bpref infap judged@5 fallout@5 rbp map(unjudged=condensed) auroc"
+    suite = [tr.parse(name) for name in names.split()]
+    for metric in suite:
+        rows = torch.arange(whole.num_queries)
+        torch.testing.assert_close(metric.score(ranking), metric.score(whole.take(rows)), equal_nan=True)
+    upper = tr.parse("precision(unjudged=upper)@5")
+    torch.testing.assert_close(upper.score(ranking), upper.score(whole.take(rows)))
+    assert (upper.score(ranking) > tr.parse("precision@5").score(ranking)).any()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_files_dictionaries_frames_and_pytrec_eval_agree_on_ties(seed):
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    qrels, run = made(seed, queries=40)
+    qrels = {q: docs for q, docs in qrels.items() if docs}
+    run = {q: docs for q, docs in run.items() if docs}
+    frames = [
+        pandas.DataFrame(
+            [(q, d, v) for q, docs in x.items() for d, v in docs.items()], columns=["qid", "docid", "score"]
+        )
+        for x in (qrels, run)
+    ]
+    read = tr.read_qrels(shuffled(trec(qrels, run=False), seed)), tr.read_run(shuffled(trec(run), seed))
+    found = [
+        scored(qrels, run),
+        scored(*read),
+        scored(tr.read_qrels(frames[0]), tr.read_run(frames[1].sample(frac=1, random_state=seed))),
+        scored(read[0], run),
+        scored(qrels, read[1]),
+    ]
+    theirs = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut_10", "map", "recip_rank", "bpref", "infAP"}).evaluate(run)
+    assert len(theirs) > 15
+    for one in found:
+        assert one.keys() == found[0].keys()
+        for query, values in one.items():
+            assert values == pytest.approx(found[0][query], abs=1e-12)
+            want = theirs.get(query, dict.fromkeys(["ndcg_cut_10", "map", "recip_rank", "bpref", "infAP"], 0))
+            assert values[:5] == pytest.approx(
+                [want[name] for name in ("ndcg_cut_10", "map", "recip_rank", "bpref", "infAP")], abs=1e-9
+            )
+
+
+@pytest.mark.parametrize("form", ["dictionaries", "tuples", "frames"])
+def test_integer_ids_give_the_numbers_of_the_same_ids_as_text(form):
+    numbers, texts = made(3, name=lambda n: 7 * n - 40), made(3, name=lambda n: str(7 * n - 40))
+    flat = [[[(q, d, v) for q, docs in x.items() for d, v in docs.items()] for x in pair] for pair in (numbers, texts)]
+    if form == "tuples":
+        numbers, texts = ((tr.read_qrels(q), tr.read_run(r)) for q, r in flat)
+    elif form == "frames":
+        columns = ["qid", "docid", "score"]
+        numbers, texts = (
+            (tr.read_qrels(pandas.DataFrame(q, columns=columns)), tr.read_run(pandas.DataFrame(r, columns=columns)))
+            for q, r in flat
+        )
+    assert scored(*numbers) == scored(*texts)
+    if form == "frames":
+        assert isinstance(numbers[1].items, ids.NumberIds)
+        assert isinstance(texts[1].items, ids.TextIds)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-120, 120), max_size=20), st.lists(st.text(max_size=20)))
+def test_ids_are_ordered_as_text(numbers, texts):
+    for values, column in ((numbers, ids.NumberIds(np.array(numbers, dtype=np.int64))), (texts, ids.TextIds.of(texts))):
+        order = np.lexsort(column.sort_keys())
+        assert [str(values[row]) for row in order] == sorted(map(str, values))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.integers(0, 10**6), st.booleans(), st.sampled_from([1, 2, 1000]))
+def test_any_run_has_the_ranks_of_plain_python(seed, expected, levels):
+    qrels, run = made(seed, queries=6, documents=9, levels=levels, name=lambda n: "d" * (n % 11) + str(n))
+    qrels = {q: docs for q, docs in qrels.items() if docs}
+    sources = tr.read_qrels(io.StringIO(trec(qrels, run=False) or "x 0 y 1")), shuffled(trec(run) or "x 0 y 1 1", seed)
+    if qrels and any(run.get(q) for q in qrels):
+        ranking = tr.Ranking.from_run(sources[0], tr.read_run(sources[1], ties="expected" if expected else "document"))
+        for query, found in zip(qrels, entries(ranking)):
+            scores = run.get(query, {})
+            if expected:
+                found = [one for one in found if one[2] > -2]
+                want = []
+                for d, grade in qrels[query].items():
+                    above = sum(other > scores[d] for other in scores.values()) if d in scores else len(scores)
+                    want.append((1 + above, sum(s == scores[d] for s in scores.values()) if d in scores else 0, grade))
+                assert found == sorted(want)
+            else:
+                assert found == plain_entries(qrels, run, query)
+
+
+@pytest.mark.parametrize("mask", [0, 7, 2**60 - 1])
+def test_hashes_that_collide_change_nothing(monkeypatch, mask):
+    qrels, run = made(4)
+    qrels = {q: docs for q, docs in qrels.items() if docs}
+    texts = trec(qrels, run=False), trec(run)
+    want = scored(*(read(io.StringIO(one)) for read, one in zip(READERS, texts)))
+
+    def weak(query, items):
+        return ids.pair_hashes(query, items) & np.uint64(mask)
+
+    monkeypatch.setattr(table, "pair_hashes", weak)
+    monkeypatch.setattr(joining, "pair_hashes", weak)
+    assert scored(*(read(io.StringIO(one)) for read, one in zip(READERS, texts))) == want
+    with pytest.raises(tr.ReadingError, match="got one twice"):
+        tr.read_run(io.StringIO(texts[1] + texts[1].splitlines()[0]))
+
+
+def test_blocks_of_rows_and_of_text_change_nothing(monkeypatch):
+    qrels, run = made(6)
+    texts = trec({q: docs for q, docs in qrels.items() if docs}, run=False), trec(run)
+    want = scored(*(read(io.StringIO(one)) for read, one in zip(READERS, texts)))
+    monkeypatch.setattr(ids, "BLOCK", 5)
+    monkeypatch.setattr(text, "CHUNK", 50)
+    monkeypatch.setattr(table, "BLOCK", 40)
+    sources = tr.read_qrels(io.StringIO(texts[0])), tr.read_run(shuffled(texts[1], 1))
+    assert scored(*sources) == want
+    assert sources[1].to_dict() == {q: docs for q, docs in run.items() if docs}
+    with pytest.raises(tr.ReadingError, match=r"line 100: .*number, got 'x'"):
+        tr.read_run(io.StringIO("".join(f"q 0 {n} 0 {n if n < 99 else 'x'}\n" for n in range(200))))
+
+
+def test_ids_of_different_types_match_nothing_and_warn():
+    with pytest.warns(UserWarning, match="a query of the run is 1, a judged query is '1'; use the same query ids"):
+        tr.Ranking.from_run(io.StringIO("1 0 2 1"), [(1, 2, 0.5)])
+    with pytest.warns(UserWarning, match="a document of the run is 2, a judged document is '2'") as caught:
+        ranking = tr.Ranking.from_run(io.StringIO("1 0 2 1"), [("1", 2, 0.5)])
+    assert caught[0].filename == __file__
+    assert tr.MRR().score(ranking).tolist() == [0]
+
+
+def test_a_run_keeps_its_rule_for_ties():
+    run = tr.read_run({"q": {"a": 1, "b": 1}}, ties="expected")
+    assert tr.MRR().score(tr.Ranking.from_run({"q": {"a": 1}}, run)).tolist() == [0.75]
+    assert tr.read_run(run).ties == "expected"
+    assert tr.read_run(run, ties="document").ties == "document"
+    assert tr.MRR().score(tr.Ranking.from_run({"q": {"a": 1}}, {"q": {"a": 1, "b": 1}})).tolist() == [0.5]
+
+
+def test_paths_and_what_was_read_from_them_are_joined(tmp_path):
+    qrels, run = made(1)
+    qrels = {q: docs for q, docs in qrels.items() if docs}
+    (tmp_path / "q").write_text(trec(qrels, run=False))
+    (tmp_path / "r").write_text(trec(run))
+    paths = str(tmp_path / "q"), tmp_path / "r"
+    assert entries(tr.Ranking.from_run(*paths)) == entries(tr.Ranking.from_run(qrels, run))
+    assert entries(tr.Ranking.from_run(tr.read_qrels(paths[0]), paths[1])) == entries(tr.Ranking.from_run(qrels, run))
+
+
+# ---- one frame -------------------------------------------------------------------------------------------------------
+
+
+def test_one_frame_has_the_ranking_of_its_queries():
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(
+        {
+            "user": rng.integers(0, 9, 200),
+            "item": np.arange(200),
+            "p": rng.integers(0, 5, 200) / 4,
+            "label": rng.integers(0, 3, 200),
+        }
+    )
+    ranking = tr.Ranking.from_table(frame, score="p")
+    users = frame["user"].unique()
+    for row, user in enumerate(users):
+        part = frame[frame["user"] == user]
+        want = tr.Ranking.from_scores(
+            torch.tensor(part["p"].to_numpy())[None], torch.tensor(part["label"].to_numpy())[None]
+        )
+        for metric in (tr.NDCG(), tr.MAP(), tr.MRR()):
+            torch.testing.assert_close(metric.score(ranking)[row : row + 1], metric.score(want))
+    by_item = tr.Ranking.from_table(frame, query="user", item="item", score="p", grade="label", ties="document")
+    qrels = tr.read_qrels(frame, columns=("user", "item", "label"))
+    same = tr.Ranking.from_run(qrels, tr.read_run(frame, columns=("user", "item", "p")))
+    assert entries(by_item) == entries(same)
+
+
+def test_a_row_without_a_score_is_not_retrieved_and_one_without_a_grade_is_outside_the_pool():
+    frame = {
+        "qid": ["a", "a", "a", "b"],
+        "docid": ["x", "y", "z", "x"],
+        "score": [0.5, None, 0.9, 1.0],
+        "rel": [1, 2, None, None],
+    }
+    for one in (frame, pandas.DataFrame(frame)):
+        ranking = tr.Ranking.from_table(one)
+        assert entries(ranking) == [[(1, 1, -2), (2, 1, 1), (3, 0, 2)], [(1, 1, -2)]]
+        assert ranking.num_candidates.tolist() == [2, 1]
+
+
+def test_a_frame_with_an_item_twice_or_without_a_column_is_refused():
+    with pytest.raises(tr.ReadingError, match="row 2: Expected every document once for its query"):
+        tr.Ranking.from_table({"qid": [1, 1], "item": [2, 2], "score": [0.5, 0.1], "label": [1, 0]})
+    with pytest.raises(tr.ReadingError, match="a column of grades named like grade, relevance, rel, label"):
+        tr.Ranking.from_table({"qid": [1], "score": [0.5]})
+    with pytest.raises(tr.ReadingError, match="a column of item ids"):
+        tr.Ranking.from_table({"qid": [1], "score": [0.5], "label": [1]}, ties="document")
+    with pytest.raises(tr.ReadingError, match="row 1: Expected grade to be a number, got 'high'"):
+        tr.Ranking.from_table({"qid": [1], "score": [0.5], "label": ["high"]})

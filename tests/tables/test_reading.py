@@ -1,0 +1,441 @@
+"""Judgments and runs are read from every source, or refused by an error that names the place."""
+
+import contextlib
+import gzip
+import io
+import json
+import math
+import re
+import sys
+import types
+from collections import namedtuple
+
+import numpy as np
+import pandas
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import torchrank as tr
+
+RUN = "q1 Q0 d2 1 0.75 tag\nq1 Q0 d1 2 0.5 tag\nq2 Q0 d1 1 -1e-3 tag\n"
+RUN_DICT = {"q1": {"d2": 0.75, "d1": 0.5}, "q2": {"d1": -0.001}}
+QRELS = "q1 0 d1 1\nq1 0 d2 0\nq2 0 d9 -1\n"
+QRELS_DICT = {"q1": {"d1": 1, "d2": 0}, "q2": {"d9": -1}}
+
+
+def run_of(text, **options):
+    return tr.read_run(io.BytesIO(text if isinstance(text, bytes) else text.encode()), **options).to_dict()
+
+
+def qrels_of(text, **options):
+    return tr.read_qrels(io.BytesIO(text if isinstance(text, bytes) else text.encode()), **options).to_dict()
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text,
+        lambda text: text.replace(" tag", ""),
+        lambda text: text.replace(" ", "\t"),
+        lambda text: text.replace(" ", "  \t ").replace("q", " q"),
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: text.replace("\n", " \n\n \t\n"),
+        lambda text: "\n\r\n" + text,
+        lambda text: text.rstrip("\n"),
+        lambda text: "\ufeff" + text,
+        lambda text: gzip.compress(text.encode()),
+        lambda text: gzip.compress(("\ufeff" + text).encode()),
+    ],
+)
+def test_white_space_compression_and_a_byte_order_mark_change_nothing(change):
+    assert run_of(change(RUN)) == RUN_DICT
+    if " tag" not in QRELS:
+        assert qrels_of(change(QRELS)) == QRELS_DICT
+
+
+def test_a_path_a_path_object_and_standard_input_are_read(tmp_path, monkeypatch):
+    path = tmp_path / "with blank.gz"  # the ending says gzip, the content is text
+    path.write_text(RUN)
+    assert tr.read_run(path).to_dict() == tr.read_run(str(path)).to_dict() == RUN_DICT
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(QRELS.encode())))
+    qrels = tr.read_qrels("-")
+    assert qrels.to_dict() == QRELS_DICT
+    assert repr(qrels) == "Qrels(queries=2, rows=3, source='<stdin>')"
+    with pytest.raises(FileNotFoundError):
+        tr.read_run(tmp_path / "none")
+
+
+STRANGE = [
+    "007",
+    "1e5",
+    "NA",
+    "null",
+    "nan",
+    "#3",
+    '"a"',
+    "'b",
+    "a,b",
+    "\\t",
+    "x" * 300,
+    "é" * 9,
+    "日本",
+    "\u00a0",
+    "-",
+    "1.0",
+]
+
+
+def test_strange_ids_are_kept_byte_for_byte():
+    strange = {name: {other: float(n) for n, other in enumerate(STRANGE)} for name in STRANGE}
+    lines = [f"{q} Q0 {d} 0 {score} {d}" for q, docs in strange.items() for d, score in docs.items()]
+    assert run_of("\n".join(lines)) == strange
+    lines = [f"{q}\t0\t{d}\t{grade:.0f}" for q, docs in strange.items() for d, grade in docs.items()]
+    assert qrels_of("\n".join(lines)) == strange
+    header = ["query-id\tcorpus-id\tscore", *(f"{q}\t{d}\t{s}" for q, docs in strange.items() for d, s in docs.items())]
+    assert qrels_of("\n".join(header)) == run_of("\n".join(header)) == strange
+    records = [{"qid": q, "docno": d, "score": s} for q, docs in strange.items() for d, s in docs.items()]
+    assert run_of("\n".join(map(json.dumps, records))) == strange
+    assert tr.read_run(pandas.DataFrame(records)).to_dict() == strange
+    assert tr.read_run(records).to_dict() == strange
+    assert run_of(json.dumps(strange)) == strange
+
+
+def test_bytes_that_are_no_utf8_are_kept():
+    found = tr.read_run(io.BytesIO(b"\xff\xfe1 Q0 \xe9\x80 1 0.5 t\n"[2:] + b"\xe9 Q0 \xe9 1 1 t\n"))
+    again = [key.encode("utf-8", "surrogateescape") for key in found.query_ids]
+    assert again == [b"1", b"\xe9"]
+    assert tr.read_run(found.to_dict()).queries.hashable() == again
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *[("inf", math.inf), ("-Infinity", -math.inf), ("1e400", math.inf), ("1e-400", 0.0), ("-0.0", 0.0)],
+        *[(".5", 0.5), ("5.", 5.0), ("+1e-3", 0.001), ("0." + "0" * 40 + "1", 1e-41)],
+    ],
+)
+def test_scores_are_the_nearest_doubles(text, value):
+    assert run_of(f"q 0 a 1 {text} t\nq 0 b 1 0.1 t")["q"] == {"a": value, "b": 0.1}
+
+
+def test_scores_of_17_digits_come_back():
+    scores = np.random.default_rng(0).standard_normal(500) * 10.0 ** np.arange(-250, 250)
+    text = "".join(f"q Q0 d{n} 0 {score!r}\n" for n, score in enumerate(scores.tolist()))
+    assert list(run_of(text)["q"].values()) == scores.tolist()
+
+
+@pytest.mark.parametrize("format", ["auto", "tsv"])
+def test_tables_between_tabs_have_a_header_or_the_columns_of_ms_marco(format):
+    assert qrels_of("query-id\tcorpus-id\tscore\r\nq 1\td 1\t2\r\n", format=format) == {"q 1": {"d 1": 2}}
+    assert run_of("score\tdoc_id\tother\tqid\n0.5\td\t\u00a0x\tq\n", format=format) == {"q": {"d": 0.5}}
+    assert run_of("7\td1\t1\n7\td2\t2\n", format=format) == {"7": {"d1": -1, "d2": -2}}
+    assert qrels_of("7\t0\td1\t1\n", format=format) == qrels_of("7\td1\t1\n", format=format) == {"7": {"d1": 1}}
+
+
+def test_columns_are_chosen_by_name_or_number():
+    assert run_of("q d 0.5 x\n", columns={"query": 0, "item": 1, "score": 2}) == {"q": {"d": 0.5}}  # fmt: skip
+    assert run_of("0.5 d q\n", columns=[2, 1, 0]) == {"q": {"d": 0.5}}
+    assert run_of("a b c\n0.5 d q\n", columns=["c", "b", "a"]) == {"q": {"d": 0.5}}
+    assert run_of("q d 3\n", columns={"query": 0, "item": 1, "rank": 2}) == {"q": {"d": -3}}
+    frame = pandas.DataFrame({"who": [1], "movie": [2], "p": [0.5], "rank": [9]})
+    assert tr.read_run(frame, columns={"query": "who", "item": "movie", "score": "p"}).to_dict() == {1: {2: 0.5}}
+    with pytest.raises(tr.ReadingError, match=r"one of the columns who, movie, p, rank, got 'pp'"):
+        tr.read_run(frame, columns=["who", "movie", "pp"])
+    with pytest.raises(ValueError, match="among query, item, grade, got 'score'"):
+        tr.read_qrels(frame, columns={"score": "p"})
+
+
+RECORD = '{"qid": "a", "docid": "b", "score": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("q Q0 d 1 0.5 t\nq Q0 e 2 0.4\n", 2, "6 fields between white space, as in the first line, got 5: 'q Q0"),
+        ("q Q0 d 1 0.5 t\n\nq Q0 e 2 0.4 t t\n", 3, "got 7"),
+        ("q Q0 d 1 0.5 t\nq Q0 e\n2 0.4 t\n", 2, "got 3"),
+        ("q Q0 d 1 0.5\nq Q0 e 2 half\n", 2, "score to be a number, got 'half': 'q Q0 e 2 half'"),
+        ("q Q0 d 1 0.5\nq Q0 e 2 1_0\n", 2, "got '1_0'"),
+        ("q Q0 d 1 0.5\nq Q0 e 2 0x10\n", 2, "got '0x10'"),
+        ("q Q0 d 1 0.5\nq Q0 e 2 1,5\n", 2, "got '1,5'"),
+        ("q Q0 d 1 0.5\nq Q0 e 2 \u0661\n", 2, "number, got"),
+        ("q Q0 d 1 0.5\nq Q0 e 2 nan\n", 2, "number, got 'nan'"),
+        ("q Q0 d 1 0.5\nq Q0 e 2 " + "1" * 50 + "x\n", 2, "number, got '1111"),
+        ("q Q0 d 1 0.5\np Q0 d 1 0.5\nq Q0 d 3 0.4\n", 3, "first in line 1; pass duplicates='first' or 'best': 'q Q0"),
+        ("q Q0 d 1 0.5\nq Q0 d\0 1 0.5\n", 2, "control character 0x00"),
+        ("q Q0 d 1 0.5\nq Q0 \x1bd 1 0.5\n", 2, "control character 0x1b"),
+        ("q d 1 0.5\n", 1, "Expected fields like 'query Q0 document rank score tag', got 4; pass"),
+        ("qid,docid,score\nq,d,1\n", 1, "read files between commas as a data frame"),
+        ("q d 1\n", 1, "got 3; pass columns="),
+        ("\tq d 1\n", 1, "got 3; pass columns="),
+        ("q\td\t1\nq\te\t1.5\n", 2, "the third field to be a rank"),
+        ("q\td\t1\nq\te\t1\n", 2, "the third field to be a rank"),
+        ("qid\tdocid\tscore\nq\td\n", 2, "3 fields between tabs, as in the first line, got 2: 'q"),
+        ("qid\tdocid\tscore\nq\t\t1\n", 2, "got an empty one"),
+        (RECORD + '{"qid": "a", "docid": "c"}\n', 2, "Expected the keys 'qid', 'docid', 'score'"),
+        (RECORD + '{"qid": 1, "docid": "c", "score": 1}\n', 2, "query ids to be text, got 1 of type int"),
+        (RECORD + '{"qid": "a", "docid": "c", "score": "1"}\n', 2, "score to be a number, got '1'"),
+        (RECORD + '{"qid": "a", "docid": "c", "score": NaN}\n', 2, "score to be a number, got NaN"),
+        (RECORD + '{"qid": "a", "doc\n', 2, "Expected JSON, got"),
+        ('{"q":\n {"d": 1,}}', 2, "Expected JSON, got"),
+        ('{"q": {"d": 1, "d": 2}}', None, "each key once, got 'd' twice"),
+        ('{"q": {"d": null}}', None, "score to be a number, got None for document 'd' of query 'q'"),
+        ('{"q": {"d": NaN}}', None, "score to be a number, got NaN for document 'd' of query 'q'"),
+        ('[1, 2]', None, "got a list"),
+        ("", None, "an empty file"),
+        (" \n\n\t\n", None, "an empty file"),
+        ("\ufeff", None, "an empty file"),
+    ],
+)  # fmt: skip
+def test_an_error_names_the_file_the_line_and_its_text(tmp_path, text, line, message):
+    path = tmp_path / "my.run"
+    path.write_bytes(text.encode())
+    with pytest.raises(tr.ReadingError, match=re.escape(message)) as error:
+        tr.read_run(path)
+    assert error.value.line == line
+    assert str(error.value).startswith(f"{path}" + (f", line {line}: " if line else ""))
+    assert isinstance(error.value, ValueError)
+
+
+@pytest.mark.parametrize("grade", [math.inf, -math.inf, math.nan])
+def test_grades_are_finite(grade):
+    with pytest.raises(tr.ReadingError, match="line 2: Expected grade to be a"):
+        tr.read_qrels(io.StringIO(f"q 0 a 1\nq 0 b {grade}\n"))
+    with pytest.raises(tr.ReadingError, match=r"grade to be a finite number, got .* for document 'a' of query 'q'"):
+        tr.read_qrels({"q": {"a": grade}})
+    with pytest.raises(tr.ReadingError, match="row 1: Expected grade to be a finite number"):
+        tr.read_qrels([("q", "a", grade)])
+
+
+def test_lines_are_counted_behind_a_byte_order_mark_a_header_and_many_chunks(tmp_path):
+    lines = [f"q{n // 1000} Q0 d{n} 0 1.5 {'t' * 40}" for n in range(60_000)]
+    lines[45_000] = "q45 Q0 half"
+    with pytest.raises(tr.ReadingError, match=r"line 45001: .*got 3: 'q45 Q0 half'"):
+        run_of("\ufeff" + "\n".join(lines))
+    with pytest.raises(tr.ReadingError, match="line 4: "):
+        run_of("\n\nqid\tdocid\tscore\nq\td\tx\n")
+
+
+@pytest.mark.parametrize(
+    "data", [gzip.compress(RUN.encode())[:-9], gzip.compress(RUN.encode())[:-4] + b"abcd", b"\x1f\x8b"]
+)
+def test_a_broken_gzip_file_is_refused(data):
+    with pytest.raises(tr.ReadingError, match="whole gzip file"):
+        run_of(data)
+
+
+def test_utf16_is_refused():
+    with pytest.raises(tr.ReadingError, match="UTF-16"):
+        run_of(RUN.encode("utf-16"))
+
+
+@pytest.mark.parametrize(("duplicates", "score"), [("first", 0.25), ("best", 0.75)])
+def test_a_document_given_twice_keeps_the_first_or_the_best_score(duplicates, score):
+    text = "q Q0 d 1 0.25\nq Q0 e 1 0.1\nq Q0 d 1 0.75\nq Q0 d 1 0.5\n"
+    assert run_of(text, duplicates=duplicates) == {"q": {"d": score, "e": 0.1}}
+    with pytest.raises(ValueError, match=r"'error', 'first', 'best', got 'frist'"):
+        run_of(text, duplicates="frist")
+
+
+# ---- JSON, tuples, frames --------------------------------------------------------------------------------------------
+
+
+def test_predictions_of_mteb_are_read_from_a_file_or_its_folder(tmp_path):
+    predictions = {"mteb_model_meta": {"model_name": "m"}, "default": {"test": RUN_DICT}}
+    path = tmp_path / "Task_predictions.json"
+    path.write_text(json.dumps(predictions))
+    assert tr.read_run(path).to_dict() == tr.read_run(tmp_path).to_dict() == RUN_DICT
+    path.write_text(json.dumps({"en": {"test": RUN_DICT}, "de": {"dev": {"q": {"d": 1}}, "test": {}}}))
+    assert tr.read_run(path, subset="en").to_dict() == RUN_DICT
+    assert tr.read_run(path, subset="de", split="dev").to_dict() == {"q": {"d": 1}}
+    with pytest.raises(tr.ReadingError, match="subset to be one of en, de, got None; pass subset="):
+        tr.read_run(path)
+    (tmp_path / "Other_predictions.json").write_text("{}")
+    with pytest.raises(tr.ReadingError, match=r"one JSON file of predictions, got Other_predictions.json, Task_"):
+        tr.read_run(tmp_path)
+
+
+def test_tuples_named_tuples_and_dictionaries_are_rows():
+    judgment = namedtuple("TrecQrel", "query_id doc_id relevance iteration")
+    assert tr.read_qrels(judgment("q", d, n, "0") for n, d in enumerate("ab")).to_dict() == {"q": {"a": 0, "b": 1}}
+    assert tr.read_qrels([("q", "0", "a", 1)]).to_dict() == {"q": {"a": 1}}
+    assert tr.read_run([("q", 7, np.float32(0.5)), ("q", np.int64(8), 1)]).to_dict() == {"q": {7: 0.5, 8: 1}}
+    assert tr.read_run([{"qid": 1, "pid": 2, "rank": 3}]).to_dict() == {1: {2: -3}}
+    with pytest.raises(tr.ReadingError, match=r"row 2: Expected 3 fields, as in the first row: \"\('q', 'b'\)\""):
+        tr.read_run([("q", "a", 1), ("q", "b")])
+    with pytest.raises(tr.ReadingError, match=r"row 2: Expected every document once for its query.*first in row 1"):
+        tr.read_run([("q", "a", 1), ("q", "a", 2)])
+    for wrong in (None, 1.5, True, b"x"):
+        with pytest.raises(tr.ReadingError, match="row 2: Expected document ids to be text, got"):
+            tr.read_run([("q", "a", 1), ("q", wrong, 2)])
+    with pytest.raises(tr.ReadingError, match="integer ids that int64 can hold"):
+        tr.read_run([("q", 2**63, 1)])
+    with pytest.raises(TypeError, match="Expected a path, a data frame, a dictionary or tuples, got int"):
+        tr.read_run(3)
+    with pytest.raises(TypeError, match="exchange the arguments"):
+        tr.read_run(tr.read_qrels({"q": {"a": 1}}))
+
+
+def test_a_data_set_of_ir_datasets_is_imported_when_it_is_asked_for(monkeypatch):
+    judgment = namedtuple("TrecQrel", "query_id doc_id relevance iteration")
+    data = types.SimpleNamespace(qrels_iter=lambda: iter([judgment("q", "d", 2, "0")]), has_scoreddocs=lambda: False)
+    loaded = []
+    fake = types.SimpleNamespace(load=lambda name: loaded.append(name) or data)
+    monkeypatch.setitem(sys.modules, "ir_datasets", fake)
+    assert tr.read_qrels("irds:beir/scifact/test").to_dict() == {"q": {"d": 2}}
+    assert loaded == ["beir/scifact/test"]
+    with pytest.raises(tr.ReadingError, match="dataset with scoreddocs"):
+        tr.read_run("irds:x")
+    monkeypatch.setitem(sys.modules, "ir_datasets", None)
+    with pytest.raises(ImportError, match="pip install ir_datasets"):
+        tr.read_qrels("irds:x")
+
+
+NAMES = {
+    "query": ["q_id", "qid", "query_id", "query-id", "Query ID", "topic", "user_id"],
+    "item": ["doc_id", "docno", "docid", "corpus-id", "item_id", "pid"],
+    "score": ["score", "sim", "rating"],
+    "grade": ["relevance", "rel", "label", "grade", "score"],
+}
+
+
+def test_usual_names_of_columns_are_found():
+    for number in range(7):
+        query, item, score, grade = (NAMES[key][number % len(NAMES[key])] for key in NAMES)
+        frame = pandas.DataFrame({"rank": [2], score: [0.5], "text": ["x"], item: ["d"], query: ["q"]})
+        assert tr.read_run(frame).to_dict() == {"q": {"d": 0.5}}
+        frame = pandas.DataFrame({grade: [3], item: ["d"], query: ["q"]})
+        assert tr.read_qrels(frame).to_dict() == {"q": {"d": 3}}
+    with pytest.raises(tr.ReadingError, match=r"a column of item ids named like document, doc.*columns qid, score, x"):
+        tr.read_run({"qid": [1], "score": [1], "x": [2]})
+
+
+@pytest.mark.parametrize("kind", ["object", "str", "category", "int64", "Int64", "uint8", "columns", "polars", "arrow"])
+def test_frames_of_all_types_of_ids_give_one_table(kind):
+    numbers = kind in ("int64", "Int64", "uint8")
+    ids = [7, 7, 11, 7] if numbers else ["007", "007", "NA", "é"]
+    docs = [1, 2, 1, 3] if numbers else ["1e5", "null", "1e5", "x"]
+    columns = {"qid": ids, "docid": docs, "score": [0.5, 1, 2, 3]}
+    frame = pandas.DataFrame(columns)
+    if kind == "columns":
+        frame = columns
+    elif kind == "polars":
+        frame = pytest.importorskip("polars").DataFrame(columns)
+    elif kind == "arrow":
+        frame = pytest.importorskip("pyarrow").table(columns)
+    else:
+        frame = frame.astype({"qid": kind, "docid": kind})
+    want = {}
+    for query, document, score in zip(ids, docs, columns["score"]):
+        want.setdefault(query, {})[document] = score
+    assert tr.read_run(frame).to_dict() == want
+
+
+def test_an_object_with_to_pandas_is_a_frame():
+    frame = pandas.DataFrame({"query-id": ["q"], "corpus-id": ["d"], "score": [1]})
+    assert tr.read_qrels(types.SimpleNamespace(to_pandas=lambda: frame)).to_dict() == {"q": {"d": 1}}
+
+
+def test_missing_values_in_frames_are_refused_with_their_row():
+    frame = pandas.DataFrame({"qid": ["a", "b", None], "docid": ["x", "y", "z"], "score": [1.0, None, 3.0]})
+    with pytest.raises(tr.ReadingError, match="row 2: Expected score to be a number, got"):
+        tr.read_run(frame[:2])
+    with pytest.raises(tr.ReadingError, match="row 1: Expected query ids to be text"):
+        tr.read_run(frame[2:])
+    with pytest.raises(
+        tr.ReadingError, match=r"query ids to be text or integers, got 1.0 of type float; read ids as text"
+    ):
+        tr.read_run(pandas.DataFrame({"qid": [1, None], "docid": ["x", "y"], "score": [1, 2]}))
+
+
+# ---- fuzzing ---------------------------------------------------------------------------------------------------------
+
+NUMBER = re.compile(rb"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity)", re.IGNORECASE)
+
+
+def plainly(data: bytes):
+    """A run read by plain Python; None = refused."""
+    table: dict = {}
+    width = None
+    for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        fields = line.split()
+        if any(byte < 32 and byte not in b"\t\n\r\x0b\x0c" for byte in line):
+            return None
+        if not fields:
+            continue
+        width = width or len(fields)
+        if width not in (5, 6) or len(fields) != width or not NUMBER.fullmatch(fields[4]):
+            return None
+        docs = table.setdefault(fields[0].decode("utf-8", "surrogateescape"), {})
+        name = fields[2].decode("utf-8", "surrogateescape")
+        if name in docs:
+            return None
+        docs[name] = float(fields[4])
+    return table or None
+
+
+def agrees(data: bytes, **options):
+    want = plainly(data)
+    found = None
+    with contextlib.suppress(tr.ReadingError):
+        found = run_of(data, **options)
+    assert found == want
+
+
+FUZZ = settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+TOKENS = st.sampled_from(
+    [b"q1", b"q2", b"Q0", b"0", b"1", b"0.5", b"-1e3", b"nan", b"inf", b"1_0", b"1e400"]
+    + [b"d\xff", "é".encode(), b"#", b'"', b"NA", b"x" * 40, b"\0"]
+)
+BLANKS = st.sampled_from([b" ", b" ", b" ", b"\t", b"  ", b"\r", b"\x0b", b"\n", b"\r\n"])
+
+
+@FUZZ
+@given(st.lists(st.tuples(TOKENS, BLANKS), max_size=30))
+def test_any_text_is_read_as_plain_python_reads_it_or_refused(pieces):
+    agrees(b"".join(token + blank for token, blank in pieces), format="trec")
+
+
+LINES = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from(["d1", "d2", "d3", "long" * 5]), st.floats(allow_nan=False)),
+    max_size=6,
+)
+
+
+@FUZZ
+@given(LINES, st.integers(0, 200), st.integers(0, 3), st.binary(max_size=2), st.sampled_from([" t", ""]))
+def test_a_damaged_file_is_read_as_plain_python_reads_it_or_refused(lines, at, removed, added, tag):
+    data = "".join(f"{q} Q0 {d} 1 {score!r}{tag}\n" for q, d, score in lines).encode()
+    at = min(at, len(data))
+    damaged = data[:at] + added + data[at + removed :]
+    if damaged[:2] not in (b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b"):
+        agrees(damaged, format="trec")
+        agrees(data[:at], format="trec")
+
+
+@FUZZ
+@given(st.binary(max_size=60), st.sampled_from(["auto", "trec", "tsv", "json", "jsonl"]), st.booleans())
+def test_no_bytes_cause_another_error(data, format, packed):
+    for read in (tr.read_run, tr.read_qrels):
+        with contextlib.suppress(tr.ReadingError):
+            read(io.BytesIO(gzip.compress(data) if packed else data), format=format)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@FUZZ
+@given(st.lists(JSON, min_size=1, max_size=3), st.sampled_from(["auto", "json", "jsonl"]))
+def test_no_json_causes_another_error(values, format):
+    text = "\n".join(map(json.dumps, values)).encode()
+    for read in (tr.read_run, tr.read_qrels):
+        with contextlib.suppress(tr.ReadingError):
+            read(io.BytesIO(text), format=format)

@@ -1,0 +1,210 @@
+"""Files to rows: TREC, tab-separated, JSON and JSON lines, recognised by their content."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+import zlib
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from torchrank.tables import columns as names
+from torchrank.tables.errors import ReadingError
+from torchrank.tables.ids import PADDING, TextIds, factorise
+from torchrank.tables.table import Rows
+from torchrank.tables.text import Text, fields, numbers
+
+Array = np.ndarray
+Format = Literal["auto", "trec", "tsv", "json", "jsonl", "parquet"]
+
+# Columns of files without a header, by the number of fields: query, document, and score or grade.
+RUN_FIELDS = {5: (0, 2, 4), 6: (0, 2, 4)}
+QRELS_FIELDS = {4: (0, 2, 3)}
+# Of fields between tabs; the third field of a run is a rank (MS MARCO).
+BETWEEN_TABS = (0, 1, 2)
+
+
+def open_text(source: Any) -> Text:
+    """The content of a path, of "-" (standard input) or of an open file, decompressed, without a byte order mark.
+
+    Raises:
+        ReadingError: it is empty, in UTF-16, or not a whole gzip file.
+    """
+    text = _content(source)
+    head = bytes(text.buffer[:4])
+    if head[:2] == b"\x1f\x8b":
+        try:
+            text = Text.of(gzip.decompress(bytes(text.buffer[: text.end])), text.name)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ReadingError(f"Expected a whole gzip file, got one with: {error}", text.name) from error
+        head = bytes(text.buffer[:4])
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise ReadingError("Expected text in UTF-8, got UTF-16; convert the file", text.name)
+    if head[:3] == b"\xef\xbb\xbf":
+        text = Text(text.name, text.buffer, 3)
+    if not _rest(text, 1000).strip() and not _rest(text).strip():
+        raise ReadingError("Expected lines of text, got an empty file", text.name)
+    return text
+
+
+def _content(source: Any) -> Text:
+    if isinstance(source, str) and source == "-":
+        return Text.of(sys.stdin.buffer.read(), "<stdin>")
+    if hasattr(source, "read"):
+        data = source.read()
+        name = str(getattr(source, "name", f"<{type(source).__name__}>"))
+        return Text.of(data.encode() if isinstance(data, str) else bytes(data), name)
+    path = Path(source)
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        buffer = np.zeros(size + PADDING, dtype=np.uint8)
+        read = file.readinto(memoryview(buffer)[:size]) if size else 0  # type: ignore[arg-type]
+        if read == size > 0 and not (rest := file.read()):
+            return Text(str(path), buffer)
+        rest = file.read() if not size else rest
+        return Text.of(bytes(buffer[:read]) + rest, str(path))
+
+
+def _rest(text: Text, size: int | None = None) -> bytes:
+    """The bytes of a text, or the first of them."""
+    return bytes(text.buffer[text.begin : text.end][:size])
+
+
+def recognise(text: Text) -> Format:
+    """The format of a text: "parquet", "json", "jsonl", or "trec" for all others."""
+    if bytes(text.buffer[:4]) == b"PAR1":
+        return "parquet"
+    start = _rest(text, 1000).lstrip()[:1]
+    if start not in (b"{", b"["):
+        return "trec"
+    from torchrank.tables.records import is_json_lines
+
+    return "jsonl" if start == b"{" and is_json_lines(text) else "json"
+
+
+def parquet(text: Text) -> Any:
+    """The data frame of a parquet file, by the first library that is installed.
+
+    Raises:
+        ImportError: none is installed.
+    """
+    data = io.BytesIO(_rest(text))
+    try:
+        import pyarrow.parquet
+
+        return pyarrow.parquet.read_table(data)
+    except ImportError:
+        pass
+    try:
+        import polars
+
+        return polars.read_parquet(data)
+    except ImportError:
+        raise ImportError("Reading parquet needs pyarrow or polars: pip install pyarrow") from None
+
+
+def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows:
+    """Read fields between white space, or between tabs, with or without a header.
+
+    Args:
+        text: the text.
+        value: "score" or "grade".
+        chosen: the user's choice of columns.
+        tabs: fields are separated by one tab each.
+
+    Raises:
+        ReadingError: a line cannot be read, or the number of fields is none of a known format.
+    """
+    while text.begin < text.end and not text.lines()[0].strip():
+        text = text.after_first_line()
+    line = text.lines()[0]
+    header, found, cut_at_tabs = _header(line, text, value, chosen, tabs)
+    width = len(header)
+    if found is None:
+        found = _without_header(text, width, value, chosen, len(line.rstrip().split(b"\t")) == width)
+    else:
+        text = text.after_first_line()
+    wanted = [found["query"], found["item"], found.get(value, found.get("rank", -1))]
+    query, item, third = fields(text, wanted, width, cut_at_tabs)
+    codes, queries = factorise(query)
+    del query  # the places of ten million queries take 80 MB
+    what = value if value in found else "rank"
+    values = numbers(text, third, what)
+    if what == "rank":
+        values = _from_ranks(text, codes, third, values)
+
+    def error(message: str, row: int) -> ReadingError:
+        return text.error(message, int(item.start[row]))
+
+    return Rows(queries, codes, item, values, text.name, error)
+
+
+def _header(
+    line: bytes, text: Text, value: str, chosen: names.Columns, tabs: bool
+) -> tuple[list[str], dict[str, int] | None, bool]:
+    """The fields of the first line; the columns that they name, None if they name none; whether tabs separate them."""
+    decoded = line.decode("utf-8", "backslashreplace")
+    by_tabs = decoded.split("\t")
+    asked = list(names.given(chosen, value).values())
+    for header, cut_at_tabs in ((by_tabs, True), (_split(line), False)):
+        if cut_at_tabs and len(header) == 1:
+            continue
+        try:
+            found = names.find(chosen, header, value, text.name)
+        except ReadingError:
+            continue
+        if not asked or any(isinstance(one, str) for one in asked):
+            return header, found, cut_at_tabs
+    if any(isinstance(one, str) for one in asked):
+        names.find(chosen, by_tabs if len(by_tabs) > 1 else _split(line), value, text.name)
+    return (by_tabs, None, True) if tabs else (_split(line), None, False)
+
+
+def _split(line: bytes) -> list[str]:
+    """Fields between white space of ASCII; str.split would cut at other blanks too."""
+    return [field.decode("utf-8", "backslashreplace") for field in line.split()]
+
+
+def _without_header(text: Text, width: int, value: str, chosen: names.Columns, by_tabs: bool) -> dict[str, int]:
+    """The columns of a file without a header, by its number of fields."""
+    asked = names.given(chosen, value)
+    if asked:
+        known = {"query", "item", "rank" if "rank" in asked else value}
+        if set(asked) != known:
+            raise ValueError(f"Expected columns to number query, item and {value}, got {dict(asked)!r}")
+        if not all(isinstance(one, int) and 0 <= one < width for one in asked.values()):
+            raise text.error(f"Expected columns to be numbers from 0 to {width - 1}, got {asked}", text.begin)
+        return asked
+    usual = (RUN_FIELDS if value == "score" else QRELS_FIELDS).get(width)
+    if usual is None and width == 3 and by_tabs:
+        third = "rank" if value == "score" else value
+        return dict(zip(("query", "item", third), BETWEEN_TABS))
+    if usual is None:
+        form = "query Q0 document rank score tag" if value == "score" else "query 0 document grade"
+        way_out = f"pass columns={{'query': 0, 'item': ..., '{value}': ...}}"
+        if width == 1:
+            way_out = "read files between commas as a data frame"
+        raise text.error(f"Expected fields like '{form}', got {width}; {way_out}", text.begin)
+    return dict(zip(("query", "item", value), usual))
+
+
+def _from_ranks(text: Text, query: Array, column: TextIds, ranks: Array) -> Array:
+    """Scores that descend with the rank."""
+    codes = query.astype(np.int64)
+    wrong = (ranks != np.floor(ranks)) | (ranks < 0) | (ranks > 2**31)
+    key = np.sort(codes[~wrong] << 32 | ranks[~wrong].astype(np.int64))
+    again = key[1:][key[1:] == key[:-1]]
+    if wrong.any() or len(again):
+        place = int(wrong.argmax())
+        if not wrong.any():
+            place = int(np.flatnonzero((codes << 32 | ranks.astype(np.int64)) == again[0])[1])
+        raise text.error(
+            "Expected the third field to be a rank, each once for a query; if it is a score, pass columns={'query': 0,"
+            " 'item': 1, 'score': 2}",
+            int(column.start[place]),
+        )
+    return -ranks

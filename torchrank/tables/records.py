@@ -1,0 +1,227 @@
+"""Rows that are Python objects: JSON, JSON lines, dictionaries, tuples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from torchrank.tables import columns as names
+from torchrank.tables.errors import ReadingError
+from torchrank.tables.ids import NumberIds, TextIds, of_objects
+from torchrank.tables.table import Rows
+from torchrank.tables.text import Text
+
+
+def rows_of(
+    query: Sequence[Any],
+    item: Sequence[Any],
+    value: Sequence[Any],
+    source: str,
+    what: str,
+    error: Callable[[str, int], ReadingError] | None = None,
+) -> Rows:
+    """Rows of columns that are lists or arrays.
+
+    Raises:
+        ReadingError: an id is neither text nor an integer, or a column has both; a value is no number.
+    """
+
+    def at_row(message: str, row: int) -> ReadingError:
+        shown = ", ".join(repr(_plain(column[row])) for column in (query, item, value))
+        return ReadingError(message, source, row + 1, shown, "row")
+
+    error = error or at_row
+    values = _numbers(value, what, error)
+    queries, items = id_column(query, "query ids", error), id_column(item, "document ids", error)
+    return Rows.of(queries, items, values, source, error)
+
+
+def id_column(values: Sequence[Any], what: str, error: Callable[[str, int], ReadingError]) -> TextIds | NumberIds:
+    """The column of ids that are text or integers.
+
+    Raises:
+        ReadingError: an id is neither, a column has both, or an integer does not fit in 64 bits.
+    """
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        if values.dtype == np.uint64 and len(values) and values.max() >= 2**63:
+            raise error(f"Expected {what} that int64 can hold; pass them as text", int(values.argmax()))
+        return NumberIds(values.astype(np.int64))
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        values = values.tolist()
+    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    kinds = {kind: issubclass(kind, int | np.integer) and kind is not bool for kind in set(map(type, listed))}
+    texts = {kind for kind in kinds if issubclass(kind, str)}
+    if texts == set(kinds) or all(kinds.values()):
+        try:
+            column = of_objects(listed)
+        except ValueError as large:
+            row = next(row for row, value in enumerate(listed) if not -(2**63) <= value < 2**63)
+            raise error(str(large), row) from None
+        return _refuse_empty(column, what, error)
+    allowed = texts or {kind for kind, integer in kinds.items() if integer}
+    row = next(row for row, value in enumerate(listed) if type(value) not in allowed)
+    wanted, kind = "text" if texts else "text or integers", type(listed[row])
+    # Integer ids become floats where some are missing.
+    way_out = "; read ids as text" if issubclass(kind, float) else ""
+    raise error(f"Expected {what} to be {wanted}, got {listed[row]!r} of type {kind.__name__}{way_out}", row)
+
+
+def _refuse_empty(column: Any, what: str, error: Callable[[str, int], ReadingError]) -> Any:
+    if isinstance(column, TextIds) and len(column) and int(column.length.min()) == 0:
+        raise error(f"Expected {what} to be text, got an empty one", int(column.length.argmin()))
+    return column
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _numbers(values: Sequence[Any], what: str, error: Callable[[str, int], ReadingError]) -> np.ndarray:
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iufb":
+        return values.astype(np.float64)
+    for row, value in enumerate(values):
+        if isinstance(value, str) or not hasattr(value, "__float__"):
+            raise error(f"Expected {what} to be a number, got {value!r}", row)
+    try:
+        return np.fromiter(map(float, values), np.float64, len(values))
+    except (TypeError, ValueError, OverflowError) as wrong:
+        raise ReadingError(f"Expected each {what} to be a number, got {wrong}") from wrong
+
+
+def of_tuples(tuples: Iterable[Any], value: str, chosen: names.Columns, source: str) -> Rows:
+    """Rows of an iterable of tuples (query, document, value), named tuples or dictionaries.
+
+    Tuples of four, (query, iteration, document, grade), are judgments as in a file.
+    """
+    rows = list(tuples)
+    if not rows:
+        return rows_of([], [], [], source, value)
+    first = rows[0]
+    if isinstance(first, Mapping):
+        return of_dictionaries(rows, value, chosen, source, None)
+    fields = getattr(first, "_fields", None)
+    if not isinstance(first, Sequence) or isinstance(first, str | bytes):
+        raise ReadingError(
+            f"Expected rows to be tuples (query, document, {value}), got {first!r}", source, 1, "", "row"
+        )
+    if fields or chosen is not None:
+        found = names.find(chosen, fields or [""] * len(first), value, source)
+        at = [found["query"], found["item"], found.get(value, found.get("rank", -1))]
+    elif len(first) == 3 or (len(first) == 4 and value == "grade"):
+        found, at = {}, [0, len(first) - 2, len(first) - 1]
+    else:
+        raise ReadingError(
+            f"Expected rows to be tuples (query, document, {value}), got {len(first)} fields; pass columns=",
+            source, 1, repr(first), "row",
+        )  # fmt: skip
+    for row, one in enumerate(rows):
+        if not isinstance(one, Sequence) or len(one) != len(first):
+            raise ReadingError(f"Expected {len(first)} fields, as in the first row", source, row + 1, repr(one), "row")
+    query, item, third = ([one[number] for one in rows] for number in at)
+    return _ranked(rows_of(query, item, third, source, value), "rank" in found)
+
+
+def of_dictionaries(
+    rows: list[Any], value: str, chosen: names.Columns, source: str, error: Callable[[str, int], ReadingError] | None
+) -> Rows:
+    """Rows that are dictionaries with the same keys, as in JSON lines."""
+    keys = list(rows[0])
+    found = names.find(chosen, keys, value, source)
+    wanted = [keys[found["query"]], keys[found["item"]], keys[found.get(value, found.get("rank", -1))]]
+    for row, one in enumerate(rows):
+        if not isinstance(one, Mapping) or any(key not in one for key in wanted):
+            message = f"Expected the keys {', '.join(map(repr, wanted))}"
+            raise error(message, row) if error else ReadingError(message, source, row + 1, repr(one), "row")
+    query, item, third = ([one[key] for one in rows] for key in wanted)
+    return _ranked(rows_of(query, item, third, source, value, error), "rank" in found)
+
+
+def _ranked(rows: Rows, by_rank: bool) -> Rows:
+    return replace(rows, value=-rows.value) if by_rank else rows
+
+
+# ---- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def is_json_lines(text: Text) -> bool:
+    """Whether the first line is a dictionary by itself, without dictionaries in it."""
+    line = next((line for line in _lines(text) if line.strip()), b"")
+    try:
+        first = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(first, dict) and not any(isinstance(one, dict) for one in first.values())
+
+
+def _lines(text: Text) -> list[bytes]:
+    return bytes(text.buffer[text.begin : text.end]).split(b"\n")
+
+
+def json_lines(text: Text, value: str, chosen: names.Columns) -> Rows:
+    """Read a file with one dictionary in each line."""
+    rows, lines = [], []
+    for number, line in enumerate(_lines(text), text.first_line):
+        if line.strip():
+            rows.append(_loads(line, text.name, number))
+            lines.append((number, line))
+
+    def error(message: str, row: int) -> ReadingError:
+        number, line = lines[row]
+        return ReadingError(message, text.name, number, line.decode("utf-8", "backslashreplace").strip())
+
+    for row, one in enumerate(rows):
+        if not isinstance(one, dict):
+            raise error("Expected a dictionary in each line", row)
+    return of_dictionaries(rows, value, chosen, text.name, error)
+
+
+def json_tables(text: Text, subset: str | None, split: str | None) -> Mapping[str, Any]:
+    """Read ``{query: {document: number}}``, or MTEB's ``{subset: {split: {query: {document: score}}}}``."""
+    found = _loads(bytes(text.buffer[text.begin : text.end]), text.name, None)
+    if not isinstance(found, dict):
+        raise ReadingError(f"Expected {{query: {{document: number}}}}, got a {type(found).__name__}", text.name)
+    for name, asked in (("subset", subset), ("split", split)):
+        if _depth(found) > (3 if name == "subset" else 2):
+            found = _chosen({key: one for key, one in found.items() if _depth(one) >= 2}, name, asked, text.name)
+        elif asked is not None and _depth(found) <= 2:
+            raise ReadingError(
+                f"Expected a file with a {name} {asked!r}, got {{query: {{document: number}}}}", text.name
+            )
+    return found
+
+
+def _depth(found: Any) -> int:
+    """How many dictionaries are inside each other."""
+    return 1 + max(map(_depth, list(found.values())[:3]), default=1) if isinstance(found, dict) else 0
+
+
+def _chosen(found: dict[str, Any], name: str, asked: str | None, source: str) -> dict[str, Any]:
+    if asked is None and len(found) == 1:
+        return next(iter(found.values()))
+    if asked not in found:
+        raise ReadingError(f"Expected {name} to be one of {', '.join(found)}, got {asked!r}; pass {name}=", source)
+    return found[asked]
+
+
+def _loads(data: bytes, source: str, line: int | None) -> Any:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            seen: set[str] = set()
+            again = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            raise ReadingError(f"Expected each key once, got {again!r} twice", source, line)
+        return found
+
+    try:
+        return json.loads(data, object_pairs_hook=once)
+    except ReadingError:
+        raise
+    except (ValueError, RecursionError) as error:
+        at = getattr(error, "lineno", None) if line is None else line
+        rows = data.split(b"\n")
+        shown = rows[at - 1 if line is None and at else 0].decode("utf-8", "backslashreplace") if rows else ""
+        raise ReadingError(f"Expected JSON, got {error}", source, at, shown.strip()) from error

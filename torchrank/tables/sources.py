@@ -1,0 +1,209 @@
+"""The functions that read judgments and runs from any source, and the rankings that are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from torchrank.ranking.ranking import Ranking
+from torchrank.tables import files, frames, records
+from torchrank.tables.columns import Columns
+from torchrank.tables.errors import ReadingError
+from torchrank.tables.ids import NumberIds, factorise
+from torchrank.tables.joining import Pairs, join, ranking_of
+from torchrank.tables.table import Duplicates, PairTable, Qrels, Rows, Run, Ties, check_choice
+
+T = TypeVar("T", bound=PairTable)
+
+
+def read_qrels(
+    source: Any, *, columns: Columns = None, format: files.Format = "auto", duplicates: Duplicates = "error"
+) -> Qrels:
+    """Read judgments: a grade for each judged (query, document) pair.
+
+    Ids are kept as they are: text stays text ("007", "1e5", "NA"), integers stay integers.
+
+    Args:
+        source: a path, "-" for standard input, or an open file, of which gzip is recognised; a data frame of pandas,
+            polars, pyarrow or another library that narwhals or the Arrow interface covers, or a dictionary of columns;
+            a dictionary ``{query: {document: grade}}``, which is not copied, so leave it unchanged; an iterable of
+            (query, document, grade) or (query, iteration, document, grade) tuples, of named tuples or of dictionaries;
+            ``"irds:..."``, a dataset of ir_datasets.
+        columns: the columns of query, item (the document) and grade, by name, or by number from 0 in files without a
+            header: a dictionary, or the three in this order; None = found by their usual names and places.
+        format: the format of a file: "trec" (fields between any white space: query, iteration, document, grade),
+            "tsv" (fields between single tabs, with a header as in BEIR or without), "json", "jsonl", "parquet", or
+            "auto": recognised by the content.
+        duplicates: "error", or the grade to keep of a document that is given twice: "first", or "best", the largest.
+
+    Raises:
+        ReadingError: a line cannot be read, a grade is NaN, a document occurs twice. It names source, line and text.
+        ValueError, TypeError, OSError: an argument is none of these; the file cannot be opened.
+
+    Example:
+        >>> import io, torchrank as tr
+        >>> tr.read_qrels(io.StringIO("q1 0 007 1\\nq1 0 NA 0\\n")).to_dict()
+        {'q1': {'007': 1.0, 'NA': 0.0}}
+    """
+    return _read(Qrels, source, columns, format, duplicates, None, None)
+
+
+def read_run(
+    source: Any,
+    *,
+    columns: Columns = None,
+    format: files.Format = "auto",
+    duplicates: Duplicates = "error",
+    ties: Ties | None = None,
+    subset: str | None = None,
+    split: str | None = None,
+) -> Run:
+    """Read a run: a score for each retrieved (query, document) pair. The score alone decides the order.
+
+    Ids are kept as they are: text stays text ("007", "1e5", "NA"), integers stay integers. A document with the score
+    -inf is not retrieved.
+
+    Args:
+        source: as in :func:`read_qrels`, with scores in place of grades; or the file or folder of predictions that MTEB
+            writes.
+        columns: the columns of query, item (the document) and score, as in :func:`read_qrels`; ``{"rank": ...}`` in
+            place of the score takes ranks, 1 for the best.
+        format: the format of a file: "trec" (fields between any white space: query, Q0, document, rank, score, and a
+            tag or none), "tsv" (fields between single tabs, with a header or without; query, document, rank as in
+            MS MARCO), "json", "jsonl", "parquet", or "auto": recognised by the content.
+        duplicates: "error", or the score to keep of a document that is given twice: "first", or "best", the largest.
+        ties: "document": equal scores rank by document id, the larger first, as in trec_eval; integer ids are compared
+            as text, too. "expected": they are tied, and measures are expectations over their orders. None =
+            "document", or the rule of a :class:`Run` that is given as the source.
+        subset: the subset of MTEB's predictions, if there are several.
+        split: the split of MTEB's predictions, if there are several.
+
+    Raises:
+        ReadingError: a line cannot be read, a score is NaN, a document occurs twice. It names source, line and text.
+        ValueError, TypeError, OSError: an argument is none of these; the file cannot be opened.
+
+    Example:
+        >>> import io, torchrank as tr
+        >>> tr.read_run(io.StringIO("q1 Q0 d7 1 0.5 bm25\\nq1 Q0 d3 2 1e-3 bm25\\n")).to_dict()
+        {'q1': {'d7': 0.5, 'd3': 0.001}}
+    """
+    if ties is not None:
+        check_choice("ties", ties, Ties)
+    run = _read(Run, source, columns, format, duplicates, subset, split)
+    return run if ties is None else run.with_ties(ties)
+
+
+def _read(
+    kind: type[T],
+    source: Any,
+    columns: Columns,
+    format: files.Format,
+    duplicates: Duplicates,
+    subset: str | None,
+    split: str | None,
+) -> T:
+    check_choice("duplicates", duplicates, Duplicates)
+    check_choice("format", format, files.Format)
+    if isinstance(source, kind):
+        return source
+    if isinstance(source, PairTable):
+        raise TypeError(f"Expected a source of {kind.__name__}, got {source!r}; exchange the arguments")
+    found = _found(kind.value_name, source, columns, format, subset, split)
+    if isinstance(found, Rows):
+        return kind.of_rows(found, duplicates)
+    tables, name = found
+    return kind.of_dict(tables, name)
+
+
+def _found(
+    value: str, source: Any, columns: Columns, format: files.Format, subset: str | None, split: str | None
+) -> Rows | tuple[Mapping[Any, Any], str]:
+    """The rows of a source, or its dictionaries and its name."""
+    if isinstance(source, str) and source.startswith("irds:"):
+        return _of_ir_datasets(source, value)
+    if isinstance(source, str | Path) or hasattr(source, "read"):
+        return _of_file(source, value, columns, format, subset, split)
+    if isinstance(source, Mapping) and not frames.is_columns(source):
+        return source, ""
+    if isinstance(source, Mapping) or frames.is_frame(source):
+        return frames.of_frame(source, value, columns, f"<{type(source).__name__}>")
+    if isinstance(source, Iterable) and not isinstance(source, bytes):
+        return records.of_tuples(source, value, columns, f"<{type(source).__name__}>")
+    raise TypeError(f"Expected a path, a data frame, a dictionary or tuples, got {type(source).__name__}")
+
+
+def _of_file(
+    source: Any, value: str, columns: Columns, format: files.Format, subset: str | None, split: str | None
+) -> Rows | tuple[Mapping[Any, Any], str]:
+    if isinstance(source, str | Path) and source != "-" and Path(source).is_dir():
+        source = _predictions(Path(source))
+    text = files.open_text(source)
+    known = files.recognise(text) if format == "auto" else format
+    if known == "parquet":
+        return frames.of_frame(files.parquet(text), value, columns, text.name)
+    if known == "json":
+        return records.json_tables(text, subset, split), text.name
+    if known == "jsonl":
+        return records.json_lines(text, value, columns)
+    return files.delimited(text, value, columns, tabs=known == "tsv")
+
+
+def _predictions(folder: Path) -> Path:
+    """The only file of predictions in a folder of MTEB."""
+    found = sorted(folder.rglob("*.json"))
+    named = [path for path in found if "prediction" in path.name] or found
+    if len(named) != 1:
+        listed = ", ".join(str(path.relative_to(folder)) for path in named[:5]) or "none"
+        raise ReadingError(
+            f"Expected a folder with one JSON file of predictions, got {listed}; pass a file", str(folder)
+        )
+    return named[0]
+
+
+def _of_ir_datasets(source: str, value: str) -> Rows:
+    try:
+        import ir_datasets
+    except ImportError as error:
+        raise ImportError(f"Reading {source!r} needs ir_datasets: pip install ir_datasets") from error
+    dataset = ir_datasets.load(source.removeprefix("irds:"))
+    wanted = "qrels" if value == "grade" else "scoreddocs"
+    has = getattr(dataset, f"has_{wanted}", None)
+    if has is not None and not has():
+        raise ReadingError(f"Expected a dataset with {wanted}, got one without", source)
+    return records.of_tuples(getattr(dataset, f"{wanted}_iter")(), value, None, source)
+
+
+# ---- rankings --------------------------------------------------------------------------------------------------------
+
+
+def rank_run(qrels: Any, run: Any) -> Ranking:
+    """The ranking of two tables, or of their sources."""
+    return join(read_qrels(qrels), read_run(run))
+
+
+def rank_frame(
+    frame: Any, *, query: str | None, item: str | None, score: str | None, grade: str | None, ties: Ties
+) -> Ranking:
+    """The ranking of one frame with scores and grades."""
+    check_choice("ties", ties, Ties)
+    chosen: dict[str, Any] = {"query": query, "item": item, "score": score, "grade": grade}
+    ids, items, scores, grades = frames.of_both(frame, chosen, ties)
+    number, queries = factorise(ids)
+    if items is None:
+        items = NumberIds(np.arange(len(scores)))
+    else:  # refuses an item that is given twice
+        shown = frames.error_of("frame")
+        Run.of_rows(Rows(queries, number, items, np.nan_to_num(scores), "frame", shown), "error")
+    retrieved, judged = np.flatnonzero(~np.isnan(scores)), np.flatnonzero(~np.isnan(grades))
+    run = Run(queries, number[retrieved], items.take(retrieved), scores[retrieved], "frame", ties=ties)
+    qrels = Qrels(queries, number[judged], items.take(judged), grades[judged], "frame")
+    row_in_run = np.full(len(scores), -1)
+    row_in_run[retrieved] = np.arange(len(retrieved))
+    return ranking_of(Pairs.of_rows(qrels, run, row_in_run[judged]))
+
+
+Ranking.join_run = staticmethod(rank_run)
+Ranking.join_frame = staticmethod(rank_frame)

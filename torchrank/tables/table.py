@@ -1,0 +1,362 @@
+"""The classes :class:`Qrels` and :class:`Run`: judgments and scores of documents as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain, pairwise
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+
+from torchrank.names.nearest import did_you_mean
+from torchrank.tables.errors import ReadingError
+from torchrank.tables.ids import Ids, KeyIds, NumberIds, TextIds, factorise, of_objects, pair_hashes
+
+Array = np.ndarray
+Duplicates = Literal["error", "first", "best"]
+Ties = Literal["document", "expected"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows as they are read, before they are checked.
+
+    Args:
+        queries: the distinct queries.
+        query: integer [row], the number of the query of each row.
+        item: the id of the document of each row.
+        value: float64 [row].
+        source: the name of the source.
+        error: returns the error of a row, given a message and the number of the row, from 0.
+    """
+
+    queries: TextIds | NumberIds
+    query: Array
+    item: TextIds | NumberIds
+    value: Array
+    source: str
+    error: Callable[[str, int], ReadingError]
+
+    @classmethod
+    def of(
+        cls,
+        query: TextIds | NumberIds,
+        item: TextIds | NumberIds,
+        value: Array,
+        source: str,
+        error: Callable[[str, int], ReadingError],
+    ) -> Self:
+        """Rows whose queries are given by the id of each row."""
+        numbers, queries = factorise(query)
+        return cls(queries, numbers, item, value, source, error)
+
+
+@dataclass(frozen=True, eq=False)
+class PairTable:
+    """One number for each of some (query, document) pairs.
+
+    Args:
+        queries: the distinct queries.
+        query: integer [row], the number of the query of each row.
+        items: the document of each row.
+        value: float64 [row].
+        source: the name of the source.
+    """
+
+    queries: Ids
+    query: Array
+    items: Ids
+    value: Array
+    source: str = ""
+    #: uint64 [row]: hashes of query and document, if they are known
+    known_hashes: Array | None = field(default=None, repr=False)
+
+    #: the name of the number
+    value_name: ClassVar[str] = "value"
+    #: the expected numbers, for messages
+    expected: ClassVar[str] = "a number"
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __repr__(self) -> str:
+        source = f", source={self.source!r}" if self.source else ""
+        return f"{type(self).__name__}(queries={len(self.queries)}, rows={len(self)}{source})"
+
+    @property
+    def query_ids(self) -> list[Hashable]:
+        """The ids of the queries, in the order of their numbers."""
+        return self.queries.tolist()
+
+    @cached_property
+    def hashes(self) -> Array:
+        """uint64 [row]: a hash of query and document."""
+        return pair_hashes(self.query, self.items) if self.known_hashes is None else self.known_hashes
+
+    @cached_property
+    def columns(self) -> Self:
+        """This table with its documents as a column, also if they are keys of dictionaries."""
+        return replace(self, items=self.items.whole()) if isinstance(self.items, KeyIds) else self
+
+    def to_dict(self) -> dict[Hashable, dict[Hashable, float]]:
+        """The table as ``{query: {document: number}}``."""
+        tables: list[dict[Hashable, float]] = [{} for _ in range(len(self.queries))]
+        for query, item, value in zip(self.query.tolist(), self.items.tolist(), self.value.tolist()):
+            tables[query][item] = value
+        return dict(zip(self.query_ids, tables))
+
+    @classmethod
+    def of_rows(cls, rows: Rows, duplicates: Duplicates) -> Self:
+        """Check rows, and number their queries.
+
+        Raises:
+            ReadingError: a number is NaN, or a document occurs twice for its query.
+        """
+        bad = cls._bad(rows.value)
+        if bad.any():
+            row = int(bad.argmax())
+            raise rows.error(f"Expected {cls.value_name} to be {cls.expected}, got {_shown(rows.value[row])}", row)
+        table = cls(rows.queries, rows.query, rows.item, rows.value, rows.source)
+        return table._without_duplicates(rows, duplicates)
+
+    def _repeated_hashes(self) -> Array:
+        """Hashes that several rows have."""
+        cuts = np.array([0, len(self)])
+        if (self.query[1:] >= self.query[:-1]).all():
+            # Rows of one query are together, so that blocks of whole queries can be sorted, in little memory.
+            cuts = np.unique([*np.searchsorted(self.query, self.query[:: 2**18]), len(self)])
+        repeated = [np.zeros(0, dtype=np.uint64)]
+        for start, stop in pairwise(cuts.tolist()):
+            ordered = np.sort(self.hashes[start:stop])
+            repeated.append(ordered[1:][ordered[1:] == ordered[:-1]])
+        return np.concatenate(repeated)
+
+    def _without_duplicates(self, rows: Rows, duplicates: Duplicates) -> Self:
+        again = self._repeated_hashes()
+        keep = np.ones(len(self), dtype=bool)
+        seen: dict[tuple[int, Hashable], int] = {}
+        suspects = np.flatnonzero(np.isin(self.hashes, again)) if len(again) else again
+        keys = self.items.take(suspects).hashable() if len(again) else []
+        for row, key in zip(suspects.tolist(), keys):
+            first = seen.setdefault((int(self.query[row]), key), row)
+            if first == row:
+                continue
+            if duplicates == "error":
+                place = rows.error("", first)
+                before = f"first in {place.unit} {place.line}" if place.line else "first before it"
+                raise rows.error(
+                    "Expected every document once for its query, got one twice,"
+                    f" {before}; pass duplicates='first' or 'best'",
+                    row,
+                )
+            better = duplicates == "best" and self.value[row] > self.value[first]
+            keep[first if better else row] = False
+            seen[int(self.query[row]), key] = row if better else first
+        if keep.all():
+            return replace(self, known_hashes=self.hashes)
+        kept = np.flatnonzero(keep)
+        items = self.items.take(kept)
+        return replace(
+            self, query=self.query[kept], items=items, value=self.value[kept], known_hashes=self.hashes[kept]
+        )
+
+    @classmethod
+    def of_dict(cls, tables: Mapping[Any, Mapping[Any, Any]], source: str = "") -> Self:
+        """The table of ``{query: {document: number}}``, whose documents are read only where they are needed.
+
+        Raises:
+            ReadingError: a query has no dictionary, or a number is none or NaN.
+        """
+        inner = list(tables.values())
+        for query, table in tables.items():
+            if not isinstance(table, Mapping):
+                form = f"{{query: {{document: {cls.value_name}}}}}"
+                raise ReadingError(f"Expected {form}, got {type(table).__name__} for query {query!r}", source)
+        sizes = np.fromiter(map(len, inner), np.int64, len(inner))
+        try:
+            every = chain.from_iterable(table.values() for table in inner)
+            value = np.fromiter(every, np.float64, int(sizes.sum()))
+        except (TypeError, ValueError, OverflowError):
+            value = np.full(1, np.nan)
+        if cls._bad(value).any():
+            cls._refuse(tables, source)
+            every = chain.from_iterable(table.values() for table in inner)
+            value = np.array([float(one) for one in every], dtype=np.float64)
+        queries = of_objects(list(tables))
+        query = np.repeat(np.arange(len(inner), dtype=np.int32), sizes)
+        return cls(queries, query, KeyIds(inner), value, source)
+
+    @classmethod
+    def _bad(cls, values: Array) -> Array:
+        """Which numbers are refused, bool [row]."""
+        return np.isnan(values)
+
+    @classmethod
+    def _refuse(cls, tables: Mapping[Any, Mapping[Any, Any]], source: str) -> None:
+        """Raise for the first number that is none or NaN."""
+        for query, table in tables.items():
+            for item, value in table.items():
+                try:
+                    wrong = bool(cls._bad(np.array(float(value))).any())
+                except (TypeError, ValueError, OverflowError):
+                    wrong = True
+                if wrong:
+                    raise ReadingError(
+                        f"Expected {cls.value_name} to be {cls.expected}, got {_shown(value)}"
+                        f" for document {item!r} of query {query!r}",
+                        source,
+                    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Qrels(PairTable):
+    """Judgments: a grade for each judged (query, document) pair; made by :func:`read_qrels`.
+
+    Columns: ``query`` integer [row], the number of the query in ``query_ids``; ``grades`` float64 [row].
+
+    Example:
+        >>> import torchrank as tr
+        >>> qrels = tr.read_qrels({"q1": {"a": 1, "b": 0}, "q2": {"a": 2}})
+        >>> qrels, qrels.query_ids, qrels.grades.tolist()
+        (Qrels(queries=2, rows=3), ['q1', 'q2'], [1.0, 0.0, 2.0])
+    """
+
+    value_name = "grade"
+    expected = "a finite number"
+
+    @classmethod
+    def _bad(cls, values: Array) -> Array:
+        return ~np.isfinite(values)
+
+    @property
+    def grades(self) -> Array:
+        """float64 [row]: the grade of each pair; below 0 = in the pool, not judged."""
+        return self.value
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Run(PairTable):
+    """A run: a score for each retrieved (query, document) pair; made by :func:`read_run`.
+
+    Columns: ``query`` integer [row], the number of the query in ``query_ids``; ``scores`` float64 [row]. ``ties`` is
+    ``"document"`` (equal scores rank by id, the larger first, as in trec_eval) or ``"expected"`` (they are tied).
+
+    Example:
+        >>> import torchrank as tr
+        >>> run = tr.read_run([("q1", "a", 0.5), ("q1", "b", 0.7)])
+        >>> len(run), run.query_ids, run.scores.tolist()
+        (2, ['q1'], [0.5, 0.7])
+    """
+
+    value_name = "score"
+    ties: Ties = "document"
+
+    @property
+    def scores(self) -> Array:
+        """float64 [row]: the score of each pair; -inf = not retrieved."""
+        return self.value
+
+    def with_ties(self, ties: Ties) -> Run:
+        """This run with another rule for equal scores."""
+        return replace(self, ties=ties)
+
+    @cached_property
+    def lists(self) -> RankedLists:
+        """The rows of each query by descending score."""
+        return RankedLists.of(self.query, self.value, len(self.queries))
+
+
+@dataclass(frozen=True, eq=False)
+class RankedLists:
+    """The rows of a run by query, then by descending score."""
+
+    #: int64 [row]: numbers of the rows in this order; None = they are in this order
+    rows: Array | None
+    #: float64 [row]: scores in this order
+    scores: Array
+    #: int64 [query + 1]: the place where each query begins, and the number of rows
+    start: Array
+    #: int64 [query]: number of retrieved documents, which have a score above -inf
+    retrieved: Array
+
+    @classmethod
+    def of(cls, query: Array, scores: Array, num_queries: int) -> RankedLists:
+        """Sort the rows; nothing is sorted if they are in order."""
+        rows = None
+        if (query[1:] < query[:-1]).any():
+            rows = np.argsort(query, kind="stable")
+            query, scores = query[rows], scores[rows]
+        start = np.searchsorted(query, np.arange(num_queries + 1, dtype=query.dtype))
+        rises = np.flatnonzero((scores[1:] > scores[:-1]) & (query[1:] == query[:-1]))
+        if len(rises):
+            order = _by_score(scores, start, np.unique(query[rises]))
+            scores, rows = scores[order], order if rows is None else rows[order]
+        retrieved = np.diff(start)
+        if len(scores) and scores.min() == -np.inf:
+            retrieved = count_above(scores, start[:-1], start[1:], np.full(num_queries, -np.inf))
+        return cls(rows, scores, start, retrieved)
+
+    def row(self, places: Array) -> Array:
+        """The numbers of the rows at some places of the order."""
+        return places if self.rows is None else self.rows[places]
+
+
+# Scores that are sorted at a time.
+BLOCK = 2**21
+
+
+def _by_score(scores: Array, start: Array, queries: Array) -> Array:
+    """int64 [row]: the order in which the rows of some queries have descending scores."""
+    order = np.arange(len(scores))
+    sizes = start[queries + 1] - start[queries]
+    # Lists of similar length are the rows of one rectangle, because numpy sorts rows fast.
+    kinds = np.ceil(np.log2(sizes)).astype(np.int64)
+    for kind in np.unique(kinds).tolist():
+        alike, width = queries[kinds == kind], 2**kind
+        for part in np.array_split(alike, 1 + len(alike) * width // BLOCK):
+            first = start[part][:, None]
+            length = start[part + 1][:, None] - first
+            column = np.arange(width)
+            valid = column < length
+            places = np.where(valid, first + column, 0)
+            by_score = np.argsort(np.where(valid, -scores[places], np.inf), axis=1)
+            # Padding may stand among scores of -inf: leave it out by its column.
+            order[places[valid]] = (first + by_score)[by_score < length]
+    return order
+
+
+def count_above(scores: Array, start: Array, stop: Array, than: Array, or_equal: bool = False) -> Array:
+    """How many scores are above others: int64 [entry], by binary search in all lists at once.
+
+    Args:
+        scores: float64 [row], descending from ``start`` to ``stop``.
+        start: where the list of each entry begins.
+        stop: where it ends.
+        than: float64 [entry].
+        or_equal: count equal scores too.
+
+    Example:
+        >>> count_above(np.array([3.0, 2.0, 2.0, 1.0]), np.array([0]), np.array([4]), np.array([2.0])).tolist()
+        [1]
+    """
+    low, high = start.copy(), stop.copy()
+    while (open_ := low < high).any():
+        middle = np.minimum((low + high) // 2, len(scores) - 1)
+        above = scores[middle] >= than if or_equal else scores[middle] > than
+        low = np.where(open_ & above, middle + 1, low)
+        high = np.where(open_ & ~above, middle, high)
+    return low - start
+
+
+def _shown(value: Any) -> str:
+    return "NaN" if value != value else repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def check_choice(name: str, value: Any, among: Any) -> None:
+    """Raise ValueError if a value is none of the values of a Literal."""
+    if value not in get_args(among):
+        choices = ", ".join(map(repr, get_args(among)))
+        hint = did_you_mean(str(value), get_args(among))
+        raise ValueError(f"Expected {name} to be one of {choices}, got {value!r}{hint}")

@@ -1,0 +1,228 @@
+"""Lines of text to columns: the places of all fields are found at once, and every line has the same number of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchrank.tables.errors import ReadingError
+from torchrank.tables.ids import PADDING, TextIds
+
+Array = np.ndarray
+
+# Bytes of text that are cut into fields at a time, so that temporaries stay in the cache.
+CHUNK = 2**20
+NEWLINE, TAB, SPACE = 10, 9, 32
+# Longest number that is parsed with others in one array.
+WIDE = 32
+_NUMBER = re.compile(rb"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """The bytes of a source.
+
+    Args:
+        name: the name of the source, for messages.
+        buffer: uint8, the bytes and :data:`~torchrank.tables.ids.PADDING` zeros.
+        begin: where the first line begins.
+        first_line: the number of this line in the source.
+    """
+
+    name: str
+    buffer: Array
+    begin: int = 0
+    first_line: int = 1
+
+    @classmethod
+    def of(cls, data: bytes, name: str) -> Text:
+        """The text of some bytes."""
+        return cls(name, np.frombuffer(data + bytes(PADDING), np.uint8))
+
+    @property
+    def end(self) -> int:
+        """Where the last line ends."""
+        return len(self.buffer) - PADDING
+
+    def error(self, message: str, place: int) -> ReadingError:
+        """The error of the line that contains a place of the buffer."""
+        before = bytes(self.buffer[self.begin : place])
+        start = self.begin + before.rfind(b"\n") + 1
+        line = bytes(self.buffer[start : min(start + 1000, self.end)]).split(b"\n")[0].rstrip(b"\r")
+        return ReadingError(
+            message, self.name, self.first_line + before.count(b"\n"), line.decode("utf-8", "backslashreplace")
+        )
+
+    def lines(self, number: int = 1) -> list[bytes]:
+        """The first lines, without their ends."""
+        data, place = self.buffer.data, self.begin
+        lines: list[bytes] = []
+        while len(lines) < number and place < self.end:
+            size = 1000
+            while (at := bytes(data[place : place + size]).find(b"\n")) < 0 and place + size < self.end:
+                size *= 10
+            stop = self.end if at < 0 else place + at
+            lines.append(bytes(data[place:stop]).rstrip(b"\r"))
+            place = stop + 1
+        return lines
+
+    def after_first_line(self) -> Text:
+        """The text without its first line."""
+        skipped = self.lines()[0]
+        rest = bytes(self.buffer[self.begin + len(skipped) : self.begin + len(skipped) + 2]).find(b"\n")
+        begin = self.begin + len(skipped) + 1 + max(rest, 0)
+        return Text(self.name, self.buffer, min(begin, self.end), self.first_line + 1)
+
+
+def fields(text: Text, wanted: list[int], width: int, tabs: bool = False) -> list[TextIds]:
+    """Cut lines into fields.
+
+    Args:
+        text: the lines; empty ones are left out.
+        wanted: numbers of the columns to return, from 0.
+        width: the number of fields of each line.
+        tabs: fields are separated by one tab each, and may contain blanks; by default by any white space.
+
+    Raises:
+        ReadingError: a line has another number of fields, an empty field, or a control character.
+    """
+    cut = _between_tabs if tabs else _between_blanks
+    dtype: type = np.int32 if len(text.buffer) < 2**31 else np.int64
+    # Columns of the final size, because memory of pieces that are joined later is not given back.
+    room, rows = _count_lines(text), 0
+    starts: list[Array] = [np.empty(room, dtype=dtype) for _ in wanted]
+    lengths: list[Array] = [np.empty(room, dtype=np.int32) for _ in wanted]
+    begin = text.begin
+    while begin < text.end:
+        stop = _line_end(text, begin + CHUNK)
+        start, end = cut(text, begin, stop, width)
+        part = slice(rows, rows + len(start))
+        for column, number in enumerate(wanted):
+            np.add(start[:, number], begin, out=starts[column][part], casting="unsafe")
+            np.subtract(end[:, number], start[:, number], out=lengths[column][part], casting="unsafe")
+        begin, rows = stop, part.stop
+    return [TextIds(text.buffer, start[:rows], length[:rows]) for start, length in zip(starts, lengths)]
+
+
+def _count_lines(text: Text) -> int:
+    """The number of lines, empty ones included."""
+    places = range(text.begin, text.end, CHUNK)
+    return 1 + sum(int(np.count_nonzero(text.buffer[at : min(at + CHUNK, text.end)] == NEWLINE)) for at in places)
+
+
+def _line_end(text: Text, place: int) -> int:
+    """The place behind the first end of a line from ``place`` on."""
+    size = 2**12
+    while place < text.end:
+        found = bytes(text.buffer[place : min(place + size, text.end)]).find(b"\n")
+        if found >= 0:
+            return place + found + 1
+        place, size = place + size, 2 * size
+    return text.end
+
+
+def _between_blanks(text: Text, begin: int, stop: int, width: int) -> tuple[Array, Array]:
+    """Places [line, field] where fields start and end, relative to ``begin``, for any white space between them."""
+    chunk = text.buffer[begin:stop]
+    blank = np.ones(len(chunk) + 2, dtype=bool)
+    np.less_equal(chunk, SPACE, out=blank[1:-1])
+    edges = np.flatnonzero(blank[1:] != blank[:-1])
+    start, end = edges[0::2], edges[1::2]
+    _refuse_control_characters(text, begin, chunk)
+    newline = np.flatnonzero(chunk == NEWLINE)
+    if len(newline) == 0 or newline[-1] != len(chunk) - 1:
+        newline = np.append(newline, len(chunk))
+    if len(start) == width * len(newline):
+        line_start, line_end = start[::width], end[width - 1 :: width]
+        if (line_end <= newline).all() and (line_start[1:] > newline[:-1]).all():
+            return start.reshape(-1, width), end.reshape(-1, width)
+    count = np.bincount(np.searchsorted(newline, start), minlength=len(newline))
+    bad = np.flatnonzero((count != width) & (count != 0))
+    if len(bad):
+        raise text.error(_expected(width, int(count[bad[0]])), begin + int(newline[bad[0]]))
+    return start.reshape(-1, width), end.reshape(-1, width)
+
+
+def _between_tabs(text: Text, begin: int, stop: int, width: int) -> tuple[Array, Array]:
+    """Places [line, field] where fields start and end, relative to ``begin``, for one tab between them."""
+    chunk = text.buffer[begin:stop]
+    _refuse_control_characters(text, begin, chunk)
+    end = np.flatnonzero((chunk == TAB) | (chunk == NEWLINE))
+    if len(end) == 0 or end[-1] != len(chunk) - 1 or chunk[-1] == TAB:
+        end = np.append(end, len(chunk))
+    start = np.concatenate([[0], end[:-1] + 1])
+    at = np.minimum(end, len(chunk) - 1)
+    last = (chunk[at] == NEWLINE) | (end == len(chunk))
+    # The end of a line may be CRLF.
+    end = end - (last & (end > start) & (chunk[np.maximum(end - 1, 0)] == 13))
+    first = np.concatenate([[True], last[:-1]])
+    empty_line = first & last & (end == start)
+    start, end, first = start[~empty_line], end[~empty_line], first[~empty_line]
+    line = np.cumsum(first) - 1
+    count = np.bincount(line, minlength=0)
+    bad = np.flatnonzero(count != width)
+    if len(bad):
+        raise text.error(_expected(width, int(count[bad[0]]), "tabs"), begin + int(end[np.searchsorted(line, bad[0])]))
+    nothing = np.flatnonzero(end == start)
+    if len(nothing):
+        raise text.error(f"Expected {width} fields, got an empty one", begin + int(start[nothing[0]]))
+    return start.reshape(-1, width), end.reshape(-1, width)
+
+
+def _expected(width: int, count: int, between: str = "white space") -> str:
+    return f"Expected {width} fields between {between}, as in the first line, got {count}"
+
+
+def _refuse_control_characters(text: Text, begin: int, chunk: Array) -> None:
+    # Below the tab, or between the carriage return and the blank: there the difference in uint8 is small.
+    bad = (chunk < TAB) | (chunk - np.uint8(14) < SPACE - 14)
+    if bad.any():
+        place = int(bad.argmax())
+        raise text.error(f"Expected text, got the control character {int(chunk[place]):#04x}", begin + place)
+
+
+def numbers(text: Text, column: TextIds, what: str, nan: bool = False) -> Array:
+    """Parse a column of decimal numbers: float64 [row], each the nearest to its text.
+
+    Args:
+        text: the text of the column, for messages.
+        column: the places of the numbers.
+        what: the name of the column, for messages.
+        nan: allow NaN.
+
+    Raises:
+        ReadingError: a field is no number, or is NaN.
+    """
+    values = np.empty(len(column), dtype=np.float64)
+    for at in range(0, len(column), CHUNK // 8):
+        part = slice(at, at + CHUNK // 8)
+        parsed = _parsed(column.take(part))
+        values[part] = np.nan if parsed is None else parsed
+    if np.isnan(values).any():
+        for row, key in enumerate(column.hashable()):
+            if not _NUMBER.fullmatch(key) or (not nan and np.isnan(float(key))):
+                got = key[:50].decode("utf-8", "backslashreplace")
+                raise text.error(f"Expected {what} to be a number, got {got!r}", int(column.start[row]))
+        return np.array([float(key) for key in column.hashable()], dtype=np.float64)
+    return values
+
+
+def _parsed(column: TextIds) -> Array | None:
+    """The numbers of a column; None if a field is none."""
+    width = -(-int(column.length.max(initial=1)) // 8)
+    if width * 8 > WIDE:
+        keys = column.hashable()
+        return np.array([float(key) for key in keys]) if all(map(_NUMBER.fullmatch, keys)) else None
+    fixed = np.zeros((len(column), width), dtype="<u8")
+    for number in range(width):
+        rows = np.flatnonzero(column.length > 8 * number)
+        fixed[rows, number] = column.take(rows).words(number)
+    # Python's float, which numpy calls, takes underscores between digits.
+    if (fixed.view(np.uint8) == ord("_")).any():
+        return None
+    try:
+        return fixed.view(f"S{8 * width}")[:, 0].astype(np.float64)
+    except ValueError:
+        return None
