@@ -1,10 +1,15 @@
 """Settings of the whole suite."""
 
+import os
+
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
 from torchrank.names.registry import KINDS
+
+# ranx compiles its functions for minutes in a new environment, and gives the same numbers without.
+os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 
 # Tests are many and tensors tiny: threads only get in each other's way, all the more under pytest-xdist.
 torch.set_num_threads(1)

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 from torchrank.collection.collection import RankingCollection
 from torchrank.engine.compiled import use_compiled
+from torchrank.evaluation.evaluate import evaluate
+from torchrank.evaluation.evaluation import Evaluation
 from torchrank.metrics import public
 from torchrank.metrics.public import *  # noqa: F403
 from torchrank.names.nearest import did_you_mean
@@ -34,6 +36,7 @@ __all__ = [
     "Bootstrapped",
     "Compared",
     "Comparison",
+    "Evaluation",
     "PerQuery",
     "Qrels",
     "QueryTable",
@@ -48,6 +51,7 @@ __all__ = [
     "UnpaddedSampler",
     "compare",
     "difference_bounds",
+    "evaluate",
     "hash_ids",
     "parse",
     "preset",

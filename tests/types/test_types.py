@@ -8,6 +8,8 @@ import pytest
 
 HERE = Path(__file__).parent
 
+pytestmark = pytest.mark.xdist_group("types")  # mypy runs once for all tests
+
 
 @pytest.fixture(scope="module")
 def refused():

@@ -8,9 +8,13 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from torchrank import __version__
 from torchrank.names.presets import table
+
+#: formats of the results of `eval` and `compare`
+FORMATS = ("table", "json", "jsonl", "csv", "markdown", "latex")
 
 #: packages of the extra [demo]: import name -> name in the package index
 DEMO = {"lightning": "lightning", "sklearn": "scikit-learn", "matplotlib": "matplotlib"}
@@ -63,6 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--load", type=_old_file, metavar="FILE", help="begin with weights that --save has written")
     demo.set_defaults(run=_demo)
 
+    _add_evaluations(commands)
+
     presets = commands.add_parser(
         "presets",
         help="print which settings reproduce which library",
@@ -90,6 +96,77 @@ def _parser() -> argparse.ArgumentParser:
     )
     spellings.set_defaults(run=_spellings)
     return parser
+
+
+def _add_evaluations(commands: Any) -> None:
+    """Add the commands on files of judgments and runs."""
+    files = argparse.ArgumentParser(add_help=False)
+    files.add_argument("qrels", metavar="QRELS", help="file of judgments (TREC, BEIR, JSON, ...; - = standard input)")
+    files.add_argument("runs", nargs="+", metavar="RUN", help="file of a run, or name=file")
+    files.add_argument("-m", "--measures", default="ndcg@10 map mrr recall@100", help="default: %(default)s")
+    files.add_argument(
+        "--queries",
+        choices=("judged", "both"),
+        default="judged",
+        help="the queries of means (default: judged)",
+    )
+    files.add_argument("--precision", choices=("double", "single"), default="double", help="single as in pytrec_eval")
+    files.add_argument("--ties", choices=("document", "expected"), help="order of equal scores (default: document)")
+    files.add_argument("--ignore-identical-ids", action="store_true", help="leave out documents named like their query")
+
+    evaluate = commands.add_parser(
+        "eval",
+        parents=[files],
+        help="print the measures of runs, with intervals",
+        description="Print the measures of one or several runs with confidence intervals, and how judgments and runs"
+        " fit together.",
+    )
+    evaluate.add_argument("-q", "--per-query", metavar="FILE", help="write the values of all queries; - = output")
+    evaluate.add_argument("--interval", type=_share, default=0.95, metavar="LEVEL", help="default: %(default)s")
+    evaluate.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
+    evaluate.set_defaults(run=lambda options: _evaluation("evaluated", options))
+
+    compare = commands.add_parser(
+        "compare",
+        parents=[files],
+        help="print the differences of runs, with tests and gates",
+        description="Compare runs query by query. Exit status: 0 = passed, 1 = a gate failed, 2 = wrong call or"
+        " unreadable file, 3 = wrong data.",
+    )
+    compare.add_argument("--baseline", metavar="NAME", help="compare each run with this one; default: all pairs")
+    compare.add_argument("--test", default="t", help="t, randomization, bootstrap, wilcoxon, sign, tukey, ...")
+    compare.add_argument("--correction", choices=("holm", "bh", "none"), help="default: holm")
+    compare.add_argument("--alpha", type=_share, default=0.05, help="default: %(default)s")
+    compare.add_argument("--seed", type=_at_least(0), default=0, help="of tests that draw (default: %(default)s)")
+    compare.add_argument("--worst", type=_at_least(1), metavar="N", help="print the N largest losses")
+    compare.add_argument(
+        "--fail-if", action="append", default=[], metavar="COND", help="'ndcg@10 < -0.005': fail if this is significant"
+    )
+    compare.add_argument(
+        "--require", action="append", default=[], metavar="COND", help="'ndcg@10 > -0.01': pass only if significant"
+    )
+    compare.add_argument("--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help="draw the differences")
+    compare.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
+    compare.set_defaults(run=lambda options: _evaluation("compared", options))
+
+    power = commands.add_parser(
+        "power",
+        parents=[files],
+        help="print how many queries show a difference",
+        description="Print the number of queries that show a difference of two runs, and the differences that the"
+        " queries at hand show.",
+    )
+    power.add_argument("--delta", type=float, required=True, help="the difference that matters")
+    power.add_argument("--power", type=_share, default=0.8, help="default: %(default)s")
+    power.add_argument("--alpha", type=_share, default=0.05, help="default: %(default)s")
+    power.set_defaults(run=lambda options: _evaluation("powered", options))
+
+
+def _evaluation(name: str, options: argparse.Namespace) -> int:
+    import torchrank.cli.evaluation as evaluation
+
+    status: int = getattr(evaluation, name)(options)
+    return status
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -154,6 +231,12 @@ def _old_file(text: str) -> str:
     if not Path(text).is_file():
         raise argparse.ArgumentTypeError(f"Expected a file that exists, got {text}")
     return text
+
+
+def _share(text: str) -> float:
+    if not 0 < float(text) < 1:
+        raise argparse.ArgumentTypeError(f"Expected a number between 0 and 1, got {text}")
+    return float(text)
 
 
 def _at_least(least: int) -> Callable[[str], int]:

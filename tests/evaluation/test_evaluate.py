@@ -1,0 +1,163 @@
+"""Runs evaluated with judgments: the numbers of pytrec_eval, coverage, and comparisons."""
+
+import json
+import math
+import random
+
+import numpy as np
+import pytest
+import pytrec_eval
+import torch
+
+import torchrank as tr
+
+MEASURES = "ndcg@10 map mrr recall@100"
+THEIRS = {"ndcg@10": "ndcg_cut_10", "map": "map", "mrr": "recip_rank", "recall@100": "recall_100"}
+
+
+def made(seed=0, queries=30, documents=40, missing=3):
+    """Judgments, and two runs that lack some judged queries and have some that are not judged."""
+    draw = random.Random(seed)
+    qrels = {
+        f"q{q}": {f"d{d}": draw.choice([0, 0, 1, 2]) for d in draw.sample(range(documents), 12)} for q in range(queries)
+    }
+    runs = {}
+    for name, noise in (("bm25", 3), ("dense", 1)):
+        runs[name] = {}
+        for q in range(missing, queries + 2):
+            grades = qrels.get(f"q{q}", {})
+            found = draw.sample(range(documents), 25)
+            scores = {f"d{d}": round(grades.get(f"d{d}", 0) + noise * draw.random(), 1) for d in found}
+            runs[name][f"q{q}"] = scores
+    return qrels, runs
+
+
+def theirs(qrels, run):
+    return pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut", "map", "recip_rank", "recall"}).evaluate(run)
+
+
+@pytest.mark.parametrize("queries", ["judged", "both"])
+def test_values_and_means_are_those_of_pytrec_eval(queries):
+    qrels, runs = made()
+    found = tr.evaluate(qrels, runs, MEASURES, queries=queries)
+    for name, run in runs.items():
+        known, table = theirs(qrels, run), found[name]
+        assert len(table) == (30 if queries == "judged" else 27)
+        for label, other in THEIRS.items():
+            wanted = [known.get(query, {}).get(other, 0.0) for query in table.ids]
+            assert table.columns[label].tolist() == pytest.approx(wanted, abs=1e-12)
+            assert found.means[name][label] == pytest.approx(np.mean(wanted), abs=1e-12)
+
+
+def test_the_mean_over_the_other_queries_is_in_the_report():
+    qrels, runs = made()
+    judged, both = (tr.evaluate(qrels, runs, "mrr", queries=queries) for queries in ("judged", "both"))
+    for one, other, count in ((judged, both, 27), (both, judged, 30)):
+        note = next(note for note in one.summary().notes if note.startswith("bm25:"))
+        assert f"over the {count} queries" in note
+        assert f"mrr {other.means['bm25']['mrr']:.4f}" in note
+    complete = {name: {**{f"q{q}": {} for q in range(3)}, **run} for name, run in runs.items()}
+    assert len(tr.evaluate(qrels, complete, "mrr").summary().notes) == 1
+
+
+def test_coverage_counts_queries_and_documents():
+    qrels = {"q1": {"a": 1}, "q2": {"b": 0}, "q3": {"c": 1}}
+    run = {"q1": {"a": 2.0, "q1": 1.0}, "q2": {"x": 1.0}, "other": {"a": 1.0}}
+    (row,) = tr.evaluate(qrels, run, "mrr precision@2").coverage.rows
+    assert row == {
+        "run": "run", "queries": 3, "judged": 3, "missing": 1, "without judgments": 1, "no relevant": 1,
+        "unjudged@2": pytest.approx(1 - (0.5 + 0) / 2), "found itself": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_documents_with_the_id_of_their_query_can_be_left_out(frame):
+    run = {"a": {"a": 9.0, "b": 1.0}, "b": {"c": 3.0, "b": 2.0, "a": 1.0}}
+    source = [(q, d, s) for q, scores in run.items() for d, s in scores.items()] if frame else run
+    qrels = {"a": {"b": 1}, "b": {"a": 1}}
+    assert tr.evaluate(qrels, source, "mrr")["run"].columns["mrr"].tolist() == [0.5, pytest.approx(1 / 3)]
+    found = tr.evaluate(qrels, source, "mrr", ignore_identical_ids=True)
+    assert found["run"].columns["mrr"].tolist() == [1.0, 0.5]
+    assert any("retrieved themselves" in note for note in found.coverage.notes)
+    assert run["a"] == {"a": 9.0, "b": 1.0}
+
+
+def test_single_precision_ties_scores_as_pytrec_eval_does():
+    qrels, run = {"q": {"a": 1, "b": 0}}, {"q": {"a": 1.00000001, "b": 1.0}}
+    assert tr.evaluate(qrels, run, "mrr").means["run"]["mrr"] == 1.0
+    single = tr.evaluate(qrels, run, "mrr", precision="single").means["run"]["mrr"]
+    assert single == theirs(qrels, run)["q"]["recip_rank"] == 0.5
+
+
+def test_runs_are_compared_query_by_query():
+    qrels, runs = made()
+    found = tr.evaluate(qrels, runs, MEASURES)
+    row = next(row for row in found.compare("bm25").table if row["measure"] == "map")
+    values = [[theirs(qrels, run).get(query, {}).get("map", 0.0) for query in qrels] for run in runs.values()]
+    from scipy import stats
+
+    assert row["p"] == pytest.approx(stats.ttest_rel(values[1], values[0]).pvalue, rel=1e-9)
+    assert (row["a"], row["b"], row["n"]) == ("bm25", "dense", 30)
+    with pytest.raises(ValueError, match="two or more runs"):
+        tr.evaluate(qrels, runs["bm25"], "mrr").compare()
+
+
+def test_files_have_the_names_and_numbers_of_dictionaries(tmp_path):
+    qrels, runs = made()
+    (tmp_path / "qrels.txt").write_text("".join(f"{q} 0 {d} {g}\n" for q, x in qrels.items() for d, g in x.items()))
+    for name, run in runs.items():
+        lines = (f"{q} Q0 {d} 1 {s} tag\n" for q, x in run.items() for d, s in x.items())
+        (tmp_path / f"{name}.run").write_text("".join(lines))
+    paths = [tmp_path / f"{name}.run" for name in runs]
+    from_files, wanted = tr.evaluate(tmp_path / "qrels.txt", paths, MEASURES), tr.evaluate(qrels, runs, MEASURES)
+    assert from_files.means == wanted.means
+    assert from_files.coverage == wanted.coverage
+    assert tr.evaluate(tmp_path / "qrels.txt", str(paths[0]), "mrr").runs == ["bm25"]
+    with pytest.raises(ValueError, match="different names"):
+        tr.evaluate(qrels, [paths[0], paths[0]], "mrr")
+
+
+def test_reports_have_all_numbers():
+    qrels, runs = made()
+    found = tr.evaluate(qrels, runs, ["map", tr.MRR(aggregation="median")])
+    kept = json.loads(found.to_json())
+    assert kept["summary"]["value"][0] == found.means["bm25"]["map"]
+    assert kept["per_query"]["dense"]["map"] == found["dense"].columns["map"].tolist()
+    assert kept["coverage"]["missing"] == [3, 3]
+    low, high = found.intervals(0.9)["bm25"]["map"]
+    assert low < found.means["bm25"]["map"] < high
+    for text in (repr(found), found.to_markdown(), found._repr_html_()):
+        assert "bm25" in text
+        assert "missing" in text
+    with pytest.raises(KeyError, match="did you mean 'dense'"):
+        found["dence"]
+
+
+def test_integer_ids_and_texts_are_kept():
+    qrels, run = {7: {1: 1}, 8: {2: 1}}, {7: {1: 0.5}, 8: {3: 0.5}}
+    assert tr.evaluate(qrels, run, "mrr")["run"].ids.tolist() == [7, 8]
+    texts = tr.evaluate({"007": {"1": 1}}, {"007": {"1": 0.5}}, "mrr")["run"]
+    assert texts.ids.tolist() == ["007"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: tr.evaluate({"q1": {"a": 1}}, {"1": {"a": 1.0}}, "mrr"), "'1', a judged query is 'q1'"),
+        (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "mrr", queries="all"), "queries to be one of"),
+        (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "mrr", precision="half"), "precision to be one of"),
+        (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "mrrr"), "did you mean"),
+        (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": math.nan}}, "mrr"), "NaN"),
+    ],
+)
+def test_wrong_calls_raise(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_ranking_evaluates_to_the_same_numbers():
+    qrels, runs = made()
+    suite = tr.RankingCollection(["map", "mrr"])
+    suite.update(tr.Ranking.from_run(qrels, runs["bm25"]))
+    means = tr.evaluate(qrels, runs["bm25"], "map mrr").means["run"]
+    torch.testing.assert_close(torch.tensor([*means.values()]), torch.stack([*suite.compute().values()]))

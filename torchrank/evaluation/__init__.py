@@ -1,0 +1,1 @@
+"""From judgments and runs to numbers, their intervals, coverage and comparisons, in one call."""
