@@ -47,6 +47,27 @@ def test_eval_writes_the_values_of_all_queries(files, capsys, tmp_path):
     assert [float(row["value"]) for row in rows] == table.columns["map"].tolist()
 
 
+def test_eval_prints_slices(files, capsys, tmp_path):
+    table = tr.evaluate(files[0], files[1], "map")["bm25"]
+    slices = {query: ("short", "a long one")[n % 2] for n, query in enumerate(table.ids.tolist())}
+    (tmp_path / "slices").write_text("".join(f"{query} {name}\n" for query, name in slices.items()))
+    text = output(capsys, "eval", *files[:2], "-m", "map", "--by", tmp_path / "slices", "--format", "json")[1]
+    found = json.loads(text)["summary"]
+    assert dict(zip(found["measure"], found["value"])) == dict(
+        zip(*(table.by(slices)[c] for c in ("measure", "value")))
+    )
+    (tmp_path / "slices").write_text("q1\n")
+    assert main(["eval", *files[:2], "--by", str(tmp_path / "slices")]) == 3
+
+
+@pytest.mark.parametrize("ending", ["run", "tsv", "json", "jsonl", "run.gz", "jsonl.gz"])
+def test_convert_keeps_queries_documents_and_scores(files, tmp_path, ending):
+    out = tmp_path / f"out.{ending}"
+    assert main(["convert", files[1], str(out)]) == 0
+    assert tr.read_run(out).to_dict() == tr.read_run(files[1]).to_dict()
+    assert main(["convert", files[1], str(tmp_path / "out.docx")]) == 2
+
+
 def test_runs_have_the_names_of_files_unless_given(files, capsys):
     text = output(capsys, "eval", files[0], f"old={files[1]}", files[2], "-m", "map", "--format", "json")[1]
     assert json.loads(text)["summary"]["run"] == ["old", "dense"]

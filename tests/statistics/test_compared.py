@@ -97,6 +97,14 @@ def test_weights_are_those_of_a_weighted_regression():
         assert se == pytest.approx(fit.bse[0], rel=1e-9)
 
 
+def test_a_few_queries_with_most_of_the_weight_are_warned_of():
+    scores, grades = batch()
+    weights = torch.ones(200).double()
+    weights[:3] = 1000
+    assert any("most of the weight" in line for line in compared(scores, grades, weights=weights).comparison().warnings)
+    assert not any("weight" in line for line in compared(scores, grades).comparison().warnings)
+
+
 def test_compute_has_the_values_and_the_differences():
     scores, grades = batch()
     metric = compared(scores, grades)

@@ -122,6 +122,7 @@ def _add_evaluations(commands: Any) -> None:
         " fit together.",
     )
     evaluate.add_argument("-q", "--per-query", metavar="FILE", help="write the values of all queries; - = output")
+    evaluate.add_argument("--by", metavar="FILE", help="print slices, too: a file of queries and the slice of each")
     evaluate.add_argument("--interval", type=_share, default=0.95, metavar="LEVEL", help="default: %(default)s")
     evaluate.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
     evaluate.set_defaults(run=lambda options: _evaluation("evaluated", options))
@@ -149,6 +150,15 @@ def _add_evaluations(commands: Any) -> None:
     compare.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
     compare.set_defaults(run=lambda options: _evaluation("compared", options))
 
+    convert = commands.add_parser(
+        "convert",
+        help="write a run in another format",
+        description="Read a run in any format and write it as .run, .tsv, .json or .jsonl, or these with .gz.",
+    )
+    convert.add_argument("source", metavar="IN", help="file of a run; - = standard input")
+    convert.add_argument("out", metavar="OUT", help="file to write; its ending selects the format")
+    convert.set_defaults(run=_convert)
+
     power = commands.add_parser(
         "power",
         parents=[files],
@@ -160,6 +170,12 @@ def _add_evaluations(commands: Any) -> None:
     power.add_argument("--power", type=_share, default=0.8, help="default: %(default)s")
     power.add_argument("--alpha", type=_share, default=0.05, help="default: %(default)s")
     power.set_defaults(run=lambda options: _evaluation("powered", options))
+
+
+def _convert(options: argparse.Namespace) -> int:
+    from torchrank.cli.convert import converted
+
+    return converted(options)
 
 
 def _evaluation(name: str, options: argparse.Namespace) -> int:

@@ -32,6 +32,11 @@ def evaluated(options: argparse.Namespace) -> int:
     if options.per_query:
         _write(options.per_query, _per_query(found))
     summary = found.summary(options.interval)
+    if options.by:
+        try:
+            summary = found.by(_slices(options.by), options.interval)
+        except (OSError, ValueError) as error:
+            return _refused(error, UNREADABLE if isinstance(error, OSError) else DATA)
     if options.format == "table":
         print(f"{summary}\n\n{found.coverage}")
     elif options.format == "json":
@@ -226,6 +231,20 @@ def _per_query(found: tr.Evaluation) -> str:
         for label, values in table.columns.items():
             writer.writerows([name, query, label, value] for query, value in zip(table.ids.tolist(), values.tolist()))
     return text.getvalue()
+
+
+def _slices(path: str) -> dict[str, str]:
+    """The slice of each query, from lines of a query and its slice."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8-sig").splitlines(), 1):
+        if not (fields := line.split(maxsplit=1)):
+            continue
+        if len(fields) < 2 or fields[0] in found:
+            raise ValueError(
+                f"Expected a query and its slice, each query once, in line {number} of {path}, got {line!r}"
+            )
+        found[fields[0]] = fields[1].strip()
+    return found
 
 
 def _worst(found: tr.Evaluation, most: int) -> Table:

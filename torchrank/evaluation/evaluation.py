@@ -56,6 +56,11 @@ class Evaluation:
         first = next(iter(self.tables.values())).summary(level)
         return Table.of_rows(rows, notes=[first.notes[0], *self._others()])
 
+    def by(self, slices: Mapping[Any, Any], level: float = 0.95) -> Table:
+        """A table with a row for every run, measure and slice; ``slices`` is a dict from query id to slice."""
+        rows = [{"run": name, **row} for name, table in self.tables.items() for row in table.by(slices, level).rows]
+        return Table.of_rows([{k: v for k, v in row.items() if k != "effective"} for row in rows])
+
     @property
     def coverage(self) -> Table:
         """A table with a row for every run: how the queries and documents of judgments and run fit together.

@@ -41,6 +41,7 @@ class PairStatistics:
         losses: number of queries on which ``a`` is better.
         skewness: of the differences per query, their third standardised moment.
         unpaired: number of queries that only one system has scored.
+        effective: effective number of queries, (sum of weights)^2 / (sum of squared weights); NaN without weights.
         higher_is_better: direction of the measure.
 
     Example:
@@ -64,6 +65,7 @@ class PairStatistics:
     losses: int = 0
     skewness: float = math.nan
     unpaired: int = 0
+    effective: float = math.nan
     higher_is_better: bool = True
 
     @property

@@ -70,6 +70,11 @@ def warnings_on(pairs: Sequence[PairStatistics], test: str) -> list[str]:
         ),
         *_named(
             pairs,
+            "a few queries have most of the weight: the effective number of queries is less than half of their number",
+            lambda pair: pair.effective < pair.n / 2,
+        ),
+        *_named(
+            pairs,
             "means and wins point in opposite directions: no winner is named",
             lambda pair: not of_means and pair.gain * (pair.wins - pair.losses) < 0,
         ),

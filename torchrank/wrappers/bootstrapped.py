@@ -52,10 +52,9 @@ class BootstrapTally(PlainTally):
         self.definition = f"bootstrapped(replicates={replicates},seed={seed})"
         # coarse and fine parts of sum(p w v) and sum(p w)
         self.size = self.num_plain + 1 + 4 * len(metrics) * replicates
+        ones = torch.ones(2, device="cpu")
         for key, metric in metrics.items():
-            if not bool(
-                metric.value_of(_pseudo(torch.ones(2, device="cpu"), torch.ones(2, device="cpu"))).isfinite().all()
-            ):
+            if not bool(metric.value_of(_pseudo(ones, ones)).isfinite().all()):
                 raise ValueError(
                     f"Expected metrics that are a mean over queries in Bootstrapped, got {key!r}; leave it out"
                 )
@@ -82,29 +81,29 @@ class BootstrapTally(PlainTally):
         rows = _limbs(torch.where(weight > 0, inside * weight, 0.0), weight)  # [4 * metric, query]
         counted = (measured.status != Status.ABSENT).any(0) & ((weights is None) | (weight > 0).any(0))
         prints = (splitmix64(ids.clone()) & (2**24 - 1)).to(rows.dtype)
-        found = []
-        for members in groups:
-            marks = (prints * (counted if members is None else counted & members)).sum().reshape(1)
-            chosen = rows if members is None else torch.where(members, rows, 0.0)
-            totals = serially(rows.device, len(ids) * self.replicates, self._replicated, chosen, ids)
-            found.append(torch.cat([marks, totals.flatten()]))
-        return torch.cat([plain, torch.stack(found)], dim=-1)
+        marks = [(prints * (counted if members is None else counted & members)).sum() for members in groups]
+        totals = serially(rows.device, len(ids) * self.replicates, self._replicated, rows, ids, groups)
+        return torch.cat([plain, torch.stack(marks).unsqueeze(-1), totals.flatten(1)], dim=-1)
 
-    def _replicated(self, rows: Tensor, ids: Tensor) -> Tensor:
-        """The sums of rows [row, query] over the queries of every replicate: float [row, replicate]."""
+    def _replicated(self, rows: Tensor, ids: Tensor, groups: Sequence[Members]) -> Tensor:
+        """The sums of rows [row, query] over the queries of each group in every replicate: [group, row, replicate]."""
         distinct, at = _distinct(rows)
         step = max(1, MOST_COUNTS // self.replicates)
 
         def part(start: int) -> Tensor:
-            counts = poisson_counts(ids[start : start + step], self.seed, self.replicates)
-            return distinct[:, start : start + step] @ counts.to(rows.dtype)
+            chunk = slice(start, start + step)
+            counts = poisson_counts(ids[chunk], self.seed, self.replicates).to(rows.dtype)
+            inside = distinct[:, chunk]
+            # The numbers of queries outside of a group may be infinite, so they are not multiplied by 0.
+            each_group = (inside if one is None else torch.where(one[chunk], inside, 0.0) for one in groups)
+            return torch.stack([numbers @ counts for numbers in each_group])
 
-        total = rows.new_zeros((len(distinct), self.replicates))
+        total = rows.new_zeros((len(groups), len(distinct), self.replicates))
         starts = range(0, len(ids), step)
         for first in range(0, len(starts), AT_ONCE):
             # Sums are exact, so their order does not matter.
             total = total + torch.stack(each(part, starts[first : first + AT_ONCE])).sum(0)
-        return total[at]
+        return total[:, at]
 
     def replicate_values(self, state: Tensor) -> dict[str, Tensor]:
         """The value of every metric in every replicate, by key: float [replicate]; NaN where nothing was drawn."""
