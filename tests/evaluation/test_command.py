@@ -126,3 +126,30 @@ def test_statuses_tell_unreadable_files_from_wrong_data(files, capsys, tmp_path)
     assert main(["eval", files[0], str(broken)]) == 3
     assert main(["eval", files[0], files[1], "-m", "nonsense"]) == 2
     assert "broken.run" in capsys.readouterr().err
+
+
+def test_wrong_calls_are_not_taken_for_failed_gates_or_wrong_data(files, capsys, tmp_path):
+    assert main(["eval", *files[:2], "-m", "judged@x"]) == 2
+    assert main(["eval", *files[:2], "-q", str(tmp_path / "none" / "values.tsv")]) == 2
+    assert main(["compare", *files, "--fail-if", "map < 1.2.3"]) == 2
+    for runs in (["-", "-"], [files[0], "a=-", "b=-"], [files[0], "a="], [files[0], f"={files[1]}"]):
+        capsys.readouterr()
+        assert main(["eval", *runs]) == 2
+        assert "Expected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("queries", "gate", "status"),
+    [
+        (12, ["--fail-if", "mrr < -0.01"], 1),
+        (12, ["--fail-if", "mrr > 0"], 0),
+        (12, ["--require", "mr > 0.5"], 0),
+        (2, ["--fail-if", "mrr < -0.01"], 0),
+    ],
+)
+def test_a_gate_sees_the_same_loss_on_all_queries(tmp_path, capsys, queries, gate, status):
+    lines = {"qrels": "q{} 0 a 1\n", "good": "q{} Q0 a 1 1.0 tag\n", "bad": "q{} Q0 b 1 1.0 tag\n"}
+    for name, line in lines.items():
+        (tmp_path / name).write_text("".join(line.format(q) for q in range(queries)))
+    paths = [tmp_path / name for name in lines]
+    assert output(capsys, "compare", *paths, "-m", "mrr mr", *gate)[0] == status

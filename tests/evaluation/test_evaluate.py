@@ -5,6 +5,7 @@ import math
 import random
 
 import numpy as np
+import pandas
 import pytest
 import pytrec_eval
 import torch
@@ -161,3 +162,28 @@ def test_a_ranking_evaluates_to_the_same_numbers():
     suite.update(tr.Ranking.from_run(qrels, runs["bm25"]))
     means = tr.evaluate(qrels, runs["bm25"], "map mrr").means["run"]
     torch.testing.assert_close(torch.tensor([*means.values()]), torch.stack([*suite.compute().values()]))
+
+
+def test_several_runs_may_be_empty_or_data_frames():
+    qrels, runs = made()
+    wanted = tr.evaluate(qrels, runs, "mrr").means
+    assert tr.evaluate(qrels, {"none": {}, **runs}, "mrr").means == {"none": {"mrr": 0.0}, **wanted}
+    rows = {name: [(q, d, s) for q, found in run.items() for d, s in found.items()] for name, run in runs.items()}
+    frames = {name: pandas.DataFrame(one, columns=["query", "item", "score"]) for name, one in rows.items()}
+    assert tr.evaluate(qrels, frames, "mrr").means == wanted
+    assert tr.evaluate(qrels, rows, "mrr").means == wanted
+    columns = {name: frames["bm25"][name].tolist() for name in ("query", "item", "score")}
+    assert tr.evaluate(qrels, columns, "mrr").means["run"] == wanted["bm25"]
+
+
+def test_leaving_out_identical_ids_is_advised_until_it_is_done():
+    for ignore in (False, True):
+        notes = tr.evaluate({"a": {"b": 1}}, {"a": {"a": 2.0}}, "mrr", ignore_identical_ids=ignore).coverage.notes
+        assert any("ignore_identical_ids=True" in note for note in notes) != ignore
+
+
+def test_a_note_warns_that_missing_queries_improve_lower_is_better_measures():
+    qrels, runs = made()
+    for measures, warned in (("mrr mr", True), ("mrr", False)):
+        notes = tr.evaluate(qrels, runs["bm25"], measures).summary().notes
+        assert any("as if good" in note for note in notes) == warned

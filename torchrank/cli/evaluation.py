@@ -30,7 +30,12 @@ def evaluated(options: argparse.Namespace) -> int:
     if isinstance(found, int):
         return found
     if options.per_query:
-        _write(options.per_query, _per_query(found))
+        try:
+            _write(options.per_query, _per_query(found))
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            return _refused(error, UNREADABLE)
     summary = found.summary(options.interval)
     if options.by:
         try:
@@ -59,7 +64,7 @@ def compared(options: argparse.Namespace) -> int:
             Gate.of(text, "require") for text in options.require
         ]
         verdicts = [verdict for gate in gates for verdict in gate.verdicts(comparison, found.runs[0], options.alpha)]
-    except ValueError as error:
+    except (ValueError, ImportError) as error:
         return _refused(error, UNREADABLE)
     worst = _worst(found, options.worst) if options.worst else None
     if options.plot:
@@ -121,7 +126,8 @@ class Gate:
     """A condition on the difference of a measure, e.g. ``ndcg@10 < -0.005``.
 
     "fail-if" fails if the difference meets it significantly. "require" passes only then. So a gate of the first kind
-    is silent if there are few queries, and one of the second kind fails.
+    is silent if there are few queries, and one of the second kind fails. The test is Student's t test. If the
+    difference is the same on all queries, and not 0, it is the sign test: p = 0.5 to the number of queries.
     """
 
     kind: str
@@ -136,7 +142,7 @@ class Gate:
         Raises:
             ValueError: the text is no condition.
         """
-        found = re.fullmatch(r"\s*(\S.*?)\s*([<>])\s*([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*", text)
+        found = re.fullmatch(r"\s*(\S.*?)\s*([<>])\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*", text)
         if not found:
             raise ValueError(f"Expected a condition such as 'ndcg@10 < -0.005' for --{kind}, got {text!r}")
         return cls(kind, tr.parse(found[1]).label, found[2] == ">", float(found[3]))
@@ -158,10 +164,13 @@ class Gate:
     def _of_pair(self, pair: PairStatistics, alpha: float) -> Verdict:
         text = f"--{self.kind} {self.measure} {'>' if self.above else '<'} {self.bound:g}"
         distance = pair.difference - self.bound
-        if pair.n < 2 or not pair.standard_error > 0:
+        spread = pair.standard_error > 0
+        if pair.n < 2 or not (spread or abs(pair.difference) > 0):
             passed, difference = self.kind == "fail-if", None if math.isnan(pair.difference) else pair.difference
             return Verdict(text, pair.a, pair.b, difference, None, "undecided", passed)
-        p = t_cdf((-distance if self.above else distance) / pair.standard_error, pair.df)
+        beyond = distance if self.above else -distance
+        # A collapse to 0 on all queries has no spread, but must not pass.
+        p = t_cdf(-beyond / pair.standard_error, pair.df) if spread else 0.5**pair.n if beyond > 0 else 1.0
         met = p <= alpha
         state = "met" if met else "not shown"
         return Verdict(text, pair.a, pair.b, pair.difference, p, state, met == (self.kind == "require"))
@@ -176,11 +185,15 @@ def _evaluation(options: argparse.Namespace) -> tr.Evaluation | int:
         name, separator, path = text.partition("=")
         named = bool(separator) and not Path(text).exists()
         key = name if named else re.sub(r"(\.gz)?$", "", Path(text).name).rsplit(".", 1)[0] or text
+        if named and not (name and path):
+            return _refused(ValueError(f"Expected a run as file or name=file, got {text!r}"), UNREADABLE)
         if key in runs:
             return _refused(
                 ValueError(f"Expected runs with different names, got {key!r} twice; write name=path"), UNREADABLE
             )
         runs[key] = path if named else text
+    if [options.qrels, *runs.values()].count("-") > 1:
+        return _refused(ValueError("Expected standard input, -, for one file, got it for several"), UNREADABLE)
     try:
         return tr.evaluate(
             options.qrels,
@@ -191,12 +204,12 @@ def _evaluation(options: argparse.Namespace) -> tr.Evaluation | int:
             precision=options.precision,
             ties=options.ties,
         )
-    except OSError as error:
+    except (OSError, ImportError) as error:
         return _refused(error, UNREADABLE)
     except tr.ReadingError as error:
         return _refused(error, DATA)
     except ValueError as error:
-        return _refused(error, DATA if "judged" in str(error) else UNREADABLE)
+        return _refused(error, DATA if str(error).startswith("Expected queries that are judged") else UNREADABLE)
 
 
 def _refused(error: Exception, status: int) -> int:

@@ -107,13 +107,14 @@ def evaluate(
                 "found itself": len(np.unique(read.query[itself])) if len(itself) == len(read) else int(itself.sum()),
             }
         )
-    return Evaluation(tables, other, coverage, queries)
+    return Evaluation(tables, other, coverage, queries, ignore_identical_ids)
 
 
 def _named(run: Any) -> dict[str, Any]:
     """Runs by name; a single run is named by its file, or "run"."""
-    if isinstance(run, Mapping) and not is_columns(run):
-        first = next(iter(run.values()), None)
+    if isinstance(run, Mapping) and not (is_columns(run) and all(np.ndim(one) == 1 for one in run.values())):
+        # an empty run, or a query without documents, tells nothing about the depth of the dictionary
+        first = next((one for one in run.values() if not isinstance(one, Mapping) or one), {})
         inner = next(iter(first.values()), None) if isinstance(first, Mapping) else None
         several = not isinstance(first, Mapping) or isinstance(inner, Mapping)
         return {str(name): one for name, one in run.items()} if run and several else {"run": run}

@@ -24,12 +24,14 @@ class Evaluation:
         other: the same over the other set of queries, for runs that lack judged queries.
         rows: the rows of :attr:`coverage`.
         queries: "judged" or "both", the queries over which means are taken.
+        ignored_identical_ids: whether documents with the id of their query were left out.
     """
 
     tables: Mapping[str, QueryTable]
     other: Mapping[str, QueryTable]
     rows: Sequence[Mapping[str, Any]]
     queries: str
+    ignored_identical_ids: bool = False
 
     @property
     def runs(self) -> list[str]:
@@ -75,9 +77,11 @@ class Evaluation:
         | unjudged@k | mean share of unjudged documents in the first k ranks |
         | found itself | queries that have retrieved a document with their own id |
         """
+        left = "such documents are left out"
+        if not self.ignored_identical_ids:
+            left = "ignore_identical_ids=True leaves such documents out"
         notes = [
-            f"{row['run']}: {row['found itself']} queries have retrieved themselves; ignore_identical_ids=True leaves"
-            " such documents out"
+            f"{row['run']}: {row['found itself']} queries have retrieved themselves; {left}"
             for row in self.rows
             if row["found itself"] > 0.01 * max(1, row["queries"])
         ]
@@ -107,6 +111,12 @@ class Evaluation:
         for name, table in self.other.items():
             values = ", ".join(f"{label} {value:.4f}" for label, value in _values(table).items())
             notes.append(f"{name}: over the {len(table)} queries {where}: {values}")
+            lower = [label for label, higher in table.higher_is_better.items() if not higher]
+            if lower and self.queries == "judged":
+                notes.append(
+                    f"{name}: the queries that it lacks have short rankings, so low values of {', '.join(lower)}, as if"
+                    ' good; queries="both" leaves them out'
+                )
         return notes
 
     def __repr__(self) -> str:
