@@ -29,15 +29,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
+    status = 0
     try:
         try:
             options = _parser().parse_args(arguments)
-            status: int = options.run(options) or 0
+            status = options.run(options) or 0
         finally:
             sys.stdout.flush()  # a closed pipe raises here instead of at the end of Python, where it prints a traceback
     except BrokenPipeError:  # e.g. of `torchrank measures | head -1`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     return status
 
 

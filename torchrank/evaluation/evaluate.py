@@ -81,6 +81,7 @@ def evaluate(
         read = read_run(source, ties=ties)
         _check_queries(judgments, read, name)
         itself = _identical(read)
+        found_itself = len(np.unique(read.query[itself]))
         if ignore_identical_ids and itself.any():
             read = _rows(read.columns, ~itself)
         if precision == "single":
@@ -104,7 +105,7 @@ def evaluate(
                 "without judgments": len(read.queries) - int(inside.sum()),
                 "no relevant": int((ranking.num_relevant(1) == 0).sum()),
                 f"unjudged@{depth}": float(1 - judged.mean()) if len(judged) else float("nan"),
-                "found itself": len(np.unique(read.query[itself])) if len(itself) == len(read) else int(itself.sum()),
+                "found itself": found_itself,
             }
         )
     return Evaluation(tables, other, coverage, queries, ignore_identical_ids)
