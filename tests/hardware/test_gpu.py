@@ -225,6 +225,33 @@ def test_an_update_looks_at_no_value(monkeypatch, case, few):
     assert all(metric.sums.is_meta for metric in suite.values())
 
 
+SUITE = ["ndcg@3", "mrr", "hitrate@1", "map"]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", ["sliced", "overlapping", "booted", "both", "kept", "compared", "ties"])
+@pytest.mark.parametrize("target", [GRADES > 0, ITEMS["label"]], ids=["dense", "label"])
+def test_an_update_of_statistics_looks_at_no_value(target, kind, weighted):
+    queries = len(GRID)
+    ids, slices = meta(torch.arange(queries)), meta(torch.arange(queries) % 3 - 1)
+    names = ["new", "old"]
+    booted = tr.Bootstrapped(SUITE, replicates=9)
+    metric, more = {
+        "sliced": (tr.Sliced(SUITE, names), {"slices": slices}),
+        "overlapping": (tr.Sliced(SUITE, names), {"slices": meta(torch.ones(queries, 2) > 0)}),
+        "booted": (booted, {"query_ids": ids}),
+        "both": (tr.Sliced(booted, names), {"slices": slices, "query_ids": ids}),
+        "kept": (tr.PerQuery(SUITE), {"query_ids": ids}),
+        "compared": (tr.Compared(SUITE, names), {}),
+        "ties": (tr.TieReport(SUITE), {}),
+    }[kind]
+    metric = metric.to("meta")
+    scores, target = meta(GRID), meta(target)
+    more = {**more, "weights": meta(torch.ones(queries))} if weighted else more
+    with NoWaiting():
+        metric.update(dict.fromkeys(names, scores) if kind == "compared" else scores, target, **more)
+
+
 @pytest.mark.parametrize(
     ("overhead", "items", "more"),
     [

@@ -358,3 +358,11 @@ def test_effective_number_is_shown_if_weights_differ(weights, effective):
     table = suite.summary()
     assert ("effective" in table.columns) == (effective is not None)
     assert effective is None or table["effective"] == pytest.approx([effective])
+
+
+def test_one_query_has_no_standard_error_whatever_its_value():
+    for rank in range(1, 201):
+        metric = tr.MRR()
+        metric.update(tr.Ranking.from_ranks(torch.tensor([rank]), num_candidates=200))
+        assert math.isnan(metric.standard_error), rank
+        assert is_nan(metric.interval())

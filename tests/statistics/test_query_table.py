@@ -200,3 +200,14 @@ def test_polars_and_arrow(package, method, monkeypatch):
     )
     assert found["id"] == ["q2", "q1", "q3"]
     assert found["mr"] == [2, 3, 1]
+
+
+def test_clusters_go_by_the_texts_whose_hashes_are_the_ids():
+    values, _, user = users(5, 40)
+    texts = [f"query {n}" for n in range(len(values))]
+    keyed = dict(zip(texts, user.tolist()))
+    kept = tr.PerQuery("mrr")
+    kept.update(torch.tensor(values).unsqueeze(-1), torch.zeros(len(values), dtype=torch.int64), query_ids=texts)
+    hashed = tr.QueryTable(tr.hash_ids(texts), {"x": values})
+    assert hashed.summary(clusters=keyed) == tr.QueryTable(texts, {"x": values}).summary(clusters=keyed)
+    assert kept.compute().summary(clusters=keyed)["queries"] == [len(values)]
