@@ -21,7 +21,7 @@ from benchmarks.memory import ROOT
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = (
-    "torchmetrics", "numpy", "ranx", "numba", "pytrec_eval-terrier", "torch_geometric", "pykeen", "scipy"
+    "torchmetrics", "numpy", "ranx", "numba", "pytrec_eval-terrier", "ir_measures", "torch_geometric", "pykeen", "scipy"
 )  # fmt: skip
 
 Report = dict[str, Any]

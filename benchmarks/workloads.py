@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import benchmarks.contenders as c
 import benchmarks.data as data
+import benchmarks.files as files
 import benchmarks.peers as peers
 import benchmarks.small as s
 import torchrank as tr
 from benchmarks.busy import BUDGET, FLOOR, largest, slowed
 from benchmarks.imports import importing
-from benchmarks.plan import COMPILED, NUMBERS, OURS, Contender, Target, Workload, at_most, faster
+from benchmarks.plan import COMPILED, NUMBERS, OURS, Contender, Data, Target, Workload, at_most, faster
 from benchmarks.sync import LARGE, SMALL, synchronised
 
 LTR = "ndcg@5,10 mrr@10 map@10 precision@10 recall@10 hitrate@10"
@@ -157,6 +160,44 @@ def run() -> Workload:
             faster(80, "torchmetrics", contender=NUMBERS),
         ),
         grow={"queries": "queries", "candidates": "candidates", "positives": "relevant"},
+    )
+
+
+MILLION = {"queries": 1000, "documents": 1000, "judged": 20}
+FEW = {"queries": 10, "documents": 50, "judged": 5}
+
+
+def read(row: str, make: Callable[..., Data], what: str, targets: tuple[Target, ...], floor: str | None) -> Workload:
+    """Reading and evaluation of a run within a process."""
+    floors = {floor: files.three_columns} if floor else {}
+    peers = {"pytrec_eval": files.pytrec_eval, "ranx": files.ranx, "ir_measures": files.ir_measures}
+    return Workload(
+        "files",
+        row,
+        f"{{queries:,}} x {{documents:,}}, {{judged}} judged, {what}: {files.MEASURES}",
+        shape=MILLION,
+        quick=FEW,
+        make=make,
+        contenders={OURS: files.evaluate, **floors, **peers},
+        floor=floor,
+        targets=targets,
+        memory=(OURS, "pytrec_eval"),
+        devices=("cpu",),
+    )
+
+
+def command(lines: str, queries: int, peers: tuple[str, ...], targets: tuple[Target, ...]) -> Workload:
+    """Whole commands, from two files to printed numbers."""
+    both = (OURS, "import of torch and torchmetrics", files.TREC_EVAL, *peers)
+    return Workload(
+        "command",
+        lines,
+        f"whole process, {{queries:,}} x {{documents:,}}, {{judged}} judged: {files.MEASURES}",
+        shape={**MILLION, "queries": queries, "commands": both, "seconds": 60},
+        quick={**FEW, "commands": (OURS,), "seconds": 0},
+        measure=files.whole,
+        targets=targets,
+        devices=("cpu",),
     )
 
 
@@ -381,6 +422,15 @@ WORKLOADS: tuple[Workload, ...] = (
     ltr("many ties", 1),
     forty(),
     run(),
+    read("1,000,000 lines", files.written, "two files", (Target(600),), "numpy.loadtxt, three columns"),
+    read("dictionaries", files.tables, "two dictionaries", (at_most(0.5, "pytrec_eval"),), None),
+    command("1,000,000 lines", 1000, ("pytrec_eval", "ranx", "ir_measures"), ()),
+    command(
+        "10,000,000 lines",
+        10_000,
+        (),
+        (at_most(0.6, files.TREC_EVAL), Target(1000, quantity="peak_mb")),
+    ),
     statistics(),
     *(correlation(measure) for measure in ("kendalltau", "weightedtau", "spearman")),
     next_item(),

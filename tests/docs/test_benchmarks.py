@@ -95,6 +95,16 @@ def test_numbers_of_torchrank_are_those_of_the_references(parts):
     assert counted > 6
 
 
+@pytest.mark.parametrize("row", ["1,000,000 lines", "dictionaries"])
+def test_readers_of_files_and_dictionaries_have_the_same_numbers(parts, row):
+    workload = parts["workloads"].find(f"files: {row}")
+    data, contenders = workload.make(workload.quick, "cpu"), workload.contenders
+    ours, theirs = (contenders[name](data) for name in (parts["plan"].OURS, "pytrec_eval"))
+    check = parts["rows"].compared(ours.read(ours.run()), theirs.read(theirs.run()), "pytrec_eval")
+    assert check["labels"] == ["ndcg@10", "map", "mrr"]
+    assert check["agree"]
+
+
 def test_results_of_other_machines_are_never_mixed(parts, tmp_path):
     path = tmp_path / "results.json"
     fresh = parts["report"].new("cpu", quick=True)
