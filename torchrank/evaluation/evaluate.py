@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -98,8 +97,8 @@ def evaluate(
         if not inside.all():
             other[name] = whole.where(inside) if queries == "judged" else whole
         tables[name] = found
-        # a copy has no cache
-        rankings[name] = copy.copy(ranking) if queries == "judged" else ranking.take(torch.from_numpy(inside))
+        judged_only = Ranking.join(ranking.parts())  # without the run, which takes far more memory
+        rankings[name] = judged_only if queries == "judged" else judged_only.take(torch.from_numpy(inside))
         judged = Judged(top_k=depth).score(ranking).numpy()[inside]
         coverage.append(
             {
