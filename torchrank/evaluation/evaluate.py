@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from torchrank.evaluation.evaluation import Evaluation
 from torchrank.metrics.incomplete_judgments import Judged
@@ -76,6 +77,7 @@ def evaluate(
     depth = min((metric.top_k for metric in metrics.values() if metric.top_k), default=DEPTH)
     tables: dict[str, QueryTable] = {}
     other: dict[str, QueryTable] = {}
+    rankings: dict[str, Ranking] = {}
     coverage: list[dict[str, Any]] = []
     for name, source in _named(run).items():
         read = read_run(source, ties=ties)
@@ -95,6 +97,8 @@ def evaluate(
         if not inside.all():
             other[name] = whole.where(inside) if queries == "judged" else whole
         tables[name] = found
+        judged_only = Ranking.join(ranking.parts())  # without the run, which takes far more memory
+        rankings[name] = judged_only if queries == "judged" else judged_only.take(torch.from_numpy(inside))
         judged = Judged(top_k=depth).score(ranking).numpy()[inside]
         coverage.append(
             {
@@ -108,7 +112,7 @@ def evaluate(
                 "found itself": found_itself,
             }
         )
-    return Evaluation(tables, other, coverage, queries, ignore_identical_ids)
+    return Evaluation(tables, other, coverage, queries, ignore_identical_ids, rankings)
 
 
 def _named(run: Any) -> dict[str, Any]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from torchrank.evaluation import curves
+from torchrank.evaluation.curves import Curve, FirstRanks
+from torchrank.metrics.base import RankingMetric
 from torchrank.names.nearest import did_you_mean
+from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import Interval
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import Comparison
@@ -25,6 +29,7 @@ class Evaluation:
         rows: the rows of :attr:`coverage`.
         queries: "judged" or "both", the queries over which means are taken.
         ignored_identical_ids: whether documents with the id of their query were left out.
+        rankings: for each run the ranking of the judged documents, with the queries of ``tables`` in their order.
     """
 
     tables: Mapping[str, QueryTable]
@@ -32,6 +37,7 @@ class Evaluation:
     rows: Sequence[Mapping[str, Any]]
     queries: str
     ignored_identical_ids: bool = False
+    rankings: Mapping[str, Ranking] = field(default_factory=dict)
 
     @property
     def runs(self) -> list[str]:
@@ -98,6 +104,48 @@ class Evaluation:
                 f"Expected two or more runs to compare, got {', '.join(self.runs)}; evaluate {{name: run}}"
             )
         return compare(self.tables, baseline, missing="drop" if self.queries == "both" else "error", **options)
+
+    # ---- curves ------------------------------------------------------------------------------------------------
+
+    def over_cutoffs(self, measure: str | RankingMetric, cutoffs: Sequence[int] | None = None) -> tuple[Curve, ...]:
+        """A measure over its cutoff k: arguments, result and errors of :func:`curves.over_cutoffs`."""
+        return curves.over_cutoffs(self.rankings, measure, cutoffs)
+
+    def precision_recall(self, points: int = 11, relevance_level: int = 1) -> tuple[Curve, ...]:
+        """Precision over recall: arguments, result and errors of :func:`curves.precision_recall`."""
+        return curves.precision_recall(self.rankings, points, relevance_level)
+
+    def first_ranks(self, bins: Sequence[int] | None = None, relevance_level: int = 1) -> tuple[FirstRanks, ...]:
+        """Ranks of the first relevant documents: arguments, result and errors of :func:`curves.first_ranks`."""
+        return curves.first_ranks(self.rankings, bins, relevance_level)
+
+    def differences(self, a: str, b: str, measure: str) -> Table:
+        """The differences of two runs, query by query, the largest losses of ``b`` first, then by id.
+
+        Args:
+            a: the name of the first run, the baseline.
+            b: the name of the second run.
+            measure: the label of a measure of this evaluation.
+
+        Returns:
+            A table with the columns id, before (the value of ``a``), after (of ``b``) and delta = after - before.
+            Queries without a value in one of the runs are left out.
+
+        Raises:
+            KeyError: there is no such run.
+            ValueError: there is no such measure, or the runs have no query in common.
+
+        Example:
+            >>> import torchrank as tr
+            >>> qrels = {"q1": {"a": 1}, "q2": {"b": 1}}
+            >>> runs = {"bm25": {"q1": {"a": 1.0}, "q2": {"b": 1.0}}, "dense": {"q1": {"c": 2.0, "a": 1.0}, "q2": {}}}
+            >>> tr.evaluate(qrels, runs, "mrr").differences("bm25", "dense", "mrr")
+            id  before   after    delta
+            q2  1.0000  0.0000  -1.0000
+            q1  1.0000  0.5000  -0.5000
+            mrr, 2 common queries
+        """
+        return self[a].deltas(self[b], measure, most=None)
 
     def __getitem__(self, name: str) -> QueryTable:
         if name not in self.tables:

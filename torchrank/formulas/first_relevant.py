@@ -1,4 +1,4 @@
-"""The first relevant candidate: the probability that it is among the first ranks, and its reciprocal rank."""
+"""The first relevant candidate: its rank, its reciprocal rank, and the probability that it is among the first ranks."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     miss = ratio((n - s - index).clamp_min(0), n - index)
     value[rows] = 1 - torch.where(found, miss, 1.0).prod(-1)
     return value
+
+
+def first_rank(ranking: Ranking, level: float) -> Tensor:
+    r"""Expected rank of the first candidate at or above ``level``, infinite if none is retrieved: float64 [query].
+
+    The first of r relevant candidates in a tie group of n candidates behind a others is at rank
+    :math:`a + \frac{n + 1}{r + 1}` on average: the mean of the smallest of r numbers drawn from 1 ... n.
+    """
+    before, beside = ranking.relevant_before_and_in_tie(level)
+    rank = ranking.first - 1 + (ranking.tied + 1) / (beside + 1)
+    return torch.where(ranking.found(level) & (before == 0), rank, float("inf")).amin(-1)
 
 
 def reciprocal_rank(ranking: Ranking, level: float, top_k: int | None) -> Tensor:

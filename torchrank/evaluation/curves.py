@@ -1,0 +1,234 @@
+"""Curves of rankings as plain numbers: a measure over its cutoff, precision over recall, ranks of first hits."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from torchrank.collection.collection import RankingCollection
+from torchrank.formulas.first_relevant import first_rank
+from torchrank.layouts.canonical import Need
+from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.precision_recall_curve import InterpolatedPrecision, PRCurve
+from torchrank.names.arguments import integer
+from torchrank.names.parse import parse
+from torchrank.ranking.ranking import Ranking
+from torchrank.wrappers.query_table import QueryTable
+
+#: one ranking, or the rankings of several runs by name
+Rankings = Ranking | Mapping[str, Ranking]
+
+#: largest default cutoff, and about how many there are
+DEEPEST, CUTOFFS = 1000, 25
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line of a plot: the values of one run.
+
+    Attributes:
+        run: the name of the run.
+        x: the places, ascending.
+        y: the value at each place; NaN if there is none.
+    """
+
+    run: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class FirstRanks:
+    """The ranks of the first relevant documents of one run, and their numbers in bins.
+
+    Attributes:
+        run: the name of the run.
+        ranks: the (expected) rank in each query; infinite if no relevant document is retrieved, NaN if there is none.
+        bins: the last rank of each bin, ascending; the first bin begins at rank 1.
+        counts: number of queries in each bin.
+        not_retrieved: number of queries in which no relevant document is retrieved.
+        no_relevant: number of queries without a relevant document; they are in no bin.
+    """
+
+    run: str
+    ranks: tuple[float, ...]
+    bins: tuple[int, ...]
+    counts: tuple[int, ...]
+    not_retrieved: int
+    no_relevant: int
+
+
+def over_cutoffs(
+    rankings: Rankings, measure: str | RankingMetric, cutoffs: Sequence[int] | None = None
+) -> tuple[Curve, ...]:
+    """The aggregate, mostly a mean over queries, of one measure at each cutoff k.
+
+    Args:
+        rankings: a ranking, or rankings by the name of their run.
+        measure: a name or a metric; its own cutoff is replaced.
+        cutoffs: the values of k; None = about 25 on a logarithmic scale, from 1 to the length of the longest list, at
+            most 1,000.
+
+    Returns:
+        A curve for each run: cutoffs and values.
+
+    Raises:
+        ValueError: the measure is unknown or has no cutoff, or a cutoff is no integer >= 1.
+        TypeError: the measure is no measure of rankings.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> from torchrank.evaluation.curves import over_cutoffs
+        >>> ranking = tr.Ranking.from_ranks(torch.tensor([1, 3, 5]), num_candidates=10)
+        >>> over_cutoffs(ranking, "hitrate", [1, 2, 5])
+        (Curve(run='run', x=(1, 2, 5), y=(0.3333333333333333, 0.3333333333333333, 1.0)),)
+    """
+    named = _named(rankings)
+    wanted = _ranks(_spread(_depth(named.values())) if cutoffs is None else cutoffs, "cutoffs")
+    metrics = [_cut(measure, k) for k in wanted]
+    return tuple(Curve(run, wanted, _means(ranking, metrics)) for run, ranking in named.items())
+
+
+def precision_recall(rankings: Rankings, points: int = 11, relevance_level: int = 1) -> tuple[Curve, ...]:
+    """The mean over queries of the interpolated precision, over the recall to reach.
+
+    The values are those of :class:`torchrank.InterpolatedPrecision`. A query without a relevant document has 0.
+
+    Args:
+        rankings: a ranking, or rankings by the name of their run.
+        points: number of values of recall from 0 to 1: 11, as in TREC, or e.g. 101.
+        relevance_level: a grade at or above it is relevant.
+
+    Returns:
+        A curve for each run: recall and precision.
+
+    Raises:
+        ValueError: an argument has an unknown value.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> from torchrank.evaluation.curves import precision_recall
+        >>> ranking = tr.Ranking.from_scores(torch.tensor([[0.9, 0.8, 0.7, 0.6]]), torch.tensor([[1, 0, 0, 1]]))
+        >>> precision_recall(ranking, points=3)
+        (Curve(run='run', x=(0.0, 0.5, 1.0), y=(1.0, 1.0, 0.5)),)
+    """
+    integer("points", points, least=2, or_none=False)
+    recall = tuple(point / (points - 1) for point in range(points))
+    metrics = [InterpolatedPrecision(recall=one, relevance_level=relevance_level) for one in recall]
+    return tuple(Curve(run, recall, _means(ranking, metrics)) for run, ranking in _named(rankings).items())
+
+
+def first_ranks(
+    rankings: Rankings, bins: Sequence[int] | None = None, relevance_level: int = 1
+) -> tuple[FirstRanks, ...]:
+    """The rank of the first relevant document of each query, and its distribution.
+
+    A tied document has its expected rank over random orders, which may be a fraction.
+
+    Args:
+        rankings: a ranking, or rankings by the name of their run.
+        bins: the last rank of each bin; None = 1, 2, 5, 10, 20, 50, ... One more bin follows for ranks beyond the last.
+        relevance_level: a grade at or above it is relevant.
+
+    Raises:
+        ValueError: a bin is no integer >= 1, or a ranking has no exact ranks, because it was made with ``top_k`` or by
+            ``sampled``.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> from torchrank.evaluation.curves import first_ranks
+        >>> scores = torch.tensor([[0.9, 0.8, 0.8, 0.7], [0.9, 0.8, 0.7, 0.6]])
+        >>> (found,) = first_ranks(tr.Ranking.from_scores(scores, torch.tensor([[0, 0, 1, 0], [1, 0, 1, 0]])))
+        >>> found.ranks, found.bins, found.counts, found.not_retrieved
+        ((2.5, 1.0), (1, 2, 4), (1, 0, 1), 0)
+    """
+    named = _named(rankings)
+    for ranking in named.values():
+        ranking.check(Need(relevant=True), "ranks of first relevant documents")
+        if ranking.draw is not None:
+            raise ValueError("Expected a ranking of all candidates, got one by sampled(); read the ranking before it")
+    found = {run: _first(ranking, relevance_level) for run, ranking in named.items()}
+    lasts = _ranks(_round(_depth(named.values(), deepest=2**53)) if bins is None else bins, "bins")
+    largest = max((float(rank[np.isfinite(rank)].max(initial=1)) for rank in found.values()), default=1.0)
+    if largest > lasts[-1]:
+        lasts = (*lasts, math.ceil(largest))
+    return tuple(_binned(run, ranks, lasts) for run, ranks in found.items())
+
+
+def _first(ranking: Ranking, level: int) -> np.ndarray:
+    """float64 [query]: rank of the first relevant document; infinite if not retrieved, NaN if there is none."""
+    ranks = torch.where(ranking.num_relevant(level) > 0, first_rank(ranking, level), float("nan"))
+    return (ranks if ranking.ignored is None else ranks[~ranking.ignored]).cpu().numpy()
+
+
+def _binned(run: str, ranks: np.ndarray, lasts: tuple[int, ...]) -> FirstRanks:
+    places = np.searchsorted(lasts, ranks[np.isfinite(ranks)])  # the first bin whose last rank is at or beyond the rank
+    counts = tuple(np.bincount(places, minlength=len(lasts)).tolist())
+    return FirstRanks(run, tuple(ranks.tolist()), lasts, counts, int(np.isinf(ranks).sum()), int(np.isnan(ranks).sum()))
+
+
+def _named(rankings: Rankings) -> Mapping[str, Ranking]:
+    return {"run": rankings} if isinstance(rankings, Ranking) else rankings
+
+
+def _means(ranking: Ranking, metrics: Sequence[RankingMetric]) -> tuple[float, ...]:
+    """The aggregate of each metric over the queries of a ranking."""
+    keyed = {str(n): metric for n, metric in enumerate(metrics)}
+    values = RankingCollection(keyed).score(copy.copy(ranking))  # a copy has a cache of its own, which is freed
+    return tuple(QueryTable(range(ranking.num_queries), values, metrics=keyed).summary()["value"])
+
+
+def _cut(measure: str | RankingMetric, k: int) -> RankingMetric:
+    """The metric with another cutoff."""
+    if not isinstance(measure, str | RankingMetric):
+        raise TypeError(f"Expected the name of a measure or a metric of rankings, got {measure!r}; pass e.g. 'ndcg'")
+    try:
+        if isinstance(measure, str):
+            found = parse(measure, top_k=k)
+        else:
+            found = type(measure)(top_k=k, **{name: getattr(measure, name) for name in measure.definition()})
+    except ValueError as error:
+        if "no top_k" in str(error):
+            raise ValueError(
+                f"Expected a measure with a cutoff, got {measure!r}, which reads the whole list; pass e.g. 'ndcg'"
+            ) from None
+        raise
+    if not isinstance(found, RankingMetric) or isinstance(found, PRCurve):
+        raise TypeError(f"Expected a measure with one value for each ranking, got {measure!r}; pass e.g. 'ndcg'")
+    return found
+
+
+def _depth(rankings: Iterable[Ranking], deepest: int = DEEPEST) -> int:
+    """The length of the longest list, or the largest rank if lengths are not known, at most ``deepest``."""
+    longest = 1.0
+    for ranking in rankings:
+        length = float(ranking.num_candidates.nan_to_num(nan=1.0).amax()) if ranking.num_queries else 1.0
+        ranks = torch.where(ranking.tied > 0, ranking.first, 1.0)
+        length = max(length, float(ranks.amax()) if ranks.numel() else 1.0)
+        longest = max(longest, length if ranking.reach is None else min(length, ranking.reach))
+    return int(min(longest, deepest))
+
+
+def _spread(depth: int) -> list[int]:
+    """About 25 integers from 1 to ``depth`` on a logarithmic scale, fewer if close ones are equal."""
+    return np.unique(np.geomspace(1, depth, CUTOFFS).round().astype(np.int64)).tolist()
+
+
+def _round(depth: int) -> list[int]:
+    """1, 2, 5, 10, 20, 50, ... below ``depth``, and ``depth``."""
+    steps = (digit * 10**power for power in range(len(str(depth))) for digit in (1, 2, 5))
+    return [*(step for step in steps if step < depth), depth]
+
+
+def _ranks(ranks: Sequence[int], name: str) -> tuple[int, ...]:
+    """Ranks in ascending order, each once."""
+    for rank in ranks:
+        integer(name, rank, least=1, or_none=False)
+    if not len(ranks):
+        raise ValueError(f"Expected {name} with at least one rank, got none; pass e.g. [1, 5, 10], or None")
+    return tuple(sorted({int(rank) for rank in ranks}))
