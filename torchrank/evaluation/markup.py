@@ -69,6 +69,12 @@ def interval(low: float, high: float, spec: str = ".4f") -> str:
     return "-" if math.isnan(low) or math.isnan(high) else f"[{low:{spec}}, {high:{spec}}]"
 
 
+class Best(str):
+    """The text of the cell that is the best of its group, which is printed in bold."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Head:
     """The head of a column.
@@ -101,15 +107,20 @@ def table(
     )
     bodies = "".join(tag("tbody", _group(name, rows, heads)) for name, rows in groups)
     inner = tag("caption", escaped(caption)) + tag("thead", tag("tr", head)) + bodies
-    return tag("div", tag("table", inner, **attributes), class_="scroll", tabindex="0", role="region", aria_label=caption)
+    return tag(
+        "div", tag("table", inner, **attributes), class_="scroll", tabindex="0", role="region", aria_label=caption
+    )
 
 
 def _group(name: str | None, rows: Sequence[Sequence[str]], heads: Sequence[Head]) -> str:
-    lines = []
+    lines: list[str] = []
     for row in rows:
-        cells = [tag("th", escaped(name), scope="rowgroup", rowspan=len(rows))] if name is not None and not lines else []
+        cells = (
+            [tag("th", escaped(name), scope="rowgroup", rowspan=len(rows))] if name is not None and not lines else []
+        )
         for at, (cell, head) in enumerate(zip(row, heads[name is not None :])):
-            kind = {"scope": "row"} if at == 0 else {}
-            cells.append(tag("th" if at == 0 else "td", escaped(cell), class_="n" if head.numeric else None, **kind))
+            classes = " ".join(["n"] * head.numeric + ["best"] * isinstance(cell, Best))
+            scope = "row" if at == 0 else None
+            cells.append(tag("td" if scope is None else "th", escaped(cell), scope=scope, class_=classes or None))
         lines.append(tag("tr", "".join(cells)))
     return "".join(lines)

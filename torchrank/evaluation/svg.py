@@ -9,17 +9,17 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from torchrank.evaluation.markup import escaped, number, tag
+from torchrank.evaluation.markup import escaped, interval, number, tag
 
 #: size of a chart, and its margins, in units of the drawing
-WIDTH, HEIGHT = 460, 270
-LEFT, RIGHT, TOP, BOTTOM = 54, 14, 12, 44
+WIDTH, HEIGHT = 400, 250
+LEFT, RIGHT, TOP, BOTTOM = 52, 18, 10, 42
 #: the largest number of bars that have a text of their own, and the largest number of bars
 MOST_TEXTS, MOST_BARS = 300, 2000
 #: number of different styles of lines
 STYLES = 8
-#: width of a character of a label
-_CHARACTER = 6.3
+#: most characters of a label, and the width of one
+LONGEST, _CHARACTER = 24, 6.3
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Scale:
         start: the place of the beginning.
         end: the place of the end.
         log: whether places are those of logarithms.
+        whole: whether numbers are integers.
     """
 
     low: float
@@ -39,6 +40,7 @@ class Scale:
     start: float
     end: float
     log: bool = False
+    whole: bool = False
 
     def __call__(self, value: float) -> str:
         """The place of a number."""
@@ -55,19 +57,21 @@ class Scale:
         if self.log:
             return _log_ticks(self.low, self.high, most + 4)
         step = _round_step((self.high - self.low) / most)
+        step = math.ceil(step) if self.whole else step
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [round(step * n, 12) for n in range(first, last + 1)]
 
 
 def scale_of(values: Iterable[float], start: float, end: float, *, log: bool = False, zero: bool = False) -> Scale:
-    """An axis that holds some numbers; ``zero`` includes 0. Missing numbers are left out."""
+    """An axis that holds some numbers, with some room; ``zero`` includes 0. Missing numbers are left out."""
     found = [one for one in values if math.isfinite(one) and (one > 0 or not log)]
     low, high = min([*found, *([0.0] * zero)], default=0.0), max([*found, *([0.0] * zero)], default=1.0)
     if log:
         return Scale(low or 1.0, high if high > low else (low or 1.0) * 10, start, end, True)
     if not high > low:
         low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
-    return Scale(low, high, start, end)
+    room = 0.04 * (high - low)
+    return Scale(low - room, high + room, start, end)
 
 
 @dataclass(frozen=True)
@@ -83,9 +87,8 @@ def lines(found: Sequence[Line], title: str, x_label: str, y_label: str, *, log:
     """A chart of lines, whose points show their numbers if the pointer rests on them."""
     x = scale_of((one for line in found for one in line.x), LEFT, WIDTH - RIGHT, log=log)
     values = [one for line in found for one in line.y if math.isfinite(one)]
-    shares = all(0 <= one <= 1 for one in values)
-    low = 0.0 if not values or min(values) < 0.5 * max(values) or shares else min(values)
-    y = scale_of([*values, low], HEIGHT - BOTTOM, TOP)
+    zero = not values or min(values) < 0.4 * max(values)
+    y = scale_of(values, HEIGHT - BOTTOM, TOP, zero=zero)
     marks = "".join(_line(line, at % STYLES, x, y, x_label) for at, line in enumerate(found))
     return _chart(title, _axes(x, y, x_label, y_label) + marks)
 
@@ -94,9 +97,7 @@ def _line(line: Line, style: int, x: Scale, y: Scale, x_label: str) -> str:
     points = [(a, b) for a, b in zip(line.x, line.y) if math.isfinite(b)]
     breaks = [math.isnan(b) for b in (math.nan, *line.y)]
     path = "".join(
-        f"{'M' if broken else 'L'}{x(a)} {y(b)}"
-        for a, b, broken in zip(line.x, line.y, breaks)
-        if math.isfinite(b)
+        f"{'M' if broken else 'L'}{x(a)} {y(b)}" for a, b, broken in zip(line.x, line.y, breaks) if math.isfinite(b)
     )
     place = x_label.split(" ")[0]
     marks = "".join(
@@ -127,7 +128,13 @@ def key(style: int) -> str:
 
 
 def differences(
-    values: Sequence[float], names: Sequence[str], title: str, *, higher: bool = True, mean: float = math.nan
+    values: Sequence[float],
+    names: Sequence[str],
+    title: str,
+    *,
+    higher: bool = True,
+    mean: float = math.nan,
+    signed: bool = True,
 ) -> str:
     """The differences of queries, the largest gain first: bars, or a step curve if there are many.
 
@@ -137,31 +144,32 @@ def differences(
         title: the name of the chart.
         higher: whether a positive difference is a gain.
         mean: the mean of the differences, drawn as a line.
+        signed: whether these are differences, printed with their signs; otherwise they are values.
     """
-    x = Scale(0, max(1, len(values)), LEFT, WIDTH - RIGHT)
+    spec, y_label = ("+.4f", "difference") if signed else (".4f", "value")
+    x = Scale(0, max(1, len(values)), LEFT, WIDTH - RIGHT, whole=True)
     y = scale_of(values, HEIGHT - BOTTOM, TOP, zero=True)
-    zero = y(0)
+    texts = [f"{name}: {value:{spec}}" for name, value in zip(names, values)]
     if len(values) > MOST_BARS:
         inner = tag("path", d=_steps(values, x, y), class_="steps")
     else:
         inner = "".join(
-            tag("g", _bars(values, names, x, y, sign), class_=kind, stroke_width=_bar_width(len(values)))
+            tag("g", _bars(values, texts, x, y, sign), class_=kind, stroke_width=_bar_width(len(values)))
             for kind, sign in (("gain", 1 if higher else -1), ("loss", -1 if higher else 1))
         )
-    inner += tag("path", d=f"M{LEFT} {zero}H{WIDTH - RIGHT}", class_="zero")
+    inner += tag("path", d=f"M{LEFT} {y(0)}H{WIDTH - RIGHT}", class_="zero")
     if math.isfinite(mean):
-        text = _title(f"mean {mean:+.4f}")
-        inner += tag("path", text, d=f"M{LEFT} {y(mean)}H{WIDTH - RIGHT}", class_="mean")
-    return _chart(title, _axes(x, y, "queries, sorted", "difference") + inner)
+        inner += tag("path", _title(f"mean {mean:{spec}}"), d=f"M{LEFT} {y(mean)}H{WIDTH - RIGHT}", class_="mean")
+    return _chart(title, _axes(x, y, "queries, sorted", y_label) + inner)
 
 
-def _bars(values: Sequence[float], names: Sequence[str], x: Scale, y: Scale, sign: int) -> str:
-    """The bars on one side of 0."""
-    some = [(at, one) for at, one in enumerate(values) if one * sign > 0]
-    paths = [f"M{x(at + 0.5)} {y(0)}V{y(one)}" for at, one in some]
+def _bars(values: Sequence[float], texts: Sequence[str], x: Scale, y: Scale, sign: int) -> str:
+    """The bars on one side of 0, with texts if they are few."""
+    some = [at for at, one in enumerate(values) if one * sign > 0]
+    paths = [f"M{x(at + 0.5)} {y(0)}V{y(values[at])}" for at in some]
     if len(values) > MOST_TEXTS:
         return tag("path", d="".join(paths))
-    return "".join(tag("path", _title(f"{names[at]}: {one:+.4f}"), d=path) for path, (at, one) in zip(paths, some))
+    return "".join(tag("path", _title(texts[at]), d=path) for path, at in zip(paths, some))
 
 
 def _bar_width(count: int) -> str:
@@ -187,25 +195,22 @@ class Estimate:
     filled: bool = True
 
 
-def forest(rows: Sequence[Estimate], title: str, x_label: str, *, zero: bool = True, spec: str = "+.4f") -> str:
-    """A row for each estimate: a point, and a line over its interval."""
+def forest(rows: Sequence[Estimate], title: str, x_label: str) -> str:
+    """A row for each difference: a point, and a line over its interval."""
     step, top = 26, 8
-    longest = max((min(len(row.name), 27) for row in rows), default=1)
+    longest = max((min(len(row.name), LONGEST) for row in rows), default=1)
     left = 12 + _CHARACTER * longest
-    height = top + step * len(rows) + BOTTOM
-    x = scale_of((one for row in rows for one in (row.value, row.low, row.high)), left + 8, WIDTH - RIGHT, zero=zero)
-    bottom = height - BOTTOM
-    marks = _x_axis(x, bottom, top, x_label, most=5)
-    if zero:
-        marks += tag("path", d=f"M{x(0)} {top}V{bottom}", class_="zero")
+    bottom = top + step * len(rows)
+    x = scale_of((one for row in rows for one in (row.value, row.low, row.high)), left + 8, WIDTH - RIGHT, zero=True)
+    marks = _x_axis(x, bottom, top, x_label) + tag("path", d=f"M{x(0)} {top}V{bottom}", class_="zero")
     for at, row in enumerate(rows):
-        marks += _estimate(row, x, top + step * (at + 0.5), left, spec)
-    return _chart(title, marks, height)
+        marks += _estimate(row, x, top + step * (at + 0.5), left)
+    return _chart(title, marks, bottom + BOTTOM)
 
 
-def _estimate(row: Estimate, x: Scale, y: float, left: float, spec: str) -> str:
-    text = _title(f"{row.name}: {number(row.value, spec)} [{number(row.low, spec)}, {number(row.high, spec)}]")
-    name = row.name if len(row.name) <= 27 else f"{row.name[:26]}…"
+def _estimate(row: Estimate, x: Scale, y: float, left: float) -> str:
+    text = _title(f"{row.name}: {number(row.value, '+.4f')} {interval(row.low, row.high, '+.4f')}")
+    name = row.name if len(row.name) <= LONGEST else f"{row.name[: LONGEST - 1]}…"
     found = tag("text", escaped(name) + text, x=_short(left), y=_short(y + 4), text_anchor="end")
     if math.isfinite(row.low + row.high):
         found += tag("path", text, d=f"M{x(row.low)} {_short(y)}H{x(row.high)}", class_="range")
@@ -230,7 +235,8 @@ def _axes(x: Scale, y: Scale, x_label: str, y_label: str) -> str:
     left, bottom, digits = x.start, y.start, _digits(y.ticks())
     grid = "".join(f"M{_short(left)} {y(one)}H{_short(x.end)}" for one in y.ticks())
     texts = "".join(
-        tag("text", digits(one), x=_short(left - 7), y=_short(float(y(one)) + 4), text_anchor="end") for one in y.ticks()
+        tag("text", digits(one), x=_short(left - 7), y=_short(float(y(one)) + 4), text_anchor="end")
+        for one in y.ticks()
     )
     middle = (y.start + y.end) / 2
     name = tag("text", escaped(y_label), transform=f"translate(13 {middle:g}) rotate(-90)", class_="name")
@@ -250,17 +256,18 @@ def _x_axis(x: Scale, bottom: float, top: float | None, label: str, most: int = 
 
 
 def _digits(ticks: Sequence[float]) -> Callable[[float], str]:
-    """The format of ticks: as many decimals as their steps need."""
-    steps = [abs(b - a) for a, b in zip(ticks, ticks[1:])]
-    smallest = min((one for one in steps if one > 0), default=max(map(abs, ticks), default=1.0) or 1.0)
-    decimals = max(0, -math.floor(math.log10(smallest) + 1e-9))
-    return lambda value: f"{value:.{decimals}f}" if decimals <= 6 else f"{value:.1e}"
+    """The format of ticks: as many decimals as they need."""
+    spread = max(map(abs, ticks), default=1.0) or 1.0
+    for decimals in range(7):
+        if all(abs(round(one, decimals) - one) <= 1e-6 * spread for one in ticks):
+            return lambda value: f"{value:.{decimals}f}"
+    return lambda value: f"{value:.2g}"
 
 
 def _round_step(least: float) -> float:
-    """The smallest of 1, 2 and 5 times a power of 10 that is at least ``least``."""
+    """The smallest of 1, 2, 2.5 and 5 times a power of 10 that is at least ``least``."""
     power = 10.0 ** math.floor(math.log10(least))
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= least * (1 - 1e-9))
+    return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= least * (1 - 1e-9))
 
 
 def _log_ticks(low: float, high: float, most: int) -> list[float]:

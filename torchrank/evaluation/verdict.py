@@ -23,10 +23,11 @@ def verdict(evaluation: Evaluation, comparison: Comparison | None, level: float 
     best = (max if higher else min)(values.values())
     leaders = [run for run, value in values.items() if value == best]
     if comparison is None:
-        run, low_high = leaders[0], evaluation.intervals(level)[leaders[0]][label]
-        alone = len(evaluation.runs) == 1
-        about = f"{number(best)}, {100 * level:g} % interval {interval(*low_high)}, {_queries(len(evaluation[run]))}"
-        return f"{run} has {label} {about}." if alone else f"{run} is best in {label}: {about}. No test was made."
+        run = evaluation.runs[0]
+        low_high = interval(*evaluation.intervals(level)[run][label])
+        return (
+            f"{run}: {label} {number(best)}, {100 * level:g} % interval {low_high}, {_queries(len(evaluation[run]))}."
+        )
     rows = [row for row in comparison.rows if row.pair.measure == label]
     if rows and all(row.pair.identical for row in rows):
         return f"The runs are equal in {label} ({number(best)}): no query differs."
@@ -37,15 +38,17 @@ def verdict(evaluation: Evaluation, comparison: Comparison | None, level: float 
 
 def _against_others(best: str, rows: Sequence[Row], comparison: Comparison) -> str:
     """The verdicts on the best run and each other one."""
-    better, open_, untested = [], [], []
+    better: list[str] = []
+    undecided: list[str] = []
+    untested: list[str] = []
     for row in rows:
         if best in (row.pair.a, row.pair.b):
             other = row.pair.a if row.pair.b == best else row.pair.b
-            found = better if comparison.winner(row) == best else untested if math.isnan(row.p_corrected) else open_
+            found = better if comparison.winner(row) == best else untested if math.isnan(row.p_corrected) else undecided
             found.append(other)
-    apart = [run for run in comparison.systems if run not in (best, *better, *open_, *untested)]
+    apart = [run for run in comparison.systems if run not in (best, *better, *undecided, *untested)]
     parts = [f"significantly better than {listed(better)}"] if better else []
-    parts += [f"not significantly better than {listed(open_)}"] if open_ else []
+    parts += [f"not significantly better than {listed(undecided)}"] if undecided else []
     parts += [f"no test was possible against {listed(untested)}"] if untested else []
     parts += [f"not compared with {listed(apart)}"] if apart else []
     correction = "" if len(comparison.systems) < 3 or comparison.correction == "none" else f", {comparison.correction}"
