@@ -208,9 +208,9 @@ def _queries(evaluation: Evaluation, comparison: Comparison | None) -> str:
         about, heads = f"{labels[0]}, {b} against {a}", [a, b, "Difference"]
     else:
         rows = _lowest(evaluation, evaluation.runs[0], labels[0], MOST_ROWS)
-        about, heads = f"{labels[0]}", evaluation.runs[:1]
+        about, heads = labels[0], evaluation.runs[:1]
     columns = [Head("Query", numeric=False), *map(Head, heads)]
-    text = f"Without JavaScript: {about}, {len(rows)} queries, the worst first, unsorted otherwise."
+    text = f"Without JavaScript this table has one order, the worst first, and {len(rows)} queries: {about}."
     script_off = tag("noscript", tag("p", escaped(text), class_="notes"))
     return _controls() + script_off + table(columns, [(None, rows)], "Queries", id="queries") + _pager()
 
@@ -258,6 +258,7 @@ def _legend(comparison: Comparison | None, level: float) -> str:
     if comparison:
         corrected = "p" if comparison.correction == "none" else "the corrected p"
         lines |= {
+            "a, b": "in notes: b is the run, a the run against which it stands",
             "n": "number of queries that both runs have scored; only these are compared",
             "difference": "mean of the run - mean of the other run; its interval is not corrected for several pairs",
             "p": f"probability of a difference at least as large if the runs were equally good; {comparison.test} test",
