@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchrank.statistics.drawing import axes_of, imported, plainly
+
 # Number of lines that a legend can distinguish, the number of default colours. More lines are named at their ends.
 LEGEND = 10
 
@@ -22,7 +24,7 @@ def plot_values(values: Mapping[str, Tensor], axes: Any = None) -> tuple[Any, An
         text = f"{numbers.item():.4g}" if single else f"{len(numbers)} values"
         axes.text(1.01, row, text, transform=axes.get_yaxis_transform(), va="center", size="small")
     axes.set_yticks(range(len(values)), list(values))
-    _plainly(axes.get_yticklabels(), list(values))
+    plainly(axes.get_yticklabels(), list(values))
     axes.set_ylim(len(values) - 0.4, -0.6)  # descending, so that the first metric is on top
     axes.grid(True, alpha=0.4)
     return figure, axes
@@ -45,8 +47,6 @@ def plot_lines(
 
     Up to ten lines have a legend beside the axes. If there are more, each has its name at its end.
     """
-    from matplotlib.ticker import MaxNLocator
-
     names = [*lines, *(levels or {})]
     many = len(names) > LEGEND
     figure, axes = _axes(axes, names, 1.2 + 0.18 * len(names) if many else 4.8)
@@ -59,9 +59,9 @@ def plot_lines(
     else:
         # Legends hide names that begin with "_", so the names are set afterwards.
         legend = axes.legend(drawn, [f"line {i}" for i in range(len(drawn))], loc="upper left", bbox_to_anchor=(1, 1))
-        _plainly(legend.get_texts(), names)
+        plainly(legend.get_texts(), names)
     axes.set_xlabel(xlabel)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(imported("matplotlib.ticker").MaxNLocator(integer=True))
     axes.grid(True, alpha=0.4)
     return figure, axes
 
@@ -84,7 +84,7 @@ def _name_ends(axes: Any, drawn: Sequence[Any], names: Sequence[str]) -> None:
                 arrowprops={"arrowstyle": "-", "color": drawn[i].get_color(), "linewidth": 0.5, "relpos": (0, 0.5)},
             )
         )
-    _plainly(texts, [names[i] for i in order])
+    plainly(texts, [names[i] for i in order])
 
 
 def _end(line: Any) -> tuple[float, float]:
@@ -95,18 +95,9 @@ def _end(line: Any) -> tuple[float, float]:
     return x, y
 
 
-def _plainly(texts: Sequence[Any], names: Sequence[str]) -> None:
-    """Set texts without interpretation: matplotlib would read "$" as mathematics."""
-    for text, name in zip(texts, names):
-        text.set_parse_math(False)
-        text.set_text(name)
-
-
 def _axes(axes: Any, names: Sequence[str], height: float) -> tuple[Any, Any]:
     """The figure and axes to draw in. New ones have room for the names."""
-    from matplotlib import pyplot
-
-    if axes is None:  # sizes in inches, from the number and the lengths of names in a small font
-        width = 6 + 0.09 * max(map(len, names), default=0)
-        return pyplot.subplots(figsize=(width, min(max(2.4, height), 20)), layout="constrained")
+    # sizes in inches, from the number and the lengths of names in a small font
+    width = 6 + 0.09 * max(map(len, names), default=0)
+    axes = axes_of(axes, width, min(max(2.4, height), 20), managed=True)
     return axes.get_figure(), axes

@@ -35,11 +35,13 @@ class Curve:
         run: the name of the run.
         x: the places, ascending.
         y: the value at each place; NaN if there is none.
+        queries: number of queries that have a value, the largest of all places.
     """
 
     run: str
     x: tuple[float, ...]
     y: tuple[float, ...]
+    queries: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,12 +88,12 @@ def over_cutoffs(
         >>> from torchrank.evaluation.curves import over_cutoffs
         >>> ranking = tr.Ranking.from_ranks(torch.tensor([1, 3, 5]), num_candidates=10)
         >>> over_cutoffs(ranking, "hitrate", [1, 2, 5])
-        (Curve(run='run', x=(1, 2, 5), y=(0.3333333333333333, 0.3333333333333333, 1.0)),)
+        (Curve(run='run', x=(1, 2, 5), y=(0.3333333333333333, 0.3333333333333333, 1.0), queries=3),)
     """
     named = _named(rankings)
     wanted = _ranks(_spread(_depth(named.values())) if cutoffs is None else cutoffs, "cutoffs")
     metrics = [_cut(measure, k) for k in wanted]
-    return tuple(Curve(run, wanted, _means(ranking, metrics)) for run, ranking in named.items())
+    return tuple(Curve(run, wanted, *_means(ranking, metrics)) for run, ranking in named.items())
 
 
 def precision_recall(rankings: Rankings, points: int = 11, relevance_level: int = 1) -> tuple[Curve, ...]:
@@ -115,12 +117,12 @@ def precision_recall(rankings: Rankings, points: int = 11, relevance_level: int 
         >>> from torchrank.evaluation.curves import precision_recall
         >>> ranking = tr.Ranking.from_scores(torch.tensor([[0.9, 0.8, 0.7, 0.6]]), torch.tensor([[1, 0, 0, 1]]))
         >>> precision_recall(ranking, points=3)
-        (Curve(run='run', x=(0.0, 0.5, 1.0), y=(1.0, 1.0, 0.5)),)
+        (Curve(run='run', x=(0.0, 0.5, 1.0), y=(1.0, 1.0, 0.5), queries=1),)
     """
     integer("points", points, least=2, or_none=False)
     recall = tuple(point / (points - 1) for point in range(points))
     metrics = [InterpolatedPrecision(recall=one, relevance_level=relevance_level) for one in recall]
-    return tuple(Curve(run, recall, _means(ranking, metrics)) for run, ranking in _named(rankings).items())
+    return tuple(Curve(run, recall, *_means(ranking, metrics)) for run, ranking in _named(rankings).items())
 
 
 def first_ranks(
@@ -132,8 +134,12 @@ def first_ranks(
 
     Args:
         rankings: a ranking, or rankings by the name of their run.
-        bins: the last rank of each bin; None = 1, 2, 5, 10, 20, 50, ... One more bin follows for ranks beyond the last.
+        bins: the last rank of each bin; None = 1, 2, 5, 10, 20, 50, ..., or for lists longer than 1,000, 1, 3, 10, 30,
+            ... One more bin follows for ranks beyond the last.
         relevance_level: a grade at or above it is relevant.
+
+    Returns:
+        The ranks and the numbers of queries of each run, with the same bins.
 
     Raises:
         ValueError: a bin is no integer >= 1, or a ranking has no exact ranks, because it was made with ``top_k`` or by
@@ -176,11 +182,25 @@ def _named(rankings: Rankings) -> Mapping[str, Ranking]:
     return {"run": rankings} if isinstance(rankings, Ranking) else rankings
 
 
-def _means(ranking: Ranking, metrics: Sequence[RankingMetric]) -> tuple[float, ...]:
-    """The aggregate of each metric over the queries of a ranking."""
+def _means(ranking: Ranking, metrics: Sequence[RankingMetric]) -> tuple[tuple[float, ...], int]:
+    """The aggregate of each metric over the queries of a ranking, and the largest number of queries with a value."""
     keyed = {str(n): metric for n, metric in enumerate(metrics)}
     values = RankingCollection(keyed).score(copy.copy(ranking))  # a copy has a cache of its own, which is freed
-    return tuple(QueryTable(range(ranking.num_queries), values, metrics=keyed).summary()["value"])
+    summary = QueryTable(range(ranking.num_queries), values, metrics=keyed).summary()
+    return tuple(summary["value"]), max(row["queries"] - row["empty"] for row in summary)
+
+
+def label_over_k(measure: str | RankingMetric) -> str:
+    """The label of a measure at any cutoff.
+
+    Raises:
+        ValueError: the measure is unknown or has no cutoff.
+
+    Example:
+        >>> label_over_k("nDCG@10")
+        'ndcg@k'
+    """
+    return f"{_cut(measure, 1).label.removesuffix('@1')}@k"
 
 
 def _cut(measure: str | RankingMetric, k: int) -> RankingMetric:
@@ -220,8 +240,9 @@ def _spread(depth: int) -> list[int]:
 
 
 def _round(depth: int) -> list[int]:
-    """1, 2, 5, 10, 20, 50, ... below ``depth``, and ``depth``."""
-    steps = (digit * 10**power for power in range(len(str(depth))) for digit in (1, 2, 5))
+    """The ends of bins: 1, 2, 5, 10, 20, 50, ... below ``depth``, or 1, 3, 10, 30, ... of long lists; and ``depth``."""
+    digits = (1, 2, 5) if depth <= DEEPEST else (1, 3)
+    steps = (digit * 10**power for power in range(len(str(depth))) for digit in digits)
     return [*(step for step in steps if step < depth), depth]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torchrank.evaluation import curves
+from torchrank.evaluation import curves, plots
 from torchrank.evaluation.curves import Curve, FirstRanks
 from torchrank.evaluation.report import report
 from torchrank.metrics.base import RankingMetric
@@ -150,6 +150,50 @@ class Evaluation:
             mrr, 2 common queries
         """
         return self[a].deltas(self[b], measure, most=None)
+
+    # ---- plots -------------------------------------------------------------------------------------------------
+
+    def plot_cutoffs(self, measure: str | RankingMetric, ax: Any = None, cutoffs: Sequence[int] | None = None) -> Any:
+        """Draw a measure over its cutoff: arguments, result and errors of :func:`plots.plot_cutoffs`.
+
+        Example:
+            >>> import torchrank as tr
+            >>> axes = tr.evaluate({"q": {"a": 1}}, {"q": {"b": 2.0, "a": 1.0}}, "mrr").plot_cutoffs("mrr")
+            >>> axes.lines[0].get_xydata().tolist()
+            [[1.0, 0.0], [2.0, 0.5]]
+        """
+        return plots.plot_cutoffs(self.rankings, measure, ax, cutoffs)
+
+    def plot_precision_recall(self, ax: Any = None, points: int = 11, relevance_level: int = 1) -> Any:
+        """Draw precision over recall: arguments, result and errors of :func:`plots.plot_precision_recall`."""
+        return plots.plot_precision_recall(self.rankings, ax, points, relevance_level)
+
+    def plot_ranks(self, ax: Any = None, bins: Sequence[int] | None = None, relevance_level: int = 1) -> Any:
+        """Draw the ranks of first relevant documents: arguments, result and errors of :func:`plots.plot_ranks`."""
+        return plots.plot_ranks(self.rankings, ax, bins, relevance_level)
+
+    def plot_differences(self, a: str, b: str, measure: str, ax: Any = None, level: float = 0.95) -> Any:
+        """Draw the differences b - a of all queries in ascending order, with their mean and its interval.
+
+        Args:
+            a: the name of the first run, the baseline.
+            b: the name of the second run.
+            measure: the label of a measure of this evaluation.
+            ax: axes of matplotlib to draw in; None = axes of a new figure.
+            level: level of the interval of the mean.
+
+        Returns:
+            The axes.
+
+        Raises:
+            KeyError: there is no such run.
+            ImportError, ValueError: as :func:`plots.plot_differences`.
+        """
+        return plots.plot_differences(self[a], self[b], measure, ax, (a, b), level)
+
+    def plot_intervals(self, measure: str, ax: Any = None, level: float = 0.95) -> Any:
+        """Draw the intervals of all runs: arguments, result and errors of :func:`plots.plot_intervals`."""
+        return plots.plot_intervals(self.tables, measure, ax, level)
 
     def __getitem__(self, name: str) -> QueryTable:
         if name not in self.tables:

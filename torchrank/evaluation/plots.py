@@ -1,0 +1,330 @@
+"""Plots of rankings and of the values of their queries. Each draws in given axes, or in a new figure, and returns them.
+
+They need matplotlib, by ``pip install torchrank-metrics[plot]``. A new figure has no window: save it by
+``axes.figure.savefig("plot.pdf")``. To show a plot in a notebook, pass the axes of ``pyplot.subplots()``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from torchrank.evaluation import curves
+from torchrank.evaluation.curves import Curve, FirstRanks, Rankings
+from torchrank.metrics.base import RankingMetric
+from torchrank.names.nearest import did_you_mean
+from torchrank.statistics.drawing import (
+    COLOURS,
+    HATCHES,
+    add_legend,
+    axes_of,
+    describe,
+    draw_intervals,
+    imported,
+    room_for,
+    shortened,
+    style,
+)
+from torchrank.statistics.pair_statistics import PairStatistics, paired_statistics
+from torchrank.wrappers.query_table import QueryTable
+
+#: more queries than this are bars without gaps, which are drawn as one area; more than that are a step curve
+MOST_APART, MOST_BARS = 60, 2000
+
+#: ranks of more runs are drawn as lines instead of bars
+MOST_GROUPED = 4
+
+
+def plot_cutoffs(
+    rankings: Rankings, measure: str | RankingMetric, ax: Any = None, cutoffs: Sequence[int] | None = None
+) -> Any:
+    """Draw a measure over its cutoff k, on a logarithmic axis, a line for each run.
+
+    Args:
+        rankings: a ranking, or rankings by the name of their run.
+        measure: a name or a metric; its own cutoff is replaced.
+        ax: axes of matplotlib to draw in; None = axes of a new figure.
+        cutoffs: the values of k, as :func:`curves.over_cutoffs`.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        ValueError, TypeError: as :func:`curves.over_cutoffs`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> from torchrank.evaluation.plots import plot_cutoffs
+        >>> ranking = tr.Ranking.from_ranks(torch.tensor([1, 3, 5]), num_candidates=10)
+        >>> axes = plot_cutoffs(ranking, "hitrate", cutoffs=[1, 5])
+        >>> axes.get_ylabel(), axes.lines[0].get_ydata().tolist()
+        ('mean hitrate@k over 3 queries', [0.3333333333333333, 1.0])
+    """
+    found = curves.over_cutoffs(rankings, measure, cutoffs)
+    label = curves.label_over_k(measure)
+    axes = _new(ax, [curve.run for curve in found])
+    mean = "" if "aggregation=" in label else "mean "
+    describe(axes, f"{label} over the cutoff", "cutoff k (rank)", f"{mean}{label} over {_queries(found)}")
+    _log_axis(axes, found[0].x if found else ())
+    return _draw_lines(axes, found)
+
+
+def plot_precision_recall(rankings: Rankings, ax: Any = None, points: int = 11, relevance_level: int = 1) -> Any:
+    """Draw the interpolated precision over recall, a line for each run.
+
+    Args:
+        rankings: a ranking, or rankings by the name of their run.
+        ax: axes of matplotlib to draw in; None = axes of a new figure.
+        points: number of values of recall from 0 to 1.
+        relevance_level: a grade at or above it is relevant.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        ValueError: an argument has an unknown value.
+    """
+    found = curves.precision_recall(rankings, points, relevance_level)
+    axes = _new(ax, [curve.run for curve in found])
+    describe(axes, "precision over recall", "recall", f"mean interpolated precision over {_queries(found)}")
+    _draw_lines(axes, found)
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_ylim(bottom=0)
+    return axes
+
+
+def plot_ranks(rankings: Rankings, ax: Any = None, bins: Sequence[int] | None = None, relevance_level: int = 1) -> Any:
+    """Draw how many queries have their first relevant document in each bin of ranks, on a logarithmic axis.
+
+    Up to four runs are bars, more are lines. Queries in which no relevant document is retrieved are apart, at the right
+    end. Queries without a relevant document are left out.
+
+    Args:
+        rankings: a ranking, or rankings by the name of their run.
+        ax: axes of matplotlib to draw in; None = axes of a new figure.
+        bins: the last rank of each bin, as :func:`curves.first_ranks`.
+        relevance_level: a grade at or above it is relevant.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        ValueError: as :func:`curves.first_ranks`.
+    """
+    found = curves.first_ranks(rankings, bins, relevance_level)
+    axes = _new(ax, [one.run for one in found])
+    numbers = [sum(one.counts) + one.not_retrieved for one in found]
+    describe(axes, "rank of the first relevant document", "rank", f"share of {_range(numbers)} (%)")
+    axes.set_xscale("log")
+    lasts = found[0].bins if found else (1,)
+    edges = np.array([0.5, *(last + 0.5 for last in lasts)])
+    gap, end = edges[-1] * 1.25, edges[-1] * 2.5  # the bin of queries without a hit
+    left, right = np.array([*edges[:-1], gap]), np.array([*edges[1:], end])
+    _draw_shares(axes, found, left, right)
+    axes.axvline(math.sqrt(edges[-1] * gap), color="0.6", linewidth=0.8, linestyle=":")
+    names = [_bin(begin, last) for begin, last in zip([1, *(last + 1 for last in lasts)], lasts)]
+    turned = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if len(names) > 6 else {}
+    axes.set_xticks(np.sqrt(left * right), [*names, "not retrieved"], fontsize="small", **turned)
+    axes.set_xticks([], minor=True)
+    axes.set_xlim(edges[0] * 0.93, end * 1.07)
+    axes.set_ylim(bottom=0)
+    return axes
+
+
+def plot_differences(
+    a: QueryTable,
+    b: QueryTable,
+    measure: str,
+    ax: Any = None,
+    names: tuple[str, str] = ("a", "b"),
+    level: float = 0.95,
+) -> Any:
+    r"""Draw the differences b - a of all queries in ascending order, their mean, and its interval by Student's t.
+
+    More than 2,000 queries are a step curve, fewer are bars. Two colours tell gains of ``b`` from losses.
+
+    Args:
+        a: the values of the first system, the baseline.
+        b: the values of the second system; queries are matched by id.
+        measure: the label of the measure.
+        ax: axes of matplotlib to draw in; None = axes of a new figure.
+        names: the names of both systems.
+        level: level of the interval.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        ValueError: a table has no such measure, the tables have no id in common, or ``level`` is no share.
+
+    Example:
+        >>> import torchrank as tr
+        >>> from torchrank.evaluation.plots import plot_differences
+        >>> a, b = (tr.QueryTable([1, 2], {"mrr": values}) for values in ([1.0, 0.5], [0.5, 1.0]))
+        >>> axes = plot_differences(a, b, "mrr", names=("bm25", "dense"))
+        >>> axes.get_title(loc="left").split("\n")
+        ['dense - bm25', 'better on 1, equal on 0, worse on 1 of 2 queries']
+    """
+    rows = a.deltas(b, measure, most=None)
+    higher = a.higher_is_better[measure]
+    pair = paired_statistics(rows["before"], rows["after"], measure=measure, higher_is_better=higher)
+    interval = pair.interval(level)
+    axes = axes_of(ax)
+    first, second = (shortened(name, most=28) for name in names)
+    outcome = f"better on {pair.wins:,}, equal on {pair.ties:,}, worse on {pair.losses:,} of {_range([pair.n])}"
+    direction = "" if higher else " (lower is better)"
+    describe(
+        axes, f"{second} - {first}\n{outcome}", "queries in ascending order", f"difference of {measure}{direction}"
+    )
+    axes.axhline(0, color="0.4", linewidth=0.8)
+    deltas = np.sort(np.array(rows["delta"], dtype=np.float64))
+    if len(deltas):
+        _draw_differences(axes, deltas, pair, interval, level)
+    else:
+        axes.text(0.5, 0.5, "no query with a value in both", transform=axes.transAxes, ha="center")
+    return axes
+
+
+def plot_intervals(tables: Mapping[str, QueryTable], measure: str, ax: Any = None, level: float = 0.95) -> Any:
+    """Draw the value of a measure and its confidence interval, a row for each run.
+
+    Args:
+        tables: the values of all queries, by the name of the run.
+        measure: the label of the measure.
+        ax: axes of matplotlib to draw in; None = axes of a new figure.
+        level: level of the intervals.
+
+    Returns:
+        The axes. A run without an interval, e.g. of one query, has a mark only.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        ValueError: a table has no such measure, or ``level`` is no share.
+    """
+    rows = []
+    for table in tables.values():
+        if measure not in table.columns:
+            hint = did_you_mean(measure, table.labels)
+            raise ValueError(f"Expected one of {', '.join(table.labels)}, got {measure!r}{hint}")
+        rows += [row for row in table.summary(level) if row["measure"] == measure]
+    axes = axes_of(ax, height=1.2 + 0.3 * len(rows))
+    queries = _range([row["queries"] - row["empty"] for row in rows])
+    mean = "" if "aggregation=" in measure else "mean "
+    describe(axes, "", f"{mean}{measure} over {queries}, {100 * level:g} % interval", "")
+    draw_intervals(
+        axes, list(map(shortened, tables)), *([row[name] for row in rows] for name in ("value", "low", "high"))
+    )
+    axes.grid(axis="x", alpha=0.3)
+    return axes
+
+
+# ---- parts -----------------------------------------------------------------------------------------------------------
+
+
+def _new(ax: Any, runs: Sequence[str]) -> Any:
+    """The given axes, or new ones with room for the names of the runs."""
+    return axes_of(ax, 6.4 + room_for(runs))
+
+
+def _draw_lines(axes: Any, found: Sequence[Curve]) -> Any:
+    options = {"markersize": 4, "linewidth": 1.4, "markevery": max(1, len(found[0].x) // 30)} if found else {}
+    drawn = [axes.plot(curve.x, curve.y, **style(n), **options)[0] for n, curve in enumerate(found)]
+    axes.grid(alpha=0.3)
+    _name(axes, drawn, [curve.run for curve in found])
+    return axes
+
+
+def _name(axes: Any, drawn: Sequence[Any], runs: Sequence[str]) -> None:
+    """Add the legend, unless there is a single run without a name."""
+    if list(runs) != ["run"] and drawn:
+        add_legend(axes, drawn, runs)
+
+
+def _log_axis(axes: Any, cutoffs: Sequence[float]) -> None:
+    """A logarithmic axis with plain numbers at 1, 2, 5, 10, ..., or at the cutoffs if these are few."""
+    ticker = imported("matplotlib.ticker")
+    axes.set_xscale("log")
+    few = 0 < len(cutoffs) <= 8
+    axes.xaxis.set_major_locator(ticker.FixedLocator(cutoffs) if few else ticker.LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda k, _: f"{k:,g}" if k < 1e6 else f"{k:.0e}"))
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
+    if len(cutoffs) == 1:
+        axes.set_xlim(cutoffs[0] / 2, cutoffs[0] * 2)
+
+
+def _draw_shares(axes: Any, found: Sequence[FirstRanks], left: np.ndarray, right: np.ndarray) -> None:
+    """Draw the share of each bin, in percent: bars side by side, or a line for each run if there are many."""
+    drawn = []
+    for n, one in enumerate(found):
+        counts = np.array([*one.counts, one.not_retrieved], dtype=np.float64)
+        share = 100 * counts / max(1.0, counts.sum())
+        if len(found) > MOST_GROUPED:
+            centre = np.sqrt(left * right)
+            (line,) = axes.plot(centre[:-1], share[:-1], **style(n), markersize=4)
+            axes.plot(centre[-1:], share[-1:], **style(n), markersize=6)
+            drawn.append(line)
+            continue
+        margin = 0.08 * np.log(right / left)  # on each side of a bin
+        width = (np.log(right / left) - 2 * margin) / len(found)
+        begin, end = (np.exp(np.log(left) + margin + place * width) for place in (n, n + 1))
+        drawn.append(
+            axes.bar(
+                begin, share, end - begin, align="edge", color=COLOURS[n], hatch=HATCHES[n], edgecolor="white",
+                linewidth=0.5,
+            )
+        )  # fmt: skip
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+    _name(axes, drawn, [one.run for one in found])
+
+
+def _draw_differences(
+    axes: Any, deltas: np.ndarray, pair: PairStatistics, interval: tuple[float, float], level: float
+) -> None:
+    """Draw ascending differences, with the mean and its interval."""
+    mean = axes.axhline(pair.difference, color="black", linewidth=1.2, linestyle="--", zorder=3)
+    drawn, names = [mean], [f"mean {pair.difference:+.4f}"]
+    if all(map(math.isfinite, interval)):
+        drawn.append(axes.axhspan(*interval, color="0.6", alpha=0.5, linewidth=0, zorder=2.5))
+        names.append(f"its {100 * level:g} % interval [{interval[0]:+.4f}, {interval[1]:+.4f}]")
+    edges, gains = np.arange(len(deltas) + 1) + 0.5, (deltas > 0) == pair.higher_is_better
+    if len(deltas) > MOST_BARS:
+        axes.stairs(deltas, edges, baseline=None, color=COLOURS[0], linewidth=1.4)
+    elif len(deltas) > MOST_APART:
+        for colour, chosen in zip(COLOURS, (gains, ~gains)):
+            axes.stairs(np.where(chosen, deltas, 0.0), edges, fill=True, color=colour)
+    else:
+        colours = [COLOURS[0 if gain else 1] for gain in gains]
+        axes.bar(range(1, len(deltas) + 1), deltas.tolist(), color=colours)
+    axes.set_xlim(0.5 - 0.01 * len(deltas), len(deltas) + 0.5 + 0.01 * len(deltas))
+    axes.xaxis.set_major_locator(imported("matplotlib.ticker").MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+    axes.legend(drawn, names, loc="upper left", framealpha=0.8, edgecolor="none")
+
+
+def _queries(found: Sequence[Curve]) -> str:
+    return _range([curve.queries for curve in found])
+
+
+def _bin(begin: int, last: int) -> str:
+    """The ranks of a bin."""
+    return _rank(begin) if begin == last else f"{_rank(begin)}-{_rank(last)}"
+
+
+def _rank(rank: int) -> str:
+    """A rank, rounded down to thousands or millions where it is large."""
+    if rank < 10_000:
+        return f"{rank}"
+    return f"{rank // 1000}k" if rank < 10**6 else f"{rank // 10**6}M"
+
+
+def _range(numbers: Sequence[int]) -> str:
+    """Numbers of queries: "50 queries", or "47 to 50 queries" if runs differ."""
+    low, high = min(numbers, default=0), max(numbers, default=0)
+    return f"{f'{low:,} to ' if low < high else ''}{high:,} {'query' if high == 1 else 'queries'}"

@@ -1,0 +1,125 @@
+"""Axes, texts and styles that all plots share. Plots need matplotlib, which is imported when one is drawn."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+#: colours that colour-blind readers distinguish (Okabe and Ito), with lines and marks for readers of grey prints; the
+#: three cycles have lengths without a common divisor, so that the first 140 lines differ
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
+LINES = ("-", "--", "-.", ":")
+MARKS = ("o", "s", "^", "D", "v")
+HATCHES = ("", "///", "...", "xxx")
+
+#: more names than this are in a legend beside the axes, and the number in one column of it
+INSIDE, COLUMN = 6, 20
+
+#: longer names are cut in their middle
+LONGEST = 40
+
+
+def imported(module: str) -> Any:
+    """A module of matplotlib.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    try:
+        importlib.import_module("matplotlib")
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            "Expected matplotlib to be installed, got none; run `pip install torchrank-metrics[plot]`"
+        ) from error
+
+
+def axes_of(ax: Any, width: float = 6.4, height: float = 4.2, managed: bool = False) -> Any:
+    """The given axes, or those of a new figure.
+
+    Args:
+        ax: axes of matplotlib, or None for a new figure.
+        width: width of a new figure in inches.
+        height: height of a new figure in inches.
+        managed: make the figure by pyplot, which shows it in notebooks and by ``pyplot.show()``, and keeps it until it
+            is closed. Other figures need no display, and are freed with their axes.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    if ax is not None:
+        return ax
+    if managed:
+        return imported("matplotlib.pyplot").subplots(figsize=(width, height), layout="constrained")[1]
+    return imported("matplotlib.figure").Figure(figsize=(width, height), layout="constrained").add_subplot()
+
+
+def style(number: int) -> dict[str, Any]:
+    """The colour, line and mark of a line, by its number from 0."""
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "linestyle": LINES[number % len(LINES)],
+        "marker": MARKS[number % len(MARKS)],
+    }
+
+
+def shortened(name: str, most: int = LONGEST) -> str:
+    """A name of at most ``most`` characters, whose middle is left out if it is longer.
+
+    Example:
+        >>> shortened("bm25"), shortened("dense-retriever-with-a-long-name-large", most=21)
+        ('bm25', 'dense-retr…name-large')
+    """
+    name = " ".join(name.split())  # a line break would hide other names
+    half = (most - 1) // 2
+    return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
+
+
+def plainly(texts: Sequence[Any], names: Sequence[str]) -> None:
+    """Set texts without interpretation: matplotlib would read "$" as mathematics."""
+    for text, name in zip(texts, names):
+        text.set_parse_math(False)
+        text.set_text(name)
+
+
+def describe(axes: Any, title: str, xlabel: str, ylabel: str) -> None:
+    """Set title and labels without interpretation, and remove the frame where there is no axis."""
+    axes.set_title(title, loc="left", fontsize="medium", parse_math=False)
+    axes.set_xlabel(xlabel, parse_math=False)
+    axes.set_ylabel(ylabel, parse_math=False)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def add_legend(axes: Any, drawn: Sequence[Any], names: Sequence[str]) -> None:
+    """Add a legend: within the axes, or beside them if there are many names or long ones."""
+    placeholders = [f"line {number}" for number in range(len(drawn))]  # a legend hides names that begin with "_"
+    shown = [shortened(name) for name in names]
+    if beside(shown):
+        options: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0}
+        options |= {"ncols": -(-len(drawn) // COLUMN), "fontsize": "small"}
+    else:
+        options = {"loc": "best"}
+    legend = axes.legend(drawn, placeholders, frameon=False, handlelength=2.6, **options)
+    plainly(legend.get_texts(), shown)
+
+
+def beside(names: Sequence[str]) -> bool:
+    """Whether the legend of some names is beside the axes."""
+    return len(names) > INSIDE or max(map(len, names), default=0) > 24
+
+
+def room_for(names: Sequence[str]) -> float:
+    """Width in inches of the legend beside the axes; 0 for one within them."""
+    shown = [shortened(name) for name in names]
+    return -(-len(shown) // COLUMN) * (0.55 + 0.07 * max(map(len, shown))) if beside(shown) else 0.0
+
+
+def draw_intervals(axes: Any, names: Sequence[str], centre: Any, low: Any, high: Any) -> None:
+    """Draw a row for each name, the first on top: a mark, and a line from ``low`` to ``high`` unless these are NaN."""
+    places = range(len(names))
+    axes.hlines(places, low, high, color=COLOURS[0])
+    axes.plot(centre, places, "o", color=COLOURS[0])
+    axes.set_yticks(places, names)
+    plainly(axes.get_yticklabels(), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)  # descending, so that the first row is on top
