@@ -124,6 +124,9 @@ def _add_evaluations(commands: Any) -> None:
     evaluate.add_argument("-q", "--per-query", metavar="FILE", help="write the values of all queries; - = output")
     evaluate.add_argument("--by", metavar="FILE", help="print slices, too: a file of queries and the slice of each")
     evaluate.add_argument("--interval", type=_share, default=0.95, metavar="LEVEL", help="default: %(default)s")
+    evaluate.add_argument(
+        "--html", type=_new_file(".html", ".htm"), metavar="FILE", help="write a report for a browser"
+    )
     evaluate.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
     evaluate.set_defaults(run=lambda options: _evaluation("evaluated", options))
 
@@ -147,6 +150,7 @@ def _add_evaluations(commands: Any) -> None:
         "--require", action="append", default=[], metavar="COND", help="'ndcg@10 > -0.01': pass only if significant"
     )
     compare.add_argument("--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help="draw the differences")
+    compare.add_argument("--html", type=_new_file(".html", ".htm"), metavar="FILE", help="write a report for a browser")
     compare.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
     compare.set_defaults(run=lambda options: _evaluation("compared", options))
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torchrank as tr
+from torchrank.cli.report import write_report
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.distributions import t_cdf
 from torchrank.statistics.pair_statistics import PairStatistics
@@ -42,6 +43,11 @@ def evaluated(options: argparse.Namespace) -> int:
             summary = found.by(_slices(options.by), options.interval)
         except (OSError, ValueError) as error:
             return _refused(error, UNREADABLE if isinstance(error, OSError) else DATA)
+    if options.html:
+        try:
+            write_report(found, None, options, _about(options))
+        except (OSError, ValueError) as error:
+            return _refused(error, UNREADABLE)
     if options.format == "table":
         print(f"{summary}\n\n{found.coverage}")
     elif options.format == "json":
@@ -69,6 +75,12 @@ def compared(options: argparse.Namespace) -> int:
     worst = _worst(found, options.worst) if options.worst else None
     if options.plot:
         comparison.forest()[0].savefig(options.plot)
+    if options.html:
+        gates_passed = {str(one): one.passed for one in verdicts}
+        try:
+            write_report(found, comparison, options, _about(options), gates_passed)
+        except OSError as error:
+            return _refused(error, UNREADABLE)
     if options.format == "json":
         shown = {**comparison.to_dict(), "gates": [vars(one) for one in verdicts], **_about(options)}
         print(json.dumps({**shown, "coverage": found.coverage.to_dict()}, allow_nan=False))

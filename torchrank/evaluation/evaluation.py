@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from torchrank.evaluation import curves, plots
 from torchrank.evaluation.curves import Curve, FirstRanks
+from torchrank.evaluation.report import report
 from torchrank.metrics.base import RankingMetric
+from torchrank.names.arguments import integer
 from torchrank.names.nearest import did_you_mean
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import Interval
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import Comparison
+from torchrank.statistics.intervals import check_share
 from torchrank.statistics.table import Table
 from torchrank.wrappers.query_table import QueryTable
 
@@ -233,6 +237,55 @@ class Evaluation:
     def to_json(self) -> str:
         """:meth:`to_dict` as JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_html(
+        self,
+        path: str | Path | None = None,
+        *,
+        comparison: Comparison | None = None,
+        title: str | None = None,
+        about: Mapping[str, str] | None = None,
+        gates: Mapping[str, bool] | None = None,
+        worst: int = 10,
+        level: float = 0.95,
+    ) -> str:
+        """A report in one HTML file: verdict, tables, charts, and the values of all queries.
+
+        The file loads nothing, and the same evaluation gives the same bytes. A script in it sorts and filters the
+        queries; all else can be read without scripts. The first measure decides the verdict.
+
+        Args:
+            path: a file to write, in UTF-8; None = none.
+            comparison: the result of :meth:`compare`; None = ``compare()``, if there are several runs.
+            title: the title; None = the names of the runs.
+            about: further facts by name, e.g. files and their digests.
+            gates: whether each condition holds, by its text.
+            worst: number of queries in the lists of the largest losses.
+            level: the level of the intervals of means.
+
+        Returns:
+            The text of the file.
+
+        Raises:
+            ValueError: the comparison has other runs or measures, or as :meth:`compare`.
+            OSError: the file cannot be written.
+
+        Example:
+            >>> import torchrank as tr
+            >>> qrels = {"q1": {"a": 1}, "q2": {"b": 1}}
+            >>> runs = {"bm25": {"q1": {"a": 1.0}, "q2": {"b": 1.0}}, "dense": {"q1": {"a": 1.0}, "q2": {"c": 1.0}}}
+            >>> page = tr.evaluate(qrels, runs, "mrr").to_html(about={"Judgments": "qrels.txt"})
+            >>> "bm25 is best in mrr" in page
+            True
+        """
+        integer("worst", worst, least=1, or_none=False)
+        check_share("level", level)
+        if comparison is None and len(self.tables) > 1:
+            comparison = self.compare()
+        text = report(self, comparison, title=title, about=about, gates=gates, worst=worst, level=level)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8", newline="\n")
+        return text
 
 
 def _values(table: QueryTable) -> dict[str, float]:

@@ -1,0 +1,478 @@
+"""The report of an evaluation: one HTML file with the numbers of the evaluation, which needs nothing else."""
+
+import base64
+import hashlib
+import json
+import math
+import random
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_evaluate import made
+
+import torchrank as tr
+from torchrank.cli import main
+from torchrank.evaluation import svg
+from torchrank.evaluation.evaluation import Evaluation
+from torchrank.evaluation.markup import clean, escaped, tag
+from torchrank.evaluation.verdict import verdict
+
+MEASURES = "ndcg@10 map mr"
+VOID = {"meta", "input", "br", "img", "link", "hr"}
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "a & b 'q' \"z\" &amp; &#60;",
+    "<!-- $title ${data} ]]>",
+    "日本語 \u202e rtl \u2028 \x00",
+    "x" * 300,
+]
+
+
+class Page(HTMLParser):
+    """The elements of a page: tables by caption, texts, and elements that are not closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.wrong, self.starts, self.texts = [], [], [], []
+        self.tables, self.scripts = {}, []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, name, attributes):
+        self.starts.append((name, tuple(key for key, _ in attributes)))
+        if name not in VOID:
+            self.open.append(name)
+        if name == "table":
+            self.rows = []
+        if name == "tr":
+            self.rows.append([])
+        if name in ("td", "th"):
+            self.rows[-1].append("")
+        if name == "caption":
+            self.caption = ""
+
+    def handle_endtag(self, name):
+        if name in VOID or not self.open or self.open.pop() != name:
+            self.wrong.append(name)
+        if name == "table":
+            self.tables[self.caption] = self.rows
+
+    def handle_data(self, text):
+        if not self.open:
+            return
+        self.texts.append(text)
+        if self.open[-1] == "script":
+            self.scripts.append(text)
+        elif self.open[-1] == "caption":
+            self.caption += text
+        elif self.open[-1] in ("td", "th"):
+            self.rows[-1][-1] += text
+
+
+@pytest.fixture(scope="module")
+def found():
+    return tr.evaluate(*made(), MEASURES)
+
+
+@pytest.fixture(scope="module")
+def text(found):
+    return found.to_html(about={"Judgments": "qrels"}, gates={"map > 0": True, "mr < 1": False}, worst=5)
+
+
+@pytest.fixture(scope="module")
+def page(text):
+    return Page(text)
+
+
+# ---- one file --------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_loads_nothing(text, page):
+    assert not re.search(r"https?:|url\(|@import|\bsrc=|\bsrcset=|<link|<img|<iframe|\bfetch\(|\bimport\(", text)
+    data, script = page.scripts
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in text
+    assert json.loads(data)["runs"] == ["bm25", "dense"]
+
+
+def test_the_elements_are_balanced(page):
+    assert (page.open, page.wrong) == ([], [])
+    assert len([name for name, _ in page.starts if name == "svg"]) > 3 + 3 + 1
+
+
+def test_equal_evaluations_give_equal_bytes(found, text, tmp_path):
+    options = {"about": {"Judgments": "qrels"}, "gates": {"map > 0": True, "mr < 1": False}, "worst": 5}
+    path = tmp_path / "report.html"
+    assert tr.evaluate(*made(), MEASURES).to_html(path, **options) == text
+    assert path.read_bytes() == text.encode()
+    assert tr.__version__ in text
+
+
+def test_every_head_of_a_table_has_a_scope(page):
+    heads = [keys for name, keys in page.starts if name == "th"]
+    assert len(heads) > 50
+    assert all("scope" in keys for keys in heads)
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_summary_has_the_numbers_of_the_evaluation(found, page):
+    rows = found.summary().rows
+    wanted = [row for label in MEASURES.split() for row in rows if row["measure"] == label]
+    low_high = [f"[{row['low']:.4f}, {row['high']:.4f}]" for row in wanted]
+    shown = [row[-6:] for row in page.tables["Summary"][1:]]
+    assert [row[:3] for row in shown] == [[r["run"], f"{r['value']:.4f}", i] for r, i in zip(wanted, low_high)]
+    assert {row[4] for row in shown} == {"30"}
+
+
+def test_the_comparison_has_the_numbers_of_compare(found, page):
+    rows = [row[-12:] for row in page.tables["Comparison"][1:]]
+    for row, wanted in zip(rows, found.compare().table.rows, strict=True):
+        low, high = (format(wanted[name], "+.4f") for name in ("low", "high"))
+        assert row == [
+            wanted["b"], wanted["a"], f"{wanted['mean_b']:.4f}", f"{wanted['mean_a']:.4f}",
+            f"{wanted['difference']:+.4f}", f"[{low}, {high}]", f"{wanted['p']:.2g}", f"{wanted['p_corrected']:.2g}",
+            wanted["winner"] or "-", f"{wanted['effect']:+.3f}",
+            f"{wanted['wins']}, {wanted['ties']}, {wanted['losses']}", str(wanted["n"]),
+        ]  # fmt: skip
+
+
+def test_the_coverage_and_its_warnings_are_shown(found, page):
+    assert [row[:5] for row in page.tables["Coverage"][1:]] == [
+        [row["run"], "30", "30", "3", "2"] for row in found.coverage.rows
+    ]
+    assert set(found.coverage.notes) <= set(page.texts)
+
+
+def test_the_values_of_all_queries_are_in_the_page(found, page):
+    data = json.loads(page.scripts[0])
+    assert data["pairs"] == [[0, 1]]
+    assert [one["higher"] for one in data["measures"]] == [True, True, False]
+    for measure in data["measures"]:
+        for run, values in zip(data["runs"], measure["values"], strict=True):
+            wanted = dict(zip(found[run].ids.tolist(), found[run].columns[measure["label"]].tolist()))
+            assert dict(zip(data["ids"], values, strict=True)) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_the_largest_losses_are_listed(found, page):
+    before, after = (dict(zip(found[run].ids, found[run].columns["ndcg@10"])) for run in ("bm25", "dense"))
+    losses = sorted((after[one] - before[one], one) for one in before)[:5]
+    rows = page.tables["dense against bm25, ndcg@10"]
+    assert rows[0] == ["Query", "bm25", "dense", "Difference"]
+    assert rows[1:] == [[q, f"{before[q]:.4f}", f"{after[q]:.4f}", f"{loss:+.4f}"] for loss, q in losses]
+    assert page.tables["Queries"][: len(rows)] == rows
+    assert len(page.tables["Queries"]) == 31
+
+
+def test_bars_show_the_difference_of_each_query(found, text):
+    for label in ("ndcg@10", "mr"):
+        for row in found.differences("bm25", "dense", label).rows:
+            if row["delta"]:
+                assert f"<title>{row['id']}: {row['delta']:+.4f}</title>" in text
+
+
+def test_curves_show_the_values_of_a_measure_at_each_cutoff(found, text):
+    for curve in found.over_cutoffs("ndcg"):
+        for k, value in zip(curve.x, curve.y):
+            assert f"<title>{curve.run}: {value:.4f} at k {k}</title>" in text
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+
+def renamed(names):
+    qrels, runs = made()
+    query = dict(zip(qrels, names))
+    runs = {names[at]: {query.get(q, q): x for q, x in run.items()} for at, run in enumerate(runs.values())}
+    return tr.evaluate({query.get(q, q): x for q, x in qrels.items()}, runs, "ndcg@10")
+
+
+def test_hostile_names_are_texts():
+    found = renamed(HOSTILE)
+    text = found.to_html(title=HOSTILE[0], about={HOSTILE[1]: HOSTILE[0]}, gates={HOSTILE[2]: True})
+    other = renamed([f"z{n}" for n in range(6)]).to_html(title="t", about={"n": "x"}, gates={"g": True})
+    page, plain = Page(text), Page(other)
+    assert (page.open, page.wrong) == ([], [])
+    names = {name for name, _ in page.starts}
+    assert names == {name for name, _ in plain.starts}
+    assert {key for _, keys in page.starts for key in keys} == {key for _, keys in plain.starts for key in keys}
+    assert len(page.scripts) == 2
+    data = json.loads(page.scripts[0])
+    assert data["runs"] == HOSTILE[:2]
+    queries = {row[0] for row in page.tables["Queries"]}
+    for name in HOSTILE:
+        assert clean(name) in data["ids"]
+        assert clean(name) in queries
+
+
+@given(st.text(st.characters(codec=None)))
+def test_escaped_texts_are_read_as_they_were(text):
+    page = Page(tag("table", tag("caption", escaped(text))) + tag("i", title=text))
+    assert list(page.tables) == [clean(text)]
+    assert [name for name, _ in page.starts] == ["table", "caption", "i"]
+    clean(text).encode()
+
+
+# ---- small and odd evaluations ---------------------------------------------------------------------------------------
+
+
+def test_one_run_has_its_values_and_no_comparison():
+    qrels, runs = made()
+    found = tr.evaluate(qrels, {"bm25": runs["bm25"]}, MEASURES)
+    page = Page(found.to_html(worst=3))
+    assert (page.open, page.wrong) == ([], [])
+    assert "Comparison" not in page.tables
+    values = sorted(zip(found["bm25"].columns["ndcg@10"], found["bm25"].ids))
+    assert page.tables["bm25, ndcg@10"][1:] == [[query, f"{value:.4f}"] for value, query in values[:3]]
+    assert json.loads(page.scripts[0])["pairs"] == []
+
+
+def test_one_query_and_missing_values_are_shown_as_dashes():
+    found = tr.evaluate({"q": {"a": 1}}, {"x": {"q": {"a": 1.0}}, "y": {"q": {"b": 1.0}}}, "mrr auroc")
+    page = Page(found.to_html())
+    assert (page.open, page.wrong) == ([], [])
+    first, _, third, _ = (row[-6:] for row in page.tables["Summary"][1:])
+    assert first == ["x", "1.0000", "-", "-", "1", "0"]
+    assert third == ["x", "-", "-", "-", "1", "1"]
+    assert page.tables["Comparison"][1][6:10] == ["-", "-", "-", "-"]
+    assert not re.search(r"\bnan\b", " ".join(page.texts[1:-1]), re.IGNORECASE)
+    assert json.loads(page.scripts[0])["measures"][1]["values"] == [[None], [0.0]]
+
+
+def test_runs_over_different_queries_are_compared_on_the_common_ones():
+    qrels, runs = made()
+    del runs["bm25"]["q7"]
+    found = tr.evaluate(qrels, runs, "map", queries="both")
+    page = Page(found.to_html())
+    assert page.tables["Comparison"][1][-1] == "26"
+    data = json.loads(page.scripts[0])
+    assert (len(data["ids"]), data["measures"][0]["values"][0][data["ids"].index("q7")]) == (27, None)
+
+
+@pytest.mark.parametrize("run", [{"q": {}}, {"q": {"b": 1.0}}])
+def test_runs_that_find_nothing_have_a_report(run):
+    page = Page(tr.evaluate({"q": {"a": 1}}, {"x": run, "y": run}, "mrr map").to_html())
+    assert (page.open, page.wrong) == ([], [])
+
+
+# ---- verdicts --------------------------------------------------------------------------------------------------------
+
+
+def of(columns, label="mrr", n=40):
+    """An evaluation with given values of one measure."""
+    metrics = {label: tr.parse(label)}
+    tables = {
+        name: tr.QueryTable(range(n), {label: np.asarray(values, dtype=np.float64)}, metrics=metrics)
+        for name, values in columns.items()
+    }
+    return Evaluation(tables, {}, [{"run": name, "queries": n, "found itself": 0} for name in tables], "judged")
+
+
+def noise(seed, n=40, scale=0.1):
+    draw = random.Random(seed)
+    return np.array([draw.uniform(-scale, scale) for _ in range(n)])
+
+
+BASE = 0.5 + noise(0)
+SYSTEMS = {"a": BASE, "b": BASE + 0.2 + noise(1), "c": BASE + 0.205 + noise(2)}
+
+
+@pytest.mark.parametrize(
+    ("label", "baseline", "wanted"),
+    [
+        ("mrr", None, "c is best in mrr, {c}: significantly better than a; not significantly better than b ("),
+        ("mr", None, "a is best in mr, {a}: significantly better than b and c ("),
+        ("mrr", "a", "c is best in mrr, {c}: significantly better than a; not compared with b ("),
+        ("mrr", "b", "c is best in mrr, {c}: not significantly better than b; not compared with a ("),
+    ],
+)
+def test_the_verdict_names_the_best_run(label, baseline, wanted):
+    found = of(SYSTEMS, label)
+    means = {name: f"{value[label]:.4f}" for name, value in found.means.items()}
+    text = verdict(found, found.compare(baseline))
+    assert text.startswith(wanted.format(**means))
+    assert text.endswith("(t test, holm, alpha 0.05).")
+
+
+def test_the_verdict_of_equal_unknown_and_single_runs():
+    equal = of({"a": BASE, "b": BASE})
+    assert verdict(equal, equal.compare()) == f"The runs are equal in mrr ({BASE.mean():.4f}): no query differs."
+    shared = of({"a": [0.25, 0.75] * 20, "b": [0.75, 0.25] * 20})
+    assert verdict(shared, shared.compare()) == "a and b share the best mean in mrr, 0.5000."
+    unknown = of({"a": [math.nan] * 40, "b": [math.nan] * 40})
+    assert verdict(unknown, unknown.compare()) == "No run has a value of mrr."
+    alone = of({"a": BASE})
+    low, high = alone.intervals()["a"]["mrr"]
+    wanted = f"a: mrr {BASE.mean():.4f}, 95 % interval [{low:.4f}, {high:.4f}], 40 queries."
+    assert verdict(alone, None) == wanted
+    assert wanted in Page(alone.to_html()).texts
+
+
+def test_a_comparison_of_other_runs_or_measures_is_refused():
+    found = of({"a": BASE, "b": BASE})
+    with pytest.raises(ValueError, match="Expected a comparison of a, b, got one with 'c'"):
+        found.to_html(comparison=of({"a": BASE, "c": BASE}).compare())
+    with pytest.raises(ValueError, match="Expected a comparison in mrr, got one in 'map'"):
+        found.to_html(comparison=of({"a": BASE, "b": BASE}, "map").compare())
+    with pytest.raises(ValueError, match="worst"):
+        found.to_html(worst=0)
+
+
+# ---- charts ----------------------------------------------------------------------------------------------------------
+
+
+def test_bars_stand_in_the_places_of_their_values():
+    values = [0.8, 0.4, 0.0, -0.2]
+    chart = svg.differences(values, "abcd", "t", mean=0.25)
+    bars = [tuple(map(float, one)) for one in re.findall(r"M([\d.]+) ([\d.]+)V([\d.]+)\"><title>[abd]", chart)]
+    zero, mean = (
+        float(re.search(rf"M{svg.LEFT} ([\d.]+)H\d+\" class=\"{one}\"", chart)[1]) for one in ("zero", "mean")
+    )
+    assert {start for _, start, _ in bars} == {zero}
+    lengths = [zero - end for _, _, end in bars]
+    assert np.array(lengths) / lengths[0] == pytest.approx(np.array([1, 0.5, -0.25]), abs=2e-3)
+    assert (zero - mean) / lengths[0] == pytest.approx(0.25 / 0.8, abs=2e-3)
+    step = (svg.WIDTH - svg.LEFT - svg.RIGHT) / 4
+    assert [x for x, _, _ in bars] == pytest.approx([svg.LEFT + step * at for at in (0.5, 1.5, 3.5)], abs=0.1)
+
+
+def test_points_of_lines_stand_on_logarithmic_places():
+    chart = svg.lines([svg.Line("a", (1, 10, 100), (0.0, 0.5, math.nan))], "t", "k", "v", log=True)
+    (path,) = re.findall(r'd="([^"]+)" class="line"', chart)
+    points = [tuple(map(float, one.split())) for one in re.split("[ML]", path)[1:]]
+    width = svg.WIDTH - svg.LEFT - svg.RIGHT
+    assert [x for x, _ in points] == pytest.approx([svg.LEFT, svg.LEFT + width / 2], abs=0.1)
+    assert points[0][1] > points[1][1]
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0, 1), (-0.03, 0.0004), (0, 3e-9), (5, 5000), (-1e6, 1e6), (0.999, 1.0), (0, 7e12)]
+)
+def test_ticks_are_few_round_different_and_inside(low, high):
+    ticks = svg.Scale(low, high, 0, 100).ticks()
+    texts = list(map(svg._digits(ticks), ticks))
+    assert 2 <= len(ticks) <= 7
+    assert len(set(texts)) == len(texts)
+    assert all(low - 1e-9 * abs(low) <= one <= high * (1 + 1e-9) for one in ticks)
+    assert [float(one) for one in texts] == pytest.approx(ticks, rel=1e-6, abs=1e-12)
+
+
+def test_many_queries_stay_below_five_megabytes():
+    draw = np.random.default_rng(0)
+    values = {f"m{at}": draw.random((3, 10_000)) for at in range(4)}
+    ids = [f"query-{at:06d}" for at in range(10_000)]
+    tables = {
+        name: tr.QueryTable(ids, {label: one[at] for label, one in values.items()}) for at, name in enumerate("abc")
+    }
+    found = Evaluation(tables, {}, [{"run": name, "queries": 10_000, "found itself": 0} for name in tables], "judged")
+    text = found.to_html()
+    assert 1e6 < len(text) < 5e6
+    assert len(Page(text).tables["Queries"]) == 501
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_the_report(tmp_path, capsys):
+    qrels, runs = made()
+    (tmp_path / "qrels").write_text("".join(f"{q} 0 {d} {g}\n" for q, x in qrels.items() for d, g in x.items()))
+    for name, run in runs.items():
+        (tmp_path / f"{name}.run").write_text(
+            "".join(f"{q} Q0 {d} 1 {s} t\n" for q, x in run.items() for d, s in x.items())
+        )
+    files = [str(tmp_path / name) for name in ("qrels", "bm25.run", "dense.run")]
+    out = tmp_path / "report.html"
+    gates = ["--require", "map > 0.9", "--fail-if", "map < -0.9"]
+    arguments = ["-m", "map mrr", "--html", str(out)]
+    assert main(["compare", *files, *arguments, *gates, "--baseline", "dense", "--worst", "2"]) == 1
+    page = Page(out.read_text())
+    digest = hashlib.blake2b((tmp_path / "qrels").read_bytes(), digest_size=16).hexdigest()
+    texts = set(page.texts)
+    assert {f"blake2b {digest}", files[0], ", ".join(files[1:]), "0, of tests that draw"} <= texts
+    words = [one for one in page.texts if one in ("passed", "failed")]
+    assert words == ["passed", "failed"]
+    assert len(page.tables["bm25 against dense, map"]) == 3
+    assert main(["eval", *files[:2], *arguments, "--interval", "0.9"]) == 0
+    assert "90 % interval" in Page(out.read_text()).tables["Summary"][0]
+    assert main(["eval", *files, *arguments]) == 0
+    assert "Comparison" in Page(out.read_text()).tables
+    with pytest.raises(SystemExit) as refused:
+        main(["eval", *files, "--html", str(tmp_path / "report.txt")])
+    assert refused.value.code == 2
+    capsys.readouterr()
+
+
+# ---- a browser -------------------------------------------------------------------------------------------------------
+
+CLICKS = """
+addEventListener("load", () => {
+  const table = document.getElementById("queries"), found = [];
+  const note = () => found.push({
+    rows: Number(table.dataset.rows),
+    queries: [...table.tBodies[0].rows].map((row) => row.cells[0].textContent),
+    heads: [...table.tHead.rows[0].cells].map((cell) => [cell.textContent, cell.getAttribute("aria-sort")]),
+    last: [...table.tBodies[0].rows].map((row) => row.cells[row.cells.length - 1].textContent),
+    address: location.hash,
+  });
+  const press = (at) => { table.tHead.rows[0].cells[at].querySelector("button").click(); note(); };
+  note();
+  press(3); press(3); press(0);
+  document.getElementById("after").click(); note();
+  const box = document.getElementById("measure");
+  box.value = "1"; box.dispatchEvent(new Event("change")); note();
+  const find = document.getElementById("find");
+  find.value = "SCRIPT"; find.dispatchEvent(new Event("input")); note();
+  const result = document.createElement("pre");
+  result.id = "result";
+  result.textContent = JSON.stringify(found);
+  document.body.append(result);
+});
+"""
+
+
+def browser():
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.mark.skipif(browser() is None, reason="no chromium, chromium-browser or google-chrome is installed")
+def test_a_click_on_a_head_sorts_the_queries_in_a_browser(tmp_path):
+    qrels, runs = made(queries=40, missing=0)
+    name = {query: HOSTILE[at] if at < 4 else query for at, query in enumerate(qrels)}
+    named = {run: {name.get(q, q): x for q, x in one.items()} for run, one in runs.items()}
+    found = tr.evaluate({name[q]: x for q, x in qrels.items()}, named, "ndcg@10 mr")
+    digest = base64.b64encode(hashlib.sha256(CLICKS.encode()).digest()).decode()
+    page = found.to_html().replace("script-src ", f"script-src 'sha256-{digest}' ")
+    (tmp_path / "page.html").write_text(page.replace("</body>", f"<script>{CLICKS}</script></body>"))
+    options = (
+        "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+        " --disable-component-update --disable-sync --dump-dom --enable-logging=stderr --virtual-time-budget=2000"
+    )
+    address = f"file://{tmp_path}/page.html#measure=mr&pair=0&sort=1&order=descending&page=2"
+    command = [browser(), *options.split(), f"--user-data-dir={tmp_path}/profile", address]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "CONSOLE" not in ran.stderr
+    dom = Page(ran.stdout)
+    (result,) = [one for one in dom.texts if one.startswith('[{"rows"')]
+    start, up, down, by_name, second, best, few = json.loads(result)
+    bm25 = dict(zip(found["bm25"].ids.tolist(), found["bm25"].columns["mr"].tolist()))
+    values = sorted(bm25.values(), reverse=True)
+    assert [bm25[q] for q in start["queries"]] == values[25:]
+    assert [sort for _, sort in start["heads"]] == ["none", "descending", "none", "none"]
+    assert (start["rows"], len(up["queries"])) == (40, 25)
+    differences = sorted(row["delta"] for row in found.differences("bm25", "dense", "mr").rows)
+    assert up["last"] == [f"{one:+.4f}" for one in differences[:25]]
+    assert down["last"] == [f"{one:+.4f}" for one in differences[::-1][:25]]
+    assert [one["heads"][3][1] for one in (up, down, by_name)] == ["ascending", "descending", "none"]
+    assert by_name["queries"] + second["queries"] == sorted(name.values())
+    assert "sort=0&order=ascending" in by_name["address"]
+    assert [text for text, _ in best["heads"]] == ["Query", "bm25", "dense", "Difference"]
+    assert few["queries"] == [one for one in sorted(HOSTILE[:4]) if "script" in one]
+    assert few["rows"] == 1
