@@ -1,15 +1,20 @@
 """Presets of evaluate, against the tools on one tied collection; a tool that is not installed is skipped."""
 
 import copy
+import json
+import re
 import statistics
 
 import numpy as np
 import pytest
 import pytrec_eval
+from pages import ROOT
 from tied import tied, write
 
 import torchrank as tr
-from torchrank.names.presets import CUTOFFS
+from torchrank.cli import main
+from torchrank.evaluation.options import Options
+from torchrank.names.presets import CUTOFFS, OPTIONS
 
 #: pytrec_eval's values that are sums or geometric means of queries
 SUMS, GEOMETRIC = ("num_rel", "num_ret", "num_rel_ret"), ("gm_map", "gm_bpref")
@@ -206,3 +211,76 @@ def test_ir_measures_in_python_and_by_its_command(tmp_path, capsys, monkeypatch)
         mean = means[name] * (len(table) if name.startswith("Num") else 1)
         if name != "NumRel":
             assert float(printed[str(measure)]) == pytest.approx(mean, abs=1e-9), name
+
+
+# ---- options and the guide -------------------------------------------------------------------------------------------
+
+GUIDE = (ROOT / "torchrank/evaluation/README.md").read_text()
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_guide_has_the_options_of_a_preset(name):
+    (line,) = re.findall(rf"^\| `{name}` \|(.*)\|$", GUIDE, re.MULTILINE)
+    measures, queries, scores, cuts = (cell.strip() for cell in line.split("|"))
+    options = {"queries": queries.split()[-1] if "both" in queries else "judged", "precision": scores}
+    options["ignore_identical_ids"] = "their own query" in measures
+    assert Options.of(name) == Options(**options)
+    assert tuple(map(int, cuts.split(", "))) == CUTOFFS[name]
+
+
+def test_arguments_replace_options_of_a_preset_and_parameters_in_a_name_replace_arguments():
+    qrels, run = {"q": {"a": 1, "b": 2}, "other": {"a": 1}}, {"q": {"a": 3.0, "b": 2.0, "x": 2.5}}
+    assert tr.evaluate(qrels, run, preset="msmarco").means["run"] == {"MRR@10": 0.5}
+    assert tr.evaluate(qrels, run, preset="msmarco", queries="both").means["run"] == {"MRR@10": 1.0}
+    assert tr.evaluate(qrels, run, "mrr@1", preset="mteb").means["run"] == {"mrr@1": 1.0}
+    level = tr.evaluate(qrels, run, "mrr mrr(relevance_level=1)@5 ndcg@1", queries="both", relevance_level=2)
+    assert level.means["run"] == {"mrr(relevance_level=2)": pytest.approx(1 / 3), "mrr@5": 1.0, "ndcg@1": 0.5}
+    named = tr.evaluate(qrels, run, {"mine": "mrr"}, queries="both", relevance_level=2, unjudged="condensed")
+    assert named.means["run"] == {"mine": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"preset": "bier"}, r"preset to be one of .*did you mean 'beir'"),
+        ({"preset": "sklearn"}, "preset to be one of trec_eval"),
+        ({"depth": 0}, "depth to be an integer >= 1"),
+        ({"depth": 5, "ties": "expected"}, "ties='document' with depth"),
+        ({"unjudged": "never"}, "unjudged to be one of"),
+        ({"relevance_level": 0}, "relevance_level to be a number > 0"),
+        ({"measures": tr.MAP(), "relevance_level": 2}, "names of measures with relevance_level"),
+        ({"measures": {"a": tr.MAP()}, "unjudged": "condensed"}, "names of measures with unjudged"),
+        ({"measures": "judged@5", "unjudged": "condensed"}, "unjudged to be one of 'irrelevant'"),
+    ],
+)
+def test_wrong_options_raise(options, message):
+    with pytest.raises(ValueError, match=message):
+        tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, **options)
+
+
+def test_the_command_has_presets_whose_names_gates_understand(tmp_path, capsys):
+    qrels, run = write(tmp_path, *tied())
+    worse = tmp_path / "worse"
+    worse.write_text(re.sub(r"q(\d+) Q0 (\S+) 7 (\S+)", r"q\1 Q0 \2 7 -\3", run.read_text()).replace("--", ""))
+    assert main(["eval", str(qrels), str(run), "--preset", "beir", "--format", "json"]) == 0
+    summary = json.loads(capsys.readouterr().out)["summary"]
+    wanted = tr.evaluate(qrels, run, preset="beir").means["run"]
+    assert dict(zip(summary["measure"], summary["value"])) == wanted
+    compared = ["compare", str(qrels), f"a={run}", f"b={worse}", "--preset", "msmarco"]
+    assert main([*compared, "--require", "MRR@10 > -1"]) == 0
+    assert main([*compared, "--fail-if", "MRR@10 > -1"]) == 1
+    kept = [
+        "--preset",
+        "beir",
+        "-m",
+        "map",
+        "--no-ignore-identical-ids",
+        "--queries",
+        "judged",
+        "--precision",
+        "double",
+    ]
+    assert main(["eval", str(qrels), str(run), *kept, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]["value"] == [
+        tr.evaluate(qrels, run, "map").means["run"]["map"]
+    ]

@@ -7,10 +7,12 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from pages import ROOT
 from tied import tied, write
 
 import torchrank as tr
@@ -156,3 +158,21 @@ def test_the_program_agrees_on_ties_for_all_measures(flags, options, missing, tm
         if "-l" in flags:  # with -c it adds up the documents of grade 1, and Rndcg is 0 if none reaches the level
             wanted = {(name, one): value for (name, one), value in wanted.items() if name not in ("num_rel", "Rndcg")}
         assert_agree(ours(names, tmp_path, capsys, qrels, run, "--preset", "trec_eval", *options), wanted)
+
+
+@needs_program
+def test_the_size_of_the_collection_enters_the_utility(tmp_path, capsys):
+    qrels, run = write(tmp_path, *tied(missing=0))
+    command = [PROGRAM, "-q", "-N", "100", "-m", "utility.1,-1,-2,0.5", qrels, run]
+    wanted = theirs(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    name = "utility(false_alarm=-1,miss=-2,rejection=0.5,collection_size=100)"
+    found = ours([name], tmp_path, capsys, qrels, run, "--preset", "trec_eval")
+    assert_agree({("utility_1,-1,-2,0.5", query): value for (_, query), value in found.items()}, wanted)
+
+
+@needs_files
+def test_the_guide_has_every_flag():
+    (flags,) = re.findall(r'getopt_long\(argc, argv, "([a-zA-Z:]+)"', (CHECKOUT / "trec_eval.c").read_text())
+    guide = (ROOT / "torchrank/evaluation/README.md").read_text()
+    rows = " ".join(line.split("|")[1] for line in guide.splitlines() if line.startswith("| `-"))
+    assert set(re.findall(r"`-(\w)", rows)) == set(flags.replace(":", ""))

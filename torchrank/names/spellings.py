@@ -48,7 +48,7 @@ TITLES = {
     "trec_eval": "trec_eval",
     "trec_eval9": "pytrec_eval",
     "beir": "BEIR",
-    "beir_custom": "BEIR, `evaluate_custom`",
+    "beir_custom": "BEIR's `evaluate_custom`",
     "mteb": "MTEB",
     "msmarco": "MS MARCO",
     "sklearn": "scikit-learn",
