@@ -137,9 +137,9 @@ def _between_blanks(text: Text, begin: int, stop: int, width: int) -> tuple[Arra
     if len(start) == width * len(newline):
         line_start, line_end = start[::width], end[width - 1 :: width]
         if (line_end <= newline).all() and (line_start[1:] > newline[:-1]).all():
-            keep = ~_begins_comment(chunk, line_start)
             starts, ends = start.reshape(-1, width), end.reshape(-1, width)
-            return (starts, ends) if keep.all() else (starts[keep], ends[keep])
+            comment = _begins_comment(chunk, line_start)
+            return (starts[~comment], ends[~comment]) if comment.any() else (starts, ends)
     line = np.searchsorted(newline, start)
     first = np.flatnonzero(np.diff(line, prepend=-1))
     keep = ~np.isin(line, line[first[_begins_comment(chunk, start[first])]])
@@ -158,8 +158,11 @@ def is_comment(line: bytes) -> bool:
 
 def _begins_comment(chunk: Array, first: Array) -> Array:
     """bool [line]: whether the lines whose first fields start at some places are comments."""
-    after = np.minimum(first + 1, len(chunk) - 1)
-    return (chunk[first] == HASH) & ((chunk[after] <= SPACE) | (after == first))
+    found = chunk[first] == HASH
+    if found.any():
+        after = np.minimum(first + 1, len(chunk) - 1)
+        found &= (chunk[after] <= SPACE) | (after == first)
+    return found
 
 
 def _between_tabs(text: Text, begin: int, stop: int, width: int) -> tuple[Array, Array]:
