@@ -14,6 +14,7 @@ from torchrank import RankingMetric
 EXAMPLES = {
     "README.md": 18,
     "benchmarks/README.md": 0,
+    "torchrank/evaluation/README.md": 13,
     "torchrank/metrics/README.md": 26,
     "torchrank/names/README.md": 11,
     "torchrank/statistics/README.md": 25,

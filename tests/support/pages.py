@@ -21,7 +21,7 @@ BLOCKS = [
 ]
 PAGES = [ROOT / page for page in dict.fromkeys(page for page, _, _ in BLOCKS)]
 #: pages without generated tables
-GUIDES = [ROOT / "torchrank/statistics/README.md"]
+GUIDES = [ROOT / f"torchrank/{room}/README.md" for room in ("evaluation", "statistics")]
 
 
 def printed(command: str) -> str:

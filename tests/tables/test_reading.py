@@ -221,7 +221,9 @@ def test_lines_are_counted_behind_a_byte_order_mark_a_header_and_many_chunks(tmp
 
 
 @pytest.mark.parametrize(
-    "data", [gzip.compress(RUN.encode())[:-9], gzip.compress(RUN.encode())[:-4] + b"abcd", b"\x1f\x8b"]
+    "data",
+    [gzip.compress(RUN.encode())[:-9], gzip.compress(RUN.encode())[:-4] + b"abcd", b"\x1f\x8b"],
+    ids=["cut", "wrong", "head"],  # its bytes contain the time
 )
 def test_a_broken_gzip_file_is_refused(data):
     with pytest.raises(tr.ReadingError, match="whole gzip file"):
@@ -439,3 +441,17 @@ def test_no_json_causes_another_error(values, format):
     for read in (tr.read_run, tr.read_qrels):
         with contextlib.suppress(tr.ReadingError):
             read(io.BytesIO(text), format=format)
+
+
+@pytest.mark.parametrize("between", ["", "# a comment\n", "# of four fields\n", "#\n", "\n# of five fields\n"])
+def test_lines_that_begin_with_a_number_sign_and_a_blank_are_comments(between):
+    lines = ["# the first\n", "#q1 0 #a 1\n", between, "#q1 0 b#c 0\n", "d 0 # 2\n", between.rstrip()]
+    assert tr.read_qrels(io.StringIO("".join(lines))).to_dict() == {"#q1": {"#a": 1.0, "b#c": 0.0}, "d": {"#": 2.0}}
+
+
+def test_comments_alone_and_wrong_lines_among_comments_raise():
+    with pytest.raises(tr.ReadingError, match="comments only"):
+        tr.read_qrels(io.StringIO("# one\n# two\n"))
+    with pytest.raises(tr.ReadingError, match=r"line 3.*got 3|got 3") as caught:
+        tr.read_qrels(io.StringIO("q 0 a 1\n# a comment\nq 0 b\n"))
+    assert caught.value.line == 3

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from torchrank import __version__
-from torchrank.names.presets import table
+from torchrank.names.presets import OPTIONS, table
 
 #: formats of the results of `eval` and `compare`
 FORMATS = ("table", "json", "jsonl", "csv", "markdown", "latex")
+
+#: treatments of unjudged documents
+UNJUDGED = ("irrelevant", "condensed", "lower", "upper")
 
 #: packages of the extra [demo]: import name -> name in the package index
 DEMO = {"lightning": "lightning", "sklearn": "scikit-learn", "matplotlib": "matplotlib"}
@@ -103,16 +106,19 @@ def _add_evaluations(commands: Any) -> None:
     files = argparse.ArgumentParser(add_help=False)
     files.add_argument("qrels", metavar="QRELS", help="file of judgments (TREC, BEIR, JSON, ...; - = standard input)")
     files.add_argument("runs", nargs="+", metavar="RUN", help="file of a run, or name=file")
-    files.add_argument("-m", "--measures", default="ndcg@10 map mrr recall@100", help="default: %(default)s")
-    files.add_argument(
-        "--queries",
-        choices=("judged", "both"),
-        default="judged",
-        help="the queries of means (default: judged)",
-    )
-    files.add_argument("--precision", choices=("double", "single"), default="double", help="single as in pytrec_eval")
+    files.add_argument("-m", "--measures", help="default: ndcg@10 map mrr recall@100, or all of --preset")
+    files.add_argument("--preset", choices=tuple(OPTIONS), help="the measures and options of a tool")
+    files.add_argument("--queries", choices=("judged", "both"), help="the queries of means (default: judged)")
+    files.add_argument("--precision", choices=("double", "single"), help="single as in pytrec_eval (default: double)")
     files.add_argument("--ties", choices=("document", "expected"), help="order of equal scores (default: document)")
-    files.add_argument("--ignore-identical-ids", action="store_true", help="leave out documents named like their query")
+    files.add_argument(
+        "--ignore-identical-ids",
+        action=argparse.BooleanOptionalAction,
+        help="leave out documents named like their query",
+    )
+    files.add_argument("--depth", type=_at_least(1), metavar="K", help="keep the first K documents of each query")
+    files.add_argument("--relevance-level", type=_grade, metavar="GRADE", help="lowest relevant grade (default: 1)")
+    files.add_argument("--unjudged", choices=UNJUDGED, help="treatment of unjudged documents (default: irrelevant)")
 
     evaluate = commands.add_parser(
         "eval",
@@ -257,6 +263,10 @@ def _share(text: str) -> float:
     if not 0 < float(text) < 1:
         raise argparse.ArgumentTypeError(f"Expected a number between 0 and 1, got {text}")
     return float(text)
+
+
+def _grade(text: str) -> float:
+    return int(text) if text.isdecimal() else float(text)
 
 
 def _at_least(least: int) -> Callable[[str], int]:

@@ -10,6 +10,7 @@ import json
 import math
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,12 @@ from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.distributions import t_cdf
 from torchrank.statistics.pair_statistics import PairStatistics
 from torchrank.statistics.table import Table
+
+#: options of the command that are arguments of :func:`torchrank.evaluate`
+OPTIONS = (
+    *("preset", "queries", "ignore_identical_ids", "precision", "ties"),
+    *("depth", "relevance_level", "unjudged"),
+)
 
 #: exit statuses
 PASSED, FAILED, UNREADABLE, DATA = 0, 1, 2, 3
@@ -66,9 +73,8 @@ def compared(options: argparse.Namespace) -> int:
         comparison = found.compare(
             options.baseline, test=options.test, correction=options.correction, alpha=options.alpha, seed=options.seed
         )
-        gates = [Gate.of(text, "fail-if") for text in options.fail_if] + [
-            Gate.of(text, "require") for text in options.require
-        ]
+        texts = [("fail-if", text) for text in options.fail_if] + [("require", text) for text in options.require]
+        gates = [Gate.of(text, kind, comparison.measures) for kind, text in texts]
         verdicts = [verdict for gate in gates for verdict in gate.verdicts(comparison, found.runs[0], options.alpha)]
     except (ValueError, ImportError) as error:
         return _refused(error, UNREADABLE)
@@ -148,8 +154,8 @@ class Gate:
     bound: float
 
     @classmethod
-    def of(cls, text: str, kind: str) -> Gate:
-        """Read a gate.
+    def of(cls, text: str, kind: str, keys: Sequence[str] = ()) -> Gate:
+        """Read a gate. Measures have their labels as names, or one of ``keys``, such as the names of a preset.
 
         Raises:
             ValueError: the text is no condition.
@@ -157,7 +163,8 @@ class Gate:
         found = re.fullmatch(r"\s*(\S.*?)\s*([<>])\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*", text)
         if not found:
             raise ValueError(f"Expected a condition such as 'ndcg@10 < -0.005' for --{kind}, got {text!r}")
-        return cls(kind, tr.parse(found[1]).label, found[2] == ">", float(found[3]))
+        measure = found[1] if found[1] in keys else tr.parse(found[1]).label
+        return cls(kind, measure, found[2] == ">", float(found[3]))
 
     def verdicts(self, comparison: Comparison, baseline: str, alpha: float) -> list[Verdict]:
         """The verdict for each run beside the baseline.
@@ -211,10 +218,7 @@ def _evaluation(options: argparse.Namespace) -> tr.Evaluation | int:
             options.qrels,
             runs,
             options.measures,
-            queries=options.queries,
-            ignore_identical_ids=options.ignore_identical_ids,
-            precision=options.precision,
-            ties=options.ties,
+            **{name: getattr(options, name) for name in OPTIONS},
         )
     except (OSError, ImportError) as error:
         return _refused(error, UNREADABLE)

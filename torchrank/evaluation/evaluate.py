@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 
 from torchrank.evaluation.evaluation import Evaluation
+from torchrank.evaluation.options import Options, Precision, Queries, Unjudged, identical, with_parameters
 from torchrank.metrics.incomplete_judgments import Judged
-from torchrank.names.arguments import one_of
+from torchrank.names.presets import CUTOFFS
+from torchrank.names.presets import preset as preset_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.frames import is_columns
-from torchrank.tables.ids import KeyIds
 from torchrank.tables.sources import read_qrels, read_run
 from torchrank.tables.table import Qrels, Run, Ties
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.suites import Suite, collection_of, measures_of
 
-#: the queries over which means are taken
-Queries = Literal["judged", "both"]
+#: the measures if neither measures nor a preset are given
+MEASURES = "ndcg@10 map mrr recall@100"
 
 #: the rank up to which unjudged documents are counted, if no measure has a cutoff
 DEPTH = 10
@@ -31,12 +31,16 @@ DEPTH = 10
 def evaluate(
     qrels: Any,
     run: Any,
-    measures: Suite = "ndcg@10 map mrr recall@100",
+    measures: Suite | None = None,
     *,
-    queries: Queries = "judged",
-    ignore_identical_ids: bool = False,
-    precision: Literal["double", "single"] = "double",
+    preset: str | None = None,
+    queries: Queries | None = None,
+    ignore_identical_ids: bool | None = None,
+    precision: Precision | None = None,
     ties: Ties | None = None,
+    depth: int | None = None,
+    relevance_level: float | None = None,
+    unjudged: Unjudged | None = None,
 ) -> Evaluation:
     """Evaluate one or several runs with the same judgments.
 
@@ -45,21 +49,29 @@ def evaluate(
             grade}}``.
         run: a run: any source that :func:`torchrank.read_run` takes, e.g. a path or ``{query: {document: score}}``; or
             several, ``{name: run}``; or a list of paths, whose names are those of the files.
-        measures: names separated by blanks, metrics, or a collection.
+        measures: names separated by blanks, metrics, or a collection; default: ``"ndcg@10 map mrr recall@100"``, or
+            all of the preset at the cutoffs of the tool.
+        preset: a tool, whose measures and options are the defaults of all other arguments: "trec_eval" (10),
+            "trec_eval9" (pytrec_eval), "beir", "beir_custom" (its ``evaluate_custom``), "mteb" or "msmarco".
         queries: the queries over which means are taken: "judged", all of ``qrels``, a run that lacks a query has
             retrieved nothing for it (``trec_eval -c``); "both", the judged queries of the run (``trec_eval``, BEIR).
-            The report has the other mean, too, if they differ.
-        ignore_identical_ids: leave out documents whose id is the id of the query, as BEIR does by default.
+            The report has the other mean, too, if they differ. Default: "judged".
+        ignore_identical_ids: leave out documents whose id is the id of the query, as BEIR does; default: False.
         precision: "double" compares scores as they are; "single" after rounding to float32, as pytrec_eval and the
-            libraries on it do, in which close scores tie.
+            libraries on it do, in which close scores tie. Default: "double".
         ties: the order of equal scores, as :func:`torchrank.read_run`.
+        depth: keep the first documents of each query only, as ``trec_eval -M``; None = all of them.
+        relevance_level: the lowest relevant grade, as ``trec_eval -l``, of all measures that have this parameter and
+            whose names do not set it. ``measures`` must be names.
+        unjudged: the treatment of unjudged documents, likewise; "condensed" removes them, as ``trec_eval -J``.
 
     Returns:
         An :class:`Evaluation`: means with intervals, values of all queries, coverage and comparisons.
 
     Raises:
         ReadingError: a source cannot be read.
-        ValueError: the judgments and a run have no query in common, or an argument has an unknown value.
+        ValueError: the judgments and a run have no query in common, an argument has an unknown value, ``depth`` is
+            given although ties are expected values, or a parameter is given although a measure is not a name.
 
     Example:
         >>> import torchrank as tr
@@ -68,13 +80,14 @@ def evaluate(
         >>> found.means["run"]["mrr"], found.tables["run"].columns["mrr"].tolist()
         (0.75, [0.5, 1.0])
     """
-    one_of("queries", queries, ("judged", "both"))
-    one_of("precision", precision, ("double", "single"))
-    one_of("ignore_identical_ids", ignore_identical_ids, (True, False))
+    given = {"queries": queries, "ignore_identical_ids": ignore_identical_ids, "precision": precision}
+    options = Options.of(preset, depth=depth, **given)
+    if measures is None:
+        measures = MEASURES if preset is None else preset_of(preset, *CUTOFFS[preset])
+    suite = collection_of(with_parameters(measures, relevance_level=relevance_level, unjudged=unjudged))
     judgments = read_qrels(qrels)
-    suite = collection_of(measures.split() if isinstance(measures, str) else measures)
     metrics = measures_of(suite, "evaluate", means=False)
-    depth = min((metric.top_k for metric in metrics.values() if metric.top_k), default=DEPTH)
+    first = min((metric.top_k for metric in metrics.values() if metric.top_k), default=DEPTH)
     tables: dict[str, QueryTable] = {}
     other: dict[str, QueryTable] = {}
     rankings: dict[str, Ranking] = {}
@@ -82,24 +95,20 @@ def evaluate(
     for name, source in _named(run).items():
         read = read_run(source, ties=ties)
         _check_queries(judgments, read, name)
-        itself = _identical(read)
+        itself = identical(read)
         found_itself = len(np.unique(read.query[itself]))
-        if ignore_identical_ids and itself.any():
-            read = _rows(read.columns, ~itself)
-        if precision == "single":
-            read = read.columns  # dictionaries would be read again
-            read = replace(read, value=read.value.astype(np.float32).astype(np.float64))
+        read = options.apply(read, itself)
         ranking = Ranking.from_run(judgments, read)
         values = suite.score(ranking)
         whole = QueryTable(_ids(judgments), values, metrics=dict(metrics))
         inside = _in_run(judgments, read)
-        found = whole if queries == "judged" else whole.where(inside)
+        found = whole if options.queries == "judged" else whole.where(inside)
         if not inside.all():
-            other[name] = whole.where(inside) if queries == "judged" else whole
+            other[name] = whole.where(inside) if options.queries == "judged" else whole
         tables[name] = found
         judged_only = Ranking.join(ranking.parts())  # without the run, which takes far more memory
-        rankings[name] = judged_only if queries == "judged" else judged_only.take(torch.from_numpy(inside))
-        judged = Judged(top_k=depth).score(ranking).numpy()[inside]
+        rankings[name] = judged_only if options.queries == "judged" else judged_only.take(torch.from_numpy(inside))
+        judged = Judged(top_k=first).score(ranking).numpy()[inside]
         coverage.append(
             {
                 "run": name,
@@ -108,11 +117,11 @@ def evaluate(
                 "missing": int((~inside).sum()),
                 "without judgments": len(read.queries) - int(inside.sum()),
                 "no relevant": int((ranking.num_relevant(1) == 0).sum()),
-                f"unjudged@{depth}": float(1 - judged.mean()) if len(judged) else float("nan"),
+                f"unjudged@{first}": float(1 - judged.mean()) if len(judged) else float("nan"),
                 "found itself": found_itself,
             }
         )
-    return Evaluation(tables, other, coverage, queries, ignore_identical_ids, rankings)
+    return Evaluation(tables, other, coverage, options.queries, options.ignore_identical_ids, rankings)
 
 
 def _named(run: Any) -> dict[str, Any]:
@@ -159,22 +168,3 @@ def _check_queries(qrels: Qrels, run: Run, name: str) -> None:
             f"Expected queries that are judged in run {name!r}, got none: a query of the run is {run.query_ids[0]!r}, a"
             f" judged query is {qrels.query_ids[0]!r}; use the same ids in both"
         )
-
-
-def _identical(run: Run) -> np.ndarray:
-    """bool [row]: whether the document of a row has the id of its query."""
-    if isinstance(run.items, KeyIds) and not any(
-        query in table for query, table in zip(run.query_ids, run.items.tables)
-    ):
-        return np.zeros(len(run), dtype=bool)  # without a column of all documents
-    table = run.columns
-    queries = table.queries.take(table.query)
-    if queries.kind != table.items.kind:
-        return np.zeros(len(run), dtype=bool)
-    return np.asarray(table.items.same(queries))
-
-
-def _rows(run: Run, keep: np.ndarray) -> Run:
-    """Some rows of a run."""
-    at = np.flatnonzero(keep)
-    return replace(run, query=run.query[at], items=run.items.take(at), value=run.value[at], known_hashes=None)

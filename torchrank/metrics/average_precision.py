@@ -54,6 +54,8 @@ class MAP(BinaryMetric):
         },
         "trec_eval": {"map": "", "map_cut_{k}": "@{k}", "gm_map": "(aggregation=geometric)"},
         "ir_measures": "AP",
+        "beir": "MAP",
+        "mteb": "map",
         "ranx": "map",
         "rax": "ap_metric",
         "TensorFlow Ranking": "MeanAveragePrecisionMetric",

@@ -81,6 +81,8 @@ class Precision(BinaryMetric):
         "parse": "P prec",
         "trec_eval": {"P_{k}": "@{k}", "set_P": ""},
         "ir_measures": "P SetP SetP(relative=False)",
+        "beir": "P",
+        "mteb": "precision",
         "ranx": "precision",
         "torchmetrics": "RetrievalPrecision",
         "pyg": "LinkPredPrecision",
@@ -125,9 +127,11 @@ class Recall(BinaryMetric):
     """
 
     known_as = {
-        "parse": "R",
+        "parse": {"R": "", "recall_cap": "(normalize=min)"},
         "trec_eval": {"recall_{k}": "@{k}", "set_recall": ""},
         "ir_measures": "R SetR",
+        "beir": "Recall",
+        "mteb": "recall",
         "ranx": "recall",
         "pyg": "LinkPredRecall",
         "recbole": "recall",
@@ -141,7 +145,7 @@ class Recall(BinaryMetric):
         "Transformers4Rec": {"RecallAt": "of the relevant candidates in the list only"},
         "ranking-metrics-torch": {"recall_at": "of the relevant candidates in the list only"},
         "lenskit": {"Recall": "(normalize=min)"},
-        "BEIR": {"R_cap": "(normalize=min)", "recall_cap": "(normalize=min)"},
+        "beir_custom": {"R_cap": "(normalize=min)"},
     }
     name = "recall"
 

@@ -103,7 +103,7 @@ class NumRet(RankingMetric):
     }
     name = "numret"
     value_range = (0.0, math.inf)
-    takes_unjudged_for = ("irrelevant",)
+    takes_unjudged_for = ("irrelevant", "condensed")
 
     def need(self) -> Need:
         return Need(1, relevant=True)  # no rank is read

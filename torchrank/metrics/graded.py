@@ -189,6 +189,8 @@ class NDCG(DCG):
         },
         "trec_eval": {"ndcg": "", "ndcg_cut_{k}": "@{k}"},
         "ir_measures": "nDCG",
+        "beir": "NDCG",
+        "mteb": "ndcg",
         "ranx": {"ndcg": "", "ndcg_burges": "(gain=exponential)"},
         "torchmetrics": "RetrievalNormalizedDCG",
         "sklearn": {"ndcg_score[@{k}]": "[@{k}]"},

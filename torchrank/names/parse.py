@@ -7,8 +7,9 @@ import inspect
 import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from torchrank.names.labels import Label, read, split, write
@@ -55,11 +56,16 @@ def parse(name: str, **overrides: Any) -> Any:
     return metrics[0]
 
 
-def parse_all(name: str, **overrides: Any) -> list[Any]:
-    """Return the metrics of a list of names with any cutoffs: ``"ndcg@5,10 recall@1-3"`` has five."""
+def parse_all(name: str, defaults: Mapping[str, Any] = MappingProxyType({}), /, **overrides: Any) -> list[Any]:
+    """Return the metrics of a list of names with any cutoffs: ``"ndcg@5,10 recall@1-3"`` has five.
+
+    ``defaults`` are arguments of the metrics that have such arguments; those in a name go before.
+    """
     if not isinstance(name, str):
         raise TypeError(f"Expected the name of a metric, for example 'ndcg@10', got {type(name).__name__}")
-    return [metric for one in split(name) for label in resolve(one) for metric in _metrics(label, one, overrides)]
+    return [
+        metric for one in split(name) for label in resolve(one) for metric in _metrics(label, one, defaults, overrides)
+    ]
 
 
 def resolve(name: str) -> list[Label]:
@@ -118,7 +124,7 @@ def _at_level(label: Label, suffixed: re.Match[str]) -> Label:
     return Label(label.name, {**label.parameters, "relevance_level": int(suffixed["level"])}, label.at)
 
 
-def _metrics(label: Label, name: str, overrides: dict[str, Any]) -> list[Any]:
+def _metrics(label: Label, name: str, defaults: Mapping[str, Any], overrides: dict[str, Any]) -> list[Any]:
     measure = measures()[label.name]
     given, known = _arguments(label), measure.definition()
     for argument in given:
@@ -135,7 +141,8 @@ def _metrics(label: Label, name: str, overrides: dict[str, Any]) -> list[Any]:
             f" tr.{measure.__name__}({', '.join(f'{key}=...' for key in wanted)})"
         )
     cuts: list[dict[str, Any]] = [{"top_k": cut} for cut in label.cuts] or [{}]
-    return [measure(**{**cut, **given, **overrides}) for cut in cuts]
+    more = {key: value for key, value in defaults.items() if key in known}
+    return [measure(**{**cut, **more, **given, **overrides}) for cut in cuts]
 
 
 @functools.cache

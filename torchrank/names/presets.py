@@ -14,7 +14,33 @@ from torchrank.names.spellings import TITLES, Known, known, plain, without_optio
 
 #: The libraries with a preset, and the versions that were compared.
 LIBRARIES = {"trec_eval": "trec_eval 10", "trec_eval9": "trec_eval 9, pytrec_eval"} | {
-    name: TITLES[name] for name in ("sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen", "rax")
+    name: TITLES[name]
+    for name in (
+        *("beir", "beir_custom", "mteb", "msmarco"),
+        *("sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen", "rax"),
+    )
+}
+
+
+#: Options of :func:`torchrank.evaluate` that reproduce a tool; all others have their defaults.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "trec_eval": {"queries": "both"},
+    "trec_eval9": {"queries": "both", "precision": "single"},
+    "beir": {"queries": "both", "precision": "single", "ignore_identical_ids": True},
+    "beir_custom": {},
+    "mteb": {"queries": "both", "precision": "single"},
+    "msmarco": {},
+}
+
+
+#: The cutoffs of these tools.
+CUTOFFS = {
+    "trec_eval": (5, 10, 15, 20, 30, 100, 200, 500, 1000),
+    "trec_eval9": (5, 10, 15, 20, 30, 100, 200, 500, 1000),
+    "beir": (1, 3, 5, 10, 100, 1000),
+    "beir_custom": (1, 3, 5, 10, 100, 1000),
+    "mteb": (1, 3, 5, 10, 20, 100, 1000),
+    "msmarco": (10,),
 }
 
 
@@ -31,6 +57,12 @@ ALWAYS: dict[str, dict[str, Any]] = {
 
 #: Cases in which the numbers still differ from those of a library.
 EXCEPT = {
+    "trec_eval": "`num_rel`, `num_rel_ret` and `num_ret` are sums there, and means over queries here",
+    "trec_eval9": "as trec_eval 10; `iprec_at_recall` is 0 / 0 there for an empty list",
+    "beir": "means are rounded to 5 digits",
+    "beir_custom": "equal scores rank in the order of the dictionary; means are rounded to 5 digits",
+    "mteb": "`mrr_at_k` does not round scores to single precision; means of the others are rounded to 5 digits",
+    "msmarco": "documents of any grade are relevant: leave those of grade 0 out of the judgments",
     "pyg": "0 if no query has a relevant candidate; here NaN",
     "rectools": "`Accuracy` and `MCC` treat a shorter list as one of k, and need `collection_size` for ids here",
     "lenskit": "`gain=rating` is for users with test items; before 2026.2.1 `DCG` was 0 without any",
@@ -40,6 +72,10 @@ EXCEPT = {
 
 #: A library's spelling of a cutoff, for measures that can have one; in brackets if it can be left out.
 CUT = {
+    "beir": "@{k}",
+    "beir_custom": "@{k}",
+    "mteb": "_at_{k}",
+    "msmarco": "@{k}",
     "torchmetrics": "[@{k}]",
     "pyg": "@{k}",
     "recbole": "@{k}",
@@ -57,6 +93,8 @@ FIRST = ("precision", "relprecision", "recall", "f1", "hitrate", "mrr", "map", "
 LACKING: dict[str, dict[str, str]] = {
     "trec_eval": {"ndcg_rel": "not offered here"},
     "trec_eval9": {"ndcg_rel": "not offered here"},
+    "beir_custom": {"Hole": "unjudged for all queries"},
+    "mteb": {"nAUC": "not offered here"},
 }
 
 
@@ -107,10 +145,11 @@ def preset(name: str, *k: int) -> dict[str, str]:
     """The measures of another library under its own names, with the settings that reproduce its numbers.
 
     Measures without such a setting are left out. :data:`EXCEPT` lists the cases in which the numbers still differ.
+    :func:`torchrank.evaluate` also takes a preset, with the tool's queries, precision and cutoffs.
 
     Args:
-        name: a key of :data:`LIBRARIES`: "trec_eval" (10), "trec_eval9", "sklearn", "torchmetrics", "pyg", "recbole",
-            "rectools", "lenskit", "pykeen" or "rax".
+        name: a key of :data:`LIBRARIES`: "trec_eval" (10), "trec_eval9", "beir", "beir_custom", "mteb", "msmarco",
+            "sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen" or "rax".
         k: cutoffs. Without any, measures that require one are left out.
 
     Returns:

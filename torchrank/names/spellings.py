@@ -47,6 +47,10 @@ BOTH = ("trec_eval", "trec_eval9")
 TITLES = {
     "trec_eval": "trec_eval",
     "trec_eval9": "pytrec_eval",
+    "beir": "BEIR",
+    "beir_custom": "BEIR's `evaluate_custom`",
+    "mteb": "MTEB",
+    "msmarco": "MS MARCO",
     "sklearn": "scikit-learn",
     "torchmetrics": "torchmetrics",
     "pyg": "PyG",
@@ -60,7 +64,7 @@ TITLES = {
 } | {
     name: name
     for name in (
-        *("BEIR", "Keras", "NTCIREVAL", "RePlay", "TensorFlow Ranking", "Transformers4Rec", "cwl_eval", "ir_measures"),
+        *("Keras", "NTCIREVAL", "RePlay", "TensorFlow Ranking", "Transformers4Rec", "cwl_eval", "ir_measures"),
         *("metrax", "pyndeval", "pytorchltr", "pyxclib", "ranking-metrics-torch", "ranx", "scipy"),
         *("sentence-transformers", "torcheval", "torchrec"),
     )

@@ -16,7 +16,7 @@ from torchrank.tables import columns as names
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.ids import PADDING, TextIds, factorise
 from torchrank.tables.table import Rows
-from torchrank.tables.text import Text, fields, numbers
+from torchrank.tables.text import Text, fields, is_comment, numbers
 
 Array = np.ndarray
 Format = Literal["auto", "trec", "tsv", "json", "jsonl", "parquet"]
@@ -119,8 +119,10 @@ def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows
     Raises:
         ReadingError: a line cannot be read, or the number of fields is none of a known format.
     """
-    while text.begin < text.end and not text.lines()[0].strip():
+    while text.begin < text.end and (not (line := text.lines()[0]).strip() or is_comment(line)):
         text = text.after_first_line()
+    if text.begin == text.end:
+        raise ReadingError("Expected lines of text, got comments only", text.name)
     line = text.lines()[0]
     header, found, cut_at_tabs = _header(line, text, value, chosen, tabs)
     width = len(header)

@@ -36,7 +36,7 @@ def read_qrels(
             header: a dictionary, or the three in this order; None = found by their usual names and places.
         format: the format of a file: "trec" (fields between any white space: query, iteration, document, grade),
             "tsv" (fields between single tabs, with a header as in BEIR or without), "json", "jsonl", "parquet", or
-            "auto": recognised by the content.
+            "auto": recognised by the content. Between white space, a line that begins with "# " is a comment.
         duplicates: "error", or the grade to keep of a document that is given twice: "first", or "best", the largest.
 
     Raises:

@@ -262,6 +262,34 @@ class Run(PairTable):
         """This run with another rule for equal scores."""
         return replace(self, ties=ties)
 
+    def at(self, rows: Array) -> Run:
+        """Some rows, int64 [n], with all queries."""
+        return replace(
+            self, query=self.query[rows], items=self.items.take(rows), value=self.value[rows], known_hashes=None
+        )
+
+    def first(self, depth: int) -> Run:
+        """The first documents of each query; equal scores are cut by id."""
+        lists = self.lists
+        length = np.diff(lists.start)
+        if not (length > depth).any():
+            return self
+        place = np.arange(len(self)) - np.repeat(lists.start[:-1], length)
+        keep = place < depth
+        # Tie groups that the cut divides are ordered by id, the larger first.
+        cut = (lists.start[:-1] + depth)[length > depth]
+        cut = cut[lists.scores[cut] == lists.scores[cut - 1]]
+        group = self.query[lists.row(cut)].astype(np.int64)
+        bounds = lists.start[group], lists.start[group + 1], lists.scores[cut]
+        begin = lists.start[group] + count_above(lists.scores, *bounds)
+        end = lists.start[group] + count_above(lists.scores, *bounds, or_equal=True)
+        items = self.columns.items
+        for low, at, high in zip(begin.tolist(), cut.tolist(), end.tolist()):
+            ascending = np.lexsort(items.take(lists.row(np.arange(low, high))).sort_keys())
+            keep[low:high] = False
+            keep[low + ascending[high - at :]] = True
+        return self.columns.at(np.sort(lists.row(np.flatnonzero(keep))))
+
     @cached_property
     def lists(self) -> RankedLists:
         """The rows of each query by descending score."""

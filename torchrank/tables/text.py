@@ -14,7 +14,7 @@ Array = np.ndarray
 
 # Bytes of text that are cut into fields at a time, so that temporaries stay in the cache.
 CHUNK = 2**20
-NEWLINE, TAB, SPACE = 10, 9, 32
+NEWLINE, TAB, SPACE, HASH = 10, 9, 32, 35
 # Longest number that is parsed with others in one array.
 WIDE = 32
 _NUMBER = re.compile(rb"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
@@ -82,7 +82,7 @@ def fields(text: Text, wanted: list[int], width: int, tabs: bool = False) -> lis
     Args:
         text: the lines; empty ones are left out.
         wanted: numbers of the columns to return, from 0.
-        width: the number of fields of each line.
+        width: the number of fields of each line that is no comment.
         tabs: fields are separated by one tab each, and may contain blanks; by default by any white space.
 
     Raises:
@@ -137,12 +137,32 @@ def _between_blanks(text: Text, begin: int, stop: int, width: int) -> tuple[Arra
     if len(start) == width * len(newline):
         line_start, line_end = start[::width], end[width - 1 :: width]
         if (line_end <= newline).all() and (line_start[1:] > newline[:-1]).all():
-            return start.reshape(-1, width), end.reshape(-1, width)
-    count = np.bincount(np.searchsorted(newline, start), minlength=len(newline))
+            starts, ends = start.reshape(-1, width), end.reshape(-1, width)
+            comment = _begins_comment(chunk, line_start)
+            return (starts[~comment], ends[~comment]) if comment.any() else (starts, ends)
+    line = np.searchsorted(newline, start)
+    first = np.flatnonzero(np.diff(line, prepend=-1))
+    keep = ~np.isin(line, line[first[_begins_comment(chunk, start[first])]])
+    start, end, line = start[keep], end[keep], line[keep]
+    count = np.bincount(line, minlength=len(newline))
     bad = np.flatnonzero((count != width) & (count != 0))
     if len(bad):
         raise text.error(_expected(width, int(count[bad[0]])), begin + int(newline[bad[0]]))
     return start.reshape(-1, width), end.reshape(-1, width)
+
+
+def is_comment(line: bytes) -> bool:
+    """Whether a line is a comment: it begins with a # and a blank, because an id may begin with a #."""
+    return line.split()[:1] == [b"#"]
+
+
+def _begins_comment(chunk: Array, first: Array) -> Array:
+    """bool [line]: whether the lines whose first fields start at some places are comments."""
+    found = chunk[first] == HASH
+    if found.any():
+        after = np.minimum(first + 1, len(chunk) - 1)
+        found &= (chunk[after] <= SPACE) | (after == first)
+    return found
 
 
 def _between_tabs(text: Text, begin: int, stop: int, width: int) -> tuple[Array, Array]:

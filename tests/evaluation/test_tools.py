@@ -1,0 +1,286 @@
+"""Presets of evaluate, against the tools on one tied collection; a tool that is not installed is skipped."""
+
+import copy
+import json
+import re
+import statistics
+
+import numpy as np
+import pytest
+import pytrec_eval
+from pages import ROOT
+from tied import tied, write
+
+import torchrank as tr
+from torchrank.cli import main
+from torchrank.evaluation.options import Options
+from torchrank.names.presets import CUTOFFS, OPTIONS
+
+#: pytrec_eval's values that are sums or geometric means of queries
+SUMS, GEOMETRIC = ("num_rel", "num_ret", "num_rel_ret"), ("gm_map", "gm_bpref")
+#: names that are no measures, or have no counterpart
+LACKING = ("num_q", "runid", "relstring", "ndcg_rel", "num_nonrel_judged_ret", "yaap")
+
+
+def by_pytrec_eval(qrels, run, **options):
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, pytrec_eval.supported_measures, **options)
+    found = evaluator.evaluate(run)
+    return {query: {name: value for name, value in row.items() if name not in LACKING} for query, row in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ({}, {}),
+        ({"relevance_level": 2}, {"relevance_level": 2}),
+        ({"judged_docs_only_flag": True}, {"unjudged": "condensed"}),
+        ({"judged_docs_only_flag": True, "relevance_level": 3}, {"unjudged": "condensed", "relevance_level": 3}),
+    ],
+)
+def test_all_measures_of_pytrec_eval_agree_on_ties_and_near_ties(theirs, ours):
+    qrels, run = tied(unjudged_queries=2)
+    wanted = by_pytrec_eval(qrels, run, **theirs)
+    names = list(next(iter(wanted.values())))
+    rounding = {name: {"rounding": "up"} if name.startswith(("iprec", "11pt")) else {} for name in names}
+    measures = {name: tr.parse(name, **rounding[name]).label for name in names}
+    assert len(measures) > 80
+    found = tr.evaluate(qrels, run, measures, preset="trec_eval9", **ours)
+    table, means = found["run"], found.means["run"]
+    assert sorted(table.ids) == sorted(wanted)
+    for name in names:
+        # 0 / 0 there, if no document is left in a list
+        values = np.nan_to_num([wanted[query][name] for query in table.ids]).tolist()
+        if name == "Rndcg" and "relevance_level" in ours:
+            continue  # there 0 for a query without a document of the level, although all grades gain
+        mean = pytrec_eval.compute_aggregated_measure(name, values)
+        if name in GEOMETRIC:
+            shown = np.maximum(table.columns[name], 1e-5)
+            np.testing.assert_allclose(np.log(shown), values, atol=1e-9, err_msg=name)
+            assert means[name] == pytest.approx(mean, abs=1e-9), name
+            continue
+        np.testing.assert_allclose(table.columns[name], values, atol=1e-9, err_msg=name)
+        times = len(table) if name in SUMS else 1
+        assert means[name] * times == pytest.approx(mean, abs=1e-9), name
+
+
+def test_a_run_that_is_cut_has_the_numbers_of_its_first_documents():
+    qrels, run = tied()
+    for depth in (1, 3, 10, 1000):
+        first = {
+            query: dict(sorted(table.items(), key=lambda one: (one[1], one[0].encode()), reverse=True)[:depth])
+            for query, table in run.items()
+        }
+        names = "map ndcg numret rprecision recall"
+        wanted = tr.evaluate(qrels, first, names)["run"].columns
+        rows = [(query, document, score) for query, table in run.items() for document, score in table.items()]
+        for source in (run, rows, rows[::-1]):
+            found = tr.evaluate(qrels, source, names, depth=depth)["run"].columns
+            for name, values in wanted.items():
+                assert found[name].tolist() == pytest.approx(values.tolist(), abs=1e-12)
+
+
+# ---- BEIR, MTEB, MS MARCO --------------------------------------------------------------------------------------------
+
+FAMILIES = {"ndcg_cut": ("NDCG@", "ndcg_at_"), "map_cut": ("MAP@", "map_at_"), "recall": ("Recall@", "recall_at_")}
+FAMILIES |= {"P": ("P@", "precision_at_"), "success": ("Accuracy@", "hit_rate_at_")}
+
+
+def by_call(qrels, run, cuts, number, families):
+    """The means of the call of pytrec_eval that BEIR (number 0) and MTEB (1) make, under their names."""
+    calls = {f"{name}.{','.join(map(str, cuts))}" for name in families}
+    rows = pytrec_eval.RelevanceEvaluator(qrels, calls).evaluate(run)
+    return {
+        f"{FAMILIES[name][number]}{k}": statistics.fmean(row[f"{name}_{k}"] for row in rows.values())
+        for name in families
+        for k in cuts
+    }
+
+
+def reciprocal_rank(ranked, grades, k):
+    return next((1 / rank for rank, one in enumerate(ranked[:k], 1) if grades.get(one, 0) > 0), 0.0)
+
+
+def test_the_preset_of_beir_makes_its_call_of_pytrec_eval():
+    qrels, run = tied(unjudged_queries=2)
+    run["q5"] = {"q5": 1.0}  # nothing is left of this query
+    others = {query: {one: score for one, score in table.items() if one != query} for query, table in run.items()}
+    wanted = by_call(qrels, others, CUTOFFS["beir"], 0, ("ndcg_cut", "map_cut", "recall", "P"))
+    found = tr.evaluate(qrels, run, preset="beir")
+    assert found.means["run"] == pytest.approx(wanted, abs=1e-12)
+    assert any(query in table for query, table in run.items() if query != "q5")
+    assert tr.evaluate(qrels, run, preset="beir", ignore_identical_ids=False).means["run"] != pytest.approx(wanted)
+    assert tr.evaluate(qrels, run, preset="beir", precision="double").means["run"] != pytest.approx(wanted)
+
+
+def test_the_preset_of_mteb_makes_its_call_of_pytrec_eval():
+    qrels, run = tied()
+    wanted = by_call(qrels, run, CUTOFFS["mteb"], 1, FAMILIES)
+    single = {query: {one: np.float32(score) for one, score in table.items()} for query, table in run.items()}
+    for k in CUTOFFS["mteb"]:
+        values = []
+        for query, table in single.items():
+            ranked = sorted(table, key=lambda one, table=table: (table[one], one), reverse=True)
+            values.append(reciprocal_rank(ranked, qrels[query], k))
+        wanted[f"mrr_at_{k}"] = statistics.fmean(values)
+    assert tr.evaluate(qrels, run, preset="mteb").means["run"] == pytest.approx(wanted, abs=1e-12)
+
+
+def test_the_preset_of_ms_marco_reads_ranks_and_divides_by_all_judged_queries(tmp_path):
+    qrels, run = tied(queries=40, missing=10)
+    positive = {query: {one: 1 for one, grade in table.items() if grade > 0} for query, table in qrels.items()}
+    positive = {query: table for query, table in positive.items() if table}
+    ranked = {query: list(table) for query, table in run.items()}
+    qrels_file, run_file = tmp_path / "qrels.tsv", tmp_path / "run.tsv"
+    qrels_file.write_text("".join(f"{q}\t0\t{one}\t{g}\n" for q, table in positive.items() for one, g in table.items()))
+    run_file.write_text("".join(f"{q}\t{one}\t{n}\n" for q, table in ranked.items() for n, one in enumerate(table, 1)))
+    total = sum(reciprocal_rank(ranked.get(query, []), grades, 10) for query, grades in positive.items())
+    found = tr.evaluate(qrels_file, run_file, preset="msmarco").means["run"]
+    assert found == {"MRR@10": pytest.approx(total / len(positive), abs=1e-12)}
+    assert 0 < total < len(positive)
+
+
+def test_beir_itself():
+    beir = pytest.importorskip("beir.retrieval.evaluation").EvaluateRetrieval
+    qrels, run = tied(unjudged_queries=2)
+    wanted = {}
+    for part in beir.evaluate(qrels, copy.deepcopy(run), list(CUTOFFS["beir"])):
+        wanted |= part
+    assert tr.evaluate(qrels, run, preset="beir").means["run"] == pytest.approx(wanted, abs=5.1e-6)
+    # Its own measures order ties as the dictionary does, and need judged queries with a relevant document.
+    qrels, run = tied()
+    del qrels["q4"], run["q4"]
+    run = {
+        query: {one: score + 0.001 * n for n, (one, score) in enumerate(table.items())} for query, table in run.items()
+    }
+    cuts = list(CUTOFFS["beir_custom"])
+    wanted = {}
+    for name in ("mrr", "recall_cap", "accuracy"):
+        wanted |= beir.evaluate_custom(qrels, run, cuts, name)
+    assert tr.evaluate(qrels, run, preset="beir_custom").means["run"] == pytest.approx(wanted, abs=5.1e-6)
+
+
+def test_mteb_itself():
+    mteb = pytest.importorskip("mteb._evaluators.retrieval_metrics")
+    qrels, run = tied()
+    for name, precision in (("mrr_at_", "double"), ("", "single")):
+        result = mteb.calculate_retrieval_scores(run, qrels, list(CUTOFFS["mteb"]))
+        parts = {
+            one: getattr(result, one)
+            for one in ("ndcg", "recall", "precision", "mrr", "naucs", "naucs_mrr", "hit_rate")
+        }
+        wanted = mteb.make_score_dict(**parts, _map=result.map, task_scores={})
+        found = tr.evaluate(qrels, run, preset="mteb", precision=precision).means["run"]
+        keys = [key for key in found if key.startswith(name) and (name or not key.startswith("mrr"))]
+        assert len(keys) >= 7
+        assert {key: found[key] for key in keys} == pytest.approx({key: wanted[key] for key in keys}, abs=5.1e-6)
+
+
+# ---- ir_measures -----------------------------------------------------------------------------------------------------
+
+IR_MEASURES = (
+    "nDCG@10 nDCG nDCG(judged_only=True)@10 AP AP@5 AP(rel=2) AP(rel=2)@10 RR RR(rel=2) P@5 P(rel=2)@10 R@10"
+    " R(rel=2)@10 Rprec Rprec(rel=2) Success@1 Success(rel=2)@5 Bpref Bpref(rel=2) infAP SetP SetR SetF SetAP"
+    " SetP(relative=True) IPrec@0.0 IPrec@1.0 NumRet NumRet(rel=1) NumRel P(judged_only=True)@5 AP(judged_only=True)"
+)
+
+
+def test_ir_measures_in_python_and_by_its_command(tmp_path, capsys, monkeypatch):
+    theirs = pytest.importorskip("ir_measures")
+    from ir_measures.__main__ import main_cli
+
+    qrels, run = write(tmp_path, *tied(unjudged_queries=2))
+    measures = {str(one): one for one in map(theirs.parse_measure, IR_MEASURES.split())}
+    # A query that the run lacks is 0 there, even its number of relevant documents.
+    labels = {name: tr.parse(name).label for name in measures}
+    found = tr.evaluate(qrels, run, labels, precision="single")
+    table, judged = found["run"], list(theirs.read_trec_qrels(str(qrels)))
+    rows = list(theirs.iter_calc(measures.values(), judged, theirs.read_trec_run(str(run))))
+    place = {query: number for number, query in enumerate(table.ids)}
+    missing = place.keys() - {query for query, *_ in map(str.split, run.read_text().splitlines())}
+    assert len(missing) == 3
+    assert len(rows) == len(place) * len(measures)
+    values = {(row.query_id, str(row.measure)): row.value for row in rows}
+    for (query, name), value in values.items():
+        if name != "NumRel" or query not in missing:
+            assert table.columns[name][place[query]] == pytest.approx(value, abs=1e-9), (query, name)
+    monkeypatch.setattr("sys.argv", ["ir_measures", str(qrels), str(run), "-p", "-1", *measures])
+    main_cli()
+    printed = dict(line.split("\t") for line in capsys.readouterr().out.splitlines())
+    means = found.means["run"]
+    for name, measure in measures.items():
+        mean = means[name] * (len(table) if name.startswith("Num") else 1)
+        if name != "NumRel":
+            assert float(printed[str(measure)]) == pytest.approx(mean, abs=1e-9), name
+
+
+# ---- options and the guide -------------------------------------------------------------------------------------------
+
+GUIDE = (ROOT / "torchrank/evaluation/README.md").read_text()
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_guide_has_the_options_of_a_preset(name):
+    (line,) = re.findall(rf"^\| `{name}` \|(.*)\|$", GUIDE, re.MULTILINE)
+    measures, queries, scores, cuts = (cell.strip() for cell in line.split("|"))
+    options = {"queries": queries.split()[-1] if "both" in queries else "judged", "precision": scores}
+    options["ignore_identical_ids"] = "their own query" in measures
+    assert Options.of(name) == Options(**options)
+    assert tuple(map(int, cuts.split(", "))) == CUTOFFS[name]
+
+
+def test_arguments_replace_options_of_a_preset_and_parameters_in_a_name_replace_arguments():
+    qrels, run = {"q": {"a": 1, "b": 2}, "other": {"a": 1}}, {"q": {"a": 3.0, "b": 2.0, "x": 2.5}}
+    assert tr.evaluate(qrels, run, preset="msmarco").means["run"] == {"MRR@10": 0.5}
+    assert tr.evaluate(qrels, run, preset="msmarco", queries="both").means["run"] == {"MRR@10": 1.0}
+    assert tr.evaluate(qrels, run, "mrr@1", preset="mteb").means["run"] == {"mrr@1": 1.0}
+    level = tr.evaluate(qrels, run, "mrr mrr(relevance_level=1)@5 ndcg@1", queries="both", relevance_level=2)
+    assert level.means["run"] == {"mrr(relevance_level=2)": pytest.approx(1 / 3), "mrr@5": 1.0, "ndcg@1": 0.5}
+    named = tr.evaluate(qrels, run, {"mine": "mrr"}, queries="both", relevance_level=2, unjudged="condensed")
+    assert named.means["run"] == {"mine": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"preset": "bier"}, r"preset to be one of .*did you mean 'beir'"),
+        ({"preset": "sklearn"}, "preset to be one of trec_eval"),
+        ({"depth": 0}, "depth to be an integer >= 1"),
+        ({"depth": 5, "ties": "expected"}, "ties='document' with depth"),
+        ({"unjudged": "never"}, "unjudged to be one of"),
+        ({"relevance_level": 0}, "relevance_level to be a number > 0"),
+        ({"measures": tr.MAP(), "relevance_level": 2}, "names of measures with relevance_level"),
+        ({"measures": {"a": tr.MAP()}, "unjudged": "condensed"}, "names of measures with unjudged"),
+        ({"measures": "judged@5", "unjudged": "condensed"}, "unjudged to be one of 'irrelevant'"),
+    ],
+)
+def test_wrong_options_raise(options, message):
+    with pytest.raises(ValueError, match=message):
+        tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, **options)
+
+
+def test_the_command_has_presets_whose_names_gates_understand(tmp_path, capsys):
+    qrels, run = write(tmp_path, *tied())
+    worse = tmp_path / "worse"
+    worse.write_text(re.sub(r"q(\d+) Q0 (\S+) 7 (\S+)", r"q\1 Q0 \2 7 -\3", run.read_text()).replace("--", ""))
+    assert main(["eval", str(qrels), str(run), "--preset", "beir", "--format", "json"]) == 0
+    summary = json.loads(capsys.readouterr().out)["summary"]
+    wanted = tr.evaluate(qrels, run, preset="beir").means["run"]
+    assert dict(zip(summary["measure"], summary["value"])) == wanted
+    compared = ["compare", str(qrels), f"a={run}", f"b={worse}", "--preset", "msmarco"]
+    assert main([*compared, "--require", "MRR@10 > -1"]) == 0
+    assert main([*compared, "--fail-if", "MRR@10 > -1"]) == 1
+    kept = [
+        "--preset",
+        "beir",
+        "-m",
+        "map",
+        "--no-ignore-identical-ids",
+        "--queries",
+        "judged",
+        "--precision",
+        "double",
+    ]
+    assert main(["eval", str(qrels), str(run), *kept, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["summary"]["value"] == [
+        tr.evaluate(qrels, run, "map").means["run"]["map"]
+    ]

@@ -1,0 +1,178 @@
+"""trec_eval's own files and program: set ``TREC_EVAL`` to a checkout of github.com/usnistgov/trec_eval, built or not.
+
+Its Makefile names the command line of each reference output. Values have 4 digits there.
+"""
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from pages import ROOT
+from tied import tied, write
+
+import torchrank as tr
+from torchrank.cli import main
+
+CHECKOUT = Path(os.environ.get("TREC_EVAL", "/nowhere"))
+FILES, PROGRAM = CHECKOUT / "test", CHECKOUT / "trec_eval"
+needs_files = pytest.mark.skipif(not FILES.is_dir(), reason="TREC_EVAL names no checkout of trec_eval")
+needs_program = pytest.mark.skipif(not PROGRAM.is_file(), reason="TREC_EVAL names no checkout with a built trec_eval")
+
+#: values that are texts
+TEXTS = ("runid", "relstring")
+#: names of values that are no measures, or that have no counterpart, and the reason
+LACKING = {
+    "num_q": "a count of queries, in the coverage",
+    "ndcg_rel": "not offered",
+    "num_nonrel_judged_ret": "not offered",
+    "rbp": "its largest gain is read from memory that is not initialised",
+    "rbp_resid": "omits the first term if all is judged",
+    "unj": "divides by the length of lists shorter than k",
+    "11pt_avg_.25,.5,.75": "compared below",
+    "ndcg_1=3,2=9,4=4.5": "compared below",
+}
+#: values that trec_eval adds up instead of averaging
+SUMS = ("num_rel", "num_ret", "num_rel_ret")
+
+#: reference output, judgments, run, our options
+REFERENCES = [
+    ("out.test", "qrels.test", "results.test", []),
+    ("out.test", "qrels.test.with-comments", "results.test", []),
+    ("out.comment.test", "qrels.comment.test", "results.comment.test", []),
+    ("out.test.a", "qrels.test", "results.test", []),
+    ("out.test.aq", "qrels.test", "results.test", []),
+    ("out.test.aqc", "qrels.test", "results.trunc", ["--queries", "judged"]),
+    (
+        "out.test.aqcM",
+        *("qrels.test", "results.trunc"),
+        ["--queries", "judged", "--depth", "100"],
+    ),
+    ("out.test.aql", "qrels.rel_level", "results.test", ["--relevance-level", "2"]),
+    (
+        "out.test.meas_params",
+        *("qrels.test", "results.test"),
+        [],
+    ),
+]
+
+
+def is_lacking(name):
+    return any(name == one or name.startswith(f"{one}_") for one in LACKING)
+
+
+def theirs(text, lacking=False):
+    """The values of an output of trec_eval, {(name, query): value}; without names that have no counterpart."""
+    rows = [line.split() for line in text.splitlines() if line.strip()]
+    rows = [row for row in rows if is_lacking(row[0]) == lacking and not row[0].startswith(TEXTS)]
+    return {(name, query): float(value) for name, query, value in rows}
+
+
+def ours(names, tmp_path, capsys, *arguments):
+    """The values of our command, {(name, query): value}, under trec_eval's names."""
+    labels = {name: tr.parse(name).label for name in names}
+    file = tmp_path / "values.tsv"
+    command = ["eval", *arguments, "-m", " ".join(dict.fromkeys(labels.values())), "-q", str(file), "--format", "json"]
+    assert main([str(one) for one in command]) == 0
+    summary = json.loads(capsys.readouterr().out)["summary"]
+    given = dict.fromkeys(summary["measure"])  # with the parameters that options have set
+    by_label = dict(zip(dict.fromkeys(labels.values()), given, strict=True))
+    found = {("all", label): value for label, value in zip(summary["measure"], summary["value"])}
+    count = {("all", label): value for label, value in zip(summary["measure"], summary["queries"])}
+    for row in csv.DictReader(io.StringIO(file.read_text()), delimiter="\t"):
+        found[row["query"], row["measure"]] = float(row["value"])
+    values = {}
+    for name, label in labels.items():
+        for query, key in found:
+            if key == by_label[label]:
+                times = count["all", key] if query == "all" and name in SUMS else 1
+                values[name, query] = found[query, key] * times
+    return values
+
+
+def assert_agree(found, wanted):
+    wrong = {key: (found.get(key), value) for key, value in wanted.items() if abs(found[key] - value) > 5.01e-5}
+    assert not wrong
+
+
+@needs_files
+@pytest.mark.parametrize(("reference", "qrels", "run", "options"), REFERENCES)
+def test_reference_outputs_of_trec_eval(reference, qrels, run, options, tmp_path, capsys):
+    wanted = theirs((FILES / reference).read_text())
+    names = dict.fromkeys(name for name, _ in wanted)
+    options = ["--preset", "trec_eval", *options]
+    # trec_eval takes all that follows the score for the tag of a run; we refuse a line with another number of fields.
+    lines = (FILES / run).read_text().splitlines()
+    (tmp_path / "run").write_text("".join(" ".join(line.split()[:6]) + "\n" for line in lines))
+    assert_agree(ours(names, tmp_path, capsys, FILES / qrels, tmp_path / "run", *options), wanted)
+
+
+@needs_files
+def test_measures_of_trec_eval_with_parameters():
+    wanted = theirs((FILES / "out.test.meas_params").read_text(), lacking=True)
+    recalls = [tr.parse(f"iprec_at_recall_{recall}").label for recall in (0.25, 0.5, 0.75)]
+    gains = tr.NDCG(gain={1: 3, 2: 9, 3: 3, 4: 4.5})
+    means = tr.evaluate(FILES / "qrels.test", FILES / "results.test", [*recalls, gains]).means["results"]
+    points = sum(means[one] for one in recalls) / 3
+    assert points == pytest.approx(wanted["11pt_avg_.25,.5,.75", "all"], abs=5e-5)
+    assert means[gains.label] == pytest.approx(wanted["ndcg_1=3,2=9,4=4.5", "all"], abs=5e-5)
+
+
+@needs_files
+def test_measures_of_trec_eval_that_others_of_ours_express():
+    wanted = theirs((FILES / "out.test.aq").read_text(), lacking=True)
+    names = "rbp(p=0.9) rbpresidual(p=0.9) judged@10 judged@20 numret(unjudged=condensed) numrelret"
+    table = tr.evaluate(FILES / "qrels.test", FILES / "results.test", names)["results"]
+    for query, (rbp, residual, judged10, judged20, judged, relevant) in zip(table.ids, zip(*table.columns.values())):
+        found = {"rbp": rbp, "rbp_resid": residual, "unj_10": 1 - judged10, "unj_20": 1 - judged20}
+        found["num_nonrel_judged_ret"] = judged - relevant
+        assert_agree(
+            {(name, query): value for name, value in found.items()}, {(n, query): wanted[n, query] for n in found}
+        )
+
+
+#: trec_eval's flags, our options, and whether the run may lack queries, which version 10 refuses without -c
+FLAGS = [
+    (["-c"], ["--queries", "judged"], True),
+    ([], [], False),
+    (["-c", "-l", "2"], ["--queries", "judged", "--relevance-level", "2"], True),
+    (["-c", "-M", "7"], ["--queries", "judged", "--depth", "7"], True),
+    (["-J"], ["--unjudged", "condensed"], False),
+    (["-J", "-M", "9", "-l", "2"], ["--unjudged", "condensed", "--depth", "9", "--relevance-level", "2"], False),
+]
+
+
+@needs_program
+@pytest.mark.parametrize(("flags", "options", "missing"), FLAGS)
+def test_the_program_agrees_on_ties_for_all_measures(flags, options, missing, tmp_path, capsys):
+    for seed in range(2):
+        qrels, run = write(tmp_path, *tied(seed, unjudged_queries=2, missing=3 if missing else 0))
+        command = [PROGRAM, "-q", "-m", "all_trec", *flags, qrels, run]
+        wanted = theirs(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        names = dict.fromkeys(name for name, _ in wanted)
+        assert len(wanted) > 2000
+        if "-l" in flags:  # with -c it adds up the documents of grade 1, and Rndcg is 0 if none reaches the level
+            wanted = {(name, one): value for (name, one), value in wanted.items() if name not in ("num_rel", "Rndcg")}
+        assert_agree(ours(names, tmp_path, capsys, qrels, run, "--preset", "trec_eval", *options), wanted)
+
+
+@needs_program
+def test_the_size_of_the_collection_enters_the_utility(tmp_path, capsys):
+    qrels, run = write(tmp_path, *tied(missing=0))
+    command = [PROGRAM, "-q", "-N", "100", "-m", "utility.1,-1,-2,0.5", qrels, run]
+    wanted = theirs(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    name = "utility(false_alarm=-1,miss=-2,rejection=0.5,collection_size=100)"
+    found = ours([name], tmp_path, capsys, qrels, run, "--preset", "trec_eval")
+    assert_agree({("utility_1,-1,-2,0.5", query): value for (_, query), value in found.items()}, wanted)
+
+
+@needs_files
+def test_the_guide_has_every_flag():
+    (flags,) = re.findall(r'getopt_long\(argc, argv, "([a-zA-Z:]+)"', (CHECKOUT / "trec_eval.c").read_text())
+    guide = (ROOT / "torchrank/evaluation/README.md").read_text()
+    rows = " ".join(line.split("|")[1] for line in guide.splitlines() if line.startswith("| `-"))
+    assert set(re.findall(r"`-(\w)", rows)) == set(flags.replace(":", ""))

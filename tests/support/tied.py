@@ -1,0 +1,46 @@
+"""One collection with the cases in which tools differ, and its files.
+
+Ties, scores that are equal in single precision only, judged queries that the run lacks, a query without a relevant
+document, negative grades, unjudged documents, documents with the id of their query, and lists of many lengths.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+Table = dict[str, dict[str, float]]
+
+
+def tied(seed: int = 0, queries: int = 24, unjudged_queries: int = 0, missing: int = 3) -> tuple[dict, Table]:
+    """Judgments {query: {document: grade}} and a run {query: {document: score}}."""
+    draw = random.Random(seed)
+    names = [f"q{number}" for number in range(queries + unjudged_queries)]
+    # A document may have the id of a query; upper and lower case, digits and length decide ties.
+    documents = [*names, *(f"{draw.choice('aBZ')}{number}" for number in range(40)), "d", "d1", "d10", "d2", "é", "Ω"]
+    qrels: dict[str, dict[str, int]] = {}
+    run: Table = {}
+    for number, name in enumerate(names):
+        grades = [0] if number == 4 else [-1, 0, 0, 1, 1, 2, 3]
+        judged = draw.sample(documents, draw.randint(1, 25))
+        if number < queries:
+            qrels[name] = {document: draw.choice(grades) for document in judged}
+            if number != 4:  # tools divide by the number of relevant documents
+                qrels[name][judged[0]] = draw.choice([1, 2, 3])
+        if number >= missing:
+            found = draw.sample(documents, draw.randint(1, len(documents)))
+            found += [name] if number % 3 == 0 and name not in found else []
+            near = [0.0, 1e-9, 2e-9, 5e-8]
+            run[name] = {one: draw.choice([-1.0, 0.5, 1.0, 2.0]) + draw.choice(near) for one in found}
+    return qrels, run
+
+
+def write(folder: Path, qrels: dict, run: Table) -> tuple[Path, Path]:
+    """Write both as TREC files, whose lines and ranks are in no order."""
+    lines = [f"{query} 0 {document} {grade}\n" for query, table in qrels.items() for document, grade in table.items()]
+    (folder / "qrels").write_text("".join(lines), encoding="utf-8")
+    rows = [(query, document, score) for query, table in run.items() for document, score in table.items()]
+    random.Random(1).shuffle(rows)
+    text = "".join(f"{query} Q0 {document} 7 {score!r} tag\n" for query, document, score in rows)
+    (folder / "run").write_text(text, encoding="utf-8")
+    return folder / "qrels", folder / "run"

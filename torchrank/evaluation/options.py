@@ -1,0 +1,111 @@
+"""The options of an evaluation: of the tool that it reproduces, of its runs and of all its measures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from torchrank.names.arguments import integer, one_of
+from torchrank.names.nearest import did_you_mean
+from torchrank.names.parse import parse_all
+from torchrank.names.presets import OPTIONS
+from torchrank.tables.ids import KeyIds
+from torchrank.tables.table import Run
+from torchrank.wrappers.suites import Suite
+
+Queries = Literal["judged", "both"]
+Precision = Literal["double", "single"]
+Unjudged = Literal["irrelevant", "condensed", "lower", "upper"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of all runs; the arguments of :func:`torchrank.evaluate` with their defaults."""
+
+    queries: Queries = "judged"
+    ignore_identical_ids: bool = False
+    precision: Precision = "double"
+    depth: int | None = None
+
+    @classmethod
+    def of(cls, preset: str | None, **given: Any) -> Options:
+        """Options, with those of a preset in place of None.
+
+        Raises:
+            ValueError: the preset or the value of an option is unknown.
+        """
+        if preset is not None and preset not in OPTIONS:
+            hint = did_you_mean(str(preset), OPTIONS)
+            raise ValueError(f"Expected preset to be one of {', '.join(OPTIONS)}, got {preset!r}{hint}")
+        known = OPTIONS[preset] if preset is not None else {}
+        options = cls(**{**known, **{name: value for name, value in given.items() if value is not None}})
+        one_of("queries", options.queries, ("judged", "both"))
+        one_of("precision", options.precision, ("double", "single"))
+        one_of("ignore_identical_ids", options.ignore_identical_ids, (True, False))
+        return replace(options, depth=integer("depth", options.depth, 1))
+
+    def apply(self, run: Run, itself: np.ndarray) -> Run:
+        """The part of a run that is evaluated, with its scores as they are compared.
+
+        Args:
+            run: the run.
+            itself: bool [row], the result of :func:`identical`.
+
+        Raises:
+            ValueError: tied documents have no order, by which the run could be cut.
+        """
+        if self.ignore_identical_ids and itself.any():
+            run = run.columns.at(np.flatnonzero(~itself))
+        if self.precision == "single":
+            run = run.columns  # dictionaries would be read again
+            run = replace(run, value=run.value.astype(np.float32).astype(np.float64))
+        if self.depth is None:
+            return run
+        if run.ties != "document":
+            raise ValueError(f"Expected ties='document' with depth, got {run.ties!r}; leave out one of both")
+        return run.first(self.depth)
+
+
+def identical(run: Run) -> np.ndarray:
+    """bool [row]: whether the document of a row has the id of its query."""
+    if isinstance(run.items, KeyIds) and not any(
+        query in table for query, table in zip(run.query_ids, run.items.tables)
+    ):
+        return np.zeros(len(run), dtype=bool)  # without a column of all documents
+    table = run.columns
+    queries = table.queries.take(table.query)
+    if queries.kind != table.items.kind:
+        return np.zeros(len(run), dtype=bool)
+    return np.asarray(table.items.same(queries))
+
+
+def with_parameters(measures: Suite, **parameters: Any) -> Any:
+    """A suite whose measures have further parameters; the names of the measures go before.
+
+    Args:
+        measures: names, or metrics if all parameters are None.
+        parameters: parameters by name, for the measures that have them; None = not given.
+
+    Raises:
+        ValueError: a measure is not given by its name.
+    """
+    measures = measures.split() if isinstance(measures, str) else measures
+    given = {name: value for name, value in parameters.items() if value is not None}
+    if not given:
+        return measures
+    if isinstance(measures, Mapping):
+        found = {key: _named(name, given) for key, name in measures.items()}
+        return {key: metrics[0] if len(metrics) == 1 else measures[key] for key, metrics in found.items()}
+    every: Sequence[Any] = measures if isinstance(measures, list | tuple) else [measures]
+    return [metric for name in every for metric in _named(name, given)]
+
+
+def _named(name: Any, given: Mapping[str, Any]) -> list[Any]:
+    if not isinstance(name, str):
+        raise ValueError(
+            f"Expected names of measures with {' and '.join(given)}, got {name!r}; give the parameter to the measure"
+        )
+    return parse_all(name, given)
