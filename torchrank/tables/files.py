@@ -16,7 +16,7 @@ from torchrank.tables import columns as names
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.ids import PADDING, TextIds, factorise
 from torchrank.tables.table import Rows
-from torchrank.tables.text import Text, fields, numbers
+from torchrank.tables.text import Text, fields, numbers, refuse_control_characters
 
 Array = np.ndarray
 Format = Literal["auto", "trec", "tsv", "json", "jsonl", "parquet"]
@@ -122,6 +122,7 @@ def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows
     while text.begin < text.end and not text.lines()[0].strip():
         text = text.after_first_line()
     line = text.lines()[0]
+    refuse_control_characters(text, text.begin, np.frombuffer(line, np.uint8))
     header, found, cut_at_tabs = _header(line, text, value, chosen, tabs)
     width = len(header)
     if found is None:
@@ -186,6 +187,8 @@ def _without_header(text: Text, width: int, value: str, chosen: names.Columns, b
     if usual is None:
         form = "query Q0 document rank score tag" if value == "score" else "query 0 document grade"
         way_out = f"pass columns={{'query': 0, 'item': ..., '{value}': ...}}"
+        if width in (QRELS_FIELDS if value == "score" else RUN_FIELDS):
+            way_out += ", or exchange the judgments and the run"
         if width == 1:
             way_out = "read files between commas as a data frame"
         raise text.error(f"Expected fields like '{form}', got {width}; {way_out}", text.begin)

@@ -17,21 +17,21 @@ from torchrank.tables.text import Text
 
 
 def rows_of(
-    query: Sequence[Any],
-    item: Sequence[Any],
+    query: Any,
+    item: Any,
     value: Sequence[Any],
     source: str,
     what: str,
     error: Callable[[str, int], ReadingError] | None = None,
 ) -> Rows:
-    """Rows of columns that are lists or arrays.
+    """Rows of columns that are lists, arrays or columns of ids.
 
     Raises:
         ReadingError: an id is neither text nor an integer, or a column has both; a value is no number.
     """
 
     def at_row(message: str, row: int) -> ReadingError:
-        shown = ", ".join(repr(_plain(column[row])) for column in (query, item, value))
+        shown = ", ".join(repr(_at(column, row)) for column in (query, item, value))
         return ReadingError(message, source, row + 1, shown, "row")
 
     error = error or at_row
@@ -40,12 +40,14 @@ def rows_of(
     return Rows.of(queries, items, values, source, error)
 
 
-def id_column(values: Sequence[Any], what: str, error: Callable[[str, int], ReadingError]) -> TextIds | NumberIds:
+def id_column(values: Any, what: str, error: Callable[[str, int], ReadingError]) -> TextIds | NumberIds:
     """The column of ids that are text or integers.
 
     Raises:
         ReadingError: an id is neither, a column has both, or an integer does not fit in 64 bits.
     """
+    if isinstance(values, TextIds):
+        return _refuse_empty(values, what, error)
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         if values.dtype == np.uint64 and len(values) and values.max() >= 2**63:
             raise error(f"Expected {what} that int64 can hold; pass them as text", int(values.argmax()))
@@ -76,7 +78,9 @@ def _refuse_empty(column: Any, what: str, error: Callable[[str, int], ReadingErr
     return column
 
 
-def _plain(value: Any) -> Any:
+def _at(column: Any, row: int) -> Any:
+    """A row of a list, an array or a column of ids."""
+    value = column.take(slice(row, row + 1)).tolist()[0] if isinstance(column, TextIds) else column[row]
     return value.item() if isinstance(value, np.generic) else value
 
 
