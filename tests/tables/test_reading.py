@@ -184,6 +184,8 @@ RECORD = '{"qid": "a", "docid": "b", "score": 1}\n'
         ('{"q":\n {"d": 1,}}', 2, "Expected JSON, got"),
         ('{"q": {"d": 1, "d": 2}}', None, "each key once, got 'd' twice"),
         ('{"q": {"d": null}}', None, "score to be a number, got None for document 'd' of query 'q'"),
+        ('{"q": {"d": "1"}}', None, "score to be a number, got '1' for document 'd' of query 'q'"),
+        ('{"q": {"d": {"x": 1}}, "p": {"d": 1}}', None, "split to be one of q, p, got None; pass split="),
         ('{"q": {"d": NaN}}', None, "score to be a number, got NaN for document 'd' of query 'q'"),
         ('[1, 2]', None, "got a list"),
         ("", None, "an empty file"),
@@ -257,6 +259,21 @@ def test_predictions_of_mteb_are_read_from_a_file_or_its_folder(tmp_path):
     (tmp_path / "Other_predictions.json").write_text("{}")
     with pytest.raises(tr.ReadingError, match=r"one JSON file of predictions, got Other_predictions.json, Task_"):
         tr.read_run(tmp_path)
+
+
+def test_numbers_as_text_are_refused_in_dictionaries():
+    for wrong in ("1", "1_000", b"1", None, [1]):
+        with pytest.raises(tr.ReadingError, match=r"score to be a number, got .* for document 'd' of query 'q'"):
+            tr.read_run({"q": {"c": 1, "d": wrong}})
+    assert tr.read_run({"q": {"c": True, "d": np.float32(0.5)}}).to_dict() == {"q": {"c": 1.0, "d": 0.5}}
+    assert run_of("{}") == run_of('{"q": {}}') == {}
+
+
+def test_query_ids_that_are_no_utf8_have_hashes():
+    ranking = tr.Ranking.from_run(io.BytesIO(b"\xe9 0 a 1\n"), io.BytesIO(b"\xe9 Q0 a 1 1 t\n"))
+    kept = tr.PerQuery("mrr")
+    kept.update(ranking)
+    assert kept.compute().named(ranking).ids.tolist() == ranking.query_ids == ["\udce9"]
 
 
 def test_tuples_named_tuples_and_dictionaries_are_rows():

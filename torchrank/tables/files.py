@@ -91,20 +91,19 @@ def parquet(text: Text) -> Any:
 
     Raises:
         ImportError: none is installed.
+        ReadingError: it is not a whole parquet file.
     """
-    data = io.BytesIO(_rest(text))
     try:
-        import pyarrow.parquet
-
-        return pyarrow.parquet.read_table(data)
+        from pyarrow.parquet import read_table as read
     except ImportError:
-        pass
+        try:
+            from polars import read_parquet as read
+        except ImportError:
+            raise ImportError("Reading parquet needs pyarrow or polars: pip install pyarrow") from None
     try:
-        import polars
-
-        return polars.read_parquet(data)
-    except ImportError:
-        raise ImportError("Reading parquet needs pyarrow or polars: pip install pyarrow") from None
+        return read(io.BytesIO(_rest(text)))
+    except Exception as error:  # of either library, and of the file system below
+        raise ReadingError(f"Expected a whole parquet file, got one with: {error}", text.name) from error
 
 
 def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows:

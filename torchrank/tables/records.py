@@ -158,7 +158,7 @@ def is_json_lines(text: Text) -> bool:
         first = json.loads(line)
     except ValueError:
         return False
-    return isinstance(first, dict) and not any(isinstance(one, dict) for one in first.values())
+    return isinstance(first, dict) and len(first) > 0 and not any(isinstance(one, dict) for one in first.values())
 
 
 def _lines(text: Text) -> list[bytes]:
@@ -190,7 +190,9 @@ def json_tables(text: Text, subset: str | None, split: str | None) -> Mapping[st
         raise ReadingError(f"Expected {{query: {{document: number}}}}, got a {type(found).__name__}", text.name)
     for name, asked in (("subset", subset), ("split", split)):
         if _depth(found) > (3 if name == "subset" else 2):
-            found = _chosen({key: one for key, one in found.items() if _depth(one) >= 2}, name, asked, text.name)
+            # Beside the subsets stands the description of the model.
+            found = {key: one for key, one in found.items() if name == "split" or not key.startswith("mteb_")}
+            found = _chosen(found, name, asked, text.name)
         elif asked is not None and _depth(found) <= 2:
             raise ReadingError(
                 f"Expected a file with a {name} {asked!r}, got {{query: {{document: number}}}}", text.name
