@@ -61,6 +61,7 @@ def name(data):
 
 
 def number(data):
+    data = data.strip(BLANKS + b"\n")  # of a field between tabs
     refuse(not NUMBER.fullmatch(data))
     return float(data)
 

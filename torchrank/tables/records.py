@@ -202,7 +202,7 @@ def json_tables(text: Text, subset: str | None, split: str | None) -> Mapping[st
 
 def _depth(found: Any) -> int:
     """How many dictionaries are inside each other."""
-    return 1 + max(map(_depth, list(found.values())[:3]), default=1) if isinstance(found, dict) else 0
+    return 1 + max(map(_depth, list(found.values())[:3]), default=0) if isinstance(found, dict) else 0
 
 
 def _chosen(found: dict[str, Any], name: str, asked: str | None, source: str) -> dict[str, Any]:

@@ -17,7 +17,8 @@ CHUNK = 2**20
 NEWLINE, TAB, SPACE = 10, 9, 32
 # Longest number that is parsed with others in one array.
 WIDE = 32
-_NUMBER = re.compile(rb"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
+# Fields between tabs may have blanks around a number.
+_NUMBER = re.compile(rb"\s*[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
