@@ -18,6 +18,7 @@ EXAMPLES = {
     "torchrank/metrics/README.md": 26,
     "torchrank/names/README.md": 11,
     "torchrank/statistics/README.md": 25,
+    "torchrank/tables/README.md": 8,
 }
 
 

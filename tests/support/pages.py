@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +21,7 @@ BLOCKS = [
     ("torchrank/metrics/README.md", "measures", "torchrank measures"),
     ("torchrank/names/README.md", "presets", "torchrank presets"),
     ("torchrank/names/README.md", "spellings", "torchrank spellings"),
+    ("torchrank/tables/README.md", "hostile", "python -m tests.tables.hostile"),
 ]
 PAGES = [ROOT / page for page in dict.fromkeys(page for page, _, _ in BLOCKS)]
 #: pages without generated tables
@@ -26,6 +30,11 @@ GUIDES = [ROOT / f"torchrank/{room}/README.md" for room in ("evaluation", "stati
 
 def printed(command: str) -> str:
     """The output of a command of :data:`BLOCKS`, run in this clone by this Python."""
+    if command.startswith("python -m tests."):  # without the seconds of another import of torch
+        path = ROOT / f"{command.removeprefix('python -m ').replace('.', '/')}.py"
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            runpy.run_path(str(path), run_name="__main__")
+        return out.getvalue().strip()
     module = command.removeprefix("python -m ") if command.startswith("python") else f"torchrank.cli {command[10:]}"
     argv = [sys.executable, "-m", *module.split()]
     return subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()

@@ -19,12 +19,13 @@ from torchrank.layouts.progress import progress_bar
 from torchrank.layouts.sharding import Shard
 from torchrank.names.arguments import integer
 from torchrank.ranking.parts import Parted
+from torchrank.ranking.query_names import Named
 from torchrank.ranking.sampled import Draw
 from torchrank.ranking.two_lists import both_lists
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking(Parted):
+class Ranking(Parted, Named):
     """Ranks and grades of the judged candidates, one row of entries per query.
 
     Every layout is converted to a ``Ranking``, and every measure is computed from one. Ties make a rank an interval: an
@@ -330,16 +331,14 @@ class Ranking(Parted):
     def from_run(cls, qrels: Any, run: Any) -> Ranking:
         """Rank a run with judgments, as trec_eval does.
 
-        Queries are in the order of ``qrels``. Scores are compared in double precision, and equal scores ranked by
-        document id, the larger first. A judged query that the run lacks has retrieved nothing. Queries without
-        judgments are left out. A grade below 0 means that a document was in the pool but not judged; it becomes -1. A
-        document of the run that the judgments lack was outside the pool; its grade is -2.
+        Queries are in the order of ``qrels``; ``query_ids`` has their ids. Scores are compared in double precision, and
+        equal scores ranked by document id, the larger first. A judged query that the run lacks has retrieved nothing.
+        Queries without judgments are left out. A grade below 0 means that a document was in the pool but not judged; it
+        becomes -1. A document of the run that the judgments lack was outside the pool; its grade is -2.
 
         Args:
-            qrels: a :class:`Qrels`, or any source of one that :func:`read_qrels` takes: a path, a data frame, a
-                dictionary ``{query: {document: grade}}``.
-            run: a :class:`Run`, or any source of one that :func:`read_run` takes: a path, a data frame, a dictionary
-                ``{query: {document: score}}``.
+            qrels: any source that :func:`read_qrels` takes: a path, a frame, a dict ``{query: {document: grade}}``.
+            run: any source that :func:`read_run` takes: a path, a frame, a dict ``{query: {document: score}}``.
 
         Raises:
             ReadingError: a source cannot be read, or has a NaN or a document twice.
@@ -361,12 +360,13 @@ class Ranking(Parted):
         item: str | None = None,
         score: str | None = None,
         grade: str | None = None,
+        group: str | None = None,
         ties: str = "expected",
     ) -> Ranking:
         """Rank the rows of one data frame, which has both scores and grades.
 
-        Queries are in the order in which they appear. A row without a score (null, or NaN) was not retrieved, a row
-        without a grade is unjudged and outside the pool.
+        Queries are in the order of the frame, as are ``query_ids`` and ``groups`` of the ranking. A row without a score
+        (null, or NaN) was not retrieved, a row without a grade is unjudged and outside the pool.
 
         Args:
             frame: a data frame of pandas, polars, pyarrow or another library, or a dictionary of columns.
@@ -374,10 +374,11 @@ class Ranking(Parted):
             item: the name of the column of item ids; None = found among usual names, and not needed.
             score: the name of the column of scores; None = found among usual names.
             grade: the name of the column of grades; None = found among usual names.
+            group: the name of a column with one value for each query, e.g. its language; missing = in no group.
             ties: "expected", or "document": equal scores rank by item id, the larger first.
 
         Raises:
-            ReadingError: a column is missing or has other types; an item occurs twice for its query.
+            ReadingError: a column is missing or has other types; a query has an item twice, or two groups.
 
         Example:
             >>> import torchrank as tr
@@ -385,7 +386,7 @@ class Ranking(Parted):
             >>> tr.MRR().score(tr.Ranking.from_table(frame))
             tensor([0.5000, 0.5000], dtype=torch.float64)
         """
-        return cls.join_frame(frame, query=query, item=item, score=score, grade=grade, ties=ties)
+        return cls.join_frame(frame, query=query, item=item, score=score, grade=grade, group=group, ties=ties)
 
     def sampled(self, num_negatives: int, *, replacement: bool = False) -> Ranking:
         r"""This ranking under a sampled protocol: measures are expectations over a random draw of negatives.
@@ -422,7 +423,7 @@ class Ranking(Parted):
         relevant = self.valid & (self.grade > 0)
         draw = Draw.of(num_negatives, replacement, self.grade[relevant])
         draw.check(self.positive(), relevant.sum(-1))
-        return replace(self, draw=draw)
+        return replace(self, draw=draw).with_names(self._names)
 
     def check(self, need: Need, label: str) -> None:
         """Raise ValueError if this ranking lacks ranks or entries that the metric ``label`` reads."""

@@ -50,10 +50,10 @@ def find(columns: Columns, names: Sequence[str], value: str, source: str, item: 
     for column in ("query", "item", value):
         asked = chosen.get(column, chosen.get("rank") if column == value else None)
         if asked is not None:
-            found["rank" if column not in chosen else column] = _number(asked, names, source)
+            found["rank" if column not in chosen else column] = number(asked, names, source)
             continue
         usual = [forms.index(name) for name in USUAL[column] if name in forms]
-        usual = [number for number in usual if number not in found.values()]
+        usual = [one for one in usual if one not in found.values()]
         if usual:
             found[column] = usual[0]
         elif column == "score" and any(name in forms for name in USUAL["rank"]):
@@ -91,7 +91,12 @@ def given(columns: Columns, value: str) -> dict[str, Any]:
     return dict(columns)
 
 
-def _number(asked: Any, names: Sequence[str], source: str) -> int:
+def number(asked: Any, names: Sequence[str], source: str) -> int:
+    """The number of the column with a name or number.
+
+    Raises:
+        ReadingError: there is none.
+    """
     if asked in names:
         return list(names).index(asked)
     if isinstance(asked, int) and 0 <= asked < len(names) and not any(isinstance(name, int) for name in names):

@@ -16,7 +16,7 @@ from torchrank.tables import columns as names
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.ids import PADDING, TextIds, factorise
 from torchrank.tables.table import Rows
-from torchrank.tables.text import Text, fields, is_comment, numbers
+from torchrank.tables.text import Text, fields, is_comment, numbers, refuse_control_characters
 
 Array = np.ndarray
 Format = Literal["auto", "trec", "tsv", "json", "jsonl", "parquet"]
@@ -91,20 +91,19 @@ def parquet(text: Text) -> Any:
 
     Raises:
         ImportError: none is installed.
+        ReadingError: it is not a whole parquet file.
     """
-    data = io.BytesIO(_rest(text))
     try:
-        import pyarrow.parquet
-
-        return pyarrow.parquet.read_table(data)
+        from pyarrow.parquet import read_table as read
     except ImportError:
-        pass
+        try:
+            from polars import read_parquet as read
+        except ImportError:
+            raise ImportError("Reading parquet needs pyarrow or polars: pip install pyarrow") from None
     try:
-        import polars
-
-        return polars.read_parquet(data)
-    except ImportError:
-        raise ImportError("Reading parquet needs pyarrow or polars: pip install pyarrow") from None
+        return read(io.BytesIO(_rest(text)))
+    except Exception as error:  # of either library, and of the file system below
+        raise ReadingError(f"Expected a whole parquet file, got one with: {error}", text.name) from error
 
 
 def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows:
@@ -124,6 +123,7 @@ def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows
     if text.begin == text.end:
         raise ReadingError("Expected lines of text, got comments only", text.name)
     line = text.lines()[0]
+    refuse_control_characters(text, text.begin, np.frombuffer(line, np.uint8))
     header, found, cut_at_tabs = _header(line, text, value, chosen, tabs)
     width = len(header)
     if found is None:
@@ -188,6 +188,8 @@ def _without_header(text: Text, width: int, value: str, chosen: names.Columns, b
     if usual is None:
         form = "query Q0 document rank score tag" if value == "score" else "query 0 document grade"
         way_out = f"pass columns={{'query': 0, 'item': ..., '{value}': ...}}"
+        if width in (QRELS_FIELDS if value == "score" else RUN_FIELDS):
+            way_out += ", or exchange the judgments and the run"
         if width == 1:
             way_out = "read files between commas as a data frame"
         raise text.error(f"Expected fields like '{form}', got {width}; {way_out}", text.begin)

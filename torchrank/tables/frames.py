@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import importlib
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
+from torchrank.ranking.query_names import QueryNames
 from torchrank.tables import columns as names
+from torchrank.tables import native
 from torchrank.tables.errors import ReadingError
+from torchrank.tables.ids import NumberIds, TextIds, factorise
 from torchrank.tables.records import id_column, rows_of
 from torchrank.tables.table import Rows
 
@@ -31,98 +36,216 @@ def is_columns(source: Any) -> bool:
     return not any(isinstance(one, Mapping) or np.ndim(one) == 0 for one in source.values())
 
 
-def columns_of(frame: Any, source: str = "") -> dict[str, Any]:
-    """The columns of a data frame by name: numpy arrays of numbers, or lists with None for missing values.
+@dataclass(frozen=True)
+class Frame:
+    """The columns of a data frame, each of which is read when it is asked for.
+
+    Args:
+        labels: the names of the columns.
+        columns: the columns, as the library of the frame has them.
+    """
+
+    labels: list[Any]
+    columns: list[Any]
+
+    def ids(self, number: int) -> Any:
+        """A column of ids: a column of text, integers [row], or a list with None for missing values."""
+        column = self.columns[number]
+        found = native.ids_of(column.to_native() if hasattr(column, "to_native") else column)
+        return _values(column) if found is None else found
+
+    def values(self, number: int) -> Any:
+        """A column of numbers: an array, or a list with None for missing values."""
+        return _values(self.columns[number])
+
+    def with_gaps(self, number: int) -> Any:
+        """A column of numbers: an array with NaN for missing values, or a list with None."""
+        column = self.columns[number]
+        if hasattr(column, "to_native") and column.dtype.is_float():
+            return column.fill_null(float("nan")).to_numpy()
+        return _values(column)
+
+    def row(self, number: int) -> str:
+        """A row for a message."""
+        parts = (f"{label}={column[number]!r}" for label, column in zip(self.labels, self.columns))
+        return ", ".join(parts)
+
+
+def frame_of(source: Any, name: str = "") -> Frame:
+    """The columns of a data frame, or of a dictionary of columns.
 
     Raises:
         ImportError: the frame needs narwhals or pyarrow.
         TypeError: it is no data frame.
+        ReadingError: columns have different lengths or the same name.
     """
-    if isinstance(frame, Mapping):
-        lengths = {str(name): len(column) for name, column in frame.items()}
+    source = _plain(source)
+    if isinstance(source, Mapping):
+        columns = [_listed(column) for column in source.values()]
+        lengths = {str(label): len(column) for label, column in zip(source, columns)}
         if len(set(lengths.values())) > 1:
-            raise ReadingError(f"Expected columns of one length, got {lengths}", source)
-        return {str(name): column if isinstance(column, np.ndarray) else list(column) for name, column in frame.items()}
+            raise ReadingError(f"Expected columns of one length, got {lengths}", name)
+        return Frame(list(lengths), columns)
     try:
         import narwhals as nw
     except ImportError as error:
         raise ImportError("Reading data frames needs narwhals: pip install torchrank-metrics[files]") from error
-    return {series.name: _values(series, nw) for series in _native(frame, nw).iter_columns()}
+    try:
+        columns = list(_narwhals(source, nw).iter_columns())
+    except nw.exceptions.DuplicateError as error:
+        raise ReadingError(f"Expected columns with different names, got {error}", name) from error
+    return Frame([column.name for column in columns], columns)
 
 
-def _native(frame: Any, nw: Any) -> Any:
+def _plain(source: Any) -> Any:
+    """A source whose columns narwhals or this module can read."""
+    if native.library_of(source) == "datasets" and hasattr(source, "with_format"):
+        return source.with_format("arrow")[:]  # under any format that the user has set
+    if native.library_of(source) in ("duckdb", "_duckdb") and not _installed("pyarrow"):
+        return source.fetchnumpy()
+    return source
+
+
+def _installed(library: str) -> bool:
+    try:
+        importlib.import_module(library)
+    except ImportError:
+        return False
+    return True
+
+
+def _listed(column: Any) -> Any:
+    """A column of a dictionary, as an array, a series or a list."""
+    if isinstance(column, Tensor):
+        return column.detach().cpu().numpy()
+    if isinstance(column, np.ma.MaskedArray):
+        return column.tolist() if np.ma.is_masked(column) else column.data
+    if native.library_of(column) in ("polars", "pyarrow", "pandas") and _installed("narwhals"):
+        try:
+            return importlib.import_module("narwhals").from_native(column, series_only=True)
+        except TypeError:  # an index of pandas, an array of pyarrow
+            return column.tolist()
+    return column if isinstance(column, np.ndarray) else list(column)
+
+
+def _narwhals(frame: Any, nw: Any) -> Any:
     try:
         found = nw.from_native(frame)
     except TypeError:
-        if hasattr(frame, "__arrow_c_stream__"):
-            try:
-                import pyarrow
-            except ImportError as error:
-                raise ImportError("Reading this data frame needs pyarrow: pip install pyarrow") from error
-            found = nw.from_native(pyarrow.table(frame))
-        elif hasattr(frame, "to_pandas"):
-            found = nw.from_native(frame.to_pandas())
-        else:
-            raise TypeError(f"Expected a data frame, got {type(frame).__name__}") from None
+        found = nw.from_native(_converted(frame))
     return found.collect() if isinstance(found, nw.LazyFrame) else found
 
 
-def _values(series: Any, nw: Any) -> Any:
-    if series.dtype.is_numeric() and not series.is_null().any():
-        found = series.to_numpy()
-        return found if found.dtype.kind in "iuf" else series.to_list()
-    if isinstance(series.dtype, nw.Categorical | nw.Enum):
-        series = series.cast(nw.String)
-    missing = series.is_null().to_list()
-    values = series.to_list()
+def _converted(frame: Any) -> Any:
+    """A frame of a library that is installed."""
+    if hasattr(frame, "__arrow_c_stream__"):
+        if _installed("pyarrow"):
+            return importlib.import_module("pyarrow").table(frame)
+        if _installed("polars"):
+            return importlib.import_module("polars").DataFrame(frame)
+        raise ImportError("Reading this data frame needs pyarrow or polars: pip install pyarrow")
+    if hasattr(frame, "to_pandas"):
+        return frame.to_pandas()
+    raise TypeError(f"Expected a data frame, got {type(frame).__name__}") from None
+
+
+def _values(column: Any) -> Any:
+    """A column as an array of numbers, or as a list with None for missing values."""
+    if not hasattr(column, "to_native"):
+        return column
+    missing = column.is_null()
+    if not missing.any():
+        found = column.to_numpy() if column.dtype.is_numeric() else column.to_list()
+        return found if isinstance(found, list) or found.dtype.kind in "iuf" else column.to_list()
     # NaN of pandas stands for a missing value.
-    return [None if gone else value for gone, value in zip(missing, values)] if any(missing) else values
+    return [None if gone else value for gone, value in zip(missing.to_list(), column.to_list())]
 
 
-def of_frame(frame: Any, value: str, chosen: names.Columns, source: str) -> Rows:
+def of_frame(source: Any, value: str, chosen: names.Columns, name: str) -> Rows:
     """Rows of a data frame with the columns query, document and value."""
-    found = columns_of(frame, source)
-    labels = list(found)
-    at = names.find(chosen, labels, value, source)
-    query, item, third = (found[labels[at[name]]] for name in ("query", "item", value if value in at else "rank"))
-    rows = rows_of(query, item, third, source, value)
-    return replace(rows, value=-rows.value) if "rank" in at else rows
+    frame = frame_of(source, name)
+    at = names.find(chosen, frame.labels, value, name)
+    by_rank = "rank" in at
+    query, item = frame.ids(at["query"]), frame.ids(at["item"])
+    rows = rows_of(query, item, frame.values(at["rank" if by_rank else value]), name, value)
+    return replace(rows, value=-rows.value) if by_rank else rows
 
 
-def of_both(frame: Any, chosen: dict[str, str], ties: str) -> tuple[Any, Any, Any, Any]:
-    """Queries, items (None if there are none), scores and grades of one frame; NaN = missing.
+def of_both(source: Any, chosen: dict[str, str], ties: str) -> tuple[Any, Any, Any, Any, Any]:
+    """Queries, items and groups (None if there are none), scores and grades of one frame; NaN = missing.
 
     Raises:
         ReadingError: a column is missing or has other types.
     """
-    found = columns_of(frame, "frame")
-    labels = list(found)
+    frame = frame_of(source, "frame")
     named = {name: column for name, column in chosen.items() if column is not None}
+    group = named.pop("group", None)
     with_score = {name: column for name, column in named.items() if name != "grade"}
-    at = names.find(with_score, labels, "score", "frame", item=ties == "document")
+    at = names.find(with_score, frame.labels, "score", "frame", item=ties == "document")
     # A column "score" or "rating" holds the scores here, so the grades are looked for in other columns.
-    others = ["" if number == at.get("score") else label for number, label in enumerate(labels)]
+    others = ["" if number == at.get("score") else label for number, label in enumerate(frame.labels)]
     with_grade = {name: column for name, column in named.items() if name not in ("score", "rank")}
     at["grade"] = names.find(with_grade, others, "grade", "frame", item=False)["grade"]
 
     def error(message: str, row: int) -> ReadingError:
-        shown = ", ".join(f"{label}={found[label][row]!r}" for label in labels)
-        return ReadingError(message, "frame", row + 1, shown, "row")
+        return ReadingError(message, "frame", row + 1, frame.row(row), "row")
 
-    query = id_column(found[labels[at["query"]]], "query ids", error)
-    item = id_column(found[labels[at["item"]]], "item ids", error) if "item" in at else None
-    score = _with_gaps(found[labels[at["score" if "score" in at else "rank"]]], "score", error)
-    grade = _with_gaps(found[labels[at["grade"]]], "grade", error)
-    return query, item, score if "score" in at else -score, grade
+    query = id_column(frame.ids(at["query"]), "query ids", error)
+    item = id_column(frame.ids(at["item"]), "item ids", error) if "item" in at else None
+    score = _numbers(frame.with_gaps(at["score" if "score" in at else "rank"]), "score", error)
+    grade = _numbers(frame.with_gaps(at["grade"]), "grade", error)
+    groups = None if group is None else frame.ids(names.number(group, frame.labels, "frame"))
+    return query, item, score if "score" in at else -score, grade, groups
 
 
-def _with_gaps(values: Any, what: str, error: Any) -> np.ndarray:
+def _numbers(values: Any, what: str, error: Any) -> np.ndarray:
+    """float64 [row], NaN for None."""
     if not isinstance(values, np.ndarray):
         for row, value in enumerate(values):
             if value is not None and (isinstance(value, str) or not hasattr(value, "__float__")):
                 raise error(f"Expected {what} to be a number, got {value!r}", row)
         values = np.array([np.nan if value is None else float(value) for value in values], dtype=np.float64)
     return values.astype(np.float64)
+
+
+def with_groups(queries: Any, query: np.ndarray, groups: Any, column: str) -> QueryNames:
+    """The ids of queries with their groups.
+
+    Args:
+        queries: the ids of the queries.
+        query: int [row], the number of the query of each row, in the order of appearance.
+        groups: the group of each row, as :meth:`Frame.ids` returns it.
+        column: the name of the column of groups, for messages.
+
+    Raises:
+        ReadingError: a query has two groups, or a group is neither text, an integer nor a bool.
+    """
+    if isinstance(groups, np.ndarray) and groups.dtype.kind in "iu":
+        groups = NumberIds(groups.astype(np.int64))
+    if isinstance(groups, TextIds | NumberIds):
+        code, distinct = factorise(groups)
+        known = distinct.tolist()
+    else:
+        code, known = _numbered(groups.tolist() if isinstance(groups, np.ndarray) else groups, column)
+    _, first = np.unique(query, return_index=True)
+    of_query = code[first]
+    other = np.flatnonzero(code != of_query[query])
+    if len(other):
+        row, group = int(other[0]), [*known, None]
+        own, name = group[of_query[query[row]]], queries.take(query[row : row + 1]).tolist()[0]
+        message = f"Expected one {column} for each query, got {own!r} and {group[code[row]]!r} for query {name!r}"
+        raise ReadingError(message, "frame", row + 1, unit="row")
+    return QueryNames(queries, known, of_query)
+
+
+def _numbered(groups: list[Any], column: str) -> tuple[np.ndarray, list[Hashable]]:
+    """The number of the group of each row, -1 = missing, and the groups."""
+    for row, group in enumerate(groups):
+        if group is not None and not isinstance(group, str | int | np.integer):
+            message = f"Expected {column} to be text, integers or bools, got {group!r} of type {type(group).__name__}"
+            raise ReadingError(message, "frame", row + 1, unit="row")
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(one for one in groups if one is not None))}
+    return np.array([numbers.get(group, -1) for group in groups], dtype=np.int64), list(numbers)
 
 
 def error_of(source: str) -> Any:

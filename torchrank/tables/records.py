@@ -17,21 +17,21 @@ from torchrank.tables.text import Text
 
 
 def rows_of(
-    query: Sequence[Any],
-    item: Sequence[Any],
+    query: Any,
+    item: Any,
     value: Sequence[Any],
     source: str,
     what: str,
     error: Callable[[str, int], ReadingError] | None = None,
 ) -> Rows:
-    """Rows of columns that are lists or arrays.
+    """Rows of columns that are lists, arrays or columns of ids.
 
     Raises:
         ReadingError: an id is neither text nor an integer, or a column has both; a value is no number.
     """
 
     def at_row(message: str, row: int) -> ReadingError:
-        shown = ", ".join(repr(_plain(column[row])) for column in (query, item, value))
+        shown = ", ".join(repr(_at(column, row)) for column in (query, item, value))
         return ReadingError(message, source, row + 1, shown, "row")
 
     error = error or at_row
@@ -40,12 +40,14 @@ def rows_of(
     return Rows.of(queries, items, values, source, error)
 
 
-def id_column(values: Sequence[Any], what: str, error: Callable[[str, int], ReadingError]) -> TextIds | NumberIds:
+def id_column(values: Any, what: str, error: Callable[[str, int], ReadingError]) -> TextIds | NumberIds:
     """The column of ids that are text or integers.
 
     Raises:
         ReadingError: an id is neither, a column has both, or an integer does not fit in 64 bits.
     """
+    if isinstance(values, TextIds):
+        return _refuse_empty(values, what, error)
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         if values.dtype == np.uint64 and len(values) and values.max() >= 2**63:
             raise error(f"Expected {what} that int64 can hold; pass them as text", int(values.argmax()))
@@ -76,7 +78,9 @@ def _refuse_empty(column: Any, what: str, error: Callable[[str, int], ReadingErr
     return column
 
 
-def _plain(value: Any) -> Any:
+def _at(column: Any, row: int) -> Any:
+    """A row of a list, an array or a column of ids."""
+    value = column.take(slice(row, row + 1)).tolist()[0] if isinstance(column, TextIds) else column[row]
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -154,7 +158,7 @@ def is_json_lines(text: Text) -> bool:
         first = json.loads(line)
     except ValueError:
         return False
-    return isinstance(first, dict) and not any(isinstance(one, dict) for one in first.values())
+    return isinstance(first, dict) and len(first) > 0 and not any(isinstance(one, dict) for one in first.values())
 
 
 def _lines(text: Text) -> list[bytes]:
@@ -186,7 +190,9 @@ def json_tables(text: Text, subset: str | None, split: str | None) -> Mapping[st
         raise ReadingError(f"Expected {{query: {{document: number}}}}, got a {type(found).__name__}", text.name)
     for name, asked in (("subset", subset), ("split", split)):
         if _depth(found) > (3 if name == "subset" else 2):
-            found = _chosen({key: one for key, one in found.items() if _depth(one) >= 2}, name, asked, text.name)
+            # Beside the subsets stands the description of the model.
+            found = {key: one for key, one in found.items() if name == "split" or not key.startswith("mteb_")}
+            found = _chosen(found, name, asked, text.name)
         elif asked is not None and _depth(found) <= 2:
             raise ReadingError(
                 f"Expected a file with a {name} {asked!r}, got {{query: {{document: number}}}}", text.name
@@ -196,7 +202,7 @@ def json_tables(text: Text, subset: str | None, split: str | None) -> Mapping[st
 
 def _depth(found: Any) -> int:
     """How many dictionaries are inside each other."""
-    return 1 + max(map(_depth, list(found.values())[:3]), default=1) if isinstance(found, dict) else 0
+    return 1 + max(map(_depth, list(found.values())[:3]), default=0) if isinstance(found, dict) else 0
 
 
 def _chosen(found: dict[str, Any], name: str, asked: str | None, source: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from torchrank.ranking.query_names import QueryNames
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables import files, frames, records
 from torchrank.tables.columns import Columns
@@ -139,6 +140,8 @@ def _of_file(
     source: Any, value: str, columns: Columns, format: files.Format, subset: str | None, split: str | None
 ) -> Rows | tuple[Mapping[Any, Any], str]:
     if isinstance(source, str | Path) and source != "-" and Path(source).is_dir():
+        if value == "grade":
+            raise ReadingError("Expected a file, got a folder; pass the path of a file", str(source))
         source = _predictions(Path(source))
     text = files.open_text(source)
     known = files.recognise(text) if format == "auto" else format
@@ -181,17 +184,26 @@ def _of_ir_datasets(source: str, value: str) -> Rows:
 
 def rank_run(qrels: Any, run: Any) -> Ranking:
     """The ranking of two tables, or of their sources."""
-    return join(read_qrels(qrels), read_run(run))
+    judgments = read_qrels(qrels)
+    return join(judgments, read_run(run)).with_names(QueryNames(judgments.queries))
 
 
 def rank_frame(
-    frame: Any, *, query: str | None, item: str | None, score: str | None, grade: str | None, ties: Ties
+    frame: Any,
+    *,
+    query: str | None,
+    item: str | None,
+    score: str | None,
+    grade: str | None,
+    group: str | None,
+    ties: Ties,
 ) -> Ranking:
     """The ranking of one frame with scores and grades."""
     check_choice("ties", ties, Ties)
-    chosen: dict[str, Any] = {"query": query, "item": item, "score": score, "grade": grade}
-    ids, items, scores, grades = frames.of_both(frame, chosen, ties)
+    chosen: dict[str, Any] = {"query": query, "item": item, "score": score, "grade": grade, "group": group}
+    ids, items, scores, grades, groups = frames.of_both(frame, chosen, ties)
     number, queries = factorise(ids)
+    names = QueryNames(queries) if groups is None else frames.with_groups(queries, number, groups, str(group))
     if items is None:
         items = NumberIds(np.arange(len(scores)))
     else:  # refuses an item that is given twice
@@ -202,7 +214,7 @@ def rank_frame(
     qrels = Qrels(queries, number[judged], items.take(judged), grades[judged], "frame")
     row_in_run = np.full(len(scores), -1)
     row_in_run[retrieved] = np.arange(len(retrieved))
-    return ranking_of(Pairs.of_rows(qrels, run, row_in_run[judged]))
+    return ranking_of(Pairs.of_rows(qrels, run, row_in_run[judged])).with_names(names)
 
 
 Ranking.join_run = staticmethod(rank_run)

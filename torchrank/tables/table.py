@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -177,7 +178,8 @@ class PairTable:
         sizes = np.fromiter(map(len, inner), np.int64, len(inner))
         try:
             every = chain.from_iterable(table.values() for table in inner)
-            value = np.fromiter(every, np.float64, int(sizes.sum()))
+            # An array of Python refuses text, which numpy would convert; from a list it is faster.
+            value = np.array(array("d", list(every)), dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             value = np.full(1, np.nan)
         if cls._bad(value).any():
@@ -199,7 +201,7 @@ class PairTable:
         for query, table in tables.items():
             for item, value in table.items():
                 try:
-                    wrong = bool(cls._bad(np.array(float(value))).any())
+                    wrong = isinstance(value, str | bytes) or bool(cls._bad(np.array(float(value))).any())
                 except (TypeError, ValueError, OverflowError):
                     wrong = True
                 if wrong:

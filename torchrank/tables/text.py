@@ -17,7 +17,8 @@ CHUNK = 2**20
 NEWLINE, TAB, SPACE, HASH = 10, 9, 32, 35
 # Longest number that is parsed with others in one array.
 WIDE = 32
-_NUMBER = re.compile(rb"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
+# Fields between tabs may have blanks around a number.
+_NUMBER = re.compile(rb"\s*[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +131,7 @@ def _between_blanks(text: Text, begin: int, stop: int, width: int) -> tuple[Arra
     np.less_equal(chunk, SPACE, out=blank[1:-1])
     edges = np.flatnonzero(blank[1:] != blank[:-1])
     start, end = edges[0::2], edges[1::2]
-    _refuse_control_characters(text, begin, chunk)
+    refuse_control_characters(text, begin, chunk)
     newline = np.flatnonzero(chunk == NEWLINE)
     if len(newline) == 0 or newline[-1] != len(chunk) - 1:
         newline = np.append(newline, len(chunk))
@@ -168,7 +169,7 @@ def _begins_comment(chunk: Array, first: Array) -> Array:
 def _between_tabs(text: Text, begin: int, stop: int, width: int) -> tuple[Array, Array]:
     """Places [line, field] where fields start and end, relative to ``begin``, for one tab between them."""
     chunk = text.buffer[begin:stop]
-    _refuse_control_characters(text, begin, chunk)
+    refuse_control_characters(text, begin, chunk)
     end = np.flatnonzero((chunk == TAB) | (chunk == NEWLINE))
     if len(end) == 0 or end[-1] != len(chunk) - 1 or chunk[-1] == TAB:
         end = np.append(end, len(chunk))
@@ -195,7 +196,8 @@ def _expected(width: int, count: int, between: str = "white space") -> str:
     return f"Expected {width} fields between {between}, as in the first line, got {count}"
 
 
-def _refuse_control_characters(text: Text, begin: int, chunk: Array) -> None:
+def refuse_control_characters(text: Text, begin: int, chunk: Array) -> None:
+    """Raise ReadingError if a piece of a text, which begins at ``begin``, has a control character."""
     # Below the tab, or between the carriage return and the blank: there the difference in uint8 is small.
     bad = (chunk < TAB) | (chunk - np.uint8(14) < SPACE - 14)
     if bad.any():

@@ -51,7 +51,8 @@ def hash_ids(ids: Iterable[str | bytes | int], device: torch.device | str | None
 def _number(one: object) -> int:
     if isinstance(one, bool) or not isinstance(one, str | bytes | int):
         raise TypeError(f"Expected ids to be text, bytes or integers, got {one!r}; convert them with str")
-    data = one if isinstance(one, bytes) else str(one).encode()
+    # Ids of files may have bytes that are no UTF-8, which are surrogates in a text.
+    data = one if isinstance(one, bytes) else str(one).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little", signed=True)
 
 

@@ -94,13 +94,16 @@ class PerQuery(SummedMetric):
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``query_ids``.
 
         ``query_ids`` is int [query], one for each query of the data set; or a list of texts, see
-        :func:`torchrank.hash_ids`. With ``indexes`` it is in ascending order of index.
+        :func:`torchrank.hash_ids`. With ``indexes`` it is in ascending order of index. None = those of the ranking,
+        which has them if it was made by :meth:`torchrank.Ranking.from_table` or :meth:`torchrank.Ranking.from_run`.
 
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
         """
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         measured = measure_suite(list(self.metrics.values()), Batch(preds, target, weights, options))
+        if query_ids is None and isinstance(preds, Ranking):
+            query_ids = preds.query_ids  # type: ignore[assignment]  # checked here
         ids = check_ids(query_ids, measured.values.shape[-1], measured.values.device, "PerQuery")
         with torch.no_grad():
             results = weigh(list(self.metrics.values()), measured, weights)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torchrank.names.nearest import did_you_mean
+from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.aggregation import aggregate, is_mean
 from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate, estimate_table
@@ -21,6 +22,7 @@ from torchrank.statistics.intervals import t_interval
 from torchrank.statistics.reading import FEW_CLUSTERS
 from torchrank.statistics.table import Table, imported
 from torchrank.wrappers.hashing import hash_ids
+from torchrank.wrappers.suites import Suite, collection_of, measures_of
 
 
 class Column(QueryMean):
@@ -47,6 +49,7 @@ class QueryTable:
         weights: weights [query] of each metric, by its label; None = 1 for each.
         metrics: the metrics by label, which define aggregation and direction; a label without one has a mean, and
             higher values are better.
+        groups: the group of each query, a text or number, over which :meth:`by` takes means; None = in none.
 
     Raises:
         ValueError: an id is repeated, a column has another length, or weights are missing, negative or infinite.
@@ -64,8 +67,12 @@ class QueryTable:
         columns: Mapping[str, Any],
         weights: Mapping[str, Any] | None = None,
         metrics: Mapping[str, QueryMean] | None = None,
+        groups: Sequence[Any] | np.ndarray | None = None,
     ) -> None:
         self.ids = np.asarray(ids)
+        self.groups = None if groups is None else np.array(groups, dtype=object)
+        if self.groups is not None and self.groups.shape != self.ids.shape:
+            raise ValueError(f"Expected one group for each of {len(self.ids)} ids, got {len(self.groups)}")
         self.columns = {str(label): _floats(values) for label, values in columns.items()}
         self.weights = None if weights is None else {label: _floats(values) for label, values in weights.items()}
         if "id" in self.columns:
@@ -83,6 +90,34 @@ class QueryTable:
             raise ValueError(f"Expected each id once, got {found.tolist()[at]!r} {counts[at]} times; drop repetitions")
         known, column = dict(metrics or {}), Column()
         self._metrics = {label: known.get(label, column) for label in self.columns}
+
+    @classmethod
+    def of(cls, ranking: Ranking, suite: Suite) -> QueryTable:
+        """The values of all queries of a ranking, with its ids and groups.
+
+        Args:
+            ranking: a ranking by :meth:`torchrank.Ranking.from_table` or :meth:`torchrank.Ranking.from_run`, which has
+                ids.
+            suite: a metric, names of metrics, or a collection.
+
+        Raises:
+            ValueError: the ranking has no ids, or bad values; the suite has a metric without a value for each query.
+
+        Example:
+            >>> import torchrank as tr
+            >>> frame = {"qid": ["x", "x", "y"], "score": [0.5, 0.9, 0.3], "label": [1, 0, 1], "language": list("aab")}
+            >>> table = tr.QueryTable.of(tr.Ranking.from_table(frame, group="language"), "mrr")
+            >>> table.to_dict(), table.by()["measure"], table.by()["value"]
+            ({'id': ['x', 'y'], 'mrr': [0.5, 1.0]}, ['mrr/a', 'mrr/b'], [0.5, 1.0])
+        """
+        if ranking.query_ids is None:
+            raise ValueError(
+                "Expected a ranking with ids of its queries, got one without; make it by Ranking.from_table or"
+                " from_run, or update a PerQuery with query_ids"
+            )
+        collection = collection_of(suite)
+        metrics = measures_of(collection, "QueryTable", means=False)
+        return cls(_array(ranking.query_ids), collection.score(ranking), None, dict(metrics), ranking.groups)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -107,23 +142,30 @@ class QueryTable:
                 f"Expected bool of shape {list(self.ids.shape)}, one per query, got {at.dtype} {list(at.shape)}"
             )
         weights = None if self.weights is None else {label: values[at] for label, values in self.weights.items()}
-        return QueryTable(self.ids[at], {k: v[at] for k, v in self.columns.items()}, weights, self._metrics)
+        groups = None if self.groups is None else self.groups[at]
+        return QueryTable(self.ids[at], {k: v[at] for k, v in self.columns.items()}, weights, self._metrics, groups)
 
-    def named(self, names: Iterable[str]) -> QueryTable:
+    def named(self, names: Iterable[str] | Ranking) -> QueryTable:
         """The table with texts as ids, in the place of their numbers by :func:`torchrank.hash_ids`.
 
         Args:
-            names: the texts of all queries, in any order.
+            names: the texts of all queries, in any order; or a ranking of all queries, whose groups the table gets too.
 
         Raises:
             ValueError: the text of an id is missing.
         """
-        names = list(names)
-        known = dict(zip(hash_ids(names).tolist(), names))
+        ranking = names if isinstance(names, Ranking) else None
+        names = list((ranking.query_ids or []) if ranking else names)  # type: ignore[arg-type]
+        numbers = names if names and isinstance(names[0], int) else hash_ids(names).tolist()
+        known = dict(zip(numbers, names))
         if missing := [one for one in self.ids.tolist() if one not in known]:
             raise ValueError(f"Expected the texts of all ids, got none for {missing[0]} and {len(missing) - 1} others")
-        texts = np.array([known[one] for one in self.ids.tolist()], dtype=object)
-        return QueryTable(texts, self.columns, self.weights, self._metrics)
+        own = _array([known[one] for one in self.ids.tolist()])
+        groups = self.groups
+        if ranking is not None and ranking.groups is not None:
+            group = dict(zip(numbers, ranking.groups))
+            groups = np.array([group[one] for one in self.ids.tolist()], dtype=object)
+        return QueryTable(own, self.columns, self.weights, self._metrics, groups)
 
     def _aligned(self, keys: Any, name: str) -> np.ndarray:
         """One key for each query, from a dict by id, or by the texts whose hashes are the ids.
@@ -197,22 +239,28 @@ class QueryTable:
             notes.append(f"fewer than {FEW_CLUSTERS} clusters: the standard errors are too small")
         return estimate_table(found, level, notes)
 
-    def by(self, slices: Any, level: float = 0.95) -> Table:
+    def by(self, slices: Any = None, level: float = 0.95) -> Table:
         """A table with a row for every metric and slice.
 
         Args:
-            slices: a dict from the id of each query to its slice, a number or a text.
+            slices: a dict from the id of each query to its slice, a number or a text; None = the groups of the table.
             level: the probability that an interval contains the expected value.
         """
         check(level, "auto")
-        groups = self._aligned(slices, "slices")
-        parts = {str(one): self.where(groups == one) for one in np.unique(groups)}
+        groups = self._own_groups() if slices is None else self._aligned(slices, "slices")
+        known = groups[[one is not None for one in groups]]
+        parts = {str(one): self.where(groups == one) for one in np.unique(known)}
         found = {
             f"{label}/{name}": part._estimate(label, level, "auto")
             for label in self.columns
             for name, part in parts.items()
         }
         return estimate_table(found, level)
+
+    def _own_groups(self) -> np.ndarray:
+        if self.groups is None:
+            raise ValueError("Expected a table with groups, got none; pass a dict from id to slice")
+        return self.groups
 
     def deltas(self, other: QueryTable, label: str, most: int | None = 10) -> Table:
         """The queries with the largest losses from this table to another one, the largest first.
@@ -343,6 +391,11 @@ def _check_weights(weights: Mapping[str, np.ndarray], labels: Sequence[str]) -> 
             raise ValueError(
                 f"Expected finite weights >= 0 for {label}, got others; set the values of skipped queries to NaN"
             )
+
+
+def _array(ids: Sequence[Any]) -> np.ndarray:
+    """Ids as an array: integers, or objects, because numpy drops zeros at the end of texts."""
+    return np.array(ids, dtype=np.int64 if ids and all(isinstance(one, int) for one in ids) else object)
 
 
 def _floats(values: Any) -> np.ndarray:

@@ -81,7 +81,7 @@ class Sliced(SuiteMetric):
         preds: Tensor | Ranking,
         target: Target | None = None,
         *,
-        slices: Tensor,
+        slices: Tensor | None = None,
         query_ids: Tensor | Sequence[str] | None = None,
         mask: Tensor | None = None,
         indexes: Tensor | None = None,
@@ -92,16 +92,30 @@ class Sliced(SuiteMetric):
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``slices``.
 
         ``slices`` is int [query], the slice of each query, negative = in none; or bool [query, slice], True for each
-        slice that the query is in. With ``indexes`` it is in ascending order of index. ``query_ids`` is that of
-        :meth:`Bootstrapped.update`, if the suite is a bootstrap.
+        slice that the query is in. With ``indexes`` it is in ascending order of index. None = the groups of a ranking
+        by ``Ranking.from_table(group=...)``. ``query_ids`` is that of :meth:`Bootstrapped.update`, if the suite is a
+        bootstrap.
 
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or ``slices`` has another dtype or shape.
                 A number of no slice is counted and raises in :meth:`compute`.
         """
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
+        if slices is None and isinstance(preds, Ranking) and preds.groups is not None:
+            slices = self._slices_of(preds.groups).to(preds.num_candidates.device)
         members, counters = self._members(slices)
         self.add(Batch(preds, target, weights, options), query_ids, [None, *members.T], counters)
+
+    def _slices_of(self, groups: list[Any]) -> Tensor:
+        """The slice of each query from its group, int [query]; -1 = in none."""
+        numbers: dict[str | None, int] = {None: -1} | {name: number for number, name in enumerate(self.names)}
+        keys = [None if group is None else str(group) for group in groups]
+        if unknown := [key for key in dict.fromkeys(keys) if key not in numbers]:
+            raise ValueError(
+                f"Expected groups of the ranking among {', '.join(self.names)}, got {unknown[0]!r}; give Sliced the"
+                " names of all groups"
+            )
+        return torch.tensor([numbers[key] for key in keys], device="cpu")
 
     def _members(self, slices: Any) -> tuple[Tensor, Tensor]:
         """Membership, bool [query, slice], and the counters of the batch."""

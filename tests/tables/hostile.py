@@ -1,0 +1,237 @@
+"""Hostile files, and the page's table of their results: ``python tests/tables/hostile.py`` prints it."""
+
+import gzip
+import math
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import torchrank as tr
+
+RUN = "q1 Q0 d2 1 0.75 t\nq1 Q0 d1 2 0.5 t\n"
+QRELS = "q1 0 d1 1\nq1 0 d2 0\n"
+TABLE = {"q1": {"d2": 0.75, "d1": 0.5}}
+JUDGED = {"q1": {"d1": 1.0, "d2": 0.0}}
+HEADER = "qid\tdocid\tscore\n"
+LONG = "d" * 300
+
+
+def scored(text):
+    """A run of one line with a score."""
+    return f"q1 Q0 d1 1 {text} t\n"
+
+
+def named(name):
+    """A run of one document with a name."""
+    return f"q1 Q0 {name} 1 0.5 t\n"
+
+
+#: title, content of the file, the table or the error's line and message; runs, if the title has no "qrels"
+CASES = [
+    # order and layout of lines
+    ("Lines not in order of score", "q1 Q0 d1 2 0.5 t\nq1 Q0 d2 1 0.75 t\n", TABLE),
+    (
+        "Queries interleaved",
+        "q1 Q0 d2 1 0.75 t\nq2 Q0 d1 1 1 t\nq1 Q0 d1 2 0.5 t\n",
+        {"q1": TABLE["q1"], "q2": {"d1": 1.0}},
+    ),
+    ("Ties", "q1 Q0 a 1 0.5 t\nq1 Q0 b 2 0.5 t\n", {"q1": {"a": 0.5, "b": 0.5}}),
+    ("Lines that end in CRLF", RUN.replace("\n", "\r\n"), TABLE),
+    ("Tabs between fields", RUN.replace(" ", "\t"), TABLE),
+    ("Two blanks between fields", RUN.replace(" ", "  "), TABLE),
+    ("Blanks at both ends of a line", RUN.replace("q1", " q1").replace("\n", " \n"), TABLE),
+    ("Blank lines", RUN.replace("\n", "\n\n \t\n"), TABLE),
+    ("No newline at the end", RUN[:-1], TABLE),
+    ("UTF-8 with a byte order mark", "\ufeff" + RUN, TABLE),
+    ("gzip, under any name", gzip.compress(RUN.encode(), mtime=0), TABLE),
+    ("5 columns, no tag", RUN.replace(" t\n", "\n"), TABLE),
+    ("Header between tabs", HEADER + "q1\td2\t0.75\nq1\td1\t0.5\n", TABLE),
+    ("3 columns between tabs: ranks, as in MS MARCO", "q1\td2\t1\nq1\td1\t2\n", {"q1": {"d2": -1.0, "d1": -2.0}}),
+    ("Very long line", named("d" * 100_000), {"q1": {"d" * 100_000: 0.5}}),
+    # ids
+    *[
+        (f"Id `{name}`", named(name), {"q1": {name: 0.5}})
+        for name in ("007", "1e5", "NA", "null", "#3", '"a', "é", "日本")
+    ],
+    ("Id of 300 bytes", named(LONG), {"q1": {LONG: 0.5}}),
+    # scores
+    *[
+        (f"Score `{text}`", scored(text), {"q1": {"d1": value}})
+        for text, value in (
+            ("inf", math.inf),
+            ("-inf", -math.inf),
+            ("-0.0", -0.0),
+            ("1e400", math.inf),
+            ("1e-400", 0.0),
+            ("+0.5", 0.5),
+            (".5", 0.5),
+        )
+    ],
+    *[
+        (f"Score `{text}`", scored(text), (1, f"Expected score to be a number, got '{text}': 'q1 Q0 d1 1 {text} t'"))
+        for text in ("nan", "0x10", "1_000", "1,5", "0.5x", "0.5.5", "--1")
+    ],
+    # refused
+    (
+        "Doubled line",
+        scored("0.5") * 2,
+        (
+            2,
+            "Expected every document once for its query, got one twice, first in line 1; pass duplicates='first' or"
+            " 'best': 'q1 Q0 d1 1 0.5 t'",
+        ),
+    ),
+    (
+        "3 columns between blanks",
+        "q1 d1 0.5\n",
+        (
+            1,
+            "Expected fields like 'query Q0 document rank score tag', got 3; pass columns={'query': 0, 'item': ...,"
+            " 'score': ...}: 'q1 d1 0.5'",
+        ),
+    ),
+    (
+        "3 columns between tabs: scores",
+        "q1\td1\t0.5\n",
+        (
+            1,
+            "Expected the third field to be a rank, each once for a query; if it is a score, pass columns={'query': 0,"
+            " 'item': 1, 'score': 2}: 'q1\\td1\\t0.5'",
+        ),
+    ),
+    (
+        "7 columns",
+        "q1 Q0 d1 1 0.5 t x\n",
+        (
+            1,
+            "Expected fields like 'query Q0 document rank score tag', got 7; pass columns={'query': 0, 'item': ...,"
+            " 'score': ...}: 'q1 Q0 d1 1 0.5 t x'",
+        ),
+    ),
+    (
+        "A line with a field less",
+        RUN + "q1 Q0 d3 3 0.25\n",
+        (3, "Expected 6 fields between white space, as in the first line, got 5: 'q1 Q0 d3 3 0.25'"),
+    ),
+    (
+        "Header between blanks of other names",
+        "topic iter document place value run\n" + RUN,
+        (1, "Expected score to be a number, got 'value': 'topic iter document place value run'"),
+    ),
+    (
+        "Commas between fields",
+        "qid,docid,score\nq1,d1,0.5\n",
+        (
+            1,
+            "Expected fields like 'query Q0 document rank score tag', got 1; read files between commas as a data frame:"
+            " 'qid,docid,score'",
+        ),
+    ),
+    (
+        "Comment line",
+        "# my run\n" + RUN,
+        (
+            1,
+            "Expected fields like 'query Q0 document rank score tag', got 3; pass columns={'query': 0, 'item': ...,"
+            " 'score': ...}: '# my run'",
+        ),
+    ),
+    (
+        "Judgments in place of a run",
+        QRELS,
+        (
+            1,
+            "Expected fields like 'query Q0 document rank score tag', got 4; pass columns={'query': 0, 'item': ...,"
+            " 'score': ...}, or exchange the judgments and the run: 'q1 0 d1 1'",
+        ),
+    ),
+    (
+        "A run in place of qrels",
+        RUN,
+        (
+            1,
+            "Expected fields like 'query 0 document grade', got 6; pass columns={'query': 0, 'item': ..., 'grade':"
+            " ...}, or exchange the judgments and the run: 'q1 Q0 d2 1 0.75 t'",
+        ),
+    ),
+    ("Grade `0.5` in qrels", "q1 0 d1 0.5\n", {"q1": {"d1": 0.5}}),
+    (
+        "Grade `inf` in qrels",
+        "q1 0 d1 inf\n",
+        (1, "Expected grade to be a finite number, got inf: 'q1 0 d1 inf'"),
+    ),
+    ("Empty file", "", (None, "Expected lines of text, got an empty file")),
+    ("Only blanks", " \n\t\n", (None, "Expected lines of text, got an empty file")),
+    ("Only a header", HEADER, {}),
+    ("UTF-16", RUN.encode("utf-16"), (None, "Expected text in UTF-8, got UTF-16; convert the file")),
+    (
+        "Truncated gzip file",
+        gzip.compress(RUN.encode(), mtime=0)[:-9],
+        (
+            None,
+            "Expected a whole gzip file, got one with: Compressed file ended before the end-of-stream marker was"
+            " reached",
+        ),
+    ),
+    (
+        "NUL byte",
+        RUN.replace("d1", "d\0"),
+        (2, "Expected text, got the control character 0x00: 'q1 Q0 d\\x00 2 0.5 t'"),
+    ),
+    (
+        "Binary file",
+        bytes(range(256)),
+        (1, "Expected text, got the control character 0x00: '\\x00\\x01\\x02\\x03\\x04\\x05\\x06\\x07\\x08\\t'"),
+    ),
+    (
+        "JSON cut at its end",
+        '{"q1": {"d1": 0.5',
+        (1, "Expected JSON, got Expecting ',' delimiter: line 1 column 18 (char 17): '{\"q1\": {\"d1\": 0.5'"),
+    ),
+    ("JSON with a key twice", '{"q1": {"d1": 1, "d1": 2}}', (None, "Expected each key once, got 'd1' twice")),
+    ("A folder", None, (None, "Expected a folder with one JSON file of predictions, got none; pass a file")),
+    ("A folder in place of qrels", None, (None, "Expected a file, got a folder; pass the path of a file")),
+    ("A missing file", ..., "FileNotFoundError: [Errno 2] No such file or directory: 'a missing file'"),
+]
+
+
+def read(title, content, folder):
+    """The table of a case, or its error; its file is in a folder."""
+    path = Path(folder) / title.replace("/", " ")[:60].lower()
+    if content is None:
+        path.mkdir(exist_ok=True)
+    elif content is not ...:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    reader = tr.read_qrels if "qrels" in title else tr.read_run
+    try:
+        return reader(path).to_dict()
+    except (ValueError, OSError) as error:
+        return error
+
+
+def outcome(found):
+    """A table as a dictionary, or an error as the number of its line and its message."""
+    if isinstance(found, tr.ReadingError):
+        place = f"{found.source}, line {found.line}: " if found.line is not None else f"{found.source}: "
+        return found.line, str(found).removeprefix(place)
+    return f"{type(found).__name__}: {found}" if isinstance(found, Exception) else found
+
+
+def page():
+    """The rows of the page."""
+    yield "| file | result |"
+    yield "|---|---|"
+    with tempfile.TemporaryDirectory() as folder:
+        for title, content, _ in CASES:
+            found = outcome(read(title, content, folder))
+            if isinstance(found, tuple):
+                line, message = found
+                found = message if line is None else f"line {line}: {message}"
+            shown = str(found).replace(folder + os.sep, "").replace("|", "\\|")
+            shown = shown if isinstance(found, str) or len(shown) < 80 else f"{shown[:60]}..."
+            yield f"| {title} | {'read: ' if isinstance(found, dict) else ''}`{shown}` |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join(page()) + "\n")

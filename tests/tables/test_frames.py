@@ -1,0 +1,347 @@
+"""One table comes from every frame, and a ranking of a frame keeps the ids and groups of its queries."""
+
+import builtins
+import importlib
+import io
+import sys
+
+import numpy as np
+import pandas
+import pytest
+import torch
+
+import torchrank as tr
+from torchrank.tables import ids
+
+STRANGE = [
+    "007",
+    "1e5",
+    "NA",
+    "null",
+    "nan",
+    "#3",
+    "a b",
+    "é" * 9,
+    "日本",
+    "\u00a0",
+    "x" * 300,
+    "-",
+    "1.0",
+    "None",
+    "\0",
+]
+
+
+def table(kind):
+    """Columns of (query, document, score), and the dictionary that they are."""
+    draw = np.random.default_rng(7)
+    names = STRANGE if kind == "text" else [7, -1, 0, 2**62, 100000, 12]
+    pairs = [(query, item) for query in names for item in names]
+    order = draw.permutation(len(pairs)).tolist()  # queries are interleaved
+    query, item = ([pairs[row][side] for row in order] for side in (0, 1))
+    score = draw.standard_normal(len(pairs))
+    want: dict = {}
+    for one, other, value in zip(query, item, score.tolist()):
+        want.setdefault(one, {})[other] = value
+    return {"qid": query, "docid": item, "score": score}, want
+
+
+def polars(columns, **casts):
+    pl = pytest.importorskip("polars")
+    return pl.DataFrame(columns).with_columns(pl.col("qid", "docid").cast(casts["to"](pl)) if casts else pl.all())
+
+
+def arrow(columns, change=lambda column, pa: column):
+    pa = pytest.importorskip("pyarrow")
+    made = {
+        name: change(pa.chunked_array([column]), pa) if name != "score" else column for name, column in columns.items()
+    }
+    return pa.table(made)
+
+
+def chunked(column, pa):
+    return pa.chunked_array([column.chunk(0)[:5], column.chunk(0)[5:5], column.chunk(0)[5:]])
+
+
+def dictionaries(column, pa):
+    return pa.chunked_array([part.dictionary_encode() for part in chunked(column, pa).chunks])
+
+
+def parquet(columns, library):
+    module = pytest.importorskip(library)
+    file = io.BytesIO()
+    if library == "polars":
+        module.DataFrame(columns).write_parquet(file)
+    else:
+        importlib.import_module("pyarrow.parquet").write_table(module.table(columns), file)
+    return io.BytesIO(file.getvalue())
+
+
+def duck(columns):
+    duckdb = pytest.importorskip("duckdb")
+    frame = pandas.DataFrame(columns).convert_dtypes()
+    return duckdb.from_df(frame).select("*")
+
+
+def hugging_face(columns, *format):
+    made = pytest.importorskip("datasets").Dataset.from_dict(columns)
+    return made.with_format(*format) if format else made
+
+
+class Stream:
+    """An object of a library that is known by its Arrow stream alone."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+FRAMES = {
+    "columns": lambda c: c,
+    "arrays": lambda c: {name: np.array(column, object) if name != "score" else column for name, column in c.items()},
+    "series": lambda c: {name: pandas.Series(column) for name, column in c.items()},
+    "pandas": pandas.DataFrame,
+    "pandas object": lambda c: pandas.DataFrame(c).astype({"qid": object, "docid": object}),
+    "pandas category": lambda c: pandas.DataFrame(c).astype({"qid": "category", "docid": "category"}),
+    "pandas with an index": lambda c: pandas.DataFrame(c, index=np.arange(len(c["qid"]))[::-1] // 2),
+    "polars": polars,
+    "polars lazy": lambda c: polars(c).lazy(),
+    "pyarrow": arrow,
+    "pyarrow batch": lambda c: arrow(c).combine_chunks().to_batches()[0],
+    "pyarrow reader": lambda c: arrow(c).to_reader(),
+    "pyarrow chunks": lambda c: arrow(c, chunked),
+    "pyarrow slice": lambda c: arrow({name: [*column[:3], *column] for name, column in c.items()}).slice(3),
+    "pyarrow dictionaries": lambda c: arrow(c, dictionaries),
+    "Arrow stream": lambda c: Stream(arrow(c)),
+    "duckdb": duck,
+    "datasets": hugging_face,
+    "datasets torch": lambda c: hugging_face(c, "torch"),
+    "datasets pandas": lambda c: hugging_face(c, "pandas"),
+    "datasets shuffled": lambda c: hugging_face(c).select(range(len(c["qid"]))).shuffle(seed=1),
+    "parquet polars": lambda c: parquet(c, "polars"),
+    "parquet pyarrow": lambda c: parquet(c, "pyarrow"),
+}
+OF_TEXT = {
+    "polars Categorical": lambda c: polars(c, to=lambda pl: pl.Categorical),
+    "polars Enum": lambda c: polars(c, to=lambda pl: pl.Enum(["never", *STRANGE])),
+    "pandas Arrow": lambda c: arrow(c).to_pandas(types_mapper=pandas.ArrowDtype),
+    "pyarrow large": lambda c: arrow(c, lambda column, pa: column.cast(pa.large_string())),
+    "pyarrow view": lambda c: arrow(c, lambda column, pa: column.cast(pa.string_view())),
+}
+OF_INTEGERS = {
+    "pandas nullable": lambda c: pandas.DataFrame(c).astype({"qid": "Int64", "docid": "Int64"}),
+    "pandas Arrow": lambda c: arrow(c).to_pandas(types_mapper=pandas.ArrowDtype),
+    "tensors": lambda c: {name: torch.tensor(column) for name, column in c.items()},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "make"),
+    [("text", *one) for one in (FRAMES | OF_TEXT).items()] + [("int", *one) for one in (FRAMES | OF_INTEGERS).items()],
+)
+def test_every_frame_gives_one_table_and_integers_stay_integers(kind, name, make):
+    columns, want = table(kind)
+    found = tr.read_run(make(columns))
+    assert found.to_dict() == want
+    assert found.queries.kind == found.items.kind == ("text" if kind == "text" else "integers")
+    if "shuffled" not in name:
+        assert found.query_ids == list(want)
+    assert tr.read_qrels(make(columns)).to_dict() == want
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in FRAMES | OF_TEXT if name not in ("polars Enum", "datasets shuffled")]
+)
+def test_a_missing_or_empty_id_is_refused_with_its_row(name):
+    columns, _ = table("text")
+    for bad, message in ((None, "Expected document ids to be text, got None"), ("", "got an empty one")):
+        columns["docid"][3] = bad
+        with pytest.raises(tr.ReadingError, match=f"row 4: .*{message}"):
+            tr.read_run((FRAMES | OF_TEXT)[name](columns))
+
+
+@pytest.mark.parametrize("name", ["columns", "pandas nullable", "polars", "pyarrow", "duckdb", "datasets torch"])
+def test_a_missing_score_or_integer_is_refused_with_its_row(name):
+    make = (FRAMES | OF_INTEGERS)[name]
+    for column, message in (("score", "score to be a number"), ("docid", "document ids to be text or integers")):
+        columns = {"qid": [1, 1, 2], "docid": [1, 2, 3], "score": [0.5, 0.25, 1.0]}
+        columns[column][1] = None
+        with pytest.raises(tr.ReadingError, match=f"row 2: Expected {message}, got"):
+            tr.read_run(make(columns))
+
+
+@pytest.mark.parametrize("name", ["pandas", "polars", "pyarrow", "duckdb"])
+def test_a_frame_without_rows_is_an_empty_table(name):
+    columns = {"qid": ["a"], "docid": ["b"], "score": [0.5]}
+    made = FRAMES[name](columns)
+    empty = made.limit(0) if name == "duckdb" else made[:0]
+    assert tr.read_run(empty).to_dict() == {}
+
+
+@pytest.mark.parametrize("blocked", ["pandas", "pyarrow", "narwhals"])
+def test_a_library_that_is_not_installed_is_not_needed_or_is_named(blocked, monkeypatch):
+    columns, want = table("text")
+    duckdb, made = pytest.importorskip("duckdb"), polars(columns)
+    stream = Stream(arrow(columns))
+    connection = duckdb.connect()
+    connection.execute("create table t (qid text, docid text, score double)")
+    connection.executemany("insert into t values (?, ?, ?)", [("a\u00e9", "b", 0.5), ("c", "d", 0.25)])
+    real = builtins.__import__
+
+    def missing(name, *rest, **options):
+        if name.split(".")[0] == blocked:
+            raise ImportError(name)
+        return real(name, *rest, **options)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.setitem(sys.modules, blocked, None)
+    assert tr.read_run(columns).to_dict() == want
+    if blocked == "narwhals":
+        with pytest.raises(ImportError, match=r"pip install torchrank-metrics\[files\]"):
+            tr.read_run(made)
+        return
+    assert tr.read_run(made).to_dict() == tr.read_run(stream).to_dict() == want
+    found = tr.read_run(connection.sql("select * from t"))
+    assert found.to_dict() == {"aé": {"b": 0.5}, "c": {"d": 0.25}}
+
+
+def test_columns_of_one_name_or_of_different_lengths_are_refused():
+    frame = pandas.DataFrame([["q", "d", 1.0, 2.0]], columns=["qid", "docid", "score", "score"])
+    with pytest.raises(tr.ReadingError, match="columns with different names"):
+        tr.read_run(frame)
+    with pytest.raises(tr.ReadingError, match="columns of one length"):
+        tr.read_run({"qid": ["a"], "docid": ["b", "c"], "score": [1.0]})
+
+
+def test_only_the_columns_that_are_read_must_be_readable():
+    frame = pandas.DataFrame({"qid": ["q"], "docid": ["d"], "score": [1.0], "text": [object()]})
+    assert tr.read_run(frame).to_dict() == {"q": {"d": 1.0}}
+
+
+@pytest.mark.parametrize("few", [0, 10**9])
+@pytest.mark.parametrize("kind", ["text", "int"])
+def test_queries_are_numbered_alike_by_hashes_and_by_a_dictionary(few, kind, monkeypatch):
+    monkeypatch.setattr(ids, "FEW", few)
+    columns, want = table(kind)
+    assert tr.read_run(columns).query_ids == list(want)
+    monkeypatch.setattr(ids.TextIds, "hashes", lambda column: np.zeros(len(column), np.uint64))  # all collide
+    assert ids.factorise(ids.TextIds.of(["b", "a", "b"]))[0].tolist() == [0, 1, 0]
+
+
+# ---- ir_datasets -----------------------------------------------------------------------------------------------------
+
+
+def test_a_data_set_of_ir_datasets_is_read_by_its_own_classes(tmp_path):
+    irds = pytest.importorskip("ir_datasets")
+    from ir_datasets.formats import TrecQrels, TrecScoredDocs
+    from ir_datasets.util import LocalDownload
+
+    (tmp_path / "qrels").write_text("007 0 NA 2\n007 0 1e5 -1\n é 0 #3 1\n")
+    (tmp_path / "run").write_text("007 Q0 NA 1 0.5 t\n007 Q0 x 2 0.25 t\n")
+    files = {name: LocalDownload(tmp_path / name) for name in ("qrels", "run")}
+    made = irds.Dataset(TrecQrels(files["qrels"], {2: "good"}), TrecScoredDocs(files["run"]))
+    irds.registry.register("torchrank-test", made)
+    qrels, run = tr.read_qrels("irds:torchrank-test"), tr.read_run("irds:torchrank-test")
+    assert qrels.to_dict() == tr.read_qrels(tmp_path / "qrels").to_dict()
+    assert run.to_dict() == tr.read_run(tmp_path / "run").to_dict() == {"007": {"NA": 0.5, "x": 0.25}}
+    irds.registry.register("torchrank-qrels", irds.Dataset(TrecQrels(files["qrels"], {2: "good"})))
+    with pytest.raises(tr.ReadingError, match="dataset with scoreddocs, got one without"):
+        tr.read_run("irds:torchrank-qrels")
+
+
+# ---- ids and groups of a ranking -------------------------------------------------------------------------------------
+
+
+JUDGED = {
+    "qid": ["b", "b", "a", "é", "a", "c"],
+    "docid": [1, 2, 1, 3, 2, 9],
+    "score": [0.1, 0.2, 0.5, 1, 0.4, 0.5],
+    "label": [1, 0, 1, 1, 0, 0],
+    "lang": ["de", "de", "en", None, "en", "de"],
+}
+
+
+def judged_frame(**more):
+    return pandas.DataFrame(JUDGED | more)
+
+
+@pytest.mark.parametrize(
+    "as_frame", [lambda f: f, lambda f: f.astype({"lang": "category", "qid": "category"}), "polars"]
+)
+def test_a_table_of_a_ranking_has_the_ids_and_groups_of_the_frame(as_frame):
+    frame = pytest.importorskip("polars").DataFrame(JUDGED) if as_frame == "polars" else as_frame(judged_frame())
+    ranking = tr.Ranking.from_table(frame, group="lang")
+    assert (ranking.query_ids, ranking.groups) == (["b", "a", "é", "c"], ["de", "en", None, "de"])
+    found = tr.QueryTable.of(ranking, ["mrr", "hitrate@1"])
+    assert found.to_dict() == {"id": ["b", "a", "é", "c"], "mrr": [0.5, 1, 1, 0], "hitrate@1": [0, 1, 1, 0]}
+    by = found.by()
+    assert dict(zip(by["measure"], by["value"])) == {"mrr/de": 0.25, "mrr/en": 1, "hitrate@1/de": 0, "hitrate@1/en": 1}
+    part = found.where(found.columns["mrr"] < 1)
+    assert part.by()["measure"] == ["mrr/de", "hitrate@1/de"]
+
+
+@pytest.mark.parametrize("group", [[1, 1, 2, 3, 2, 1], [True, True, False, False, False, True]])
+def test_groups_are_text_integers_or_bools(group):
+    ranking = tr.Ranking.from_table(judged_frame(lang=group), group="lang")
+    assert ranking.groups == [group[0], group[2], group[3], group[5]]
+    with pytest.raises(
+        tr.ReadingError, match=r"row 1: Expected lang to be text, integers or bools, got 0.5 of type float"
+    ):
+        tr.Ranking.from_table(judged_frame(lang=[0.5] * 6), group="lang")
+
+
+def test_a_query_with_two_groups_is_refused_with_its_row():
+    with pytest.raises(
+        tr.ReadingError, match="row 5: Expected one lang for each query, got 'en' and 'de' for query 'a'"
+    ):
+        tr.Ranking.from_table(judged_frame(lang=["de", "de", "en", None, "de", "de"]), group="lang")
+    with pytest.raises(tr.ReadingError, match=r"row 5: .*got 'en' and None for query 'a'"):
+        tr.Ranking.from_table(judged_frame(lang=["de", "de", "en", None, None, "de"]), group="lang")
+    with pytest.raises(tr.ReadingError, match="got 'lagn'; did you mean 'lang'"):
+        tr.Ranking.from_table(judged_frame(), group="lagn")
+
+
+def test_wrappers_take_ids_and_groups_from_the_ranking():
+    ranking = tr.Ranking.from_table(judged_frame(), group="lang")
+    kept = tr.PerQuery("mrr")
+    kept.update(ranking)
+    named = kept.compute().named(ranking)
+    assert dict(zip(named.ids.tolist(), named.columns["mrr"])) == {"b": 0.5, "a": 1, "é": 1, "c": 0}
+    sliced = tr.Sliced("mrr", ["en", "de"])
+    sliced.update(ranking)
+    result = {key: value.item() for key, value in sliced.compute().items()}
+    by = named.by()
+    assert (result["mrr/en"], result["mrr/de"]) == (1, 0.25)
+    assert dict(zip(by["measure"], by["value"])) == {"mrr/de": 0.25, "mrr/en": 1}
+    with pytest.raises(ValueError, match="Expected groups of the ranking among en, got 'de'"):
+        tr.Sliced("mrr", ["en"]).update(ranking)
+    with pytest.raises(ValueError, match="table with groups, got none"):
+        kept.compute().by()
+
+
+def test_integer_ids_come_back_as_integers():
+    ranking = tr.Ranking.from_table(judged_frame(qid=[5, 5, 4, 3, 4, 2**62]), group="lang")
+    kept = tr.PerQuery("mrr")
+    kept.update(ranking)
+    assert tr.QueryTable.of(ranking, "mrr").ids.tolist() == ranking.query_ids == [5, 4, 3, 2**62]
+    named = kept.compute().named(ranking)
+    assert dict(zip(named.ids.tolist(), named.groups)) == {5: "de", 4: "en", 3: None, 2**62: "de"}
+
+
+def test_rankings_of_runs_have_ids_and_rankings_of_tensors_have_none():
+    ranking = tr.Ranking.from_run({"q": {"a": 1}, "p": {"b": 1}}, {"p": {"b": 1}})
+    assert ranking.query_ids == ["q", "p"]
+    assert ranking.groups is None
+    tensors = tr.Ranking.from_scores(torch.rand(2, 3), torch.ones(2, 3))
+    assert tensors.query_ids is tensors.groups is None
+    with pytest.raises(ValueError, match="Expected a ranking with ids of its queries"):
+        tr.QueryTable.of(tensors, "mrr")
+    with pytest.raises(ValueError, match="Expected query_ids in every update of PerQuery"):
+        tr.PerQuery("mrr").update(tensors)
+
+
+def test_a_derived_ranking_has_no_wrong_ids():
+    ranking = tr.Ranking.from_table(judged_frame(), group="lang")
+    assert ranking.take(torch.tensor([2, 0])).query_ids is None
