@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from torchrank.evaluation.evaluation import Evaluation
 from torchrank.metrics.incomplete_judgments import Judged
 from torchrank.names.arguments import one_of
 from torchrank.ranking.ranking import Ranking
+from torchrank.state.measure import Measure
 from torchrank.tables.frames import is_columns
 from torchrank.tables.ids import KeyIds
 from torchrank.tables.sources import read_qrels, read_run
@@ -46,8 +50,9 @@ def evaluate(
             several, ``{name: run}``; or a list of paths, whose names are those of the files.
         measures: names separated by blanks, metrics, or a collection.
         queries: the queries over which means are taken: "judged", all of ``qrels``, a run that lacks a query has
-            retrieved nothing for it (``trec_eval -c``); "both", the judged queries of the run (``trec_eval``, BEIR).
-            The report has the other mean, too, if they differ.
+            retrieved nothing for it (``trec_eval -c``), and has no value of measures whose low values are good, as
+            ``mr``; "both", the judged queries of the run (``trec_eval``, BEIR). The report has the other mean, too, if
+            they differ.
         ignore_identical_ids: leave out documents whose id is the id of the query, as BEIR does by default.
         precision: "double" compares scores as they are; "single" after rounding to float32, as pytrec_eval and the
             libraries on it do, in which close scores tie.
@@ -69,9 +74,10 @@ def evaluate(
     """
     one_of("queries", queries, ("judged", "both"))
     one_of("precision", precision, ("double", "single"))
-    one_of("ignore_identical_ids", ignore_identical_ids, (True, False))
+    if not isinstance(ignore_identical_ids, bool):
+        raise ValueError(f"Expected ignore_identical_ids to be True or False, got {ignore_identical_ids!r}")
     judgments = read_qrels(qrels)
-    suite = collection_of(measures.split() if isinstance(measures, str) else measures)
+    suite = collection_of(measures)
     metrics = measures_of(suite, "evaluate", means=False)
     depth = min((metric.top_k for metric in metrics.values() if metric.top_k), default=DEPTH)
     tables: dict[str, QueryTable] = {}
@@ -88,9 +94,9 @@ def evaluate(
             read = read.columns  # dictionaries would be read again
             read = replace(read, value=read.value.astype(np.float32).astype(np.float64))
         ranking = Ranking.from_run(judgments, read)
-        values = suite.score(ranking)
-        whole = QueryTable(_ids(judgments), values, metrics=dict(metrics))
         inside = _in_run(judgments, read)
+        values = _without_missing(suite.score(ranking), metrics, inside)
+        whole = QueryTable(_ids(judgments), values, metrics=dict(metrics))
         found = whole if queries == "judged" else whole.where(inside)
         if not inside.all():
             other[name] = whole.where(inside) if queries == "judged" else whole
@@ -109,6 +115,17 @@ def evaluate(
             }
         )
     return Evaluation(tables, other, coverage, queries, ignore_identical_ids)
+
+
+def _without_missing(
+    values: Mapping[str, Tensor], metrics: Mapping[str, Measure], inside: np.ndarray
+) -> dict[str, Tensor]:
+    """Values without those of queries that the run lacks, of measures whose low values are good."""
+    missing = torch.from_numpy(~inside)
+    return {
+        label: values[label].masked_fill(missing, math.nan) if metric.higher_is_better is False else values[label]
+        for label, metric in metrics.items()
+    }
 
 
 def _named(run: Any) -> dict[str, Any]:
