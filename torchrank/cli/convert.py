@@ -40,17 +40,18 @@ def _refuse_same(source: str, out: str) -> None:
 
 
 def _lines(run: Mapping[Any, Mapping[Any, float]], kind: str) -> Iterator[str]:
+    # Equal scores by document id, the larger first, as trec_eval ranks them.
+    ordered = {
+        query: sorted(scores.items(), key=lambda pair: (pair[1], str(pair[0]).encode()), reverse=True)
+        for query, scores in run.items()
+    }
     if kind == "json":
-        yield (
-            json.dumps({str(query): {str(item): score for item, score in x.items()} for query, x in run.items()}) + "\n"
-        )
+        yield json.dumps({str(query): {str(item): score for item, score in x} for query, x in ordered.items()}) + "\n"
         return
     if kind == "tsv":
         yield "query-id\tcorpus-id\tscore\n"
-    for query, scores in run.items():
-        # Equal scores by document id, the larger first, as trec_eval ranks them.
-        ordered = sorted(scores.items(), key=lambda pair: (pair[1], str(pair[0]).encode()), reverse=True)
-        for rank, (item, score) in enumerate(ordered, 1):
+    for query, pairs in ordered.items():
+        for rank, (item, score) in enumerate(pairs, 1):
             if kind == "trec":
                 yield f"{_field(query)} Q0 {_field(item)} {rank} {score!r} torchrank\n"
             elif kind == "tsv":
