@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import gc
 import hashlib
 import io
 import json
@@ -13,22 +14,26 @@ import platform
 import re
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import torchrank as tr
+from torchrank import __version__
 from torchrank.cli.files import STANDARD, Input, check_readable, source_of, write
+from torchrank.names.parse import parse
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.distributions import t_cdf
 from torchrank.statistics.pair_statistics import PairStatistics
 from torchrank.statistics.table import Table
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.sources import read_qrels, read_run
+
+if TYPE_CHECKING:
+    from torchrank.evaluation.evaluation import Evaluation
 
 #: formats that hold several tables; the others hold one
 SEVERAL = ("table", "json", "markdown")
@@ -91,11 +96,11 @@ def compared(options: argparse.Namespace) -> int:
             Gate.of(text, "require") for text in options.require
         ]
         verdicts = [verdict for gate in gates for verdict in gate.verdicts(comparison, found.runs[0], options.alpha)]
-    except (ValueError, ImportError) as error:
+        if options.plot:
+            comparison.forest()[0].savefig(options.plot)
+    except (ValueError, ImportError, OSError) as error:
         return _refused(error)
     worst = [_worst(found, options.worst)] if options.worst else []
-    if options.plot:
-        comparison.forest()[0].savefig(options.plot)
     if options.format == "json":
         shown = {**comparison.to_dict(), "seed": options.seed, "gates": [vars(one) for one in verdicts]}
         if worst:
@@ -188,7 +193,7 @@ class Gate:
         found = re.fullmatch(r"\s*(\S.*?)\s*([<>])\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*", text)
         if not found:
             raise ValueError(f"Expected a condition such as 'ndcg@10 < -0.005' for --{kind}, got {text!r}")
-        return cls(kind, tr.parse(found[1]).label, found[2] == ">", float(found[3]))
+        return cls(kind, parse(found[1]).label, found[2] == ">", float(found[3]))
 
     def verdicts(self, comparison: Comparison, baseline: str, alpha: float) -> list[Verdict]:
         """The verdict for each run beside the baseline.
@@ -222,7 +227,20 @@ class Gate:
 # ---- input and output ------------------------------------------------------------------------------------------------
 
 
-def _evaluation(options: argparse.Namespace) -> tr.Evaluation | int:
+@contextlib.contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Do not look for garbage, which takes a sixth of the time of imports, and finds none."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@_no_garbage()
+def _evaluation(options: argparse.Namespace) -> Evaluation | int:
     """The evaluation of all runs, or the exit status if there is none."""
     importing = threading.Thread(target=_import_torch)
     try:
@@ -241,8 +259,10 @@ def _evaluation(options: argparse.Namespace) -> tr.Evaluation | int:
             _progress(path, options)
             run = read_run(source_of(path), ties=options.ties)
             importing.join()
+            from torchrank.evaluation.evaluate import evaluate  # not all of torchrank
+
             parts.append(
-                tr.evaluate(
+                evaluate(
                     qrels,
                     {name: run},
                     options.measures,
@@ -286,7 +306,7 @@ def _named(texts: list[str]) -> dict[str, str]:
     return runs
 
 
-def _joined(parts: list[tr.Evaluation]) -> tr.Evaluation:
+def _joined(parts: list[Evaluation]) -> Evaluation:
     """One evaluation from the evaluations of single runs: dictionaries by run, and rows of runs, are put together."""
     values: dict[str, Any] = {}
     for one in fields(parts[0]):
@@ -324,9 +344,9 @@ def _about(options: argparse.Namespace) -> dict[str, Any]:
     chosen = ("runs", "measures", "queries", "precision", "ties", "ignore_identical_ids", "interval", "by")
     return {
         "options": {name: getattr(options, name) for name in chosen if hasattr(options, name)},
-        "torchrank": tr.__version__,
+        "torchrank": __version__,
         "versions": {
-            "torchrank": tr.__version__,
+            "torchrank": __version__,
             "torch": import_module("torch").__version__,
             "numpy": np.__version__,
             "python": platform.python_version(),
@@ -351,7 +371,7 @@ def _rows(table: Table) -> list[dict[str, Any]]:
     return [dict(zip(columns, values)) for values in zip(*columns.values())]
 
 
-def _per_query(found: tr.Evaluation) -> str:
+def _per_query(found: Evaluation) -> str:
     """All values of all queries: run, query, measure, value, separated by tabs."""
     text = io.StringIO()
     writer = csv.writer(text, delimiter="\t", lineterminator="\n")
@@ -376,7 +396,7 @@ def _slices(path: str) -> dict[str, str]:
     return found
 
 
-def _worst(found: tr.Evaluation, most: int) -> Table:
+def _worst(found: Evaluation, most: int) -> Table:
     """The queries with the largest losses from the first run to each other one, in the first measure."""
     first, *others = found.runs
     label = found[first].labels[0]

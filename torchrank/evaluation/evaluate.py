@@ -17,6 +17,7 @@ from torchrank.metrics.incomplete_judgments import Judged
 from torchrank.names.arguments import one_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
+from torchrank.tables import rankings as _rankings  # noqa: F401 - sets Ranking.from_run's function
 from torchrank.tables.frames import is_columns
 from torchrank.tables.ids import KeyIds
 from torchrank.tables.sources import read_qrels, read_run
