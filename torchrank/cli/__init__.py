@@ -16,7 +16,7 @@ from torchrank import __version__
 #: formats of the results of `eval` and `compare`
 FORMATS = ("table", "json", "jsonl", "csv", "markdown", "latex")
 
-#: what the commands on files end with
+#: end of the help of commands on files
 STATUSES = """\
 exit status: 0 = done, 2 = wrong call or unreadable file, 3 = wrong data"""
 
