@@ -370,10 +370,10 @@ def imports() -> Workload:
     return Workload(
         "import",
         "",
-        "python -c 'import torchrank'",
+        "python -c 'import torchrank.public'",
         shape={},
         quick={},
-        contenders={OURS: importing("torchrank"), "torchmetrics": importing("torchmetrics")},
+        contenders={OURS: importing("torchrank.public"), "torchmetrics": importing("torchmetrics")},
         floor="torchmetrics",
         targets=(at_most(1.15, "torchmetrics"),),
         devices=("cpu",),

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+import torchrank.metrics  # noqa: F401 - fills the registries
 from torchrank.names.registry import KINDS
 
 # ranx compiles its functions for minutes in a new environment, and gives the same numbers without.

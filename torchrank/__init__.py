@@ -2,70 +2,35 @@
 
 from typing import TYPE_CHECKING
 
-from torchrank.collection.collection import RankingCollection
-from torchrank.engine.compiled import use_compiled
-from torchrank.evaluation.evaluate import evaluate
-from torchrank.evaluation.evaluation import Evaluation
-from torchrank.metrics import public
-from torchrank.metrics.public import *  # noqa: F403
-from torchrank.names.nearest import did_you_mean
-from torchrank.names.parse import parse
-from torchrank.names.presets import preset
-from torchrank.ranking.ranking import Ranking
-from torchrank.statistics.compare import compare
-from torchrank.statistics.comparison import Comparison
-from torchrank.statistics.power import queries_needed
-from torchrank.statistics.table import Table
-from torchrank.tables.errors import ReadingError
-from torchrank.tables.sources import read_qrels, read_run
-from torchrank.tables.table import Qrels, Run
-from torchrank.wrappers.bootstrapped import Bootstrapped
-from torchrank.wrappers.compared import Compared
-from torchrank.wrappers.difference_bounds import difference_bounds
-from torchrank.wrappers.hashing import hash_ids
-from torchrank.wrappers.per_query import PerQuery
-from torchrank.wrappers.query_table import QueryTable
-from torchrank.wrappers.sampled_ranks import SampledRanks
-from torchrank.wrappers.sampler import UnpaddedSampler
-from torchrank.wrappers.sliced import Sliced
-from torchrank.wrappers.tie_report import TieReport
+if TYPE_CHECKING:
+    from torchrank.metrics.public import *  # noqa: F403
+    from torchrank.public import *  # noqa: F403
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Bootstrapped",
-    "Compared",
-    "Comparison",
-    "Evaluation",
-    "PerQuery",
-    "Qrels",
-    "QueryTable",
-    "Ranking",
-    "RankingCollection",
-    "ReadingError",
-    "Run",
-    "SampledRanks",
-    "Sliced",
-    "Table",
-    "TieReport",
-    "UnpaddedSampler",
-    "compare",
-    "difference_bounds",
-    "evaluate",
-    "hash_ids",
-    "parse",
-    "preset",
-    "queries_needed",
-    "read_qrels",
-    "read_run",
-    "use_compiled",
-]
 if not TYPE_CHECKING:
-    __all__ += public.__all__
+    # PyTorch takes seconds to import, which `torchrank --help` does not need: all names come with the first in use.
 
     def __getattr__(name: str):
-        """Raise for an unknown name, with the nearest known one."""
-        hint = did_you_mean(name, __all__)
+        """Import all public names, and return one; raise for an unknown name, with the nearest known one."""
+        if name != "__all__" and name.startswith("__"):  # asked for by tools
+            raise AttributeError(f"module 'torchrank' has no attribute {name!r}")
+        names = _imported()
+        if name in names:
+            return names[name]
+        from torchrank.names.nearest import did_you_mean
+
+        hint = did_you_mean(name, names["__all__"])
         if name.startswith("Retrieval"):
             hint = "; import it from torchrank.retrieval"
         raise AttributeError(f"module 'torchrank' has no attribute {name!r}{hint}")
+
+    def __dir__():
+        return sorted(_imported())
+
+    def _imported():
+        from importlib import import_module
+
+        public = import_module("torchrank.public")  # this form asks this module for no attribute
+        globals().update({name: getattr(public, name) for name in ["__all__", *public.__all__]})
+        return globals()

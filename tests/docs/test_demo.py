@@ -123,7 +123,7 @@ def test_usage(capsys):
     assert capsys.readouterr().out == f"torchrank {__version__}\n"
     with pytest.raises(SystemExit, match="2"):
         main(["demo", "--workers", "0"])
-    assert "Expected a number >= 1, got 0" in capsys.readouterr().err
+    assert "Expected an integer >= 1, got '0'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """The commands eval, compare and power: numbers, formats, gates and exit statuses."""
 
 import csv
+import hashlib
 import io
 import json
+import pathlib
 
 import pytest
 from test_evaluate import made
@@ -153,3 +155,167 @@ def test_a_gate_sees_the_same_loss_on_all_queries(tmp_path, capsys, queries, gat
         (tmp_path / name).write_text("".join(line.format(q) for q in range(queries)))
     paths = [tmp_path / name for name in lines]
     assert output(capsys, "compare", *paths, "-m", "mrr mr", *gate)[0] == status
+
+
+def refused(capsys, *arguments):
+    """The message of a wrong call, which prints nothing else."""
+    try:
+        status = main([str(one) for one in arguments])
+    except SystemExit as end:
+        status = end.code
+    printed = capsys.readouterr()
+    assert (status, printed.out) == (2, "")
+    return printed.err
+
+
+@pytest.mark.parametrize("command", ["eval", "compare", "power"])
+def test_csv_jsonl_and_json_have_the_same_unrounded_numbers(files, capsys, command):
+    call = [command, *files, "-m", "map mrr", *(["--delta", "0.01"] if command == "power" else []), "--format"]
+    rows = list(csv.DictReader(io.StringIO(output(capsys, *call, "csv")[1])))
+    lines = [json.loads(line) for line in output(capsys, *call, "jsonl")[1].splitlines()]
+    assert [{k: "" if v is None else str(v) for k, v in line.items()} for line in lines] == rows
+    found = json.loads(output(capsys, *call, "json")[1])
+    if command == "eval":
+        assert lines == [dict(zip(found["summary"], values)) for values in zip(*found["summary"].values())]
+    else:
+        assert lines == [{k: row[k] for k in lines[0]} for row in found["rows"]]
+
+
+def test_json_tells_how_its_numbers_were_made(files, capsys, monkeypatch):
+    call = [*files[1:], "-m", "map", "--format", "json"]
+    found = json.loads(output(capsys, "compare", files[0], *call, "--test", "randomization", "--seed", "3")[1])
+    assert found["versions"].keys() == {"torchrank", "torch", "numpy", "python"}
+    assert (found["test"], found["seed"], found["alpha"], found["correction"]) == ("randomization", 3, 0.05, "holm")
+    assert found["options"]["queries"] == "judged"
+    assert {"n", "difference", "low", "high", "p", "p_corrected"} <= found["rows"][0].keys()
+    data = pathlib.Path(files[0]).read_bytes()
+    assert found["qrels"]["blake2b"] == hashlib.blake2b(data, digest_size=16).hexdigest()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    piped = json.loads(output(capsys, "eval", "-", *call)[1])
+    assert piped["qrels"] == {"path": "-", "blake2b": found["qrels"]["blake2b"]}
+    assert piped["summary"] == json.loads(output(capsys, "eval", files[0], *call)[1])["summary"]
+
+
+@pytest.mark.parametrize("kind", ["table", "json", "jsonl", "csv", "markdown", "latex"])
+def test_verdicts_are_printed_in_all_formats(files, capsys, kind):
+    gates = ["--require", "map > 0", "--require", "map > 0.9"]
+    assert main(["compare", *files, "-m", "map", *gates, "--format", kind]) == 1
+    out, err = capsys.readouterr()
+    assert "map > 0.9 [dense - bm25]: not shown" in err
+    several = kind in ("table", "json", "markdown")
+    assert ("map > 0 " in err) != several
+    assert out.count("--require map") == 2 * several
+
+
+@pytest.mark.parametrize("kind", ["table", "json", "jsonl", "csv", "markdown", "latex"])
+def test_the_largest_losses_are_printed_where_several_tables_fit(files, capsys, kind):
+    call = ["compare", *files, "-m", "map", "--worst", "3", "--format", kind]
+    if kind in ("jsonl", "csv", "latex"):
+        assert "leave --worst out" in refused(capsys, *call)
+        return
+    status, text = output(capsys, *call)
+    assert status == 0
+    if kind == "json":
+        assert len(json.loads(text)["worst"]["run"]) == 3
+    else:
+        assert "the largest losses from bm25" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["eval", "--interval", "x"], "Expected a number between 0 and 1, got 'x'"),
+        (["compare", "--alpha", "1"], "Expected a number between 0 and 1, got '1'"),
+        (["compare", "--worst", "1.5"], "Expected an integer >= 1, got '1.5'"),
+        (["power", "--delta", "0"], "Expected a difference other than 0, as 0.01, got '0'"),
+        (["eval", "-q", "-", "--format", "json"], "name a file"),
+        (["eval", "-m", "map", "-m", "ndgc@10"], "did you mean 'ndcg'"),
+        (["eval", "-m", "ndcg@10,mpa"], "did you mean 'map'"),
+    ],
+)
+def test_wrong_calls_have_a_way_out(files, capsys, arguments, message):
+    assert message in refused(capsys, arguments[0], *files, *arguments[1:])
+
+
+def test_files_that_cannot_be_read_are_named(files, capsys, tmp_path, monkeypatch):
+    assert f"got the folder {tmp_path}" in refused(capsys, "eval", tmp_path, files[1])
+    (tmp_path / "empty").mkdir()
+    for command in (["eval", files[0], tmp_path / "empty"], ["convert", tmp_path / "empty", tmp_path / "x.run"]):
+        assert f"got the folder {tmp_path / 'empty'}" in refused(capsys, *command)
+    assert "Expected a file that exists" in refused(capsys, "eval", files[0], f"a={tmp_path / 'none'}")
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert "change its permissions" in refused(capsys, "compare", *files)
+
+
+def test_measures_are_names_between_blanks_or_commas_in_one_or_several_options(files, capsys):
+    for measures in (["-m", "map,mrr"], ["-m", "map, mrr"], ["-m", "map", "-m", "mrr"], ["--measures=map mrr"]):
+        found = json.loads(output(capsys, "eval", *files[:2], *measures, "--format", "json")[1])
+        assert found["summary"]["measure"] == ["map", "mrr"]
+
+
+def test_paths_may_contain_equals_signs(files, capsys, tmp_path):
+    path = tmp_path / "k=1.run"
+    path.write_bytes(pathlib.Path(files[1]).read_bytes())
+    for text, name in ((path, "k=1"), (f"a={path}", "a")):
+        found = json.loads(output(capsys, "eval", files[0], text, "-m", "map", "--format", "json")[1])
+        assert found["summary"]["run"] == [name]
+    assert "Expected a file that exists" in refused(capsys, "eval", files[0], tmp_path / "x=1" / "a.run")
+
+
+def test_a_note_is_printed_once(files, capsys):
+    for kind in ("table", "markdown"):
+        text = output(capsys, "eval", *files, "-m", "map mr", "--format", kind)[1]
+        assert text.count("bm25: over the 27 queries") == text.count("Warning: bm25 lacks 3 judged queries") == 1
+    assert str(tr.evaluate(files[0], files[1], "map")).count("over the 27 queries") == 1
+
+
+def test_files_are_announced_on_a_terminal_only(files, capsys, monkeypatch):
+    main(["eval", *files, "-m", "map"])
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    main(["eval", *files, "-m", "map"])
+    assert capsys.readouterr().err.splitlines() == [f"torchrank: reading {path}" for path in files]
+
+
+def test_convert_leaves_no_half_file_and_its_input_alone(files, capsys, tmp_path):
+    before = pathlib.Path(files[1]).read_bytes()
+    assert "write a new file" in refused(capsys, "convert", files[1], tmp_path / "." / "bm25.run")
+    assert pathlib.Path(files[1]).read_bytes() == before
+    blank = tmp_path / "blank.json"
+    blank.write_text('{"q1": {"a b": 1.0}}')
+    old = tmp_path / "old.run"
+    old.write_text("as it was")
+    names = sorted(tmp_path.iterdir())
+    assert main(["convert", str(blank), str(old)]) == 3
+    assert "write .json" in capsys.readouterr().err
+    assert (old.read_text(), sorted(tmp_path.iterdir())) == ("as it was", names)
+
+
+def test_convert_keeps_scores_exactly_and_reads_standard_input(tmp_path, monkeypatch):
+    scores = {"a": 0.1 + 0.2, "b": 1e-300, "c": -5e-324, "d": 123456789.123456789, "e": 2.0**60}
+    lines = "".join(f"q Q0 {document} 1 {score!r} t\n" for document, score in scores.items())
+    for ending in ("run.gz", "tsv", "json", "jsonl.gz"):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
+        assert main(["convert", "-", str(tmp_path / f"out.{ending}")]) == 0
+        found = tr.read_run(tmp_path / f"out.{ending}").to_dict()["q"]
+        assert list(found.items()) == sorted(scores.items(), key=lambda pair: -pair[1])
+
+
+def test_power_prints_needed_queries_and_detectable_differences(files, capsys):
+    call = ["power", *files, "-m", "map", "--delta", "0.01", "--format", "json"]
+    (row,) = json.loads(output(capsys, *call)[1])["rows"]
+    comparison = tr.evaluate(files[0], files[1:], "map").compare()
+    assert row["needed"] == comparison.queries_needed(0.01)["queries"][0]
+    assert row["detectable"] == comparison.detectable()["detectable"][0]
+
+
+@pytest.mark.parametrize("command", ["eval", "compare", "convert", "power"])
+@pytest.mark.parametrize("columns", [80, 100])
+def test_help_has_examples_and_statuses_in_the_width_of_the_terminal(capsys, monkeypatch, command, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= columns
+    assert f"  torchrank {command} " in text
+    assert "exit status: 0" in text

@@ -182,8 +182,22 @@ def test_leaving_out_identical_ids_is_advised_until_it_is_done():
         assert any("ignore_identical_ids=True" in note for note in notes) != ignore
 
 
-def test_a_note_warns_that_missing_queries_improve_lower_is_better_measures():
+def test_missing_queries_have_no_value_where_low_values_are_good():
     qrels, runs = made()
+    found, both = (tr.evaluate(qrels, runs, "mrr mr", queries=queries) for queries in ("judged", "both"))
+    for name in runs:
+        table = found[name]
+        lacking = [query not in runs[name] for query in table.ids]
+        assert sum(lacking) == 3
+        assert np.isnan(table.columns["mr"]).tolist() == lacking
+        assert not table.columns["mrr"][lacking].any()
+        assert found.means[name]["mr"] == pytest.approx(both.means[name]["mr"], rel=1e-12)
+        assert found.means[name]["mrr"] < both.means[name]["mrr"]
     for measures, warned in (("mrr mr", True), ("mrr", False)):
         notes = tr.evaluate(qrels, runs["bm25"], measures).summary().notes
-        assert any("as if good" in note for note in notes) == warned
+        assert any("lacks 3 judged queries" in note for note in notes) == warned
+
+
+def test_a_truth_value_must_be_one():
+    with pytest.raises(ValueError, match="ignore_identical_ids to be True or False, got 1"):
+        tr.evaluate({"a": {"b": 1}}, {"a": {"b": 2.0}}, "mrr", ignore_identical_ids=1)

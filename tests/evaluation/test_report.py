@@ -159,7 +159,8 @@ def test_the_values_of_all_queries_are_in_the_page(found, page):
     for measure in data["measures"]:
         for run, values in zip(data["runs"], measure["values"], strict=True):
             wanted = dict(zip(found[run].ids.tolist(), found[run].columns[measure["label"]].tolist()))
-            assert dict(zip(data["ids"], values, strict=True)) == pytest.approx(wanted, rel=1e-6)
+            values = [math.nan if value is None else value for value in values]
+            assert dict(zip(data["ids"], values, strict=True)) == pytest.approx(wanted, rel=1e-6, nan_ok=True)
 
 
 def test_the_largest_losses_are_listed(found, page):

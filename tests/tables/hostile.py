@@ -131,11 +131,7 @@ CASES = [
     (
         "Comment line",
         "# my run\n" + RUN,
-        (
-            1,
-            "Expected fields like 'query Q0 document rank score tag', got 3; pass columns={'query': 0, 'item': ...,"
-            " 'score': ...}: '# my run'",
-        ),
+        {"q1": {"d2": 0.75, "d1": 0.5}},
     ),
     (
         "Judgments in place of a run",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -11,13 +12,61 @@ from pathlib import Path
 from typing import Any
 
 from torchrank import __version__
-from torchrank.names.presets import OPTIONS, table
+from torchrank.names.presets import OPTIONS
 
 #: formats of the results of `eval` and `compare`
 FORMATS = ("table", "json", "jsonl", "csv", "markdown", "latex")
 
 #: treatments of unjudged documents
 UNJUDGED = ("irrelevant", "condensed", "lower", "upper")
+
+#: end of the help of commands on files
+STATUSES = """\
+exit status: 0 = done, 2 = wrong call or unreadable file, 3 = wrong data"""
+
+EXAMPLES = {
+    "eval": """\
+examples:
+  torchrank eval qrels.txt bm25.run dense.run.gz
+  torchrank eval qrels.tsv old=a.json new=b.json -m "ndcg@5,10 map" --format csv
+  zcat dense.run.gz | torchrank eval qrels.txt dense=- -q values.tsv
+
+Measures are names separated by blanks or commas; `torchrank measures` lists
+them. Numbers are rounded in tables, Markdown and LaTeX only. The formats jsonl,
+csv and latex have the values of runs, without the coverage.
+""",
+    "compare": """\
+examples:
+  torchrank compare qrels.txt bm25.run dense.run
+  torchrank compare qrels.txt old.run new.run --fail-if "ndcg@10 < -0.005"
+  torchrank compare qrels.txt a.run b.run c.run --test randomization --worst 10
+
+A gate concerns the difference from the baseline, by default the first run.
+--fail-if fails if a loss is shown, so it is silent if there are few queries;
+--require passes only if its condition is shown. Failed gates are printed to
+standard error, too. The formats jsonl, csv and latex hold one table: they print
+all verdicts there, and refuse --worst.
+
+exit status: 0 = passed, 1 = a gate failed, 2 = wrong call or unreadable file,
+             3 = wrong data
+""",
+    "convert": """\
+examples:
+  torchrank convert predictions.json dense.run.gz
+  zcat dense.run.gz | torchrank convert - dense.jsonl
+
+Scores are kept exactly. Documents are written by descending score, equal scores
+by descending id. OUT is written when all of IN is read, and must not be IN.
+""",
+    "power": """\
+examples:
+  torchrank power qrels.txt bm25.run dense.run --delta 0.01
+  torchrank power qrels.txt old.run new.run -m ndcg@10 --delta 0.005 --power 0.9
+
+Column needed: number of queries that show a difference of --delta. Column
+detectable: the difference that the n queries at hand show.
+""",
+}
 
 #: packages of the extra [demo]: import name -> name in the package index
 DEMO = {"lightning": "lightning", "sklearn": "scikit-learn", "matplotlib": "matplotlib"}
@@ -41,6 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()  # a closed pipe raises here instead of at the end of Python, where it prints a traceback
     except BrokenPipeError:  # e.g. of `torchrank measures | head -1`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        status = 130
     return status
 
 
@@ -106,8 +157,15 @@ def _add_evaluations(commands: Any) -> None:
     files = argparse.ArgumentParser(add_help=False)
     files.add_argument("qrels", metavar="QRELS", help="file of judgments (TREC, BEIR, JSON, ...; - = standard input)")
     files.add_argument("runs", nargs="+", metavar="RUN", help="file of a run, or name=file")
-    files.add_argument("-m", "--measures", help="default: ndcg@10 map mrr recall@100, or all of --preset")
-    files.add_argument("--preset", choices=tuple(OPTIONS), help="the measures and options of a tool")
+    files.add_argument(
+        *("-m", "--measures"),
+        action=_Names,
+        help="names of measures; given several times, all of them (default: ndcg@10 map mrr recall@100, or all of"
+        " --preset)",
+    )
+    files.add_argument(
+        "--preset", choices=tuple(OPTIONS), metavar="TOOL", help=f"the measures and options of {', '.join(OPTIONS)}"
+    )
     files.add_argument("--queries", choices=("judged", "both"), help="the queries of means (default: judged)")
     files.add_argument("--precision", choices=("double", "single"), help="single as in pytrec_eval (default: double)")
     files.add_argument("--ties", choices=("document", "expected"), help="order of equal scores (default: document)")
@@ -123,13 +181,16 @@ def _add_evaluations(commands: Any) -> None:
     evaluate = commands.add_parser(
         "eval",
         parents=[files],
+        **_ending("eval"),
         help="print the measures of runs, with intervals",
         description="Print the measures of one or several runs with confidence intervals, and how judgments and runs"
         " fit together.",
     )
-    evaluate.add_argument("-q", "--per-query", metavar="FILE", help="write the values of all queries; - = output")
+    evaluate.add_argument("-q", "--per-query", metavar="FILE", help="write the values of all queries; - = print them")
     evaluate.add_argument("--by", metavar="FILE", help="print slices, too: a file of queries and the slice of each")
-    evaluate.add_argument("--interval", type=_share, default=0.95, metavar="LEVEL", help="default: %(default)s")
+    evaluate.add_argument(
+        "--interval", type=_share, default=0.95, metavar="LEVEL", help="of intervals (default: %(default)s)"
+    )
     evaluate.add_argument(
         "--html", type=_new_file(".html", ".htm"), metavar="FILE", help="write a report for a browser"
     )
@@ -139,16 +200,18 @@ def _add_evaluations(commands: Any) -> None:
     compare = commands.add_parser(
         "compare",
         parents=[files],
+        **_ending("compare"),
         help="print the differences of runs, with tests and gates",
-        description="Compare runs query by query. Exit status: 0 = passed, 1 = a gate failed, 2 = wrong call or"
-        " unreadable file, 3 = wrong data.",
+        description="Compare runs query by query.",
     )
     compare.add_argument("--baseline", metavar="NAME", help="compare each run with this one; default: all pairs")
     compare.add_argument("--test", default="t", help="t, randomization, bootstrap, wilcoxon, sign, tukey, ...")
     compare.add_argument("--correction", choices=("holm", "bh", "none"), help="default: holm")
-    compare.add_argument("--alpha", type=_share, default=0.05, help="default: %(default)s")
+    compare.add_argument("--alpha", type=_share, default=0.05, help="error rate of tests (default: %(default)s)")
     compare.add_argument("--seed", type=_at_least(0), default=0, help="of tests that draw (default: %(default)s)")
-    compare.add_argument("--worst", type=_at_least(1), metavar="N", help="print the N largest losses")
+    compare.add_argument(
+        "--worst", type=_at_least(1), metavar="N", help="print the N largest losses in the first measure"
+    )
     compare.add_argument(
         "--fail-if", action="append", default=[], metavar="COND", help="'ndcg@10 < -0.005': fail if this is significant"
     )
@@ -162,6 +225,7 @@ def _add_evaluations(commands: Any) -> None:
 
     convert = commands.add_parser(
         "convert",
+        **_ending("convert"),
         help="write a run in another format",
         description="Read a run in any format and write it as .run, .tsv, .json or .jsonl, or these with .gz.",
     )
@@ -172,14 +236,39 @@ def _add_evaluations(commands: Any) -> None:
     power = commands.add_parser(
         "power",
         parents=[files],
+        **_ending("power"),
         help="print how many queries show a difference",
         description="Print the number of queries that show a difference of two runs, and the differences that the"
         " queries at hand show.",
     )
-    power.add_argument("--delta", type=float, required=True, help="the difference that matters")
-    power.add_argument("--power", type=_share, default=0.8, help="default: %(default)s")
-    power.add_argument("--alpha", type=_share, default=0.05, help="default: %(default)s")
+    power.add_argument("--delta", type=_difference, required=True, help="the difference that matters")
+    power.add_argument("--power", type=_share, default=0.8, help="probability to show it (default: %(default)s)")
+    power.add_argument("--alpha", type=_share, default=0.05, help="error rate of tests (default: %(default)s)")
+    power.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
     power.set_defaults(run=lambda options: _evaluation("powered", options))
+
+
+def _ending(command: str) -> dict[str, Any]:
+    """The end of the help of a command: examples and exit statuses, in lines of at most 80 characters."""
+    text = EXAMPLES[command]
+    if "exit status" not in text:
+        text = f"{text}\n{STATUSES}"
+    return {"epilog": text, "formatter_class": _Help}
+
+
+class _Help(argparse.HelpFormatter):
+    """Help whose texts of one line are wrapped, and whose other texts are kept as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
+class _Names(argparse.Action):
+    """Names that are given once or several times."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, values if before is None else f"{before} {values}")
 
 
 def _convert(options: argparse.Namespace) -> int:
@@ -210,6 +299,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 def _presets(options: argparse.Namespace) -> int:
     from torchrank.cli.presets import library, page
+    from torchrank.names.presets import table
 
     try:
         names = [library(name) for name in options.libraries]
@@ -260,9 +350,23 @@ def _old_file(text: str) -> str:
 
 
 def _share(text: str) -> float:
-    if not 0 < float(text) < 1:
-        raise argparse.ArgumentTypeError(f"Expected a number between 0 and 1, got {text}")
-    return float(text)
+    if not 0 < (value := _float(text)) < 1:
+        raise argparse.ArgumentTypeError(f"Expected a number between 0 and 1, got {text!r}")
+    return value
+
+
+def _difference(text: str) -> float:
+    if not (value := _float(text)) or not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"Expected a difference other than 0, as 0.01, got {text!r}")
+    return value
+
+
+def _float(text: str) -> float:
+    """The number of a text; NaN if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _grade(text: str) -> float:
@@ -271,8 +375,9 @@ def _grade(text: str) -> float:
 
 def _at_least(least: int) -> Callable[[str], int]:
     def number(text: str) -> int:
-        if int(text) < least:
-            raise argparse.ArgumentTypeError(f"Expected a number >= {least}, got {text}")
-        return int(text)
+        value = _float(text)
+        if not (value >= least and value.is_integer()):
+            raise argparse.ArgumentTypeError(f"Expected an integer >= {least}, got {text!r}")
+        return int(value)
 
     return number

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-import torchrank as tr
+from torchrank.cli.files import check_readable, write
+from torchrank.tables.errors import ReadingError
+from torchrank.tables.sources import read_run
 
 #: the format of a file by its ending
 ENDINGS = {".run": "trec", ".trec": "trec", ".txt": "trec", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl"}
@@ -19,39 +21,48 @@ def converted(options: argparse.Namespace) -> int:
     """Read a run and write it; the score alone decides the order and the ranks."""
     endings = [ending for ending in Path(options.out).suffixes if ending != ".gz"]
     kind = ENDINGS.get(endings[-1] if endings else "")
-    if kind is None:
-        known = ", ".join(ENDINGS)
-        print(f"torchrank convert: Expected OUT to end in {known}, or this and .gz, got {options.out}", file=sys.stderr)
-        return 2
     try:
-        run = tr.read_run(options.source).to_dict()
-        text = "".join(_lines(run, kind))
-        data = text.encode()
-        Path(options.out).write_bytes(gzip.compress(data) if options.out.endswith(".gz") else data)
-    except tr.ReadingError as error:
+        if kind is None:
+            raise ValueError(f"Expected OUT to end in {', '.join(ENDINGS)}, or this and .gz, got {options.out}")
+        check_readable(options.source, folder=True)
+        if Path(options.out).exists() and Path(options.source).exists():
+            _refuse_same(options.source, options.out)
+        write(options.out, "".join(_lines(read_run(options.source).to_dict(), kind)))
+    except (ReadingError, OSError, ImportError, ValueError) as error:
         print(f"torchrank convert: {error}", file=sys.stderr)
-        return 3
-    except OSError as error:
-        print(f"torchrank convert: {error}", file=sys.stderr)
-        return 2
+        return 3 if isinstance(error, ReadingError) else 2
     return 0
 
 
-def _lines(run: dict, kind: str) -> Iterator[str]:
+def _refuse_same(source: str, out: str) -> None:
+    if Path(source).samefile(out):
+        raise ValueError(f"Expected OUT to be another file than IN, got {out} for both; write a new file")
+
+
+def _lines(run: Mapping[Any, Mapping[Any, float]], kind: str) -> Iterator[str]:
+    # Equal scores by document id, the larger first, as trec_eval ranks them.
+    ordered = {
+        query: sorted(scores.items(), key=lambda pair: (pair[1], str(pair[0]).encode()), reverse=True)
+        for query, scores in run.items()
+    }
     if kind == "json":
-        yield (
-            json.dumps({str(query): {str(item): score for item, score in x.items()} for query, x in run.items()}) + "\n"
-        )
+        yield json.dumps({str(query): {str(item): score for item, score in x} for query, x in ordered.items()}) + "\n"
         return
     if kind == "tsv":
         yield "query-id\tcorpus-id\tscore\n"
-    for query, scores in run.items():
-        # Equal scores by document id, the larger first, as trec_eval ranks them.
-        ordered = sorted(scores.items(), key=lambda pair: (pair[1], str(pair[0]).encode()), reverse=True)
-        for rank, (item, score) in enumerate(ordered, 1):
+    for query, pairs in ordered.items():
+        for rank, (item, score) in enumerate(pairs, 1):
             if kind == "trec":
-                yield f"{query} Q0 {item} {rank} {score!r} torchrank\n"
+                yield f"{_field(query)} Q0 {_field(item)} {rank} {score!r} torchrank\n"
             elif kind == "tsv":
-                yield f"{query}\t{item}\t{score!r}\n"
+                yield f"{_field(query)}\t{_field(item)}\t{score!r}\n"
             else:
                 yield json.dumps({"query-id": query, "corpus-id": item, "score": score}) + "\n"
+
+
+def _field(name: Any) -> str:
+    """An id as a field between white space."""
+    text = str(name)
+    if not text or any(character <= " " for character in text):
+        raise ReadingError(f"Expected ids without white space, got {text!r}; write .json or .jsonl")
+    return text

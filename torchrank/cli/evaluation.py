@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
+import gc
 import hashlib
 import io
 import json
 import math
+import platform
 import re
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torchrank as tr
-from torchrank.cli.report import write_report
+import numpy as np
+
+from torchrank import __version__
+from torchrank.cli.files import STANDARD, Input, check_readable, source_of, write
+from torchrank.names.parse import parse
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.distributions import t_cdf
 from torchrank.statistics.pair_statistics import PairStatistics
 from torchrank.statistics.table import Table
+from torchrank.tables.errors import ReadingError
+from torchrank.tables.sources import read_qrels, read_run
+
+if TYPE_CHECKING:
+    from torchrank.evaluation.evaluation import Evaluation
+
+#: formats that hold several tables; the others hold one
+SEVERAL = ("table", "json", "markdown")
 
 #: options of the command that are arguments of :func:`torchrank.evaluate`
 OPTIONS = (
@@ -28,37 +44,46 @@ OPTIONS = (
     *("depth", "relevance_level", "unjudged"),
 )
 
+#: those of them whose defaults are of a preset
+OF_RUNS = ("preset", "queries", "ignore_identical_ids", "precision", "depth")
+
 #: exit statuses
 PASSED, FAILED, UNREADABLE, DATA = 0, 1, 2, 3
 
 
 def evaluated(options: argparse.Namespace) -> int:
     """``torchrank eval``: print the values of one or several runs."""
+    if options.per_query == STANDARD and options.format != "table":
+        return _refused(
+            ValueError(f"Expected a file for -q with --format {options.format}, got -, standard output; name a file")
+        )
+    try:
+        slices = _slices(options.by) if options.by else None
+    except (OSError, ValueError) as error:
+        return _refused(error, UNREADABLE if isinstance(error, OSError) else DATA)
     found = _evaluation(options)
     if isinstance(found, int):
         return found
-    if options.per_query:
-        try:
-            _write(options.per_query, _per_query(found))
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            return _refused(error, UNREADABLE)
-    summary = found.summary(options.interval)
-    if options.by:
-        try:
-            summary = found.by(_slices(options.by), options.interval)
-        except (OSError, ValueError) as error:
-            return _refused(error, UNREADABLE if isinstance(error, OSError) else DATA)
-    if options.html:
-        try:
-            write_report(found, None, options, _about(options))
-        except (OSError, ValueError) as error:
-            return _refused(error, UNREADABLE)
+    try:
+        if options.per_query == STANDARD:
+            print(_per_query(found))
+        elif options.per_query:
+            write(options.per_query, _per_query(found))
+        summary = found.summary(options.interval) if slices is None else found.by(slices, options.interval)
+        if options.html:
+            _report(found, None, options)
+    except BrokenPipeError:
+        raise
+    except (OSError, ValueError) as error:
+        return _refused(error, UNREADABLE if isinstance(error, OSError) else DATA)
+    coverage = found.coverage.without_notes(summary)
     if options.format == "table":
-        print(f"{summary}\n\n{found.coverage}")
+        print(f"{summary}\n\n{coverage}")
     elif options.format == "json":
-        print(json.dumps({"summary": summary.to_dict(), "coverage": found.coverage.to_dict(), **_about(options)}))
+        shown = {"summary": summary.to_dict(), "coverage": coverage.to_dict()}
+        _print_json({**shown, "notes": [*summary.notes, *coverage.notes], **_about(options)})
+    elif options.format == "markdown":
+        print(f"{summary.to_markdown()}\n\n{coverage.to_markdown()}")
     else:
         print(_formatted(summary, options.format))
     return PASSED
@@ -66,6 +91,11 @@ def evaluated(options: argparse.Namespace) -> int:
 
 def compared(options: argparse.Namespace) -> int:
     """``torchrank compare``: print the differences of runs, and judge gates."""
+    if options.worst and options.format not in SEVERAL:
+        several = ", ".join(SEVERAL)
+        return _refused(
+            ValueError(f"Expected one of --format {several} with --worst, got {options.format}; leave --worst out")
+        )
     found = _evaluation(options)
     if isinstance(found, int):
         return found
@@ -76,35 +106,33 @@ def compared(options: argparse.Namespace) -> int:
         texts = [("fail-if", text) for text in options.fail_if] + [("require", text) for text in options.require]
         gates = [Gate.of(text, kind, comparison.measures) for kind, text in texts]
         verdicts = [verdict for gate in gates for verdict in gate.verdicts(comparison, found.runs[0], options.alpha)]
-    except (ValueError, ImportError) as error:
-        return _refused(error, UNREADABLE)
-    worst = _worst(found, options.worst) if options.worst else None
-    if options.plot:
-        comparison.forest()[0].savefig(options.plot)
-    if options.html:
-        gates_passed = {str(one): one.passed for one in verdicts}
-        try:
-            write_report(found, comparison, options, _about(options), gates_passed)
-        except OSError as error:
-            return _refused(error, UNREADABLE)
+        if options.plot:
+            comparison.forest()[0].savefig(options.plot)
+        if options.html:
+            _report(found, comparison, options, {str(one): one.passed for one in verdicts})
+    except (ValueError, ImportError, OSError) as error:
+        return _refused(error)
+    worst = [_worst(found, options.worst)] if options.worst else []
     if options.format == "json":
-        shown = {**comparison.to_dict(), "gates": [vars(one) for one in verdicts], **_about(options)}
-        print(json.dumps({**shown, "coverage": found.coverage.to_dict()}, allow_nan=False))
+        shown = {**comparison.to_dict(), "seed": options.seed, "gates": [vars(one) for one in verdicts]}
+        if worst:
+            shown["worst"] = worst[0].to_dict()
+        _print_json({**shown, "coverage": found.coverage.to_dict(), **_about(options)})
     elif options.format == "table":
-        shown_tables = [comparison, found.coverage, *([worst] if worst else []), *verdicts]
-        print("\n\n".join(map(str, shown_tables)))
+        print("\n\n".join(map(str, [comparison, found.coverage, *worst, *verdicts])))
     elif options.format == "markdown":
-        print(comparison.to_markdown())
+        parts = [comparison.to_markdown(), *(table.to_markdown() for table in (found.coverage, *worst))]
+        print("\n\n".join([*parts, "\n".join(f"- {verdict}" for verdict in verdicts)]).rstrip())
     else:
         print(_formatted(comparison.table, options.format))
     for verdict in verdicts:
-        if not verdict.passed:
+        if not verdict.passed or options.format not in SEVERAL:
             print(f"torchrank compare: {verdict}", file=sys.stderr)
     return PASSED if all(verdict.passed for verdict in verdicts) else FAILED
 
 
 def powered(options: argparse.Namespace) -> int:
-    """``torchrank power``: print the numbers of queries that show a difference."""
+    """``torchrank power``: print the numbers of queries that show a difference, and the differences that are shown."""
     found = _evaluation(options)
     if isinstance(found, int):
         return found
@@ -113,8 +141,22 @@ def powered(options: argparse.Namespace) -> int:
         needed = comparison.queries_needed(options.delta, options.power, options.alpha)
         detectable = comparison.detectable(options.power, options.alpha)
     except ValueError as error:
-        return _refused(error, UNREADABLE)
-    print(f"{needed}\n\n{detectable}")
+        return _refused(error)
+    rows = [
+        {**{name: one[name] for name in ("measure", "a", "b", "sd")}, "n": other["n"], "needed": one["queries"],
+         "detectable": other["detectable"]}
+        for one, other in zip(needed, detectable)
+    ]  # fmt: skip
+    notes = [
+        f"needed: queries that show a difference of {options.delta:g}; detectable: the difference that n queries show",
+        f"both with probability {options.power:g}, by a t test at {options.alpha:g} without correction",
+    ]
+    table = Table.of_rows(rows, notes=notes)
+    if options.format == "json":
+        settings = {"delta": options.delta, "power": options.power, "alpha": options.alpha}
+        _print_json({"rows": _rows(table), "notes": table.notes, **settings, **_about(options)})
+    else:
+        print(table if options.format == "table" else _formatted(table, options.format))
     return PASSED
 
 
@@ -163,7 +205,7 @@ class Gate:
         found = re.fullmatch(r"\s*(\S.*?)\s*([<>])\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*", text)
         if not found:
             raise ValueError(f"Expected a condition such as 'ndcg@10 < -0.005' for --{kind}, got {text!r}")
-        measure = found[1] if found[1] in keys else tr.parse(found[1]).label
+        measure = found[1] if found[1] in keys else parse(found[1]).label
         return cls(kind, measure, found[2] == ">", float(found[3]))
 
     def verdicts(self, comparison: Comparison, baseline: str, alpha: float) -> list[Verdict]:
@@ -198,46 +240,123 @@ class Gate:
 # ---- input and output ------------------------------------------------------------------------------------------------
 
 
-def _evaluation(options: argparse.Namespace) -> tr.Evaluation | int:
-    runs = {}
-    for text in options.runs:
-        name, separator, path = text.partition("=")
-        named = bool(separator) and not Path(text).exists()
-        key = name if named else re.sub(r"(\.gz)?$", "", Path(text).name).rsplit(".", 1)[0] or text
-        if named and not (name and path):
-            return _refused(ValueError(f"Expected a run as file or name=file, got {text!r}"), UNREADABLE)
-        if key in runs:
-            return _refused(
-                ValueError(f"Expected runs with different names, got {key!r} twice; write name=path"), UNREADABLE
-            )
-        runs[key] = path if named else text
-    if [options.qrels, *runs.values()].count("-") > 1:
-        return _refused(ValueError("Expected standard input, -, for one file, got it for several"), UNREADABLE)
+@contextlib.contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Do not look for garbage, which takes a sixth of the time of imports, and finds none."""
+    was = gc.isenabled()
+    gc.disable()
     try:
-        return tr.evaluate(
-            options.qrels,
-            runs,
-            options.measures,
-            **{name: getattr(options, name) for name in OPTIONS},
-        )
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@_no_garbage()
+def _evaluation(options: argparse.Namespace) -> Evaluation | int:
+    """The evaluation of all runs, or the exit status if there is none."""
+    importing = threading.Thread(target=_import_torch)
+    try:
+        runs = _named(options.runs)
+        if [options.qrels, *runs.values()].count(STANDARD) > 1:
+            raise ValueError("Expected standard input, -, for one file, got it for several")
+        check_readable(options.qrels)
+        for path in runs.values():
+            check_readable(path, folder=True)
+        importing.start()  # takes seconds, most of them without a core's work; files are read meanwhile
+        options.qrels_source = source_of(options.qrels)
+        _progress(options.qrels, options)
+        qrels = read_qrels(options.qrels_source)
+        first, *others = runs
+        _progress(runs[first], options)
+        read = {first: read_run(source_of(runs[first]), ties=options.ties)}
+        importing.join()
+        from torchrank.evaluation.evaluate import evaluate  # not all of torchrank
+        from torchrank.evaluation.options import Options
+
+        sources = {**read, **{name: source_of(runs[name]) for name in others}}
+        arguments = {name: getattr(options, name) for name in OPTIONS}
+        found = evaluate(qrels, sources, options.measures, **arguments)
+        options.effective = vars(Options.of(**{name: arguments[name] for name in OF_RUNS}))
+        return found
     except (OSError, ImportError) as error:
-        return _refused(error, UNREADABLE)
-    except tr.ReadingError as error:
-        return _refused(error, DATA)
+        return _refused(error)
+    except ReadingError as error:
+        return _refused(error, UNREADABLE if Path(error.source).is_dir() else DATA)
     except ValueError as error:
         return _refused(error, DATA if str(error).startswith("Expected queries that are judged") else UNREADABLE)
 
 
-def _refused(error: Exception, status: int) -> int:
+def _report(
+    found: Evaluation,
+    comparison: Comparison | None,
+    options: argparse.Namespace,
+    gates: Mapping[str, bool] | None = None,
+) -> None:
+    from torchrank.cli.report import write_report
+
+    write_report(found, comparison, options, _about(options), gates)
+
+
+def _import_torch() -> None:
+    """Import the packages that take the longest. A failure is left to the import in the main thread."""
+    with contextlib.suppress(Exception):
+        import_module("torchmetrics")
+
+
+def _named(texts: list[str]) -> dict[str, str]:
+    """The paths of runs by name.
+
+    Raises:
+        ValueError: a name occurs twice, or a name or a path is missing.
+    """
+    runs: dict[str, str] = {}
+    for text in texts:
+        name, separator, path = text.partition("=")
+        named = bool(separator) and "/" not in name and not Path(text).exists()
+        key = name if named else re.sub(r"(\.gz)?$", "", Path(text).name).rsplit(".", 1)[0] or text
+        if named and not (name and path):
+            raise ValueError(f"Expected a run as file or name=file, got {text!r}")
+        if key in runs:
+            raise ValueError(f"Expected runs with different names, got {key!r} twice; write name=path")
+        runs[key] = path if named else text
+    return runs
+
+
+def _progress(path: str, options: argparse.Namespace) -> None:
+    """Print which of several files is read, if somebody watches."""
+    if len(options.runs) > 1 and sys.stderr.isatty():
+        print(f"torchrank: reading {path}", file=sys.stderr)
+
+
+def _refused(error: Exception, status: int = UNREADABLE) -> int:
     print(f"torchrank: {error}", file=sys.stderr)
     return status
 
 
+def _print_json(values: Mapping[str, Any]) -> None:
+    print(json.dumps(values, allow_nan=False))
+
+
 def _about(options: argparse.Namespace) -> dict[str, Any]:
-    """Versions, and a digest of the judgments."""
-    path = Path(options.qrels)
-    digest = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() if path.is_file() else None
-    return {"torchrank": tr.__version__, "qrels": {"path": options.qrels, "blake2b": digest}}
+    """Options, versions, and a digest of the judgments."""
+    source = options.qrels_source
+    data = source.getvalue() if isinstance(source, Input) else b""
+    if isinstance(source, str) and Path(source).is_file():
+        data = Path(source).read_bytes()
+    digest = hashlib.blake2b(data, digest_size=16).hexdigest() if data else None
+    chosen = ("runs", "measures", *OPTIONS, "interval", "by")
+    return {
+        "options": {name: getattr(options, name) for name in chosen if hasattr(options, name)} | options.effective,
+        "torchrank": __version__,
+        "versions": {
+            "torchrank": __version__,
+            "torch": import_module("torch").__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+        "qrels": {"path": options.qrels, "blake2b": digest},
+    }
 
 
 def _formatted(table: Table, kind: str) -> str:
@@ -247,11 +366,16 @@ def _formatted(table: Table, kind: str) -> str:
         return table.to_latex()
     if kind == "csv":
         return table.to_csv().rstrip("\n")
+    return "\n".join(map(json.dumps, _rows(table)))
+
+
+def _rows(table: Table) -> list[dict[str, Any]]:
+    """The rows in values that JSON has."""
     columns = table.to_dict()
-    return "\n".join(json.dumps(dict(zip(columns, values))) for values in zip(*columns.values()))
+    return [dict(zip(columns, values)) for values in zip(*columns.values())]
 
 
-def _per_query(found: tr.Evaluation) -> str:
+def _per_query(found: Evaluation) -> str:
     """All values of all queries: run, query, measure, value, separated by tabs."""
     text = io.StringIO()
     writer = csv.writer(text, delimiter="\t", lineterminator="\n")
@@ -276,16 +400,9 @@ def _slices(path: str) -> dict[str, str]:
     return found
 
 
-def _worst(found: tr.Evaluation, most: int) -> Table:
+def _worst(found: Evaluation, most: int) -> Table:
     """The queries with the largest losses from the first run to each other one, in the first measure."""
     first, *others = found.runs
     label = found[first].labels[0]
     rows = [{"run": name, **row} for name in others for row in found[first].deltas(found[name], label, most).rows]
     return Table.of_rows(rows, notes=[f"{label}: the largest losses from {first}"])
-
-
-def _write(path: str, text: str) -> None:
-    if path == "-":
-        sys.stdout.write(text)
-    else:
-        Path(path).write_text(text, encoding="utf-8")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torchrank as tr
+import torchrank.public as public
 from torchrank.cli.plain import formula, rows
 from torchrank.names.labels import split
 from torchrank.names.nearest import did_you_mean
@@ -101,7 +101,7 @@ def _range(measure: Any) -> str:
 
 def described() -> list[Description]:
     """Descriptions of all exported measures, in the order of their labels."""
-    exported: list[Any] = [getattr(tr, name) for name in tr.__all__]
+    exported: list[Any] = [getattr(public, name) for name in public.__all__]
     measures = [one for one in exported if inspect.isclass(one) and vars(one).get("name")]
     return sorted(map(Description.of, measures), key=lambda one: one.label)
 
@@ -153,7 +153,7 @@ def found(spelling: str) -> dict[str, list[str]]:
 def page(measure: str, spelling: str, labels: list[str]) -> str:
     """One measure as text for a terminal."""
     one = next(one for one in described() if one.name == measure)
-    cls = getattr(tr, measure)
+    cls = getattr(public, measure)
     cells = [
         ("formula", formula(one.formula)),
         ("range", one.range),

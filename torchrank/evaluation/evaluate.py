@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from torchrank.evaluation.evaluation import Evaluation
 from torchrank.evaluation.options import Options, Precision, Queries, Unjudged, identical, with_parameters
@@ -15,6 +17,8 @@ from torchrank.metrics.incomplete_judgments import Judged
 from torchrank.names.presets import CUTOFFS
 from torchrank.names.presets import preset as preset_of
 from torchrank.ranking.ranking import Ranking
+from torchrank.state.measure import Measure
+from torchrank.tables import rankings as _rankings  # noqa: F401 - sets Ranking.from_run's function
 from torchrank.tables.frames import is_columns
 from torchrank.tables.sources import read_qrels, read_run
 from torchrank.tables.table import Qrels, Run, Ties
@@ -54,8 +58,9 @@ def evaluate(
         preset: a tool, whose measures and options are the defaults of all other arguments: "trec_eval" (10),
             "trec_eval9" (pytrec_eval), "beir", "beir_custom" (its ``evaluate_custom``), "mteb" or "msmarco".
         queries: the queries over which means are taken: "judged", all of ``qrels``, a run that lacks a query has
-            retrieved nothing for it (``trec_eval -c``); "both", the judged queries of the run (``trec_eval``, BEIR).
-            The report has the other mean, too, if they differ. Default: "judged".
+            retrieved nothing for it (``trec_eval -c``), and has no value of measures whose low values are good, as
+            ``mr``; "both", the judged queries of the run (``trec_eval``, BEIR). The report has the other mean, too, if
+            they differ. Default: "judged".
         ignore_identical_ids: leave out documents whose id is the id of the query, as BEIR does; default: False.
         precision: "double" compares scores as they are; "single" after rounding to float32, as pytrec_eval and the
             libraries on it do, in which close scores tie. Default: "double".
@@ -99,9 +104,9 @@ def evaluate(
         found_itself = len(np.unique(read.query[itself]))
         read = options.apply(read, itself)
         ranking = Ranking.from_run(judgments, read)
-        values = suite.score(ranking)
-        whole = QueryTable(_ids(judgments), values, metrics=dict(metrics))
         inside = _in_run(judgments, read)
+        values = _without_missing(suite.score(ranking), metrics, inside)
+        whole = QueryTable(_ids(judgments), values, metrics=dict(metrics))
         found = whole if options.queries == "judged" else whole.where(inside)
         if not inside.all():
             other[name] = whole.where(inside) if options.queries == "judged" else whole
@@ -122,6 +127,17 @@ def evaluate(
             }
         )
     return Evaluation(tables, other, coverage, options.queries, options.ignore_identical_ids, rankings)
+
+
+def _without_missing(
+    values: Mapping[str, Tensor], metrics: Mapping[str, Measure], inside: np.ndarray
+) -> dict[str, Tensor]:
+    """Values without those of queries that the run lacks, of measures whose low values are good."""
+    missing = torch.from_numpy(~inside)
+    return {
+        label: values[label].masked_fill(missing, math.nan) if metric.higher_is_better is False else values[label]
+        for label, metric in metrics.items()
+    }
 
 
 def _named(run: Any) -> dict[str, Any]:

@@ -209,21 +209,27 @@ class Evaluation:
             notes.append(f"{name}: over the {len(table)} queries {where}: {values}")
             lower = [label for label, higher in table.higher_is_better.items() if not higher]
             if lower and self.queries == "judged":
+                count = len(self.tables[name]) - len(table)
                 notes.append(
-                    f"{name}: the queries that it lacks have short rankings, so low values of {', '.join(lower)}, as if"
-                    ' good; queries="both" leaves them out'
+                    f"Warning: {name} lacks {count} judged queries, which have no value of {', '.join(lower)}: an empty"
+                    " list would look good there; compare runs of the same queries"
                 )
         return notes
 
+    def _printed(self) -> tuple[Table, Table]:
+        """The summary and the coverage, with each note once."""
+        summary = self.summary()
+        return summary, self.coverage.without_notes(summary)
+
     def __repr__(self) -> str:
-        return f"{self.summary()}\n\n{self.coverage}"
+        return "\n\n".join(map(str, self._printed()))
 
     def _repr_html_(self) -> str:
-        return self.summary()._repr_html_() + self.coverage._repr_html_()
+        return "".join(table._repr_html_() for table in self._printed())
 
     def to_markdown(self) -> str:
         """The summary and the coverage in Markdown."""
-        return f"{self.summary().to_markdown()}\n\n{self.coverage.to_markdown()}"
+        return "\n\n".join(table.to_markdown() for table in self._printed())
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers, in values that JSON has; NaN is None."""

@@ -44,7 +44,8 @@ class Options:
         options = cls(**{**known, **{name: value for name, value in given.items() if value is not None}})
         one_of("queries", options.queries, ("judged", "both"))
         one_of("precision", options.precision, ("double", "single"))
-        one_of("ignore_identical_ids", options.ignore_identical_ids, (True, False))
+        if not isinstance(options.ignore_identical_ids, bool):
+            raise ValueError(f"Expected ignore_identical_ids to be True or False, got {options.ignore_identical_ids!r}")
         return replace(options, depth=integer("depth", options.depth, 1))
 
     def apply(self, run: Run, itself: np.ndarray) -> Run:
@@ -92,7 +93,6 @@ def with_parameters(measures: Suite, **parameters: Any) -> Any:
     Raises:
         ValueError: a measure is not given by its name.
     """
-    measures = measures.split() if isinstance(measures, str) else measures
     given = {name: value for name, value in parameters.items() if value is not None}
     if not given:
         return measures

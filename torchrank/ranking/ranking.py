@@ -18,6 +18,7 @@ from torchrank.layouts.checks import check_tensor
 from torchrank.layouts.progress import progress_bar
 from torchrank.layouts.sharding import Shard
 from torchrank.names.arguments import integer
+from torchrank.ranking.hooks import hook
 from torchrank.ranking.parts import Parted
 from torchrank.ranking.query_names import Named
 from torchrank.ranking.sampled import Draw
@@ -51,11 +52,10 @@ class Ranking(Parted, Named):
         Ranking(num_queries=1, num_entries=1, device='cpu')
     """
 
-    #: function that ranks a whole layout; set by :mod:`torchrank.engine`, because the engine imports this module
-    rank: ClassVar[Callable[..., Ranking]]
-    #: functions that join judgments and a run; set by :mod:`torchrank.tables`, because it imports this module
-    join_run: ClassVar[Callable[..., Ranking]]
-    join_frame: ClassVar[Callable[..., Ranking]]
+    #: functions that rank a whole layout, and that join judgments and a run; set by the rooms that import this module
+    rank: ClassVar[Callable[..., Ranking]] = hook("rank")
+    join_run: ClassVar[Callable[..., Ranking]] = hook("join_run")
+    join_frame: ClassVar[Callable[..., Ranking]] = hook("join_frame")
 
     def __repr__(self) -> str:
         # Numbers from shapes, padding included, so that printing neither joins parts nor waits for a device.

@@ -155,6 +155,10 @@ class Table:
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
 
+    def without_notes(self, other: Table) -> Table:
+        """The table without the notes that another one has, which is printed above it."""
+        return Table(self._columns, self._formats, [note for note in self._notes if note not in other.notes])
+
     def to_markdown(self) -> str:
         """The table in GitHub's Markdown, with its notes below.
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from torchrank.ranking.query_names import QueryNames
 from torchrank.tables import columns as names
@@ -116,7 +115,7 @@ def _installed(library: str) -> bool:
 
 def _listed(column: Any) -> Any:
     """A column of a dictionary, as an array, a series or a list."""
-    if isinstance(column, Tensor):
+    if native.library_of(column) == "torch":
         return column.detach().cpu().numpy()
     if isinstance(column, np.ma.MaskedArray):
         return column.tolist() if np.ma.is_masked(column) else column.data

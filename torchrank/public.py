@@ -1,0 +1,62 @@
+"""The public names, for :mod:`torchrank`, which imports this module when the first of them is used."""
+
+from typing import TYPE_CHECKING
+
+from torchrank.collection.collection import RankingCollection
+from torchrank.engine.compiled import use_compiled
+from torchrank.evaluation.evaluate import evaluate
+from torchrank.evaluation.evaluation import Evaluation
+from torchrank.metrics import public
+from torchrank.metrics.public import *  # noqa: F403
+from torchrank.names.parse import parse
+from torchrank.names.presets import preset
+from torchrank.ranking.ranking import Ranking
+from torchrank.statistics.compare import compare
+from torchrank.statistics.comparison import Comparison
+from torchrank.statistics.power import queries_needed
+from torchrank.statistics.table import Table
+from torchrank.tables import rankings as _rankings  # noqa: F401 - sets functions of Ranking
+from torchrank.tables.errors import ReadingError
+from torchrank.tables.sources import read_qrels, read_run
+from torchrank.tables.table import Qrels, Run
+from torchrank.wrappers.bootstrapped import Bootstrapped
+from torchrank.wrappers.compared import Compared
+from torchrank.wrappers.difference_bounds import difference_bounds
+from torchrank.wrappers.hashing import hash_ids
+from torchrank.wrappers.per_query import PerQuery
+from torchrank.wrappers.query_table import QueryTable
+from torchrank.wrappers.sampled_ranks import SampledRanks
+from torchrank.wrappers.sampler import UnpaddedSampler
+from torchrank.wrappers.sliced import Sliced
+from torchrank.wrappers.tie_report import TieReport
+
+__all__ = [
+    "Bootstrapped",
+    "Compared",
+    "Comparison",
+    "Evaluation",
+    "PerQuery",
+    "Qrels",
+    "QueryTable",
+    "Ranking",
+    "RankingCollection",
+    "ReadingError",
+    "Run",
+    "SampledRanks",
+    "Sliced",
+    "Table",
+    "TieReport",
+    "UnpaddedSampler",
+    "compare",
+    "difference_bounds",
+    "evaluate",
+    "hash_ids",
+    "parse",
+    "preset",
+    "queries_needed",
+    "read_qrels",
+    "read_run",
+    "use_compiled",
+]
+if not TYPE_CHECKING:
+    __all__ += public.__all__

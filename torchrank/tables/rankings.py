@@ -1,0 +1,54 @@
+"""The rankings of tables: of judgments and a run, or of one frame with both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torchrank.ranking.query_names import QueryNames
+from torchrank.ranking.ranking import Ranking
+from torchrank.tables import frames
+from torchrank.tables.ids import NumberIds, factorise
+from torchrank.tables.joining import Pairs, join, ranking_of
+from torchrank.tables.sources import read_qrels, read_run
+from torchrank.tables.table import Qrels, Rows, Run, Ties, check_choice
+
+
+def rank_run(qrels: Any, run: Any) -> Ranking:
+    """The ranking of two tables, or of their sources."""
+    judgments = read_qrels(qrels)
+    return join(judgments, read_run(run)).with_names(QueryNames(judgments.queries))
+
+
+def rank_frame(
+    frame: Any,
+    *,
+    query: str | None,
+    item: str | None,
+    score: str | None,
+    grade: str | None,
+    group: str | None,
+    ties: Ties,
+) -> Ranking:
+    """The ranking of one frame with scores and grades."""
+    check_choice("ties", ties, Ties)
+    chosen: dict[str, Any] = {"query": query, "item": item, "score": score, "grade": grade, "group": group}
+    ids, items, scores, grades, groups = frames.of_both(frame, chosen, ties)
+    number, queries = factorise(ids)
+    names = QueryNames(queries) if groups is None else frames.with_groups(queries, number, groups, str(group))
+    if items is None:
+        items = NumberIds(np.arange(len(scores)))
+    else:  # refuses an item that is given twice
+        shown = frames.error_of("frame")
+        Run.of_rows(Rows(queries, number, items, np.nan_to_num(scores), "frame", shown), "error")
+    retrieved, judged = np.flatnonzero(~np.isnan(scores)), np.flatnonzero(~np.isnan(grades))
+    run = Run(queries, number[retrieved], items.take(retrieved), scores[retrieved], "frame", ties=ties)
+    qrels = Qrels(queries, number[judged], items.take(judged), grades[judged], "frame")
+    row_in_run = np.full(len(scores), -1)
+    row_in_run[retrieved] = np.arange(len(retrieved))
+    return ranking_of(Pairs.of_rows(qrels, run, row_in_run[judged])).with_names(names)
+
+
+Ranking.join_run = staticmethod(rank_run)
+Ranking.join_frame = staticmethod(rank_frame)
