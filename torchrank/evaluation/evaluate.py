@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from torchrank.evaluation.evaluation import Evaluation
-from torchrank.metrics.incomplete_judgments import Judged
-from torchrank.names.arguments import one_of
-from torchrank.ranking.ranking import Ranking
+from torchrank.evaluation.parts import Evaluator, Part, Precision, Queries, check_queries
+from torchrank.layouts.progress import progress_bar
+from torchrank.tables.chunks import Chunks
 from torchrank.tables.frames import is_columns
-from torchrank.tables.ids import KeyIds
-from torchrank.tables.sources import read_qrels, read_run
-from torchrank.tables.table import Qrels, Run, Ties
+from torchrank.tables.table import Qrels, Ties
 from torchrank.wrappers.query_table import QueryTable
-from torchrank.wrappers.suites import Suite, collection_of, measures_of
-
-#: the queries over which means are taken
-Queries = Literal["judged", "both"]
-
-#: the rank up to which unjudged documents are counted, if no measure has a cutoff
-DEPTH = 10
+from torchrank.wrappers.suites import Suite
 
 
 def evaluate(
@@ -34,8 +25,9 @@ def evaluate(
     *,
     queries: Queries = "judged",
     ignore_identical_ids: bool = False,
-    precision: Literal["double", "single"] = "double",
+    precision: Precision = "double",
     ties: Ties | None = None,
+    progress: bool = False,
 ) -> Evaluation:
     """Evaluate one or several runs with the same judgments.
 
@@ -43,7 +35,9 @@ def evaluate(
         qrels: judgments: any source that :func:`torchrank.read_qrels` takes, e.g. a path or ``{query: {document:
             grade}}``.
         run: a run: any source that :func:`torchrank.read_run` takes, e.g. a path or ``{query: {document: score}}``; or
-            several, ``{name: run}``; or a list of paths, whose names are those of the files.
+            several, ``{name: run}``; or a list of paths, whose names are those of the files. A run that is larger than
+            memory is given by :func:`torchrank.tables.read_chunks`; files of 64 MB or more are read so by themselves,
+            if the rows of each query are together.
         measures: names separated by blanks, metrics, or a collection.
         queries: the queries over which means are taken: "judged", all of ``qrels``, a run that lacks a query has
             retrieved nothing for it (``trec_eval -c``); "both", the judged queries of the run (``trec_eval``, BEIR).
@@ -52,6 +46,7 @@ def evaluate(
         precision: "double" compares scores as they are; "single" after rounding to float32, as pytrec_eval and the
             libraries on it do, in which close scores tie.
         ties: the order of equal scores, as :func:`torchrank.read_run`.
+        progress: show a progress bar; requires tqdm.
 
     Returns:
         An :class:`Evaluation`: means with intervals, values of all queries, coverage and comparisons.
@@ -67,48 +62,52 @@ def evaluate(
         >>> found.means["run"]["mrr"], found.tables["run"].columns["mrr"].tolist()
         (0.75, [0.5, 1.0])
     """
-    one_of("queries", queries, ("judged", "both"))
-    one_of("precision", precision, ("double", "single"))
-    one_of("ignore_identical_ids", ignore_identical_ids, (True, False))
-    judgments = read_qrels(qrels)
-    suite = collection_of(measures.split() if isinstance(measures, str) else measures)
-    metrics = measures_of(suite, "evaluate", means=False)
-    depth = min((metric.top_k for metric in metrics.values() if metric.top_k), default=DEPTH)
+    evaluator = Evaluator.of(qrels, measures, "evaluate", False, queries, ignore_identical_ids, precision, ties)
     tables: dict[str, QueryTable] = {}
     other: dict[str, QueryTable] = {}
     coverage: list[dict[str, Any]] = []
-    for name, source in _named(run).items():
-        read = read_run(source, ties=ties)
-        _check_queries(judgments, read, name)
-        itself = _identical(read)
-        found_itself = len(np.unique(read.query[itself]))
-        if ignore_identical_ids and itself.any():
-            read = _rows(read.columns, ~itself)
-        if precision == "single":
-            read = read.columns  # dictionaries would be read again
-            read = replace(read, value=read.value.astype(np.float32).astype(np.float64))
-        ranking = Ranking.from_run(judgments, read)
-        values = suite.score(ranking)
-        whole = QueryTable(_ids(judgments), values, metrics=dict(metrics))
-        inside = _in_run(judgments, read)
-        found = whole if queries == "judged" else whole.where(inside)
-        if not inside.all():
-            other[name] = whole.where(inside) if queries == "judged" else whole
-        tables[name] = found
-        judged = Judged(top_k=depth).score(ranking).numpy()[inside]
-        coverage.append(
-            {
-                "run": name,
-                "queries": len(found),
-                "judged": len(judgments.queries),
-                "missing": int((~inside).sum()),
-                "without judgments": len(read.queries) - int(inside.sum()),
-                "no relevant": int((ranking.num_relevant(1) == 0).sum()),
-                f"unjudged@{depth}": float(1 - judged.mean()) if len(judged) else float("nan"),
-                "found itself": found_itself,
-            }
-        )
+    with progress_bar(progress, "evaluating", "query") as step:
+        for name, source in _named(run).items():
+            if step is not None:
+                step(len(evaluator.ids))
+            parts = evaluator.all_parts(source, None if step is None else lambda count: step(-count))
+            check_queries(evaluator, parts, name)
+            tables[name], inside, row = _joined(evaluator, parts)
+            whole = tables[name]
+            if queries == "both":
+                tables[name] = whole.where(inside)
+            if not inside.all():
+                other[name] = whole.where(inside) if queries == "judged" else whole
+            coverage.append({"run": name, "queries": len(tables[name]), **row})
+            if step is not None:
+                step(-int((~inside).sum()))
     return Evaluation(tables, other, coverage, queries, ignore_identical_ids)
+
+
+def _joined(evaluator: Evaluator, parts: Sequence[Part]) -> tuple[QueryTable, np.ndarray, dict[str, Any]]:
+    """The values of all judged queries, bool [query] of those in the run, and a row of the coverage."""
+    number = len(evaluator.ids)
+    inside = np.zeros(number, dtype=bool)
+    for part in parts:
+        inside[part.at] = True
+    missing = np.flatnonzero(~inside)
+    pieces = [(part.at, part.values) for part in parts] + [(missing, evaluator.absent(missing))]
+    columns = {label: np.zeros(number, dtype=np.float64) for label in evaluator.metrics}
+    for at, values in pieces:
+        for label, column in columns.items():
+            column[at] = values[label]
+    judged = np.zeros(number, dtype=np.float64)
+    for part in parts:
+        judged[part.at] = part.judged
+    row = {
+        "judged": number,
+        "missing": len(missing),
+        "without judgments": sum(part.queries - len(part.at) for part in parts),
+        "no relevant": evaluator.no_relevant,
+        f"unjudged@{evaluator.depth}": float(1 - judged[inside].mean()) if inside.any() else float("nan"),
+        "found itself": sum(part.found_itself for part in parts),
+    }
+    return QueryTable(_ids(evaluator.qrels), columns, metrics=dict(evaluator.metrics)), inside, row
 
 
 def _named(run: Any) -> dict[str, Any]:
@@ -124,6 +123,8 @@ def _named(run: Any) -> dict[str, Any]:
         if len(set(names)) < len(names):
             raise ValueError(f"Expected runs with different names, got {names}; pass a dict {{name: path}}")
         return dict(zip(names, run))
+    if isinstance(run, Chunks):
+        return {_stem(run.name) if run.name else "run": run}
     return {_stem(run) if isinstance(run, str | Path) else "run": run}
 
 
@@ -133,44 +134,7 @@ def _stem(path: str | Path) -> str:
     return name.removesuffix(".gz").rsplit(".", 1)[0] or name
 
 
-def _keys(table: Qrels | Run) -> Iterable[Any]:
-    return table.queries.hashable()
-
-
-def _in_run(qrels: Qrels, run: Run) -> np.ndarray:
-    """bool [query of qrels]: whether the run has it."""
-    known = set(_keys(run))
-    return np.array([one in known for one in _keys(qrels)], dtype=bool)
-
-
 def _ids(qrels: Qrels) -> np.ndarray:
     """The ids of the judged queries, as texts or integers."""
     ids = qrels.query_ids
     return np.array(ids) if all(isinstance(one, int) for one in ids) else np.array(ids, dtype=object)
-
-
-def _check_queries(qrels: Qrels, run: Run, name: str) -> None:
-    if len(qrels.queries) and len(run.queries) and not _in_run(qrels, run).any():
-        raise ValueError(
-            f"Expected queries that are judged in run {name!r}, got none: a query of the run is {run.query_ids[0]!r}, a"
-            f" judged query is {qrels.query_ids[0]!r}; use the same ids in both"
-        )
-
-
-def _identical(run: Run) -> np.ndarray:
-    """bool [row]: whether the document of a row has the id of its query."""
-    if isinstance(run.items, KeyIds) and not any(
-        query in table for query, table in zip(run.query_ids, run.items.tables)
-    ):
-        return np.zeros(len(run), dtype=bool)  # without a column of all documents
-    table = run.columns
-    queries = table.queries.take(table.query)
-    if queries.kind != table.items.kind:
-        return np.zeros(len(run), dtype=bool)
-    return np.asarray(table.items.same(queries))
-
-
-def _rows(run: Run, keep: np.ndarray) -> Run:
-    """Some rows of a run."""
-    at = np.flatnonzero(keep)
-    return replace(run, query=run.query[at], items=run.items.take(at), value=run.value[at], known_hashes=None)
