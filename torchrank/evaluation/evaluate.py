@@ -69,7 +69,7 @@ def evaluate(
     with progress_bar(progress, "evaluating", "query") as step:
         for name, source in _named(run).items():
             if step is not None:
-                step(len(evaluator.ids))
+                step(len(evaluator.numbers))
             parts = evaluator.all_parts(source, None if step is None else lambda count: step(-count))
             check_queries(evaluator, parts, name)
             tables[name], inside, row = _joined(evaluator, parts)
@@ -86,7 +86,7 @@ def evaluate(
 
 def _joined(evaluator: Evaluator, parts: Sequence[Part]) -> tuple[QueryTable, np.ndarray, dict[str, Any]]:
     """The values of all judged queries, bool [query] of those in the run, and a row of the coverage."""
-    number = len(evaluator.ids)
+    number = len(evaluator.numbers)
     inside = np.zeros(number, dtype=bool)
     for part in parts:
         inside[part.at] = True

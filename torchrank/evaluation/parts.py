@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from torchrank.collection.collection import RankingCollection
 from torchrank.metrics.incomplete_judgments import Judged
 from torchrank.names.arguments import one_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks, QueryReturnsError, is_large, read_chunks
-from torchrank.tables.ids import KeyIds
+from torchrank.tables.ids import Ids, KeyIds
 from torchrank.tables.sources import read_qrels, read_run
 from torchrank.tables.table import Qrels, Run, Ties
 from torchrank.wrappers.suites import Suite, collection_of, measures_of
@@ -28,6 +29,9 @@ Precision = Literal["double", "single"]
 
 #: the rank up to which unjudged documents are counted, if no measure has a cutoff
 DEPTH = 10
+
+#: objects made of judgments, by their names; they go with the judgments
+_KEPT: WeakKeyDictionary[Qrels, dict[Hashable, Any]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +57,9 @@ class Evaluator:
     """Judgments and measures, which give values to the queries of any run."""
 
     qrels: Qrels
-    suite: Any
+    #: the measures as the user gave them
+    measures: Suite
+    suite: RankingCollection
     #: the measures by label
     metrics: Mapping[str, Any]
     queries: Queries
@@ -80,17 +86,24 @@ class Evaluator:
         judgments = read_qrels(qrels)
         suite = collection_of(measures.split() if isinstance(measures, str) else measures)
         metrics = measures_of(suite, user, means=means)
-        return cls(judgments, suite, metrics, queries, ignore_identical_ids, precision, ties)
+        return cls(judgments, measures, suite, metrics, queries, ignore_identical_ids, precision, ties)
 
     @property
     def depth(self) -> int:
         """The rank up to which unjudged documents are counted."""
         return min((metric.top_k for metric in self.metrics.values() if metric.top_k), default=DEPTH)
 
-    @cached_property
-    def ids(self) -> list[Any]:
-        """The ids of the judged queries, as keys of dictionaries."""
-        return list(self.qrels.queries.hashable())
+    def kept(self, name: Hashable, made: Callable[[], Any]) -> Any:
+        """An object that is made once for these judgments, also if other evaluators use them."""
+        objects = _KEPT.setdefault(self.qrels, {})
+        if name not in objects:
+            objects[name] = made()
+        return objects[name]
+
+    @property
+    def numbers(self) -> dict[Hashable, int]:
+        """The number of each judged query, by its id as key of dictionaries."""
+        return self.kept("numbers", lambda: {key: at for at, key in enumerate(self.qrels.queries.hashable())})
 
     def parts(self, source: Any) -> Iterator[Part]:
         """The parts of a run: of each chunk, or of all.
@@ -128,8 +141,8 @@ class Evaluator:
         if self.precision == "single":
             run = run.columns  # dictionaries would be read again
             run = replace(run, value=run.value.astype(np.float32).astype(np.float64))
-        known = set(run.queries.hashable())
-        at = np.flatnonzero(np.fromiter((one in known for one in self.ids), bool, len(self.ids)))
+        numbers = self.numbers
+        at = np.array(sorted(numbers[key] for key in run.queries.hashable() if key in numbers), dtype=np.int64)
         example = run.queries.take(np.arange(1)).tolist()[0] if len(run.queries) else None
         if not len(at):
             values = {label: np.zeros(0) for label in self.metrics}
@@ -144,11 +157,20 @@ class Evaluator:
             return {label: np.zeros(0) for label in self.metrics}
         return self._values(Ranking.from_run(self._judgments(at), read_run({})))
 
-    @cached_property
+    @property
+    def absent_of_all(self) -> dict[str, Array]:
+        """The values of all queries without a run: float [query] by label."""
+        every = np.arange(len(self.numbers))
+        names = [self.measures] if isinstance(self.measures, str) else self.measures
+        if not isinstance(names, list | tuple) or not all(isinstance(one, str) for one in names):
+            return self.absent(every)  # functions of the user may have equal names
+        return self.kept(("absent", *names), lambda: self.absent(every))
+
+    @property
     def no_relevant(self) -> int:
         """Number of judged queries without a relevant document."""
         relevant = self.qrels.query[self.qrels.value >= 1]
-        return len(self.ids) - len(np.unique(relevant))
+        return len(self.numbers) - len(np.unique(relevant))
 
     def _values(self, ranking: Ranking) -> dict[str, Array]:
         return {label: values.numpy() for label, values in self.suite.score(ranking).items()}
@@ -156,13 +178,13 @@ class Evaluator:
     def _judgments(self, at: Array) -> Qrels:
         """The judgments of some queries."""
         qrels = self.qrels
-        if len(at) == len(self.ids):
+        if len(at) == len(self.numbers):
             return qrels
-        number = np.full(len(self.ids), -1)
+        number = np.full(len(self.numbers), -1)
         number[at] = np.arange(len(at))
         rows = np.flatnonzero(number[qrels.query] >= 0)
-        whole = isinstance(qrels.items, KeyIds)
-        items = KeyIds([qrels.items.tables[one] for one in at.tolist()]) if whole else qrels.items.take(rows)
+        items: Ids = qrels.items
+        items = KeyIds([items.tables[one] for one in at.tolist()]) if isinstance(items, KeyIds) else items.take(rows)
         query = number[qrels.query[rows]].astype(qrels.query.dtype)
         return Qrels(qrels.queries.take(at), query, items, qrels.value[rows], qrels.source)
 
@@ -170,7 +192,7 @@ class Evaluator:
 def check_queries(evaluator: Evaluator, parts: Sequence[Part], name: str = "") -> None:
     """Raise ValueError if judgments and a run have queries, but none in common."""
     theirs = next((part.example for part in parts if part.queries), None)
-    if theirs is not None and evaluator.ids and not any(len(part.at) for part in parts):
+    if theirs is not None and evaluator.numbers and not any(len(part.at) for part in parts):
         raise ValueError(
             f"Expected queries that are judged in run {name!r}, got none: a query of the run is {theirs!r}, a judged"
             f" query is {evaluator.qrels.query_ids[0]!r}; use the same ids in both"

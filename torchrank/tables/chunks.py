@@ -5,9 +5,9 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -69,7 +69,10 @@ def read_chunks(
             pieces of a run, each a source of :func:`torchrank.read_run`, e.g. of data frames or of lists of tuples. A
             query may be cut between two pieces.
         lines: number of lines of a chunk, about; a chunk has at least one whole query. Not used for pieces.
-        columns, format, duplicates, ties: as :func:`torchrank.read_run`.
+        columns: as :func:`torchrank.read_run`.
+        format: as there.
+        duplicates: as there.
+        ties: as there; None = "document".
 
     Raises:
         ReadingError: while chunks are read, as :func:`torchrank.read_run`; or a query returns after another one. It
@@ -113,7 +116,7 @@ def is_large(path: str | Path) -> bool:
 def _opened(path: Path) -> IO[bytes]:
     with path.open("rb") as file:
         compressed = file.read(2) == GZIP
-    return gzip.open(path, "rb") if compressed else path.open("rb")
+    return cast(IO[bytes], gzip.open(path, "rb") if compressed else path.open("rb"))
 
 
 # ---- pieces of files -------------------------------------------------------------------------------------------------
