@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchrank as tr
+from torchrank.state import exact
 from torchrank.state.exact import ExactSums
 from torchrank.tables import merge, partial
 
@@ -54,14 +55,17 @@ def bits(found):
 WHOLE = {queries: partial(JUDGMENTS, RUN, MEASURES, queries=queries) for queries in ("judged", "both")}
 
 
-@settings(max_examples=200)
-@given(st.lists(st.integers(0, 7), min_size=len(RUN), max_size=len(RUN)), st.randoms(use_true_random=False))
+FEW = "ndcg map err(max_grade=3) map(aggregation=geometric)"
+ONE = partial(JUDGMENTS, RUN, FEW)
+
+
+@settings(max_examples=15)
+@given(st.lists(st.integers(0, 4), min_size=len(RUN), max_size=len(RUN)), st.randoms(use_true_random=False))
 def test_any_partition_merged_in_any_order_is_one_process_to_the_bit(parts, draw):
-    states = [partial(JUDGMENTS, part, MEASURES) for part in split(RUN, parts)]
-    draw.shuffle(states)
+    states = [partial(JUDGMENTS, part, FEW) for part in split(RUN, parts)]
     while len(states) > 1:  # merges of merges
         states.append(merge([states.pop(draw.randrange(len(states))), states.pop()]))
-    assert bits(states[0]) == bits(WHOLE["judged"])
+    assert bits(states[0]) == bits(ONE)
 
 
 @pytest.mark.parametrize("queries", ["judged", "both"])
@@ -115,7 +119,7 @@ def test_empty_parts_and_parts_without_judged_queries_add_nothing_but_counts():
     assert merged.coverage.rows[0]["without judgments"] == 3
     assert merge([rest[0]]).means == tr.evaluate(QRELS, {}, "mrr").means["run"]
     with pytest.raises(ValueError, match="queries that are judged, got none"):
-        merge(rest).means
+        merge(rest).intervals()
 
 
 def test_options_of_evaluate_are_those_of_its_parts():
@@ -188,8 +192,9 @@ def test_sums_are_exact_and_can_be_taken_apart(values, place):
     assert whole.squares == sum(Fraction(value) ** 2 for value in values)
 
 
-def test_sums_in_blocks_are_those_of_fsum():
-    values = np.random.default_rng(0).random(2**20 + 5) ** 30
+def test_sums_in_blocks_are_those_of_fsum(monkeypatch):
+    monkeypatch.setattr(exact, "AT_ONCE", 1000)
+    values = np.random.default_rng(0).random(9005) ** 30
     whole = ExactSums.of(values)
     assert float(whole.total) == math.fsum(values)
     assert whole.squares == pytest.approx(math.fsum(values**2), rel=1e-12)

@@ -11,6 +11,7 @@ import math
 import re
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,7 @@ def _evaluation(options: argparse.Namespace) -> tr.Evaluation | int:
             ignore_identical_ids=options.ignore_identical_ids,
             precision=options.precision,
             ties=options.ties,
+            progress=sys.stderr.isatty() and find_spec("tqdm") is not None,
         )
     except (OSError, ImportError) as error:
         return _refused(error, UNREADABLE)

@@ -46,7 +46,7 @@ def evaluate(
         precision: "double" compares scores as they are; "single" after rounding to float32, as pytrec_eval and the
             libraries on it do, in which close scores tie.
         ties: the order of equal scores, as :func:`torchrank.read_run`.
-        progress: show a progress bar; requires tqdm.
+        progress: show a progress bar if it takes more than a second; requires tqdm.
 
     Returns:
         An :class:`Evaluation`: means with intervals, values of all queries, coverage and comparisons.
@@ -66,7 +66,7 @@ def evaluate(
     tables: dict[str, QueryTable] = {}
     other: dict[str, QueryTable] = {}
     coverage: list[dict[str, Any]] = []
-    with progress_bar(progress, "evaluating", "query") as step:
+    with progress_bar(progress, "evaluating", "query", delay=1) as step:
         for name, source in _named(run).items():
             if step is not None:
                 step(len(evaluator.numbers))

@@ -24,7 +24,7 @@ from torchrank.tables.text import PADDING, Text
 LARGE, LARGE_COMPRESSED = 2**26, 2**24
 # Bytes whose lines show how long lines are.
 SAMPLE = 2**16
-GZIP = b"\x1f\x8b"
+GZIP, MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
 
 
 class QueryReturnsError(ReadingError):
@@ -53,7 +53,7 @@ class Chunks:
 def read_chunks(
     source: Any,
     *,
-    lines: int = 1_000_000,
+    lines: int = 500_000,
     columns: names.Columns = None,
     format: files.Format = "auto",
     duplicates: Duplicates = "error",
@@ -145,7 +145,7 @@ class Lines:
             with _opened(self.path) as stream:
                 sample = stream.read(SAMPLE)
                 size = self.lines * -(-len(sample) // max(1, sample.count(b"\n")))
-                stream.seek(0)
+                stream.seek(len(MARK) if sample.startswith(MARK) else 0)
                 more = b"\n"
                 while more:
                     more = stream.read(max(1, size))
