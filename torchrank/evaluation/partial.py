@@ -49,7 +49,7 @@ class PartialEvaluation:
     replaced: Mapping[str, ExactSums]
     #: sums of the values that all judged queries have without a run, by label
     absent: Mapping[str, ExactSums]
-    #: int64 [bucket]: number of judged queries, and of judged queries in the parts
+    #: int32 [bucket]: number of judged queries, and of judged queries in the parts
     judged: np.ndarray
     seen: np.ndarray
     #: sums of the share of judged documents in the first ranks
@@ -177,8 +177,8 @@ def partial(
         _sums(evaluator, found.values),
         _sums(evaluator, {label: values[at] for label, values in everything.items()}),
         _sums(evaluator, everything),
-        np.bincount(judged, minlength=BUCKETS),
-        np.bincount(judged[found.at], minlength=BUCKETS),
+        np.bincount(judged, minlength=BUCKETS).astype(np.int32),
+        np.bincount(judged[found.at], minlength=BUCKETS).astype(np.int32),
         ExactSums.of(found.judged),
         {"without judgments": found.queries - len(found.at), "found itself": found.found_itself},
         (found.example, next(iter(evaluator.qrels.query_ids), None)),
