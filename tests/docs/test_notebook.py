@@ -14,7 +14,7 @@ from scipy import stats
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 QUICKSTART, LAYOUTS = NOTEBOOKS / "quickstart.ipynb", NOTEBOOKS / "layouts.ipynb"
-BETTER = NOTEBOOKS / "is_it_better.ipynb"
+BETTER, LARGE = NOTEBOOKS / "is_it_better.ipynb", NOTEBOOKS / "large.ipynb"
 
 pytestmark = pytest.mark.xdist_group("notebook")  # one run for all tests of it
 
@@ -185,7 +185,7 @@ def test_words_cite_numbers_of_the_outputs_kept():
     assert table["map"]["effect"].startswith("+0.1")  # "a tenth of the standard deviation"
 
 
-@pytest.mark.parametrize("path", [QUICKSTART, LAYOUTS, BETTER], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [QUICKSTART, LAYOUTS, BETTER, LARGE], ids=lambda path: path.stem)
 def test_kept_outputs_are_whole_and_clean(path):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
@@ -200,6 +200,30 @@ def test_layouts_print_the_outputs_kept(tmp_path):
     kept, fresh = (nbformat.read(LAYOUTS, as_version=4) for _ in range(2))
     NotebookClient(fresh, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
     assert list(map(printed, fresh.cells)) == list(map(printed, kept.cells))
+
+
+def test_chunks_and_parts_on_a_cluster_have_the_bits_of_one_process(tmp_path):
+    pytest.importorskip("ray", reason="the extra [ray] is not installed")
+    values = {
+        "whole": "whole.means['bm25']",
+        "ends": "whole.intervals()['bm25']",
+        "chunked": "chunked.means['bm25']",
+        "merged": "merged.means",
+        "on_ray": "{count: [found.means, found.intervals()] for count, found in on_ray.items()}",
+        "coverage": "merged.coverage.rows[0]",
+        "rows": "rows",
+        "grades": "grades",
+    }
+    _, found = executed(LARGE, values, tmp_path)
+    assert found["chunked"] == found["merged"] == found["whole"]
+    assert found["on_ray"] == {count: [found["whole"], found["ends"]] for count in ("1", "3", "8")}
+    assert (found["coverage"]["queries"], found["coverage"]["missing"]) == (500, 10)
+    lists: dict = {}
+    for query, document, score in found["rows"]:
+        lists.setdefault(query, []).append((score, found["grades"][query].get(document, 0) > 0))
+    hits = [[hit for _, hit in sorted(one, reverse=True)] for one in lists.values()]
+    mrr = sum(1 / (one.index(True) + 1) for one in hits if any(one)) / 500
+    assert found["whole"]["mrr"] == pytest.approx(mrr, abs=1e-12)
 
 
 def printed(cell: nbformat.NotebookNode) -> str:

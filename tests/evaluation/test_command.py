@@ -269,12 +269,12 @@ def test_a_note_is_printed_once(files, capsys):
     assert str(tr.evaluate(files[0], files[1], "map")).count("over the 27 queries") == 1
 
 
-def test_files_are_announced_on_a_terminal_only(files, capsys, monkeypatch):
+def test_progress_is_shown_on_a_terminal_only(files, capsys, monkeypatch):
     main(["eval", *files, "-m", "map"])
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     main(["eval", *files, "-m", "map"])
-    assert capsys.readouterr().err.splitlines() == [f"torchrank: reading {path}" for path in files]
+    assert "evaluating" in capsys.readouterr().err
 
 
 def test_convert_leaves_no_half_file_and_its_input_alone(files, capsys, tmp_path):

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.distributions import t_cdf
 from torchrank.statistics.pair_statistics import PairStatistics
 from torchrank.statistics.table import Table
+from torchrank.tables.chunks import is_large
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.sources import read_qrels, read_run
 
@@ -265,18 +267,18 @@ def _evaluation(options: argparse.Namespace) -> Evaluation | int:
             check_readable(path, folder=True)
         importing.start()  # takes seconds, most of them without a core's work; files are read meanwhile
         options.qrels_source = source_of(options.qrels)
-        _progress(options.qrels, options)
         qrels = read_qrels(options.qrels_source)
-        first, *others = runs
-        _progress(runs[first], options)
-        read = {first: read_run(source_of(runs[first]), ties=options.ties)}
+        sources: dict[str, Any] = {name: source_of(path) for name, path in runs.items()}
+        first = next(iter(sources))
+        if not is_large(sources[first]):  # large files are read in chunks
+            sources[first] = read_run(sources[first], ties=options.ties)
         importing.join()
         from torchrank.evaluation.evaluate import evaluate  # not all of torchrank
         from torchrank.evaluation.options import Options
 
-        sources = {**read, **{name: source_of(runs[name]) for name in others}}
         arguments = {name: getattr(options, name) for name in OPTIONS}
-        found = evaluate(qrels, sources, options.measures, **arguments)
+        watched = sys.stderr.isatty() and find_spec("tqdm") is not None
+        found = evaluate(qrels, sources, options.measures, **arguments, progress=watched)
         options.effective = vars(Options.of(**{name: arguments[name] for name in OF_RUNS}))
         return found
     except (OSError, ImportError) as error:
@@ -321,12 +323,6 @@ def _named(texts: list[str]) -> dict[str, str]:
             raise ValueError(f"Expected runs with different names, got {key!r} twice; write name=path")
         runs[key] = path if named else text
     return runs
-
-
-def _progress(path: str, options: argparse.Namespace) -> None:
-    """Print which of several files is read, if somebody watches."""
-    if len(options.runs) > 1 and sys.stderr.isatty():
-        print(f"torchrank: reading {path}", file=sys.stderr)
 
 
 def _refused(error: Exception, status: int = UNREADABLE) -> int:

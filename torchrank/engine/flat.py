@@ -13,7 +13,7 @@ from torchrank.engine.sorting import sorted_rows
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import BLOCK, FlatRows, Need
-from torchrank.layouts.cutting import OVERHEAD, groups
+from torchrank.layouts.cutting import OVERHEAD, groups, octaves
 from torchrank.ranking.entries import depth_of
 from torchrank.ranking.ranking import Ranking
 
@@ -40,6 +40,12 @@ class Entries:
     def rankings(self, errors: Tensor) -> Iterator[Ranking]:
         """Rankings of queries with similar numbers of entries, the first with the counters of bad values."""
         for queries, width in groups(self.sizes, OVERHEAD, BLOCK):
+            yield _rectangle(self, queries, width, errors)
+            errors = torch.zeros_like(errors)
+
+    def alone(self, errors: Tensor) -> Iterator[Ranking]:
+        """:meth:`rankings` in rectangles whose width depends on no other query, so that values do not either."""
+        for queries, width in octaves(self.sizes, BLOCK):
             yield _rectangle(self, queries, width, errors)
             errors = torch.zeros_like(errors)
 

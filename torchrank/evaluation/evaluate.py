@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from torchrank.evaluation.evaluation import Evaluation
-from torchrank.evaluation.options import Options, Precision, Queries, Unjudged, identical, with_parameters
-from torchrank.metrics.incomplete_judgments import Judged
+from torchrank.evaluation.options import Options, Precision, Queries, Unjudged, with_parameters
+from torchrank.evaluation.parts import Evaluator, Part, check_queries
+from torchrank.layouts.progress import progress_bar
 from torchrank.names.presets import CUTOFFS
 from torchrank.names.presets import preset as preset_of
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.measure import Measure
-from torchrank.tables import rankings as _rankings  # noqa: F401 - sets Ranking.from_run's function
+from torchrank.tables.chunks import Chunks
 from torchrank.tables.frames import is_columns
-from torchrank.tables.sources import read_qrels, read_run
-from torchrank.tables.table import Qrels, Run, Ties
+from torchrank.tables.table import Qrels, Ties
 from torchrank.wrappers.query_table import QueryTable
-from torchrank.wrappers.suites import Suite, collection_of, measures_of
+from torchrank.wrappers.suites import Suite
 
 #: the measures if neither measures nor a preset are given
 MEASURES = "ndcg@10 map mrr recall@100"
-
-#: the rank up to which unjudged documents are counted, if no measure has a cutoff
-DEPTH = 10
 
 
 def evaluate(
@@ -45,6 +39,7 @@ def evaluate(
     depth: int | None = None,
     relevance_level: float | None = None,
     unjudged: Unjudged | None = None,
+    progress: bool = False,
 ) -> Evaluation:
     """Evaluate one or several runs with the same judgments.
 
@@ -52,7 +47,9 @@ def evaluate(
         qrels: judgments: any source that :func:`torchrank.read_qrels` takes, e.g. a path or ``{query: {document:
             grade}}``.
         run: a run: any source that :func:`torchrank.read_run` takes, e.g. a path or ``{query: {document: score}}``; or
-            several, ``{name: run}``; or a list of paths, whose names are those of the files.
+            several, ``{name: run}``; or a list of paths, whose names are those of the files. A run that is larger than
+            memory is given by :func:`torchrank.tables.read_chunks`; files of 64 MB or more are read so by themselves,
+            if the rows of each query are together.
         measures: names separated by blanks, metrics, or a collection; default: ``"ndcg@10 map mrr recall@100"``, or
             all of the preset at the cutoffs of the tool.
         preset: a tool, whose measures and options are the defaults of all other arguments: "trec_eval" (10),
@@ -69,6 +66,7 @@ def evaluate(
         relevance_level: the lowest relevant grade, as ``trec_eval -l``, of all measures that have this parameter and
             whose names do not set it. ``measures`` must be names.
         unjudged: the treatment of unjudged documents, likewise; "condensed" removes them, as ``trec_eval -J``.
+        progress: show a progress bar if it takes more than a second; requires tqdm.
 
     Returns:
         An :class:`Evaluation`: means with intervals, values of all queries, coverage and comparisons.
@@ -89,55 +87,56 @@ def evaluate(
     options = Options.of(preset, depth=depth, **given)
     if measures is None:
         measures = MEASURES if preset is None else preset_of(preset, *CUTOFFS[preset])
-    suite = collection_of(with_parameters(measures, relevance_level=relevance_level, unjudged=unjudged))
-    judgments = read_qrels(qrels)
-    metrics = measures_of(suite, "evaluate", means=False)
-    first = min((metric.top_k for metric in metrics.values() if metric.top_k), default=DEPTH)
+    measures = with_parameters(measures, relevance_level=relevance_level, unjudged=unjudged)
+    evaluator = Evaluator.of(qrels, measures, "evaluate", False, options, ties)
     tables: dict[str, QueryTable] = {}
     other: dict[str, QueryTable] = {}
     rankings: dict[str, Ranking] = {}
     coverage: list[dict[str, Any]] = []
-    for name, source in _named(run).items():
-        read = read_run(source, ties=ties)
-        _check_queries(judgments, read, name)
-        itself = identical(read)
-        found_itself = len(np.unique(read.query[itself]))
-        read = options.apply(read, itself)
-        ranking = Ranking.from_run(judgments, read)
-        inside = _in_run(judgments, read)
-        values = _without_missing(suite.score(ranking), metrics, inside)
-        whole = QueryTable(_ids(judgments), values, metrics=dict(metrics))
-        found = whole if options.queries == "judged" else whole.where(inside)
-        if not inside.all():
-            other[name] = whole.where(inside) if options.queries == "judged" else whole
-        tables[name] = found
-        judged_only = Ranking.join(ranking.parts())  # without the run, which takes far more memory
-        rankings[name] = judged_only if options.queries == "judged" else judged_only.take(torch.from_numpy(inside))
-        judged = Judged(top_k=first).score(ranking).numpy()[inside]
-        coverage.append(
-            {
-                "run": name,
-                "queries": len(found),
-                "judged": len(judgments.queries),
-                "missing": int((~inside).sum()),
-                "without judgments": len(read.queries) - int(inside.sum()),
-                "no relevant": int((ranking.num_relevant(1) == 0).sum()),
-                f"unjudged@{first}": float(1 - judged.mean()) if len(judged) else float("nan"),
-                "found itself": found_itself,
-            }
-        )
+    with progress_bar(progress, "evaluating", "query", delay=1) as step:
+        for name, source in _named(run).items():
+            if step is not None:
+                step(len(evaluator.numbers))
+            parts = evaluator.all_parts(source, None if step is None else lambda count: step(-count))
+            check_queries(evaluator, parts, name)
+            whole, ranking, inside, row = _joined(evaluator, parts)
+            outside = not inside.all()
+            both = whole.where(inside) if outside else whole
+            tables[name], beside = (whole, both) if options.queries == "judged" else (both, whole)
+            if outside:
+                other[name] = beside
+            kept = options.queries == "judged" or not outside
+            rankings[name] = ranking if kept else ranking.take(torch.from_numpy(inside))
+            coverage.append({"run": name, "queries": len(tables[name]), **row})
+            if step is not None:
+                step(-int((~inside).sum()))
     return Evaluation(tables, other, coverage, options.queries, options.ignore_identical_ids, rankings)
 
 
-def _without_missing(
-    values: Mapping[str, Tensor], metrics: Mapping[str, Measure], inside: np.ndarray
-) -> dict[str, Tensor]:
-    """Values without those of queries that the run lacks, of measures whose low values are good."""
-    missing = torch.from_numpy(~inside)
-    return {
-        label: values[label].masked_fill(missing, math.nan) if metric.higher_is_better is False else values[label]
-        for label, metric in metrics.items()
+def _joined(evaluator: Evaluator, parts: Sequence[Part]) -> tuple[QueryTable, Ranking, np.ndarray, dict[str, Any]]:
+    """The values and rankings of all judged queries, bool [query] of those in the run, and a row of the coverage."""
+    number = len(evaluator.numbers)
+    inside = np.zeros(number, dtype=bool)
+    for part in parts:
+        inside[part.at] = True
+    absent = evaluator.absent(np.flatnonzero(~inside))
+    columns = {label: np.zeros(number, dtype=np.float64) for label in evaluator.metrics}
+    judged = np.zeros(number, dtype=np.float64)
+    for part in (*parts, absent):
+        judged[part.at] = part.judged
+        for label, column in columns.items():
+            column[part.at] = part.values[label]
+    ranking = Ranking.join(one for part in (*parts, absent) for one in part.rankings)
+    row = {
+        "judged": number,
+        "missing": len(absent.at),
+        "without judgments": sum(part.queries - len(part.at) for part in parts),
+        "no relevant": evaluator.no_relevant,
+        f"unjudged@{evaluator.depth}": float(1 - judged[inside].mean()) if inside.any() else float("nan"),
+        "found itself": sum(part.found_itself for part in parts),
     }
+    table = QueryTable(_ids(evaluator.qrels), columns, metrics=dict(evaluator.metrics))
+    return table, ranking, inside, row
 
 
 def _named(run: Any) -> dict[str, Any]:
@@ -153,6 +152,8 @@ def _named(run: Any) -> dict[str, Any]:
         if len(set(names)) < len(names):
             raise ValueError(f"Expected runs with different names, got {names}; pass a dict {{name: path}}")
         return dict(zip(names, run))
+    if isinstance(run, Chunks):
+        return {_stem(run.name) if run.name else "run": run}
     return {_stem(run) if isinstance(run, str | Path) else "run": run}
 
 
@@ -162,25 +163,7 @@ def _stem(path: str | Path) -> str:
     return name.removesuffix(".gz").rsplit(".", 1)[0] or name
 
 
-def _keys(table: Qrels | Run) -> Iterable[Any]:
-    return table.queries.hashable()
-
-
-def _in_run(qrels: Qrels, run: Run) -> np.ndarray:
-    """bool [query of qrels]: whether the run has it."""
-    known = set(_keys(run))
-    return np.array([one in known for one in _keys(qrels)], dtype=bool)
-
-
 def _ids(qrels: Qrels) -> np.ndarray:
     """The ids of the judged queries, as texts or integers."""
     ids = qrels.query_ids
     return np.array(ids) if all(isinstance(one, int) for one in ids) else np.array(ids, dtype=object)
-
-
-def _check_queries(qrels: Qrels, run: Run, name: str) -> None:
-    if len(qrels.queries) and len(run.queries) and not _in_run(qrels, run).any():
-        raise ValueError(
-            f"Expected queries that are judged in run {name!r}, got none: a query of the run is {run.query_ids[0]!r}, a"
-            f" judged query is {qrels.query_ids[0]!r}; use the same ids in both"
-        )

@@ -27,6 +27,7 @@ def best_first(worth: Tensor, fading: float, top_k: int | None) -> Tensor:
         float64 [query, rank].
     """
     queries, subtopics, candidates = worth.shape
+    width = candidates if top_k is None else min(top_k, candidates)
     if reading_is_free(worth) and worth.numel():  # leave out irrelevant candidates, which gain nothing
         some = (worth > 0).any(1)
         candidates = int(some.sum(-1).max())
@@ -36,9 +37,12 @@ def best_first(worth: Tensor, fading: float, top_k: int | None) -> Tensor:
         worth = _in_order(worth, worth[:, subtopic].argsort(dim=-1, descending=True, stable=True))
     ranks = candidates if top_k is None else min(top_k, candidates)
     # With one subtopic all remaining gains fade by the same factor, so the order by worth is greedy.
+    # Zeros fill the last ranks up to the width of the batch, on which the rounding of a sum depends.
+    pad = torch.nn.functional.pad
     if subtopics == 1:
         worth = worth[:, 0, :ranks]
-        return worth * torch.nn.functional.pad((1 - fading * worth).cumprod(-1), (1, 0), value=1.0)[:, :-1]
+        gains = worth * pad((1 - fading * worth).cumprod(-1), (1, 0), value=1.0)[:, :-1]
+        return pad(gains, (0, width - ranks))
 
     # For each subtopic the product of (1 - fading worth) so far.
     left = worth.new_ones((queries, subtopics, 1))
@@ -50,7 +54,7 @@ def best_first(worth: Tensor, fading: float, top_k: int | None) -> Tensor:
         chosen = (gain >= best * (1 - EQUAL)).int().argmax(-1, keepdim=True)  # the first of the equal gains
         left = left * (1 - fading * _in_order(worth, chosen))
         free = free.scatter(1, chosen, False)
-    return gains
+    return pad(gains, (0, width - ranks))
 
 
 def _in_order(worth: Tensor, order: Tensor) -> Tensor:

@@ -69,3 +69,21 @@ def groups(sizes: Tensor, overhead: int, room: int, alike: int | None = None) ->
     for start, stop in cuts:
         for first, last in rectangles(ordered[start:stop], room):
             yield rows[start + first : start + last], max(1, int(ordered[start + last - 1]))
+
+
+def octaves(sizes: Tensor, room: int) -> Iterator[tuple[Tensor, int]]:
+    """Group queries by the next power of two of their sizes: the width of a query depends on no other query.
+
+    Sums over a rectangle round by its width. So the value of a query is the same to the bit in any batch.
+
+    Args:
+        sizes: number of entries of each query, int64 [query] on the CPU.
+        room: largest number of elements of a rectangle of several queries.
+
+    Yields:
+        numbers of the queries, int64 [query], and the width of their rectangle, at least 1. If one rectangle holds all
+        queries, the numbers are 0, 1, ...
+    """
+    widths = 2 ** sizes.clamp_min(1).double().log2().ceil().long()
+    for width in widths.unique().tolist() or [1]:
+        yield from ((rows, width) for rows in (widths == width).nonzero().squeeze(-1).split(max(1, room // width)))

@@ -7,10 +7,13 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_bar(show: bool) -> Iterator[Callable[[int], None] | None]:
+def progress_bar(
+    show: bool, doing: str = "ranking", unit: str = "product", delay: float = 0
+) -> Iterator[Callable[[int], None] | None]:
     """Context with a progress bar; yields the function that moves it, or None if ``show`` is False.
 
-    Call the function with a number of steps to come, and with -1 after each step.
+    The bar appears after ``delay`` seconds. Call the function with a number of steps to come, and with -n after n
+    steps.
 
     Raises:
         ModuleNotFoundError: tqdm is not installed.
@@ -22,7 +25,7 @@ def progress_bar(show: bool) -> Iterator[Callable[[int], None] | None]:
         from tqdm.auto import tqdm
     except ModuleNotFoundError:
         raise ModuleNotFoundError("Expected tqdm to be installed for progress=True; run pip install tqdm") from None
-    with tqdm(total=0, desc="ranking", unit="product") as bar:
+    with tqdm(total=0, desc=doing, unit=unit, delay=delay) as bar:
 
         def step(change: int) -> None:
             if change < 0:

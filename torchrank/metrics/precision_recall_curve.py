@@ -222,7 +222,7 @@ class ElevenPoint(BinaryMetric):
         relevant, whole = ranking.num_relevant(self.relevance_level), ROUNDINGS[self.rounding]
         points = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
         values = [interpolated(ranking, self.relevance_level, whole(recall * relevant)) for recall in points]
-        return torch.stack(values).mean(0)
+        return torch.stack(values, -1).mean(-1)  # over rows, whose rounding does not depend on the other queries
 
 
 class RecallAtPrecision(BinaryMetric):

@@ -41,14 +41,28 @@ def open_text(source: Any) -> Text:
             text = Text.of(gzip.decompress(bytes(text.buffer[: text.end])), text.name)
         except (OSError, EOFError, zlib.error) as error:
             raise ReadingError(f"Expected a whole gzip file, got one with: {error}", text.name) from error
-        head = bytes(text.buffer[:4])
+    return without_mark(text)
+
+
+def without_mark(text: Text) -> Text:
+    """A text without its byte order mark.
+
+    Raises:
+        ReadingError: it is empty or in UTF-16.
+    """
+    head = bytes(text.buffer[:4])
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ReadingError("Expected text in UTF-8, got UTF-16; convert the file", text.name)
     if head[:3] == b"\xef\xbb\xbf":
         text = Text(text.name, text.buffer, 3)
-    if not _rest(text, 1000).strip() and not _rest(text).strip():
+    if is_blank(text):
         raise ReadingError("Expected lines of text, got an empty file", text.name)
     return text
+
+
+def is_blank(text: Text) -> bool:
+    """Whether a text has white space only."""
+    return not _rest(text, 1000).strip() and not _rest(text).strip()
 
 
 def _content(source: Any) -> Text:
@@ -143,6 +157,15 @@ def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows
         return text.error(message, int(item.start[row]))
 
     return Rows(queries, codes, item, values, text.name, error)
+
+
+def header_of(text: Text, value: str, chosen: names.Columns, tabs: bool) -> tuple[bytes, int]:
+    """The line with the names of the columns, b"" if there is none, and the number of fields of a line."""
+    while text.begin < text.end and not text.lines()[0].strip():
+        text = text.after_first_line()
+    line = text.lines()[0]
+    header, found, _ = _header(line, text, value, chosen, tabs)
+    return b"" if found is None else line + b"\n", len(header)
 
 
 def _header(

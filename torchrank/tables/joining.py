@@ -281,4 +281,4 @@ def _rankings(judged: tuple[Array, Array, Array, Array], lengths: Array) -> Iter
         torch.from_numpy(lengths).double(),
         depth_of(first, tied),
     )
-    return entries.rankings(no_errors(torch.device("cpu")))
+    return entries.alone(no_errors(torch.device("cpu")))

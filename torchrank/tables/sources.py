@@ -106,14 +106,14 @@ def _read(
         return source
     if isinstance(source, PairTable):
         raise TypeError(f"Expected a source of {kind.__name__}, got {source!r}; exchange the arguments")
-    found = _found(kind.value_name, source, columns, format, subset, split)
+    found = found_in(kind.value_name, source, columns, format, subset, split)
     if isinstance(found, Rows):
         return kind.of_rows(found, duplicates)
     tables, name = found
     return kind.of_dict(tables, name)
 
 
-def _found(
+def found_in(
     value: str, source: Any, columns: Columns, format: files.Format, subset: str | None, split: str | None
 ) -> Rows | tuple[Mapping[Any, Any], str]:
     """The rows of a source, or its dictionaries and its name."""

@@ -16,6 +16,7 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.aggregation import aggregate, is_mean
 from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate, estimate_table
+from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.sums import Sum
 from torchrank.statistics.intervals import t_interval
@@ -303,6 +304,10 @@ class QueryTable:
         rows = torch.stack([values, torch.where(values.isnan(), 0.0, weights)], -1)
         inside = torch.where(rows[:, 1] > 0, metric.mean.inside(values), 0.0)
         count, empty = values.new_tensor([len(values)]), values.isnan().sum().reshape(1)
+        if self.weights is None:  # without rounding: the same in any order, and as merged from parts
+            exact = ExactSums.of(inside[rows[:, 1] > 0].numpy()).vector()
+            exact[Sum.QUERIES], exact[Sum.EMPTY] = count[0], empty[0]
+            return exact, rows
         none = values.new_zeros((1, len(sums.Problem)))
         return sums.summed(inside[None], rows[:, 1][None], count, empty, none)[0], rows
 

@@ -1,0 +1,184 @@
+"""Runs in chunks of whole queries give the evaluation of the whole run."""
+
+import gzip
+import json
+import random
+
+import numpy as np
+import pandas
+import pytest
+import tqdm.auto
+
+import torchrank as tr
+from torchrank.tables import chunks
+from torchrank.tables import read_chunks as read
+
+MEASURES = "ndcg map mrr recall@20"
+DRAW = random.Random(0)
+QRELS = {f"q{q}": {f"d{d}": DRAW.choice([0, 1, 2]) for d in DRAW.sample(range(60), 12)} for q in range(40)}
+# The order of the queries is no order by id; sizes differ, and the longest query has more lines than a chunk.
+RUN = {
+    f"q{q}": {f"d{d}": round(DRAW.random(), 2) for d in DRAW.sample(range(60), 50 if q == 9 else DRAW.randint(1, 20))}
+    for q in DRAW.sample(range(3, 45), 42)
+}
+ROWS = [(query, item, score) for query, scores in RUN.items() for item, score in scores.items()]
+
+
+def lines(kind):
+    """The run in a format, with line breaks of two kinds and blank lines."""
+    if kind == "jsonl":
+        return "".join(json.dumps(dict(zip(("qid", "docid", "score"), row))) + "\n" for row in ROWS)
+    if kind == "tsv":
+        return "query-id\tcorpus-id\tscore\r\n" + "".join(f"{q}\t{d}\t{s}\r\n" for q, d, s in ROWS)
+    if kind == "mark":
+        return "\ufeff\n" + lines("trec").rstrip("\n")
+    return "".join(f"{q} Q0 {d}  1 {s} tag\n" + "\n" * (n % 97 == 0) for n, (q, d, s) in enumerate(ROWS))
+
+
+def written(folder, kind, compressed=False):
+    path = folder / f"bm25.{kind}"
+    data = lines(kind).encode()
+    path.write_bytes(gzip.compress(data) if compressed else data)
+    return path
+
+
+def same(one, two):
+    """All numbers of two evaluations are equal to the bit."""
+    assert one.to_json() == two.to_json()
+    assert one.intervals() == two.intervals()
+
+
+@pytest.mark.parametrize(("kind", "compressed"), [("trec", True), ("tsv", False), ("jsonl", False), ("mark", False)])
+@pytest.mark.parametrize("size", [8, 10_000])
+def test_chunks_of_a_file_are_whole_queries_and_give_the_same_evaluation(tmp_path, kind, size, compressed):
+    path = written(tmp_path, kind, compressed)
+    parts = list(read(path, lines=size))
+    assert [query for part in parts for query in part.to_dict()] == list(RUN)
+    assert {query: scores for part in parts for query, scores in part.to_dict().items()} == RUN
+    assert len(parts) > 15 if size == 8 else len(parts) == 2
+    same(tr.evaluate(QRELS, read(path, lines=size), MEASURES), tr.evaluate(QRELS, path, MEASURES))
+
+
+@pytest.mark.parametrize("queries", ["judged", "both"])
+def test_several_runs_and_options_are_those_of_whole_runs(tmp_path, queries):
+    path = written(tmp_path, "trec")
+    options = {"queries": queries, "precision": "single", "ties": "expected", "ignore_identical_ids": True}
+    chunked = tr.evaluate(QRELS, {"a": read(path, lines=9), "b": RUN}, MEASURES, **options)
+    same(chunked, tr.evaluate(QRELS, {"a": path, "b": RUN}, MEASURES, **options))
+    assert chunked.means["a"] == chunked.means["b"]
+    assert tr.evaluate(QRELS, read(path), "mrr").runs == ["bm25"]
+
+
+PIECES = {
+    "rows": lambda rows: rows,
+    "frames": lambda rows: pandas.DataFrame(rows, columns=["qid", "docid", "score"]),
+    "runs": lambda rows: tr.read_run(rows),
+    "dictionaries": lambda rows: {
+        q: {d: s for other, d, s in rows if other == q} for q in dict.fromkeys(r[0] for r in rows)
+    },
+}
+
+
+@pytest.mark.parametrize("kind", PIECES)
+@pytest.mark.parametrize("size", [3, 33])
+def test_pieces_may_cut_a_query(kind, size):
+    pieces = [PIECES[kind](ROWS[start : start + size]) for start in range(0, len(ROWS), size)]
+    same(tr.evaluate(QRELS, read(iter(pieces)), MEASURES), tr.evaluate(QRELS, ROWS, MEASURES))
+
+
+def test_queries_without_documents_are_in_the_run():
+    pieces = [{"q1": {"d1": 0.5}, "q2": {}}, {}, [], {"q3": {"d1": 0.5}}]
+    (row,) = tr.evaluate(QRELS, read(pieces), "mrr", queries="both").coverage.rows
+    assert (row["queries"], row["missing"]) == (3, 37)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_a_query_that_returns_is_an_error_with_file_and_line(tmp_path, size, compressed):
+    text = "q1 Q0 a 1 3 t\nq1 Q0 b 2 2 t\n\nq2 Q0 a 1 1 t\nq3 Q0 a 1 1 t\nq1 Q0 c 3 1 t\n"
+    path = tmp_path / "wrong.run"
+    path.write_bytes(gzip.compress(text.encode()) if compressed else text.encode())
+    with pytest.raises(tr.ReadingError, match=r"wrong.run, line 6: .*query 'q1' again.*q1 Q0 c 3 1 t") as found:
+        tr.evaluate({"q1": {"a": 1}}, read(path, lines=size))
+    assert found.value.line == 6
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "line", "message"),
+    [
+        ("trec", "q1 Q0 a 1 3 t\nq1 Q0 b 1 2 t\nq1 Q0 a 2 1 t\n", 3, "first in line 1"),
+        ("trec", "q1 Q0 a 1 3 t\nq2 Q0 b 1 2 t\nq3 Q0 c 1\n", 3, "Expected 6 fields.* as in the first line"),
+        ("trec", "q1 Q0 a 1 3 t\nq2 Q0 b 1 x t\n", 2, "score to be a number"),
+        ("tsv", "qid\tdocid\tscore\nq1\ta\t1\nq2\tb\t\n", 3, "got an empty one"),
+        ("jsonl", '{"qid": "q", "docid": "a", "score": 1}\n{"qid": "q"}\n', 2, "Expected the keys"),
+    ],
+)
+def test_errors_name_the_line_of_the_file(tmp_path, kind, text, line, message):
+    path = tmp_path / "wrong"
+    path.write_text(text)
+    with pytest.raises(tr.ReadingError, match=message) as found:
+        list(read(path, lines=1, format=kind))
+    assert (found.value.line, found.value.source) == (line, str(path))
+
+
+def test_empty_and_other_files_are_refused(tmp_path):
+    path = tmp_path / "run"
+    for data, message in (
+        (b"", "empty file"), (b"\n \n" * 50, "empty file"), (b'{"q": {"d": 1}}', "file of lines, got json"),
+        (b"\xff\xfeq", "UTF-16"), (gzip.compress(lines("trec").encode())[:-9], "whole gzip file"),
+    ):  # fmt: skip
+        path.write_bytes(data)
+        with pytest.raises(tr.ReadingError, match=message):
+            list(read(path, lines=3))
+    for source in (RUN, tr.read_run(RUN), 3):
+        with pytest.raises(TypeError, match="path or an iterable of pieces"):
+            read(source)
+    with pytest.raises(ValueError, match="lines to be"):
+        read(path, lines=0)
+
+
+@pytest.mark.parametrize("order", ["grouped", "mixed"])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_large_files_are_read_in_chunks_if_queries_are_together(tmp_path, monkeypatch, order, compressed):
+    path = written(tmp_path, "trec", compressed)
+    if order == "mixed":
+        path.write_text("".join(f"{q} Q0 {d} 1 {s} t\n" for q, d, s in sorted(ROWS, key=lambda row: row[1:])))
+    whole = tr.evaluate(QRELS, path, MEASURES)
+    sizes = []
+    of_rows = tr.Run.of_rows.__func__
+    monkeypatch.setattr(tr.Run, "of_rows", classmethod(lambda cls, *a: sizes.append(of_rows(cls, *a)) or sizes[-1]))
+    monkeypatch.setattr(chunks, "LARGE", 100)
+    monkeypatch.setattr(chunks, "LARGE_COMPRESSED", 100)
+    monkeypatch.setattr(chunks.read_chunks, "__kwdefaults__", {**chunks.read_chunks.__kwdefaults__, "lines": 30})
+    same(tr.evaluate(QRELS, path, MEASURES), whole)
+    assert max(map(len, sizes)) < len(ROWS) if order == "grouped" else len(sizes[-1]) == len(ROWS)
+
+
+def test_chunks_without_judged_queries_are_refused_at_the_end():
+    pieces = [[("x", "a", 1.0)], [("y", "a", 1.0)]]
+    with pytest.raises(ValueError, match="got none: a query of the run is 'x'"):
+        tr.evaluate(QRELS, read(pieces), "mrr")
+
+
+def test_progress_counts_the_judged_queries_of_all_runs(monkeypatch):
+    class Bar(tqdm.auto.tqdm):
+        def close(self):
+            ends.append((self.n, self.total))
+
+    ends = []
+    monkeypatch.setattr(tqdm.auto, "tqdm", Bar)
+    pieces = [ROWS[:99], ROWS[99:]]
+    tr.evaluate(QRELS, {"a": RUN, "b": read(pieces)}, "mrr", progress=True)
+    assert ends[0] == (80, 80)
+
+
+def test_values_do_not_depend_on_the_other_queries_of_a_batch():
+    suite = ["map", "ndcg", "elevenpoint", "alphandcg@10", "rbo", "weightedtau", "lrap"]
+    whole = tr.evaluate(QRELS, RUN, suite)["run"]
+    for query in list(RUN)[::7]:
+        if query in QRELS:
+            alone = tr.evaluate({query: QRELS[query]}, {query: RUN[query]}, suite)["run"]
+            at = int(np.flatnonzero(whole.ids == query)[0])
+            assert {label: values[at] for label, values in whole.columns.items()} == {
+                label: values[0] for label, values in alone.columns.items()
+            }

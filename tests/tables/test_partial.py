@@ -1,0 +1,200 @@
+"""Evaluations of parts of a run, which add up to the evaluation of the whole run to the bit."""
+
+import math
+import pickle
+import random
+from fractions import Fraction
+
+import numpy as np
+import pandas
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import torchrank as tr
+from torchrank.state import exact
+from torchrank.state.exact import ExactSums
+from torchrank.tables import merge, partial
+
+MEASURES = "ndcg ndcg(gain=exponential)@10 map mrr recall@100 err(max_grade=3) rbp(p=0.8) map(aggregation=geometric) mr"
+
+
+def made(seed=0, queries=60, documents=80, missing=5):
+    """Judgments, some of whose queries have nothing relevant, and a run that lacks some and has others."""
+    draw = random.Random(seed)
+    qrels = {
+        f"q{q}": {
+            f"d{d}": draw.choice([0, 0, 1, 2, 3]) for d in draw.sample(range(documents), draw.choice([1, 2, 7, 30]))
+        }
+        for q in range(queries)
+    }
+    run = {
+        f"q{q}": {f"d{d}": round(draw.random(), 2) for d in draw.sample(range(documents), draw.choice([3, 20, 60]))}
+        for q in range(missing, queries + 2)
+    }
+    return qrels, run
+
+
+QRELS, RUN = made()
+JUDGMENTS = tr.read_qrels([(q, d, grade) for q, grades in QRELS.items() for d, grade in grades.items()])
+
+
+def split(run, parts):
+    """The queries of a run by the number of their part."""
+    found = {}
+    for (query, scores), part in zip(run.items(), parts, strict=True):
+        found.setdefault(part, {})[query] = scores
+    return list(found.values())
+
+
+def bits(found):
+    """All numbers of an evaluation; NaN equals itself."""
+    return repr([found.means, found.intervals(), found.summary().to_dict(), found.coverage.to_dict()])
+
+
+WHOLE = {queries: partial(JUDGMENTS, RUN, MEASURES, queries=queries) for queries in ("judged", "both")}
+
+
+FEW = "ndcg map err(max_grade=3) map(aggregation=geometric)"
+ONE = partial(JUDGMENTS, RUN, FEW)
+
+
+@settings(max_examples=15)
+@given(st.lists(st.integers(0, 4), min_size=len(RUN), max_size=len(RUN)), st.randoms(use_true_random=False))
+def test_any_partition_merged_in_any_order_is_one_process_to_the_bit(parts, draw):
+    states = [partial(JUDGMENTS, part, FEW) for part in split(RUN, parts)]
+    while len(states) > 1:  # merges of merges
+        states.append(merge([states.pop(draw.randrange(len(states))), states.pop()]))
+    assert bits(states[0]) == bits(ONE)
+
+
+@pytest.mark.parametrize("queries", ["judged", "both"])
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_means_intervals_and_coverage_are_those_of_evaluate(queries, count):
+    found = tr.evaluate(JUDGMENTS, RUN, MEASURES, queries=queries)
+    parts = split(RUN, [number % count for number in range(len(RUN))])
+    merged = merge(partial(JUDGMENTS, part, MEASURES, queries=queries) for part in parts)
+    assert merged.means == found.means["run"]
+    assert bits(merged) == bits(WHOLE[queries])
+    assert merged.summary().rows == [{k: v for k, v in row.items() if k != "run"} for row in found.summary().rows]
+    (ours,), (theirs,) = merged.coverage.rows, found.coverage.rows
+    assert ours == {k: pytest.approx(v, abs=1e-12) for k, v in theirs.items() if k != "run"}
+    assert (ours["judged"], ours["missing"], ours["without judgments"]) == (60, 5, 2)
+
+
+@pytest.mark.parametrize("queries", ["judged", "both"])
+def test_means_are_those_of_plain_python(queries):
+    values = []
+    for query, grades in QRELS.items():
+        if query in RUN:
+            order = sorted(RUN[query], key=lambda d: (RUN[query][d], d), reverse=True)
+            ranks = [rank for rank, d in enumerate(order, 1) if grades.get(d, 0) >= 1]
+            values.append(1 / ranks[0] if ranks else 0.0)
+        elif queries == "judged":
+            values.append(0.0)
+    merged = merge(
+        partial(QRELS, part, "mrr", queries=queries) for part in split(RUN, [n % 4 for n in range(len(RUN))])
+    )
+    assert merged.num_queries == len(values) == (60 if queries == "judged" else 55)
+    assert merged.means["mrr"] == pytest.approx(math.fsum(values) / len(values), abs=1e-15)
+    half = merged.intervals()["mrr"].high - merged.means["mrr"]
+    assert merged.estimates()["mrr"].standard_error == pytest.approx(np.std(values, ddof=1) / len(values) ** 0.5)
+    assert half / merged.estimates()["mrr"].standard_error == pytest.approx(2.0, abs=0.01)  # Student's t, 54 to 59
+
+
+def test_a_state_pickles_to_the_same_few_kilobytes_for_any_number_of_queries():
+    few, many = (pickle.dumps(partial(*made(queries=queries), "ndcg@10 map")) for queries in (20, 2000))
+    assert len(few) < 12_000
+    assert len(many) < len(few) + 200
+    assert bits(pickle.loads(many)) == bits(partial(*made(queries=2000), "ndcg@10 map"))
+
+
+def test_empty_parts_and_parts_without_judged_queries_add_nothing_but_counts():
+    rest = [
+        partial(QRELS, part, "mrr")
+        for part in ({}, {"other": {"d1": 1.0}}, pandas.DataFrame(columns=["qid", "docid", "score"]))
+    ]
+    merged = merge([*rest, partial(QRELS, RUN, "mrr")])
+    assert merged.means == partial(QRELS, RUN, "mrr").means
+    assert merged.coverage.rows[0]["without judgments"] == 3
+    assert merge([rest[0]]).means == tr.evaluate(QRELS, {}, "mrr").means["run"]
+    with pytest.raises(ValueError, match="queries that are judged, got none"):
+        merge(rest).intervals()
+
+
+def test_options_of_evaluate_are_those_of_its_parts():
+    run = {"a": {"a": 9.0, "b": 1.0}, "b": {"c": 1.00000001, "b": 3.0, "a": 1.0}}
+    qrels = {"a": {"b": 1}, "b": {"a": 1}}
+    for options in (
+        {"ignore_identical_ids": True},
+        {"precision": "single"},
+        {"precision": "single", "ties": "expected"},
+    ):
+        whole = tr.evaluate(qrels, run, "mrr", **options)
+        merged = merge(partial(qrels, {query: run[query]}, "mrr", **options) for query in run)
+        assert merged.means == whole.means["run"]
+        assert merged.coverage.rows[0]["found itself"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("measures", lambda: partial(QRELS, {}, "mrr@5")),
+        ("judgments", lambda: partial({**QRELS, "q1": {"d1": 3}}, {}, "mrr")),
+        ("queries", lambda: partial(QRELS, {}, "mrr", queries="both")),
+        ("precision", lambda: partial(QRELS, {}, "mrr", precision="single")),
+        ("ties", lambda: partial(QRELS, {}, "mrr", ties="expected")),
+    ],
+)
+def test_states_of_other_measures_options_or_judgments_are_refused(name, other):
+    with pytest.raises(ValueError, match=f"states of the same {name}"):
+        merge([partial(QRELS, RUN, "mrr"), other()])
+
+
+def test_the_order_and_the_source_of_judgments_do_not_matter():
+    rows = [(q, d, grade) for q, grades in QRELS.items() for d, grade in grades.items()]
+    random.Random(0).shuffle(rows)
+    first, second = split(RUN, [number % 2 for number in range(len(RUN))])
+    assert bits(merge([partial(rows, first, MEASURES), partial(QRELS, second, MEASURES)])) == bits(WHOLE["judged"])
+
+
+@pytest.mark.parametrize("missing", [0, 5])
+def test_a_part_that_is_given_twice_is_refused(missing):
+    qrels, run = made(missing=missing)
+    parts = [partial(qrels, part, "mrr") for part in split(run, [number % 3 for number in range(len(run))])]
+    with pytest.raises(ValueError, match="every query in one part"):
+        merge([*parts, parts[1]])
+
+
+def test_one_query_in_two_parts_of_a_complete_run_is_refused():
+    qrels, run = made(missing=0)
+    first, second = split(run, [number % 2 for number in range(len(run))])
+    second["q0"] = first["q0"]
+    with pytest.raises(ValueError, match="got 1 or more"):
+        merge([partial(qrels, first, "mrr"), partial(qrels, second, "mrr")])
+
+
+def test_wrong_states_and_measures_are_refused():
+    with pytest.raises(ValueError, match="at least one part"):
+        merge([])
+    with pytest.raises(TypeError, match="got dict"):
+        merge([{"mrr": 1.0}])
+    with pytest.raises(ValueError, match="computed from sums"):
+        partial(QRELS, RUN, [tr.MRR(aggregation="median")])
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=40), st.integers(0, 40))
+def test_sums_are_exact_and_can_be_taken_apart(values, place):
+    whole = ExactSums.of(np.array(values, dtype=np.float64))
+    first, second = (ExactSums.of(np.array(part, dtype=np.float64)) for part in (values[:place], values[place:]))
+    assert (first + second, whole - second) == (whole, first)
+    assert whole.total == sum(map(Fraction, values))
+    assert whole.squares == sum(Fraction(value) ** 2 for value in values)
+
+
+def test_sums_in_blocks_are_those_of_fsum(monkeypatch):
+    monkeypatch.setattr(exact, "AT_ONCE", 1000)
+    values = np.random.default_rng(0).random(9005) ** 30
+    whole = ExactSums.of(values)
+    assert float(whole.total) == math.fsum(values)
+    assert whole.squares == pytest.approx(math.fsum(values**2), rel=1e-12)

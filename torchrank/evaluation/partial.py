@@ -1,0 +1,276 @@
+"""Evaluations of parts of a run, in small states that are added: for runs on several machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from torchrank import __version__
+from torchrank.evaluation.options import Options, Precision, Queries
+from torchrank.evaluation.parts import Evaluator
+from torchrank.state.estimates import Estimate, Interval, estimate, estimate_table
+from torchrank.state.exact import ExactSums
+from torchrank.state.query_mean import QueryMean
+from torchrank.statistics.table import Table
+from torchrank.tables.ids import ObjectIds
+from torchrank.tables.table import Qrels, Ties
+from torchrank.wrappers.hashing import hash_ids
+from torchrank.wrappers.suites import Suite
+
+# Groups of queries, by the hash of their ids, in which the queries of all parts are counted.
+BUCKETS = 256
+# Odd constants with well mixed bits.
+ODD, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PartialEvaluation:
+    """The numbers of a part of a run, or of several merged parts; made by :func:`partial` and :func:`merge`.
+
+    It pickles to a few KB for any number of queries. Sums are not rounded, so merged parts give the numbers of the
+    whole run to the bit, in any split and order.
+
+    Attributes:
+        labels: the labels of the measures.
+        num_queries: number of queries over which means are taken.
+        means: the value of each measure, by label, as :func:`torchrank.evaluate` returns it.
+        coverage: a table with one row, as :attr:`torchrank.Evaluation.coverage`.
+    """
+
+    metrics: Mapping[str, QueryMean]
+    #: by name: the facts that must be equal in all parts
+    facts: Mapping[str, Any]
+    #: sums of the values of the queries in the parts, by label
+    found: Mapping[str, ExactSums]
+    #: sums of the values that the same queries have without a run, by label
+    replaced: Mapping[str, ExactSums]
+    #: sums of the values that all judged queries have without a run, by label
+    absent: Mapping[str, ExactSums]
+    #: int32 [bucket]: number of judged queries, and of judged queries in the parts
+    judged: np.ndarray
+    seen: np.ndarray
+    #: sums of the share of judged documents in the first ranks
+    shares: ExactSums
+    #: sums by the name of a column of the coverage
+    counts: Mapping[str, int]
+    #: the id of a query of the run, and of a judged query
+    examples: tuple[Any, Any]
+
+    @property
+    def labels(self) -> list[str]:
+        return list(self.metrics)
+
+    @property
+    def num_queries(self) -> int:
+        return int((self.judged if self.facts["queries"] == "judged" else self.seen).sum())
+
+    @property
+    def means(self) -> dict[str, float]:
+        return {label: one.value for label, one in self.estimates().items()}
+
+    def intervals(self, level: float = 0.95) -> dict[str, Interval]:
+        """The confidence interval of each measure, by label: (low, high)."""
+        return {label: one.interval for label, one in self.estimates(level).items()}
+
+    def summary(self, level: float = 0.95) -> Table:
+        """A table with a row for every measure: value, standard error, interval and numbers of queries."""
+        return estimate_table(self.estimates(level), level)
+
+    def estimates(self, level: float = 0.95) -> dict[str, Estimate]:
+        """The value, standard error, interval and counts of each measure, by label.
+
+        Raises:
+            ValueError: the parts have queries, but none of them is judged; or ``level`` is not between 0 and 1.
+        """
+        theirs, ours = self.examples
+        if theirs is not None and not self.seen.any() and self.judged.any():
+            raise ValueError(
+                f"Expected queries that are judged, got none: a query of the run is {theirs!r}, a judged query is"
+                f" {ours!r}; use the same ids in both"
+            )
+        return {label: self._estimate(label, level) for label in self.metrics}
+
+    def _estimate(self, label: str, level: float) -> Estimate:
+        sums = self.found[label]
+        if self.facts["queries"] == "judged":
+            sums = sums + self.absent[label] - self.replaced[label]
+        one = estimate(self.metrics[label], sums.vector(), None, level, "auto")
+        return replace(one, queries=self.num_queries, empty=self.num_queries - sums.count)
+
+    @property
+    def coverage(self) -> Table:
+        judged, seen = int(self.judged.sum()), int(self.seen.sum())
+        row = {
+            "queries": self.num_queries,
+            "judged": judged,
+            "missing": judged - seen,
+            "without judgments": self.counts["without judgments"],
+            "no relevant": self.facts["no relevant"],
+            f"unjudged@{self.facts['depth']}": 1 - self.shares.mean,
+            "found itself": self.counts["found itself"],
+        }
+        return Table.of_rows([row])
+
+    def __repr__(self) -> str:
+        return f"{self.summary()}\n\n{self.coverage}"
+
+
+def partial(
+    qrels: Any,
+    part: Any,
+    measures: Suite = "ndcg@10 map mrr recall@100",
+    *,
+    queries: Queries = "judged",
+    ignore_identical_ids: bool = False,
+    precision: Precision = "double",
+    ties: Ties | None = None,
+) -> PartialEvaluation:
+    """Evaluate a part of a run: some of its queries, each with all its documents.
+
+    Send the states of all parts to one process, and add them with :func:`torchrank.tables.merge`. The result is that
+    of :func:`torchrank.evaluate` for the whole run: the same means to the bit. Judged queries that are in no part
+    count as there.
+
+    Args:
+        qrels: the judgments of all queries, not of this part only: any source of :func:`torchrank.read_qrels`. Several
+            calls with one :class:`torchrank.Qrels` prepare it once.
+        part: a source of :func:`torchrank.read_run`, e.g. a data frame or a path; it may be empty.
+        measures: as :func:`torchrank.evaluate`; like the other arguments the same in all parts.
+        queries: as there.
+        ignore_identical_ids: as there.
+        precision: as there.
+        ties: as there.
+
+    Raises:
+        ReadingError: a source cannot be read.
+        ValueError: an argument has an unknown value, or a measure is no mean over queries.
+
+    Example:
+        >>> import torchrank as tr
+        >>> qrels = tr.read_qrels({"q1": {"a": 1}, "q2": {"c": 2}})
+        >>> parts = [{"q1": {"b": 0.9, "a": 0.5}}, {"q2": {"c": 0.3}}]
+        >>> tr.tables.merge(tr.tables.partial(qrels, part, "mrr") for part in parts).means
+        {'mrr': 0.75}
+    """
+    options = Options.of(None, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision)
+    evaluator = Evaluator.of(qrels, measures, "partial", True, options, ties)
+    found = evaluator.part(part)
+    everything = evaluator.absent_of_all if queries == "judged" else {label: np.zeros(0) for label in found.values}
+    at = found.at if queries == "judged" else found.at[:0]
+    digest, judged = _digest(evaluator)
+    facts = {
+        "version": __version__,
+        "measures": tuple((label, metric.definition_name) for label, metric in evaluator.metrics.items()),
+        "judgments": digest,
+        "queries": queries,
+        "ignore_identical_ids": ignore_identical_ids,
+        "precision": precision,
+        "ties": ties or "document",
+        "depth": evaluator.depth,
+        "no relevant": evaluator.no_relevant,
+    }
+    return PartialEvaluation(
+        dict(evaluator.metrics),
+        facts,
+        _sums(evaluator, found.values),
+        _sums(evaluator, {label: values[at] for label, values in everything.items()}),
+        _sums(evaluator, everything),
+        np.bincount(judged, minlength=BUCKETS).astype(np.int32),
+        np.bincount(judged[found.at], minlength=BUCKETS).astype(np.int32),
+        ExactSums.of(found.judged),
+        {"without judgments": found.queries - len(found.at), "found itself": found.found_itself},
+        (found.example, next(iter(evaluator.qrels.query_ids), None)),
+    )
+
+
+def merge(states: Iterable[PartialEvaluation]) -> PartialEvaluation:
+    """Add the states of parts of one run; merged states can be merged again, in any order.
+
+    **Every query must be in one part.** A query in two parts is detected without a list of queries: the queries are
+    counted in 256 groups by a hash of their id. It is found for certain if all judged queries are in the parts, and
+    otherwise if no judged query of its group is missing. So a part that is given twice is practically always found.
+
+    Raises:
+        ValueError: there is no state; states have other judgments, measures, options or versions; a query is in two
+            parts.
+        TypeError: an object is no state.
+    """
+    total: PartialEvaluation | None = None
+    for state in states:
+        if not isinstance(state, PartialEvaluation):
+            raise TypeError(f"Expected states of torchrank.tables.partial, got {type(state).__name__}")
+        total = state if total is None else _added(total, state)
+    if total is None:
+        raise ValueError("Expected the state of at least one part, got none; evaluate an empty part")
+    more = (total.seen - total.judged).clip(0)
+    if more.any():
+        raise ValueError(
+            f"Expected every query in one part, got {int(more.sum())} or more judged queries in several; partition the"
+            " run by query, and merge each part once"
+        )
+    return total
+
+
+def _added(one: PartialEvaluation, two: PartialEvaluation) -> PartialEvaluation:
+    for name, fact in one.facts.items():
+        if two.facts[name] != fact:
+            raise ValueError(
+                f"Expected states of the same {name}, got {fact!r} and {two.facts[name]!r}; evaluate all parts alike"
+            )
+
+    def both(name: str) -> dict[str, Any]:
+        ours, theirs = getattr(one, name), getattr(two, name)
+        return {label: ours[label] + theirs[label] for label in ours}
+
+    example = two.examples[0] if one.examples[0] is None else one.examples[0]
+    return replace(
+        one,
+        found=both("found"),
+        replaced=both("replaced"),
+        counts=both("counts"),
+        seen=one.seen + two.seen,
+        shares=one.shares + two.shares,
+        examples=(example, one.examples[1]),
+    )
+
+
+def _sums(evaluator: Evaluator, values: Mapping[str, np.ndarray]) -> dict[str, ExactSums]:
+    """The sums of values by label, in the terms in which the mean of each measure adds them."""
+    found = {}
+    for label, metric in evaluator.metrics.items():
+        column = torch.from_numpy(values[label]).to(torch.float64)
+        found[label] = ExactSums.of(metric.mean.inside(column[~column.isnan()]).numpy())
+    return found
+
+
+def _digest(evaluator: Evaluator) -> tuple[str, np.ndarray]:
+    """A digest of all judgments in any order, and the bucket of each judged query, int64 [query]."""
+    return evaluator.kept("digest", lambda: _digest_of(evaluator.qrels.columns))
+
+
+def _digest_of(qrels: Qrels) -> tuple[str, np.ndarray]:
+    queries = _mixed(_hashes(qrels.queries))
+    grades = _mixed((qrels.value + 0.0).view(np.uint64))  # -0.0 and 0.0 are one grade
+    rows = _mixed(queries[qrels.query] + np.uint64(3) * _mixed(_hashes(qrels.items)) + np.uint64(5) * grades)
+    # Sums do not depend on the order of the rows.
+    parts = [int(np.add.reduce(one, dtype=np.uint64)) for one in (queries, rows, _mixed(rows ^ SECOND))]
+    text = "".join(f"{one:016x}" for one in parts)
+    return f"{len(queries)} queries, {len(rows)} rows, {text}", (queries % np.uint64(BUCKETS)).astype(np.int64)
+
+
+def _hashes(ids: Any) -> np.ndarray:
+    """uint64 [id]: equal in all processes."""
+    if isinstance(ids, ObjectIds):
+        return hash_ids([f"{type(one).__name__} {one!r}" for one in ids.tolist()]).numpy().view(np.uint64)
+    return np.asarray(ids.hashes())
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    """64 well mixed bits."""
+    x = x * ODD
+    x = (x ^ (x >> np.uint64(32))) * SECOND
+    return x ^ (x >> np.uint64(29))

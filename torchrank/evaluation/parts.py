@@ -1,0 +1,186 @@
+"""The values of the judged queries of a run, or of a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+
+from torchrank.collection.collection import RankingCollection
+from torchrank.evaluation.options import Options, identical
+from torchrank.metrics.incomplete_judgments import Judged
+from torchrank.ranking.parts import numbered
+from torchrank.ranking.ranking import Ranking
+from torchrank.tables import rankings as _rankings  # noqa: F401 - sets Ranking.from_run's function
+from torchrank.tables.chunks import Chunks, QueryReturnsError, is_large, read_chunks
+from torchrank.tables.ids import Ids, KeyIds
+from torchrank.tables.sources import read_qrels, read_run
+from torchrank.tables.table import Qrels, Run, Ties
+from torchrank.wrappers.suites import Suite, collection_of, measures_of
+
+Array = np.ndarray
+
+#: the rank up to which unjudged documents are counted, if no measure has a cutoff
+DEPTH = 10
+
+#: objects made of judgments, by their names; they go with the judgments
+_KEPT: WeakKeyDictionary[Qrels, dict[Hashable, Any]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The values of those queries of a run that are judged, and counts of all its queries."""
+
+    #: int64 [query]: the number of each query in the judgments
+    at: Array
+    #: float [query] by label; NaN where the query was skipped
+    values: Mapping[str, Array]
+    #: float64 [query]: the share of judged documents in the first ranks
+    judged: Array
+    #: rankings of the judged documents, with the numbers of their queries in the judgments
+    rankings: Sequence[Ranking]
+    #: number of queries, judged or not
+    queries: int = 0
+    #: number of queries that have retrieved a document with their own id
+    found_itself: int = 0
+    #: the id of a query; None = there is none
+    example: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluator:
+    """Judgments and measures, which give values to the queries of any run."""
+
+    qrels: Qrels
+    #: the measures as the user gave them
+    measures: Suite
+    suite: RankingCollection
+    #: the measures by label
+    metrics: Mapping[str, Any]
+    options: Options
+    ties: Ties | None
+
+    @classmethod
+    def of(cls, qrels: Any, measures: Suite, user: str, means: bool, options: Options, ties: Ties | None) -> Self:
+        """Check the arguments of :func:`torchrank.evaluate`; ``user`` and ``means`` are those of `measures_of`."""
+        suite = collection_of(measures)
+        metrics = measures_of(suite, user, means=means)
+        return cls(read_qrels(qrels), measures, suite, metrics, options, ties)
+
+    @property
+    def depth(self) -> int:
+        """The rank up to which unjudged documents are counted."""
+        return min((metric.top_k for metric in self.metrics.values() if metric.top_k), default=DEPTH)
+
+    def kept(self, name: Hashable, made: Callable[[], Any]) -> Any:
+        """An object that is made once for these judgments, also if other evaluators use them."""
+        objects = _KEPT.setdefault(self.qrels, {})
+        if name not in objects:
+            objects[name] = made()
+        return objects[name]
+
+    @property
+    def numbers(self) -> dict[Hashable, int]:
+        """The number of each judged query, by its id as key of dictionaries."""
+        return self.kept("numbers", lambda: {key: at for at, key in enumerate(self.qrels.queries.hashable())})
+
+    def parts(self, source: Any) -> Iterator[Part]:
+        """The parts of a run: of each chunk, or of all.
+
+        Raises:
+            QueryReturnsError: a large file is not grouped by query; read it as a whole.
+        """
+        if isinstance(source, str | Path) and is_large(source):
+            source = read_chunks(source)
+        yield from map(self.part, source) if isinstance(source, Chunks) else [self.part(source)]
+
+    def all_parts(self, source: Any, done: Callable[[int], None] | None = None) -> list[Part]:
+        """The parts of a run; ``done`` gets the number of judged queries of each."""
+
+        def read(parts: Iterator[Part]) -> Iterator[Part]:
+            for part in parts:
+                yield part
+                if done is not None:
+                    done(len(part.at))
+
+        try:
+            return list(read(self.parts(source)))
+        except QueryReturnsError:
+            if isinstance(source, Chunks):
+                raise
+            return list(read(iter([self.part(source)])))
+
+    def part(self, source: Any) -> Part:
+        """The values of the judged queries of a source of :func:`torchrank.read_run`."""
+        run = read_run(source, ties=self.ties)
+        itself = identical(run)
+        found_itself = len(np.unique(run.query[itself]))
+        run = self.options.apply(run, itself)
+        numbers = self.numbers
+        at = np.array(sorted(numbers[key] for key in run.queries.hashable() if key in numbers), dtype=np.int64)
+        example = run.queries.take(np.arange(1)).tolist()[0] if len(run.queries) else None
+        return replace(self._part(at, run), queries=len(run.queries), found_itself=found_itself, example=example)
+
+    def absent(self, at: Array) -> Part:
+        """The part of some queries without a run, given by their numbers.
+
+        Measures whose low values are good have no value there: a short ranking would be a good one.
+        """
+        part = self._part(at, read_run({}))
+        lower = {label for label, metric in self.metrics.items() if metric.higher_is_better is False}
+        values = {label: np.full(len(at), np.nan) if label in lower else x for label, x in part.values.items()}
+        return replace(part, values=values)
+
+    @property
+    def absent_of_all(self) -> Mapping[str, Array]:
+        """The values of all queries without a run: float [query] by label."""
+        every = np.arange(len(self.numbers))
+        names = [self.measures] if isinstance(self.measures, str) else self.measures
+        if not isinstance(names, list | tuple) or not all(isinstance(one, str) for one in names):
+            return self.absent(every).values  # functions of the user may have equal names
+        return self.kept(("absent", *names), lambda: self.absent(every).values)
+
+    @property
+    def no_relevant(self) -> int:
+        """Number of judged queries without a relevant document."""
+        relevant = self.qrels.query[self.qrels.value >= 1]
+        return len(self.numbers) - len(np.unique(relevant))
+
+    def _part(self, at: Array, run: Run) -> Part:
+        """The part of some queries, given by their numbers in ascending order."""
+        if not len(at):
+            return Part(at, {label: np.zeros(0) for label in self.metrics}, np.zeros(0), ())
+        ranking = Ranking.from_run(self._judgments(at), run)
+        values = {label: values.numpy() for label, values in self.suite.score(ranking).items()}
+        judged = Judged(top_k=self.depth).score(ranking).numpy()
+        # Without the run, which takes far more memory.
+        rankings = [replace(one, queries=torch.from_numpy(at)[one.queries]) for one in numbered(ranking.parts())]
+        return Part(at, values, judged, rankings)
+
+    def _judgments(self, at: Array) -> Qrels:
+        """The judgments of some queries."""
+        qrels = self.qrels
+        if len(at) == len(self.numbers):
+            return qrels
+        number = np.full(len(self.numbers), -1)
+        number[at] = np.arange(len(at))
+        rows = np.flatnonzero(number[qrels.query] >= 0)
+        items: Ids = qrels.items
+        items = KeyIds([items.tables[one] for one in at.tolist()]) if isinstance(items, KeyIds) else items.take(rows)
+        query = number[qrels.query[rows]].astype(qrels.query.dtype)
+        return Qrels(qrels.queries.take(at), query, items, qrels.value[rows], qrels.source)
+
+
+def check_queries(evaluator: Evaluator, parts: Sequence[Part], name: str = "") -> None:
+    """Raise ValueError if judgments and a run have queries, but none in common."""
+    theirs = next((part.example for part in parts if part.queries), None)
+    if theirs is not None and evaluator.numbers and not any(len(part.at) for part in parts):
+        raise ValueError(
+            f"Expected queries that are judged in run {name!r}, got none: a query of the run is {theirs!r}, a judged"
+            f" query is {evaluator.qrels.query_ids[0]!r}; use the same ids in both"
+        )

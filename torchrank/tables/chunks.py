@@ -1,0 +1,270 @@
+"""Runs that are larger than memory: chunks of whole queries, from files or from other sources in pieces."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+
+from torchrank.tables import columns as names
+from torchrank.tables import files, records
+from torchrank.tables.errors import ReadingError
+from torchrank.tables.frames import error_of
+from torchrank.tables.ids import ObjectIds, of_objects
+from torchrank.tables.sources import found_in
+from torchrank.tables.table import Duplicates, PairTable, Rows, Run, Ties, check_choice
+from torchrank.tables.text import PADDING, Text
+
+# Files of at least so many bytes are read in chunks by themselves; compressed ones have several times as many lines.
+LARGE, LARGE_COMPRESSED = 2**26, 2**24
+# Bytes whose lines show how long lines are.
+SAMPLE = 2**16
+GZIP, MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
+
+
+class QueryReturnsError(ReadingError):
+    """The rows of a query are not together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chunks:
+    """A run in chunks of whole queries, made by :func:`torchrank.tables.read_chunks`.
+
+    Iteration returns one :class:`torchrank.Run` after the other. :func:`torchrank.evaluate` takes it as a run.
+    """
+
+    #: the name of the source; "" = it has none
+    name: str
+    pieces: Callable[[], Iterator[Rows]] = field(repr=False)
+    duplicates: Duplicates = "error"
+    ties: Ties | None = None
+
+    def __iter__(self) -> Iterator[Run]:
+        for rows in _whole_queries(self.pieces()):
+            run = Run.of_rows(rows, self.duplicates)
+            yield run if self.ties is None else run.with_ties(self.ties)
+
+
+def read_chunks(
+    source: Any,
+    *,
+    lines: int = 500_000,
+    columns: names.Columns = None,
+    format: files.Format = "auto",
+    duplicates: Duplicates = "error",
+    ties: Ties | None = None,
+) -> Chunks:
+    """Read a run that is larger than memory, in chunks of whole queries.
+
+    :func:`torchrank.evaluate` takes the result as a run, in the memory of one chunk, the judgments, and the values of
+    all queries. The rows of a query must be together; queries may be in any order.
+
+    Args:
+        source: the path of a file of lines (TREC, tab-separated, JSON lines; gzip is recognised); or an iterable of
+            pieces of a run, each a source of :func:`torchrank.read_run`, e.g. of data frames or of lists of tuples. A
+            query may be cut between two pieces.
+        lines: number of lines of a chunk, about; a chunk has at least one whole query. Not used for pieces.
+        columns: as :func:`torchrank.read_run`.
+        format: as there.
+        duplicates: as there.
+        ties: as there; None = "document".
+
+    Raises:
+        ReadingError: while chunks are read, as :func:`torchrank.read_run`; or a query returns after another one. It
+            names file and line.
+        ValueError, TypeError: an argument has an unknown value, or the source is neither a path nor an iterable.
+
+    Example:
+        >>> import torchrank as tr
+        >>> pieces = [[("q1", "a", 0.9)], [("q1", "b", 0.5), ("q2", "c", 0.3)]]
+        >>> [run.to_dict() for run in tr.tables.read_chunks(pieces)]
+        [{'q1': {'a': 0.9, 'b': 0.5}}, {'q2': {'c': 0.3}}]
+    """
+    if isinstance(lines, bool) or not isinstance(lines, int) or lines < 1:
+        raise ValueError(f"Expected lines to be an integer of at least 1, got {lines!r}")
+    check_choice("duplicates", duplicates, Duplicates)
+    check_choice("format", format, files.Format)
+    if ties is not None:
+        check_choice("ties", ties, Ties)
+    if isinstance(source, str | Path):
+        reader = Lines(Path(source), lines, columns, format)
+        return Chunks(str(source), reader.pieces, duplicates, ties)
+    if not isinstance(source, Iterable) or hasattr(source, "read") or isinstance(source, Mapping | PairTable):
+        raise TypeError(f"Expected a path or an iterable of pieces of a run, got {type(source).__name__}")
+    return Chunks("", lambda: (_rows_of(piece, columns, format) for piece in source), duplicates, ties)
+
+
+def is_large(path: str | Path) -> bool:
+    """Whether a path is a file of lines that needs much memory to be read as a whole."""
+    path = Path(path)
+    if not path.is_file() or path.stat().st_size < LARGE_COMPRESSED:
+        return False
+    with path.open("rb") as file:
+        compressed = file.read(2) == GZIP
+    if not compressed and path.stat().st_size < LARGE:
+        return False
+    with _opened(path) as stream:
+        sample = stream.read(SAMPLE)
+    return bool(sample.strip()) and files.recognise(Text.of(sample, str(path))) in ("trec", "jsonl")
+
+
+def _opened(path: Path) -> IO[bytes]:
+    with path.open("rb") as file:
+        compressed = file.read(2) == GZIP
+    return cast(IO[bytes], gzip.open(path, "rb") if compressed else path.open("rb"))
+
+
+# ---- pieces of files -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """A file of lines, read in pieces of about ``lines`` lines."""
+
+    path: Path
+    lines: int
+    columns: names.Columns
+    format: files.Format
+
+    def pieces(self) -> Iterator[Rows]:
+        """The rows of the pieces, which may end within a query."""
+        parse: Callable[[Text], Rows] | None = None
+        for text in self._texts():
+            parse = parse or self._parser(text)
+            yield parse(text)
+
+    def _texts(self) -> Iterator[Text]:
+        """Pieces of text that end with a line; the first one, and all that are not blank."""
+        name, number, rest, first = str(self.path), 1, b"", True
+        try:
+            with _opened(self.path) as stream:
+                sample = stream.read(SAMPLE)
+                size = self.lines * -(-len(sample) // max(1, sample.count(b"\n")))
+                stream.seek(len(MARK) if sample.startswith(MARK) else 0)
+                more = b"\n"
+                while more:
+                    more = stream.read(max(1, size))
+                    cut = more.rfind(b"\n") + 1
+                    if more and not cut:
+                        rest += more
+                        continue
+                    data = b"".join((rest, more[:cut], bytes(PADDING)))
+                    rest = more[cut:]
+                    text = Text(name, np.frombuffer(data, np.uint8), 0, number)
+                    if not files.is_blank(text) or (first and not more):
+                        yield files.without_mark(text) if first else text
+                        first = False
+                    number += data.count(b"\n")
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise ReadingError(f"Expected a whole gzip file, got one with: {error}", name) from error
+
+    def _parser(self, text: Text) -> Callable[[Text], Rows]:
+        """The function that reads a piece, from the first one."""
+        known = files.recognise(text) if self.format == "auto" else self.format
+        if known == "jsonl":
+            return lambda piece: records.json_lines(piece, "score", self.columns)
+        if known not in ("trec", "tsv"):
+            raise ReadingError(
+                f"Expected a file of lines, got {known}; pass an iterable of pieces of it to read_chunks", text.name
+            )
+        header, width = files.header_of(text, "score", self.columns, known == "tsv")
+
+        def parse(piece: Text) -> Rows:
+            if piece.first_line > 1 and header:
+                whole = np.concatenate([np.frombuffer(header, np.uint8), piece.buffer])
+                piece = Text(piece.name, whole, 0, piece.first_line - 1)
+            elif files.header_of(piece, "score", self.columns, known == "tsv")[1] != width:
+                raise piece.error(f"Expected {width} fields, as in the first line of the file", piece.begin)
+            return files.delimited(piece, "score", self.columns, tabs=known == "tsv")
+
+        return parse
+
+
+# ---- pieces to whole queries -----------------------------------------------------------------------------------------
+
+
+def _rows_of(piece: Any, columns: names.Columns, format: files.Format) -> Rows:
+    """The rows of a source of :func:`torchrank.read_run`."""
+    found = piece if isinstance(piece, Run) else found_in("score", piece, columns, format, None, None)
+    if isinstance(found, Rows):
+        return found
+    run = found.columns if isinstance(found, Run) else Run.of_dict(*found).columns
+    return Rows(run.queries, run.query, run.items, run.value, run.source, error_of(run.source))  # type: ignore[arg-type]
+
+
+def _whole_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
+    """The rows of some pieces, cut between queries: the last query of a piece waits for the next piece.
+
+    Raises:
+        QueryReturnsError: a query has rows before and after those of another one.
+    """
+    held: Rows | None = None
+    last: Hashable = None
+    seen: set[Hashable] = set()
+    for rows in pieces:
+        starts, keys, empty = _queries(rows)
+        if len(empty):
+            yield Rows(
+                rows.queries.take(empty), rows.query[:0], rows.item.take(np.arange(0)), rows.value[:0], "", rows.error
+            )
+        if not len(starts):
+            continue
+        if held is not None and keys[0] == last:
+            stop = starts[1] if len(starts) > 1 else len(rows.value)
+            held = _joined(held, _cut(rows, 0, stop))
+            starts, keys = starts[1:], keys[1:]
+        for start, key in zip(starts, keys):
+            if key in seen:
+                shown = rows.queries.take(rows.query[[start]]).tolist()[0]
+                message = f"Expected the rows of each query together, got query {shown!r} again; read it as a whole"
+                found = rows.error(message, start)
+                raise QueryReturnsError(message, found.source, found.line, found.text, found.unit)
+            seen.add(key)
+        if not starts:
+            continue
+        if held is not None:
+            yield held
+        if starts[-1] > starts[0]:
+            yield _cut(rows, starts[0], starts[-1])
+        held, last = _cut(rows, starts[-1], len(rows.value)), keys[-1]
+        seen.add(last)
+    if held is not None:
+        yield held
+
+
+def _queries(rows: Rows) -> tuple[list[int], list[Hashable], np.ndarray]:
+    """Where each query begins, its key, and the numbers of the queries without rows."""
+    starts = np.flatnonzero(np.diff(rows.query, prepend=-1))
+    names = list(rows.queries.hashable())
+    has_rows = np.zeros(len(names), dtype=bool)
+    has_rows[rows.query[starts]] = True
+    return starts.tolist(), [names[number] for number in rows.query[starts].tolist()], np.flatnonzero(~has_rows)
+
+
+def _cut(rows: Rows, start: int, stop: int) -> Rows:
+    """Consecutive rows of whole queries."""
+    if (start, stop) == (0, len(rows.value)) and len(rows.queries) == np.count_nonzero(np.diff(rows.query, prepend=-1)):
+        return rows
+    at: Any = np.arange(start, stop) if isinstance(rows.item, ObjectIds) else slice(start, stop)
+    query = rows.query[start:stop]
+    changes = np.diff(query, prepend=-1) != 0
+    queries, numbers = rows.queries.take(query[changes]), np.cumsum(changes, dtype=query.dtype) - 1
+    error = rows.error
+    return Rows(queries, numbers, rows.item.take(at), rows.value[at], rows.source, lambda m, row: error(m, start + row))
+
+
+def _joined(one: Rows, more: Rows) -> Rows:
+    """All rows of two pieces of one query."""
+    size = len(one.value)
+    item = of_objects(one.item.tolist() + more.item.tolist())
+    value = np.concatenate([one.value, more.value])
+
+    def error(message: str, row: int) -> ReadingError:
+        return one.error(message, row) if row < size else more.error(message, row - size)
+
+    return Rows(one.queries, np.zeros(len(value), np.int32), item, value, one.source, error)  # type: ignore[arg-type]
