@@ -21,7 +21,9 @@ LIMIT = 480  # seconds for all, beside other tests
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory, request):
     """(result, error, seconds) of every worker for every number of workers and scenario that is asked for."""
-    jobs = [tuple(item.callspec.params[key] for key in ("world", "name")) for item in filter(is_here, request.session.items)]
+    jobs = [
+        tuple(item.callspec.params[key] for key in ("world", "name")) for item in filter(is_here, request.session.items)
+    ]
     folder = tmp_path_factory.mktemp("workers")
     run(folder, jobs)
     return {job: [read(workers.result_of(folder, *job, rank)) for rank in range(job[0])] for job in jobs}

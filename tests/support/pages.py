@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+from torchrank.cli import main
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -26,8 +30,12 @@ GUIDES = [ROOT / "torchrank/statistics/README.md"]
 
 def printed(command: str) -> str:
     """The output of a command of :data:`BLOCKS`, run in this clone by this Python."""
-    module = command.removeprefix("python -m ") if command.startswith("python") else f"torchrank.cli {command[10:]}"
-    argv = [sys.executable, "-m", *module.split()]
+    program, *arguments = command.split()
+    if program == "torchrank":
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            main(arguments)
+        return out.getvalue().strip()
+    argv = [sys.executable, *arguments]
     return subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 

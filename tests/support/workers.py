@@ -205,7 +205,7 @@ def few(batches):
     widths = {x.shape[1:] for x in itertools.chain(first[:1], *(batch[:1] for batch in rest))}
     if len(rest) < 2 or len(widths) > 1:
         return batches
-    return [first, tuple(torch.cat(x) if isinstance(x[0], Tensor) else sum(x, []) for x in zip(*rest))]
+    return [first, tuple(torch.cat(x) if isinstance(x[0], Tensor) else [*itertools.chain(*x)] for x in zip(*rest))]
 
 
 def fill(metric, batches):
