@@ -14,6 +14,7 @@ os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 
 # Tests are many and tensors tiny: threads only get in each other's way, all the more under pytest-xdist.
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of processes that tests start
 
 # The first call of a kernel can take longer than any sensible deadline.
 settings.register_profile(

@@ -26,7 +26,12 @@ def run(*arguments: str | Path) -> list[str]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    lines = done.stdout.splitlines()
+    return of_output(done.stdout)
+
+
+def of_output(text: str) -> list[str]:
+    """The lines of the table in an output."""
+    lines = text.splitlines()
     return lines[2 : lines.index("", 2)]  # between two empty lines
 
 
@@ -66,9 +71,10 @@ def test_plot_is_a_picture(trained):
 
 
 @together
-def test_loaded_weights_print_the_same(trained):
+def test_loaded_weights_print_the_same(trained, capsys):
     table, folder = trained
-    (row,) = read(run("demo", "--epochs", 0, "--load", folder / "weights.pt"))
+    assert main(["demo", "--epochs", "0", "--load", str(folder / "weights.pt")]) == 0
+    (row,) = read(of_output(capsys.readouterr().out))
     assert {**row, "epoch": 3} == read(table)[-1]
 
 

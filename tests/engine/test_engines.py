@@ -1,7 +1,6 @@
 """Every way to find the places of candidates gives the places counted one query at a time, up to its reach."""
 
 import math
-import multiprocessing
 import os
 import shutil
 import sys
@@ -13,6 +12,7 @@ import oracles
 import pytest
 import sharding
 import torch
+import workers
 from comparing import FEW, REPRESENTATIVES, wanted
 from sharding import (
     DTYPES,
@@ -452,7 +452,7 @@ def test_candidates_not_retrieved_are_no_tie():
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of memory from /proc")
 def test_scores_of_which_few_are_relevant_are_not_copied():
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
+    with workers.CONTEXT.Pool(1) as pool:
         grown = pool.apply_async(sharding.memory_of_sparse_lists).get(60)
     assert max(grown) < 80, "half of the 160 MB of scores, in rows and transposed"  # 66 beside other work
 

@@ -1,6 +1,5 @@
 """Catalogues that come in pieces, lie with several workers or are written as rows stand as they do in one matrix."""
 
-import multiprocessing
 import pickle
 import re
 import sys
@@ -9,6 +8,7 @@ import time
 import pytest
 import sharding
 import torch
+import workers
 from sharding import (
     CATALOGUES,
     DTYPES,
@@ -232,7 +232,7 @@ def test_a_catalogue_without_items_or_queries():
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of memory from /proc")
 def test_the_matrix_of_scores_never_exists():
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
+    with workers.CONTEXT.Pool(1) as pool:
         by_default, in_whole_rows, as_a_matrix = pool.apply_async(sharding.memory_of_embeddings).get(60)
     assert by_default <= in_whole_rows < 128 < 200 < as_a_matrix
     assert by_default < 64
@@ -383,8 +383,8 @@ def test_blocks_without_queries_or_items():
 
 
 def test_a_sharded_catalogue_is_ranked_as_a_whole_one(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=sharding.work, args=(rank, str(tmp_path)), daemon=True) for rank in range(3)]
+    arguments = [(rank, str(tmp_path)) for rank in range(3)]
+    processes = [workers.CONTEXT.Process(target=sharding.work, args=args, daemon=True) for args in arguments]
     for process in processes:
         process.start()
     end = time.monotonic() + 90

@@ -1,7 +1,6 @@
 """A real Trainer: Lightning logs the value of the metric for the same scores in one process."""
 
 import copy
-import multiprocessing
 import os
 import pickle
 import socket
@@ -214,9 +213,8 @@ def two(tmp_path_factory):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
     arguments = [("test_lightning", "worker", rank, str(folder), port) for rank in range(2)]
-    processes = [context.Process(target=workers.call, args=args, daemon=True) for args in arguments]
+    processes = [workers.CONTEXT.Process(target=workers.call, args=args, daemon=True) for args in arguments]
     for process in processes:
         process.start()
     for process in processes:

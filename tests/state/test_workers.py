@@ -1,13 +1,11 @@
 """Real processes: the number does not depend on how many there are, and none of them ever waits in vain.
 
-Starting a process costs seconds, so one set of two workers and one of three run all scenarios, see workers.py.
+Starting a process costs seconds, so one set of three workers runs all scenarios, see workers.py.
 """
 
-import multiprocessing
 import pickle
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import pytest
@@ -22,29 +20,25 @@ LIMIT = 480  # seconds for all, beside other tests
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory, request):
-    """(result, error, seconds) of every worker for every scenario that is asked for, by number of workers."""
-    names = list(dict.fromkeys(item.callspec.params["name"] for item in request.session.items if is_here(item)))
-    folders = {world: tmp_path_factory.mktemp(f"of{world}") for world in WORLDS}
-    end = time.monotonic() + LIMIT
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda world: run(world, folders[world], names, end), WORLDS))
-    return {
-        (world, name): [read(folders[world] / f"{name}.{rank}.result") for rank in range(world)]
-        for world in WORLDS
-        for name in names
-    }
+    """(result, error, seconds) of every worker for every number of workers and scenario that is asked for."""
+    jobs = [
+        tuple(item.callspec.params[key] for key in ("world", "name")) for item in filter(is_here, request.session.items)
+    ]
+    folder = tmp_path_factory.mktemp("workers")
+    run(folder, jobs)
+    return {job: [read(workers.result_of(folder, *job, rank)) for rank in range(job[0])] for job in jobs}
 
 
 def is_here(item):
     return item.path.name == "test_workers.py" and "name" in getattr(getattr(item, "callspec", None), "params", {})
 
 
-def run(world, folder, names, end):
+def run(folder, jobs):
     """Run scenarios in workers; with new workers behind one in which a worker has died."""
-    context = multiprocessing.get_context("spawn")
-    while names and time.monotonic() < end:
-        arguments = [(rank, world, str(folder), names) for rank in range(world)]
-        processes = [context.Process(target=workers.work, args=args, daemon=True) for args in arguments]
+    end = time.monotonic() + LIMIT
+    while jobs and time.monotonic() < end:
+        arguments = [(rank, str(folder), jobs) for rank in range(max(WORLDS))]
+        processes = [workers.CONTEXT.Process(target=workers.work, args=args, daemon=True) for args in arguments]
         for process in processes:
             process.start()
         while time.monotonic() < end and any(process.is_alive() for process in processes):
@@ -55,8 +49,8 @@ def run(world, folder, names, end):
         for process in processes:
             process.kill()
             process.join()
-        started = [name for name in names if any(folder.glob(f"{name}.[0-9].result"))]
-        names = names[max(1, len(started)) :]
+        started = [job for job in jobs if any(workers.result_of(folder, *job, rank).exists() for rank in range(job[0]))]
+        jobs = jobs[max(1, len(started)) :]
 
 
 def read(path):

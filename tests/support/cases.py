@@ -208,8 +208,15 @@ def suits(config: Config | tr.RankingMetric, layout: str) -> bool:
     """Whether a layout has all that a measure needs."""
     if config.name in COUNTING_IRRELEVANT and layout in PADDED:
         return False
-    metric = config.metric() if isinstance(config, Config) else config
-    return says_all(layout) or metric.required().relevant
+    if says_all(layout):
+        return True
+    return is_relevant_enough(config) if isinstance(config, Config) else config.required().relevant
+
+
+@cache
+def is_relevant_enough(config: Config) -> bool:
+    """Whether a metric needs no candidates but the relevant ones."""
+    return config.metric().required().relevant
 
 
 def layout(kind: str) -> Callable[[Callable], Callable]:
@@ -222,9 +229,17 @@ def layout(kind: str) -> Callable[[Callable], Callable]:
 
 def batch(name: str, size: int) -> tuple[tuple[Query, ...], Batch]:
     """Queries of the kind that a layout takes, in that layout."""
+    # Tensors are made once, and show whether a metric writes into them; a ranking remembers what was derived from it.
+    return (made_anew if name.startswith("ranking") else made_once)(name, size)
+
+
+def made_anew(name: str, size: int) -> tuple[tuple[Query, ...], Batch]:
     kind, make = LAYOUTS[name]
     found = population(kind, size)
     return found, make(list(found), random.Random(name))
+
+
+made_once = cache(made_anew)
 
 
 class Cell(NamedTuple):

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from oracles import WHOLE_OR_CUT, oracle, squared
@@ -26,7 +27,7 @@ def stops(n: int, r: int, k: int, max_grade: int = 4) -> float:
     passed = [1.0]
     for j in range(1, k + 1):
         hits = range(max(0, j - (n - r)), min(j, r) + 1)
-        chances = (math.comb(r, h) * math.comb(n - r, j - h) / math.comb(n, j) for h in hits)
+        chances = (math.comb(j, h) * math.comb(n - j, r - h) / math.comb(n, r) for h in hits)  # as of r among j
         passed.append(math.fsum(chance * stay**h for chance, h in zip(chances, hits)))
     return math.fsum((before - after) / j for j, (before, after) in enumerate(itertools.pairwise(passed), 1))
 
@@ -298,11 +299,18 @@ def rate_of_gain(
     else:
         gains = [x for block in values for x in sorted(block, reverse=ties == "optimistic")]
     ranks = 1000 if user == "bpm" and settings["cost"] else top_k or 1000
-    gains = gains[:ranks]
+    return walked(tuple(gains[:ranks]), ranks, top_k or ranks, user, tuple(settings.items()))
+
+
+@cache
+def walked(
+    gains: Sequence[float], ranks: int, patience: float, user: Any, settings: Sequence[tuple[str, float]]
+) -> float:
+    """The gains seen by a user, for each rank seen."""
     seen, total, attention = 1.0, 0.0, 0.0
     for rank in range(1, ranks + 1):
         total, attention = total + seen * math.fsum(gains[rank - 1 : rank]), attention + seen
-        seen *= min(1.0, max(0.0, goes_on(user, gains, rank, top_k or ranks, settings)))
-        if seen == 0:
+        seen *= min(1.0, max(0.0, goes_on(user, gains, rank, patience, dict(settings))))
+        if seen < 1e-18:  # of which a thousand are less than a digit
             break
     return total / attention

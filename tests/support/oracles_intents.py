@@ -104,12 +104,15 @@ def novelty(
         gains = gains_at(order, worth, fading)[:top_k]
         return math.fsum(gain * discount(rank) for rank, gain in enumerate(gains, 1))
 
+    ideals: list[float] = []
+
     def value(order: Sequence[Grades], missing: Sequence[Grades]) -> float:
         all_candidates = [*order, *missing]
         intents = sum(any(grades[s] >= level for grades in all_candidates) for s in range(len(all_candidates[0])))
         if divided_by == "ideal":
-            ideal = total(greedy(all_candidates, worth, fading))
-            return total(order) / ideal if ideal else 0.0
+            if not ideals:  # which is the same in every order
+                ideals.append(total(greedy(all_candidates, worth, fading)))
+            return total(order) / ideals[0] if ideals[0] else 0.0
         if divided_by == "bound":
             best = [math.prod([most, *[1 - fading * most] * i]) * discount(i + 1) for i in range(top_k or 0)]
             return total(order) / (intents * math.fsum(best))

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from torchrank.cli import main
+
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 WRITE = "python tests/support/pages.py"
@@ -30,13 +32,15 @@ GUIDES = [ROOT / f"torchrank/{room}/README.md" for room in ("evaluation", "stati
 
 def printed(command: str) -> str:
     """The output of a command of :data:`BLOCKS`, run in this clone by this Python."""
-    if command.startswith("python -m tests."):  # without the seconds of another import of torch
-        path = ROOT / f"{command.removeprefix('python -m ').replace('.', '/')}.py"
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            runpy.run_path(str(path), run_name="__main__")
-        return out.getvalue().strip()
-    module = command.removeprefix("python -m ") if command.startswith("python") else f"torchrank.cli {command[10:]}"
-    argv = [sys.executable, "-m", *module.split()]
+    program, *arguments = command.split()
+    with contextlib.redirect_stdout(io.StringIO()) as out:  # in this process, which has imported torch
+        if program == "torchrank":
+            main(arguments)
+            return out.getvalue().strip()
+        if arguments[1].startswith("tests."):
+            runpy.run_path(str(ROOT / f"{arguments[1].replace('.', '/')}.py"), run_name="__main__")
+            return out.getvalue().strip()
+    argv = [sys.executable, *arguments]
     return subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 

@@ -9,9 +9,11 @@ import copy
 import datetime
 import importlib
 import itertools
+import multiprocessing
 import os
 import pickle
 import random
+import sys
 import time
 import traceback
 import warnings
@@ -44,33 +46,50 @@ def scenario(function=None, *, alone=True, timeout=60):
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
-def work(rank, world, folder, names):
-    """The main function of a worker: run scenarios one after another, each in a process group of its own."""
+#: Processes that tests start are forked from one that has imported torch, which takes seconds.
+CONTEXT = multiprocessing.get_context("forkserver" if sys.platform.startswith("linux") else "spawn")
+if CONTEXT.get_start_method() == "forkserver":
+    CONTEXT.set_forkserver_preload(["torch", "torchmetrics", "torch.distributed", "torchrank", "torchrank.retrieval"])
+
+
+def work(rank, folder, jobs):
+    """The main function of a worker: run (number of workers, scenario), each in a process group of its own."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     for name in ("workers_retrieval", "workers_statistics"):
         importlib.import_module(name)  # its scenarios
-    folder = Path(folder)
-    for name in names:
-        run = SCENARIOS[name]
-        group = {"init_method": f"file://{folder / name}.group", "rank": rank, "world_size": world}
-        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=run.timeout), **group)
-        result, error, started = None, "", time.monotonic()
-        try:
-            result = plain(run(rank, world))
-            dist.monitored_barrier()  # a collective too many on one worker shows here
-        except BaseException:
-            error = traceback.format_exc()
-        seconds = time.monotonic() - started
-        leave()  # which wakes up whoever waits for this worker
-        part = folder / f"{name}.{rank}.part"
-        part.write_bytes(pickle.dumps((result, error, seconds)))
-        part.rename(part.with_suffix(".result"))
-        if error and KEPT:
-            os._exit(1)  # which wakes up whoever waits for this worker
-        while not all((folder / f"{name}.{other}.result").exists() for other in range(world)):
-            time.sleep(0.005)
+    for world, name in jobs:
+        results = [result_of(folder, world, name, other) for other in range(world)]
+        if rank < world:
+            run_one(rank, world, name, results[rank])
+        while not all(result.exists() for result in results):
+            time.sleep(0.002)
     end()
+
+
+def result_of(folder, world, name, rank):
+    """The file with (result, error, seconds) of a worker."""
+    return Path(folder, f"{name}.of{world}.{rank}.result")
+
+
+def run_one(rank, world, name, path):
+    run = SCENARIOS[name]
+    meeting = path.with_name(f"{name}.of{world}.group")
+    group = {"init_method": f"file://{meeting}", "rank": rank, "world_size": world}
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=run.timeout), **group)
+    result, error, started = None, "", time.monotonic()
+    try:
+        result = plain(run(rank, world))
+        dist.monitored_barrier()  # a collective too many on one worker shows here
+    except BaseException:
+        error = traceback.format_exc()
+    seconds = time.monotonic() - started
+    leave()  # which wakes up whoever waits for this worker
+    part = path.with_suffix(".part")
+    part.write_bytes(pickle.dumps((result, error, seconds)))
+    part.rename(path)
+    if error and KEPT:
+        os._exit(1)  # which wakes up whoever waits for this worker
 
 
 # Process groups that were left but not ended. Before torch 2.13, where it was not seen, the end of a gloo group may
@@ -180,8 +199,18 @@ def share(batches, rank, world, how="uneven"):
     return batches[start:stop]
 
 
+def few(batches):
+    """The first batch, and all others as one: rows cost nothing, calls do."""
+    first, *rest = list(batches) or [()]
+    widths = {x.shape[1:] for x in itertools.chain(first[:1], *(batch[:1] for batch in rest))}
+    if len(rest) < 2 or len(widths) > 1:
+        return batches
+    return [first, tuple(torch.cat(x) if isinstance(x[0], Tensor) else [*itertools.chain(*x)] for x in zip(*rest))]
+
+
 def fill(metric, batches):
-    for arguments in batches:
+    """Update a metric in one call, or in two."""
+    for arguments in few(batches):
         metric.update(*arguments)
     return metric
 

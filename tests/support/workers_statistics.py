@@ -10,7 +10,7 @@ from functools import cache
 
 import torch
 import torch.distributed as dist
-from workers import AGGREGATIONS, batch, errors_of, exactly, fill, leave, plain, scenario, share
+from workers import AGGREGATIONS, batch, errors_of, exactly, few, fill, leave, plain, scenario, share
 
 import torchrank as tr
 
@@ -59,7 +59,7 @@ COST[ties] = {"all_reduce": 2}  # sums and maxima
 
 
 def add(metric, kind, batches):
-    for scores, grades, ids, slices in batches:
+    for scores, grades, ids, slices in batches if kind is kept else few(batches):
         options = {"query_ids": ids, "slices": slices}
         metric.update(scores, grades, **{name: options[name] for name in KINDS[kind]})
     return metric
