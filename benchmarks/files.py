@@ -17,7 +17,7 @@ import numpy as np
 
 import torchrank as tr
 from benchmarks.measure import interleaved, repetitions, short, summary, timed
-from benchmarks.plan import OURS, Data, Numbers, Prepared, Shape
+from benchmarks.plan import OURS, Contender, Data, Numbers, Prepared, Shape
 
 MEASURES = "ndcg@10 map mrr"
 #: the names of these measures in trec_eval
@@ -132,6 +132,60 @@ def ir_measures(data: Data) -> Prepared:
 
 def _mean(found: Mapping[str, Mapping[str, float]], name: str) -> float:
     return sum(row[name] for row in found.values()) / len(found)
+
+
+# ---- data frames ---------------------------------------------------------------------------------------------------
+
+
+def columns(shape: Shape, device: str) -> Data:
+    """The run as columns: text ids, and the same as integers."""
+    data = written(shape, device)
+    fields = np.loadtxt(data.run, dtype=[("query", "U8"), ("document", "U8"), ("score", "f8")], usecols=(0, 2, 4))
+    data.text = {name: fields[name] for name in ("query", "document", "score")}
+    data.integers = {**data.text, **{name: fields[name].astype(np.int64) for name in ("query", "document")}}
+    return data
+
+
+def frame(library: str, kind: str) -> Contender:
+    """``read_run`` of a data frame, whose ids have a type."""
+
+    def prepare(data: Data) -> Prepared:
+        made = _frames(library, kind, data)
+        return Prepared(lambda: tr.read_run(made), lambda run: {"rows": len(run), "scores": run.scores.sum()})
+
+    return prepare
+
+
+def _frames(library: str, kind: str, data: Data) -> Any:
+    if library == "arrays":
+        return data.integers
+    names = ("query", "document")
+    if library == "pandas":
+        import pandas
+
+        return pandas.DataFrame(data.text).astype(dict.fromkeys(names, kind))
+    if library == "polars":
+        import polars
+
+        return polars.DataFrame(data.text).with_columns(polars.col(names).cast(getattr(polars, kind)))
+    import pyarrow
+
+    table = pyarrow.table(data.text)
+    if kind == "dictionary":
+        return pyarrow.table({name: table[name].dictionary_encode() for name in names} | {"score": table["score"]})
+    return table
+
+
+#: kinds of frames: library, type of ids
+FRAMES = (
+    ("polars", "String"),
+    ("polars", "Categorical"),
+    ("pyarrow", "string"),
+    ("pyarrow", "dictionary"),
+    ("pandas", "str"),
+    ("pandas", "category"),
+    ("pandas", "object"),
+)
 
 
 # ---- whole commands ------------------------------------------------------------------------------------------------

@@ -186,6 +186,22 @@ def read(row: str, make: Callable[..., Data], what: str, targets: tuple[Target, 
     )
 
 
+def frames() -> Workload:
+    """Reading of a run from data frames."""
+    others = {f"{library} {kind}": files.frame(library, kind) for library, kind in files.FRAMES}
+    return Workload(
+        "frames",
+        "",
+        "read_run of {queries:,} x {documents:,} rows; torchrank: arrays of integer ids",
+        shape=MILLION,
+        quick=FEW,
+        make=files.columns,
+        contenders={OURS: files.frame("arrays", "int64"), **others},
+        targets=(Target(300, contender="polars String"),),
+        devices=("cpu",),
+    )
+
+
 def command(lines: str, queries: int, peers: tuple[str, ...], targets: tuple[Target, ...]) -> Workload:
     """Whole commands, from two files to printed numbers."""
     both = (OURS, "import of torch and torchmetrics", files.TREC_EVAL, *peers)
@@ -193,7 +209,7 @@ def command(lines: str, queries: int, peers: tuple[str, ...], targets: tuple[Tar
         "command",
         lines,
         f"whole process, {{queries:,}} x {{documents:,}}, {{judged}} judged: {files.MEASURES}",
-        shape={**MILLION, "queries": queries, "commands": both, "seconds": 60},
+        shape={**MILLION, "queries": queries, "commands": both, "seconds": 20},
         quick={**FEW, "commands": (OURS,), "seconds": 0},
         measure=files.whole,
         targets=targets,
@@ -424,6 +440,7 @@ WORKLOADS: tuple[Workload, ...] = (
     run(),
     read("1,000,000 lines", files.written, "two files", (Target(600),), "numpy.loadtxt, three columns"),
     read("dictionaries", files.tables, "two dictionaries", (at_most(0.5, "pytrec_eval"),), None),
+    frames(),
     command("1,000,000 lines", 1000, ("pytrec_eval", "ranx", "ir_measures"), ()),
     command(
         "10,000,000 lines",

@@ -553,7 +553,8 @@ def test_documents_of_a_run_without_a_judgment_are_outside_the_pool():
     qrels = {"q": {"a": np.int64(2), "b": 0, "c": -1, "d": np.float32(-3), "e": True}, "none": {}, "lacks": {"x": 1}}
     run = {"q": {"a": 1, "b": np.float32(0.5), "c": np.float64(0.25), "f": -1}, "none": {"y": 0.0}}
     ranking = tr.Ranking.from_run(qrels, run)
-    found = [sorted(zip(*(part.tolist() for part in row))) for row in zip(ranking.first, ranking.tied, ranking.grade)]
+    rows = zip(ranking.first, ranking.tied, ranking.grade, ranking.valid)
+    found = [sorted(zip(*(part[valid].tolist() for part in row))) for *row, valid in rows]
     assert found[0] == [(1, 1, 2), (2, 1, 0), (3, 1, -1), (4, 1, -2), (5, 0, -1), (5, 0, 1)]
     assert [
         list(row) for row in zip(*(part[1][ranking.valid[1]].tolist() for part in (ranking.tied, ranking.grade)))
