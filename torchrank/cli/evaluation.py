@@ -30,9 +30,10 @@ from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.distributions import t_cdf
 from torchrank.statistics.pair_statistics import PairStatistics
 from torchrank.statistics.table import Table
-from torchrank.tables.chunks import is_large
+from torchrank.tables.chunks import of_large
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.sources import read_qrels, read_run
+from torchrank.tables.table import Qrels
 
 if TYPE_CHECKING:
     from torchrank.evaluation.evaluation import Evaluation
@@ -255,24 +256,31 @@ def _no_garbage() -> Iterator[None]:
 
 
 @_no_garbage()
+def _read(options: argparse.Namespace) -> tuple[Qrels, dict[str, Any]]:
+    """The judgments, and the sources of all runs, of which the first is read; PyTorch is imported meanwhile."""
+    importing = threading.Thread(target=_import_torch)
+    runs = _named(options.runs)
+    if [options.qrels, *runs.values()].count(STANDARD) > 1:
+        raise ValueError("Expected standard input, -, for one file, got it for several")
+    check_readable(options.qrels)
+    for path in runs.values():
+        check_readable(path, folder=True)
+    importing.start()  # takes seconds, most of them without a core's work
+    options.qrels_source = source_of(options.qrels)
+    qrels = read_qrels(options.qrels_source)
+    sources: dict[str, Any] = {name: source_of(path) for name, path in runs.items()}
+    name, first = next(iter(sources.items()))
+    chunks = of_large(first)
+    sources[name] = read_run(first, ties=options.ties) if chunks is None else chunks.begun(importing.is_alive)
+    importing.join()
+    import_module("torchrank.evaluation.evaluate")
+    return qrels, sources
+
+
 def _evaluation(options: argparse.Namespace) -> Evaluation | int:
     """The evaluation of all runs, or the exit status if there is none."""
-    importing = threading.Thread(target=_import_torch)
     try:
-        runs = _named(options.runs)
-        if [options.qrels, *runs.values()].count(STANDARD) > 1:
-            raise ValueError("Expected standard input, -, for one file, got it for several")
-        check_readable(options.qrels)
-        for path in runs.values():
-            check_readable(path, folder=True)
-        importing.start()  # takes seconds, most of them without a core's work; files are read meanwhile
-        options.qrels_source = source_of(options.qrels)
-        qrels = read_qrels(options.qrels_source)
-        sources: dict[str, Any] = {name: source_of(path) for name, path in runs.items()}
-        first = next(iter(sources))
-        if not is_large(sources[first]):  # large files are read in chunks
-            sources[first] = read_run(sources[first], ties=options.ties)
-        importing.join()
+        qrels, sources = _read(options)
         from torchrank.evaluation.evaluate import evaluate  # not all of torchrank
         from torchrank.evaluation.options import Options
 

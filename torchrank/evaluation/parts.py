@@ -17,7 +17,7 @@ from torchrank.metrics.incomplete_judgments import Judged
 from torchrank.ranking.parts import numbered
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables import rankings as _rankings  # noqa: F401 - sets Ranking.from_run's function
-from torchrank.tables.chunks import Chunks, QueryReturnsError, is_large, read_chunks
+from torchrank.tables.chunks import Chunks, QueryReturnsError, of_large
 from torchrank.tables.ids import Ids, KeyIds
 from torchrank.tables.sources import read_qrels, read_run
 from torchrank.tables.table import Qrels, Run, Ties
@@ -95,9 +95,8 @@ class Evaluator:
         Raises:
             QueryReturnsError: a large file is not grouped by query; read it as a whole.
         """
-        if isinstance(source, str | Path) and is_large(source):
-            source = read_chunks(source)
-        yield from map(self.part, source) if isinstance(source, Chunks) else [self.part(source)]
+        chunks = source if isinstance(source, Chunks) else of_large(source)
+        yield from [self.part(source)] if chunks is None else map(self.part, chunks)
 
     def all_parts(self, source: Any, done: Callable[[int], None] | None = None) -> list[Part]:
         """The parts of a run; ``done`` gets the number of judged queries of each."""
@@ -111,9 +110,10 @@ class Evaluator:
         try:
             return list(read(self.parts(source)))
         except QueryReturnsError:
-            if isinstance(source, Chunks):
+            if isinstance(source, Chunks) and not source.automatic:
                 raise
-            return list(read(iter([self.part(source)])))
+            whole = Path(source.name) if isinstance(source, Chunks) else source
+            return list(read(iter([self.part(whole)])))
 
     def part(self, source: Any) -> Part:
         """The values of the judged queries of a source of :func:`torchrank.read_run`."""

@@ -346,8 +346,8 @@ class Ranking(Parted, Named):
         Example:
             >>> import torchrank as tr
             >>> ranking = tr.Ranking.from_run({"q": {"a": 1, "b": 0}}, {"q": {"a": 0.5, "b": 0.5, "c": 0.9}})
-            >>> tr.MRR().score(ranking), ranking.grade  # c, b, a
-            (tensor([0.3333], dtype=torch.float64), tensor([[-2.,  0.,  1.]], dtype=torch.float64))
+            >>> tr.MRR().score(ranking), ranking.grade[ranking.valid]  # c, b, a
+            (tensor([0.3333], dtype=torch.float64), tensor([-2.,  0.,  1.], dtype=torch.float64))
         """
         return cls.join_run(qrels, run)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -22,6 +25,8 @@ from torchrank.tables.text import PADDING, Text
 
 # Files of at least so many bytes are read in chunks by themselves; compressed ones have several times as many lines.
 LARGE, LARGE_COMPRESSED = 2**26, 2**24
+# Pieces that are read while something else is waited for.
+EARLY = 16
 # Bytes whose lines show how long lines are.
 SAMPLE = 2**16
 GZIP, MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
@@ -43,17 +48,32 @@ class Chunks:
     pieces: Callable[[], Iterator[Rows]] = field(repr=False)
     duplicates: Duplicates = "error"
     ties: Ties | None = None
+    #: whether the file may be read as a whole instead, if a query returns
+    automatic: bool = False
 
     def __iter__(self) -> Iterator[Run]:
         for rows in _whole_queries(self.pieces()):
             run = Run.of_rows(rows, self.duplicates)
             yield run if self.ties is None else run.with_ties(self.ties)
 
+    def begun(self, wanted: Callable[[], bool]) -> Chunks:
+        """These chunks, to be iterated once: the first pieces are read now, as long as ``wanted`` returns True."""
+        pieces, early = self.pieces(), deque[Rows]()
+        while wanted() and len(early) < EARLY and (piece := next(pieces, None)) is not None:
+            early.append(piece)
+
+        def all_pieces() -> Iterator[Rows]:
+            while early:
+                yield early.popleft()
+            yield from pieces
+
+        return replace(self, pieces=all_pieces)
+
 
 def read_chunks(
     source: Any,
     *,
-    lines: int = 500_000,
+    lines: int = 250_000,
     columns: names.Columns = None,
     format: files.Format = "auto",
     duplicates: Duplicates = "error",
@@ -99,9 +119,14 @@ def read_chunks(
     return Chunks("", lambda: (_rows_of(piece, columns, format) for piece in source), duplicates, ties)
 
 
-def is_large(path: str | Path) -> bool:
-    """Whether a path is a file of lines that needs much memory to be read as a whole."""
-    path = Path(path)
+def of_large(source: Any) -> Chunks | None:
+    """The chunks of a path, if it is a file of lines that needs much memory to be read as a whole; else None."""
+    if not isinstance(source, str | Path) or not _is_large(Path(source)):
+        return None
+    return replace(read_chunks(source), automatic=True)
+
+
+def _is_large(path: Path) -> bool:
     if not path.is_file() or path.stat().st_size < LARGE_COMPRESSED:
         return False
     with path.open("rb") as file:
@@ -133,10 +158,11 @@ class Lines:
 
     def pieces(self) -> Iterator[Rows]:
         """The rows of the pieces, which may end within a query."""
-        parse: Callable[[Text], Rows] | None = None
-        for text in self._texts():
-            parse = parse or self._parser(text)
-            yield parse(text)
+        texts = self._texts()
+        if (first := next(texts, None)) is None:
+            return
+        parse = self._parser(first)
+        yield from _ahead(map(parse, chain([first], texts)))
 
     def _texts(self) -> Iterator[Text]:
         """Pieces of text that end with a line; the first one, and all that are not blank."""
@@ -183,6 +209,15 @@ class Lines:
             return files.delimited(piece, "score", self.columns, tabs=known == "tsv")
 
         return parse
+
+
+def _ahead(pieces: Iterator[Rows]) -> Iterator[Rows]:
+    """The pieces. Another thread reads the next one while this one is evaluated."""
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, pieces, None)
+        while (rows := following.result()) is not None:
+            following = pool.submit(next, pieces, None)
+            yield rows
 
 
 # ---- pieces to whole queries -----------------------------------------------------------------------------------------
