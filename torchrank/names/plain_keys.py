@@ -22,10 +22,10 @@ def plain(label: str, *, identifier: bool = False) -> str:
     ``@`` becomes ``_at_``; ``(``, ``,``, ``=`` and ``:`` become ``_``; closing and curly brackets are left out. ASCII
     letters, digits, ``_``, ``/``, ``.``, ``-`` and blanks stay, and any other character becomes ``_``.
 
-    Two labels of measures of this library have different plain spellings. Its names contain no ``_``, no name of a
-    parameter or option begins another one followed by ``_``, and numbers begin with a digit or a sign, so that a
-    plain spelling can be read in one way only. Callables with names of your own, such as ``exponential_at_10``, can
-    make two labels alike. A :class:`torchrank.RankingCollection` with plain keys refuses both together.
+    Different labels of this library's measures have different plain spellings, because each can be read in one way
+    only. Names of measures contain no ``_``. No parameter or option of a measure has a name that another one continues
+    after ``_``. Numbers begin with a digit or a sign. A callable of yours can break this: a gain with the name
+    ``exponential_at_10``. A :class:`torchrank.RankingCollection` refuses two keys with one spelling.
 
     Args:
         label: a label, or any other key.
