@@ -30,8 +30,8 @@ def plain(label: str, *, identifier: bool = False) -> str:
     Args:
         label: a label, or any other key.
         identifier: also spell numbers without ``.`` and ``-``: 0.8 is ``0p8`` and 1e-05 is ``1em05``. Any other such
-            character, ``/`` and blanks become ``_``. The result fits ``[_a-zA-Z][_a-zA-Z0-9]*``, by which W&B sorts
-            and filters.
+            character, ``/`` and blanks become ``_``. The result fits ``[_a-zA-Z][_a-zA-Z0-9]*``, W&B's pattern of
+            names by which its pages can sort and filter.
 
     Returns:
         The spelling. It fits MLflow's pattern ``[/\\w.\\- :]*``. The plain spelling of a plain spelling is the same.
