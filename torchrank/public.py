@@ -9,6 +9,7 @@ from torchrank.evaluation.evaluation import Evaluation
 from torchrank.metrics import public
 from torchrank.metrics.public import *  # noqa: F403
 from torchrank.names.parse import parse
+from torchrank.names.plain_keys import plain
 from torchrank.names.presets import preset
 from torchrank.ranking.ranking import Ranking
 from torchrank.statistics.compare import compare
@@ -52,6 +53,7 @@ __all__ = [
     "evaluate",
     "hash_ids",
     "parse",
+    "plain",
     "preset",
     "queries_needed",
     "read_qrels",

@@ -76,6 +76,7 @@ def collections() -> None:
     tr.RankingCollection(names).update(SCORES, (QUERIES, ITEMS))
     tr.RankingCollection("mrr", "map", tr.MR())
     tr.RankingCollection({"first": "mrr", "second": tr.MRR(5)})
+    tr.RankingCollection("mrr", keys="plain")[tr.plain("mrr", identifier=True)]
     suite.add_metrics("map")
     assert_type(suite(SCORES, GRADES)["val/ndcg@5"], Tensor)
     assert_type(suite.score(SCORES, GRADES)["val/map"], Tensor)

@@ -55,6 +55,7 @@ def calls() -> None:
 
 
 def collections() -> None:
+    tr.RankingCollection("mrr", keys="simple")  # error
     suite = tr.RankingCollection(["ndcg@10", 3])  # error
     suite.compute().item()  # error
     suite.compute()["ndcg@10"].items()  # error

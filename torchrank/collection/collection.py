@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 from urllib.parse import unquote
 
 import torch
@@ -13,13 +13,14 @@ from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.metric import jit_distributed_available
 
+from torchrank.collection.members import Member, Metrics, keyed
 from torchrank.collection.plots import plot_lines, plot_steps, plot_values
-from torchrank.collection.pointwise import POINTWISE, Pointwise
+from torchrank.collection.pointwise import Pointwise
 from torchrank.layouts.batch import Batch
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import ListMetric, PerUserMetric
-from torchrank.names.labels import split
-from torchrank.names.parse import parse_all
+from torchrank.names.arguments import one_of
+from torchrank.names.plain_keys import KeyStyle, check_different, spell
 from torchrank.names.types import Pairs, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import Estimate, Interval, Method, estimate_table
@@ -29,12 +30,6 @@ from torchrank.state.scoring import BatchResult, results_of, score_batch
 from torchrank.state.synchronisation import JointReduction, WorkersDifferError
 from torchrank.state.torchmetrics_fixes import eager
 from torchrank.statistics.table import Table
-
-#: a name, or several names in one string; a metric; or a collection
-Member = str | Metric | MetricCollection
-
-#: the elements of a collection
-Metrics = Member | Sequence[Member] | Mapping[str, Member]
 
 
 class RankingCollection(MetricCollection):
@@ -55,9 +50,13 @@ class RankingCollection(MetricCollection):
         more: further names or metrics.
         prefix: text before every key.
         postfix: text after every key.
+        keys: the spelling of all keys, those of a dict too: "label" as they are; "plain" for loggers that refuse
+            ``@``, ``(`` or ``=``, e.g. ``ndcg_at_10``; "identifier" also without ``.`` and ``-``. See
+            :func:`torchrank.plain`. States keep their names, so checkpoints fit collections of any spelling.
 
     Raises:
-        ValueError: a name is unknown, a key is given twice, or an element is neither a name nor a metric.
+        ValueError: a name is unknown, two keys are equal or have one spelling, or an element is neither a name nor a
+            metric.
 
     Example:
         >>> import torch, torchrank as tr
@@ -68,6 +67,7 @@ class RankingCollection(MetricCollection):
     """
 
     __jit_unused_properties__: ClassVar = ["metric_state", "compute_groups"]
+    _style: KeyStyle = "label"  # the constructor of MetricCollection reads it, and pickles of older versions do
 
     def __init__(
         self,
@@ -75,9 +75,12 @@ class RankingCollection(MetricCollection):
         *more: Member,
         prefix: str | None = None,
         postfix: str | None = None,
+        keys: KeyStyle = "label",
     ) -> None:
+        one_of("keys", keys, get_args(KeyStyle))
         # torchmetrics' groups share states of equal metrics. Here metrics share the ranking, and groups are not needed.
         super().__init__([], prefix=prefix, postfix=postfix, compute_groups=False)
+        self._style = keys
         self.add_metrics(metrics, *more)
 
     def add_metrics(self, metrics: Metrics, *more: Member) -> None:
@@ -86,49 +89,44 @@ class RankingCollection(MetricCollection):
         # The constructor of MetricCollection calls this method, so it cannot rely on attributes.
         if "_joint" not in self.__dict__:
             self._joint = JointReduction({})
-        if isinstance(metrics, Mapping) and not isinstance(metrics, MetricCollection):
-            for key, value in metrics.items():
-                found = _metrics(value)
-                if len(found) != 1 and not isinstance(value, MetricCollection):
-                    raise ValueError(f"Expected one metric for key {key!r}, got {len(found)}: {value!r}")
-                for name, metric in found:
-                    self._add(f"{key}_{name}" if isinstance(value, MetricCollection) else str(key), metric)
-            given: Sequence[Any] = more
-        else:
-            given = (*metrics, *more) if isinstance(metrics, list | tuple) else (metrics, *more)
-        for value in given:
-            for name, metric in _metrics(value):
-                self._add(name, metric)
+        found = [*self._unprefixed().items(), *keyed(metrics, *more)]
+        check_different([key for key, _ in found], self._style)
+        for key, metric in found[len(self) :]:
+            self[self._inner(key)] = metric
         self._link()
-
-    def _add(self, key: str, metric: Metric) -> None:
-        inner = self._inner(key)
-        if inner in self._modules:
-            raise ValueError(f"Expected every metric once, got {key!r} twice; pass a dict to choose the keys")
-        self[inner] = metric
 
     # ---- keys: torch's ModuleDict accepts neither dots nor names of its own attributes, so both are escaped in it --
 
     def _set_name(self, base: str, more: str = "") -> str:
-        return super()._set_name(unquote(base) + more)
+        return super()._set_name(self._spelled(base, more))
+
+    def _spelled(self, inner: str, more: str = "") -> str:
+        return spell(unquote(inner) + more, self._style)
+
+    def _find(self, key: object) -> str | None:
+        """The key in ModuleDict of a metric; None = there is no such metric."""
+        for name_of in (self._set_name, self._spelled, unquote):
+            for inner in self._modules:
+                if key == name_of(inner):
+                    return inner
+        return None
 
     def __getitem__(self, key: str, copy_state: bool = True) -> Metric:
-        """The metric with a key. The key can include prefix and postfix or not."""
-        for name_of in (self._set_name, unquote):
-            for inner, metric in self._modules.items():
-                if key == name_of(inner):
-                    return metric
-        raise KeyError(f"Expected one of {', '.join(map(repr, self.keys()))}, got {key!r}")
+        """The metric with a key: with prefix and postfix, without them, or as it was given."""
+        inner = self._find(key)
+        if inner is None:
+            raise KeyError(f"Expected one of {', '.join(map(repr, self.keys()))}, got {key!r}")
+        return self._modules[inner]
 
     def __delitem__(self, key: str) -> None:
         metric = self[key]
-        del self._modules[next(inner for inner, other in self._modules.items() if other is metric)]
+        del self._modules[str(self._find(key))]
         if isinstance(metric, QueryMean) and metric.joint is self._joint:
             metric.reduce_with(None)
         self._link()
 
     def __contains__(self, key: object) -> bool:
-        return key in self._modules or key in self.keys() or key in [unquote(inner) for inner in self._modules]
+        return key in self._modules or self._find(key) is not None
 
     def _inner(self, key: str) -> str:
         """A key as ModuleDict accepts it: "%", "." and the names of attributes are percent-encoded."""
@@ -137,11 +135,11 @@ class RankingCollection(MetricCollection):
         return f"%{ord(inner[0]):02X}{inner[1:]}" if taken else inner
 
     def keys(self, keep_base: bool = False) -> KeysView[str]:
-        """All keys; with ``keep_base`` without prefix and postfix."""
+        """All keys; with ``keep_base`` as they were given, without prefix and postfix."""
         return self._unprefixed().keys() if keep_base else self._to_renamed_dict().keys()
 
     def items(self, keep_base: bool = False, copy_state: bool = True) -> Iterable[tuple[str, Metric]]:  # type: ignore[override]
-        """All keys and metrics; with ``keep_base`` the keys have no prefix and postfix."""
+        """All keys and metrics; with ``keep_base`` the keys as they were given."""
         return self._unprefixed().items() if keep_base else super().items(False, copy_state)
 
     def _unprefixed(self) -> dict[str, Metric]:
@@ -415,21 +413,3 @@ class RankingCollection(MetricCollection):
 
         @call_of(forward, Results)
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-
-def _metrics(value: Any) -> list[tuple[str, Metric]]:
-    """The keys and metrics of one element of a collection."""
-    if isinstance(value, str):
-        if value.lower() in POINTWISE:
-            return [(value.lower(), POINTWISE[value.lower()]())]
-        if len(names := split(value)) > 1:
-            return [found for name in names for found in _metrics(name)]
-        return [(metric.label, metric) for metric in parse_all(value)]
-    if isinstance(value, MetricCollection):
-        return [(str(key), metric) for key, metric in value.items(keep_base=False)]
-    if isinstance(value, Measure):
-        return [(value.label, value)]
-    if isinstance(value, Metric):
-        return [(type(value).__name__, value)]
-    way_out = f"; make one, {value.__name__}()" if isinstance(value, type) and issubclass(value, Metric) else ""
-    raise ValueError(f"Expected the name of a measure or a torchmetrics.Metric, got {value!r}{way_out}")

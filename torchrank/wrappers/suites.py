@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.collection.collection import Metrics, RankingCollection
+from torchrank.collection.collection import RankingCollection
+from torchrank.collection.members import Metrics
 from torchrank.layouts.batch import Batch
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import PerUserMetric

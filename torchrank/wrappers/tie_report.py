@@ -19,7 +19,8 @@ from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.sums as state
-from torchrank.collection.collection import Metrics, RankingCollection
+from torchrank.collection.collection import RankingCollection
+from torchrank.collection.members import Metrics
 from torchrank.layouts.bad_values import Problem, explain
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
