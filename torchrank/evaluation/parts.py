@@ -16,7 +16,6 @@ from torchrank.evaluation.options import Options, identical
 from torchrank.metrics.incomplete_judgments import Judged
 from torchrank.ranking.parts import numbered
 from torchrank.ranking.ranking import Ranking
-from torchrank.tables import rankings as _rankings  # noqa: F401 - sets Ranking.from_run's function
 from torchrank.tables.chunks import Chunks, QueryReturnsError, of_large
 from torchrank.tables.ids import Ids, KeyIds
 from torchrank.tables.sources import read_qrels, read_run

@@ -48,7 +48,3 @@ def rank_frame(
     row_in_run = np.full(len(scores), -1)
     row_in_run[retrieved] = np.arange(len(retrieved))
     return ranking_of(Pairs.of_rows(qrels, run, row_in_run[judged])).with_names(names)
-
-
-Ranking.join_run = staticmethod(rank_run)
-Ranking.join_frame = staticmethod(rank_frame)
