@@ -7,7 +7,6 @@ import contextlib
 import gc
 import hashlib
 import platform
-import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -26,8 +25,8 @@ from torchrank.cli.gates import Gate
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.table import Table
 from torchrank.tables.chunks import of_large
-from torchrank.tables.errors import ReadingError
-from torchrank.tables.sources import read_qrels, read_run
+from torchrank.tables.errors import NoCommonQueryError, ReadingError
+from torchrank.tables.sources import read_qrels, read_run, stem
 from torchrank.tables.table import Qrels
 
 if TYPE_CHECKING:
@@ -202,8 +201,10 @@ def _evaluation(options: argparse.Namespace) -> Evaluation | int:
         return _refused(error)
     except ReadingError as error:
         return _refused(error, UNREADABLE if Path(error.source).is_dir() else DATA)
+    except NoCommonQueryError as error:
+        return _refused(error, DATA)
     except ValueError as error:
-        return _refused(error, DATA if str(error).startswith("Expected queries that are judged") else UNREADABLE)
+        return _refused(error)
 
 
 def _report(
@@ -233,7 +234,7 @@ def _named(texts: list[str]) -> dict[str, str]:
     for text in texts:
         name, separator, path = text.partition("=")
         named = bool(separator) and "/" not in name and not Path(text).exists()
-        key = name if named else re.sub(r"(\.gz)?$", "", Path(text).name).rsplit(".", 1)[0] or text
+        key = name if named else stem(text) or text
         if named and not (name and path):
             raise ValueError(f"Expected a run as file or name=file, got {text!r}")
         if key in runs:

@@ -18,6 +18,7 @@ from torchrank.names.presets import preset as preset_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks
 from torchrank.tables.frames import is_columns
+from torchrank.tables.sources import stem
 from torchrank.tables.table import Qrels, Ties
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.suites import Suite
@@ -148,19 +149,13 @@ def _named(run: Any) -> dict[str, Any]:
         several = not isinstance(first, Mapping) or isinstance(inner, Mapping)
         return {str(name): one for name, one in run.items()} if run and several else {"run": run}
     if isinstance(run, list | tuple) and run and all(isinstance(one, str | Path) for one in run):
-        names = [_stem(one) for one in run]
+        names = [stem(one) for one in run]
         if len(set(names)) < len(names):
             raise ValueError(f"Expected runs with different names, got {names}; pass a dict {{name: path}}")
         return dict(zip(names, run))
     if isinstance(run, Chunks):
-        return {_stem(run.name) if run.name else "run": run}
-    return {_stem(run) if isinstance(run, str | Path) else "run": run}
-
-
-def _stem(path: str | Path) -> str:
-    """The name of a file without folders and endings such as .run.gz."""
-    name = Path(path).name
-    return name.removesuffix(".gz").rsplit(".", 1)[0] or name
+        return {stem(run.name) if run.name else "run": run}
+    return {stem(run) if isinstance(run, str | Path) else "run": run}
 
 
 def _ids(qrels: Qrels) -> np.ndarray:

@@ -16,6 +16,7 @@ from torchrank.state.estimates import Estimate, Interval, estimate, estimate_tab
 from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
 from torchrank.statistics.table import Table
+from torchrank.tables.errors import no_common_query
 from torchrank.tables.ids import ObjectIds
 from torchrank.tables.table import Qrels, Ties
 from torchrank.wrappers.hashing import hash_ids
@@ -88,10 +89,7 @@ class PartialEvaluation:
         """
         theirs, ours = self.examples
         if theirs is not None and not self.seen.any() and self.judged.any():
-            raise ValueError(
-                f"Expected queries that are judged, got none: a query of the run is {theirs!r}, a judged query is"
-                f" {ours!r}; use the same ids in both"
-            )
+            raise no_common_query(theirs, ours)
         return {label: self._estimate(label, level) for label in self.metrics}
 
     def _estimate(self, label: str, level: float) -> Estimate:

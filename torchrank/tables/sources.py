@@ -91,6 +91,17 @@ def read_run(
     return run if ties is None else run.with_ties(ties)
 
 
+def stem(path: str | Path) -> str:
+    """The name of a file without folders and endings: the name of its run.
+
+    Example:
+        >>> stem("runs/bm25.run.gz")
+        'bm25'
+    """
+    name = Path(path).name
+    return name.removesuffix(".gz").rsplit(".", 1)[0] or name
+
+
 def _read(
     kind: type[T],
     source: Any,
