@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from torchrank.evaluation.evaluation import Evaluation
-from torchrank.evaluation.options import Options, Precision, Queries, Unjudged, with_parameters
+from torchrank.evaluation.options import MEASURES, Options, Precision, Queries, Unjudged, with_parameters
 from torchrank.evaluation.parts import Evaluator, Part, check_queries
 from torchrank.layouts.progress import progress_bar
 from torchrank.names.presets import CUTOFFS
@@ -22,9 +22,6 @@ from torchrank.tables.sources import stem
 from torchrank.tables.table import Qrels, Ties
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.suites import Suite
-
-#: the measures if neither measures nor a preset are given
-MEASURES = "ndcg@10 map mrr recall@100"
 
 
 def evaluate(
@@ -101,13 +98,12 @@ def evaluate(
             parts = evaluator.all_parts(source, None if step is None else lambda count: step(-count))
             check_queries(evaluator, parts, name)
             whole, ranking, inside, row = _joined(evaluator, parts)
-            outside = not inside.all()
-            both = whole.where(inside) if outside else whole
-            tables[name], beside = (whole, both) if options.queries == "judged" else (both, whole)
-            if outside:
-                other[name] = beside
-            kept = options.queries == "judged" or not outside
-            rankings[name] = ranking if kept else ranking.take(torch.from_numpy(inside))
+            tables[name], rankings[name] = whole, ranking
+            if not inside.all():
+                both = whole.where(inside)
+                if options.queries == "both":
+                    tables[name], rankings[name] = both, ranking.take(torch.from_numpy(inside))
+                other[name] = whole if options.queries == "both" else both
             coverage.append({"run": name, "queries": len(tables[name]), **row})
             if step is not None:
                 step(-int((~inside).sum()))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from torchrank import __version__
-from torchrank.evaluation.options import Options, Precision, Queries
+from torchrank.evaluation.options import MEASURES, Options, Precision, Queries
 from torchrank.evaluation.parts import Evaluator
 from torchrank.state.estimates import Estimate, Interval, estimate, estimate_table
 from torchrank.state.exact import ExactSums
@@ -120,7 +120,7 @@ class PartialEvaluation:
 def partial(
     qrels: Any,
     part: Any,
-    measures: Suite = "ndcg@10 map mrr recall@100",
+    measures: Suite = MEASURES,
     *,
     queries: Queries = "judged",
     ignore_identical_ids: bool = False,
