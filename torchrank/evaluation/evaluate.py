@@ -93,9 +93,8 @@ def evaluate(
     coverage: list[dict[str, Any]] = []
     with progress_bar(progress, "evaluating", "query", delay=1) as step:
         for name, source in _named(run).items():
-            if step is not None:
-                step(len(evaluator.numbers))
-            parts = evaluator.all_parts(source, None if step is None else lambda count: step(-count))
+            step(len(evaluator.numbers))
+            parts = evaluator.all_parts(source, lambda count: step(-count))
             check_queries(evaluator, parts, name)
             whole, ranking, inside, row = _joined(evaluator, parts)
             tables[name], rankings[name] = whole, ranking
@@ -105,8 +104,7 @@ def evaluate(
                     tables[name], rankings[name] = both, ranking.take(torch.from_numpy(inside))
                 other[name] = whole if options.queries == "both" else both
             coverage.append({"run": name, "queries": len(tables[name]), **row})
-            if step is not None:
-                step(-int((~inside).sum()))
+            step(-int((~inside).sum()))
     return Evaluation(tables, other, coverage, options.queries, options.ignore_identical_ids, rankings)
 
 

@@ -98,14 +98,13 @@ class Evaluator:
         chunks = source if isinstance(source, Chunks) else of_large(source)
         yield from [self.part(source)] if chunks is None else map(self.part, chunks)
 
-    def all_parts(self, source: Any, done: Callable[[int], None] | None = None) -> list[Part]:
+    def all_parts(self, source: Any, done: Callable[[int], None]) -> list[Part]:
         """The parts of a run; ``done`` gets the number of judged queries of each."""
 
         def read(parts: Iterator[Part]) -> Iterator[Part]:
             for part in parts:
                 yield part
-                if done is not None:
-                    done(len(part.at))
+                done(len(part.at))
 
         try:
             return list(read(self.parts(source)))
