@@ -9,7 +9,7 @@ import hashlib
 import platform
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,7 +22,7 @@ from torchrank import __version__
 from torchrank.cli.files import STANDARD, Input, check_readable, source_of, write
 from torchrank.cli.formats import SEVERAL, formatted, per_query, print_json, rows_of
 from torchrank.cli.gates import Gate
-from torchrank.statistics.comparison import Comparison
+from torchrank.cli.report import write_report
 from torchrank.statistics.table import Table
 from torchrank.tables.chunks import of_large
 from torchrank.tables.errors import NoCommonQueryError, ReadingError
@@ -62,7 +62,7 @@ def evaluated(options: argparse.Namespace) -> int:
             write(options.per_query, per_query(found))
         summary = found.summary(options.interval) if slices is None else found.by(slices, options.interval)
         if options.html:
-            _report(found, None, options)
+            write_report(found, None, options, _about(options))
     except BrokenPipeError:
         raise
     except (OSError, ValueError) as error:
@@ -100,7 +100,7 @@ def compared(options: argparse.Namespace) -> int:
         if options.plot:
             comparison.forest()[0].savefig(options.plot)
         if options.html:
-            _report(found, comparison, options, {str(one): one.passed for one in verdicts})
+            write_report(found, comparison, options, _about(options), {str(one): one.passed for one in verdicts})
     except (ValueError, ImportError, OSError) as error:
         return _refused(error)
     worst = [_worst(found, options.worst)] if options.worst else []
@@ -205,17 +205,6 @@ def _evaluation(options: argparse.Namespace) -> Evaluation | int:
         return _refused(error, DATA)
     except ValueError as error:
         return _refused(error)
-
-
-def _report(
-    found: Evaluation,
-    comparison: Comparison | None,
-    options: argparse.Namespace,
-    gates: Mapping[str, bool] | None = None,
-) -> None:
-    from torchrank.cli.report import write_report
-
-    write_report(found, comparison, options, _about(options), gates)
 
 
 def _import_torch() -> None:

@@ -17,15 +17,15 @@ from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
 from torchrank.statistics.table import Table
 from torchrank.tables.errors import no_common_query
-from torchrank.tables.ids import ObjectIds
+from torchrank.tables.ids import MIX, ObjectIds
 from torchrank.tables.table import Qrels, Ties
 from torchrank.wrappers.hashing import hash_ids
 from torchrank.wrappers.suites import Suite
 
 # Groups of queries, by the hash of their ids, in which the queries of all parts are counted.
 BUCKETS = 256
-# Odd constants with well mixed bits.
-ODD, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+# Another odd constant with well mixed bits, beside MIX.
+SECOND = np.uint64(0xC2B2AE3D27D4EB4F)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -269,6 +269,6 @@ def _hashes(ids: Any) -> np.ndarray:
 
 def _mixed(x: np.ndarray) -> np.ndarray:
     """64 well mixed bits."""
-    x = x * ODD
+    x = x * MIX
     x = (x ^ (x >> np.uint64(32))) * SECOND
     return x ^ (x >> np.uint64(29))
