@@ -53,9 +53,9 @@ class Ranking(Parted, Named):
     """
 
     #: functions that rank a whole layout, and that join judgments and a run
-    rank = Hook("torchrank.engine.rank_layout", "rank_whole")
-    join_run = Hook("torchrank.tables.rankings", "rank_run")
-    join_frame = Hook("torchrank.tables.rankings", "rank_frame")
+    rank = Hook["Ranking"]("torchrank.engine.rank_layout", "rank_whole")
+    join_run = Hook["Ranking"]("torchrank.tables.rankings", "rank_run")
+    join_frame = Hook["Ranking"]("torchrank.tables.rankings", "rank_frame")
 
     def __repr__(self) -> str:
         # Numbers from shapes, padding included, so that printing neither joins parts nor waits for a device.
