@@ -16,7 +16,6 @@ from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.power import queries_needed
 from torchrank.statistics.table import Table
-from torchrank.tables import rankings as _rankings  # noqa: F401 - sets functions of Ranking
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.sources import read_qrels, read_run
 from torchrank.tables.table import Qrels, Run

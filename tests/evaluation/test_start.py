@@ -7,7 +7,6 @@ from importlib.util import module_from_spec, spec_from_file_location
 import pytest
 
 import torchrank as tr
-from torchrank.ranking.hooks import hook
 
 CODE = """
 import sys
@@ -73,6 +72,8 @@ def test_unknown_names_have_a_hint(fresh, name, hint):
         getattr(fresh, name)
 
 
-def test_functions_of_other_rooms_work_before_these_are_imported():
-    qrels, run = {"q": {"a": 1}}, {"q": {"b": 0.9, "a": 0.5}}
-    assert tr.MRR().score(hook("join_run")(qrels, run)).tolist() == [0.5]
+def test_functions_of_other_rooms_are_imported_when_they_are_called(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torchrank.tables.rankings", raising=False)
+    ranking = tr.Ranking.from_run({"q": {"a": 1}}, {"q": {"b": 0.9, "a": 0.5}})
+    assert "torchrank.tables.rankings" in sys.modules
+    assert tr.MRR().score(ranking).tolist() == [0.5]

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from torchrank import __version__
+from torchrank.cli.formats import FORMATS
 from torchrank.names.presets import OPTIONS
-
-#: formats of the results of `eval` and `compare`
-FORMATS = ("table", "json", "jsonl", "csv", "markdown", "latex")
 
 #: treatments of unjudged documents
 UNJUDGED = ("irrelevant", "condensed", "lower", "upper")

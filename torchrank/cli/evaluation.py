@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import gc
 import hashlib
-import io
-import json
-import math
 import platform
-import re
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,30 +20,23 @@ import numpy as np
 
 from torchrank import __version__
 from torchrank.cli.files import STANDARD, Input, check_readable, source_of, write
-from torchrank.names.parse import parse
-from torchrank.statistics.comparison import Comparison
-from torchrank.statistics.distributions import t_cdf
-from torchrank.statistics.pair_statistics import PairStatistics
+from torchrank.cli.formats import SEVERAL, formatted, per_query, print_json, rows_of
+from torchrank.cli.gates import Gate
+from torchrank.cli.report import write_report
 from torchrank.statistics.table import Table
 from torchrank.tables.chunks import of_large
-from torchrank.tables.errors import ReadingError
-from torchrank.tables.sources import read_qrels, read_run
+from torchrank.tables.errors import NoCommonQueryError, ReadingError
+from torchrank.tables.sources import read_qrels, read_run, stem
 from torchrank.tables.table import Qrels
 
 if TYPE_CHECKING:
     from torchrank.evaluation.evaluation import Evaluation
 
-#: formats that hold several tables; the others hold one
-SEVERAL = ("table", "json", "markdown")
-
 #: options of the command that are arguments of :func:`torchrank.evaluate`
-OPTIONS = (
+ARGUMENTS = (
     *("preset", "queries", "ignore_identical_ids", "precision", "ties"),
     *("depth", "relevance_level", "unjudged"),
 )
-
-#: those of them whose defaults are of a preset
-OF_RUNS = ("preset", "queries", "ignore_identical_ids", "precision", "depth")
 
 #: exit statuses
 PASSED, FAILED, UNREADABLE, DATA = 0, 1, 2, 3
@@ -69,12 +57,12 @@ def evaluated(options: argparse.Namespace) -> int:
         return found
     try:
         if options.per_query == STANDARD:
-            print(_per_query(found))
+            print(per_query(found))
         elif options.per_query:
-            write(options.per_query, _per_query(found))
+            write(options.per_query, per_query(found))
         summary = found.summary(options.interval) if slices is None else found.by(slices, options.interval)
         if options.html:
-            _report(found, None, options)
+            write_report(found, None, options, _about(options))
     except BrokenPipeError:
         raise
     except (OSError, ValueError) as error:
@@ -84,11 +72,11 @@ def evaluated(options: argparse.Namespace) -> int:
         print(f"{summary}\n\n{coverage}")
     elif options.format == "json":
         shown = {"summary": summary.to_dict(), "coverage": coverage.to_dict()}
-        _print_json({**shown, "notes": [*summary.notes, *coverage.notes], **_about(options)})
+        print_json({**shown, "notes": [*summary.notes, *coverage.notes], **_about(options)})
     elif options.format == "markdown":
         print(f"{summary.to_markdown()}\n\n{coverage.to_markdown()}")
     else:
-        print(_formatted(summary, options.format))
+        print(formatted(summary, options.format))
     return PASSED
 
 
@@ -112,7 +100,7 @@ def compared(options: argparse.Namespace) -> int:
         if options.plot:
             comparison.forest()[0].savefig(options.plot)
         if options.html:
-            _report(found, comparison, options, {str(one): one.passed for one in verdicts})
+            write_report(found, comparison, options, _about(options), {str(one): one.passed for one in verdicts})
     except (ValueError, ImportError, OSError) as error:
         return _refused(error)
     worst = [_worst(found, options.worst)] if options.worst else []
@@ -120,14 +108,14 @@ def compared(options: argparse.Namespace) -> int:
         shown = {**comparison.to_dict(), "seed": options.seed, "gates": [vars(one) for one in verdicts]}
         if worst:
             shown["worst"] = worst[0].to_dict()
-        _print_json({**shown, "coverage": found.coverage.to_dict(), **_about(options)})
+        print_json({**shown, "coverage": found.coverage.to_dict(), **_about(options)})
     elif options.format == "table":
         print("\n\n".join(map(str, [comparison, found.coverage, *worst, *verdicts])))
     elif options.format == "markdown":
         parts = [comparison.to_markdown(), *(table.to_markdown() for table in (found.coverage, *worst))]
         print("\n\n".join([*parts, "\n".join(f"- {verdict}" for verdict in verdicts)]).rstrip())
     else:
-        print(_formatted(comparison.table, options.format))
+        print(formatted(comparison.table, options.format))
     for verdict in verdicts:
         if not verdict.passed or options.format not in SEVERAL:
             print(f"torchrank compare: {verdict}", file=sys.stderr)
@@ -157,87 +145,10 @@ def powered(options: argparse.Namespace) -> int:
     table = Table.of_rows(rows, notes=notes)
     if options.format == "json":
         settings = {"delta": options.delta, "power": options.power, "alpha": options.alpha}
-        _print_json({"rows": _rows(table), "notes": table.notes, **settings, **_about(options)})
+        print_json({"rows": rows_of(table), "notes": table.notes, **settings, **_about(options)})
     else:
-        print(table if options.format == "table" else _formatted(table, options.format))
+        print(formatted(table, options.format))
     return PASSED
-
-
-# ---- gates -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The result of a gate for one pair of runs."""
-
-    gate: str
-    a: str
-    b: str
-    difference: float | None
-    p: float | None
-    state: str
-    passed: bool
-
-    def __str__(self) -> str:
-        p = "-" if self.p is None else f"{self.p:.2g}"
-        difference = "-" if self.difference is None else f"{self.difference:+.4f}"
-        return f"{self.gate} [{self.b} - {self.a}]: {self.state}, difference {difference}, p {p}"
-
-
-@dataclass(frozen=True)
-class Gate:
-    """A condition on the difference of a measure, e.g. ``ndcg@10 < -0.005``.
-
-    "fail-if" fails if the difference meets it significantly. "require" passes only then. So a gate of the first kind
-    is silent if there are few queries, and one of the second kind fails. The test is Student's t test. If the
-    difference is the same on all queries, and not 0, it is the sign test: p = 0.5 to the number of queries.
-    """
-
-    kind: str
-    measure: str
-    above: bool
-    bound: float
-
-    @classmethod
-    def of(cls, text: str, kind: str, keys: Sequence[str] = ()) -> Gate:
-        """Read a gate. Measures have their labels as names, or one of ``keys``, such as the names of a preset.
-
-        Raises:
-            ValueError: the text is no condition.
-        """
-        found = re.fullmatch(r"\s*(\S.*?)\s*([<>])\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*", text)
-        if not found:
-            raise ValueError(f"Expected a condition such as 'ndcg@10 < -0.005' for --{kind}, got {text!r}")
-        measure = found[1] if found[1] in keys else parse(found[1]).label
-        return cls(kind, measure, found[2] == ">", float(found[3]))
-
-    def verdicts(self, comparison: Comparison, baseline: str, alpha: float) -> list[Verdict]:
-        """The verdict for each run beside the baseline.
-
-        Raises:
-            ValueError: the measure is not among the measures of the comparison.
-        """
-        if self.measure not in comparison.measures:
-            raise ValueError(
-                f"Expected the measure of --{self.kind} to be one of {', '.join(comparison.measures)}, got"
-                f" {self.measure!r}; add it to -m"
-            )
-        pairs = [row.pair for row in comparison.rows if row.pair.measure == self.measure]
-        return [self._of_pair(pair, alpha) for pair in pairs if pair.a == (comparison.baseline or baseline)]
-
-    def _of_pair(self, pair: PairStatistics, alpha: float) -> Verdict:
-        text = f"--{self.kind} {self.measure} {'>' if self.above else '<'} {self.bound:g}"
-        distance = pair.difference - self.bound
-        spread = pair.standard_error > 0
-        if pair.n < 2 or not (spread or abs(pair.difference) > 0):
-            passed, difference = self.kind == "fail-if", None if math.isnan(pair.difference) else pair.difference
-            return Verdict(text, pair.a, pair.b, difference, None, "undecided", passed)
-        beyond = distance if self.above else -distance
-        # A collapse to 0 on all queries has no spread, but must not pass.
-        p = t_cdf(-beyond / pair.standard_error, pair.df) if spread else 0.5**pair.n if beyond > 0 else 1.0
-        met = p <= alpha
-        state = "met" if met else "not shown"
-        return Verdict(text, pair.a, pair.b, pair.difference, p, state, met == (self.kind == "require"))
 
 
 # ---- input and output ------------------------------------------------------------------------------------------------
@@ -282,30 +193,18 @@ def _evaluation(options: argparse.Namespace) -> Evaluation | int:
     try:
         qrels, sources = _read(options)
         from torchrank.evaluation.evaluate import evaluate  # not all of torchrank
-        from torchrank.evaluation.options import Options
 
-        arguments = {name: getattr(options, name) for name in OPTIONS}
+        arguments = {name: getattr(options, name) for name in ARGUMENTS}
         watched = sys.stderr.isatty() and find_spec("tqdm") is not None
-        found = evaluate(qrels, sources, options.measures, **arguments, progress=watched)
-        options.effective = vars(Options.of(**{name: arguments[name] for name in OF_RUNS}))
-        return found
+        return evaluate(qrels, sources, options.measures, **arguments, progress=watched)
     except (OSError, ImportError) as error:
         return _refused(error)
     except ReadingError as error:
         return _refused(error, UNREADABLE if Path(error.source).is_dir() else DATA)
+    except NoCommonQueryError as error:
+        return _refused(error, DATA)
     except ValueError as error:
-        return _refused(error, DATA if str(error).startswith("Expected queries that are judged") else UNREADABLE)
-
-
-def _report(
-    found: Evaluation,
-    comparison: Comparison | None,
-    options: argparse.Namespace,
-    gates: Mapping[str, bool] | None = None,
-) -> None:
-    from torchrank.cli.report import write_report
-
-    write_report(found, comparison, options, _about(options), gates)
+        return _refused(error)
 
 
 def _import_torch() -> None:
@@ -324,7 +223,7 @@ def _named(texts: list[str]) -> dict[str, str]:
     for text in texts:
         name, separator, path = text.partition("=")
         named = bool(separator) and "/" not in name and not Path(text).exists()
-        key = name if named else re.sub(r"(\.gz)?$", "", Path(text).name).rsplit(".", 1)[0] or text
+        key = name if named else stem(text) or text
         if named and not (name and path):
             raise ValueError(f"Expected a run as file or name=file, got {text!r}")
         if key in runs:
@@ -338,20 +237,20 @@ def _refused(error: Exception, status: int = UNREADABLE) -> int:
     return status
 
 
-def _print_json(values: Mapping[str, Any]) -> None:
-    print(json.dumps(values, allow_nan=False))
-
-
 def _about(options: argparse.Namespace) -> dict[str, Any]:
-    """Options, versions, and a digest of the judgments."""
+    """Options with the defaults of the preset, versions, and a digest of the judgments."""
+    from torchrank.evaluation.options import Options
+
     source = options.qrels_source
     data = source.getvalue() if isinstance(source, Input) else b""
     if isinstance(source, str) and Path(source).is_file():
         data = Path(source).read_bytes()
     digest = hashlib.blake2b(data, digest_size=16).hexdigest() if data else None
-    chosen = ("runs", "measures", *OPTIONS, "interval", "by")
+    names = ("runs", "measures", *ARGUMENTS, "interval", "by")
+    chosen = {name: getattr(options, name) for name in names if hasattr(options, name)}
+    effective = Options.of(chosen["preset"], **{field.name: chosen[field.name] for field in fields(Options)})
     return {
-        "options": {name: getattr(options, name) for name in chosen if hasattr(options, name)} | options.effective,
+        "options": chosen | vars(effective),
         "torchrank": __version__,
         "versions": {
             "torchrank": __version__,
@@ -361,33 +260,6 @@ def _about(options: argparse.Namespace) -> dict[str, Any]:
         },
         "qrels": {"path": options.qrels, "blake2b": digest},
     }
-
-
-def _formatted(table: Table, kind: str) -> str:
-    if kind == "markdown":
-        return table.to_markdown()
-    if kind == "latex":
-        return table.to_latex()
-    if kind == "csv":
-        return table.to_csv().rstrip("\n")
-    return "\n".join(map(json.dumps, _rows(table)))
-
-
-def _rows(table: Table) -> list[dict[str, Any]]:
-    """The rows in values that JSON has."""
-    columns = table.to_dict()
-    return [dict(zip(columns, values)) for values in zip(*columns.values())]
-
-
-def _per_query(found: Evaluation) -> str:
-    """All values of all queries: run, query, measure, value, separated by tabs."""
-    text = io.StringIO()
-    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
-    writer.writerow(["run", "query", "measure", "value"])
-    for name, table in found.tables.items():
-        for label, values in table.columns.items():
-            writer.writerows([name, query, label, value] for query, value in zip(table.ids.tolist(), values.tolist()))
-    return text.getvalue()
 
 
 def _slices(path: str) -> dict[str, str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torchrank.evaluation.evaluation import Evaluation
-from torchrank.statistics.comparison import Comparison
+if TYPE_CHECKING:
+    from torchrank.evaluation.evaluation import Evaluation
+    from torchrank.statistics.comparison import Comparison
 
 #: largest losses in a report, if ``--worst`` is not given
 WORST = 10

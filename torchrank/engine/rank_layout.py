@@ -84,6 +84,3 @@ def _keep_freed_memory() -> None:
     no memory itself. Other C libraries ignore it.
     """
     torch.empty(2**25 - 2**16, dtype=torch.uint8, device="cpu")
-
-
-Ranking.rank = staticmethod(rank_whole)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from torchrank.evaluation.evaluation import Evaluation
-from torchrank.evaluation.options import Options, Precision, Queries, Unjudged, with_parameters
+from torchrank.evaluation.options import MEASURES, Options, Precision, Queries, Unjudged, with_parameters
 from torchrank.evaluation.parts import Evaluator, Part, check_queries
 from torchrank.layouts.progress import progress_bar
 from torchrank.names.presets import CUTOFFS
@@ -18,12 +18,10 @@ from torchrank.names.presets import preset as preset_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks
 from torchrank.tables.frames import is_columns
+from torchrank.tables.sources import stem
 from torchrank.tables.table import Qrels, Ties
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.suites import Suite
-
-#: the measures if neither measures nor a preset are given
-MEASURES = "ndcg@10 map mrr recall@100"
 
 
 def evaluate(
@@ -95,21 +93,18 @@ def evaluate(
     coverage: list[dict[str, Any]] = []
     with progress_bar(progress, "evaluating", "query", delay=1) as step:
         for name, source in _named(run).items():
-            if step is not None:
-                step(len(evaluator.numbers))
-            parts = evaluator.all_parts(source, None if step is None else lambda count: step(-count))
+            step(len(evaluator.numbers))
+            parts = evaluator.all_parts(source, lambda count: step(-count))
             check_queries(evaluator, parts, name)
             whole, ranking, inside, row = _joined(evaluator, parts)
-            outside = not inside.all()
-            both = whole.where(inside) if outside else whole
-            tables[name], beside = (whole, both) if options.queries == "judged" else (both, whole)
-            if outside:
-                other[name] = beside
-            kept = options.queries == "judged" or not outside
-            rankings[name] = ranking if kept else ranking.take(torch.from_numpy(inside))
+            tables[name], rankings[name] = whole, ranking
+            if not inside.all():
+                both = whole.where(inside)
+                if options.queries == "both":
+                    tables[name], rankings[name] = both, ranking.take(torch.from_numpy(inside))
+                other[name] = whole if options.queries == "both" else both
             coverage.append({"run": name, "queries": len(tables[name]), **row})
-            if step is not None:
-                step(-int((~inside).sum()))
+            step(-int((~inside).sum()))
     return Evaluation(tables, other, coverage, options.queries, options.ignore_identical_ids, rankings)
 
 
@@ -148,19 +143,13 @@ def _named(run: Any) -> dict[str, Any]:
         several = not isinstance(first, Mapping) or isinstance(inner, Mapping)
         return {str(name): one for name, one in run.items()} if run and several else {"run": run}
     if isinstance(run, list | tuple) and run and all(isinstance(one, str | Path) for one in run):
-        names = [_stem(one) for one in run]
+        names = [stem(one) for one in run]
         if len(set(names)) < len(names):
             raise ValueError(f"Expected runs with different names, got {names}; pass a dict {{name: path}}")
         return dict(zip(names, run))
     if isinstance(run, Chunks):
-        return {_stem(run.name) if run.name else "run": run}
-    return {_stem(run) if isinstance(run, str | Path) else "run": run}
-
-
-def _stem(path: str | Path) -> str:
-    """The name of a file without folders and endings such as .run.gz."""
-    name = Path(path).name
-    return name.removesuffix(".gz").rsplit(".", 1)[0] or name
+        return {stem(run.name) if run.name else "run": run}
+    return {stem(run) if isinstance(run, str | Path) else "run": run}
 
 
 def _ids(qrels: Qrels) -> np.ndarray:

@@ -63,15 +63,13 @@ class Evaluation:
 
     def summary(self, level: float = 0.95) -> Table:
         """A table with a row for every run and measure: value, standard error, interval and numbers of queries."""
-        rows = [{"run": name, **row} for name, table in self.tables.items() for row in table.summary(level).rows]
-        rows = [{k: v for k, v in row.items() if k != "effective"} for row in rows]
-        first = next(iter(self.tables.values())).summary(level)
-        return Table.of_rows(rows, notes=[first.notes[0], *self._others()])
+        found = {name: table.summary(level) for name, table in self.tables.items()}
+        first = next(iter(found.values()))
+        return Table.of_rows(_rows(found), notes=[first.notes[0], *self._others()])
 
     def by(self, slices: Mapping[Any, Any], level: float = 0.95) -> Table:
         """A table with a row for every run, measure and slice; ``slices`` is a dict from query id to slice."""
-        rows = [{"run": name, **row} for name, table in self.tables.items() for row in table.by(slices, level).rows]
-        return Table.of_rows([{k: v for k, v in row.items() if k != "effective"} for row in rows])
+        return Table.of_rows(_rows({name: table.by(slices, level) for name, table in self.tables.items()}))
 
     @property
     def coverage(self) -> Table:
@@ -292,6 +290,12 @@ class Evaluation:
         if path is not None:
             Path(path).write_text(text, encoding="utf-8", newline="\n")
         return text
+
+
+def _rows(tables: Mapping[str, Table]) -> list[dict[str, Any]]:
+    """The rows of the tables of all runs, with the name of the run, without effective numbers of queries."""
+    rows = [{"run": name, **row} for name, table in tables.items() for row in table.rows]
+    return [{column: value for column, value in row.items() if column != "effective"} for row in rows]
 
 
 def _values(table: QueryTable) -> dict[str, float]:

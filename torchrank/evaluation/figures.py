@@ -39,10 +39,11 @@ def figures(evaluation: Evaluation, comparison: Comparison | None) -> str:
 
 
 def _part(heading: str, legend: str, found: Sequence[str]) -> str:
-    if not found:
-        return ""
-    kind = "charts single" if len(found) == 1 else "charts"
-    return tag("h3", escaped(heading)) + legend + tag("div", "".join(found), class_=kind)
+    return tag("h3", escaped(heading)) + legend + _charts(found) if found else ""
+
+
+def _charts(found: Sequence[str]) -> str:
+    return tag("div", "".join(found), class_="charts single" if len(found) == 1 else "charts")
 
 
 def _figure(caption: str, chart: str, more: str = "") -> str:
@@ -64,8 +65,8 @@ def _forests(comparison: Comparison) -> list[str]:
     found = []
     for measure in comparison.measures:
         rows = [row for row in comparison.rows if row.pair.measure == measure]
-        estimates = [
-            svg.Estimate(
+        differences = [
+            svg.Difference(
                 f"{row.pair.b} - {row.pair.a}",
                 row.pair.difference,
                 *row.pair.interval(comparison.level),
@@ -73,7 +74,7 @@ def _forests(comparison: Comparison) -> list[str]:
             )
             for row in rows
         ]
-        chart = svg.forest(estimates, f"{measure}: differences of runs, with intervals", "difference")
+        chart = svg.forest(differences, f"{measure}: differences of runs, with intervals", "difference")
         found.append(_figure(measure, chart, "" if rows[0].pair.higher_is_better else "lower is better"))
     return found
 
@@ -114,8 +115,7 @@ def _sorted_differences(evaluation: Evaluation, comparison: Comparison) -> str:
         if not charts:
             continue
         more = f", the first {MOST_PAIRS} of {len(rows)} pairs" if len(rows) > MOST_PAIRS else ""
-        kind = "charts single" if len(charts) == 1 else "charts"
-        inside = tag("summary", escaped(measure + more)) + tag("div", "".join(charts), class_=kind)
+        inside = tag("summary", escaped(measure + more)) + _charts(charts)
         parts.append(tag("details", inside, open=None if parts else ""))
     note = tag("p", "The largest gain is on the left. The dashed line is the mean.", class_="notes")
     return tag("h3", "Differences of queries, sorted") + note + "".join(parts) if parts else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from torchrank.wrappers.suites import Suite
 Queries = Literal["judged", "both"]
 Precision = Literal["double", "single"]
 Unjudged = Literal["irrelevant", "condensed", "lower", "upper"]
+
+#: the measures if neither measures nor a preset are given
+MEASURES = "ndcg@10 map mrr recall@100"
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,8 @@ class Options:
             raise ValueError(f"Expected preset to be one of {', '.join(OPTIONS)}, got {preset!r}{hint}")
         known = OPTIONS[preset] if preset is not None else {}
         options = cls(**{**known, **{name: value for name, value in given.items() if value is not None}})
-        one_of("queries", options.queries, ("judged", "both"))
-        one_of("precision", options.precision, ("double", "single"))
+        one_of("queries", options.queries, get_args(Queries))
+        one_of("precision", options.precision, get_args(Precision))
         if not isinstance(options.ignore_identical_ids, bool):
             raise ValueError(f"Expected ignore_identical_ids to be True or False, got {options.ignore_identical_ids!r}")
         return replace(options, depth=integer("depth", options.depth, 1))

@@ -10,21 +10,22 @@ import numpy as np
 import torch
 
 from torchrank import __version__
-from torchrank.evaluation.options import Options, Precision, Queries
+from torchrank.evaluation.options import MEASURES, Options, Precision, Queries
 from torchrank.evaluation.parts import Evaluator
 from torchrank.state.estimates import Estimate, Interval, estimate, estimate_table
 from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
 from torchrank.statistics.table import Table
-from torchrank.tables.ids import ObjectIds
+from torchrank.tables.errors import no_common_query
+from torchrank.tables.ids import MIX, ObjectIds
 from torchrank.tables.table import Qrels, Ties
 from torchrank.wrappers.hashing import hash_ids
 from torchrank.wrappers.suites import Suite
 
 # Groups of queries, by the hash of their ids, in which the queries of all parts are counted.
 BUCKETS = 256
-# Odd constants with well mixed bits.
-ODD, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+# Another odd constant with well mixed bits, beside MIX.
+SECOND = np.uint64(0xC2B2AE3D27D4EB4F)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,10 +89,7 @@ class PartialEvaluation:
         """
         theirs, ours = self.examples
         if theirs is not None and not self.seen.any() and self.judged.any():
-            raise ValueError(
-                f"Expected queries that are judged, got none: a query of the run is {theirs!r}, a judged query is"
-                f" {ours!r}; use the same ids in both"
-            )
+            raise no_common_query(theirs, ours)
         return {label: self._estimate(label, level) for label in self.metrics}
 
     def _estimate(self, label: str, level: float) -> Estimate:
@@ -122,7 +120,7 @@ class PartialEvaluation:
 def partial(
     qrels: Any,
     part: Any,
-    measures: Suite = "ndcg@10 map mrr recall@100",
+    measures: Suite = MEASURES,
     *,
     queries: Queries = "judged",
     ignore_identical_ids: bool = False,
@@ -271,6 +269,6 @@ def _hashes(ids: Any) -> np.ndarray:
 
 def _mixed(x: np.ndarray) -> np.ndarray:
     """64 well mixed bits."""
-    x = x * ODD
+    x = x * MIX
     x = (x ^ (x >> np.uint64(32))) * SECOND
     return x ^ (x >> np.uint64(29))

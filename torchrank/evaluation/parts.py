@@ -16,8 +16,8 @@ from torchrank.evaluation.options import Options, identical
 from torchrank.metrics.incomplete_judgments import Judged
 from torchrank.ranking.parts import numbered
 from torchrank.ranking.ranking import Ranking
-from torchrank.tables import rankings as _rankings  # noqa: F401 - sets Ranking.from_run's function
 from torchrank.tables.chunks import Chunks, QueryReturnsError, of_large
+from torchrank.tables.errors import no_common_query
 from torchrank.tables.ids import Ids, KeyIds
 from torchrank.tables.sources import read_qrels, read_run
 from torchrank.tables.table import Qrels, Run, Ties
@@ -98,14 +98,13 @@ class Evaluator:
         chunks = source if isinstance(source, Chunks) else of_large(source)
         yield from [self.part(source)] if chunks is None else map(self.part, chunks)
 
-    def all_parts(self, source: Any, done: Callable[[int], None] | None = None) -> list[Part]:
+    def all_parts(self, source: Any, done: Callable[[int], None]) -> list[Part]:
         """The parts of a run; ``done`` gets the number of judged queries of each."""
 
         def read(parts: Iterator[Part]) -> Iterator[Part]:
             for part in parts:
                 yield part
-                if done is not None:
-                    done(len(part.at))
+                done(len(part.at))
 
         try:
             return list(read(self.parts(source)))
@@ -176,11 +175,8 @@ class Evaluator:
         return Qrels(qrels.queries.take(at), query, items, qrels.value[rows], qrels.source)
 
 
-def check_queries(evaluator: Evaluator, parts: Sequence[Part], name: str = "") -> None:
-    """Raise ValueError if judgments and a run have queries, but none in common."""
+def check_queries(evaluator: Evaluator, parts: Sequence[Part], name: str) -> None:
+    """Raise NoCommonQueryError if judgments and a run have queries, but none in common."""
     theirs = next((part.example for part in parts if part.queries), None)
     if theirs is not None and evaluator.numbers and not any(len(part.at) for part in parts):
-        raise ValueError(
-            f"Expected queries that are judged in run {name!r}, got none: a query of the run is {theirs!r}, a judged"
-            f" query is {evaluator.qrels.query_ids[0]!r}; use the same ids in both"
-        )
+        raise no_common_query(theirs, evaluator.qrels.query_ids[0], f" in run {name!r}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from torchrank import __version__
 from torchrank.evaluation.figures import figures
 from torchrank.evaluation.markup import Best, Head, clean, escaped, interval, number, table, tag
 from torchrank.evaluation.verdict import listed, verdict
@@ -51,7 +52,7 @@ def report(
     ]
     return Template(_file("page.html")).substitute(
         title=escaped(title or f"Evaluation of {listed(evaluation.runs)}"),
-        version=escaped(_version()),
+        version=escaped(__version__),
         style=_file("page.css").rstrip(),
         verdict=tag("p", escaped(verdict(evaluation, comparison, level)), class_="verdict") + _gates(gates or {}),
         sections="\n".join(_section(heading, inner) for heading, inner in sections if inner),
@@ -107,8 +108,8 @@ def _about(evaluation: Evaluation, comparison: Comparison | None, about: Mapping
         lines["Correction"] = "by the test itself" if comparison.test in FAMILY_TESTS else comparison.correction
         lines["Alpha"] = f"{comparison.alpha:g}"
         lines["Baseline"] = comparison.baseline or "none, all pairs of runs"
-    lines["Version"] = f"torchrank {_version()}"
-    return tag("dl", "".join(tag("dt", escaped(name)) + tag("dd", escaped(text)) for name, text in lines.items()))
+    lines["Version"] = f"torchrank {__version__}"
+    return _terms(lines)
 
 
 def _summary(evaluation: Evaluation, level: float) -> str:
@@ -168,7 +169,7 @@ def _comparison(comparison: Comparison) -> str:
         (measure, [_pair(row) for row in described if row["measure"] == measure]) for measure in comparison.measures
     ]
     shown = table(heads, groups, "Comparison", id="comparison")
-    return shown + _warnings(comparison.warnings) + _notes(comparison.notes)
+    return shown + _list(comparison.warnings, "warnings") + _list(comparison.notes, "notes")
 
 
 def _pair(row: Mapping[str, Any]) -> list[str]:
@@ -195,7 +196,7 @@ def _coverage(evaluation: Evaluation) -> str:
     names = {name: name[:1].upper() + name[1:] for name in found.columns}
     heads = [Head(names[name], numeric=name != "run") for name in found.columns]
     rows = [[number(value, "d" if isinstance(value, int) else ".4f") for value in row.values()] for row in found.rows]
-    return table(heads, [(None, rows)], "Coverage") + _warnings(found.notes)
+    return table(heads, [(None, rows)], "Coverage") + _list(found.notes, "warnings")
 
 
 def _queries(evaluation: Evaluation, comparison: Comparison | None) -> str:
@@ -268,7 +269,7 @@ def _legend(comparison: Comparison | None, level: float) -> str:
         }
     lines["judged"] = "queries of the judgments; missing: those that a run lacks"
     lines["unjudged@k"] = "mean share of the first k documents that nobody has judged; they count as not relevant"
-    return tag("dl", "".join(tag("dt", escaped(name)) + tag("dd", escaped(text)) for name, text in lines.items()))
+    return _terms(lines)
 
 
 # ---- rows of queries -------------------------------------------------------------------------------------------------
@@ -322,12 +323,8 @@ def _spread(ids: Sequence[Any], values: np.ndarray, at: Mapping[Any, int]) -> li
 # ---- parts -----------------------------------------------------------------------------------------------------------
 
 
-def _notes(notes: Sequence[str]) -> str:
-    return _list(notes, "notes")
-
-
-def _warnings(warnings: Sequence[str]) -> str:
-    return _list(warnings, "warnings")
+def _terms(lines: Mapping[str, str]) -> str:
+    return tag("dl", "".join(tag("dt", escaped(name)) + tag("dd", escaped(text)) for name, text in lines.items()))
 
 
 def _list(found: Sequence[str], kind: str) -> str:
@@ -341,9 +338,3 @@ def _json(data: Any) -> str:
 
 def _file(name: str) -> str:
     return files("torchrank.evaluation").joinpath("page", name).read_text(encoding="utf-8")
-
-
-def _version() -> str:
-    from torchrank import __version__  # the package is complete only now
-
-    return __version__

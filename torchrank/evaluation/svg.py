@@ -185,8 +185,8 @@ def _steps(values: Sequence[float], x: Scale, y: Scale, most: int = 800) -> str:
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A row of a chart of intervals; ``filled`` marks a significant one."""
+class Difference:
+    """The mean difference of two runs, with its interval; ``filled`` marks a significant one."""
 
     name: str
     value: float
@@ -195,7 +195,7 @@ class Estimate:
     filled: bool = True
 
 
-def forest(rows: Sequence[Estimate], title: str, x_label: str) -> str:
+def forest(rows: Sequence[Difference], title: str, x_label: str) -> str:
     """A row for each difference: a point, and a line over its interval."""
     step, top = 26, 8
     longest = max((min(len(row.name), LONGEST) for row in rows), default=1)
@@ -204,11 +204,11 @@ def forest(rows: Sequence[Estimate], title: str, x_label: str) -> str:
     x = scale_of((one for row in rows for one in (row.value, row.low, row.high)), left + 8, WIDTH - RIGHT, zero=True)
     marks = _x_axis(x, bottom, top, x_label) + tag("path", d=f"M{x(0)} {top}V{bottom}", class_="zero")
     for at, row in enumerate(rows):
-        marks += _estimate(row, x, top + step * (at + 0.5), left)
+        marks += _difference(row, x, top + step * (at + 0.5), left)
     return _chart(title, marks, bottom + BOTTOM)
 
 
-def _estimate(row: Estimate, x: Scale, y: float, left: float) -> str:
+def _difference(row: Difference, x: Scale, y: float, left: float) -> str:
     text = _title(f"{row.name}: {number(row.value, '+.4f')} {interval(row.low, row.high, '+.4f')}")
     name = row.name if len(row.name) <= LONGEST else f"{row.name[: LONGEST - 1]}…"
     found = tag("text", escaped(name) + text, x=_short(left), y=_short(y + 4), text_anchor="end")

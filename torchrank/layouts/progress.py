@@ -9,8 +9,8 @@ from contextlib import contextmanager
 @contextmanager
 def progress_bar(
     show: bool, doing: str = "ranking", unit: str = "product", delay: float = 0
-) -> Iterator[Callable[[int], None] | None]:
-    """Context with a progress bar; yields the function that moves it, or None if ``show`` is False.
+) -> Iterator[Callable[[int], None]]:
+    """Context with a progress bar; yields the function that moves it, which does nothing if ``show`` is False.
 
     The bar appears after ``delay`` seconds. Call the function with a number of steps to come, and with -n after n
     steps.
@@ -19,7 +19,7 @@ def progress_bar(
         ModuleNotFoundError: tqdm is not installed.
     """
     if not show:
-        yield None
+        yield lambda change: None
         return
     try:
         from tqdm.auto import tqdm

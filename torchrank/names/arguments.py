@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from torchrank.names.labels import name_of
+from torchrank.names.nearest import did_you_mean
 
 
 def one_of(argument: str, value: object, known: Iterable[object], or_callable: bool = False) -> None:
@@ -21,7 +22,8 @@ def one_of(argument: str, value: object, known: Iterable[object], or_callable: b
             raise ValueError(f"Expected {argument} to be a callable with a name of its own, got {value!r}; rename it")
     elif value not in known:
         also = " or a callable with a name" if or_callable else ""
-        raise ValueError(f"Expected {argument} to be one of {', '.join(map(repr, known))}{also}, got {value!r}")
+        hint = did_you_mean(value, [one for one in known if isinstance(one, str)]) if isinstance(value, str) else ""
+        raise ValueError(f"Expected {argument} to be one of {', '.join(map(repr, known))}{also}, got {value!r}{hint}")
 
 
 def number(

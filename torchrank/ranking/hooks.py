@@ -1,17 +1,22 @@
-"""Functions of :class:`Ranking` that other rooms set, because they import this room."""
+"""Functions of rooms that import this one, which can be imported only when they are used."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
 
 
-def hook(name: str) -> Callable[..., Any]:
-    """The function until another room sets it: it imports all rooms, and calls the function that is then set."""
+@dataclass(frozen=True)
+class Hook(Generic[T]):
+    """A function of a module as an attribute of a class; the module is imported when the attribute is read."""
 
-    def first(*arguments: Any, **options: Any) -> Any:
-        import_module("torchrank.public")
-        return getattr(import_module("torchrank.ranking.ranking").Ranking, name)(*arguments, **options)
+    module: str
+    name: str
 
-    return staticmethod(first)
+    def __get__(self, instance: Any, owner: type) -> Callable[..., T]:
+        function: Callable[..., T] = getattr(import_module(self.module), self.name)
+        return function

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from torchrank.layouts.checks import check_tensor
 from torchrank.layouts.progress import progress_bar
 from torchrank.layouts.sharding import Shard
 from torchrank.names.arguments import integer
-from torchrank.ranking.hooks import hook
+from torchrank.ranking.hooks import Hook
 from torchrank.ranking.parts import Parted
 from torchrank.ranking.query_names import Named
 from torchrank.ranking.sampled import Draw
@@ -52,10 +52,10 @@ class Ranking(Parted, Named):
         Ranking(num_queries=1, num_entries=1, device='cpu')
     """
 
-    #: functions that rank a whole layout, and that join judgments and a run; set by the rooms that import this module
-    rank: ClassVar[Callable[..., Ranking]] = hook("rank")
-    join_run: ClassVar[Callable[..., Ranking]] = hook("join_run")
-    join_frame: ClassVar[Callable[..., Ranking]] = hook("join_frame")
+    #: functions that rank a whole layout, and that join judgments and a run
+    rank = Hook["Ranking"]("torchrank.engine.rank_layout", "rank_whole")
+    join_run = Hook["Ranking"]("torchrank.tables.rankings", "rank_run")
+    join_frame = Hook["Ranking"]("torchrank.tables.rankings", "rank_frame")
 
     def __repr__(self) -> str:
         # Numbers from shapes, padding included, so that printing neither joins parts nor waits for a device.

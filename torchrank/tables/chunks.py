@@ -10,17 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, cast, get_args
 
 import numpy as np
 
+from torchrank.names.arguments import integer, one_of
 from torchrank.tables import columns as names
 from torchrank.tables import files, records
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.frames import error_of
 from torchrank.tables.ids import ObjectIds, of_objects
 from torchrank.tables.sources import found_in
-from torchrank.tables.table import Duplicates, PairTable, Rows, Run, Ties, check_choice
+from torchrank.tables.table import Duplicates, PairTable, Rows, Run, Ties
 from torchrank.tables.text import PADDING, Text
 
 # Files of at least so many bytes are read in chunks by themselves; compressed ones have several times as many lines.
@@ -105,12 +106,11 @@ def read_chunks(
         >>> [run.to_dict() for run in tr.tables.read_chunks(pieces)]
         [{'q1': {'a': 0.9, 'b': 0.5}}, {'q2': {'c': 0.3}}]
     """
-    if isinstance(lines, bool) or not isinstance(lines, int) or lines < 1:
-        raise ValueError(f"Expected lines to be an integer of at least 1, got {lines!r}")
-    check_choice("duplicates", duplicates, Duplicates)
-    check_choice("format", format, files.Format)
+    integer("lines", lines, least=1, or_none=False)
+    one_of("duplicates", duplicates, get_args(Duplicates))
+    one_of("format", format, get_args(files.Format))
     if ties is not None:
-        check_choice("ties", ties, Ties)
+        one_of("ties", ties, get_args(Ties))
     if isinstance(source, str | Path):
         reader = Lines(Path(source), lines, columns, format)
         return Chunks(str(source), reader.pieces, duplicates, ties)

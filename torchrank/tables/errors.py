@@ -1,6 +1,8 @@
-"""The error of every source that cannot be read."""
+"""The errors of sources that cannot be read, and of sources that have nothing in common."""
 
 from __future__ import annotations
+
+from collections.abc import Hashable
 
 # Longest piece of a source that a message shows.
 SHOWN = 120
@@ -18,6 +20,18 @@ class ReadingError(ValueError):
         place = f"{source}, {unit} {line}" if line is not None else source
         shown = f": {self.text!r}" if text else ""
         super().__init__(f"{place}: {message}{shown}" if place else f"{message}{shown}")
+
+
+class NoCommonQueryError(ValueError):
+    """Judgments and a run have queries, but none in common."""
+
+
+def no_common_query(theirs: Hashable, ours: Hashable, where: str = "") -> NoCommonQueryError:
+    """The error that shows a query of the run and a judged query."""
+    return NoCommonQueryError(
+        f"Expected queries that are judged{where}, got none: a query of the run is {theirs!r}, a judged query is"
+        f" {ours!r}; use the same ids in both"
+    )
 
 
 def shorten(text: str) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
+from torchrank.names.arguments import one_of
 from torchrank.ranking.query_names import QueryNames
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables import frames
 from torchrank.tables.ids import NumberIds, factorise
 from torchrank.tables.joining import Pairs, join, ranking_of
 from torchrank.tables.sources import read_qrels, read_run
-from torchrank.tables.table import Qrels, Rows, Run, Ties, check_choice
+from torchrank.tables.table import Qrels, Rows, Run, Ties
 
 
 def rank_run(qrels: Any, run: Any) -> Ranking:
@@ -32,7 +33,7 @@ def rank_frame(
     ties: Ties,
 ) -> Ranking:
     """The ranking of one frame with scores and grades."""
-    check_choice("ties", ties, Ties)
+    one_of("ties", ties, get_args(Ties))
     chosen: dict[str, Any] = {"query": query, "item": item, "score": score, "grade": grade, "group": group}
     ids, items, scores, grades, groups = frames.of_both(frame, chosen, ties)
     number, queries = factorise(ids)
@@ -48,7 +49,3 @@ def rank_frame(
     row_in_run = np.full(len(scores), -1)
     row_in_run[retrieved] = np.arange(len(retrieved))
     return ranking_of(Pairs.of_rows(qrels, run, row_in_run[judged])).with_names(names)
-
-
-Ranking.join_run = staticmethod(rank_run)
-Ranking.join_frame = staticmethod(rank_frame)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
+from torchrank.names.arguments import one_of
 from torchrank.tables import files, frames, records
 from torchrank.tables.columns import Columns
 from torchrank.tables.errors import ReadingError
-from torchrank.tables.table import Duplicates, PairTable, Qrels, Rows, Run, Ties, check_choice
+from torchrank.tables.table import Duplicates, PairTable, Qrels, Rows, Run, Ties
 
 T = TypeVar("T", bound=PairTable)
 
@@ -86,9 +87,20 @@ def read_run(
         {'q1': {'d7': 0.5, 'd3': 0.001}}
     """
     if ties is not None:
-        check_choice("ties", ties, Ties)
+        one_of("ties", ties, get_args(Ties))
     run = _read(Run, source, columns, format, duplicates, subset, split)
     return run if ties is None else run.with_ties(ties)
+
+
+def stem(path: str | Path) -> str:
+    """The name of a file without folders and endings: the name of its run.
+
+    Example:
+        >>> stem("runs/bm25.run.gz")
+        'bm25'
+    """
+    name = Path(path).name
+    return name.removesuffix(".gz").rsplit(".", 1)[0] or name
 
 
 def _read(
@@ -100,8 +112,8 @@ def _read(
     subset: str | None,
     split: str | None,
 ) -> T:
-    check_choice("duplicates", duplicates, Duplicates)
-    check_choice("format", format, files.Format)
+    one_of("duplicates", duplicates, get_args(Duplicates))
+    one_of("format", format, get_args(files.Format))
     if isinstance(source, kind):
         return source
     if isinstance(source, PairTable):

@@ -7,11 +7,10 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, pairwise
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from torchrank.names.nearest import did_you_mean
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.ids import Ids, KeyIds, NumberIds, TextIds, factorise, of_objects, pair_hashes
 
@@ -382,11 +381,3 @@ def count_above(scores: Array, start: Array, stop: Array, than: Array, or_equal:
 
 def _shown(value: Any) -> str:
     return "NaN" if value != value else repr(value.item() if isinstance(value, np.generic) else value)
-
-
-def check_choice(name: str, value: Any, among: Any) -> None:
-    """Raise ValueError if a value is none of the values of a Literal."""
-    if value not in get_args(among):
-        choices = ", ".join(map(repr, get_args(among)))
-        hint = did_you_mean(str(value), get_args(among))
-        raise ValueError(f"Expected {name} to be one of {choices}, got {value!r}{hint}")
