@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from torchrank import __version__
-from torchrank.cli.files import STANDARD, Input, check_readable, source_of, write
+from torchrank.cli.files import STANDARD, Input, check_readable, in_python, source_of, write
 from torchrank.names.parse import parse
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.distributions import t_cdf
@@ -104,17 +104,24 @@ def compared(options: argparse.Namespace) -> int:
         return found
     try:
         comparison = found.compare(
-            options.baseline, test=options.test, correction=options.correction, alpha=options.alpha, seed=options.seed
+            options.baseline,
+            test=options.test,
+            correction=options.correction,
+            family=options.family,
+            alpha=options.alpha,
+            seed=options.seed,
         )
         texts = [("fail-if", text) for text in options.fail_if] + [("require", text) for text in options.require]
         gates = [Gate.of(text, kind, comparison.measures) for kind, text in texts]
-        verdicts = [verdict for gate in gates for verdict in gate.verdicts(comparison, found.runs[0], options.alpha)]
+        verdicts = [one for gate in gates for one in gate.verdicts(comparison, found.runs[0], options.alpha)]
         if options.plot:
             comparison.forest()[0].savefig(options.plot)
         if options.html:
             _report(found, comparison, options, {str(one): one.passed for one in verdicts})
     except (ValueError, ImportError, OSError) as error:
         return _refused(error)
+    from torchrank.evaluation.verdict import verdict  # after PyTorch, which is imported while files are read
+
     worst = [_worst(found, options.worst)] if options.worst else []
     if options.format == "json":
         shown = {**comparison.to_dict(), "seed": options.seed, "gates": [vars(one) for one in verdicts]}
@@ -122,16 +129,18 @@ def compared(options: argparse.Namespace) -> int:
             shown["worst"] = worst[0].to_dict()
         _print_json({**shown, "coverage": found.coverage.to_dict(), **_about(options)})
     elif options.format == "table":
-        print("\n\n".join(map(str, [comparison, found.coverage, *worst, *verdicts])))
+        sentence = verdict(found, comparison)
+        print("\n\n".join([sentence, *map(str, [comparison, found.coverage, *worst]), *map(_judged, verdicts)]))
     elif options.format == "markdown":
         parts = [comparison.to_markdown(), *(table.to_markdown() for table in (found.coverage, *worst))]
-        print("\n\n".join([*parts, "\n".join(f"- {verdict}" for verdict in verdicts)]).rstrip())
+        sentence = verdict(found, comparison)
+        print("\n\n".join([sentence, *parts, "\n".join(f"- {_judged(one)}" for one in verdicts)]).rstrip())
     else:
         print(_formatted(comparison.table, options.format))
-    for verdict in verdicts:
-        if not verdict.passed or options.format not in SEVERAL:
-            print(f"torchrank compare: {verdict}", file=sys.stderr)
-    return PASSED if all(verdict.passed for verdict in verdicts) else FAILED
+    for one in verdicts:
+        if not one.passed or options.format not in SEVERAL:
+            print(f"torchrank compare: {_judged(one)}", file=sys.stderr)
+    return PASSED if all(one.passed for one in verdicts) else FAILED
 
 
 def powered(options: argparse.Namespace) -> int:
@@ -240,6 +249,10 @@ class Gate:
         return Verdict(text, pair.a, pair.b, pair.difference, p, state, met == (self.kind == "require"))
 
 
+def _judged(verdict: Verdict) -> str:
+    return f"{'passed' if verdict.passed else 'FAILED'}: {verdict}"
+
+
 # ---- input and output ------------------------------------------------------------------------------------------------
 
 
@@ -334,7 +347,7 @@ def _named(texts: list[str]) -> dict[str, str]:
 
 
 def _refused(error: Exception, status: int = UNREADABLE) -> int:
-    print(f"torchrank: {error}", file=sys.stderr)
+    print(f"torchrank: {error}{in_python(error)}", file=sys.stderr)
     return status
 
 
@@ -409,4 +422,9 @@ def _worst(found: Evaluation, most: int) -> Table:
     first, *others = found.runs
     label = found[first].labels[0]
     rows = [{"run": name, **row} for name in others for row in found[first].deltas(found[name], label, most).rows]
-    return Table.of_rows(rows, notes=[f"{label}: the largest losses from {first}"])
+    notes = [f"{label}: the largest losses from {first}"]
+    for name in others:
+        lost = set(found.missing(name))
+        absent = [str(row["id"]) for row in rows if row["run"] == name and row["id"] in lost]
+        notes += [f"not in {name}: {', '.join(absent)}"] if absent else []
+    return Table.of_rows(rows, notes=notes)

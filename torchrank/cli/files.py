@@ -5,11 +5,21 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import sys
 from pathlib import Path
 
 #: standard input, or standard output
 STANDARD = "-"
+
+
+#: ways out of errors that only Python has: arguments of readers
+READERS = re.compile(r"\bpass (columns|duplicates)=|as a data frame")
+
+
+def in_python(error: Exception) -> str:
+    """The place of a way out that the command does not have."""
+    return "; in Python: tr.read_run(path, ...)" if READERS.search(str(error)) else ""
 
 
 class Input(io.BytesIO):

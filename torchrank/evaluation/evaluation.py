@@ -97,6 +97,22 @@ class Evaluation:
         ]
         return Table.of_rows(list(self.rows), notes=[*self._others(), *notes])
 
+    def missing(self, name: str) -> list[Any]:
+        """The ids of the judged queries that a run lacks; they count 0 in means over judged queries.
+
+        Raises:
+            KeyError: there is no such run.
+
+        Example:
+            >>> import torchrank as tr
+            >>> tr.evaluate({"q1": {"a": 1}, "q2": {"b": 1}}, {"q1": {"a": 0.5}}, "mrr").missing("run")
+            ['q2']
+        """
+        tables = [self[name], self.other.get(name, self[name])]
+        judged, both = (table.ids.tolist() for table in (tables if self.queries == "judged" else reversed(tables)))
+        found = set(both)
+        return [query for query in judged if query not in found]
+
     def compare(self, baseline: str | None = None, **options: Any) -> Comparison:
         """The comparison of the runs, query by query: arguments of :func:`torchrank.compare`.
 

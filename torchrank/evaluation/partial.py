@@ -11,7 +11,7 @@ import torch
 
 from torchrank import __version__
 from torchrank.evaluation.options import Options, Precision, Queries
-from torchrank.evaluation.parts import Evaluator
+from torchrank.evaluation.parts import Evaluator, same_ids
 from torchrank.state.estimates import Estimate, Interval, estimate, estimate_table
 from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
@@ -90,7 +90,7 @@ class PartialEvaluation:
         if theirs is not None and not self.seen.any() and self.judged.any():
             raise ValueError(
                 f"Expected queries that are judged, got none: a query of the run is {theirs!r}, a judged query is"
-                f" {ours!r}; use the same ids in both"
+                f" {ours!r}; {same_ids(theirs, ours)}"
             )
         return {label: self._estimate(label, level) for label in self.metrics}
 

@@ -182,5 +182,13 @@ def check_queries(evaluator: Evaluator, parts: Sequence[Part], name: str = "") -
     if theirs is not None and evaluator.numbers and not any(len(part.at) for part in parts):
         raise ValueError(
             f"Expected queries that are judged in run {name!r}, got none: a query of the run is {theirs!r}, a judged"
-            f" query is {evaluator.qrels.query_ids[0]!r}; use the same ids in both"
+            f" query is {evaluator.qrels.query_ids[0]!r}; {same_ids(theirs, evaluator.qrels.query_ids[0])}"
         )
+
+
+def same_ids(theirs: Any, ours: Any) -> str:
+    """The way out if no query is judged."""
+    if isinstance(theirs, str) == isinstance(ours, str):
+        return "use the same ids in both"
+    texts = "astype({'query_id': str, 'doc_id': str})"
+    return f"an integer never equals a text: read both as text, in pandas by {texts}"
