@@ -27,6 +27,14 @@ from torchrank.wrappers.query_table import QueryTable
 class Evaluation:
     """Numbers of one or several runs over the same judgments, made by :func:`torchrank.evaluate`.
 
+    | for | use |
+    |---|---|
+    | means and intervals | :attr:`means`, :meth:`intervals`, :meth:`summary`, :meth:`by` groups of queries |
+    | the values of each query | ``found["bm25"]``, a :class:`torchrank.QueryTable` |
+    | which run is better | :meth:`compare`, :meth:`differences` |
+    | surprising numbers | :attr:`coverage`, :meth:`missing` |
+    | files and plots | :meth:`to_html`, :meth:`to_json`, :meth:`to_markdown`, ``plot_*`` |
+
     Attributes:
         tables: for each run the values of all queries, a :class:`torchrank.QueryTable` with the ids of the judgments.
         other: the same over the other set of queries, for runs that lack judged queries.
