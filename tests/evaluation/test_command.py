@@ -139,17 +139,33 @@ def test_queries_that_a_run_lacks_are_named_beside_the_largest_losses(capsys, tm
         (tmp_path / name).write_text("".join(line.format(q) for q in range(4) if name != "new" or q != 2))
     text = output(capsys, "compare", *(tmp_path / name for name in lines), "-m", "mrr", "--worst", "4")[1]
     assert "not in new: q2\n" in f"{text}\n"
+    files = [tmp_path / name for name in ("qrels", "new", "old")]
+    text = output(capsys, "compare", *files, "-m", "mrr", "--worst", "4", "--format", "json")[1]
+    assert json.loads(text)["worst"]["run"] == []  # there are gains only
     paths = {name: tmp_path / name for name in ("old", "new")}
+    assert "0.0000 (missing)" in tr.evaluate(tmp_path / "qrels", paths, "mrr").to_html()
     for queries in ("judged", "both"):
         found = tr.evaluate(tmp_path / "qrels", paths, "mrr", queries=queries)
         assert (found.missing("old"), found.missing("new")) == ([], ["q2"])
+
+
+def test_a_note_has_a_few_values_and_the_option_that_prints_all(capsys, tmp_path):
+    (tmp_path / "qrels").write_text("q1 0 a 1\nq2 0 a 1\n")
+    (tmp_path / "a.run").write_text("q1 Q0 a 1 1.0 tag\n")
+    call = ["eval", tmp_path / "qrels", tmp_path / "a.run", "--preset"]
+    (note,) = [line for line in output(capsys, *call, "beir")[1].splitlines() if "over the 2 queries" in line]
+    assert "P@1 0.5000, P@3 0.1667, P@5 0.1000, P@10 0.0500, " in note
+    assert note.endswith("20 more with queries 'judged'")
 
 
 def test_ways_out_that_only_python_has_are_called_so(files, capsys, tmp_path):
     (tmp_path / "a.csv").write_text("qid,docno,score\nq1,d1,0.5\n")
     for call in (["eval", files[0], tmp_path / "a.csv"], ["convert", tmp_path / "a.csv", tmp_path / "a.run"]):
         assert main([str(one) for one in call]) == 3
-        assert capsys.readouterr().err.endswith("in Python: tr.read_run(path, ...)\n")
+        assert capsys.readouterr().err.endswith("in Python: tr.evaluate(qrels, frame)\n")
+    (tmp_path / "a.run").write_text("q1 d1 0.5\n")
+    assert main(["eval", files[0], str(tmp_path / "a.run")]) == 3
+    assert capsys.readouterr().err.endswith("in Python: tr.read_run(path, columns=...)\n")
 
 
 def test_integers_and_texts_that_never_meet_are_told_apart():

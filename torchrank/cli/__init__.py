@@ -20,6 +20,14 @@ FORMATS = ("table", "json", "jsonl", "csv", "markdown", "latex")
 #: treatments of unjudged documents
 UNJUDGED = ("irrelevant", "condensed", "lower", "upper")
 
+#: the arguments of commands on files that are not optional
+USAGES = {
+    "eval": "QRELS RUN [RUN ...]",
+    "compare": "QRELS RUN RUN [RUN ...]",
+    "power": "--delta DELTA QRELS RUN RUN [RUN ...]",
+    "convert": "IN OUT",
+}
+
 #: tests of `compare`
 TESTS = ("t", "randomization", "wilcoxon", "sign", "bootstrap", "tukey", "randomized-tukey")
 
@@ -296,7 +304,8 @@ def _ending(command: str) -> dict[str, Any]:
     text = EXAMPLES[command]
     if "exit status" not in text:
         text = f"{text}\n{STATUSES}"
-    return {"epilog": text, "formatter_class": _Help}
+    usage = f"torchrank {command} [OPTION ...] {USAGES[command]}"  # all options would hide the error behind them
+    return {"epilog": text, "formatter_class": _Help, "usage": usage}
 
 
 class _Help(argparse.HelpFormatter):

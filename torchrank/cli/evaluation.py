@@ -421,10 +421,17 @@ def _worst(found: Evaluation, most: int) -> Table:
     """The queries with the largest losses from the first run to each other one, in the first measure."""
     first, *others = found.runs
     label = found[first].labels[0]
-    rows = [{"run": name, **row} for name in others for row in found[first].deltas(found[name], label, most).rows]
+    sign = 1 if found[first].higher_is_better[label] else -1
+    rows = [
+        {"run": name, **row}
+        for name in others
+        for row in found[first].deltas(found[name], label, most).rows
+        if row["delta"] * sign < 0
+    ]
     notes = [f"{label}: the largest losses from {first}"]
     for name in others:
         lost = set(found.missing(name))
         absent = [str(row["id"]) for row in rows if row["run"] == name and row["id"] in lost]
         notes += [f"not in {name}: {', '.join(absent)}"] if absent else []
-    return Table.of_rows(rows, notes=notes)
+    columns = ("run", "id", "before", "after", "delta")
+    return Table({column: [row[column] for row in rows] for column in columns}, notes=notes)

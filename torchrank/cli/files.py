@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -13,13 +12,18 @@ from pathlib import Path
 STANDARD = "-"
 
 
-#: ways out of errors that only Python has: arguments of readers
-READERS = re.compile(r"\bpass (columns|duplicates)=|as a data frame")
+#: ways out of errors that only Python has, and the calls that have them
+IN_PYTHON = {
+    "pass columns=": "tr.read_run(path, columns=...)",
+    "pass duplicates=": "tr.read_run(path, duplicates=...)",
+    "as a data frame": "tr.evaluate(qrels, frame)",
+}
 
 
 def in_python(error: Exception) -> str:
-    """The place of a way out that the command does not have."""
-    return "; in Python: tr.read_run(path, ...)" if READERS.search(str(error)) else ""
+    """The call that has the way out of an error, if the command does not have it."""
+    calls = [call for text, call in IN_PYTHON.items() if text in str(error)]
+    return f"; in Python: {calls[0]}" if calls else ""
 
 
 class Input(io.BytesIO):

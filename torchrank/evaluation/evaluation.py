@@ -229,8 +229,12 @@ class Evaluation:
         where = "that the run has, too" if self.queries == "judged" else "of the judgments"
         notes = []
         for name, table in self.other.items():
-            values = ", ".join(f"{label} {value:.4f}" for label, value in _values(table).items())
-            notes.append(f"{name}: over the {len(table)} queries {where}: {values}")
+            values = [f"{label} {value:.4f}" for label, value in _values(table).items()]
+            shown = values if len(values) <= 6 else values[:4]
+            if len(values) > len(shown):
+                other = "both" if self.queries == "judged" else "judged"
+                shown = [*shown, f"{len(values) - len(shown)} more with queries {other!r}"]
+            notes.append(f"{name}: over the {len(table)} queries {where}: {', '.join(shown)}")
             lower = [label for label, higher in table.higher_is_better.items() if not higher]
             if lower and self.queries == "judged":
                 count = len(self.tables[name]) - len(table)

@@ -282,8 +282,10 @@ def _losses(evaluation: Evaluation, a: str, b: str, label: str, most: int, gains
     """The queries with the largest losses, with those that gain or without them."""
     found = evaluation[a].deltas(evaluation[b], label, most).rows
     sign = 1 if evaluation[a].higher_is_better[label] else -1
+    lost = set() if gains else set(evaluation.missing(b))
+    after = {row["id"]: number(row["after"]) + " (missing)" * (row["id"] in lost) for row in found}
     return [
-        [str(row["id"]), number(row["before"]), number(row["after"]), number(row["delta"], "+.4f")]
+        [str(row["id"]), number(row["before"]), after[row["id"]], number(row["delta"], "+.4f")]
         for row in found
         if gains or row["delta"] * sign < 0
     ]
