@@ -10,7 +10,9 @@ import pytest
 from test_evaluate import made
 
 import torchrank as tr
+from torchrank import cli
 from torchrank.cli import main
+from torchrank.statistics.paired_tests import FAMILY_TESTS, PAIR_TESTS
 
 
 @pytest.fixture
@@ -112,6 +114,65 @@ def test_compare_prints_what_the_library_computes(files, capsys):
     assert "the largest losses from bm25" in text
 
 
+@pytest.mark.parametrize("kind", ["table", "markdown"])
+def test_compare_says_first_which_run_is_best(files, capsys, kind):
+    lines = output(capsys, "compare", *files, "-m", "map", "--format", kind)[1].splitlines()
+    means = tr.evaluate(files[0], files[1:], "map").means
+    best = max(means, key=lambda run: means[run]["map"])
+    assert lines[0].startswith(f"{best} is best in map, {means[best]['map']:.4f}: ")
+
+
+def test_the_family_of_corrected_tests_can_be_all_measures(files, capsys):
+    call = ["compare", *files, "-m", "map mrr", "--family", "all", "--format", "json"]
+    rows = json.loads(output(capsys, *call)[1])["rows"]
+    p = [row["p"] for row in rows]
+    assert min(row["p_corrected"] for row in rows) == pytest.approx(min(1, 2 * min(p)))  # Holm, of two tests
+
+
+def test_the_help_lists_the_tests_of_the_library():
+    assert {*cli.TESTS} == {*PAIR_TESTS, *FAMILY_TESTS}
+
+
+def test_queries_that_a_run_lacks_are_named_beside_the_largest_losses(capsys, tmp_path):
+    lines = {"qrels": "q{} 0 a 1\n", "old": "q{} Q0 a 1 1.0 tag\n", "new": "q{} Q0 b 1 1.0 tag\n"}
+    for name, line in lines.items():
+        (tmp_path / name).write_text("".join(line.format(q) for q in range(4) if name != "new" or q != 2))
+    text = output(capsys, "compare", *(tmp_path / name for name in lines), "-m", "mrr", "--worst", "4")[1]
+    assert "not in new: q2\n" in f"{text}\n"
+    files = [tmp_path / name for name in ("qrels", "new", "old")]
+    text = output(capsys, "compare", *files, "-m", "mrr", "--worst", "4", "--format", "json")[1]
+    assert json.loads(text)["worst"]["run"] == []  # there are gains only
+    paths = {name: tmp_path / name for name in ("old", "new")}
+    assert "0.0000 (missing)" in tr.evaluate(tmp_path / "qrels", paths, "mrr").to_html()
+    for queries in ("judged", "both"):
+        found = tr.evaluate(tmp_path / "qrels", paths, "mrr", queries=queries)
+        assert (found.missing("old"), found.missing("new")) == ([], ["q2"])
+
+
+def test_a_note_has_a_few_values_and_the_option_that_prints_all(capsys, tmp_path):
+    (tmp_path / "qrels").write_text("q1 0 a 1\nq2 0 a 1\n")
+    (tmp_path / "a.run").write_text("q1 Q0 a 1 1.0 tag\n")
+    call = ["eval", tmp_path / "qrels", tmp_path / "a.run", "--preset"]
+    (note,) = [line for line in output(capsys, *call, "beir")[1].splitlines() if "over the 2 queries" in line]
+    assert "P@1 0.5000, P@3 0.1667, P@5 0.1000, P@10 0.0500, " in note
+    assert note.endswith("20 more with queries 'judged'")
+
+
+def test_ways_out_that_only_python_has_are_called_so(files, capsys, tmp_path):
+    (tmp_path / "a.csv").write_text("qid,docno,score\nq1,d1,0.5\n")
+    for call in (["eval", files[0], tmp_path / "a.csv"], ["convert", tmp_path / "a.csv", tmp_path / "a.run"]):
+        assert main([str(one) for one in call]) == 3
+        assert capsys.readouterr().err.endswith("in Python: tr.evaluate(qrels, frame)\n")
+    (tmp_path / "a.run").write_text("q1 d1 0.5\n")
+    assert main(["eval", files[0], str(tmp_path / "a.run")]) == 3
+    assert capsys.readouterr().err.endswith("in Python: tr.read_run(path, columns=...)\n")
+
+
+def test_integers_and_texts_that_never_meet_are_told_apart():
+    with pytest.raises(ValueError, match="an integer never equals a text"):
+        tr.evaluate({1: {"a": 1}}, {"1": {"a": 0.5}}, "mrr")
+
+
 def test_power_prints_numbers_of_queries(files, capsys):
     status, text = output(capsys, "power", *files, "-m", "map", "--delta", "0.01")
     wanted = tr.evaluate(files[0], files[1:], "map").compare().queries_needed(0.01)["queries"]
@@ -205,6 +266,8 @@ def test_verdicts_are_printed_in_all_formats(files, capsys, kind):
     several = kind in ("table", "json", "markdown")
     assert ("map > 0 " in err) != several
     assert out.count("--require map") == 2 * several
+    assert "FAILED: --require map > 0.9 " in err
+    assert ("passed: --require map > 0 " in out) == (kind in ("table", "markdown"))
 
 
 @pytest.mark.parametrize("kind", ["table", "json", "jsonl", "csv", "markdown", "latex"])

@@ -199,7 +199,7 @@ def test_a_library_that_is_not_installed_is_not_needed_or_is_named(blocked, monk
     monkeypatch.setitem(sys.modules, blocked, None)
     assert tr.read_run(columns).to_dict() == want
     if blocked == "narwhals":
-        with pytest.raises(ImportError, match=r"pip install torchrank-metrics\[files\]"):
+        with pytest.raises(ImportError, match=r"pip install 'torchrank-metrics\[files\]'"):
             tr.read_run(made)
         return
     assert tr.read_run(made).to_dict() == tr.read_run(stream).to_dict() == want

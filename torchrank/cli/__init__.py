@@ -18,9 +18,29 @@ from torchrank.names.presets import OPTIONS
 #: treatments of unjudged documents
 UNJUDGED = ("irrelevant", "condensed", "lower", "upper")
 
+#: the arguments of commands on files that are not optional
+USAGES = {
+    "eval": "QRELS RUN [RUN ...]",
+    "compare": "QRELS RUN RUN [RUN ...]",
+    "power": "--delta DELTA QRELS RUN RUN [RUN ...]",
+    "convert": "IN OUT",
+}
+
+#: tests of `compare`
+TESTS = ("t", "randomization", "wilcoxon", "sign", "bootstrap", "tukey", "randomized-tukey")
+
 #: end of the help of commands on files
 STATUSES = """\
 exit status: 0 = done, 2 = wrong call or unreadable file, 3 = wrong data"""
+
+#: end of the help of the command itself
+FIRST = """\
+examples:
+  torchrank eval qrels.txt bm25.run                        the numbers of a run
+  torchrank compare qrels.txt bm25.run dense.run           is dense better?
+  torchrank compare qrels.txt a.run b.run --html a_b.html  a report for a browser
+
+`torchrank COMMAND --help` has the options of a command and more examples."""
 
 EXAMPLES = {
     "eval": """\
@@ -32,12 +52,27 @@ examples:
 Measures are names separated by blanks or commas; `torchrank measures` lists
 them. Numbers are rounded in tables, Markdown and LaTeX only. The formats jsonl,
 csv and latex have the values of runs, without the coverage.
+
+columns of the tables:
+  low, high          confidence interval of the mean
+  empty              queries that have nothing to measure
+  missing            judged queries that the run lacks: they count 0
+  without judgments  queries of the run that are not judged: left out
+  no relevant        judged queries without a relevant document
+  unjudged@10        mean share of unjudged documents in the first 10
+  found itself       queries that have retrieved a document of their own id
+
+`torchrank compare` tests whether a run is better than another.
 """,
     "compare": """\
 examples:
   torchrank compare qrels.txt bm25.run dense.run
   torchrank compare qrels.txt old.run new.run --fail-if "ndcg@10 < -0.005"
   torchrank compare qrels.txt a.run b.run c.run --test randomization --worst 10
+
+The first measure decides the first line. Differences are b - a, so the run to
+be replaced comes first. effect: difference in standard deviations of the
+differences. wins, ties, losses: queries in which b is better, equal, worse.
 
 A gate concerns the difference from the baseline, by default the first run.
 --fail-if fails if a loss is shown, so it is silent if there are few queries;
@@ -94,30 +129,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="torchrank", description="Ranking metrics for PyTorch.")
+    parser = argparse.ArgumentParser(
+        prog="torchrank", description="Ranking metrics for PyTorch.", epilog=FIRST, formatter_class=_Help
+    )
     parser.add_argument("--version", action="version", version=f"torchrank {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     parser.set_defaults(run=lambda _: parser.print_help())
-
-    demo = commands.add_parser(
-        "demo",
-        help="train a small encoder and watch its ranking metrics rise",
-        description="Train a small encoder on scikit-learn's handwritten digits with Lightning, and print how well "
-        "each held-out image finds the others of its digit: before training, and after every epoch.",
-    )
-    demo.add_argument("--epochs", type=_at_least(0), default=15, help="default: %(default)s; 0 only evaluates")
-    demo.add_argument(
-        "--workers", type=_at_least(1), default=1, metavar="N", help="train and validate on N processes (default: 1)"
-    )
-    demo.add_argument(
-        "--seed", type=_at_least(0), default=0, help="of split, weights and batches (default: %(default)s)"
-    )
-    demo.add_argument(
-        "--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help="draw the curves: .png, .svg, .pdf"
-    )
-    demo.add_argument("--save", type=_new_file(), metavar="FILE", help="write the weights of the encoder when done")
-    demo.add_argument("--load", type=_old_file, metavar="FILE", help="begin with weights that --save has written")
-    demo.set_defaults(run=_demo)
 
     _add_evaluations(commands)
 
@@ -147,6 +164,26 @@ def _parser() -> argparse.ArgumentParser:
         description="Print the names of measures in other libraries, each with its label here, in Markdown.",
     )
     spellings.set_defaults(run=_spellings)
+
+    demo = commands.add_parser(
+        "demo",
+        help="train a small encoder and watch its ranking metrics rise",
+        description="Train a small encoder on scikit-learn's handwritten digits with Lightning, and print how well "
+        "each held-out image finds the others of its digit: before training, and after every epoch.",
+    )
+    demo.add_argument("--epochs", type=_at_least(0), default=15, help="default: %(default)s; 0 only evaluates")
+    demo.add_argument(
+        "--workers", type=_at_least(1), default=1, metavar="N", help="train and validate on N processes (default: 1)"
+    )
+    demo.add_argument(
+        "--seed", type=_at_least(0), default=0, help="of split, weights and batches (default: %(default)s)"
+    )
+    demo.add_argument(
+        "--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help="draw the curves: .png, .svg, .pdf"
+    )
+    demo.add_argument("--save", type=_new_file(), metavar="FILE", help="write the weights of the encoder when done")
+    demo.add_argument("--load", type=_old_file, metavar="FILE", help="begin with weights that --save has written")
+    demo.set_defaults(run=_demo)
     return parser
 
 
@@ -173,7 +210,12 @@ def _add_evaluations(commands: Any) -> None:
         help="leave out documents named like their query",
     )
     files.add_argument("--depth", type=_at_least(1), metavar="K", help="keep the first K documents of each query")
-    files.add_argument("--relevance-level", type=_grade, metavar="GRADE", help="lowest relevant grade (default: 1)")
+    files.add_argument(
+        "--relevance-level",
+        type=_grade,
+        metavar="GRADE",
+        help="lowest relevant grade of measures that do not use grades, as map and mrr (default: 1)",
+    )
     files.add_argument("--unjudged", choices=UNJUDGED, help="treatment of unjudged documents (default: irrelevant)")
 
     evaluate = commands.add_parser(
@@ -203,12 +245,21 @@ def _add_evaluations(commands: Any) -> None:
         description="Compare runs query by query.",
     )
     compare.add_argument("--baseline", metavar="NAME", help="compare each run with this one; default: all pairs")
-    compare.add_argument("--test", default="t", help="t, randomization, bootstrap, wilcoxon, sign, tukey, ...")
+    compare.add_argument("--test", default="t", metavar="TEST", choices=TESTS, help=f"{', '.join(TESTS)} (default: t)")
     compare.add_argument("--correction", choices=("holm", "bh", "none"), help="default: holm")
+    compare.add_argument(
+        "--family",
+        choices=("measure", "all"),
+        default="measure",
+        help="correct over the pairs of each measure, or over all (default: measure)",
+    )
     compare.add_argument("--alpha", type=_share, default=0.05, help="error rate of tests (default: %(default)s)")
     compare.add_argument("--seed", type=_at_least(0), default=0, help="of tests that draw (default: %(default)s)")
     compare.add_argument(
-        "--worst", type=_at_least(1), metavar="N", help="print the N largest losses in the first measure"
+        "--worst",
+        type=_at_least(1),
+        metavar="N",
+        help="print the N queries with the largest losses in the first measure",
     )
     compare.add_argument(
         "--fail-if", action="append", default=[], metavar="COND", help="'ndcg@10 < -0.005': fail if this is significant"
@@ -251,7 +302,8 @@ def _ending(command: str) -> dict[str, Any]:
     text = EXAMPLES[command]
     if "exit status" not in text:
         text = f"{text}\n{STATUSES}"
-    return {"epilog": text, "formatter_class": _Help}
+    usage = f"torchrank {command} [OPTION ...] {USAGES[command]}"  # all options would hide the error behind them
+    return {"epilog": text, "formatter_class": _Help, "usage": usage}
 
 
 class _Help(argparse.HelpFormatter):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from torchrank import __version__
-from torchrank.cli.files import STANDARD, Input, check_readable, source_of, write
+from torchrank.cli.files import STANDARD, Input, check_readable, in_python, source_of, write
 from torchrank.cli.formats import SEVERAL, formatted, per_query, print_json, rows_of
 from torchrank.cli.gates import Gate
 from torchrank.cli.report import write_report
@@ -92,17 +92,24 @@ def compared(options: argparse.Namespace) -> int:
         return found
     try:
         comparison = found.compare(
-            options.baseline, test=options.test, correction=options.correction, alpha=options.alpha, seed=options.seed
+            options.baseline,
+            test=options.test,
+            correction=options.correction,
+            family=options.family,
+            alpha=options.alpha,
+            seed=options.seed,
         )
         texts = [("fail-if", text) for text in options.fail_if] + [("require", text) for text in options.require]
         gates = [Gate.of(text, kind, comparison.measures) for kind, text in texts]
-        verdicts = [verdict for gate in gates for verdict in gate.verdicts(comparison, found.runs[0], options.alpha)]
+        verdicts = [one for gate in gates for one in gate.verdicts(comparison, found.runs[0], options.alpha)]
         if options.plot:
             comparison.forest()[0].savefig(options.plot)
         if options.html:
             write_report(found, comparison, options, _about(options), {str(one): one.passed for one in verdicts})
     except (ValueError, ImportError, OSError) as error:
         return _refused(error)
+    from torchrank.evaluation.verdict import verdict  # after PyTorch, which is imported while files are read
+
     worst = [_worst(found, options.worst)] if options.worst else []
     if options.format == "json":
         shown = {**comparison.to_dict(), "seed": options.seed, "gates": [vars(one) for one in verdicts]}
@@ -110,16 +117,18 @@ def compared(options: argparse.Namespace) -> int:
             shown["worst"] = worst[0].to_dict()
         print_json({**shown, "coverage": found.coverage.to_dict(), **_about(options)})
     elif options.format == "table":
-        print("\n\n".join(map(str, [comparison, found.coverage, *worst, *verdicts])))
+        shown_tables = map(str, [comparison, found.coverage, *worst])
+        print("\n\n".join([verdict(found, comparison), *shown_tables, *(one.judged for one in verdicts)]))
     elif options.format == "markdown":
         parts = [comparison.to_markdown(), *(table.to_markdown() for table in (found.coverage, *worst))]
-        print("\n\n".join([*parts, "\n".join(f"- {verdict}" for verdict in verdicts)]).rstrip())
+        sentence = verdict(found, comparison)
+        print("\n\n".join([sentence, *parts, "\n".join(f"- {one.judged}" for one in verdicts)]).rstrip())
     else:
         print(formatted(comparison.table, options.format))
-    for verdict in verdicts:
-        if not verdict.passed or options.format not in SEVERAL:
-            print(f"torchrank compare: {verdict}", file=sys.stderr)
-    return PASSED if all(verdict.passed for verdict in verdicts) else FAILED
+    for one in verdicts:
+        if not one.passed or options.format not in SEVERAL:
+            print(f"torchrank compare: {one.judged}", file=sys.stderr)
+    return PASSED if all(one.passed for one in verdicts) else FAILED
 
 
 def powered(options: argparse.Namespace) -> int:
@@ -233,7 +242,7 @@ def _named(texts: list[str]) -> dict[str, str]:
 
 
 def _refused(error: Exception, status: int = UNREADABLE) -> int:
-    print(f"torchrank: {error}", file=sys.stderr)
+    print(f"torchrank: {error}{in_python(error)}", file=sys.stderr)
     return status
 
 
@@ -280,5 +289,17 @@ def _worst(found: Evaluation, most: int) -> Table:
     """The queries with the largest losses from the first run to each other one, in the first measure."""
     first, *others = found.runs
     label = found[first].labels[0]
-    rows = [{"run": name, **row} for name in others for row in found[first].deltas(found[name], label, most).rows]
-    return Table.of_rows(rows, notes=[f"{label}: the largest losses from {first}"])
+    sign = 1 if found[first].higher_is_better[label] else -1
+    rows = [
+        {"run": name, **row}
+        for name in others
+        for row in found[first].deltas(found[name], label, most).rows
+        if row["delta"] * sign < 0
+    ]
+    notes = [f"{label}: the largest losses from {first}"]
+    for name in others:
+        lost = set(found.missing(name))
+        absent = [str(row["id"]) for row in rows if row["run"] == name and row["id"] in lost]
+        notes += [f"not in {name}: {', '.join(absent)}"] if absent else []
+    columns = ("run", "id", "before", "after", "delta")
+    return Table({column: [row[column] for row in rows] for column in columns}, notes=notes)

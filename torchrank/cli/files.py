@@ -12,6 +12,20 @@ from pathlib import Path
 STANDARD = "-"
 
 
+#: ways out of errors that only Python has, and the calls that have them
+IN_PYTHON = {
+    "pass columns=": "tr.read_run(path, columns=...)",
+    "pass duplicates=": "tr.read_run(path, duplicates=...)",
+    "as a data frame": "tr.evaluate(qrels, frame)",
+}
+
+
+def in_python(error: Exception) -> str:
+    """The call that has the way out of an error, if the command does not have it."""
+    calls = [call for text, call in IN_PYTHON.items() if text in str(error)]
+    return f"; in Python: {calls[0]}" if calls else ""
+
+
 class Input(io.BytesIO):
     """The content of a source that can be read once, with its name for messages."""
 

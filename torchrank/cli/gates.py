@@ -30,6 +30,11 @@ class Verdict:
         difference = "-" if self.difference is None else f"{self.difference:+.4f}"
         return f"{self.gate} [{self.b} - {self.a}]: {self.state}, difference {difference}, p {p}"
 
+    @property
+    def judged(self) -> str:
+        """The verdict in words, with its result first."""
+        return f"{'passed' if self.passed else 'FAILED'}: {self}"
+
 
 @dataclass(frozen=True)
 class Gate:

@@ -78,7 +78,7 @@ def evaluate(
         >>> import torchrank as tr
         >>> qrels = {"q1": {"a": 1, "b": 0}, "q2": {"c": 2}}
         >>> found = tr.evaluate(qrels, {"q1": {"b": 0.9, "a": 0.5}, "q2": {"c": 0.3, "d": 0.2}}, "mrr ndcg@10")
-        >>> found.means["run"]["mrr"], found.tables["run"].columns["mrr"].tolist()
+        >>> found.means["run"]["mrr"], found["run"].columns["mrr"].tolist()
         (0.75, [0.5, 1.0])
     """
     given = {"queries": queries, "ignore_identical_ids": ignore_identical_ids, "precision": precision}

@@ -27,6 +27,14 @@ from torchrank.wrappers.query_table import QueryTable
 class Evaluation:
     """Numbers of one or several runs over the same judgments, made by :func:`torchrank.evaluate`.
 
+    | for | use |
+    |---|---|
+    | means and intervals | :attr:`means`, :meth:`intervals`, :meth:`summary`, :meth:`by` groups of queries |
+    | the values of each query | ``found["bm25"]``, a :class:`torchrank.QueryTable` |
+    | which run is better | :meth:`compare`, :meth:`differences` |
+    | surprising numbers | :attr:`coverage`, :meth:`missing` |
+    | files and plots | :meth:`to_html`, :meth:`to_json`, :meth:`to_markdown`, ``plot_*`` |
+
     Attributes:
         tables: for each run the values of all queries, a :class:`torchrank.QueryTable` with the ids of the judgments.
         other: the same over the other set of queries, for runs that lack judged queries.
@@ -94,6 +102,22 @@ class Evaluation:
             if row["found itself"] > 0.01 * max(1, row["queries"])
         ]
         return Table.of_rows(list(self.rows), notes=[*self._others(), *notes])
+
+    def missing(self, name: str) -> list[Any]:
+        """The ids of the judged queries that a run lacks; they count 0 in means over judged queries.
+
+        Raises:
+            KeyError: there is no such run.
+
+        Example:
+            >>> import torchrank as tr
+            >>> tr.evaluate({"q1": {"a": 1}, "q2": {"b": 1}}, {"q1": {"a": 0.5}}, "mrr").missing("run")
+            ['q2']
+        """
+        tables = [self[name], self.other.get(name, self[name])]
+        judged, both = (table.ids.tolist() for table in (tables if self.queries == "judged" else reversed(tables)))
+        found = set(both)
+        return [query for query in judged if query not in found]
 
     def compare(self, baseline: str | None = None, **options: Any) -> Comparison:
         """The comparison of the runs, query by query: arguments of :func:`torchrank.compare`.
@@ -203,8 +227,12 @@ class Evaluation:
         where = "that the run has, too" if self.queries == "judged" else "of the judgments"
         notes = []
         for name, table in self.other.items():
-            values = ", ".join(f"{label} {value:.4f}" for label, value in _values(table).items())
-            notes.append(f"{name}: over the {len(table)} queries {where}: {values}")
+            values = [f"{label} {value:.4f}" for label, value in _values(table).items()]
+            shown = values if len(values) <= 6 else values[:4]
+            if len(values) > len(shown):
+                other = "both" if self.queries == "judged" else "judged"
+                shown = [*shown, f"{len(values) - len(shown)} more with queries {other!r}"]
+            notes.append(f"{name}: over the {len(table)} queries {where}: {', '.join(shown)}")
             lower = [label for label, higher in table.higher_is_better.items() if not higher]
             if lower and self.queries == "judged":
                 count = len(self.tables[name]) - len(table)

@@ -161,7 +161,7 @@ def _comparison(comparison: Comparison) -> str:
         Head("Winner", numeric=False),
         Head("Effect", title="difference in standard deviations of the differences"),
         Head("Better,\nequal,\nworse", title="numbers of queries"),
-        Head("n", title="queries that both runs have scored"),
+        Head("n", title="queries that are compared"),
         *([Head("Equivalent", numeric=False), Head("Not worse", numeric=False)] if margin else []),
     ]
     described = comparison.table.rows
@@ -260,7 +260,7 @@ def _legend(comparison: Comparison | None, level: float) -> str:
         corrected = "p" if comparison.correction == "none" else "the corrected p"
         lines |= {
             "a, b": "in notes: b is the run, a the run against which it stands",
-            "n": "number of queries that both runs have scored; only these are compared",
+            "n": "number of compared queries; one that a run lacks counts 0, if means are over judged queries",
             "difference": "mean of the run - mean of the other run; its interval is not corrected for several pairs",
             "p": f"probability of a difference at least as large if the runs were equally good; {comparison.test} test",
             "winner": f"the better run, if {corrected} is at most {comparison.alpha:g}; else no difference is shown",
@@ -283,8 +283,10 @@ def _losses(evaluation: Evaluation, a: str, b: str, label: str, most: int, gains
     """The queries with the largest losses, with those that gain or without them."""
     found = evaluation[a].deltas(evaluation[b], label, most).rows
     sign = 1 if evaluation[a].higher_is_better[label] else -1
+    lost = set() if gains else set(evaluation.missing(b))
+    after = {row["id"]: number(row["after"]) + " (missing)" * (row["id"] in lost) for row in found}
     return [
-        [str(row["id"]), number(row["before"]), number(row["after"]), number(row["delta"], "+.4f")]
+        [str(row["id"]), number(row["before"]), after[row["id"]], number(row["delta"], "+.4f")]
         for row in found
         if gains or row["delta"] * sign < 0
     ]

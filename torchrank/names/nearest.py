@@ -26,6 +26,7 @@ def _likeness(one: str, other: str) -> float:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of an error message for an unknown name: the nearest known names, or nothing."""
+    name = str(name)  # an argument of another type is unknown, too
     by_lower = {other.lower(): other for other in known}
     exact = name.lower() in by_lower
     near = [name.lower()] if exact else nearest({name.lower()}, {other: other for other in by_lower})

@@ -31,7 +31,7 @@ def imported(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise ImportError(
-            "Expected matplotlib to be installed, got none; run `pip install torchrank-metrics[plot]`"
+            "Expected matplotlib to be installed, got none; run `pip install 'torchrank-metrics[plot]'`"
         ) from error
 
 

@@ -253,7 +253,8 @@ def _scipy() -> Any:
         from scipy import stats
     except ImportError as error:
         raise ImportError(
-            "Expected scipy to be installed for this test; run `pip install torchrank-metrics[stats]`, or use test='t'"
+            "Expected scipy to be installed for this test; run `pip install 'torchrank-metrics[stats]'`, or use"
+            " test='t'"
         ) from error
     return stats
 

@@ -28,9 +28,13 @@ class NoCommonQueryError(ValueError):
 
 def no_common_query(theirs: Hashable, ours: Hashable, where: str = "") -> NoCommonQueryError:
     """The error that shows a query of the run and a judged query."""
+    way_out = "use the same ids in both"
+    if isinstance(theirs, str) != isinstance(ours, str):
+        texts = "astype({'query_id': str, 'doc_id': str})"
+        way_out = f"an integer never equals a text: read both as text, in pandas by {texts}"
     return NoCommonQueryError(
         f"Expected queries that are judged{where}, got none: a query of the run is {theirs!r}, a judged query is"
-        f" {ours!r}; use the same ids in both"
+        f" {ours!r}; {way_out}"
     )
 
 

@@ -88,7 +88,7 @@ def frame_of(source: Any, name: str = "") -> Frame:
     try:
         import narwhals as nw
     except ImportError as error:
-        raise ImportError("Reading data frames needs narwhals: pip install torchrank-metrics[files]") from error
+        raise ImportError("Reading data frames needs narwhals: pip install 'torchrank-metrics[files]'") from error
     try:
         columns = list(_narwhals(source, nw).iter_columns())
     except nw.exceptions.DuplicateError as error:

@@ -89,7 +89,8 @@ def _numbers(values: Sequence[Any], what: str, error: Callable[[str, int], Readi
         return values.astype(np.float64)
     for row, value in enumerate(values):
         if isinstance(value, str) or not hasattr(value, "__float__"):
-            raise error(f"Expected {what} to be a number, got {value!r}", row)
+            text = ", a text; convert the column to float" if isinstance(value, str) else ""
+            raise error(f"Expected {what} to be a number, got {value!r}{text}", row)
     try:
         return np.fromiter(map(float, values), np.float64, len(values))
     except (TypeError, ValueError, OverflowError) as wrong:

@@ -184,7 +184,7 @@ class QueryTable:
         if missing := [one for one in ids if one not in known]:
             raise ValueError(
                 f"Expected a key in {name} for every id, got none for {len(missing)} of {len(ids)} ids, e.g."
-                f" {missing[0]!r}; use the ids of the updates, as numbers or texts"
+                f" {missing[0]!r}; give each id a key, a number as a number, a text as a text"
             )
         return np.array([known[one] for one in ids])
 
