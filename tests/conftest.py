@@ -1,7 +1,9 @@
 """Settings of the whole suite."""
 
+import gc
 import os
 
+import cases
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -16,11 +18,26 @@ os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of processes that tests start
 
+# Thousands of tests are collected, and all of them stay: the collector of garbage would look at them in vain.
+gc.disable()
+
 # The first call of a kernel can take longer than any sensible deadline.
 settings.register_profile(
     "torchrank", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow], max_examples=50
 )
 settings.load_profile("torchrank")
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def arguments():
+    """No metric writes into its arguments."""
+    yield
+    cases.take_back()
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,8 @@ import torchrank as tr
 from torchrank import retrieval
 from torchrank.metrics import ComparingMetric
 
+pytestmark = pytest.mark.xdist_group("gpu")  # the first use of the meta device takes seconds
+
 
 def on_gpu(test):
     """A test that needs a CUDA device; the others take the meta device for one."""

@@ -229,8 +229,23 @@ def layout(kind: str) -> Callable[[Callable], Callable]:
 
 def batch(name: str, size: int) -> tuple[tuple[Query, ...], Batch]:
     """Queries of the kind that a layout takes, in that layout."""
-    # Tensors are made once, and show whether a metric writes into them; a ranking remembers what was derived from it.
-    return (made_anew if name.startswith("ranking") else made_once)(name, size)
+    # Tensors are made once; a ranking remembers what was derived from it.
+    found = (made_anew if name.startswith("ranking") else made_once)(name, size)
+    LENT.extend((tensor, tensor._version) for tensor in tensors_in(found[1]))
+    return found
+
+
+#: Tensors that the test which runs now has got from :func:`batch`, and how often each was written until then.
+LENT: list[tuple[Tensor, int]] = []
+
+
+def take_back() -> None:
+    """Fail if a tensor of :func:`batch` was written; later tests get new ones."""
+    written = [tuple(tensor.shape) for tensor, version in LENT if tensor._version != version]
+    LENT.clear()
+    if written:
+        made_once.cache_clear()
+    assert not written, f"arguments of these shapes were written in place: {written}"
 
 
 def made_anew(name: str, size: int) -> tuple[tuple[Query, ...], Batch]:
