@@ -72,7 +72,9 @@ def evaluated(options: argparse.Namespace) -> int:
             print(_per_query(found))
         elif options.per_query:
             write(options.per_query, _per_query(found))
-        summary = found.summary(options.interval) if slices is None else found.by(slices, options.interval)
+        summary = (
+            found.summary(options.interval) if slices is None else found.by(_by_id(found, slices), options.interval)
+        )
         if options.html:
             _report(found, None, options)
     except BrokenPipeError:
@@ -114,7 +116,7 @@ def compared(options: argparse.Namespace) -> int:
         if options.html:
             _report(found, comparison, options, {str(one): one.passed for one in verdicts})
     except (ValueError, ImportError, OSError) as error:
-        return _refused(error)
+        return _refused(error, DATA if str(error).startswith("Expected queries that all systems have") else UNREADABLE)
     worst = [_worst(found, options.worst)] if options.worst else []
     if options.format == "json":
         shown = {**comparison.to_dict(), "seed": options.seed, "gates": [vars(one) for one in verdicts]}
@@ -402,6 +404,12 @@ def _slices(path: str) -> dict[str, str]:
             )
         found[fields[0]] = fields[1].strip()
     return found
+
+
+def _by_id(found: Evaluation, slices: Mapping[str, str]) -> dict[Any, str]:
+    """The slices by the ids of the judgments, which a parquet file has as integers."""
+    ids = {one for table in found.tables.values() for one in table.ids.tolist()}
+    return {one: slices[str(one)] for one in ids if str(one) in slices}
 
 
 def _worst(found: Evaluation, most: int) -> Table:

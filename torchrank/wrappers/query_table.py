@@ -262,7 +262,11 @@ class QueryTable:
         check(level, "auto")
         groups = self._own_groups() if slices is None else self._aligned(slices, "slices")
         known = groups[[one is not None for one in groups]]
-        parts = {str(one): self.where(groups == one) for one in np.unique(known)}
+        try:
+            names = np.unique(known).tolist()
+        except TypeError:  # numbers and texts
+            names = sorted(set(known.tolist()), key=str)
+        parts = {str(one): self.where(groups == one) for one in names}
         found = {
             f"{label}/{name}": part._estimate(label, level, "auto")
             for label in self.columns
