@@ -6,6 +6,7 @@ import io
 import json
 import pathlib
 
+import pandas
 import pytest
 from test_evaluate import made
 
@@ -382,3 +383,15 @@ def test_help_has_examples_and_statuses_in_the_width_of_the_terminal(capsys, mon
     assert max(map(len, text.splitlines())) <= columns
     assert f"  torchrank {command} " in text
     assert "exit status: 0" in text
+
+
+def test_slices_are_found_by_integer_ids_and_runs_without_common_queries_are_wrong_data(tmp_path, capsys):
+    for name, column in (("qrels", "grade"), ("one", "score")):
+        pandas.DataFrame({"query": [1, 2], "doc": [5, 6], column: [1, 1]}).to_parquet(tmp_path / f"{name}.parquet")
+    (tmp_path / "slices").write_text("1 x\n2 y\n")
+    files = [str(tmp_path / name) for name in ("qrels.parquet", "one.parquet", "slices", "qrels", "a", "b")]
+    assert main(["eval", *files[:2], "-m", "mrr", "--by", files[2], "--format", "csv"]) == 0
+    assert "mrr/y,1.0" in capsys.readouterr().out
+    for path, text in zip(files[3:], ("q1 0 a 1\nq2 0 a 1\n", "q1 Q0 a 1 1 t\n", "q2 Q0 a 1 1 t\n")):
+        pathlib.Path(path).write_text(text)
+    assert main(["compare", *files[3:], "--queries", "both"]) == 3

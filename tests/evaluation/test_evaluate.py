@@ -149,6 +149,11 @@ def test_integer_ids_and_texts_are_kept():
         (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "mrr", precision="half"), "precision to be one of"),
         (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "mrrr"), "did you mean"),
         (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": math.nan}}, "mrr"), "NaN"),
+        (lambda: tr.evaluate({}, {"q": {"a": 1.0}}, "mrr"), "judgments of at least one query"),
+        (
+            lambda: tr.evaluate({1: {"a": 1}, "b": {"a": 1}}, {1: {"a": 1.0}}, "mrr"),
+            "query ids of one type, got 1 and 'b'",
+        ),
     ],
 )
 def test_wrong_calls_raise(call, message):
@@ -176,6 +181,70 @@ def test_several_runs_may_be_empty_or_data_frames():
     assert tr.evaluate(qrels, columns, "mrr").means["run"] == wanted["bm25"]
 
 
+def test_dictionaries_of_empty_runs_are_runs_unless_their_keys_are_judged_queries():
+    qrels = {"q1": {"a": 1}, "q2": {"b": 1}}
+    assert tr.evaluate(qrels, {"x": {}, "y": {}}, "mrr").means == {"x": {"mrr": 0.0}, "y": {"mrr": 0.0}}
+    assert tr.evaluate(qrels, {"q1": {}, "q2": {}}, "mrr").runs == ["run"]
+    rows = {"x": [{"query": "q1", "item": "a", "score": 1.0}], "y": [{"query": "q2", "item": "c", "score": 1.0}]}
+    assert tr.evaluate(qrels, rows, "mrr").means == {"x": {"mrr": 0.5}, "y": {"mrr": 0.0}}
+
+
+def test_ids_of_any_type_with_an_order_are_kept():
+    for first, second in (((1, "x"), (2, "y")), (1.5, 2.5), (False, True)):
+        found = tr.evaluate({first: {"a": 1}, second: {"a": 1}}, {second: {"a": 1.0}}, "mrr")["run"]
+        assert dict(zip(found.ids.tolist(), found.columns["mrr"].tolist())) == {first: 0.0, second: 1.0}
+
+
+def test_documents_of_several_types_are_compared_with_their_query():
+    run = {"q": {"q": 9.0, 7: 2.0, "a": 1.0}}
+    for ignore, value in ((False, 1 / 3), (True, 1 / 2)):
+        found = tr.evaluate({"q": {"a": 1}}, run, "mrr", ignore_identical_ids=ignore)
+        assert found.means["run"]["mrr"] == pytest.approx(value)
+
+
+def test_scores_below_the_range_of_float32_are_retrieved():
+    found = tr.evaluate({"q": {"a": 1}}, {"q": {"b": 1.0, "a": -1e39, "c": -math.inf}}, "mrr mr", precision="single")
+    assert found.means["run"] == {"mrr": 0.5, "mr": 2.0}
+
+
+def test_integers_and_texts_as_documents_warn_in_dictionaries_too():
+    with pytest.warns(UserWarning, match="a document of the run is '1', a judged document is 1"):
+        tr.evaluate({"q": {1: 1}}, {"q": {"1": 1.0}}, "mrr")
+
+
+WEIGHTED = ("mr(average=positive)", "mr(adjusted=z)", "mrr(adjusted=index)", "ips(self_normalized=True)@3")
+
+
+def test_results_of_measures_with_weights_of_queries_are_those_of_the_metrics():
+    qrels, runs = made()
+    run = {query: found for query, found in runs["dense"].items() if query in qrels}
+    ranking = tr.Ranking.from_run({query: qrels[query] for query in run}, run)
+    for name in WEIGHTED:
+        metric = tr.parse(name)
+        metric.update(ranking)
+        found = tr.evaluate(qrels, run, name, queries="both")
+        assert found.means["run"][metric.label] == pytest.approx(metric.compute().item(), rel=1e-6)
+        table = tr.QueryTable.of(ranking, name)
+        assert table.other_results == [metric.label]
+    with pytest.raises(ValueError, match="all queries count alike, got mr"):
+        tr.tables.partial(qrels, run, WEIGHTED[0])
+
+
+def test_the_winner_is_found_by_the_direction_of_the_values_of_queries():
+    qrels = {f"q{n}": {"a": 1} for n in range(30)}
+    good = {query: {"a": 1.0, "b": 0.5} for query in qrels}
+    bad = {query: {"a": 0.1, "b": 0.5, "c": float(n % 2)} for n, query in enumerate(qrels)}
+    found = tr.evaluate(qrels, {"good": good, "bad": bad}, "mr(inverse=True)")
+    assert found.compare("good").rows[0].pair.losses == 30
+    assert found.differences("good", "bad", "mr(inverse=True)")["delta"][0] == 2.0
+    assert "good is best" in found.to_html()
+    (note,) = (line for line in found.compare().warnings if "plain means" in line)
+    assert "not the results of mr(inverse=True)" in note
+    few = tr.evaluate(qrels, {"q0": {"a": 1.0}}, "mr(inverse=True)")["run"]
+    assert np.isnan(few.columns["mr(inverse=True)"]).sum() == 29
+    assert not any("plain means" in line for line in tr.evaluate(qrels, {"a": good, "b": bad}, "mr").compare().warnings)
+
+
 def test_leaving_out_identical_ids_is_advised_until_it_is_done():
     for ignore in (False, True):
         notes = tr.evaluate({"a": {"b": 1}}, {"a": {"a": 2.0}}, "mrr", ignore_identical_ids=ignore).coverage.notes
@@ -193,6 +262,12 @@ def test_missing_queries_have_no_value_where_low_values_are_good():
         assert not table.columns["mrr"][lacking].any()
         assert found.means[name]["mr"] == pytest.approx(both.means[name]["mr"], rel=1e-12)
         assert found.means[name]["mrr"] < both.means[name]["mrr"]
+    # A list without documents is no better than a query that is missing.
+    for nothing in ({}, {"d1": -math.inf}):
+        run = {query: runs["bm25"].get(query, nothing) for query in qrels}
+        again = tr.evaluate(qrels, run, "mrr mr")["run"]
+        for label, column in found["bm25"].columns.items():
+            np.testing.assert_array_equal(again.columns[label], column)
     for measures, warned in (("mrr mr", True), ("mrr", False)):
         notes = tr.evaluate(qrels, runs["bm25"], measures).summary().notes
         assert any("lacks 3 judged queries" in note for note in notes) == warned

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import os
 import random
+import threading
 
 import numpy as np
 import pandas
@@ -182,3 +184,27 @@ def test_values_do_not_depend_on_the_other_queries_of_a_batch():
             assert {label: values[at] for label, values in whole.columns.items()} == {
                 label: values[0] for label, values in alone.columns.items()
             }
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_pipes_are_read_once_in_chunks(tmp_path, compressed):
+    data, pipe = b"q1 Q0 a 1 1.0 t\nq1 Q0 b 2 0.5 t\nq2 Q0 c 1 1.0 t\n", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(gzip.compress(data) if compressed else data))
+    writer.start()
+    found = [run.to_dict() for run in tr.tables.read_chunks(pipe, lines=1)]
+    writer.join()
+    assert {query: one for run in found for query, one in run.items()} == {"q1": {"a": 1.0, "b": 0.5}, "q2": {"c": 1.0}}
+
+
+def test_an_iterator_of_pieces_is_not_read_for_a_second_time():
+    chunks = tr.tables.read_chunks(piece for piece in [[("q1", "a", 1.0)]])
+    assert len(list(chunks)) == 1
+    with pytest.raises(ValueError, match="pieces that can be read again"):
+        list(chunks)
+
+
+def test_ids_of_all_pieces_have_one_type():
+    for second in (("q1", 7, 0.5), (2, "a", 0.5)):
+        with pytest.raises(ValueError, match="ids of queries and documents as before"):
+            list(tr.tables.read_chunks([[("q1", "a", 1.0)], [second]]))

@@ -60,7 +60,8 @@ def evaluated(options: argparse.Namespace) -> int:
             print(per_query(found))
         elif options.per_query:
             write(options.per_query, per_query(found))
-        summary = found.summary(options.interval) if slices is None else found.by(slices, options.interval)
+        by_id = None if slices is None else _by_id(found, slices)
+        summary = found.summary(options.interval) if by_id is None else found.by(by_id, options.interval)
         if options.html:
             write_report(found, None, options, _about(options))
     except BrokenPipeError:
@@ -107,7 +108,7 @@ def compared(options: argparse.Namespace) -> int:
         if options.html:
             write_report(found, comparison, options, _about(options), {str(one): one.passed for one in verdicts})
     except (ValueError, ImportError, OSError) as error:
-        return _refused(error)
+        return _refused(error, DATA if str(error).startswith("Expected queries that all systems have") else UNREADABLE)
     from torchrank.evaluation.verdict import verdict  # after PyTorch, which is imported while files are read
 
     worst = [_worst(found, options.worst)] if options.worst else []
@@ -283,6 +284,12 @@ def _slices(path: str) -> dict[str, str]:
             )
         found[fields[0]] = fields[1].strip()
     return found
+
+
+def _by_id(found: Evaluation, slices: dict[str, str]) -> dict[Any, str]:
+    """The slices by the ids of the judgments, which a parquet file has as integers."""
+    ids = {one for table in found.tables.values() for one in table.ids.tolist()}
+    return {one: slices[str(one)] for one in ids if str(one) in slices}
 
 
 def _worst(found: Evaluation, most: int) -> Table:

@@ -223,10 +223,14 @@ class RankingCollection(MetricCollection):
             TypeError, ValueError: as :meth:`update`, and ValueError at once for bad values.
         """
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        kinds = {inner: m for inner, m in self._modules.items() if isinstance(m, RankingMetric | PerUserMetric)}
         batch = Batch(preds, target, weights, options)
+        return {key: metric.scored(result, batch) for key, (metric, result) in self._results_of(batch).items()}
+
+    def _results_of(self, batch: Batch) -> dict[str, tuple[Any, BatchResult]]:
+        """The metrics with per-query values, by key, each with its result for a batch."""
+        kinds = {inner: m for inner, m in self._modules.items() if isinstance(m, RankingMetric | PerUserMetric)}
         results = self._results(list(kinds.values()), batch)
-        return {self._set_name(inner): metric.scored(results[id(metric)], batch) for inner, metric in kinds.items()}
+        return {self._set_name(inner): (metric, results[id(metric)]) for inner, metric in kinds.items()}
 
     @contextlib.contextmanager
     def _ranked(self, batch: Batch) -> Iterator[list[tuple[Metric, tuple[Any, ...], dict[str, Any]]]]:

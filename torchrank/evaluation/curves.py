@@ -19,6 +19,7 @@ from torchrank.names.arguments import integer
 from torchrank.names.parse import parse
 from torchrank.ranking.ranking import Ranking
 from torchrank.wrappers.query_table import QueryTable
+from torchrank.wrappers.suites import values_of
 
 #: one ranking, or the rankings of several runs by name
 Rankings = Ranking | Mapping[str, Ranking]
@@ -185,8 +186,9 @@ def _named(rankings: Rankings) -> Mapping[str, Ranking]:
 def _means(ranking: Ranking, metrics: Sequence[RankingMetric]) -> tuple[tuple[float, ...], int]:
     """The aggregate of each metric over the queries of a ranking, and the largest number of queries with a value."""
     keyed = {str(n): metric for n, metric in enumerate(metrics)}
-    values = RankingCollection(keyed).score(copy.copy(ranking))  # a copy has a cache of its own, which is freed
-    summary = QueryTable(range(ranking.num_queries), values, metrics=keyed).summary()
+    # A copy of the ranking has a cache of its own, which is freed.
+    values, weights = values_of(RankingCollection(keyed), copy.copy(ranking))
+    summary = QueryTable(range(ranking.num_queries), values, weights, keyed).summary()
     return tuple(summary["value"]), max(row["queries"] - row["empty"] for row in summary)
 
 

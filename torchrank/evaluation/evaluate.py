@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from torchrank.names.presets import preset as preset_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks
 from torchrank.tables.frames import is_columns
+from torchrank.tables.ids import ObjectIds, of_objects
 from torchrank.tables.sources import stem
 from torchrank.tables.table import Qrels, Ties
 from torchrank.wrappers.query_table import QueryTable
@@ -45,7 +46,8 @@ def evaluate(
         qrels: judgments: any source that :func:`torchrank.read_qrels` takes, e.g. a path or ``{query: {document:
             grade}}``.
         run: a run: any source that :func:`torchrank.read_run` takes, e.g. a path or ``{query: {document: score}}``; or
-            several, ``{name: run}``; or a list of paths, whose names are those of the files. A run that is larger than
+            several, ``{name: run}``; or a list of paths, whose names are those of the files. A dictionary of empty
+            dictionaries is one run if a key is a judged query, and several runs otherwise. A run that is larger than
             memory is given by :func:`torchrank.tables.read_chunks`; files of 64 MB or more are read so by themselves,
             if the rows of each query are together.
         measures: names separated by blanks, metrics, or a collection; default: ``"ndcg@10 map mrr recall@100"``, or
@@ -53,9 +55,9 @@ def evaluate(
         preset: a tool, whose measures and options are the defaults of all other arguments: "trec_eval" (10),
             "trec_eval9" (pytrec_eval), "beir", "beir_custom" (its ``evaluate_custom``), "mteb" or "msmarco".
         queries: the queries over which means are taken: "judged", all of ``qrels``, a run that lacks a query has
-            retrieved nothing for it (``trec_eval -c``), and has no value of measures whose low values are good, as
-            ``mr``; "both", the judged queries of the run (``trec_eval``, BEIR). The report has the other mean, too, if
-            they differ. Default: "judged".
+            retrieved nothing for it (``trec_eval -c``); "both", the judged queries of the run (``trec_eval``, BEIR).
+            The report has the other mean, too, if they differ. A query for which nothing is retrieved has no value of
+            measures whose low values are good, as ``mr``. Default: "judged".
         ignore_identical_ids: leave out documents whose id is the id of the query, as BEIR does; default: False.
         precision: "double" compares scores as they are; "single" after rounding to float32, as pytrec_eval and the
             libraries on it do, in which close scores tie. Default: "double".
@@ -70,7 +72,7 @@ def evaluate(
         An :class:`Evaluation`: means with intervals, values of all queries, coverage and comparisons.
 
     Raises:
-        ReadingError: a source cannot be read.
+        ReadingError: a source cannot be read, or there are no judgments.
         ValueError: the judgments and a run have no query in common, an argument has an unknown value, ``depth`` is
             given although ties are expected values, or a parameter is given although a measure is not a name.
 
@@ -92,7 +94,7 @@ def evaluate(
     rankings: dict[str, Ranking] = {}
     coverage: list[dict[str, Any]] = []
     with progress_bar(progress, "evaluating", "query", delay=1) as step:
-        for name, source in _named(run).items():
+        for name, source in _named(run, evaluator.numbers).items():
             step(len(evaluator.numbers))
             parts = evaluator.all_parts(source, lambda count: step(-count))
             check_queries(evaluator, parts, name)
@@ -116,11 +118,15 @@ def _joined(evaluator: Evaluator, parts: Sequence[Part]) -> tuple[QueryTable, Ra
         inside[part.at] = True
     absent = evaluator.absent(np.flatnonzero(~inside))
     columns = {label: np.zeros(number, dtype=np.float64) for label in evaluator.metrics}
+    weights = {label: np.ones(number, dtype=np.float64) for label in evaluator.metrics}
     judged = np.zeros(number, dtype=np.float64)
     for part in (*parts, absent):
         judged[part.at] = part.judged
         for label, column in columns.items():
             column[part.at] = part.values[label]
+            if part.weights is not None:
+                weights[label][part.at] = part.weights[label]
+    alike = all(part.weights is None for part in (*parts, absent))
     ranking = Ranking.join(one for part in (*parts, absent) for one in part.rankings)
     row = {
         "judged": number,
@@ -130,13 +136,22 @@ def _joined(evaluator: Evaluator, parts: Sequence[Part]) -> tuple[QueryTable, Ra
         f"unjudged@{evaluator.depth}": float(1 - judged[inside].mean()) if inside.any() else float("nan"),
         "found itself": sum(part.found_itself for part in parts),
     }
-    table = QueryTable(_ids(evaluator.qrels), columns, metrics=dict(evaluator.metrics))
+    table = QueryTable(_ids(evaluator.qrels), columns, None if alike else weights, dict(evaluator.metrics))
     return table, ranking, inside, row
 
 
-def _named(run: Any) -> dict[str, Any]:
-    """Runs by name; a single run is named by its file, or "run"."""
-    if isinstance(run, Mapping) and not (is_columns(run) and all(np.ndim(one) == 1 for one in run.values())):
+def _named(run: Any, judged: Container[Any]) -> dict[str, Any]:
+    """Runs by name; a single run is named by its file, or "run".
+
+    Args:
+        run: the argument of :func:`evaluate`.
+        judged: the judged queries, as keys of dictionaries.
+    """
+    if isinstance(run, Mapping) and run and all(isinstance(one, Mapping) and not one for one in run.values()):
+        # Empty runs by name, or queries without documents.
+        queries = of_objects(list(run)).hashable()
+        return {"run": run} if any(one in judged for one in queries) else {str(name): {} for name in run}
+    if isinstance(run, Mapping) and not _is_table(run):
         # an empty run, or a query without documents, tells nothing about the depth of the dictionary
         first = next((one for one in run.values() if not isinstance(one, Mapping) or one), {})
         inner = next(iter(first.values()), None) if isinstance(first, Mapping) else None
@@ -152,7 +167,33 @@ def _named(run: Any) -> dict[str, Any]:
     return {stem(run) if isinstance(run, str | Path) else "run": run}
 
 
+def _is_table(run: Mapping[Any, Any]) -> bool:
+    """Whether a dictionary has the columns of one run, not runs by name."""
+    if not is_columns(run):
+        return False
+    rows = (list, tuple)  # of dictionaries, as in JSON lines
+    return all(
+        np.ndim(one) == 1 and not (isinstance(one, rows) and one and isinstance(one[0], Mapping))
+        for one in run.values()
+    )
+
+
 def _ids(qrels: Qrels) -> np.ndarray:
-    """The ids of the judged queries, as texts or integers."""
+    """The ids of the judged queries, as texts or integers.
+
+    Raises:
+        ValueError: ids of several types have no order.
+    """
     ids = qrels.query_ids
-    return np.array(ids) if all(isinstance(one, int) for one in ids) else np.array(ids, dtype=object)
+    if all(isinstance(one, int) for one in ids):
+        return np.array(ids)
+    if isinstance(qrels.queries, ObjectIds):
+        try:
+            sorted(ids)  # type: ignore[type-var]
+        except TypeError:
+            one, other = ids[0], next(other for other in ids if type(other) is not type(ids[0]))
+            raise ValueError(f"Expected query ids of one type, got {one!r} and {other!r}; pass texts") from None
+    found = np.empty(len(ids), dtype=object)  # np.array would make two dimensions of tuples
+    for at, one in enumerate(ids):
+        found[at] = one
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,14 @@ class Evaluation:
         """The names of the runs."""
         return list(self.tables)
 
+    @cached_property
+    def _means(self) -> dict[str, dict[str, float]]:
+        return {name: _values(table) for name, table in self.tables.items()}
+
     @property
     def means(self) -> dict[str, dict[str, float]]:
         """The value of each measure, by run and label."""
-        return {name: _values(table) for name, table in self.tables.items()}
+        return {name: dict(values) for name, values in self._means.items()}
 
     def intervals(self, level: float = 0.95) -> dict[str, dict[str, Interval]]:
         """The confidence interval of each measure, by run and label: (low, high)."""

@@ -65,12 +65,19 @@ class Options:
             run = run.columns.at(np.flatnonzero(~itself))
         if self.precision == "single":
             run = run.columns  # dictionaries would be read again
-            run = replace(run, value=run.value.astype(np.float32).astype(np.float64))
+            run = replace(run, value=_single(run.value))
         if self.depth is None:
             return run
         if run.ties != "document":
             raise ValueError(f"Expected ties='document' with depth, got {run.ties!r}; leave out one of both")
         return run.first(self.depth)
+
+
+def _single(scores: np.ndarray) -> np.ndarray:
+    """Scores rounded to float32. Those below its range are tied, and are still scores of retrieved documents."""
+    with np.errstate(over="ignore"):
+        rounded = scores.astype(np.float32).astype(np.float64)
+    return np.where((rounded == -np.inf) & (scores > -np.inf), np.finfo(np.float64).min, rounded)
 
 
 def identical(run: Run) -> np.ndarray:
@@ -81,9 +88,10 @@ def identical(run: Run) -> np.ndarray:
         return np.zeros(len(run), dtype=bool)  # without a column of all documents
     table = run.columns
     queries = table.queries.take(table.query)
-    if queries.kind != table.items.kind:
+    if queries.kind != table.items.kind and "objects" not in (queries.kind, table.items.kind):
         return np.zeros(len(run), dtype=bool)
-    return np.asarray(table.items.same(queries))
+    one, other = (table.items, queries) if table.items.kind == "objects" else (queries, table.items)
+    return np.asarray(one.same(other))
 
 
 def with_parameters(measures: Suite, **parameters: Any) -> Any:

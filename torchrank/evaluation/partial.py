@@ -11,7 +11,7 @@ import torch
 
 from torchrank import __version__
 from torchrank.evaluation.options import MEASURES, Options, Precision, Queries
-from torchrank.evaluation.parts import Evaluator
+from torchrank.evaluation.parts import Evaluator, Part
 from torchrank.state.estimates import Estimate, Interval, estimate, estimate_table
 from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
@@ -144,8 +144,9 @@ def partial(
         ties: as there.
 
     Raises:
-        ReadingError: a source cannot be read.
-        ValueError: an argument has an unknown value, or a measure is no mean over queries.
+        ReadingError: a source cannot be read, or there are no judgments.
+        ValueError: an argument has an unknown value, a measure is no mean over queries, or queries count differently
+            in it, e.g. in ``"mr(average=positive)"``.
 
     Example:
         >>> import torchrank as tr
@@ -157,8 +158,9 @@ def partial(
     options = Options.of(None, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision)
     evaluator = Evaluator.of(qrels, measures, "partial", True, options, ties)
     found = evaluator.part(part)
-    everything = evaluator.absent_of_all if queries == "judged" else {label: np.zeros(0) for label in found.values}
+    everything = evaluator.absent_of_all if queries == "judged" else evaluator.absent(found.at[:0])
     at = found.at if queries == "judged" else found.at[:0]
+    _refuse_weights(found, everything)
     digest, judged = _digest(evaluator)
     facts = {
         "version": __version__,
@@ -175,8 +177,8 @@ def partial(
         dict(evaluator.metrics),
         facts,
         _sums(evaluator, found.values),
-        _sums(evaluator, {label: values[at] for label, values in everything.items()}),
-        _sums(evaluator, everything),
+        _sums(evaluator, {label: values[at] for label, values in everything.values.items()}),
+        _sums(evaluator, everything.values),
         np.bincount(judged, minlength=BUCKETS).astype(np.int32),
         np.bincount(judged[found.at], minlength=BUCKETS).astype(np.int32),
         ExactSums.of(found.judged),
@@ -234,6 +236,15 @@ def _added(one: PartialEvaluation, two: PartialEvaluation) -> PartialEvaluation:
         shares=one.shares + two.shares,
         examples=(example, one.examples[1]),
     )
+
+
+def _refuse_weights(*parts: Part) -> None:
+    """Raise ValueError if queries count differently, because sums with weights are rounded."""
+    weights = [pair for part in parts for pair in (part.weights or {}).items()]
+    if unequal := [label for label, one in weights if (one != 1).any()]:
+        raise ValueError(
+            f"Expected measures in which all queries count alike, got {unequal[0]}; evaluate it with torchrank.evaluate"
+        )
 
 
 def _sums(evaluator: Evaluator, values: Mapping[str, np.ndarray]) -> dict[str, ExactSums]:

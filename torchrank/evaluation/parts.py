@@ -17,11 +17,11 @@ from torchrank.metrics.incomplete_judgments import Judged
 from torchrank.ranking.parts import numbered
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks, QueryReturnsError, of_large
-from torchrank.tables.errors import no_common_query
+from torchrank.tables.errors import ReadingError, no_common_query
 from torchrank.tables.ids import Ids, KeyIds
 from torchrank.tables.sources import read_qrels, read_run
 from torchrank.tables.table import Qrels, Run, Ties
-from torchrank.wrappers.suites import Suite, collection_of, measures_of
+from torchrank.wrappers.suites import Suite, collection_of, measures_of, values_of
 
 Array = np.ndarray
 
@@ -40,6 +40,8 @@ class Part:
     at: Array
     #: float [query] by label; NaN where the query was skipped
     values: Mapping[str, Array]
+    #: float [query] by label; None = all are 1
+    weights: Mapping[str, Array] | None
     #: float64 [query]: the share of judged documents in the first ranks
     judged: Array
     #: rankings of the judged documents, with the numbers of their queries in the judgments
@@ -70,7 +72,10 @@ class Evaluator:
         """Check the arguments of :func:`torchrank.evaluate`; ``user`` and ``means`` are those of `measures_of`."""
         suite = collection_of(measures)
         metrics = measures_of(suite, user, means=means)
-        return cls(read_qrels(qrels), measures, suite, metrics, options, ties)
+        judgments = read_qrels(qrels)
+        if not len(judgments.queries):
+            raise ReadingError("Expected judgments of at least one query, got none; pass others", judgments.source)
+        return cls(judgments, measures, suite, metrics, options, ties)
 
     @property
     def depth(self) -> int:
@@ -126,40 +131,45 @@ class Evaluator:
         return replace(self._part(at, run), queries=len(run.queries), found_itself=found_itself, example=example)
 
     def absent(self, at: Array) -> Part:
-        """The part of some queries without a run, given by their numbers.
-
-        Measures whose low values are good have no value there: a short ranking would be a good one.
-        """
-        part = self._part(at, read_run({}))
-        lower = {label for label, metric in self.metrics.items() if metric.higher_is_better is False}
-        values = {label: np.full(len(at), np.nan) if label in lower else x for label, x in part.values.items()}
-        return replace(part, values=values)
+        """The part of some queries without a run, given by their numbers."""
+        return self._part(at, read_run({}))
 
     @property
-    def absent_of_all(self) -> Mapping[str, Array]:
-        """The values of all queries without a run: float [query] by label."""
-        every = np.arange(len(self.numbers))
+    def absent_of_all(self) -> Part:
+        """The part of all queries without a run, without rankings."""
+
+        def made() -> Part:
+            return replace(self.absent(np.arange(len(self.numbers))), rankings=())
+
         names = [self.measures] if isinstance(self.measures, str) else self.measures
         if not isinstance(names, list | tuple) or not all(isinstance(one, str) for one in names):
-            return self.absent(every).values  # functions of the user may have equal names
-        return self.kept(("absent", *names), lambda: self.absent(every).values)
+            return made()  # functions of the user may have equal names
+        return self.kept(("absent", *names), made)
 
     @property
     def no_relevant(self) -> int:
-        """Number of judged queries without a relevant document."""
-        relevant = self.qrels.query[self.qrels.value >= 1]
+        """Number of judged queries without a relevant document, at the lowest level of the measures."""
+        level = min((metric.relevance_level for metric in self.metrics.values() if _has_level(metric)), default=1)
+        relevant = self.qrels.query[self.qrels.value >= level]
         return len(self.numbers) - len(np.unique(relevant))
 
     def _part(self, at: Array, run: Run) -> Part:
-        """The part of some queries, given by their numbers in ascending order."""
+        """The part of some queries, given by their numbers in ascending order.
+
+        Measures whose low values are good have no value where nothing is retrieved: an empty list would be a good one.
+        """
         if not len(at):
-            return Part(at, {label: np.zeros(0) for label in self.metrics}, np.zeros(0), ())
+            return Part(at, {label: np.zeros(0) for label in self.metrics}, None, np.zeros(0), ())
         ranking = Ranking.from_run(self._judgments(at), run)
-        values = {label: values.numpy() for label, values in self.suite.score(ranking).items()}
+        values, weights = (_arrays(found) for found in values_of(self.suite, ranking))
+        nothing = (ranking.num_candidates == 0).numpy()
+        for label, metric in self.metrics.items():
+            if not metric.higher_values_are_better:
+                values[label] = np.where(nothing, np.nan, values[label])
         judged = Judged(top_k=self.depth).score(ranking).numpy()
         # Without the run, which takes far more memory.
         rankings = [replace(one, queries=torch.from_numpy(at)[one.queries]) for one in numbered(ranking.parts())]
-        return Part(at, values, judged, rankings)
+        return Part(at, values, weights or None, judged, rankings)
 
     def _judgments(self, at: Array) -> Qrels:
         """The judgments of some queries."""
@@ -173,6 +183,14 @@ class Evaluator:
         items = KeyIds([items.tables[one] for one in at.tolist()]) if isinstance(items, KeyIds) else items.take(rows)
         query = number[qrels.query[rows]].astype(qrels.query.dtype)
         return Qrels(qrels.queries.take(at), query, items, qrels.value[rows], qrels.source)
+
+
+def _arrays(found: Mapping[str, torch.Tensor] | None) -> dict[str, Array]:
+    return {label: values.numpy() for label, values in (found or {}).items()}
+
+
+def _has_level(metric: Any) -> bool:
+    return hasattr(metric, "relevance_level")
 
 
 def check_queries(evaluator: Evaluator, parts: Sequence[Part], name: str) -> None:

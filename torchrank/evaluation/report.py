@@ -123,7 +123,7 @@ def _summary(evaluation: Evaluation, level: float) -> str:
         Head("Queries"),
         Head("Empty", title="queries that have nothing to measure"),
     ]
-    higher = evaluation[evaluation.runs[0]].higher_is_better
+    higher = evaluation[evaluation.runs[0]].higher_results_are_better
     groups = []
     for label in dict.fromkeys(found["measure"]):
         rows = [row for row in found.rows if row["measure"] == label]

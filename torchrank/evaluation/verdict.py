@@ -19,7 +19,7 @@ def verdict(evaluation: Evaluation, comparison: Comparison | None, level: float 
     values = {run: found[label] for run, found in evaluation.means.items() if math.isfinite(found[label])}
     if not values:
         return f"No run has a value of {label}."
-    higher = evaluation[evaluation.runs[0]].higher_is_better[label]
+    higher = evaluation[evaluation.runs[0]].higher_results_are_better[label]
     best = (max if higher else min)(values.values())
     leaders = [run for run, value in values.items() if value == best]
     if comparison is None:

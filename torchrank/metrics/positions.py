@@ -260,6 +260,10 @@ class MR(PositionMetric):
             self.reports((0.0, 1.0), higher_is_better=True)
 
     @property
+    def turned(self) -> bool:
+        return self.inverse
+
+    @property
     def inner(self) -> Mean:
         return self.mean
 

@@ -143,6 +143,16 @@ class QueryMean(SummedMetric):
         return average
 
     @property
+    def turned(self) -> bool:
+        """Whether the result falls where the values of queries rise, as for 1 / their mean."""
+        return False
+
+    @property
+    def higher_values_are_better(self) -> bool:
+        """Whether a higher value of a query is better."""
+        return (self.higher_is_better is not False) is not self.turned
+
+    @property
     def num_queries(self) -> int:
         """Number of queries of this worker, empty ones included; within ``metric.sync_context()`` of all workers."""
         return int(state.read(self.sums)[Sum.QUERIES])

@@ -131,6 +131,11 @@ def compare(
     _check_margin(margin, matched)
     groups, warnings = _clusters(matched, clusters, test)
     tables = [table for given in systems.values() for table in (given if isinstance(given, list | tuple) else [given])]
+    if other := dict.fromkeys(label for table in tables for label in getattr(table, "other_results", ())):
+        warnings = [
+            *warnings,
+            f"compared are plain means of the values of queries, not the results of {', '.join(other)}",
+        ]
     if any(getattr(table, "weights", None) is not None for table in tables):
         warnings = [*warnings, "weights of the tables are not used: every query counts alike"]
     pairs: list[PairStatistics] = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import io
 import zlib
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -116,7 +118,24 @@ def read_chunks(
         return Chunks(str(source), reader.pieces, duplicates, ties)
     if not isinstance(source, Iterable) or hasattr(source, "read") or isinstance(source, Mapping | PairTable):
         raise TypeError(f"Expected a path or an iterable of pieces of a run, got {type(source).__name__}")
-    return Chunks("", lambda: (_rows_of(piece, columns, format) for piece in source), duplicates, ties)
+    pieces = _Once(source) if isinstance(source, Iterator) else source
+    return Chunks("", lambda: (_rows_of(piece, columns, format) for piece in pieces), duplicates, ties)
+
+
+@dataclass(eq=False)
+class _Once:
+    """An iterator, which would be empty, without an error, when it is read for a second time."""
+
+    pieces: Iterator[Any]
+    begun: bool = False
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.begun:
+            raise ValueError(
+                "Expected pieces that can be read again, got an iterator; pass a list, or call read_chunks"
+            )
+        self.begun = True
+        return self.pieces
 
 
 def of_large(source: Any) -> Chunks | None:
@@ -138,10 +157,15 @@ def _is_large(path: Path) -> bool:
     return bool(sample.strip()) and files.recognise(Text.of(sample, str(path))) in ("trec", "jsonl")
 
 
-def _opened(path: Path) -> IO[bytes]:
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """The decompressed bytes of a file or of a pipe, which can be opened once only."""
     with path.open("rb") as file:
-        compressed = file.read(2) == GZIP
-    return cast(IO[bytes], gzip.open(path, "rb") if compressed else path.open("rb"))
+        if file.peek(2)[:2] != GZIP:
+            yield file
+            return
+        with gzip.open(file, "rb") as stream:
+            yield cast(IO[bytes], stream)
 
 
 # ---- pieces of files -------------------------------------------------------------------------------------------------
@@ -170,11 +194,12 @@ class Lines:
         try:
             with _opened(self.path) as stream:
                 sample = stream.read(SAMPLE)
-                size = self.lines * -(-len(sample) // max(1, sample.count(b"\n")))
-                stream.seek(len(MARK) if sample.startswith(MARK) else 0)
+                size = max(1, self.lines * -(-len(sample) // max(1, sample.count(b"\n"))))
+                held = io.BytesIO(sample.removeprefix(MARK))  # a pipe cannot be read from its beginning again
                 more = b"\n"
                 while more:
-                    more = stream.read(max(1, size))
+                    more = held.read(size)
+                    more += stream.read(size - len(more)) if len(more) < size else b""
                     cut = more.rfind(b"\n") + 1
                     if more and not cut:
                         rest += more
@@ -241,8 +266,14 @@ def _whole_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
     held: Rows | None = None
     last: Hashable = None
     seen: set[Hashable] = set()
+    kinds: tuple[str, str] | None = None
     for rows in pieces:
         starts, keys, empty = _queries(rows)
+        if len(starts):
+            own = rows.queries.kind, rows.item.kind
+            if kinds not in (None, own) and "objects" not in (*own, *(kinds or ())):
+                raise rows.error(f"Expected ids of queries and documents as before, {kinds}, got {own}; read text", 0)
+            kinds = own
         if len(empty):
             yield Rows(
                 rows.queries.take(empty), rows.query[:0], rows.item.take(np.arange(0)), rows.value[:0], "", rows.error

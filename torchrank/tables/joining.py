@@ -56,7 +56,10 @@ class Pairs:
         """Find the judged documents in the run."""
         number = _queries_in_run(qrels, run)
         if isinstance(qrels.items, KeyIds) and isinstance(run.items, KeyIds):
-            return cls(qrels, run, number, *_looked_up(qrels.items, run.items, number, qrels.query))
+            score, rows = _looked_up(qrels.items, run.items, number, qrels.query)
+            if (number >= 0).any() and not (score > -np.inf).any():
+                _warn_of_types(qrels, run)
+            return cls(qrels, run, number, score, rows)
         qrels, run = qrels.columns, run.columns
         if (number >= 0).any():
             _warn_of_types(qrels, run)
@@ -174,9 +177,12 @@ def _queries_in_run(qrels: Qrels, run: Run) -> Array:
 
 
 def _warn_of_types(qrels: Qrels, run: Run) -> None:
-    kinds = {qrels.items.kind, run.items.kind}
-    if kinds == {"text", "integers"} and len(qrels) and len(run):
-        theirs, ours = run.items.take(np.arange(1)).tolist()[0], qrels.items.take(np.arange(1)).tolist()[0]
+    if not (len(qrels) and len(run)):
+        return
+    # The first id tells the kind: columns have one kind, and of dictionaries no document was found.
+    first = run.items.take(np.arange(1)), qrels.items.take(np.arange(1))
+    if {one.kind for one in first} == {"text", "integers"}:
+        theirs, ours = (one.tolist()[0] for one in first)
         message = (
             f"No document of the run is judged: a document of the run is {theirs!r}, a judged document is {ours!r};"
             " use document ids of one type in both"

@@ -27,7 +27,7 @@ from torchrank.statistics.pair_statistics import TIE, PairStatistics
 from torchrank.statistics.paired_tests import tukey_p
 from torchrank.statistics.table import Table
 from torchrank.wrappers.suite_metric import SuiteMetric
-from torchrank.wrappers.suites import Suite, collection_of, measure_suite, measures_of
+from torchrank.wrappers.suites import Suite, collection_of, is_plain_mean, measure_suite, measures_of
 from torchrank.wrappers.tallies import PlainTally
 
 
@@ -97,7 +97,7 @@ class Compared(SuiteMetric):
         collection = collection_of(suite)
         metrics = measures_of(collection, "Compared", means=True)
         for key, metric in metrics.items():
-            if metric.aggregation != "mean" or not _is_mean(metric):
+            if not is_plain_mean(metric):
                 raise ValueError(f"Expected arithmetic means over queries in Compared, got {key!r}; leave it out")
         self.num_counters = len(metrics) * len(self.pairs) * PAIR_SIZE
         super().__init__(PlainTally(metrics), len(names), f"compared({','.join(names)})", **kwargs)
@@ -258,13 +258,6 @@ def _tukey(pairs: Sequence[PairStatistics], systems: int) -> list[float]:
     if not error > 0:
         return [pair.p for pair in pairs]
     return tukey_p(np.array([pair.difference for pair in pairs]), error, systems, n).tolist()
-
-
-def _is_mean(metric: Measure) -> bool:
-    """Whether the value of a metric is the plain mean: sum(w v) / sum(w)."""
-    sums = torch.zeros(SIZE, dtype=torch.float64, device="cpu")
-    sums[Sum.WV], sums[Sum.W], sums[Sum.QUERIES] = 0.5, 2.0, 2.0
-    return float(metric.value_of(sums)) == 0.25
 
 
 def _pair_sums(a: Tensor, b: Tensor, weight_a: Tensor, weight_b: Tensor) -> Tensor:

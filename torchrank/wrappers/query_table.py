@@ -23,7 +23,7 @@ from torchrank.statistics.intervals import t_interval
 from torchrank.statistics.reading import FEW_CLUSTERS
 from torchrank.statistics.table import Table, imported
 from torchrank.wrappers.hashing import hash_ids
-from torchrank.wrappers.suites import Suite, collection_of, measures_of
+from torchrank.wrappers.suites import Suite, collection_of, is_plain_mean, measures_of, values_of
 
 
 class Column(QueryMean):
@@ -118,7 +118,8 @@ class QueryTable:
             )
         collection = collection_of(suite)
         metrics = measures_of(collection, "QueryTable", means=False)
-        return cls(_array(ranking.query_ids), collection.score(ranking), None, dict(metrics), ranking.groups)
+        values, weights = values_of(collection, ranking)
+        return cls(_array(ranking.query_ids), values, weights, dict(metrics), ranking.groups)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -130,8 +131,19 @@ class QueryTable:
 
     @property
     def higher_is_better(self) -> dict[str, bool]:
-        """Whether a higher value is better, by label."""
+        """Whether a higher value of a query is better, by label."""
+        return {label: metric.higher_values_are_better for label, metric in self._metrics.items()}
+
+    @property
+    def higher_results_are_better(self) -> dict[str, bool]:
+        """Whether a higher result over all queries is better, by label: for 1 / mean rank not as a higher rank."""
         return {label: metric.higher_is_better is not False for label, metric in self._metrics.items()}
+
+    @property
+    def other_results(self) -> list[str]:
+        """The labels of metrics whose result is no plain mean of the values of the queries, e.g. their median."""
+        weighted = {label for label, weights in (self.weights or {}).items() if (weights != 1).any()}
+        return [label for label, metric in self._metrics.items() if label in weighted or not is_plain_mean(metric)]
 
     # ---- parts -------------------------------------------------------------------------------------------------
 
@@ -250,7 +262,11 @@ class QueryTable:
         check(level, "auto")
         groups = self._own_groups() if slices is None else self._aligned(slices, "slices")
         known = groups[[one is not None for one in groups]]
-        parts = {str(one): self.where(groups == one) for one in np.unique(known)}
+        try:
+            names = np.unique(known).tolist()
+        except TypeError:  # numbers and texts
+            names = sorted(set(known.tolist()), key=str)
+        parts = {str(one): self.where(groups == one) for one in names}
         found = {
             f"{label}/{name}": part._estimate(label, level, "auto")
             for label in self.columns
@@ -304,7 +320,7 @@ class QueryTable:
         rows = torch.stack([values, torch.where(values.isnan(), 0.0, weights)], -1)
         inside = torch.where(rows[:, 1] > 0, metric.mean.inside(values), 0.0)
         count, empty = values.new_tensor([len(values)]), values.isnan().sum().reshape(1)
-        if self.weights is None:  # without rounding: the same in any order, and as merged from parts
+        if bool((weights == 1).all()):  # without rounding: the same in any order, and as merged from parts
             exact = ExactSums.of(inside[rows[:, 1] > 0].numpy()).vector()
             exact[Sum.QUERIES], exact[Sum.EMPTY] = count[0], empty[0]
             return exact, rows

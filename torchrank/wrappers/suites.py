@@ -16,9 +16,12 @@ from torchrank.layouts.batch import Batch
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import PerUserMetric
 from torchrank.metrics.precision_recall_curve import PRCurve
+from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import is_mean
 from torchrank.state.measure import Measure
+from torchrank.state.query_mean import QueryMean
 from torchrank.state.scoring import Measurements, Status, measure_batch
+from torchrank.state.sums import SIZE, Sum
 from torchrank.wrappers.hashing import hash_ids
 
 #: a metric, a name or names, or a collection
@@ -60,6 +63,26 @@ def measures_of(suite: RankingCollection, user: str, means: bool) -> dict[str, M
     if not found:
         raise ValueError(f"Expected at least one metric in {user}, got none")
     return found
+
+
+def is_plain_mean(metric: QueryMean) -> bool:
+    """Whether the result of a metric is the arithmetic mean of the values: sum(w v) / sum(w)."""
+    sums = torch.zeros(SIZE, dtype=torch.float64, device="cpu")
+    sums[Sum.WV], sums[Sum.W], sums[Sum.QUERIES] = 0.5, 2.0, 2.0
+    return metric.aggregation == "mean" and float(metric.value_of(sums)) == 0.25
+
+
+def values_of(suite: RankingCollection, ranking: Ranking) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
+    """The values [query] of each metric by key, NaN for skipped queries, and their weights; None = all weights are 1.
+
+    Raises:
+        ValueError: the ranking has bad values.
+    """
+    batch = Batch(ranking, None, None, {})
+    results = suite._results_of(batch)
+    values = {key: metric.scored(result, batch) for key, (metric, result) in results.items()}
+    weights = {key: torch.where(values[key].isnan(), 1.0, result.weights) for key, (_, result) in results.items()}
+    return values, None if all(bool((one == 1).all()) for one in weights.values()) else weights
 
 
 def measure_suite(metrics: Sequence[Measure], batch: Batch) -> Measurements:
