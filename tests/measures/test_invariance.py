@@ -156,7 +156,7 @@ def test_all_layouts_say_the_same(name, data):
         assert torch.allclose(value, values["dense_masked"], rtol=1e-11, atol=1e-12, equal_nan=True), layout
 
 
-@every_measure
+@of_every_need
 def test_flat_rows_in_any_order_are_the_dense_batch(name):
     generator = torch.Generator().manual_seed(0)
     preds = torch.randint(0, 40, (30, 70), generator=generator).float()
@@ -516,7 +516,7 @@ def is_ids(preds):
     return isinstance(preds, torch.Tensor) and not preds.is_floating_point()
 
 
-@every_measure
+@of_every_need
 def test_an_empty_batch_changes_nothing(name):
     none = torch.zeros(0, dtype=torch.int64)
     batches = [
@@ -545,7 +545,7 @@ def test_an_empty_batch_changes_nothing(name):
         assert metric.num_queries == 1
 
 
-@every_measure
+@of_every_need
 def test_lists_without_a_column(name):
     none = torch.zeros(0, dtype=torch.int64)
     empty = [

@@ -67,7 +67,7 @@ class RankingCollection(MetricCollection):
     """
 
     __jit_unused_properties__: ClassVar = ["metric_state", "compute_groups"]
-    _style: KeyStyle = "label"  # the constructor of MetricCollection reads it, and pickles of older versions do
+    _style = "label"  # the constructor of MetricCollection reads it, and pickles of older versions do
 
     def __init__(
         self,

@@ -54,12 +54,12 @@ def plain(label: str, *, identifier: bool = False) -> str:
     return re.sub(r"[/. -]|^(?=\d)", "_", spelled)
 
 
-def spell(key: str, style: KeyStyle) -> str:
+def spell(key: str, style: str) -> str:
     """A key in the spelling of a collection."""
     return key if style == "label" else plain(key, identifier=style == "identifier")
 
 
-def check_different(keys: Iterable[str], style: KeyStyle) -> None:
+def check_different(keys: Iterable[str], style: str) -> None:
     """Raise ValueError if two keys have the same spelling."""
     found: dict[str, str] = {}
     for key in keys:
