@@ -15,6 +15,7 @@ SHOWN = {OURS: "", COMPILED: "compiled ", NUMBERS: "to the numbers "}
 SHORT = (
     ("Learning to rank", "ltr: no ties", NUMBERS, "torchmetrics, nDCG alone", "median_ms"),
     ("TREC run", "run", NUMBERS, "ranx", "median_ms"),
+    ("Evaluation of a file", "files: 1,000,000 lines", OURS, "pytrec_eval", "median_ms"),
     ("Next item", "next_item", NUMBERS, "PyG, topk(100) and metrics", "median_ms"),
     ("Link prediction", "link_prediction", OURS, "PyKEEN, ranks unfiltered", "median_ms"),
     ("State that a worker sends", "sync", f"{OURS}, many", "torchmetrics, many", "bytes"),
