@@ -8,7 +8,7 @@ import pathlib
 
 import pandas
 import pytest
-from test_evaluate import made
+from test_evaluate import made, written
 
 import torchrank as tr
 from torchrank import cli
@@ -18,12 +18,7 @@ from torchrank.statistics.paired_tests import FAMILY_TESTS, PAIR_TESTS
 
 @pytest.fixture
 def files(tmp_path):
-    qrels, runs = made()
-    (tmp_path / "qrels").write_text("".join(f"{q} 0 {d} {g}\n" for q, x in qrels.items() for d, g in x.items()))
-    for name, run in runs.items():
-        lines = (f"{q} Q0 {d} 1 {s} tag\n" for q, x in run.items() for d, s in x.items())
-        (tmp_path / f"{name}.run").write_text("".join(lines))
-    return [str(tmp_path / name) for name in ("qrels", "bm25.run", "dense.run")]
+    return written(tmp_path, *made())
 
 
 def output(capsys, *arguments):

@@ -33,6 +33,15 @@ def made(seed=0, queries=30, documents=40, missing=3):
     return qrels, runs
 
 
+def written(folder, qrels, runs):
+    """The files of judgments and runs, in TREC's format."""
+    (folder / "qrels").write_text("".join(f"{q} 0 {d} {g}\n" for q, x in qrels.items() for d, g in x.items()))
+    for name, run in runs.items():
+        lines = (f"{q} Q0 {d} 1 {s} tag\n" for q, x in run.items() for d, s in x.items())
+        (folder / f"{name}.run").write_text("".join(lines))
+    return [str(folder / name) for name in ("qrels", *(f"{run}.run" for run in runs))]
+
+
 def theirs(qrels, run):
     return pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut", "map", "recip_rank", "recall"}).evaluate(run)
 
@@ -105,15 +114,11 @@ def test_runs_are_compared_query_by_query():
 
 def test_files_have_the_names_and_numbers_of_dictionaries(tmp_path):
     qrels, runs = made()
-    (tmp_path / "qrels.txt").write_text("".join(f"{q} 0 {d} {g}\n" for q, x in qrels.items() for d, g in x.items()))
-    for name, run in runs.items():
-        lines = (f"{q} Q0 {d} 1 {s} tag\n" for q, x in run.items() for d, s in x.items())
-        (tmp_path / f"{name}.run").write_text("".join(lines))
-    paths = [tmp_path / f"{name}.run" for name in runs]
-    from_files, wanted = tr.evaluate(tmp_path / "qrels.txt", paths, MEASURES), tr.evaluate(qrels, runs, MEASURES)
+    path, *paths = written(tmp_path, qrels, runs)
+    from_files, wanted = tr.evaluate(path, paths, MEASURES), tr.evaluate(qrels, runs, MEASURES)
     assert from_files.means == wanted.means
     assert from_files.coverage == wanted.coverage
-    assert tr.evaluate(tmp_path / "qrels.txt", str(paths[0]), "mrr").runs == ["bm25"]
+    assert tr.evaluate(path, str(paths[0]), "mrr").runs == ["bm25"]
     with pytest.raises(ValueError, match="different names"):
         tr.evaluate(qrels, [paths[0], paths[0]], "mrr")
 
