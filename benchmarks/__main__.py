@@ -13,6 +13,7 @@ import torch
 from tqdm import tqdm
 
 import benchmarks.report as report
+import benchmarks.stages as stages
 from benchmarks.plan import Workload
 from benchmarks.rows import Settings, measured
 from benchmarks.scaling import scaled
@@ -31,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.stages:
+        print(stages.table())
+        return 0
     if options.table is not None:
         path = report.newest(options.device) if options.table is True else options.table
         print((short if options.short else tables)(report.read(path)))
@@ -63,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--table", type=Path, nargs="?", const=True, metavar="FILE", help="measure nothing, print the (newest) file"
     )
+    parser.add_argument("--stages", action="store_true", help="print where a class of torchrank.retrieval takes time")
     parser.add_argument("--short", action="store_true", help="with --table: only the rows of the front page")
     return parser
 

@@ -115,7 +115,8 @@ def positive_lists(shape: Shape, device: str) -> Data:
     queries, candidates = shape["queries"], shape["candidates"]
     indexes = torch.arange(queries, device=device).repeat_interleave(candidates)
     target = (torch.rand(len(indexes), generator=seeded(device, 7), device=device) < shape["share"]).long()
-    return Data(device=device, scores=(normal(indexes.shape, device) + target).exp(), target=target, indexes=indexes)
+    scores = (normal(indexes.shape, device) + target).exp()
+    return Data(device=device, scores=scores, target=target, indexes=indexes, keys=packed(indexes, scores))
 
 
 def packed(indexes: Tensor, scores: Tensor) -> Tensor:

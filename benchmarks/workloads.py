@@ -31,6 +31,10 @@ FORTY = (
     " pwa@10 setap mr mr(adjusted=index,filtered=True)"
 )
 
+# Rows of lists of equal length, one after the other, and rows of lists of different lengths in no order.
+ROWS_OF_LISTS = {"queries": 8000, "candidates": 40}
+MANY_ROWS = {"rows": 300_000, "queries": 5000, "longest": 3000}
+
 
 def ours(suite: c.Suite) -> dict[str, Contender]:
     """torchrank's update, eager and compiled. They differ if each query has one relevant candidate."""
@@ -329,7 +333,7 @@ def flat() -> Workload:
         "flat",
         "",
         "{rows:,} rows of {queries:,} queries, in no order, 5 measures",
-        shape={"rows": 300_000, "queries": 5000, "longest": 3000, "share": 0.1},
+        shape={**MANY_ROWS, "share": 0.1},
         quick={"rows": 1200, "queries": 40, "longest": 300, "share": 0.1},
         make=data.flat_rows,
         contenders={
@@ -348,7 +352,7 @@ def flat() -> Workload:
 def retrieval(names: str, lists: bool, times: float, memory: bool = False) -> Workload:
     """torchrank's classes with torchmetrics' names, one or a collection, against torchmetrics."""
     layout = "in lists" if lists else "in no order"
-    sizes = {"queries": 8000, "candidates": 40} if lists else {"rows": 300_000, "queries": 5000, "longest": 3000}
+    sizes = ROWS_OF_LISTS if lists else MANY_ROWS
     quick = {"queries": 60, "candidates": 20} if lists else {"rows": 1200, "queries": 40, "longest": 300}
     bound = (Target(1, versus="torchmetrics", quantity="peak_mb"),) if memory else ()
     return Workload(

@@ -14,6 +14,7 @@ from torchrank.engine.catalogue import Engine, cheapest, rank_catalogue
 from torchrank.engine.dense import rank_dense
 from torchrank.engine.flat import rank_flat
 from torchrank.engine.ids import positions, rank_ids
+from torchrank.engine.sorting import list_width
 from torchrank.engine.sparse import rank_sparse
 from torchrank.engine.streaming import rank_embedded, rank_streamed
 from torchrank.hardware.devices import reading_is_free
@@ -40,9 +41,6 @@ AHEAD = 64
 
 CPU = torch.device("cpu")
 
-# Largest length at which flat rows are recognised as lists of equal length.
-LONGEST = 2**12
-
 #: an engine: yields the rankings of a layout chunk by chunk, so that temporaries stay small
 Rank = Callable[[Any, Need], Iterator[Ranking]]
 
@@ -56,7 +54,7 @@ class Few(Enum):
 
 def choose_engine(layout: Layout, need: Need) -> tuple[Layout, Rank]:
     """Choose the fastest engine for a layout; returns the layout in the form for this engine, and the engine."""
-    if isinstance(layout, FlatRows):
+    if isinstance(layout, FlatRows) and not need.relevant:
         layout = as_matrix(layout)
     if need.all_candidates and isinstance(layout, CatalogueLayout | RankedIds):
         return layout, _rank_spread
@@ -95,16 +93,12 @@ def as_matrix(layout: FlatRows) -> Layout:
     indexes = layout.indexes
     if not reading_is_free(indexes) or not len(indexes):
         return layout
-    start = indexes[:LONGEST]
-    # The width is the place of the first row of another query; argmax is 0 if all rows are of the same query.
-    width = int((start != indexes[0]).int().argmax()) or len(indexes)
-    # Cheap tests come first, because most flat rows are no matrix.
-    if width > BLOCK or len(indexes) % width or bool((start[1:] < start[:-1]).any()):
+    width = list_width(indexes)
+    if width is None or width > BLOCK:
         return layout
     of_row = indexes.reshape(-1, width)
-    if not bool((of_row == of_row[:, :1]).all()) or not bool((of_row[1:, 0] > of_row[:-1, 0]).all()):
+    if not bool((of_row == of_row[:, :1]).all()):
         return layout
-
     scores, grade = layout.scores.reshape(-1, width), layout.grade.reshape(-1, width)
     mask, tie_break = (None if x is None else x.reshape(-1, width) for x in (layout.mask, layout.tie_break))
     return DenseLayout(layout.errors, layout.validate, scores, grade, mask, tie_break)

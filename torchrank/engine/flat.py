@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from torchrank.engine.sorting import sorted_rows
+from torchrank.engine.packed import PackedRows
+from torchrank.engine.sorting import Order, sorted_rows
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import BLOCK, FlatRows, Need
@@ -22,7 +23,7 @@ from torchrank.ranking.ranking import Ranking
 class Entries:
     """Entries of all queries in one row: by query, and by rank within a query. The fields are as in a ranking."""
 
-    #: float64 [entry]
+    #: float64 [entry]; with ``before`` int64, counted through all queries
     first: Tensor
     #: float64 [entry]; None = 1 for every entry
     tied: Tensor | None
@@ -36,6 +37,8 @@ class Entries:
     num_candidates: Tensor
     #: no tied entry has a larger rank
     depth: int
+    #: int64 [query], to be subtracted from ``first``; None = ``first`` is counted within each query
+    before: Tensor | None = None
 
     def rankings(self, errors: Tensor) -> Iterator[Ranking]:
         """Rankings of queries with similar numbers of entries, the first with the counters of bad values."""
@@ -62,62 +65,97 @@ def rank_flat(layout: FlatRows, need: Need) -> Iterator[Ranking]:
     if layout.validate and math.isnan(least):  # the minimum is NaN if any score is
         with_nan = torch.unique(layout.indexes[scores.isnan()])
         errors = errors + count(Problem.NAN_SCORES, torch.ones_like(with_nan, dtype=torch.bool))
-    entries = _entries(layout, scores, need, all_retrieved=least > -math.inf)
+    entries = _entries(_in_order(layout, scores, need), all_retrieved=least > -math.inf)
     for ranking in entries.rankings(errors):
         yield ranking if need.relevant else replace(ranking, all_candidates=True)
 
 
-def _entries(layout: FlatRows, scores: Tensor, need: Need, all_retrieved: bool) -> Entries:
-    """Sort the rows, and derive the entries from their places in the sorted order."""
-    order, run_starts, query_start = sorted_rows(scores, layout.indexes, layout.tie_break)
-    ends = torch.tensor([len(order)], device=order.device)
-    sizes = torch.diff(query_start, append=ends)
-    is_entry = layout.grade > 0 if need.relevant else torch.ones_like(layout.grade, dtype=torch.bool)
-    is_entry = is_entry if layout.mask is None else is_entry & layout.mask
-    row = is_entry.gather(0, order).nonzero().squeeze(-1)  # the places of the entries in the sorted order
-    query = torch.searchsorted(query_start, row, right=True) - 1
-    first = row - query_start.gather(0, query) + 1
-    tied = None
-    # An entry is tied unless a run starts at its row and the next run starts at the row behind it.
-    if len(entry := (~(run_starts[row] & run_starts[row + 1])).nonzero().squeeze(-1)):
-        tied, beginning = torch.ones_like(row), run_starts.nonzero().squeeze(-1)
-        group = torch.searchsorted(beginning, row[entry], right=True) - 1
-        tied[entry] = beginning[group + 1] - beginning[group]
-        first[entry] += beginning[group] - row[entry]
-    num_candidates = sizes
-    if not all_retrieved:  # rows at -inf stand last in their query, and are no part of its list
-        not_retrieved = scores.gather(0, order) == -math.inf
-        at = torch.searchsorted(query_start, not_retrieved.nonzero().squeeze(-1), right=True) - 1
-        num_candidates = sizes - torch.bincount(at, minlength=len(sizes))
-        tied = torch.where(not_retrieved[row], 0, 1 if tied is None else tied)
-        first = torch.where(tied > 0, first, num_candidates[query] + 1)
-    entries_of = torch.bincount(query, minlength=len(sizes))
-    dtype = widest_float(order.device)
-    return Entries(
-        first.to(dtype),
-        None if tied is None else tied.to(dtype),
-        layout.grade.gather(0, order.gather(0, row)),
-        entries_of,
-        entries_of.cumsum(0) - entries_of,
-        num_candidates.to(dtype),
-        1 if tied is None else depth_of(first, tied),
-    )
+def _in_order(layout: FlatRows, scores: Tensor, need: Need) -> PackedRows | NumberedRows:
+    packed = PackedRows.of(layout, scores, need)
+    return NumberedRows.of(layout, scores, need) if packed is None else packed
+
+
+@dataclass(frozen=True, eq=False)
+class NumberedRows:
+    """Sorted rows by their numbers, for rows that do not fit in :class:`PackedRows`; the methods are the same."""
+
+    scores: Tensor
+    grade: Tensor
+    is_entry: Tensor
+    order: Order
+
+    @classmethod
+    def of(cls, layout: FlatRows, scores: Tensor, need: Need) -> NumberedRows:
+        """Sort rows with the given scores."""
+        is_entry = layout.grade > 0 if need.relevant else torch.ones_like(layout.grade, dtype=torch.bool)
+        is_entry = is_entry if layout.mask is None else is_entry & layout.mask
+        return cls(scores, layout.grade, is_entry, sorted_rows(scores, layout.indexes, layout.tie_break))
+
+    @property
+    def query_start(self) -> Tensor:
+        return self.order.query_start
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def entries(self) -> tuple[Tensor, Tensor]:
+        place = self.is_entry.gather(0, self.order.rows).nonzero().squeeze(-1)
+        return place, self.grade.gather(0, self.order.rows.gather(0, place))
+
+    def tied(self, place: Tensor) -> Tensor:
+        # An entry is tied unless a run starts at its row and the next run starts at the row behind it.
+        return ~(self.order.run_starts[place] & self.order.run_starts[place + 1])
+
+    def tie_groups(self, place: Tensor) -> tuple[Tensor, Tensor]:
+        beginning = self.order.run_starts.nonzero().squeeze(-1)
+        group = torch.searchsorted(beginning, place, right=True) - 1
+        return beginning[group], beginning[group + 1]
+
+    def num_retrieved(self) -> Tensor:
+        # Rows at -inf stand last in their query.
+        retrieved = (self.scores.gather(0, self.order.rows) > -math.inf).nonzero().squeeze(-1)
+        return torch.diff(torch.searchsorted(retrieved, self.query_start), append=_end(len(retrieved), retrieved))
+
+
+def _entries(rows: PackedRows | NumberedRows, all_retrieved: bool) -> Entries:
+    """Derive the entries from their places in the sorted order of all rows."""
+    place, grade = rows.entries()
+    start = torch.searchsorted(place, rows.query_start)
+    sizes = torch.diff(start, append=_end(len(place), place))
+    ends = _end(len(rows), place)
+    num_candidates = torch.diff(rows.query_start, append=ends) if all_retrieved else rows.num_retrieved()
+    dtype = widest_float(place.device)
+    entries = Entries(place, None, grade, sizes, start, num_candidates.to(dtype), 1, rows.query_start - 1)
+    tied_ones = rows.tied(place).nonzero().squeeze(-1)
+    if all_retrieved and not len(tied_ones):
+        return entries
+    first, tied = place + 1 - rows.query_start.repeat_interleave(sizes), torch.ones_like(place)
+    begin, end = rows.tie_groups(place[tied_ones])
+    first[tied_ones] += begin - place[tied_ones]
+    tied[tied_ones] = end - begin
+    if not all_retrieved:  # rows at -inf are no part of the list of their query
+        behind = num_candidates.repeat_interleave(sizes) + 1
+        tied = torch.where(first < behind, tied, 0)
+        first = torch.minimum(first, behind)
+    return replace(entries, first=first.to(dtype), tied=tied.to(dtype), depth=depth_of(first, tied), before=None)
+
+
+def _end(size: int, like: Tensor) -> Tensor:
+    return torch.tensor([size], device=like.device)
 
 
 def _rectangle(entries: Entries, queries: Tensor, width: int, errors: Tensor) -> Ranking:
     """The ranking of some queries, with entries padded to a rectangle."""
     position = torch.arange(width, device=queries.device)
     valid = position < entries.sizes[queries].unsqueeze(-1)
-    at = (entries.start[queries].unsqueeze(-1) + position).clamp_max_(max(0, len(entries.first) - 1))
+    at = (entries.start[queries].unsqueeze(-1) + position).clamp_max_(max(0, len(entries.first) - 1)).flatten()
 
     def cut(x: Tensor) -> Tensor:
-        return (
-            torch.where(valid, x.index_select(0, at.flatten()).view(at.shape), 0)
-            if len(x)
-            else torch.zeros_like(at, dtype=x.dtype)
-        )
+        return x.index_select(0, at).view(valid.shape) if len(x) else torch.zeros_like(valid, dtype=x.dtype)
 
-    lengths = entries.num_candidates[queries]
-    first = torch.where(valid, cut(entries.first), (lengths + 1).unsqueeze(-1))
-    tied = valid.to(first.dtype) if entries.tied is None else cut(entries.tied)
-    return Ranking(first, tied, cut(entries.grade), valid, lengths, errors, entries.depth, queries=queries)
+    lengths, first = entries.num_candidates[queries], cut(entries.first)
+    first = first if entries.before is None else first.sub_(entries.before[queries].unsqueeze(-1)).to(lengths.dtype)
+    first = torch.where(valid, first, (lengths + 1).unsqueeze(-1))
+    tied = valid.to(first.dtype) if entries.tied is None else torch.where(valid, cut(entries.tied), 0)
+    grade = torch.where(valid, cut(entries.grade), 0)
+    return Ranking(first, tied, grade, valid, lengths, errors, entries.depth, queries=queries)

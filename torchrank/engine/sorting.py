@@ -26,6 +26,10 @@ PACKED |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 MANY, AGAIN = 2**15, 8
 
 
+# Largest length at which flat rows are recognised as lists of equal length.
+LONGEST = 2**12
+
+
 def descending(x: Tensor) -> tuple[Tensor, Tensor]:
     """Sort each row of a matrix in descending order, NaN first, equal elements by column.
 
@@ -60,13 +64,13 @@ def _bits(x: Tensor) -> Tensor:
     """int32 keys whose ascending order is the descending order of ``x`` rounded to 32 bits, with NaN first."""
     if not x.is_floating_point():
         return ~x.to(torch.int32)
-    bits = _falling(x)
+    bits = falling(x)
     # The sign bit of NaN is arbitrary, so NaN could be first or last.
     any_nan = x.amax(-1).isnan().any()
     return bits.masked_fill_(x.isnan(), -(2**31)) if any_nan else bits
 
 
-def _falling(x: Tensor) -> Tensor:
+def falling(x: Tensor) -> Tensor:
     """int32 keys whose ascending order is the descending order of floats rounded to 32 bits; arbitrary for NaN.
 
     Equal floats have equal keys.
@@ -74,7 +78,7 @@ def _falling(x: Tensor) -> Tensor:
     # 0.0 - x turns the order around, and maps both zeros to +0. Then the bits of floats are ordered like integers, once
     # all bits of the negative ones but the sign are flipped.
     bits = (0.0 - x.float()).view(torch.int32)
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    return bits.bitwise_xor_((bits >> 31).bitwise_and_(0x7FFFFFFF))
 
 
 def _again(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -108,6 +112,32 @@ def ascending(x: Tensor) -> Tensor:
     if x.device.type != "cpu" or torch.get_num_threads() > THREADS:
         return x.sort(dim=-1).values
     return torch.from_numpy(numpy.sort(x.numpy(), axis=-1))
+
+
+def sort_in_place(x: Tensor) -> None:
+    """Sort each row of integers [..., element] in ascending order, for the CPU only."""
+    if torch.get_num_threads() > THREADS:
+        x.copy_(x.sort(dim=-1).values)
+    else:
+        x.numpy().sort(axis=-1)
+
+
+def list_width(indexes: Tensor) -> int | None:
+    """The length of the lists if flat rows seem to be lists of equal length, one after the other in ascending order.
+
+    Reads some of the values, so for the CPU only. Rows within a list may have another index all the same.
+
+    Args:
+        indexes: integers [row], at least one: the query of each row.
+    """
+    start = indexes[:LONGEST]
+    # The width is the place of the first row of another query; argmax is 0 if all rows are of the same query.
+    width = int((start != indexes[0]).int().argmax()) or len(indexes)
+    # Cheap tests come first, because most flat rows are no such lists.
+    if len(indexes) % width or bool((start[1:] < start[:-1]).any()):
+        return None
+    first, last = indexes[::width], indexes[width - 1 :: width]
+    return width if bool((first == last).all()) and bool((first[1:] > first[:-1]).all()) else None
 
 
 class Order(NamedTuple):
@@ -163,7 +193,7 @@ def _roughly(scores: Tensor, indexes: Tensor, low: int, high: int) -> Order | No
         several = rows[doubtful]
         order, exact_starts, _ = _exactly(scores[several], indexes[several], low, high)
         rows[doubtful], run_starts[doubtful] = several[order], exact_starts[:-1]
-    return Order(rows, run_starts, _starts(key, high - low, bits, 0))
+    return Order(rows, run_starts, starts(key, high - low, bits, 0))
 
 
 def _exactly(scores: Tensor, indexes: Tensor, low: int, high: int) -> Order:
@@ -171,7 +201,7 @@ def _exactly(scores: Tensor, indexes: Tensor, low: int, high: int) -> Order:
     if scores.dtype == torch.float64:
         return _one_by_one(scores, indexes, None)
     key, rows = _packed(scores, indexes, low).sort()
-    return Order(rows, _new(key), _starts(key, high - low, 32, -(2**31)))
+    return Order(rows, _new(key), starts(key, high - low, 32, -(2**31)))
 
 
 def _one_by_one(scores: Tensor, indexes: Tensor, tie_break: Tensor | None) -> Order:
@@ -198,10 +228,10 @@ def _shifted(indexes: Tensor, low: int, bits: int, dtype: torch.dtype) -> Tensor
 
 def _packed(scores: Tensor, indexes: Tensor, low: int) -> Tensor:
     """int64 keys [row] that sort by index and descending score. Equal scores of a query have equal keys."""
-    return _shifted(indexes, low, 32, torch.int64).add_(_falling(scores))
+    return _shifted(indexes, low, 32, torch.int64).add_(falling(scores))
 
 
-def _starts(key: Tensor, span: int, bits: int, least: int) -> Tensor:
+def starts(key: Tensor, span: int, bits: int, least: int) -> Tensor:
     """Where each index begins among sorted keys: int64 [query].
 
     Args:

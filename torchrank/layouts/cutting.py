@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -47,18 +48,18 @@ def groups(sizes: Tensor, overhead: int, room: int, alike: int | None = None) ->
         If one rectangle holds all queries, the numbers are 0, 1, ...
     """
     ordered, rows = sizes.cpu().sort()
-    costs = ordered if alike is None else ordered.clamp_max(alike)
+    # The search for cuts is in numpy, whose calls cost less.
+    costs = (ordered if alike is None else ordered.clamp_max(alike)).numpy()
     cuts, todo = [], [(0, len(ordered))]
     # Split a range of sorted sizes where a split saves most padding, as long as it saves more than the overhead.
     while todo:
         start, stop = todo.pop()
-        below = costs[start : max(start, stop - 1)]
-        counts = torch.arange(1, len(below) + 1, device="cpu")
+        below, most = costs[start : max(start, stop - 1)], costs[max(start, stop - 1)] if stop else 0
         # Entry i: if queries 0 ... i get a rectangle of their own, each is narrower by the difference of the sizes.
-        saved = counts * (costs[start:stop].amax() - below) if len(below) else below
-        if len(saved) and int(saved.max()) > overhead:
-            middle = start + int(saved.argmax()) + 1
-            todo += [(start, middle), (middle, stop)]
+        saved = numpy.arange(1, len(below) + 1) * (most - below)
+        middle = int(saved.argmax()) if len(saved) else 0
+        if len(saved) and saved[middle] > overhead:
+            todo += [(start, start + middle + 1), (start + middle + 1, stop)]
         else:
             cuts.append((start, stop))
     widest = max(1, int(ordered[-1:].sum()))
@@ -67,7 +68,8 @@ def groups(sizes: Tensor, overhead: int, room: int, alike: int | None = None) ->
         return
     rows = rows.to(sizes.device)  # one copy for all rectangles, because each copy waits for the device
     for start, stop in cuts:
-        for first, last in rectangles(ordered[start:stop], room):
+        small = (stop - start) * int(ordered[stop - 1]) <= room
+        for first, last in [(0, stop - start)] if small else rectangles(ordered[start:stop], room):
             yield rows[start + first : start + last], max(1, int(ordered[start + last - 1]))
 
 

@@ -1,0 +1,120 @@
+"""Flat rows as integers of 64 bits: the query, the score and the grade of a row in one.
+
+A sort of such integers returns the grades in rank order. No order of the rows is computed, so nothing is gathered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchrank.engine.sorting import falling, list_width, sort_in_place, starts
+from torchrank.hardware.devices import reading_is_free
+from torchrank.layouts.canonical import FlatRows, Need
+
+# Rows whose integers are made, or read, at a time, so that temporaries stay small.
+ROWS = 2**19
+
+# Lists at least so long are sorted list by list if they lie one after the other.
+LISTED = 4
+
+# The score of -inf as an integer: see `falling`.
+NOT_RETRIEVED = 0x7F800000
+
+
+@dataclass(frozen=True, eq=False)
+class PackedRows:
+    """Sorted integers of rows: from the upper bits to the lower ones the query, the score and the grade."""
+
+    #: int64 [row], ascending: by query, descending score and grade
+    keys: Tensor
+    #: int64 [query]: the place where each query begins
+    query_start: Tensor
+    #: number of bits of the grade; rows that are no entries have 0 there
+    bits: int
+    #: grade of an entry minus its lower bits
+    least: int
+    #: dtype of the grades
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, layout: FlatRows, scores: Tensor, need: Need) -> PackedRows | None:
+        """Sort rows with the given scores; None if they do not fit in integers, or if values cannot be read."""
+        indexes, grade = layout.indexes, layout.grade
+        short = scores.dtype.itemsize <= 4 and not grade.is_floating_point() and layout.tie_break is None
+        if not short or not reading_is_free(scores) or not len(scores):
+            return None
+        low, high = torch.stack(indexes.aminmax()).tolist()
+        least, most = torch.stack(grade.aminmax()).tolist()
+        # The lower bits of an entry are larger than 0. Without irrelevant entries, they are the grade.
+        base = 0 if need.relevant else least - 1
+        bits = max(0, most - base).bit_length()
+        if (high - low).bit_length() + bits > 31:
+            return None
+        keys = torch.empty(len(scores), dtype=torch.int64, device=scores.device)
+        for some in _blocks(len(keys)):
+            key = keys[some].copy_(indexes[some])
+            key = key.sub_(low) if low else key
+            key.bitwise_left_shift_(32).add_(falling(scores[some])).bitwise_left_shift_(bits)
+            worth = grade[some] if not base else grade[some].long() - least + 1
+            worth = worth.clamp_min(0) if least < 0 and not base else worth
+            key.add_(worth if layout.mask is None else worth * layout.mask[some])
+        width = list_width(indexes) or 0
+        query_start = _sort_lists(keys.view(-1, width), 32 + bits) if width >= LISTED else None
+        if query_start is None:
+            sort_in_place(keys)
+            query_start = starts(keys, high - low, 32 + bits, -(2 ** (31 + bits)))
+        return cls(keys, query_start, bits, base, grade.dtype)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def entries(self) -> tuple[Tensor, Tensor]:
+        """The places of the entries in the order, int64 [entry], and their grades [entry]."""
+        part = 2**self.bits - 1
+        found = [(self.keys[some] & part).nonzero().squeeze(-1).add_(some.start) for some in _blocks(len(self.keys))]
+        place = torch.cat(found)
+        grade = (self.keys[place] & part).to(self.dtype)
+        return place, grade + self.least if self.least else grade
+
+    def tied(self, place: Tensor) -> Tensor:
+        """bool [entry]: whether another row of the query has the score of an entry; rarely also for other entries."""
+        # The neighbour of the first row is the last one, and the other way round. Equal ones are in one query, or are
+        # one row: then its tie group has one row.
+        own = self.keys[place] >> self.bits
+        before, behind = (self.keys[at] >> self.bits for at in (place - 1, place + 1 - len(self.keys)))
+        return (before == own) | (behind == own)
+
+    def tie_groups(self, place: Tensor) -> tuple[Tensor, Tensor]:
+        """The place of the first row, and the place behind the last one, of each entry's tie group: int64 [entry]."""
+        own = self.keys[place] >> self.bits
+        begin, end = (torch.searchsorted(self.keys, key << self.bits) for key in (own, own + 1))
+        return begin, end
+
+    def num_retrieved(self) -> Tensor:
+        """Number of rows of each query whose score is not -inf: int64 [query]."""
+        query = _query(self.keys[self.query_start], 32 + self.bits)
+        cut = ((query << 32) + NOT_RETRIEVED) << self.bits
+        return torch.searchsorted(self.keys, cut) - self.query_start
+
+
+def _sort_lists(lists: Tensor, bits: int) -> Tensor | None:
+    """Sort each list of integers in place. Returns the place where each begins; None if they are not one query each."""
+    sort_in_place(lists)
+    query, last = _query(lists[:, 0], bits), _query(lists[:, -1], bits)
+    # The last query of a sorted list is the first one only if there is no other between them.
+    if bool((query != last).any()) or bool((query[1:] <= query[:-1]).any()):
+        return None
+    return torch.arange(0, lists.numel(), lists.shape[1], device=lists.device)
+
+
+def _query(key: Tensor, bits: int) -> Tensor:
+    """The query in the upper bits of an integer, above ``bits`` others."""
+    # Half of the scores are negative integers, which borrow one from the query.
+    return (key + 2 ** (bits - 1)) >> bits
+
+
+def _blocks(rows: int) -> list[slice]:
+    return [slice(start, start + ROWS) for start in range(0, rows, ROWS)]
