@@ -36,6 +36,8 @@ class Case:
     make: Callable[..., dict[str, Any]]
     #: function that evaluates the arguments
     run: Callable[..., Any]
+    #: most megabytes that the evaluation may need; None = by the size of the input
+    most: float | None = None
 
     def data(self, shape: Shape, device: str) -> Data:
         """The input of a shape."""
@@ -124,6 +126,12 @@ def rows_of_one(rows: int) -> dict[str, Any]:
     return {"preds": normal((rows,), "cpu"), "target": integers(2, (rows,)), "indexes": torch.arange(rows)}
 
 
+def shuffled_rows(rows: int, queries: int) -> dict[str, Any]:
+    """Flat rows in no order, a tenth of them relevant."""
+    relevant = integers(10, (rows,)) == 0
+    return {"preds": normal((rows,), "cpu"), "target": relevant.long(), "indexes": integers(queries, (rows,), seed=2)}
+
+
 def tied(queries: int, candidates: int, below: int = 0) -> dict[str, Any]:
     """Equal scores, as of an untrained model. A fifth is relevant, and ``below`` is the grade of the others."""
     relevant = integers(5, (queries, candidates)) == 0
@@ -140,6 +148,15 @@ def curve(preds: torch.Tensor, target: torch.Tensor, indexes: torch.Tensor) -> A
     from torchrank.retrieval import RetrievalPrecisionRecallCurve
 
     metric = RetrievalPrecisionRecallCurve(aggregation="median")
+    metric.update(preds, target, indexes=indexes)
+    return metric.compute()
+
+
+def precision(preds: torch.Tensor, target: torch.Tensor, indexes: torch.Tensor) -> Any:
+    """The class of ``torchrank.retrieval``, which keeps its rows."""
+    from torchrank.retrieval import RetrievalPrecision
+
+    metric = RetrievalPrecision(top_k=10)
     metric.update(preds, target, indexes=indexes)
     return metric.compute()
 
@@ -170,6 +187,7 @@ def tie(measures: str, queries: int = 100, below: int = 0) -> Case:
 
 NARROW = {"queries": 20_000, "relevant": 20_000}
 FEW = {"queries": 20, "relevant": 50}
+ROWS, SOME = {"rows": 4_000_000, "queries": 60_000}, {"rows": 500, "queries": 20}
 
 CASES: dict[str, Case] = {
     "ids, 1 x 100,000, 5,000 relevant": from_ids(1, 100_000, 5000, 0.8),
@@ -200,6 +218,8 @@ CASES: dict[str, Case] = {
         {"queries": 2_000_000, "candidates": 8}, {"queries": 200, "candidates": 8}, 192, lists, updated("ndcg@10")
     ),
     "2,000,000 rows of one": Case({"rows": 2_000_000}, {"rows": 200}, 40, rows_of_one, updated("ndcg@10")),
+    "4,000,000 rows in no order": Case(ROWS, SOME, 80, shuffled_rows, updated(), most=200),
+    "4,000,000 rows in no order, kept": Case(ROWS, SOME, 80, shuffled_rows, precision, most=100),
     "1 list of 10,000,000": Case(
         {"queries": 1, "candidates": 10**7}, {"queries": 1, "candidates": 500}, 120, lists, updated("ndcg@10")
     ),

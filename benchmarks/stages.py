@@ -134,7 +134,9 @@ def _found(path: str) -> tuple[Any, str]:
 def _patch(patches: contextlib.ExitStack, watch: Watch, stage: str, owner: Any, name: str) -> None:
     static = vars(owner)[name]
     function = watch.watched(stage, getattr(static, "__func__", static))
-    patches.enter_context(mock.patch.object(owner, name, classmethod(function) if isinstance(static, classmethod) else function))
+    patches.enter_context(
+        mock.patch.object(owner, name, classmethod(function) if isinstance(static, classmethod) else function)
+    )
 
 
 def _median(run: Callable[[], Any]) -> float:

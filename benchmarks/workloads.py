@@ -34,6 +34,8 @@ FORTY = (
 # Rows of lists of equal length, one after the other, and rows of lists of different lengths in no order.
 ROWS_OF_LISTS = {"queries": 8000, "candidates": 40}
 MANY_ROWS = {"rows": 300_000, "queries": 5000, "longest": 3000}
+SHORT_LISTS = {"queries": 60, "candidates": 20}
+SOME_ROWS = {"rows": 1200, "queries": 40, "longest": 300}
 
 
 def ours(suite: c.Suite) -> dict[str, Contender]:
@@ -334,7 +336,7 @@ def flat() -> Workload:
         "",
         "{rows:,} rows of {queries:,} queries, in no order, 5 measures",
         shape={**MANY_ROWS, "share": 0.1},
-        quick={"rows": 1200, "queries": 40, "longest": 300, "share": 0.1},
+        quick={**SOME_ROWS, "share": 0.1},
         make=data.flat_rows,
         contenders={
             OURS: suite.update,
@@ -349,11 +351,28 @@ def flat() -> Workload:
     )
 
 
+def flat_cut(lists: bool) -> Workload:
+    """One binary measure of flat rows at a cutoff, beside the sort of their keys."""
+    sizes = ROWS_OF_LISTS if lists else MANY_ROWS
+    suite = c.Suite("precision@10", c.flat)
+    return Workload(
+        "flat",
+        "precision@10, in lists" if lists else "precision@10, in no order",
+        "{queries:,} x {candidates:,} rows" if lists else "{rows:,} rows of {queries:,} queries",
+        shape={**sizes, "share": 0.1},
+        quick={**(SHORT_LISTS if lists else SOME_ROWS), "share": 0.1},
+        make=data.positive_lists if lists else data.positive_flat_rows,
+        contenders={OURS: suite.update, "torch.sort of keys": c.sort_keys},
+        floor="torch.sort of keys",
+        targets=(at_most(1.7, "torch.sort of keys"),),
+    )
+
+
 def retrieval(names: str, lists: bool, times: float, memory: bool = False) -> Workload:
     """torchrank's classes with torchmetrics' names, one or a collection, against torchmetrics."""
     layout = "in lists" if lists else "in no order"
     sizes = ROWS_OF_LISTS if lists else MANY_ROWS
-    quick = {"queries": 60, "candidates": 20} if lists else {"rows": 1200, "queries": 40, "longest": 300}
+    quick = SHORT_LISTS if lists else SOME_ROWS
     bound = (Target(1, versus="torchmetrics", quantity="peak_mb"),) if memory else ()
     return Workload(
         "retrieval",
@@ -422,7 +441,7 @@ def accelerator(dtype: str) -> Workload:
 
 def small(row: str, case: s.Case) -> Workload:
     """A small input with a wide, long or tied part. Its time and its memory have bounds."""
-    memory = Target(s.TIMES * case.size + s.ROOM_MB, quantity="peak_mb")
+    memory = Target(case.most or s.TIMES * case.size + s.ROOM_MB, quantity="peak_mb")
     return Workload(
         "small",
         row,
@@ -471,6 +490,8 @@ WORKLOADS: tuple[Workload, ...] = (
     catalogue(1),
     catalogue(5),
     flat(),
+    flat_cut(lists=False),
+    flat_cut(lists=True),
     *(
         retrieval(name, lists, 50, memory=name in ("MAP", "PrecisionRecallCurve"))
         for lists in (True, False)

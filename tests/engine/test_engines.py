@@ -1,5 +1,6 @@
 """Every way to find the places of candidates gives the places counted one query at a time, up to its reach."""
 
+import itertools
 import math
 import os
 import shutil
@@ -423,6 +424,36 @@ def test_flat_rows_of_any_index_stand_as_in_their_lists(monkeypatch, name, dtype
             tr.Ranking.from_flat(*rows, tie_break=tie_break[item], judged=True),
             standing(scores, judged, there, tie_break=tie_break),
         )
+
+
+@pytest.mark.parametrize("scale", [1, 2**40], ids=["small grades", "grades beyond 31 bits"])
+@pytest.mark.parametrize("lie", ["in lists", "almost in lists", "in no order"])
+def test_rows_of_whole_grades_stand_as_counted_query_by_query(monkeypatch, lie, scale):
+    g = torch.Generator().manual_seed(12)
+    scores = some_scores(6, 8, torch.float32, seed=12).flatten()
+    grade, mask = torch.randint(-1, 3, (48,), generator=g) * scale, torch.rand(48, generator=g) < 0.8
+    indexes = torch.arange(48) // 8 * 2 - 3
+    if lie == "almost in lists":  # a row inside of a list belongs to a query between two lists
+        indexes[20] += 1
+    if lie == "in no order":
+        indexes = indexes[torch.randperm(48, generator=g)]
+    lists = [indexes == index for index in indexes.unique()]
+    # Rows that fit in integers are never numbered.
+    monkeypatch.setattr("torchrank.engine.flat.sorted_rows", None if scale == 1 else sorting.sorted_rows)
+    for small, where in itertools.product((False, True), (None, mask)):
+        if small:
+            make_blocks_small(monkeypatch)
+        stand = [
+            standing(
+                scores[rows][None],
+                [dict(enumerate(grade[rows].tolist()))],
+                None if where is None else where[rows][None],
+            )
+            for rows in lists
+        ]
+        want = [found[0] for found, _ in stand], [length[0] for _, length in stand]
+        assert_stands(tr.Ranking.from_flat(scores, grade, indexes, mask=where), want, relevant=True)
+        assert_stands(tr.Ranking.from_flat(scores, grade, indexes, mask=where, judged=True), want)
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [3, 0, 4, 1, 5, 2]], ids=["in lists", "in no order"])

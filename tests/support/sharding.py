@@ -123,7 +123,12 @@ def make_blocks_small(monkeypatch):
         "engine.topk.BLOCK": 20,
     }
     sizes |= {"engine.counting.CACHED": 130, "engine.flat.BLOCK": 16, "engine.flat.OVERHEAD": 4}
-    sizes |= {"engine.sorting.LONGEST": 64, "engine.packed.ROWS": 8, "engine.sorting.MANY": 4, "engine.sorting.AGAIN": 2}
+    sizes |= {
+        "engine.sorting.LONGEST": 64,
+        "engine.packed.ROWS": 8,
+        "engine.sorting.MANY": 4,
+        "engine.sorting.AGAIN": 2,
+    }
     sizes |= {"engine.sparse.OVERHEAD": 8, "engine.sparse.COPIED": 100}
     for name, size in sizes.items():
         monkeypatch.setattr(f"torchrank.{name}", size)
