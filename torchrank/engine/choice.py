@@ -54,7 +54,8 @@ class Few(Enum):
 
 def choose_engine(layout: Layout, need: Need) -> tuple[Layout, Rank]:
     """Choose the fastest engine for a layout; returns the layout in the form for this engine, and the engine."""
-    if isinstance(layout, FlatRows) and not need.relevant:
+    # The matrix is faster if some ranks suffice or all candidates are entries, the sort of the rows otherwise.
+    if isinstance(layout, FlatRows) and not (need.relevant and need.reach is None):
         layout = as_matrix(layout)
     if need.all_candidates and isinstance(layout, CatalogueLayout | RankedIds):
         return layout, _rank_spread

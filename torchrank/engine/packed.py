@@ -76,20 +76,20 @@ class PackedRows:
         part = 2**self.bits - 1
         found = [(self.keys[some] & part).nonzero().squeeze(-1).add_(some.start) for some in _blocks(len(self.keys))]
         place = torch.cat(found)
-        grade = (self.keys[place] & part).to(self.dtype)
+        grade = (self.keys.take(place) & part).to(self.dtype)
         return place, grade + self.least if self.least else grade
 
     def tied(self, place: Tensor) -> Tensor:
         """bool [entry]: whether another row of the query has the score of an entry; rarely also for other entries."""
         # The neighbour of the first row is the last one, and the other way round. Equal ones are in one query, or are
         # one row: then its tie group has one row.
-        own = self.keys[place] >> self.bits
-        before, behind = (self.keys[at] >> self.bits for at in (place - 1, place + 1 - len(self.keys)))
+        own = self.keys.take(place) >> self.bits
+        before, behind = (self.keys.take(at) >> self.bits for at in (place - 1, place + 1 - len(self.keys)))
         return (before == own) | (behind == own)
 
     def tie_groups(self, place: Tensor) -> tuple[Tensor, Tensor]:
         """The place of the first row, and the place behind the last one, of each entry's tie group: int64 [entry]."""
-        own = self.keys[place] >> self.bits
+        own = self.keys.take(place) >> self.bits
         begin, end = (torch.searchsorted(self.keys, key << self.bits) for key in (own, own + 1))
         return begin, end
 
