@@ -91,6 +91,13 @@ def wide_scores(queries: int, relevant: int) -> dict[str, Any]:
     return {"scores": normal((queries, relevant), "cpu"), "relevant": one_wide(queries, relevant)}
 
 
+def wide_excluded(queries: int, items: int, relevant: int, excluded: int) -> dict[str, Any]:
+    """Scores, very many relevant items for one query in ten, and very many excluded pairs."""
+    made = [torch.arange(relevant if query % 10 == 0 else 5) for query in range(queries)]
+    pairs = integers(queries, (excluded,)), integers(items, (excluded,), seed=2)
+    return {"preds": normal((queries, items), "cpu"), "target": made, "exclude": pairs}
+
+
 def wide_run(queries: int, documents: int) -> dict[str, Any]:
     """A run with short lists for all queries and a long list for one."""
     score = torch.rand(documents, generator=seeded("cpu")).tolist()
@@ -202,6 +209,13 @@ CASES: dict[str, Case] = {
         scored(lambda scores, relevant: tr.Ranking.from_scores(scores, relevant)),
     ),
     "score blocks, one wide": Case({**NARROW, "queries": 1000}, FEW, 80, wide_scores, scored(blocks)),
+    "1,000,000 excluded, some wide": Case(
+        {"queries": 1000, "items": 20_000, "relevant": 1500, "excluded": 10**6},
+        {"queries": 20, "items": 200, "relevant": 50, "excluded": 500},
+        98,
+        wide_excluded,
+        updated(),
+    ),
     "run, one wide": Case(
         {"queries": 20_000, "documents": 20_000},
         {"queries": 20, "documents": 50},

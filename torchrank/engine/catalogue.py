@@ -13,11 +13,11 @@ from torch import Tensor
 
 from torchrank.engine.counting import (
     ScoreCounts,
-    ahead_and_tied,
     count_by_comparing,
     count_by_sorting,
     count_retrieved,
 )
+from torchrank.engine.excluded import removable, subtract
 from torchrank.engine.topk import Top
 from torchrank.hardware.devices import reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem, count
@@ -72,7 +72,7 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
     column, valid = items.clamp_min(0), items >= 0
     if mask is not None:
         valid = valid & mask.gather(-1, column)
-    pairs, gone = _removable(layout.exclude, items, grade, mask)
+    pairs, gone = removable(layout.exclude, items, grade, mask)
     # The engine for the best scores takes no mask, tie breaks or exclusions.
     plain = mask is None and tie_break is None and layout.exclude is None
     engine = cheapest(items.shape[1], scores.shape[1], need.reach if plain else None, scores.device, tie_break)
@@ -90,7 +90,7 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
     # Excluded pairs are counted like all others and subtracted then, so that the scores are not copied.
     if pairs is not None:
         pair_tie_break = None if tie_break is None else tie_break[pairs.query, pairs.item]
-        _subtract(counts, pairs, scores[pairs.query, pairs.item], own, pair_tie_break, own_tie_break)
+        subtract(counts, pairs, scores[pairs.query, pairs.item], own, pair_tie_break, own_tie_break)
     return _as_ranking(
         counts, own, grade, valid & ~gone, layout.errors, layout.validate, scores.shape[1], None, layout.ignored
     )
@@ -236,7 +236,7 @@ class _Group:
         self.columns, self.rows, self.reach = columns, rows, reach
         self.items, self.grade = judged.rectangle()
         self.ignored = judged.ignored
-        self.pairs, self.gone = _removable(exclude, self.items, self.grade, None)
+        self.pairs, self.gone = removable(exclude, self.items, self.grade, None)
         engine = cheapest(self.items.shape[1], columns.width or ASSUMED_WIDTH, reach, self.items.device, None)
         self.count = count_by_sorting if engine is Engine.SORT else count_by_comparing
         self.top: Top | None = None
@@ -269,7 +269,7 @@ class _Group:
             # Excluded pairs could fill the best scores, so here they cannot be subtracted later.
             if self.pairs is not None:
                 part = _without(part, self.pairs, first, some.start or 0)
-            retrieved, has_nan = count_retrieved(part, part.amin(-1))
+            retrieved, has_nan = count_retrieved(part)
             self.counts.retrieved[some] += retrieved
             self.counts.has_nan[some] += has_nan
             before = Top(self.top.scores[some], self.top.last[some])
@@ -291,7 +291,7 @@ class _Group:
         if self.pairs is not None and self.top is None:
             # Each worker subtracts the pairs in its own columns only.
             here = Pairs(torch.where(self.seen.pairs_here, self.pairs.query, -1), self.pairs.item)
-            _subtract(self.counts, here, self.seen.pair_scores, self.own, None, None)
+            subtract(self.counts, here, self.seen.pair_scores, self.own, None, None)
 
     def differing(self) -> Tensor:
         """Number of judged items whose scores differ from the predicted ones."""
@@ -393,47 +393,3 @@ def _as_ranking(
     tied = torch.where(valid & (own > float("-inf")), counts.equal, 0).to(dtype)
     first = (counts.greater + 1).to(dtype)
     return Ranking.in_rank_order(first, tied, grade, valid, counts.retrieved.to(dtype), errors, width, reach)
-
-
-def _removable(exclude: Pairs | None, items: Tensor, grade: Tensor, mask: Tensor | None) -> tuple[Pairs | None, Tensor]:
-    """The excluded pairs that must be removed, and the entries that they remove, bool [query, entry].
-
-    Pairs that are relevant, or no candidates under ``mask``, get query -1.
-    """
-    if exclude is None:
-        return None, torch.zeros_like(items, dtype=torch.bool)
-    query, item = exclude.query.clone(), exclude.item
-    if mask is not None:
-        query = query.masked_fill(~mask[query, item], -1)
-    gone = torch.zeros_like(items, dtype=torch.int32)
-    # Some pairs at a time, because each is compared with all judged items of its query.
-    step = max(1, BLOCK // items.shape[1])
-    for start in range(0, len(query), step):
-        part = slice(start, start + step)
-        judged = (items[query[part]] == item[part].unsqueeze(-1)) & (query[part] >= 0).unsqueeze(-1)
-        relevant = (judged & (grade[query[part]] > 0)).any(-1)
-        gone.index_add_(0, query[part].clamp_min(0), (judged & ~relevant.unsqueeze(-1)).int())
-        query[part] = query[part].masked_fill(relevant, -1)
-    return Pairs(query, item), gone > 0
-
-
-def _subtract(
-    counts: ScoreCounts,
-    pairs: Pairs,
-    scores: Tensor,
-    own: Tensor,
-    tie_break: Tensor | None,
-    own_tie_break: Tensor | None,
-) -> None:
-    """Subtract excluded pairs from the counts, in place. This reads the pairs only, and not all scores again."""
-    step = max(1, BLOCK // own.shape[1])
-    for start in range(0, len(pairs.query), step):
-        part = slice(start, start + step)
-        query, score = pairs.query[part], scores[part].unsqueeze(-1)
-        real = (query >= 0).unsqueeze(-1)  # a pair of query -1 subtracts 0 from query 0
-        tie = None if tie_break is None else tie_break[part].unsqueeze(-1)
-        ahead, tied = ahead_and_tied(score, tie, own[query], None if own_tie_break is None else own_tie_break[query])
-        query = query.clamp_min(0)
-        counts.greater.index_add_(0, query, -(ahead & real).long())
-        counts.equal.index_add_(0, query, -(tied & real).long())
-        counts.retrieved.index_add_(0, query, -(real & (score > float("-inf"))).squeeze(-1).long())

@@ -18,7 +18,7 @@ _kernel: Callable[..., Any] | None = None
 def use_compiled(enabled: bool) -> None:
     """Compile the kernel that counts scores with :func:`torch.compile`, off by default. Results do not change.
 
-    The kernel serves score matrices with one right answer per query. It reads them once instead of about three times.
+    The kernel serves score matrices without mask and tie breaks. It reads them once for each right answer of a query.
     The first batch compiles: about ten seconds on two cores, or one second if torch's cache contains the kernel.
     Another dtype or memory layout, or a dimension of 1, compiles again; other sizes do not. Compiling for the CPU
     requires a C++ compiler. If compiling fails, one warning is given, and the eager kernel is used from then on.
@@ -44,27 +44,29 @@ def is_compiled() -> bool:
 
 
 def fused(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Count scores above and equal to ``own`` [query, 1].
+    """Count scores above and equal to ``own`` [query, entry].
 
     Returns:
-        both counts, int64 [query, 1] each, and the smallest score of each row, [query].
+        both counts, int64 [query, entry] each, and the number of scores above -inf, int64 [query, 1].
     """
     global _requested
     try:
         assert _kernel is not None
         with torch.no_grad():  # always, because a kernel is compiled again if the gradient mode changes
-            greater, equal, smallest = _kernel(scores, own)
+            counts = _kernel(scores, own)
     except Exception as error:
         _requested = False
         warnings.warn(
             f"torch.compile failed, so the scores are counted by the eager kernel from now on: {error}", stacklevel=2
         )
-        greater, equal, smallest = _count(scores, own)
-    return greater.long(), equal.long(), smallest
+        counts = _count(scores, own)
+    greater, equal, retrieved = (count.long() for count in counts)
+    return greater, equal, retrieved
 
 
 def _count(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    wide, mine = scores.unsqueeze(1), own.unsqueeze(-1)
     # Vector registers hold twice as many counts of 32 bits as of 64, and no row has 2 ** 31 columns.
-    greater = (scores > own).sum(-1, keepdim=True, dtype=torch.int32)
-    equal = (scores == own).sum(-1, keepdim=True, dtype=torch.int32)
-    return greater, equal, scores.amin(-1)
+    greater = (wide > mine).sum(-1, dtype=torch.int32)
+    equal = (wide == mine).sum(-1, dtype=torch.int32)
+    return greater, equal, (scores > float("-inf")).sum(-1, keepdim=True, dtype=torch.int32)

@@ -10,11 +10,14 @@ from torch import Tensor
 
 from torchrank.engine.compiled import fused, is_compiled
 from torchrank.hardware.devices import reading_is_free
-from torchrank.hardware.threads import parts_at_once
 from torchrank.layouts.canonical import BLOCK
 
-# Number of scores that stay in a processor's cache between several passes over them.
-CACHED = 2**20
+# Number of results of comparisons that each of torch's threads keeps in its core's cache, beside the scores.
+CACHED = 3 * 2**16
+
+
+# Largest number of threads that get rows of their own in a tile, which bounds the memory.
+MOST_ROWS = 16
 
 
 class ScoreCounts(NamedTuple):
@@ -57,36 +60,33 @@ def count_by_comparing(
         tie_break: [query, candidate], the larger value ranks first among equal scores.
         own_tie_break: tie breaks of the judged items, [query, entry].
     """
-    if is_compiled() and own.shape[1] == 1 and mask is None and tie_break is None:
-        greater, equal, smallest = fused(scores, own)
+    if tie_break is not None and own_tie_break is not None:
+        greater, equal = _by_tie_break(scores, own, mask, tie_break, own_tie_break)
+        retrieved = count_above(scores, torch.full_like(own[:, :1], float("-inf")), mask)
+    elif is_compiled() and mask is None:
+        greater, equal, retrieved = fused(scores, own)
     else:
-        greater, equal, smallest = _compared(scores, own, mask, tie_break, own_tie_break)
-    return ScoreCounts(greater, equal, *count_retrieved(scores, smallest, mask))
+        bounds = torch.cat([own, next_below(own), torch.full_like(own[:, :1], float("-inf"))], dim=-1)
+        counted = count_above(scores, bounds, mask)
+        greater, at_least, retrieved = counted.tensor_split([own.shape[1], 2 * own.shape[1]], dim=-1)
+        equal = at_least - greater
+    retrieved = retrieved.squeeze(-1)
+    return ScoreCounts(greater, equal, retrieved, find_nan(scores, retrieved, mask))
 
 
-def _compared(
-    scores: Tensor, own: Tensor, mask: Tensor | None, tie_break: Tensor | None, own_tie_break: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Number of candidates ahead of, and tied with, each entry, int64 [query, entry]; smallest score of each query."""
-    # The smallest score costs one more pass over the cached scores. It tells if all are retrieved, and if one is NaN.
-    smallest, counts = [scores.new_empty(0)], [own.new_empty((2 * own.shape[1], 0), dtype=torch.int64)]
-    for rows, tiles in strips(scores, mask):
-        mine = own[rows].T.unsqueeze(-1)
-        least: list[Tensor] = []
-        sums: list[Tensor] = []
-        for columns, tile, out in tiles:
-            least.append(tile.amin(-1))
-            # Two counts of each entry, in the order greater, equal, greater, equal, ...
-            if tie_break is None or own_tie_break is None:
-                parts = [compare(tile, one, out=out).sum(-1) for one in mine for compare in (torch.gt, torch.eq)]
-            else:
-                tile_breaks, my_breaks = tie_break[rows, columns], own_tie_break[rows].T.unsqueeze(-1)
-                parts = [x.sum(-1) for pair in zip(mine, my_breaks) for x in ahead_and_tied(tile, tile_breaks, *pair)]
-            sums = [x.long() + y.long() for x, y in zip(sums, parts)] if sums else parts
-        smallest.append(least[0] if len(least) == 1 else torch.stack(least).amin(0))
-        counts.append(torch.stack(sums))
-    greater, equal = torch.cat(counts, dim=-1).long().T.unflatten(-1, (-1, 2)).unbind(-1)
-    return greater, equal, torch.cat(smallest)
+def _by_tie_break(
+    scores: Tensor, own: Tensor, mask: Tensor | None, tie_break: Tensor, own_tie_break: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Number of candidates ahead of, and tied with, each entry: int64 [query, entry] each."""
+    ahead, tied = (torch.zeros(own.shape, dtype=torch.int64, device=own.device) for _ in range(2))
+    for rows, tiles in strips(scores, 2):
+        pairs = list(zip(own[rows].T.unsqueeze(-1), own_tie_break[rows].T.unsqueeze(-1)))
+        for columns in tiles:
+            tile, tile_breaks = _candidates(scores, mask, rows, columns), tie_break[rows, columns]
+            for entry, pair in enumerate(pairs):
+                for total, found in zip((ahead, tied), ahead_and_tied(tile, tile_breaks, *pair)):
+                    total[rows, entry] += found.sum(-1)
+    return ahead, tied
 
 
 def count_by_sorting(scores: Tensor, own: Tensor, mask: Tensor | None = None) -> ScoreCounts:
@@ -108,57 +108,101 @@ def count_by_sorting(scores: Tensor, own: Tensor, mask: Tensor | None = None) ->
 
 
 def count_equal(scores: Tensor, value: Tensor) -> Tensor:
-    """Number of scores of each row that equal its ``value`` [query, 1]: int64 [query]."""
-    total = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
-    for rows, tiles in strips(scores):
-        for _, tile, out in tiles:
-            total[rows] += _sum(torch.eq(tile, value[rows], out=out))
-    return total
+    """Number of scores of each row that equal its ``value`` [query, 1]: int64 [query]; 0 for a value of -inf."""
+    greater, at_least = count_above(scores, torch.cat([value, next_below(value)], dim=-1)).unbind(-1)
+    return at_least - greater
 
 
-def count_retrieved(scores: Tensor, smallest: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Number of scores above -inf, and 1 if a score is NaN, else 0: int64 [query] each.
+def count_retrieved(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Number of scores above -inf, and 1 if a score is NaN, else 0: int64 [query] each."""
+    retrieved = count_above(scores, scores.new_full((len(scores), 1), float("-inf"))).squeeze(-1)
+    return retrieved, find_nan(scores, retrieved)
 
-    ``smallest`` [query] is the smallest score of each query, NaN if any score is.
+
+def find_nan(scores: Tensor, retrieved: Tensor, mask: Tensor | None = None) -> Tensor:
+    """1 if a score is NaN, else 0: int64 [query]. ``retrieved`` [query] is the number of scores above -inf."""
+    # Most data has no -inf, and then this number saves another reading.
+    if mask is None and reading_is_free(scores) and bool((retrieved == scores.shape[1]).all()):
+        return torch.zeros_like(retrieved)
+    found = []
+    for rows, tiles in strips(scores, 1):
+        # The smallest of several scores is NaN if any of them is.
+        least = [_candidates(scores, mask, rows, columns).amin(-1) for columns in tiles]
+        found.append(torch.stack(least).isnan().any(0))
+    return torch.cat(found).long()
+
+
+def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Number of scores of each row above each of its ``bounds`` [query, bound]: int64 [query, bound].
+
+    All bounds are compared in one operation, and all comparisons are summed in another, while a tile stays in cache.
     """
-    has_nan = smallest.isnan().long()
-    # Most data has no -inf, and then the smallest scores save another pass.
-    if reading_is_free(scores) and bool((smallest > float("-inf")).all()):
-        return torch.full_like(has_nan, scores.shape[1]), has_nan
-    total = torch.zeros_like(has_nan)
-    for rows, tiles in strips(scores, mask):
-        for _, tile, out in tiles:
-            total[rows] += _sum(torch.gt(tile, float("-inf"), out=out))
-    return total, has_nan
+    bounds = bounds.to(_wide(scores.dtype)).unsqueeze(-1)
+    # torch sums floats with vector instructions, but not bool. So on a CPU comparisons are written as floats.
+    kept = bounds.dtype if scores.device.type == "cpu" else torch.bool
+    height, width = _tile(scores, bounds.shape[1])
+    buffer = torch.empty((height, bounds.shape[1], width), dtype=kept, device=scores.device)
+    totals = []
+    for rows, tiles in strips(scores, bounds.shape[1]):
+        mine, sums = bounds[rows], []
+        for columns in tiles:
+            tile = _candidates(scores, mask, rows, columns).unsqueeze(1)
+            whole = len(tile) == height and tile.shape[-1] == width
+            out = buffer if whole else buffer[: len(tile), :, : tile.shape[-1]]
+            sums.append(torch.gt(tile, mine, out=out).sum(-1))
+        # A float32 counts exactly up to 2 ** 24, more than a tile has.
+        totals.append(sums[0] if len(sums) == 1 else torch.stack(sums).long().sum(0))
+    return torch.cat(totals).long()
 
 
-def strips(
-    scores: Tensor, mask: Tensor | None = None
-) -> Iterator[tuple[slice, Iterator[tuple[slice, Tensor, Tensor]]]]:
-    """Cut scores into strips of rows, and each strip into tiles that stay in a processor's cache between passes.
+def next_below(own: Tensor) -> Tensor:
+    """The next number below ``own`` in the type in which scores are compared: scores above it are at least ``own``."""
+    own = own.to(_wide(own.dtype))
+    below = torch.nextafter(own, torch.full_like(own, float("-inf")))
+    # If the processor takes denormal numbers for 0, then the next number below 0 is a normal one.
+    return torch.where((own == 0) & (below == 0), -torch.finfo(own.dtype).tiny, below)
+
+
+def strips(scores: Tensor, results: int) -> Iterator[tuple[slice, list[slice]]]:
+    """Cut scores into strips of rows, and each strip into tiles that stay in a processor's cache.
+
+    Args:
+        scores: [query, candidate].
+        results: number of comparisons with each score in one operation.
 
     Yields:
-        the rows of a strip, and an iterator over its tiles: columns, scores, and a buffer for comparisons with them.
+        the rows of a strip, and the columns of its tiles.
     """
+    queries, candidates = scores.shape
+    height, width = _tile(scores, results)
+    tiles = [slice(column, column + width) for column in range(0, max(1, candidates), max(1, width))]
+    for row in range(0, max(1, queries), max(1, height)):
+        yield slice(row, row + height), tiles
+
+
+def _tile(scores: Tensor, results: int) -> tuple[int, int]:
+    """Number of rows and columns of a tile."""
+    queries, candidates = scores.shape
     on_cpu = scores.device.type == "cpu"
-    # On an accelerator the tiles only bound the temporaries, which are bool.
-    size = CACHED // parts_at_once() if on_cpu else BLOCK * 64
-    width = max(1, min(scores.shape[1], size))
-    height = min(max(1, size // width), len(scores))
-    # torch sums floats with vector instructions, but not bool. So on a CPU comparisons are written as floats.
-    dtype = (torch.float64 if scores.dtype == torch.float64 else torch.float32) if on_cpu else torch.bool
-    buffer = torch.empty(height * width, dtype=dtype, device=scores.device)
+    # On an accelerator the tiles only bound the temporaries.
+    room = CACHED if on_cpu else 64 * BLOCK
+    # A row is cut only if it is much too long, because more tiles are more operations.
+    pieces = max(1, -(-candidates * results // (2 * room)))
+    width = -(-candidates // pieces)
+    # Each thread gets as many rows as the others, and reads the same ones in all operations.
+    threads = min(torch.get_num_threads(), MOST_ROWS) if on_cpu else 1
+    return min(queries, max(1, room // max(1, width * results)) * threads), width
 
-    def tiles(rows: slice) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        for column in range(0, scores.shape[1], width):
-            columns = slice(column, column + width)
-            tile = scores[rows, columns]
-            if mask is not None:
-                tile = tile.masked_fill(~mask[rows, columns], float("-inf"))
-            yield columns, tile, buffer[: tile.numel()].view(tile.shape)
 
-    for row in range(0, len(scores), max(1, height)):
-        yield slice(row, row + height), tiles(slice(row, row + height))
+def _candidates(scores: Tensor, mask: Tensor | None, rows: slice, columns: slice) -> Tensor:
+    """The scores of a tile; -inf where ``mask`` is False. Other types than float64 become float32, which is exact."""
+    tile = scores[rows, columns].to(_wide(scores.dtype))
+    return tile if mask is None else tile.masked_fill(~mask[rows, columns], float("-inf"))
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """The type in which scores are compared: torch is slow with 16 bits."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def ahead_and_tied(
@@ -169,8 +213,3 @@ def ahead_and_tied(
         return scores > own, scores == own
     same = scores == own
     return (scores > own) | (same & (tie_break > own_tie_break)), same & (tie_break == own_tie_break)
-
-
-def _sum(compared: Tensor) -> Tensor:
-    """Number of true comparisons in each row: int64. A float32 counts exactly up to 2 ** 24, more than a tile has."""
-    return compared.sum(-1).long()

@@ -59,11 +59,11 @@ def found(items: Tensor, ids: Tensor) -> Tensor:
         at = torch.where(items.unsqueeze(-1) == ids.unsqueeze(-2), position, 0).amax(-1).long()
     else:
         row = torch.arange(len(ids), device=ids.device).unsqueeze(-1)
-        at = _looked_up(items, row, *ids.sort(dim=-1, stable=True))
+        at = looked_up(items, row, *ids.sort(dim=-1, stable=True))
     return torch.where(items >= 0, at, 0)
 
 
-def _looked_up(item: Tensor, row: Tensor, ordered: Tensor, order: Tensor) -> Tensor:
+def looked_up(item: Tensor, row: Tensor, ordered: Tensor, order: Tensor) -> Tensor:
     """:func:`found` by binary search in sorted lists.
 
     Args:
@@ -120,7 +120,7 @@ def _excluded(exclude: Pairs, ids: Tensor, items: Tensor, grade: Tensor) -> tupl
     # One more column, the first, takes the excluded ids that are nowhere: their position is 0.
     marked, gone = (x.new_zeros((len(x), x.shape[1] + 1), dtype=torch.bool) for x in (ids, items))
     row, there = exclude.query.clamp_min(0), exclude.query >= 0
-    entry, position = (_looked_up(exclude.item, row, *x.sort(dim=-1, stable=True)) for x in (items, ids))
+    entry, position = (looked_up(exclude.item, row, *x.sort(dim=-1, stable=True)) for x in (items, ids))
     relevant = (entry > 0) & (grade[row, (entry - 1).clamp_min(0)] > 0)
     applies = there & ~relevant
     for marks, at in ((marked, position), (gone, entry)):

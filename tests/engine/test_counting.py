@@ -1,0 +1,89 @@
+"""Counts of scores, and of excluded pairs, are those of plain comparisons."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from torchrank.engine import counting, excluded
+from torchrank.layouts.items import Pairs
+
+INF, NAN = math.inf, math.nan
+VALUES = [-INF, -2.0, -1.0, -0.0, 0.0, 1.0, 2.0, INF, NAN]
+
+
+def drawn(shape, generator, dtype=torch.float32):
+    return torch.tensor(VALUES, dtype=dtype)[torch.randint(len(VALUES), shape, generator=generator)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("cached", [7, 100, counting.CACHED])
+def test_every_type_is_counted_in_tiles_of_every_size(monkeypatch, dtype, cached):
+    monkeypatch.setattr(counting, "CACHED", cached)
+    generator = torch.Generator().manual_seed(0)
+    for (queries, candidates, entries), masked in itertools.product(((1, 1, 1), (5, 40, 1), (7, 33, 4)), (False, True)):
+        scores = drawn((queries, candidates), generator, dtype)
+        scores[0] = scores[0].nan_to_num(1)
+        own = scores[:, torch.randint(candidates, (entries,), generator=generator)]
+        mask = torch.rand(scores.shape, generator=generator) > 0.3 if masked else None
+        counts = counting.count_by_comparing(scores, own, mask)
+        for row in range(queries):
+            there = [
+                x for x, kept in zip(scores[row].tolist(), [True] * candidates if mask is None else mask[row]) if kept
+            ]
+            assert counts.retrieved[row] == sum(x > -INF for x in there)
+            assert counts.has_nan[row] == any(math.isnan(x) for x in there)
+            for entry, mine in enumerate(own[row].tolist()):
+                assert counts.greater[row, entry] == sum(x > mine for x in there)
+                assert mine == -INF or counts.equal[row, entry] == sum(x == mine for x in there)
+
+
+def test_zero_is_tied_with_itself_where_denormal_numbers_are_zero():
+    scores = torch.tensor([[0.0, 1e-40, -1e-40, -2e-38, 1.0]])
+    if not torch.set_flush_denormal(True):
+        pytest.skip("the processor keeps denormal numbers")
+    try:
+        counts = counting.count_by_comparing(scores, scores[:, :1])
+    finally:
+        torch.set_flush_denormal(False)
+    assert (counts.greater.item(), counts.equal.item()) == (1, 3)
+    counts = counting.count_by_comparing(scores, scores[:, :1])
+    assert (counts.greater.item(), counts.equal.item()) == (2, 1)
+
+
+@pytest.mark.parametrize("entries", [3, 17, 40])
+@pytest.mark.parametrize("with_tie_break", [False, True])
+def test_excluded_pairs_are_subtracted_one_by_one(entries, with_tie_break):
+    generator = torch.Generator().manual_seed(entries)
+    own, scores = drawn((4, entries), generator), drawn((150,), generator)
+    own_ties, ties = (torch.randint(3, shape, generator=generator) for shape in (own.shape, scores.shape))
+    query = torch.randint(-1, 4, scores.shape, generator=generator).sort().values
+    counts = counting.ScoreCounts.nothing(4, entries, own.device)
+    breaks = (ties, own_ties) if with_tie_break else (None, None)
+    excluded.subtract(counts, Pairs(query, torch.zeros_like(query)), scores, own, *breaks)
+    for row in range(4):
+        pairs = [(s, t if with_tie_break else 0) for q, s, t in zip(query, scores.tolist(), ties.tolist()) if q == row]
+        assert -counts.retrieved[row] == sum(s > -INF for s, _ in pairs)
+        for entry, mine in enumerate(own[row].tolist()):
+            tie = int(own_ties[row, entry]) if with_tie_break else 0
+            assert -counts.greater[row, entry] == sum(s > mine or (s == mine and t > tie) for s, t in pairs)
+            assert -counts.equal[row, entry] == sum(s == mine and t == tie for s, t in pairs)
+
+
+@pytest.mark.parametrize("entries", [3, 17, 40])
+def test_excluded_pairs_remove_judged_items_that_are_not_relevant(entries):
+    generator = torch.Generator().manual_seed(entries)
+    items = torch.stack([torch.randperm(60, generator=generator)[:entries] for _ in range(4)])
+    items[:, -2:], grade = -1, torch.randint(2, items.shape, generator=generator)
+    query, item = torch.randint(-1, 4, (99,), generator=generator), torch.randint(60, (99,), generator=generator)
+    pairs, gone = excluded.removable(Pairs(query, item), items, grade, None)
+    given = set(zip(query.tolist(), item.tolist()))
+    for row, judged in enumerate(items.tolist()):
+        for entry, one in enumerate(judged):
+            assert gone[row, entry] == ((row, one) in given and one >= 0 and grade[row, entry] == 0)
+    relevant = {
+        (row, one) for row, judged in enumerate(items.tolist()) for i, one in enumerate(judged) if grade[row, i]
+    }
+    for before, after, one in zip(query.tolist(), pairs.query.tolist(), item.tolist()):
+        assert after == (-1 if (before, one) in relevant else before)

@@ -1,0 +1,136 @@
+"""Excluded pairs: which must be removed, and their subtraction from the counts of judged items."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torchrank.engine.counting import ScoreCounts, ahead_and_tied
+from torchrank.engine.ids import looked_up
+from torchrank.layouts.canonical import BLOCK, FEW
+from torchrank.layouts.items import Pairs
+
+
+def removable(exclude: Pairs | None, items: Tensor, grade: Tensor, mask: Tensor | None) -> tuple[Pairs | None, Tensor]:
+    """The excluded pairs that must be removed, and the entries that they remove, bool [query, entry].
+
+    Pairs that are relevant, or no candidates under ``mask``, get query -1.
+    """
+    if exclude is None:
+        return None, torch.zeros_like(items, dtype=torch.bool)
+    query, item = exclude.query.clone(), exclude.item
+    if mask is not None:
+        query = query.masked_fill(~mask[query, item], -1)
+    if items.shape[1] > FEW:
+        row = query.clamp_min(0)
+        entry = torch.where(query >= 0, looked_up(item, row, *items.sort(dim=-1, stable=True)), 0)
+        relevant = (entry > 0) & (grade[row, (entry - 1).clamp_min(0)] > 0)
+        # One more column, the first, takes the pairs that remove no entry.
+        marked = torch.zeros((len(items), items.shape[1] + 1), dtype=torch.bool, device=items.device)
+        marked[row, torch.where(relevant, 0, entry)] = True
+        return Pairs(query.masked_fill(relevant, -1), item), marked[:, 1:]
+    gone = torch.zeros_like(items, dtype=torch.int32)
+    # Some pairs at a time, because each is compared with all judged items of its query.
+    step = max(1, BLOCK // items.shape[1])
+    for start in range(0, len(query), step):
+        part = slice(start, start + step)
+        judged = (items[query[part]] == item[part].unsqueeze(-1)) & (query[part] >= 0).unsqueeze(-1)
+        relevant = (judged & (grade[query[part]] > 0)).any(-1)
+        gone.index_add_(0, query[part].clamp_min(0), (judged & ~relevant.unsqueeze(-1)).int())
+        query[part] = query[part].masked_fill(relevant, -1)
+    return Pairs(query, item), gone > 0
+
+
+def subtract(
+    counts: ScoreCounts,
+    pairs: Pairs,
+    scores: Tensor,
+    own: Tensor,
+    tie_break: Tensor | None,
+    own_tie_break: Tensor | None,
+) -> None:
+    """Subtract excluded pairs from the counts, in place. This reads the pairs only, and not all scores again."""
+    if own.shape[1] > FEW:
+        _subtract_sorted(counts, pairs, scores, own, tie_break, own_tie_break)
+        return
+    step = max(1, BLOCK // own.shape[1])
+    for start in range(0, len(pairs.query), step):
+        part = slice(start, start + step)
+        query, score = pairs.query[part], scores[part].unsqueeze(-1)
+        real = (query >= 0).unsqueeze(-1)  # a pair of query -1 subtracts 0 from query 0
+        tie = None if tie_break is None else tie_break[part].unsqueeze(-1)
+        ahead, tied = ahead_and_tied(score, tie, own[query], None if own_tie_break is None else own_tie_break[query])
+        query = query.clamp_min(0)
+        counts.greater.index_add_(0, query, -(ahead & real).long())
+        counts.equal.index_add_(0, query, -(tied & real).long())
+        counts.retrieved.index_add_(0, query, -(real & (score > float("-inf"))).squeeze(-1).long())
+
+
+def _subtract_sorted(
+    counts: ScoreCounts,
+    pairs: Pairs,
+    scores: Tensor,
+    own: Tensor,
+    tie_break: Tensor | None,
+    own_tie_break: Tensor | None,
+) -> None:
+    """Subtract excluded pairs from the counts, in place.
+
+    Time grows with the number of pairs times the logarithm of the number of entries, memory with neither product.
+
+    Args:
+        counts: the counts.
+        pairs: the pairs; query -1 = the pair has no effect.
+        scores: score of each pair.
+        own: scores of the judged items, [query, entry].
+        tie_break: tie break of each pair.
+        own_tie_break: tie breaks of the judged items, [query, entry].
+    """
+    queries, entries = own.shape
+    order = own.argsort(dim=-1, stable=True) if own_tie_break is None else _by_both(own, own_tie_break)
+    # Entries in ascending order, NaN last.
+    keys = [None if x is None else x.gather(-1, order).flatten() for x in (own, own_tie_break)]
+    # Number of pairs that are greater than so many of the first entries, and at least as great: 0 ... entries.
+    found = torch.zeros((2, queries * (entries + 1)), dtype=torch.int64, device=own.device)
+    for start in range(0, len(pairs.query), BLOCK):
+        part = slice(start, start + BLOCK)
+        real, row = pairs.query[part] >= 0, pairs.query[part].clamp_min(0)
+        mine = scores[part], None if tie_break is None else tie_break[part]
+        for number, tied_too in enumerate((False, True)):
+            place = _first_entries(row * entries, entries, keys, mine, tied_too)
+            found[number].index_add_(0, row * (entries + 1) + place, real.long())
+        counts.retrieved.index_add_(0, row, -(real & (mine[0] > float("-inf"))).long())
+    # An entry is behind all pairs that are greater than at least so many entries as come up to it.
+    behind = found.view(2, queries, entries + 1).flip(-1).cumsum(-1).flip(-1)[..., 1:]
+    ahead, at_least = torch.zeros_like(behind).scatter_(-1, order.expand_as(behind), behind)
+    counts.greater.sub_(ahead)
+    counts.equal.sub_(at_least - ahead)
+
+
+def _by_both(own: Tensor, tie_break: Tensor) -> Tensor:
+    """Order of the entries by score, and by tie break among equal scores."""
+    by_tie_break = tie_break.argsort(dim=-1, stable=True)
+    return by_tie_break.gather(-1, own.gather(-1, by_tie_break).argsort(dim=-1, stable=True))
+
+
+def _first_entries(
+    begin: Tensor, entries: int, keys: list[Tensor | None], mine: tuple[Tensor, Tensor | None], tied_too: bool
+) -> Tensor:
+    """Number of entries that a pair is ahead of, or also tied with: int64 [pair].
+
+    Args:
+        begin: place of the first entry of the query of each pair, int64 [pair].
+        entries: number of entries of each query.
+        keys: scores and tie breaks of the entries of all queries, each query's in ascending order.
+        mine: score and tie break of each pair.
+        tied_too: whether ties count.
+    """
+    count = torch.zeros_like(begin)
+    step = 1 << entries.bit_length()
+    while step := step >> 1:
+        further = count + step
+        score, tie_break = (None if x is None else x.take(begin + (further - 1).clamp_max(entries - 1)) for x in keys)
+        assert score is not None
+        ahead, tied = ahead_and_tied(*mine, score, tie_break)
+        count = torch.where((further <= entries) & (ahead | tied if tied_too else ahead), further, count)
+    return count
