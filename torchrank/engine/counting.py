@@ -13,8 +13,9 @@ from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.threads import parts_at_once
 from torchrank.layouts.canonical import BLOCK
 
-# Number of scores that stay in a processor's cache between several passes over them.
-CACHED = 2**20
+# Number of scores that stay in the caches of a processor's cores between several passes over them, beside a buffer of
+# the same size. On two cores with 2 MB each this is twice as fast as four times the number.
+CACHED = 2**18
 
 
 class ScoreCounts(NamedTuple):
