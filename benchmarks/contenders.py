@@ -152,13 +152,13 @@ class Suite:
 
         return prepare
 
-    def embedded(self, data: Data) -> Prepared:
-        """An update from embeddings, without the matrix of scores."""
+    def embedded(self, data: Data, top_k: int | None = None) -> Prepared:
+        """An update from embeddings, without the matrix of scores; with ``top_k`` ranks are exact up to it."""
         suite = tr.RankingCollection(self.measures).to(data.device)
         relevant = data.relevant[:, 0] if data.relevant.shape[1] == 1 else data.relevant
 
         def run() -> None:
-            suite.update(tr.Ranking.from_embeddings(data.queries, data.items, relevant))
+            suite.update(tr.Ranking.from_embeddings(data.queries, data.items, relevant, top_k=top_k))
 
         return Prepared(run, lambda _: suite.compute())
 

@@ -28,6 +28,7 @@ import torchrank as tr
 from torchrank.engine import rank as rank_blocks
 from torchrank.engine import streaming as streams
 from torchrank.engine.catalogue import Engine
+from torchrank.engine.counting import count_by_comparing
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.cutting import rectangles
@@ -123,6 +124,24 @@ def test_a_reach_of_some_blocks_is_the_reach_of_all(monkeypatch, order):
         tr.MR().score(ranking)
 
 
+def test_items_beyond_the_reach_are_counted_no_further(monkeypatch):
+    counted = []
+    monkeypatch.setattr(
+        "torchrank.engine.reach.count_by_comparing",
+        lambda scores, own: counted.append(scores.numel() * own.shape[1]) or count_by_comparing(scores, own),
+    )
+    g = torch.Generator().manual_seed(10)
+    queries, items = (torch.randint(-3, 4, (n, 8), generator=g).float() for n in (40, 1000))
+    for kind in KINDS:
+        relevant, exclude = relevant_items(kind, 40, 1000), pairs_of((40, 1000), 900, seed=11)
+        for given in ({}, {"exclude": exclude}):
+            want = from_scores(queries @ items.T, relevant, **given)
+            counted.clear()
+            ranking = tr.Ranking.from_embeddings(queries, items, relevant, chunk_size=20, top_k=10, **given)
+            assert_stands(ranking, as_entries(want), 10)
+            assert 0 < sum(counted) < want.first.numel() * 1000 / 2
+
+
 GUESSES = {
     "a bit more": lambda own: torch.nextafter(own, torch.tensor(INF)),
     "a bit less, for some": lambda own: torch.where(torch.arange(len(own))[:, None] % 3 == 0, own - 1e-6, own),
@@ -208,7 +227,7 @@ def test_progress_is_shown_on_request(capsys):
         assert done
         assert int(done[-1][0]) == int(done[-1][1])
         assert int(done[-1][0]) in steps
-        assert_stands(ranking, as_entries(want))
+        assert_stands(ranking, as_entries(want), 5)
 
 
 def test_progress_without_tqdm_names_the_missing_package(monkeypatch):

@@ -178,7 +178,7 @@ CATALOGUES = {
     "few, in blocks of queries": Catalogue(3, product=8000, more={"chunk_size": 1000}),
     "few, bad values": Catalogue(3, bad=True),
     "few, top_k": Catalogue(3, more={"top_k": 5, "chunk_size": 999}),
-    "more than a slice, top_k": Catalogue(70, more={"top_k": 80, "chunk_size": 90}),
+    "more than a slice, top_k": Catalogue(70, more={"top_k": 80, "chunk_size": 450}),
     "many, top_k": Catalogue(60, more={"top_k": 5, "chunk_size": 800}),
     "many, top_k, in blocks of queries": Catalogue(60, product=8000, more={"top_k": 5, "chunk_size": 1000}),
     "many, top_k, excluding, bf16": Catalogue(60, dtype=torch.bfloat16, exclude=True, more={"top_k": 20}),

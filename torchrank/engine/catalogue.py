@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from enum import Enum
 
 import torch
 from torch import Tensor
 
+from torchrank.engine.columns import Columns, Seen, within
 from torchrank.engine.counting import (
     ScoreCounts,
     count_by_comparing,
@@ -18,13 +19,13 @@ from torchrank.engine.counting import (
     count_retrieved,
 )
 from torchrank.engine.excluded import removable, subtract
+from torchrank.engine.reach import count_open, limits
 from torchrank.engine.topk import Top
 from torchrank.hardware.devices import reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import BLOCK, CatalogueLayout, Need
 from torchrank.layouts.cutting import groups
 from torchrank.layouts.items import JudgedItems, Pairs, Ragged
-from torchrank.layouts.sharding import Shard
 from torchrank.ranking.ranking import Ranking
 
 # Number of columns that is assumed for an iterator of unknown length.
@@ -45,24 +46,6 @@ class Engine(Enum):
     COUNT = "count the scores above and equal to each"
     TOP = "find the best scores, and each among them"
     SORT = "sort the scores, and look each up"
-
-
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """Scores [query, item] that exist only some columns at a time."""
-
-    #: returns (first column, scores [query, column]) from left to right
-    read: Callable[[], Iterable[tuple[int, Tensor]]]
-    #: number of columns of all workers; None = unknown before the reading
-    width: int | None
-    dtype: torch.dtype
-    #: whether ``read`` can be called more than once
-    again: bool = True
-    #: predicts the scores of judged items, given rows and items [query, entry], which saves one reading; returns None
-    #: if it cannot predict
-    guess: Callable[[slice | Tensor, Tensor], Tensor | None] | None = None
-    #: this worker's part, if other workers have other columns of the same queries
-    shard: Shard | None = None
 
 
 def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
@@ -193,40 +176,6 @@ def cheapest(
     return min(cost, key=lambda engine: cost[engine])
 
 
-class _Seen:
-    """Scores of judged items and of excluded pairs, picked from the columns as they are read."""
-
-    def __init__(self, columns: Columns, rows: slice | Tensor, items: Tensor, pairs: Pairs | None) -> None:
-        self.rows, self.items, self.pairs, self.dtype = rows, items, pairs, columns.dtype
-        self.width = 0
-        self.forget()
-
-    def forget(self) -> None:
-        """Reset, before another reading."""
-        self.own = torch.zeros(self.items.shape, dtype=self.dtype, device=self.items.device)
-        self.here = torch.zeros_like(self.items, dtype=torch.bool)
-        if self.pairs is not None:
-            self.pair_scores = torch.zeros(self.pairs.item.shape, dtype=self.dtype, device=self.items.device)
-            self.pairs_here = torch.zeros_like(self.pairs.item, dtype=torch.bool)
-
-    def pick(self, first: int, scores: Tensor) -> None:
-        """Pick from scores [query, column] of the columns from ``first`` on."""
-        column, inside = _within(self.items, first, scores)
-        if isinstance(self.rows, slice):
-            picked = scores[self.rows].gather(-1, column)
-        else:  # one index instead of a copy of whole rows
-            picked = scores[self.rows.unsqueeze(-1), column]
-        self.own = torch.where(inside, picked, self.own)
-        self.here = self.here | inside
-        self.width = max(self.width, first + scores.shape[1])
-        if self.pairs is not None:
-            column, inside = _within(self.pairs.item, first, scores)
-            query = self.pairs.query  # numbered within the group; the scores have the rows of the whole batch
-            query = query + (self.rows.start or 0) if isinstance(self.rows, slice) else self.rows[query]
-            self.pair_scores = torch.where(inside, scores[query, column], self.pair_scores)
-            self.pairs_here = self.pairs_here | inside
-
-
 class _Group:
     """Queries with similar numbers of judged items, and their counts over the columns that were read."""
 
@@ -237,13 +186,17 @@ class _Group:
         self.items, self.grade = judged.rectangle()
         self.ignored = judged.ignored
         self.pairs, self.gone = removable(exclude, self.items, self.grade, None)
-        engine = cheapest(self.items.shape[1], columns.width or ASSUMED_WIDTH, reach, self.items.device, None)
+        engine = cheapest(self.items.shape[1], _width(columns), reach, self.items.device, None)
         self.count = count_by_sorting if engine is Engine.SORT else count_by_comparing
         self.top: Top | None = None
         # Scores that can be read only once cannot be counted, because counting needs the judged items' scores first.
         if reach is not None and (engine is Engine.TOP or not columns.again):
             self.top = Top.nothing(len(self.items), reach, columns.dtype, self.items.device)
-        self.seen = _Seen(columns, rows, self.items, self.pairs if self.top is None else None)
+        # Judged items with so many scores ahead are beyond the reach, and counted no further; None = count all.
+        self.limits: Tensor | None = None
+        if reach is not None and engine is Engine.COUNT and self.top is None and reading_is_free(self.items):
+            self.limits = limits(reach, self.items, self.pairs)
+        self.seen = Seen(columns, rows, self.items, self.pairs if self.top is None else None)
         self.own = self.seen.own
         self.begin()
 
@@ -263,7 +216,7 @@ class _Group:
         self.seen.pick(first, scores)
         for some, part in self._of(scores):
             if self.top is None:
-                self.counts.add(self.count(part, self.own[some]), some)
+                self.counts.add(self._counted(part, some), some)
                 continue
             assert self.reach is not None
             # Excluded pairs could fill the best scores, so here they cannot be subtracted later.
@@ -275,6 +228,12 @@ class _Group:
             before = Top(self.top.scores[some], self.top.last[some])
             best = before.merge(Top.of(part, self.reach))
             self.top.scores[some], self.top.last[some] = best.scores, best.last
+
+    def _counted(self, scores: Tensor, some: slice) -> ScoreCounts:
+        """The counts over scores [query, column] of the queries ``some``."""
+        if self.limits is None:
+            return self.count(scores, self.own[some])
+        return count_open(scores, self.own[some], self.counts.greater[some] < self.limits[some])
 
     def _of(self, scores: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Rows of the group, with their numbers in it; copied some at a time if they are not consecutive."""
@@ -308,6 +267,9 @@ class _Group:
                 counts, top = counts._replace(retrieved=retrieved, has_nan=has_nan), top.gather(columns.shard)
             greater, equal = top.before_and_in_tie(own)
             counts = counts._replace(greater=greater, equal=equal)
+        elif self.limits is not None:  # these counts are not complete
+            assert reach is not None
+            counts = counts._replace(equal=counts.equal.masked_fill(counts.greater >= reach, 0))
         valid, width = (self.items >= 0) & ~self.gone, columns.width
         if width is None:  # only the reading has shown the number of columns, so items are checked now
             width = self.seen.width
@@ -315,7 +277,7 @@ class _Group:
             errors, valid = errors + count(Problem.OUT_OF_RANGE, outside), valid & ~outside
             if self.pairs is not None:
                 errors = errors + count(Problem.OUT_OF_RANGE, self.pairs.item >= width)
-        reach = None if self.top is None else reach
+        reach = None if self.top is None and self.limits is None else reach
         ranking = _as_ranking(counts, own, self.grade, valid, errors, validate, max(1, width), reach, self.ignored)
         if isinstance(self.rows, Tensor):
             return replace(ranking, queries=self.rows)
@@ -330,7 +292,7 @@ def _groups(columns: Columns, judged: JudgedItems, exclude: Pairs | None, need: 
     # Only counting costs more for more judged items. From ``alike`` items on another engine is cheaper, so padding
     # beyond this number is free. The range ends far above it.
     numbers = range(1, 2**10)
-    width = columns.width or ASSUMED_WIDTH
+    width = _width(columns)
     alike = bisect.bisect_left(
         numbers,
         True,
@@ -354,10 +316,9 @@ def _groups(columns: Columns, judged: JudgedItems, exclude: Pairs | None, need: 
         yield _Group(columns, rows.to(device, non_blocking=True), judged.take(rows), pairs, need.reach)
 
 
-def _within(items: Tensor, first: int, scores: Tensor) -> tuple[Tensor, Tensor]:
-    """The columns of items in scores that begin at column ``first``, clamped; and whether the items are in there."""
-    column, last = items - first, scores.shape[1] - 1
-    return column.clamp(0, last), (column >= 0) & (column <= last)
+def _width(columns: Columns) -> int:
+    """Number of columns in one reading, by which the cheapest engine is chosen."""
+    return columns.at_once or columns.width or ASSUMED_WIDTH
 
 
 def _without(scores: Tensor, pairs: Pairs, first: int, start: int) -> Tensor:
@@ -365,7 +326,7 @@ def _without(scores: Tensor, pairs: Pairs, first: int, start: int) -> Tensor:
 
     ``scores`` [query, column] begin at column ``first`` and at query ``start``.
     """
-    column, inside = _within(pairs.item, first, scores)
+    column, inside = within(pairs.item, first, scores)
     query = pairs.query - start
     inside = inside & (pairs.query >= 0) & (query >= 0) & (query < len(scores))
     at = query.clamp(0, len(scores) - 1) * scores.shape[1] + column

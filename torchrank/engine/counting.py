@@ -13,8 +13,7 @@ from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import BLOCK
 
 # Number of results of comparisons that each of torch's threads keeps in its core's cache, beside the scores.
-CACHED = 3 * 2**16
-
+CACHED = 2**18
 
 # Largest number of threads that get rows of their own in a tile, which bounds the memory.
 MOST_ROWS = 16

@@ -9,7 +9,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from torchrank.engine.catalogue import Columns, rank_columns
+from torchrank.engine.catalogue import rank_columns
+from torchrank.engine.columns import Columns
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import EmbeddedLayout, Need, StreamedLayout
 from torchrank.ranking.ranking import Ranking
@@ -53,9 +54,8 @@ def _rank(layout: EmbeddedLayout, need: Need) -> Iterator[Ranking]:
     # A single product is kept and read twice. Several are computed again, unless the guess makes this unnecessary.
     made = list(products()) if len(starts) == 1 else None
     guess = None if made is not None else functools.partial(_guess, layout)
-    columns = Columns(
-        products if made is None else lambda: made, layout.total, queries.dtype, guess=guess, shard=layout.shard
-    )
+    read = products if made is None else lambda: made
+    columns = Columns(read, layout.total, queries.dtype, at_once=chunk, guess=guess, shard=layout.shard)
     yield from rank_columns(columns, layout.judged, layout.exclude, layout.errors, layout.validate, need)
 
 

@@ -1,0 +1,54 @@
+"""Counts for judged items whose ranks matter up to a reach only: beyond it, an item is counted no further."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torchrank.engine.counting import ScoreCounts, count_by_comparing, count_retrieved
+from torchrank.layouts.canonical import BLOCK
+from torchrank.layouts.items import Pairs
+
+# Open items are counted alone, each with a copy of its query's scores, if at most 1 / ALONE of all items are open.
+ALONE = 2
+
+
+def limits(reach: int, items: Tensor, pairs: Pairs | None) -> Tensor:
+    """Number of scores ahead of each judged item with which its rank is certainly beyond ``reach``.
+
+    Excluded pairs are counted like all others and subtracted at the end, so each raises the limits of its query.
+
+    Args:
+        reach: the largest rank that matters.
+        items: judged items, [query, entry], negative = padding.
+        pairs: excluded pairs, of query -1 if they are not to be removed.
+
+    Returns:
+        int64 [query, entry], 0 for padding.
+    """
+    removed = torch.zeros(len(items), dtype=torch.int64, device=items.device)
+    if pairs is not None:
+        removed.index_add_(0, pairs.query.clamp_min(0), (pairs.query >= 0).long())
+    return torch.where(items >= 0, reach + removed.unsqueeze(-1), 0)
+
+
+def count_open(scores: Tensor, own: Tensor, is_open: Tensor) -> ScoreCounts:
+    """Count as :func:`count_by_comparing`, at least for the open judged items; other counts can stay 0.
+
+    This reads values, so it is for the CPU.
+
+    Args:
+        scores: [query, candidate].
+        own: scores of the judged items, [query, entry].
+        is_open: whether the rank of a judged item may still be within reach, bool [query, entry].
+    """
+    query, entry = is_open.nonzero(as_tuple=True)
+    if ALONE * len(query) > is_open.numel():
+        return count_by_comparing(scores, own)
+    counts = ScoreCounts.nothing(own.shape[0], own.shape[1], own.device)
+    counts.retrieved[:], counts.has_nan[:] = count_retrieved(scores)
+    step = max(1, BLOCK // max(1, scores.shape[1]))
+    for part in zip(query.split(step), entry.split(step)):
+        alone = count_by_comparing(scores[part[0]], own[part].unsqueeze(-1))
+        counts.greater[part], counts.equal[part] = alone.greater.squeeze(-1), alone.equal.squeeze(-1)
+    return counts
