@@ -15,7 +15,7 @@ from torchrank.ranking.ranking import Ranking
 def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     """Probability that a candidate graded at or above ``level`` is among the first ``top_k``: float64 [query]."""
     found = ranking.found(level)
-    value = torch.where(found, ranking.prob_in_top_k(top_k), 0.0).amax(-1)
+    value = torch.where(found, ranking.prob_in_top_k(top_k), ranking.zero).amax(-1)
     if found.shape[1] == 1 or ranking.untied:
         return value
     # A query is 0 or 1 already, unless its first relevant candidates are in the tie group at the cutoff. For this group
@@ -45,7 +45,7 @@ def reciprocal_rank(ranking: Ranking, level: float, top_k: int | None) -> Tensor
     found = ranking.found(level)
     alone = ranking.mean_discount(RECIPROCAL, top_k)
     # Right for queries in which the first tie group with relevant candidates has only one of them.
-    value = torch.where(found, alone, 0.0).amax(-1)
+    value = torch.where(found, alone, ranking.zero).amax(-1)
     if found.shape[1] == 1 or ranking.untied:
         return value
     before, beside = ranking.relevant_before_and_in_tie(level)

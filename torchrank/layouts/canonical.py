@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchrank.hardware.threads import GRAIN, available, each, parts_at_once
 from torchrank.layouts.cutting import rectangles
-from torchrank.layouts.items import JudgedItems, Pairs
+from torchrank.layouts.items import JudgedItems, Padded, Pairs
 
 # Elements in one chunk of queries. All temporaries of an engine together take up to a few dozen bytes per element,
 # so this keeps them under 64 MB, however large the batch is.
@@ -85,8 +85,8 @@ class Layout:
         return None if judged is None else judged.ignored
 
     @property
-    def elements(self) -> Tensor:
-        """Elements of temporaries that each query takes alone: int64 [query], on the CPU."""
+    def elements(self) -> Tensor | int:
+        """Elements of temporaries that each query takes alone: int64 [query], on the CPU; an int if all take as many."""
         raise NotImplementedError
 
     @property
@@ -110,25 +110,29 @@ class Layout:
         return self.num_queries * self.reads
 
     @property
-    def work(self) -> Tensor:
-        """Elements of each query plus the mean number of excluded pairs per query: int64 [query], on the CPU."""
+    def work(self) -> Tensor | int:
+        """Elements of each query plus the mean number of excluded pairs per query, in the form of :attr:`elements`."""
         pairs: Pairs | None = getattr(self, "exclude", None)
         return self.elements if pairs is None else self.elements + len(pairs.query) // max(1, self.num_queries)
+
+    @property
+    def total_work(self) -> int:
+        """The sum of :attr:`work` over all queries."""
+        return work * self.num_queries if isinstance(work := self.work, int) else int(work.sum())
 
     def parts(self) -> list[Layout]:
         """Cut the batch into parts for threads; a single part if threads would not be faster.
 
         The first part has the counters of bad values, so that the sum over all parts is right.
         """
-        threads, queries = available(), self.num_queries
-        if threads < 2 or queries < 2 or self.errors.device.type != "cpu":
+        queries = self.num_queries
+        if queries < 2 or self.errors.device.type != "cpu":
             return [self]
-        work = self.work
-        total = int(work.sum())
-        if total < GRAIN and self.size < WORTHWHILE:
+        total = self.total_work
+        if (total < GRAIN and self.size < WORTHWHILE) or (threads := available()) < 2:
             return [self]
         count = min(queries, max(threads, total // self.room))
-        if work.stride(0):  # an expanded tensor has stride 0: all queries take the same work
+        if isinstance(work := self.work, Tensor):
             # Cut where the cumulative work passes each equal share.
             shares = torch.arange(1, count, device="cpu") * (total / count)
             cuts = sorted({0, queries, *torch.searchsorted(work.cumsum(0), shares.long()).tolist()})
@@ -146,15 +150,20 @@ class Layout:
             cut["exclude"] = pairs.rows(start, stop)
         return replace(self, **cut)
 
-    def blocks(self, need: Need) -> Iterator[Layout]:
+    def blocks(self, need: Need) -> Iterable[Layout]:
         """Cut the batch into chunks of queries of bounded size: at least one, the first with the counters."""
-        whole = need.reach is None  # then the rankings keep all elements, which takes memory beside the temporaries
-        elements = self.elements.clamp_min(self.width) if need.all_candidates else self.elements
-        room = self.room // parts_at_once()
-        cuts = rectangles(elements, room // 2 if whole else room)
-        if len(cuts) < 2:
-            yield self
-            return
+        elements, room = self.elements, self.room // parts_at_once()
+        # Without a reach the rankings keep all elements, which takes memory beside the temporaries.
+        room = room // 2 if need.reach is None else room
+        if isinstance(elements, int):
+            elements = max(1, elements, self.width if need.all_candidates else 0)
+            step, queries = max(1, room // elements), self.num_queries
+            cuts = [(start, min(start + step, queries)) for start in range(0, queries, step)]
+        else:
+            cuts = rectangles(elements.clamp_min(self.width) if need.all_candidates else elements, room)
+        return [self] if len(cuts) < 2 else self._blocks(cuts)
+
+    def _blocks(self, cuts: list[tuple[int, int]]) -> Iterator[Layout]:
         for start, stop in cuts:
             block = self.rows(start, stop)
             yield block if start == 0 else replace(block, errors=torch.zeros_like(self.errors))
@@ -184,9 +193,8 @@ class DenseLayout(Layout):
         return self.scores.shape[1]
 
     @property
-    def elements(self) -> Tensor:
-        intents = 1 if self.subtopics is None else self.subtopics.shape[2]
-        return torch.tensor(self.scores.shape[1] * max(1, intents), device="cpu").expand(self.num_queries)
+    def elements(self) -> int:
+        return self.scores.shape[1] * (1 if self.subtopics is None else max(1, self.subtopics.shape[2]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,8 +220,8 @@ class CatalogueLayout(Layout):
         return self.scores.shape[1]
 
     @property
-    def elements(self) -> Tensor:
-        return self.judged.sizes
+    def elements(self) -> Tensor | int:
+        return self.judged.items.shape[1] if isinstance(self.judged, Padded) else self.judged.sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,8 +341,8 @@ class FlatRows(Layout):
         return len(self.scores)
 
     @property
-    def work(self) -> Tensor:
-        return torch.tensor([len(self.scores)], device="cpu")
+    def total_work(self) -> int:
+        return len(self.scores)
 
     def parts(self) -> list[Layout]:
         """Cut the rows into ranges of indexes with similar numbers of rows, one range per thread."""

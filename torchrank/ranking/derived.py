@@ -10,8 +10,9 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import torch
 from torch import Tensor
 
+from torchrank.hardware.constants import constant, scalar
 from torchrank.hardware.devices import reading_is_free
-from torchrank.ranking.arithmetic import ratio, running_sum
+from torchrank.ranking.arithmetic import ratio, row_sum, running_sum
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
 from torchrank.ranking.gain import as_gain
 from torchrank.ranking.sampled import Positive
@@ -40,6 +41,30 @@ def cached(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
         return self._cache[key]
 
     return once
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Intervals of ranks, [first, first + tied - 1] each; empty if ``tied`` is 0."""
+
+    first: Tensor
+    tied: Tensor
+
+    @functools.cached_property
+    def number(self) -> Tensor:
+        """Number of ranks, at least 1."""
+        return self.tied.clamp_min(1)
+
+    @functools.cached_property
+    def alone(self) -> Tensor:
+        """bool: a single rank."""
+        return self.tied == 1
+
+    @functools.cached_property
+    def ends(self) -> Tensor:
+        """The ranks before an interval and behind it end here: first - 1 and first - 1 + tied, int64 [2, ...]."""
+        above = torch.where(self.tied > 0, self.first - 1, scalar(0, self.first.dtype, self.first.device))
+        return torch.stack([above, above + self.tied]).long()
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +178,16 @@ class Derived(RankIntervals):
         """Number of queries."""
         return len(self.num_candidates)
 
+    @functools.cached_property
+    def zero(self) -> Tensor:
+        """0 in the dtype of the ranks, float64 []."""
+        return scalar(0, self.num_candidates.dtype, self.num_candidates.device)
+
+    @cached
+    def ones(self) -> Tensor:
+        """1 for each query, float64 [query]."""
+        return torch.ones_like(self.num_candidates)
+
     @property
     def num_subtopics(self) -> int:
         """Number of subtopics, including subtopics that are padding for some queries."""
@@ -181,7 +216,12 @@ class Derived(RankIntervals):
     def num_relevant(self, level: float) -> Tensor:
         """float64 [query]: number of relevant candidates, retrieved or not, also beyond ``reach``."""
         relevant = self.relevant(level) if self.pool is None else _at_least(self.pool, level)
-        return relevant.sum(-1).to(self.first.dtype)
+        return row_sum(relevant).to(self.first.dtype)
+
+    @cached
+    def without_relevant(self, level: float) -> Tensor:
+        """bool [query]: no candidate is relevant."""
+        return self.num_relevant(level) == 0
 
     @property
     def untied(self) -> bool:
@@ -193,7 +233,7 @@ class Derived(RankIntervals):
         """float64 [query, entry]: probability that an entry is among the first ``top_k``."""
         if self.untied:
             return self.ranks_in_top_k(top_k)
-        return self._of_interval(lambda first, tied: _ranks_up_to(first, tied, top_k) / tied.clamp_min(1))
+        return self._of_interval(lambda ranks: _ranks_up_to(ranks.first, ranks.tied, top_k) / ranks.number)
 
     @cached
     def ranks_in_top_k(self, top_k: int | None) -> Tensor:
@@ -209,7 +249,7 @@ class Derived(RankIntervals):
     @cached
     def hits(self, level: float, top_k: int | None) -> Tensor:
         """float64 [query]: (expected) number of relevant candidates among the first ``top_k``."""
-        return torch.where(self.found(level), self.prob_in_top_k(top_k), 0.0).sum(-1)
+        return row_sum(torch.where(self.found(level), self.prob_in_top_k(top_k), self.zero))
 
     def hits_by_rank(self, level: float, ranks: int) -> Tensor:
         """float64 [query, rank]: :meth:`hits` for ``top_k`` = 1, 2, ..., ``ranks``. Not for "realistic" ties."""
@@ -277,70 +317,60 @@ class Derived(RankIntervals):
         """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and if not retrieved."""
         if self.untied:
             return self.discount_sum(discount, top_k)
-        return self._of_interval(
-            lambda first, tied: self._discount_sum(first, tied, discount, top_k) / tied.clamp_min(1)
-        )
+        return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k) / ranks.number)
 
     @cached
     def discount_sum(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: sum of the discount over an entry's interval of ranks up to ``top_k``."""
         if self.untied:
             inside = self.tied > 0 if top_k is None else (self.tied > 0) & (self.first <= top_k)
-            return torch.where(inside, self._discount_at_best_rank(discount), 0.0)
-        return self._of_interval(lambda first, tied: self._discount_sum(first, tied, discount, top_k))
+            return torch.where(inside, self._discount_at_best_rank(discount), self.zero)
+        return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k))
 
-    def _discount_sum(
-        self, first: Tensor, tied: Tensor, discount: Callable[[Tensor], Tensor], top_k: int | None
-    ) -> Tensor:
+    def _discount_sum(self, ranks: Intervals, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         # The sum over a tie group is a difference of prefix sums. An entry without ties gets its discount directly,
         # because its rank may be larger than the table, which ends at ``depth``.
-        alone = tied == 1 if top_k is None else (tied == 1) & (first <= top_k)
+        alone = ranks.alone if top_k is None else ranks.alone & (ranks.first <= top_k)
         table = self._table(discount, top_k)
-        last = len(table) - 1
-        above = torch.where(tied > 0, first - 1, 0).long()
-        several = table.take((above + tied.long()).clamp_max(last)) - table.take(above.clamp_max(last))
-        return torch.where(alone, discount(first.clamp_min(1)), torch.where(tied > 1, several, 0.0))
+        before, up_to = table.take(ranks.ends.clamp_max(len(table) - 1))
+        return torch.where(alone, discount(ranks.first.clamp_min(1)), up_to - before)
 
     @cached
     def _discount_at_best_rank(self, discount: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, entry]: the discount at the best rank of each entry."""
         return discount(self.first.clamp_min(1))
 
-    def _of_interval(self, piece: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """``piece(first, tied)`` of each entry, computed once for each interval of ranks if there are few intervals."""
-        grid = self._grid()
-        if grid is None:
-            return piece(self.first, self.tied)
-        first, tied, at = grid
-        return piece(first, tied).index_select(0, at).view(self.first.shape)
+    def _of_interval(self, piece: Callable[[Intervals], Tensor]) -> Tensor:
+        """A quantity of the interval of each entry, computed once for each interval if there are few of them."""
+        ranks, at = self._intervals()
+        return piece(ranks) if at is None else piece(ranks).index_select(0, at).view(self.first.shape)
 
     @cached
-    def _grid(self) -> tuple[Tensor, Tensor, Tensor] | None:
-        """All possible intervals of entries, and the number of each entry's interval; None if there are too many.
+    def _intervals(self) -> tuple[Intervals, Tensor | None]:
+        """All possible intervals of entries [interval], and the number of each entry's interval, int64 [query * entry].
 
-        Returns:
-            ``first`` and ``tied`` of each interval, float64 [interval] each; int64 [query * entry].
+        If there are too many, the intervals of the entries [query, entry], and None.
         """
+        of_entries = Intervals(self.first, self.tied)
         if not reading_is_free(self.first) or not len(self.first):  # the number of intervals depends on values
-            return None
+            return of_entries, None
         above = torch.where(self.tied > 0, self.first - 1, 0)
         ranks, longest = int(above.max()) + 1, int(self.tied.max()) + 1
         # With fewer than 4 entries per interval the detour does not pay.
         if ranks * longest * 4 > above.numel():
-            return None
+            return of_entries, None
         cells = torch.arange(ranks * longest, device=self.first.device)
         at = above.mul_(longest).add_(self.tied).long().flatten()
-        return (cells // longest + 1).to(self.first.dtype), (cells % longest).to(self.first.dtype), at
+        first, tied = (cells // longest + 1).to(self.first.dtype), (cells % longest).to(self.first.dtype)
+        return Intervals(first, tied), at
 
     def _table(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """Prefix sums of a discount up to the largest rank of a tied entry, or up to ``top_k``."""
         return self._prefix(discount, self.depth if top_k is None else min(top_k, self.depth))
 
-    @cached
     def _prefix(self, discount: Callable[[Tensor], Tensor], limit: int) -> Tensor:
         """Prefix sums of a discount: element r is the sum over the ranks 1 ... r; float64 [limit + 1]."""
-        ranks = torch.arange(1, limit + 1, dtype=self.first.dtype, device=self.first.device)
-        return torch.nn.functional.pad(running_sum(discount(ranks)), (1, 0))
+        return prefix_sums(discount, limit, self.first.dtype, self.first.device)
 
     @cached
     def gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
@@ -379,8 +409,7 @@ class Derived(RankIntervals):
                 total += (by_level[level] - (by_level[level - 1] if level > 1 else 0)) * discounts
             return total
         best = self._best(gain)[:, :top_k]
-        ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
-        return (best * discount(ranks)).sum(-1)
+        return row_sum(best * of_first_ranks(discount, best.shape[1], best.dtype, best.device))
 
     def ideal_order(self, gain: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, rank]: gains of all judged candidates in descending order, up to ``top_k``."""
@@ -394,7 +423,9 @@ class Derived(RankIntervals):
         in how many of the others are entries.
         """
         if self.pool is None:
-            return self.gains(gain).sort(dim=-1, descending=True).values.clamp_min_(0)
+            gains = self.gains(gain)
+            several = gains.shape[1] > 1
+            return gains.sort(dim=-1, descending=True).values.clamp_min_(0) if several else gains.clamp_min(0)
         rank = min(self.reach or self.pool.shape[1], self.pool.shape[1])
         return self.judged_gains(gain).topk(rank).values.clamp_min_(0)
 
@@ -416,6 +447,19 @@ class Derived(RankIntervals):
         return grade.amax(-1).isfinite() & grade.amin(-1).isfinite()  # NaN is both
 
 
+@constant
+def prefix_sums(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Sums of a discount over the ranks 1 ... r, for r = 0 ... ``limit``: float [limit + 1]."""
+    ranks = torch.arange(1, limit + 1, dtype=dtype, device=device)
+    return torch.nn.functional.pad(running_sum(discount(ranks)), (1, 0))
+
+
+@constant
+def of_first_ranks(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The discounts of the ranks 1 ... ``limit``: float [limit]."""
+    return discount(torch.arange(1, limit + 1, dtype=dtype, device=device))
+
+
 def _ranks_up_to(first: Tensor, tied: Tensor, cut: Tensor | int | None) -> Tensor:
     """Number of ranks of each interval up to a cutoff."""
     return tied if cut is None else torch.minimum((cut + 1 - first).clamp_min_(0), tied)
@@ -435,9 +479,11 @@ def _gaining(grade: Tensor, gain: Callable[[Tensor], Tensor]) -> Tensor:
 
 def _gains(grade: Tensor, judged: Tensor, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
     """Gains of the judged grades in a floating dtype, 0 for all others."""
-    wide = torch.where(judged, grade, torch.zeros_like(grade)).to(dtype)
+    nothing = scalar(0, dtype, grade.device)
+    wide = torch.where(judged, grade.to(dtype), nothing)
     # The level is compared in the grade's dtype: 0.1 in float16 is below 0.1 in float64. A grade at or above it is
     # lifted to the level, so that the gain function decides in the same way.
     if (level := as_gain(gain).level) is not None:
         wide = torch.where(_at_least(grade, level), wide.clamp_min(level), torch.zeros_like(wide))
-    return torch.where(judged, gain(wide), 0.0)
+    gains = gain(wide)
+    return gains if gains is wide else torch.where(judged, gains, nothing)

@@ -16,7 +16,7 @@ import torchrank.state.estimates as estimates
 import torchrank.state.sums as state
 from torchrank.names.arguments import one_of
 from torchrank.names.types import EmptyAction
-from torchrank.state.aggregation import AGGREGATIONS, MEANS, Mean, aggregate, from_sums, is_mean
+from torchrank.state.aggregation import AGGREGATIONS, MEANS, Mean, aggregate, from_sums
 from torchrank.state.estimates import Estimate, Interval, Method
 from torchrank.state.scoring import BatchResult
 from torchrank.state.summed import SummedMetric
@@ -90,18 +90,20 @@ class QueryMean(SummedMetric):
     @property
     def rows(self) -> list[Tensor] | None:
         """Per-query (value, weight), float [query, 2] for each part; None for a mean or a sum, which keep none."""
-        return None if from_sums(self.aggregation) else getattr(self, f"{self._state}:values")
+        name = f"{self._state}:values"
+        return getattr(self, name) if name in self._defaults else None
 
     # ---- add, compute ------------------------------------------------------------------------------------------
 
     def accumulate(self, result: BatchResult) -> None:
         """Add the values of one batch."""
-        batch, rows = result.sums.to(self.sums.device), None
+        rows = None
         if self.rows is not None:
             values = torch.where(result.skipped, float("nan"), result.values)
             rows = torch.stack([values, result.weights], dim=-1).detach()
         with LOCK:
-            self._set("sums", state.add(self.sums, batch))
+            sums = self.sums
+            self._set("sums", state.add(sums, result.sums.to(sums.device)))
             if rows is not None:
                 self._set("values", appended(self.rows or [], [rows]))
 
@@ -143,7 +145,8 @@ class QueryMean(SummedMetric):
     @property
     def mean(self) -> Mean:
         """The mean of this metric; the arithmetic mean if its aggregation is no mean."""
-        return MEANS[self.aggregation] if is_mean(self.aggregation) else MEANS["mean"]
+        known = isinstance(self.aggregation, str) and self.aggregation in MEANS
+        return MEANS[self.aggregation if known else "mean"]  # type: ignore[index]
 
     def transform_result(self, average: Tensor, sums: Tensor) -> Tensor:
         """The result of :meth:`compute`, from the average over queries: the average itself unless overridden."""
