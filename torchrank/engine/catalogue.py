@@ -19,6 +19,7 @@ from torchrank.engine.counting import (
     count_retrieved,
 )
 from torchrank.engine.topk import Top
+from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import BLOCK, CatalogueLayout, Need
@@ -92,7 +93,7 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
         pair_tie_break = None if tie_break is None else tie_break[pairs.query, pairs.item]
         _subtract(counts, pairs, scores[pairs.query, pairs.item], own, pair_tie_break, own_tie_break)
     return _as_ranking(
-        counts, own, grade, valid & ~gone, layout.errors, layout.validate, scores.shape[1], None, layout.ignored
+        counts, own, grade, valid if gone is None else valid & ~gone, layout.errors, layout.validate, scores.shape[1], None, layout.ignored
     )
 
 
@@ -308,7 +309,8 @@ class _Group:
                 counts, top = counts._replace(retrieved=retrieved, has_nan=has_nan), top.gather(columns.shard)
             greater, equal = top.before_and_in_tie(own)
             counts = counts._replace(greater=greater, equal=equal)
-        valid, width = (self.items >= 0) & ~self.gone, columns.width
+        valid, width = self.items >= 0, columns.width
+        valid = valid if self.gone is None else valid & ~self.gone
         if width is None:  # only the reading has shown the number of columns, so items are checked now
             width = self.seen.width
             outside = self.items >= width
@@ -390,18 +392,21 @@ def _as_ranking(
     if validate:
         errors = errors + count(Problem.NAN_SCORES, counts.has_nan > 0, ignored)
     dtype = widest_float(own.device)
-    tied = torch.where(valid & (own > float("-inf")), counts.equal, 0).to(dtype)
+    nothing = scalar(0, counts.equal.dtype, own.device)
+    tied = torch.where(valid & (own > float("-inf")), counts.equal, nothing).to(dtype)
     first = (counts.greater + 1).to(dtype)
     return Ranking.in_rank_order(first, tied, grade, valid, counts.retrieved.to(dtype), errors, width, reach)
 
 
-def _removable(exclude: Pairs | None, items: Tensor, grade: Tensor, mask: Tensor | None) -> tuple[Pairs | None, Tensor]:
-    """The excluded pairs that must be removed, and the entries that they remove, bool [query, entry].
+def _removable(
+    exclude: Pairs | None, items: Tensor, grade: Tensor, mask: Tensor | None
+) -> tuple[Pairs | None, Tensor | None]:
+    """The excluded pairs that must be removed, and the entries that they remove, bool [query, entry]; None = none.
 
     Pairs that are relevant, or no candidates under ``mask``, get query -1.
     """
     if exclude is None:
-        return None, torch.zeros_like(items, dtype=torch.bool)
+        return None, None
     query, item = exclude.query.clone(), exclude.item
     if mask is not None:
         query = query.masked_fill(~mask[query, item], -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -73,7 +74,7 @@ class Layout:
     #: names of the fields with a row per query
     per_query: ClassVar[tuple[str, ...]] = ()
 
-    @property
+    @functools.cached_property
     def num_queries(self) -> int:
         """Number of queries in the batch."""
         return len(getattr(self, self.per_query[0]))
@@ -84,7 +85,7 @@ class Layout:
         judged: JudgedItems | None = getattr(self, "judged", None)
         return None if judged is None else judged.ignored
 
-    @property
+    @functools.cached_property
     def elements(self) -> Tensor | int:
         """Elements of temporaries that each query takes alone: int64 [query], on the CPU; an int if all take as many."""
         raise NotImplementedError
@@ -104,7 +105,7 @@ class Layout:
         """Number of scores, or ids, of each query."""
         return 0
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         """Number of scores, or ids, of all queries."""
         return self.num_queries * self.reads
@@ -156,14 +157,17 @@ class Layout:
         # Without a reach the rankings keep all elements, which takes memory beside the temporaries.
         room = room // 2 if need.reach is None else room
         if isinstance(elements, int):
-            elements = max(1, elements, self.width if need.all_candidates else 0)
-            step, queries = max(1, room // elements), self.num_queries
-            cuts = [(start, min(start + step, queries)) for start in range(0, queries, step)]
-        else:
-            cuts = rectangles(elements.clamp_min(self.width) if need.all_candidates else elements, room)
-        return [self] if len(cuts) < 2 else self._blocks(cuts)
+            elements, queries = max(1, elements, self.width if need.all_candidates else 0), self.num_queries
+            if queries * elements <= room:
+                return [self]
+            step = max(1, room // elements)
+            return self._blocks([(start, min(start + step, queries)) for start in range(0, queries, step)])
+        return self._blocks(rectangles(elements.clamp_min(self.width) if need.all_candidates else elements, room))
 
     def _blocks(self, cuts: list[tuple[int, int]]) -> Iterator[Layout]:
+        if len(cuts) < 2:
+            yield self
+            return
         for start, stop in cuts:
             block = self.rows(start, stop)
             yield block if start == 0 else replace(block, errors=torch.zeros_like(self.errors))
@@ -192,7 +196,7 @@ class DenseLayout(Layout):
     def reads(self) -> int:
         return self.scores.shape[1]
 
-    @property
+    @functools.cached_property
     def elements(self) -> int:
         return self.scores.shape[1] * (1 if self.subtopics is None else max(1, self.subtopics.shape[2]))
 
@@ -219,7 +223,7 @@ class CatalogueLayout(Layout):
     def reads(self) -> int:
         return self.scores.shape[1]
 
-    @property
+    @functools.cached_property
     def elements(self) -> Tensor | int:
         return self.judged.items.shape[1] if isinstance(self.judged, Padded) else self.judged.sizes
 
@@ -256,7 +260,7 @@ class EmbeddedLayout(Layout):
         # Workers of a sharded catalogue exchange sums for each chunk of queries, so all must take chunks in one order.
         return [self] if self.shard is not None else super().parts()
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         return 0 if self.shard is not None else super().size
 
@@ -264,7 +268,7 @@ class EmbeddedLayout(Layout):
     def reads(self) -> int:
         return len(self.catalogue)
 
-    @property
+    @functools.cached_property
     def elements(self) -> Tensor:
         return (WEIGHT * self.judged.sizes).clamp_min(self.chunk)
 
@@ -281,11 +285,11 @@ class StreamedLayout(Layout):
     again: bool
     exclude: Pairs | None = None
 
-    @property
+    @functools.cached_property
     def elements(self) -> Tensor:
         return torch.tensor([1], device="cpu")  # each block has all queries, so the batch cannot be cut by queries
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         return 0  # unknown before reading; 0 also keeps the user's iterator on the user's thread
 
@@ -313,7 +317,7 @@ class RankedIds(Layout):
     def reads(self) -> int:
         return self.ids.shape[1]
 
-    @property
+    @functools.cached_property
     def elements(self) -> Tensor:
         sizes, width = self.judged.sizes, self.ids.shape[1]
         return torch.where(sizes <= FEW, width * sizes, 2 * (width + sizes))
@@ -332,11 +336,11 @@ class FlatRows(Layout):
     mask: Tensor | None = None
     tie_break: Tensor | None = None
 
-    @property
+    @functools.cached_property
     def elements(self) -> Tensor:
         return torch.tensor([1], device="cpu")  # one sort over all rows, so the batch cannot be cut by queries
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         return len(self.scores)
 

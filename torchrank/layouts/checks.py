@@ -39,9 +39,11 @@ def bad_tie_break(tie_break: Tensor, mask: Tensor | None, ignored: Tensor | None
 
 def bad_grades(grade: Tensor, where: Tensor | None) -> Tensor:
     """Counters of the grades that are NaN or infinite, at the positions of ``where`` (None = all)."""
+    if not grade.is_floating_point():
+        return no_errors(grade.device)
     readable = reading_is_free(grade) and grade.numel() > 0
     # The smallest and the largest grade suffice, because NaN is both.
-    if not grade.is_floating_point() or (readable and all(map(math.isfinite, torch.stack(grade.aminmax()).tolist()))):
+    if readable and all(map(math.isfinite, torch.stack(grade.aminmax()).tolist())):
         return no_errors(grade.device)
     bad = ~grade.isfinite()
     if where is not None:

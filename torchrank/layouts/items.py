@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -57,7 +58,7 @@ class Padded:
     #: [query, entry]
     grade: Tensor
 
-    @property
+    @functools.cached_property
     def ignored(self) -> Tensor | None:
         """bool [query]: the query does not count."""
         return self.items[:, 0] == IGNORED

@@ -137,6 +137,8 @@ def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     relevant. If the entry has rank j, j - a - 1 candidates of the group are before it. Each of these is relevant with
     probability c = (r - 1) / (n - 1). So the expected precision at j is (before + 1 + c (j - a - 1)) / j.
     """
+    if ranking.first.shape[1] == 1:  # a single relevant entry has precision 1 / rank
+        return torch.where(ranking.found(level), ranking.mean_discount(RECIPROCAL, top_k), ranking.zero)
     before, beside = ranking.relevant_before_and_in_tie(level)
     if ranking.untied:
         return (before + beside) * ranking.discount_sum(RECIPROCAL, top_k) * beside

@@ -112,7 +112,7 @@ class RankingMetric(Measure):
 
     def weight(self, ranking: Ranking) -> Tensor:
         """float64 [query]: the weight of each query in the mean, to be multiplied by the user's weight."""
-        return ranking.ones()
+        return ranking.ones
 
     def errors(self, ranking: Ranking) -> Tensor:
         """int64 [kind]: counters of bad values, found by the ranking or by the measure itself."""

@@ -62,7 +62,7 @@ class GradedMetric(RankingMetric):
 
     def errors(self, ranking: Ranking) -> Tensor:
         if self.gain_function is LINEAR and not ranking.grade.is_floating_point():
-            return super().errors(ranking)  # sums of integers do not overflow
+            return ranking.errors  # sums of integers do not overflow
         # The gain of a huge grade can overflow, and the value would be NaN without an error. Grades that are not finite
         # themselves were counted before.
         overflow = ~self.ideal(ranking).isfinite() & ranking.finite()

@@ -14,7 +14,7 @@ from torchrank.hardware.constants import constant, scalar
 from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.arithmetic import ratio, row_sum, running_sum
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
-from torchrank.ranking.gain import as_gain
+from torchrank.ranking.gain import Gain, as_gain
 from torchrank.ranking.sampled import Positive
 
 P = ParamSpec("P")
@@ -62,9 +62,14 @@ class Intervals:
 
     @functools.cached_property
     def ends(self) -> Tensor:
-        """The ranks before an interval and behind it end here: first - 1 and first - 1 + tied, int64 [2, ...]."""
-        above = torch.where(self.tied > 0, self.first - 1, scalar(0, self.first.dtype, self.first.device))
+        """The last rank before an interval, and its own last rank: first - 1 and first - 1 + tied, int64 [2, ...]."""
+        above = self.first - 1
         return torch.stack([above, above + self.tied]).long()
+
+    @functools.cached_property
+    def best(self) -> Tensor:
+        """The first rank, at least 1, for discounts."""
+        return self.first.clamp_min(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +188,12 @@ class Derived(RankIntervals):
         """0 in the dtype of the ranks, float64 []."""
         return scalar(0, self.num_candidates.dtype, self.num_candidates.device)
 
-    @cached
+    @functools.cached_property
+    def retrieved(self) -> Tensor:
+        """bool [query, entry]: the entry was retrieved."""
+        return self.tied > 0
+
+    @functools.cached_property
     def ones(self) -> Tensor:
         """1 for each query, float64 [query]."""
         return torch.ones_like(self.num_candidates)
@@ -210,7 +220,7 @@ class Derived(RankIntervals):
     @cached
     def found(self, level: float) -> Tensor:
         """bool [query, entry]: relevant and retrieved."""
-        return self.relevant(level) & (self.tied > 0)
+        return self.relevant(level) & self.retrieved
 
     @cached
     def num_relevant(self, level: float) -> Tensor:
@@ -223,7 +233,7 @@ class Derived(RankIntervals):
         """bool [query]: no candidate is relevant."""
         return self.num_relevant(level) == 0
 
-    @property
+    @functools.cached_property
     def untied(self) -> bool:
         """True if ``depth`` guarantees that no two candidates are tied."""
         return self.depth <= 1
@@ -310,7 +320,7 @@ class Derived(RankIntervals):
     def mean_rank(self) -> Tensor:
         """float64 [query, entry]: mean of the possible ranks of an entry; the rank behind the list if not retrieved."""
         missing = (self.num_candidates + 1).unsqueeze(-1)
-        return torch.where(self.tied > 0, self.first + (self.tied - 1) / 2, missing)
+        return torch.where(self.retrieved, self.first + (self.tied - 1) / 2, missing)
 
     @cached
     def mean_discount(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
@@ -323,7 +333,7 @@ class Derived(RankIntervals):
     def discount_sum(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: sum of the discount over an entry's interval of ranks up to ``top_k``."""
         if self.untied:
-            inside = self.tied > 0 if top_k is None else (self.tied > 0) & (self.first <= top_k)
+            inside = self.retrieved if top_k is None else self.retrieved & (self.first <= top_k)
             return torch.where(inside, self._discount_at_best_rank(discount), self.zero)
         return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k))
 
@@ -332,8 +342,8 @@ class Derived(RankIntervals):
         # because its rank may be larger than the table, which ends at ``depth``.
         alone = ranks.alone if top_k is None else ranks.alone & (ranks.first <= top_k)
         table = self._table(discount, top_k)
-        before, up_to = table.take(ranks.ends.clamp_max(len(table) - 1))
-        return torch.where(alone, discount(ranks.first.clamp_min(1)), up_to - before)
+        before, up_to = table.take(ranks.ends.clamp(0, len(table) - 1))
+        return torch.where(alone, discount(ranks.best), up_to - before)
 
     @cached
     def _discount_at_best_rank(self, discount: Callable[[Tensor], Tensor]) -> Tensor:
@@ -366,25 +376,18 @@ class Derived(RankIntervals):
 
     def _table(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """Prefix sums of a discount up to the largest rank of a tied entry, or up to ``top_k``."""
-        return self._prefix(discount, self.depth if top_k is None else min(top_k, self.depth))
-
-    def _prefix(self, discount: Callable[[Tensor], Tensor], limit: int) -> Tensor:
-        """Prefix sums of a discount: element r is the sum over the ranks 1 ... r; float64 [limit + 1]."""
+        limit = self.depth if top_k is None else min(top_k, self.depth)
         return prefix_sums(discount, limit, self.first.dtype, self.first.device)
 
     @cached
     def gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, entry]: gain of each entry; 0 if unjudged or padding, and for most gains at grade 0."""
-        return _gains(self.grade, self.valid & _gaining(self.grade, gain), gain, self.first.dtype)
+        return _gains(self.grade, self.valid, as_gain(gain), self.zero)
 
     @cached
     def judged_gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, judged]: :meth:`gains` of all judged candidates, also beyond ``reach``, in any order."""
-        return (
-            self.gains(gain)
-            if self.pool is None
-            else _gains(self.pool, _gaining(self.pool, gain), gain, self.first.dtype)
-        )
+        return self.gains(gain) if self.pool is None else _gains(self.pool, None, as_gain(gain), self.zero)
 
     @cached
     def total_gain(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
@@ -401,7 +404,8 @@ class Derived(RankIntervals):
         # The n(l) candidates at or above level l have the ranks 1 ... n(l) in the ideal order. So each level l adds
         # gain(l) - gain(l - 1) times the sum of the first n(l) discounts.
         if levels is not None:
-            sums = self._prefix(discount, min(top_k or judged.shape[1], judged.shape[1]))
+            limit = min(top_k or judged.shape[1], judged.shape[1])
+            sums = prefix_sums(discount, limit, self.first.dtype, self.first.device)
             by_level = gain(torch.arange(levels + 1, dtype=sums.dtype, device=sums.device)).tolist()
             total = torch.zeros_like(self.num_candidates)
             for level in range(1, levels + 1):
@@ -472,18 +476,14 @@ def _at_least(grade: Tensor, level: float) -> Tensor:
     return grade >= level
 
 
-def _gaining(grade: Tensor, gain: Callable[[Tensor], Tensor]) -> Tensor:
-    """bool, like ``grade``: the gain may differ from 0. A table of gains may have a gain for grade 0."""
-    return grade >= 0 if as_gain(gain).of_zero else grade > 0
-
-
-def _gains(grade: Tensor, judged: Tensor, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
-    """Gains of the judged grades in a floating dtype, 0 for all others."""
-    nothing = scalar(0, dtype, grade.device)
-    wide = torch.where(judged, grade.to(dtype), nothing)
+def _gains(grade: Tensor, valid: Tensor | None, gain: Gain, nothing: Tensor) -> Tensor:
+    """Gains of the judged grades in the dtype of ``nothing``, which is 0 and the gain of all others."""
+    judged = grade >= 0 if gain.of_zero else grade > 0  # a table of gains may have a gain for grade 0
+    judged = judged if valid is None else valid & judged
+    wide = torch.where(judged, grade.to(nothing.dtype), nothing)
     # The level is compared in the grade's dtype: 0.1 in float16 is below 0.1 in float64. A grade at or above it is
     # lifted to the level, so that the gain function decides in the same way.
-    if (level := as_gain(gain).level) is not None:
-        wide = torch.where(_at_least(grade, level), wide.clamp_min(level), torch.zeros_like(wide))
+    if (level := gain.level) is not None:
+        wide = torch.where(_at_least(grade, level), wide.clamp_min(level), nothing)
     gains = gain(wide)
     return gains if gains is wide else torch.where(judged, gains, nothing)

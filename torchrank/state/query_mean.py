@@ -103,7 +103,7 @@ class QueryMean(SummedMetric):
             rows = torch.stack([values, result.weights], dim=-1).detach()
         with LOCK:
             sums = self.sums
-            self._set("sums", state.add(sums, result.sums.to(sums.device)))
+            setattr(self, f"{self._state}:sums", state.add(sums, result.sums.to(sums.device)))
             if rows is not None:
                 self._set("values", appended(self.rows or [], [rows]))
 

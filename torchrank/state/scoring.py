@@ -255,8 +255,8 @@ def _checked(metrics: Sequence[Measuring], batch: Batch) -> tuple[torch.device, 
 
 
 def _arranged(metrics: Sequence[Measuring], batch: Batch) -> tuple[Layout, Need]:
-    need = functools.reduce(operator.or_, [metric.required() for metric in metrics])
-    validate = any([metric.validate_args for metric in metrics])
+    need = functools.reduce(operator.or_, map(operator.methodcaller("required"), metrics))
+    validate = any(map(operator.attrgetter("validate_args"), metrics))
     return arrange(batch.preds, batch.target, validate=validate, **batch.options), need
 
 
@@ -267,10 +267,10 @@ def _parts(metrics: Sequence[Measuring], ranking: Ranking) -> list[Ranking]:
 def _with_values(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
     measured = _measured(metrics, batch)
     results = weigh(metrics, measured, batch.weights)
-    return [
-        result if extra is None else metric.with_extra_sums(result, extra)
-        for metric, result, extra in zip(metrics, results, measured.extra)
-    ]
+    for number, extra in enumerate(measured.extra):
+        if extra is not None:
+            results[number] = metrics[number].with_extra_sums(results[number], extra)
+    return results
 
 
 def _measured(metrics: Sequence[Measuring], batch: Batch) -> Measurements:
@@ -280,14 +280,14 @@ def _measured(metrics: Sequence[Measuring], batch: Batch) -> Measurements:
     else:
         layout, need = _arranged(metrics, batch)
         ignored, cut = layout.ignored, layout.parts()
-        if len(cut) == 1:
-            parts = [_measure(metrics, rank(layout, need))]
         # Many scores, few entries: rank the parts on threads and measure them together, which needs no threads.
-        elif layout.total_work < GRAIN:
+        if len(cut) > 1 and layout.total_work < GRAIN:
             parts = [_measure(metrics, [Ranking.join(rank_parts(layout, lambda part: rank(part, need)))])]
-        else:
+        elif len(cut) > 1:
             parts = each(lambda part: _measure(metrics, rank(part, need)).in_order(), cut)
-    found = Measurements.join(parts).in_order()
+        else:
+            parts = [_measure(metrics, rank(layout, need))]
+    found = (parts[0] if len(parts) == 1 else Measurements.join(parts)).in_order()
     return found if ignored is None else replace(found, ignored=ignored)
 
 
@@ -401,14 +401,15 @@ def weigh(metrics: Sequence[Averaging], measured: Measurements, weights: Tensor 
         present = positive if present is None else present & positive
     if present is not None:  # None = all queries count
         empty, skipped = empty & present, skipped | ~present
-    forbidden = [metric.empty_target_action == "error" for metric in metrics]
-    if any(forbidden):
+    actions = list(map(operator.attrgetter("empty_target_action"), metrics))
+    if "error" in actions:
+        forbidden = [action == "error" for action in actions]
         found = [count(Problem.EMPTY_QUERIES, row) * check for row, check in zip(empty, forbidden)]
         errors = errors + torch.stack(found)
     queries = (~skipped).sum(-1)
     skipped = skipped | (empty & values.isnan())
     # Geometric and harmonic means sum a function of each value.
-    means = [metric.mean for metric in metrics]
+    means = list(map(operator.attrgetter("mean"), metrics))
     plain = means.count(MEANS["mean"]) == len(means)
     averaged = values if plain else torch.stack([mean.inside(row) for mean, row in zip(means, values)])
     # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
