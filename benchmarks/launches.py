@@ -26,10 +26,17 @@ ALLOCATIONS = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_s
 # Operations out of place that copy a tensor, and then change the copy.
 COPYING = ("masked_fill", "scatter", "scatter_add", "index_put", "index_fill")
 
+# Operations that read as many elements of their first argument as they return.
+LOOKUPS = ("gather", "take", "index", "index_select")
+
 #: functions of the page "One batch" in torchrank/README.md, and the stage that each begins
 STAGES = {
-    **{"arrange": "arrange", "rank_chunks": "rank"},
-    **{"measured": "measure", "_measure": "measure", "weigh": "weigh", "accumulate": "accumulate"},
+    "arrange": "arrange",
+    "rank_chunks": "rank",
+    "measured": "measure",
+    "_measure": "measure",
+    "weigh": "weigh",
+    "accumulate": "accumulate",
 }
 
 SUITE = ["mrr", "mr", "hitrate@1,10", "recall@10", "precision@10", "map@10", "ndcg@10"]
@@ -38,18 +45,30 @@ SUITE = ["mrr", "mr", "hitrate@1,10", "recall@10", "precision@10", "map@10", "nd
 class Launches(TorchDispatchMode):
     """Count the operations that launch a kernel, by stage and name."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = "meta") -> None:
         super().__init__()
+        self.device = device
         #: number of kernels by (stage, operation)
         self.found: Counter[tuple[str, str]] = Counter()
+        #: bytes of their arguments and results by stage; nothing is assumed to stay in a cache
+        self.bytes: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        name = func._schema.name.split("::")[1]
-        written = [x for x in tree_leaves(result) if isinstance(x, torch.Tensor) and x.is_meta and x.numel()]
+        keywords = kwargs or {}
+        result = func(*args, **keywords)
+        name, stage = func._schema.name.split("::")[1], _stage()
+        written = self._on_device(result)
         if written and not func.is_view and name not in ALLOCATIONS:
-            self.found[_stage(), name] += 1 + (name in COPYING)
+            self.found[stage, name] += 1 + (name in COPYING)
+            arguments = args[1:] if name in LOOKUPS else args
+            read = self._on_device((arguments, {key: x for key, x in keywords.items() if key != "out"}))
+            read += written if name in LOOKUPS else []
+            self.bytes[stage] += sum(x.numel() * x.element_size() for x in read + written)
         return result
+
+    def _on_device(self, tree: Any) -> list[torch.Tensor]:
+        tensors = [x for x in tree_leaves(tree) if isinstance(x, torch.Tensor)]
+        return [x for x in tensors if x.device.type == self.device and x.numel()]
 
 
 def _stage() -> str:
@@ -59,30 +78,38 @@ def _stage() -> str:
         if frame.f_code.co_name in STAGES:
             return STAGES[frame.f_code.co_name]
         frame = frame.f_back  # type: ignore[assignment]
-    return "other"
+    return "together"
 
 
-def of_label(queries: int = 1024, items: int = 10_000) -> Counter[tuple[str, str]]:
+def of_label(queries: int = 1024, items: int = 10_000) -> Launches:
     """Kernels of eight binary measures on scores [query, item] with one right answer per query."""
     return _of(tr.RankingCollection(SUITE), _floats(queries, items), _integers(queries))
 
 
-def of_grades(queries: int = 1024, candidates: int = 100) -> Counter[tuple[str, str]]:
+def of_grades(queries: int = 1024, candidates: int = 100) -> Launches:
     """Kernels of eight measures on scores and grades [query, candidate], which are sorted."""
     return _of(tr.RankingCollection(SUITE), _floats(queries, candidates), _integers(queries, candidates))
 
 
-def of_rows(rows: int = 100_000) -> Counter[tuple[str, str]]:
-    """Kernels of one update of a class that replaces torchmetrics' own, on flat rows."""
-    return _of(retrieval.RetrievalNormalizedDCG(), _floats(rows), _integers(rows), _integers(rows))
+def of_rows(rows: int = 10_000) -> Launches:
+    """Kernels of one update of a class that replaces torchmetrics' own, on flat rows.
+
+    It reads the range of integers to keep them in a narrow dtype, which the meta device cannot, so it is counted on the
+    CPU.
+    """
+    metric = retrieval.RetrievalNormalizedDCG()
+    grades = torch.ones(rows, dtype=torch.int64)
+    with Launches("cpu") as launches:
+        metric.update(torch.zeros(rows, dtype=torch.float32), grades, grades)
+    return launches
 
 
-def _of(metric: Any, *batch: torch.Tensor) -> Counter[tuple[str, str]]:
+def _of(metric: Any, *batch: torch.Tensor) -> Launches:
     metric = metric.to("meta")
-    metric.update(*batch)  # tables that later batches share
+    metric.update(*batch)  # makes constants that later batches share
     with Launches() as launches:
         metric.update(*batch)
-    return launches.found
+    return launches
 
 
 def _floats(*shape: int) -> torch.Tensor:
@@ -93,10 +120,11 @@ def _integers(*shape: int) -> torch.Tensor:
     return torch.empty(shape, dtype=torch.int64, device="meta")
 
 
-CASES: dict[str, Callable[[], Counter[tuple[str, str]]]] = {
-    "8 measures, label": of_label,
-    "8 measures, grades": of_grades,
-
+CASES: dict[str, Callable[[], Launches]] = {
+    "8 measures, scores [1024, 10000], a label per query": of_label,
+    "8 measures, scores [1024, 1000000], a label per query": lambda: of_label(items=1_000_000),
+    "8 measures, scores and grades [1024, 100]": of_grades,
+    "drop-in for torchmetrics.retrieval, flat rows": of_rows,
 }
 
 
@@ -104,15 +132,15 @@ def table() -> str:
     """The counts of all cases: a line for each stage, with its operations, the most frequent first."""
     lines = []
     for case, count in CASES.items():
-        found = count()
-        lines.append(f"{case}: {found.total()}")
-        for stage in dict.fromkeys([*STAGES.values(), "other"]):
-            ops = Counter({name: n for (of, name), n in found.items() if of == stage})
+        seen = count()
+        lines.append(f"{case}: {seen.found.total()} kernels, {_size(seen.bytes.total())}")
+        for stage in dict.fromkeys([*STAGES.values(), "together"]):
+            ops = Counter({name: n for (of, name), n in seen.found.items() if of == stage})
             if ops:
                 shown = ", ".join(f"{name} {n}" for name, n in ops.most_common())
-                lines.append(f"  {stage:<10} {ops.total():>4}  {shown}")
+                lines.append(f"  {stage:<10} {ops.total():>4} {_size(seen.bytes[stage]):>10}  {shown}")
     return "\n".join(lines)
 
 
-if __name__ == "__main__":
-    print(table())
+def _size(number: int) -> str:
+    return f"{number / 1e9:.2f} GB" if number > 1e8 else f"{number / 1e6:.2f} MB"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -59,7 +60,7 @@ def of_update() -> list[Call]:
 def counted(found: list[Call]) -> str:
     """Numbers of calls, files and changes of file."""
     files = [call.file for call in found]
-    changes = sum(one != other for one, other in zip(files, files[1:]))
+    changes = sum(one != other for one, other in pairwise(files))
     return f"{len(files)} calls, {len(set(files))} files, {changes} changes of file"
 
 

@@ -93,7 +93,15 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
         pair_tie_break = None if tie_break is None else tie_break[pairs.query, pairs.item]
         _subtract(counts, pairs, scores[pairs.query, pairs.item], own, pair_tie_break, own_tie_break)
     return _as_ranking(
-        counts, own, grade, valid if gone is None else valid & ~gone, layout.errors, layout.validate, scores.shape[1], None, layout.ignored
+        counts,
+        own,
+        grade,
+        valid if gone is None else valid & ~gone,
+        layout.errors,
+        layout.validate,
+        scores.shape[1],
+        None,
+        layout.ignored,
     )
 
 

@@ -87,7 +87,7 @@ class Layout:
 
     @functools.cached_property
     def elements(self) -> Tensor | int:
-        """Elements of temporaries that each query takes alone: int64 [query], on the CPU; an int if all take as many."""
+        """Elements of temporaries that each query takes alone: int64 [query] on the CPU, or an int for every query."""
         raise NotImplementedError
 
     @property

@@ -18,7 +18,6 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
 from torchrank.state.scoring import BatchResult, Measured, Status, result_for, score_batch
 
-
 #: the value of an empty query by ``empty_target_action``
 FILLS = {"neg": 0.0, "pos": 1.0, "listed": 0.0, "skip": math.nan, "error": math.nan}
 

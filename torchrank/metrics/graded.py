@@ -162,7 +162,7 @@ class DCG(GradedMetric):
             )
 
     @functools.cached_property
-    def discount_function(self) -> Callable[[Tensor], Tensor]:  # type: ignore[override]
+    def discount_function(self) -> Callable[[Tensor], Tensor]:
         if callable(self.discount):
             return self.discount
         if self.discount == "reciprocal":

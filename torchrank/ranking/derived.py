@@ -83,7 +83,8 @@ class Derived(RankIntervals):
 
     def __getstate__(self) -> dict[str, Any]:
         # Keys of the cache may be functions, which cannot be pickled. So a copy begins with an empty cache.
-        return {**self.__dict__, "_cache": {}}
+        fresh = {name: x for name, x in self.__dict__.items() if name not in ("zero", "ones", "retrieved", "untied")}
+        return {**fresh, "_cache": {}}
 
     # ---- transforms --------------------------------------------------------------------------------------------
 
@@ -459,7 +460,9 @@ def prefix_sums(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.d
 
 
 @constant
-def of_first_ranks(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def of_first_ranks(
+    discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.dtype, device: torch.device
+) -> Tensor:
     """The discounts of the ranks 1 ... ``limit``: float [limit]."""
     return discount(torch.arange(1, limit + 1, dtype=dtype, device=device))
 

@@ -128,6 +128,8 @@ class BatchResult:
     errors: Tensor
     #: [SIZE]: the sums that the batch adds to the state
     sums: Tensor
+    #: a state of the metric, and its sum with this batch; None = nobody has added them
+    added: tuple[Tensor, Tensor] | None = None
 
 
 class Averaging(Protocol):
@@ -383,9 +385,10 @@ def weigh(metrics: Sequence[Averaging], measured: Measurements, weights: Tensor 
         ValueError: weights have another shape.
     """
     values, inner, errors = measured.values, measured.weights, measured.errors
-    empty, skipped, present = measured.status == Status.EMPTY, measured.status == Status.ABSENT, None
-    if measured.ignored is not None:
-        values, present = values.masked_fill(measured.ignored, float("nan")), ~measured.ignored
+    empty, skipped = measured.status == Status.EMPTY, measured.status == Status.ABSENT
+    left_out = measured.ignored  # None = all queries count
+    if left_out is not None:
+        values = torch.where(left_out, scalar(math.nan, values.dtype, values.device), values)
     if weights is not None:
         check_tensor(weights, "weights", f"a tensor [{values.shape[1]}], one per query")
         if weights.shape != values.shape[1:]:
@@ -393,14 +396,14 @@ def weigh(metrics: Sequence[Averaging], measured: Measurements, weights: Tensor 
             raise ValueError(f"Expected weights of shape {expected}, got {list(weights.shape)}")
         weight = weights.detach().to(values)
         bad = ~(weight.isfinite() & (weight >= 0))
-        bad = bad if present is None else bad & present
+        bad = bad if left_out is None else bad & ~left_out
         # Bad weights become 0, and only metrics that validate their arguments count them.
         validated = [metric.validate_args for metric in metrics]
         errors = torch.stack([row + count(Problem.BAD_WEIGHTS, bad) * check for row, check in zip(errors, validated)])
-        inner, positive = inner * weight.masked_fill(bad, 0.0), weight > 0
-        present = positive if present is None else present & positive
-    if present is not None:  # None = all queries count
-        empty, skipped = empty & present, skipped | ~present
+        inner, without = inner * weight.masked_fill(bad, 0.0), ~(weight > 0)
+        left_out = without if left_out is None else left_out | without
+    if left_out is not None:
+        empty, skipped = empty & ~left_out, skipped | left_out
     actions = list(map(operator.attrgetter("empty_target_action"), metrics))
     if "error" in actions:
         forbidden = [action == "error" for action in actions]
@@ -420,7 +423,7 @@ def weigh(metrics: Sequence[Averaging], measured: Measurements, weights: Tensor 
     return list(map(BatchResult, values, inner, skipped, errors, total))
 
 
-def _stacked(rows: Sequence[Tensor]) -> Tensor:
+def _stacked(rows: tuple[Tensor, ...]) -> Tensor:
     """Stack tensors, one for each metric. Rows that all metrics share are not copied."""
     first = rows[0]
     shared = list(map(id, rows)).count(id(first)) == len(rows)
