@@ -118,13 +118,14 @@ class QueryMean(SummedMetric):
         if self.rows is not None:
             values = torch.where(result.skipped, float("nan"), result.values)
             rows = torch.stack([values, result.weights], dim=-1).detach()
+        name = f"{self._state}:sums"
         with LOCK:
-            sums = self.sums
+            sums = getattr(self, name)
             if result.added is not None and result.added[0] is sums:
                 total = result.added[1]
             else:
                 total = state.add(sums, result.sums.to(sums.device))
-            setattr(self, f"{self._state}:sums", total)
+            setattr(self, name, total)
             if rows is not None:
                 self._set("values", appended(self.rows or [], [rows]))
 
