@@ -19,7 +19,6 @@ from torchrank.engine.counting import (
     count_retrieved,
 )
 from torchrank.engine.topk import Top
-from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import BLOCK, CatalogueLayout, Need
@@ -400,8 +399,7 @@ def _as_ranking(
     if validate:
         errors = errors + count(Problem.NAN_SCORES, counts.has_nan > 0, ignored)
     dtype = widest_float(own.device)
-    nothing = scalar(0, counts.equal.dtype, own.device)
-    tied = torch.where(valid & (own > float("-inf")), counts.equal, nothing).to(dtype)
+    tied = (counts.equal * (valid & (own > float("-inf")))).to(dtype)
     first = (counts.greater + 1).to(dtype)
     return Ranking.in_rank_order(first, tied, grade, valid, counts.retrieved.to(dtype), errors, width, reach)
 

@@ -10,11 +10,12 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import constant, scalar
+from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.arithmetic import ratio, row_sum, running_sum
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
 from torchrank.ranking.gain import Gain, as_gain
+from torchrank.ranking.intervals import Intervals, of_first_ranks, prefix_sums
 from torchrank.ranking.sampled import Positive
 
 P = ParamSpec("P")
@@ -41,35 +42,6 @@ def cached(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
         return self._cache[key]
 
     return once
-
-
-@dataclass(frozen=True, eq=False)
-class Intervals:
-    """Intervals of ranks, [first, first + tied - 1] each; empty if ``tied`` is 0."""
-
-    first: Tensor
-    tied: Tensor
-
-    @functools.cached_property
-    def number(self) -> Tensor:
-        """Number of ranks, at least 1."""
-        return self.tied.clamp_min(1)
-
-    @functools.cached_property
-    def alone(self) -> Tensor:
-        """bool: a single rank."""
-        return self.tied == 1
-
-    @functools.cached_property
-    def ends(self) -> Tensor:
-        """The last rank before an interval, and its own last rank: first - 1 and first - 1 + tied, int64 [2, ...]."""
-        above = self.first - 1
-        return torch.stack([above, above + self.tied]).long()
-
-    @functools.cached_property
-    def best(self) -> Tensor:
-        """The first rank, at least 1, for discounts."""
-        return self.first.clamp_min(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -450,21 +422,6 @@ class Derived(RankIntervals):
         if not grade.is_floating_point() or not grade.shape[1]:
             return torch.ones(len(grade), dtype=torch.bool, device=grade.device)
         return grade.amax(-1).isfinite() & grade.amin(-1).isfinite()  # NaN is both
-
-
-@constant
-def prefix_sums(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Sums of a discount over the ranks 1 ... r, for r = 0 ... ``limit``: float [limit + 1]."""
-    ranks = torch.arange(1, limit + 1, dtype=dtype, device=device)
-    return torch.nn.functional.pad(running_sum(discount(ranks)), (1, 0))
-
-
-@constant
-def of_first_ranks(
-    discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    """The discounts of the ranks 1 ... ``limit``: float [limit]."""
-    return discount(torch.arange(1, limit + 1, dtype=dtype, device=device))
 
 
 def _ranks_up_to(first: Tensor, tied: Tensor, cut: Tensor | int | None) -> Tensor:
