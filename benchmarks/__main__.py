@@ -12,8 +12,10 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+import benchmarks.launches as launches
 import benchmarks.report as report
 import benchmarks.stages as stages
+import benchmarks.trace as trace
 from benchmarks.plan import Workload
 from benchmarks.rows import Settings, measured
 from benchmarks.scaling import scaled
@@ -38,6 +40,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.table is not None:
         path = report.newest(options.device) if options.table is True else options.table
         print((short if options.short else tables)(report.read(path)))
+        return 0
+    if options.trace or options.launches:
+        print(trace.table() if options.trace else launches.table())
         return 0
     if options.short:
         raise report.RefusedError("Expected --table beside --short, got --short alone")
@@ -68,6 +73,8 @@ def _parser() -> argparse.ArgumentParser:
         "--table", type=Path, nargs="?", const=True, metavar="FILE", help="measure nothing, print the (newest) file"
     )
     parser.add_argument("--stages", action="store_true", help="print where a class of torchrank.retrieval takes time")
+    parser.add_argument("--trace", action="store_true", help="measure nothing, print the calls of a batch of NDCG")
+    parser.add_argument("--launches", action="store_true", help="measure nothing, print the kernels of a batch")
     parser.add_argument("--short", action="store_true", help="with --table: only the rows of the front page")
     return parser
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("__main__", "measure", "memory", "plan", "report", "rows", "table", "workloads")
+PARTS = ("__main__", "launches", "measure", "memory", "plan", "report", "rows", "table", "trace", "workloads")
 
 
 @pytest.fixture(scope="module")
@@ -205,3 +205,28 @@ def test_short_table_needs_the_table(command, capsys):
     with pytest.raises(SystemExit):
         command("--short")
     assert "Expected --table beside --short" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("case", "most"), [("of_label", 184), ("of_grades", 306)])
+def test_a_batch_of_eight_measures_launches_few_kernels(parts, case, most):
+    assert 100 < getattr(parts["launches"], case)().found.total() <= most
+
+
+def test_kernels_are_counted_but_no_views_and_no_allocations(parts):
+    x = torch.zeros(3, 4, dtype=torch.float32, device="meta")
+    with parts["launches"].Launches() as seen:
+        x.unsqueeze(0).expand(2, 3, 4)[0].T.detach()
+        torch.empty(3, device="meta")
+        torch.zeros(0, device="meta")
+        torch.ones(5, device="cpu")
+    assert not seen.found
+    with parts["launches"].Launches() as seen:
+        (x + 1).masked_fill(x > 0, 2)
+    assert {name: n for (_, name), n in seen.found.items()} == {"add": 1, "gt": 1, "masked_fill": 2}
+    assert seen.bytes.total() == (48 + 48) + (48 + 12) + (48 + 12 + 48)
+
+
+def test_a_small_batch_makes_few_calls(parts, command, capsys):
+    assert 50 < len(parts["trace"].of_update()) <= 120
+    assert command("--trace") == 0
+    assert "RankingMetric.update  metrics/base.py" in shown(capsys)

@@ -169,6 +169,7 @@ class Functions(TorchFunctionMode):
 @pytest.mark.parametrize("mode", [Operations, Functions])
 def test_a_mode_that_watches_operations_sees_them_all(busy, mode):
     counts = []
+    tr.NDCG().update(*BATCHES["dense"][0])  # makes constants
     for quiet in (False, True):
         threads.load.quiet = quiet
         with mode() as watching:

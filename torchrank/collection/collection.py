@@ -25,7 +25,7 @@ from torchrank.names.types import Pairs, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import Estimate, Interval, Method, estimate_table
 from torchrank.state.measure import Measure
-from torchrank.state.query_mean import QueryMean
+from torchrank.state.query_mean import QueryMean, added_together
 from torchrank.state.scoring import BatchResult, results_of, score_batch
 from torchrank.state.synchronisation import JointReduction, WorkersDifferError
 from torchrank.state.torchmetrics_fixes import eager
@@ -246,7 +246,7 @@ class RankingCollection(MetricCollection):
                     " update it by itself, or leave it out of this collection"
                 )
         ours = [metric for metric in members if isinstance(metric, Measure)]
-        results = self._results(ours, batch, values=False)
+        results = added_together(ours, self._results(ours, batch, values=False))
         # Other libraries receive only the keywords that the user has passed.
         given = {key: x for key, x in {**batch.options, "weights": batch.weights}.items() if x is not None}
         others = Pointwise(batch.preds, batch.target, given)

@@ -74,9 +74,8 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
     if pairs is not None:
         pair_tie_break = None if tie_break is None else tie_break[pairs.query, pairs.item]
         subtract(counts, pairs, scores[pairs.query, pairs.item], own, pair_tie_break, own_tie_break)
-    return _as_ranking(
-        counts, own, grade, valid & ~gone, layout.errors, layout.validate, scores.shape[1], None, layout.ignored
-    )
+    valid = valid if gone is None else valid & ~gone
+    return _as_ranking(counts, own, grade, valid, layout.errors, layout.validate, scores.shape[1], None, layout.ignored)
 
 
 def rank_columns(
@@ -270,7 +269,8 @@ class _Group:
         elif self.limits is not None:  # these counts are not complete
             assert reach is not None
             counts = counts._replace(equal=counts.equal.masked_fill(counts.greater >= reach, 0))
-        valid, width = (self.items >= 0) & ~self.gone, columns.width
+        valid, width = self.items >= 0, columns.width
+        valid = valid if self.gone is None else valid & ~self.gone
         if width is None:  # only the reading has shown the number of columns, so items are checked now
             width = self.seen.width
             outside = self.items >= width
@@ -351,6 +351,6 @@ def _as_ranking(
     if validate:
         errors = errors + count(Problem.NAN_SCORES, counts.has_nan > 0, ignored)
     dtype = widest_float(own.device)
-    tied = torch.where(valid & (own > float("-inf")), counts.equal, 0).to(dtype)
+    tied = (counts.equal * (valid & (own > float("-inf")))).to(dtype)
     first = (counts.greater + 1).to(dtype)
     return Ranking.in_rank_order(first, tied, grade, valid, counts.retrieved.to(dtype), errors, width, reach)

@@ -63,8 +63,8 @@ def choose_engine(layout: Layout, need: Need) -> tuple[Layout, Rank]:
         condensed = condense(layout, need)
         if condensed is not None:
             layout, few = condensed
-            return layout, rank_sparse if few is Few.COUNTED else _by_chunks(rank_catalogue)
-        return layout, _rank_as_rows if _are_long(layout, need) else _by_chunks(rank_dense)
+            return layout, rank_sparse if few is Few.COUNTED else _ENGINES[CatalogueLayout]
+        return layout, _rank_as_rows if _are_long(layout, need) else _ENGINES[DenseLayout]
     return layout, _ENGINES[type(layout)]
 
 
@@ -72,12 +72,14 @@ def _by_chunks(rank: Callable[[Any, Need], Ranking]) -> Rank:
     """Make an engine of a function that ranks one chunk."""
 
     def rank_chunks(layout: Layout, need: Need) -> Iterator[Ranking]:
-        return (rank(chunk, need) for chunk in layout.blocks(need))
+        for chunk in layout.blocks(need):
+            yield rank(chunk, need)
 
     return rank_chunks
 
 
 _ENGINES: dict[type[Layout], Rank] = {
+    DenseLayout: _by_chunks(rank_dense),
     CatalogueLayout: _by_chunks(rank_catalogue),
     RankedIds: _by_chunks(rank_ids),
     FlatRows: rank_flat,
@@ -147,8 +149,9 @@ def condense(layout: DenseLayout, need: Need) -> tuple[CatalogueLayout, Few] | N
 
 def _are_long(layout: DenseLayout, need: Need) -> bool:
     """Whether lists are so long that entries for all candidates would take too much memory."""
-    plain = layout.exclude is None and layout.subtopics is None and reading_is_free(layout.scores)
-    return need.relevant and need.reach is None and plain and layout.scores.shape[1] > BLOCK
+    plain = layout.exclude is None and layout.subtopics is None
+    long = need.relevant and need.reach is None and plain and layout.scores.shape[1] > BLOCK
+    return long and reading_is_free(layout.scores)
 
 
 def _rank_as_rows(layout: DenseLayout, need: Need) -> Iterator[Ranking]:

@@ -36,13 +36,13 @@ def rank_dense(layout: DenseLayout, need: Need) -> Ranking:
         scores = scores.masked_fill(~kept, float("-inf"))
     # Entries up to a reach have a width that depends on values, so they are for the CPU only. Their field ``pool`` has
     # the grades beyond the reach, but no subtopics.
-    cut = need.relevant and reading_is_free(scores) and layout.subtopics is None
-    reach = need.reach if cut else None
+    readable = reading_is_free(scores)
+    reach = need.reach if need.relevant and readable and layout.subtopics is None else None
     ordered, order, begins = _in_order(scores, layout.tie_break, reach)
     if layout.validate:  # NaN sorts first, so the first column suffices
         errors = errors + count(Problem.NAN_SCORES, ordered[:, 0].isnan() if layout.exclude is None else has_nan)
 
-    untied = reading_is_free(scores) and bool(begins.all())
+    untied = readable and bool(begins.all())
     first, tied, num_candidates = _intervals(ordered, begins, scores, untied)
     ranking = Ranking(
         first,

@@ -11,13 +11,15 @@ from torchrank.layouts.canonical import BLOCK, FEW
 from torchrank.layouts.items import Pairs
 
 
-def removable(exclude: Pairs | None, items: Tensor, grade: Tensor, mask: Tensor | None) -> tuple[Pairs | None, Tensor]:
-    """The excluded pairs that must be removed, and the entries that they remove, bool [query, entry].
+def removable(
+    exclude: Pairs | None, items: Tensor, grade: Tensor, mask: Tensor | None
+) -> tuple[Pairs | None, Tensor | None]:
+    """The excluded pairs that must be removed, and the entries that they remove, bool [query, entry]; None = none.
 
     Pairs that are relevant, or no candidates under ``mask``, get query -1.
     """
     if exclude is None:
-        return None, torch.zeros_like(items, dtype=torch.bool)
+        return None, None
     query, item = exclude.query.clone(), exclude.item
     if mask is not None:
         query = query.masked_fill(~mask[query, item], -1)

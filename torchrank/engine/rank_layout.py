@@ -25,13 +25,13 @@ def rank(layout: Layout, need: Need = ALL) -> Iterator[Ranking]:
         layout: the batch in canonical form.
         need: the part of the rankings that will be read.
 
-    Yields:
+    Returns:
         rankings of some queries each, which have the numbers of these in ``queries`` unless all are in order.
     """
     if layout.errors.device.type == "cpu":
         _keep_freed_memory()
     layout, engine = choose_engine(layout, need)
-    yield from engine(layout, need)
+    return engine(layout, need)
 
 
 def rank_parts(layout: Layout, ranked: Callable[[Any], Iterable[Ranking]]) -> list[Ranking]:

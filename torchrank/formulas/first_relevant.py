@@ -15,8 +15,10 @@ from torchrank.ranking.ranking import Ranking
 def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     """Probability that a candidate graded at or above ``level`` is among the first ``top_k``: float64 [query]."""
     found = ranking.found(level)
-    value = torch.where(found, ranking.prob_in_top_k(top_k), 0.0).amax(-1)
-    if found.shape[1] == 1 or ranking.untied:
+    if found.shape[1] == 1:
+        return ranking.hits(level, top_k)
+    value = torch.where(found, ranking.prob_in_top_k(top_k), ranking.zero).amax(-1)
+    if ranking.untied:
         return value
     # A query is 0 or 1 already, unless its first relevant candidates are in the tie group at the cutoff. For this group
     # C(n - s, r) / C(n, r) is the product of (n - s - i) / (n - i) over i = 0, ..., r - 1.
@@ -43,10 +45,12 @@ def first_rank(ranking: Ranking, level: float) -> Tensor:
 def reciprocal_rank(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     """Expected 1 / rank of the first candidate graded at or above ``level``, 0 beyond ``top_k``: float64 [query]."""
     found = ranking.found(level)
-    alone = ranking.mean_discount(RECIPROCAL, top_k)
+    alone = torch.where(found, ranking.mean_discount(RECIPROCAL, top_k), ranking.zero)
+    if found.shape[1] == 1:
+        return alone.squeeze(-1)
     # Right for queries in which the first tie group with relevant candidates has only one of them.
-    value = torch.where(found, alone, 0.0).amax(-1)
-    if found.shape[1] == 1 or ranking.untied:
+    value = alone.amax(-1)
+    if ranking.untied:
         return value
     before, beside = ranking.relevant_before_and_in_tie(level)
     # In the other queries, the entries of that group. Only these queries need the longer formula.

@@ -143,7 +143,7 @@ class Reciprocal:
     """1 / rank."""
 
     def __call__(self, rank: Tensor) -> Tensor:
-        return 1 / rank
+        return rank.reciprocal()
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Logarithmic:
     base: float
 
     def __call__(self, rank: Tensor) -> Tensor:
-        return 1 / torch.log2(1 + rank) if self.base == 2 else math.log(self.base) / torch.log1p(rank)
+        return torch.log2(1 + rank).reciprocal() if self.base == 2 else math.log(self.base) / torch.log1p(rank)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Clipped:
 
     def __call__(self, rank: Tensor) -> Tensor:
         rank = rank.clamp_min(self.base)
-        return 1 / torch.log2(rank) if self.base == 2 else math.log(self.base) / torch.log(rank)
+        return torch.log2(rank).reciprocal() if self.base == 2 else math.log(self.base) / torch.log(rank)
 
 
 LINEAR, EXPONENTIAL, POSITIVE = Linear(), Exponential(), Positive()

@@ -15,13 +15,12 @@ from torchrank.layouts.canonical import CatalogueLayout, DenseLayout, FlatRows, 
 from torchrank.layouts.checks import (
     bad_grades,
     bad_tie_break,
-    check_grid,
     check_not_exchanged,
     check_tensor,
     comparable,
     grades,
     integer_ids,
-    on_device_of,
+    on_grid,
     one_column,
 )
 from torchrank.layouts.judged_items import excluded_pairs, judged_items
@@ -47,7 +46,8 @@ def arrange(
     preds = preds.detach()
     if isinstance(target, Tensor):
         check_tensor(target, "target")
-        check_not_exchanged(preds, target)
+        if not preds.is_floating_point():
+            check_not_exchanged(preds, target)
     if tie_break is not None:
         check_tensor(tie_break, "tie_break")
         tie_break = comparable(tie_break)
@@ -62,21 +62,24 @@ def arrange(
         )
     if not preds.is_floating_point():
         return _ranked_ids(preds, target, mask, exclude, tie_break, validate)
-    check_grid(mask, "mask", preds, dtype=torch.bool)
-    if isinstance(tie_break, Tensor) and tie_break.shape == preds.shape[1:]:
-        tie_break = tie_break.expand_as(preds)
-    check_grid(tie_break, "tie_break", preds, also=f" or {list(preds.shape[1:])}")
+    if mask is not None:
+        mask = on_grid(mask, "mask", preds, dtype=torch.bool)
+    if tie_break is not None:
+        tie_break = tie_break.expand_as(preds) if tie_break.shape == preds.shape[1:] else tie_break
+        tie_break = on_grid(tie_break, "tie_break", preds, also=f" or {list(preds.shape[1:])}")
     if isinstance(target, Tensor) and target.dim() in (2, 3):
         return _dense(preds, target, mask, exclude, tie_break, validate)
     judged, errors = judged_items(target, preds, "preds [Q, D] of scores", limit=preds.shape[1])
-    errors = errors + bad_tie_break(tie_break, mask, preds, judged.ignored)
-    pairs, bad = excluded_pairs(exclude, preds)
+    pairs = None
+    if tie_break is not None:
+        errors = errors + bad_tie_break(tie_break, mask, judged.ignored)
+    if exclude is not None:
+        pairs, bad = excluded_pairs(exclude, preds)
+        errors = errors + bad
     if not preds.shape[1]:
         preds, tie_break = one_column(preds), None
         mask = torch.zeros_like(preds, dtype=torch.bool)  # the added column is padding
-    return CatalogueLayout(
-        errors + bad, validate, preds, judged, on_device_of(preds, mask), on_device_of(preds, tie_break), pairs
-    )
+    return CatalogueLayout(errors, validate, preds, judged, mask, tie_break, pairs)
 
 
 def _dense(
@@ -91,16 +94,19 @@ def _dense(
         )
     grade = grades(target, preds.device)
     subtopics = grade if grade.dim() == 3 else None
-    errors = bad_grades(grade, mask) + bad_tie_break(tie_break, mask, preds)
-    pairs, bad = excluded_pairs(exclude, preds)
+    errors, pairs = bad_grades(grade, mask), None
+    if tie_break is not None:
+        errors = errors + bad_tie_break(tie_break, mask)
+    if exclude is not None:
+        pairs, bad = excluded_pairs(exclude, preds)
+        errors = errors + bad
     # A candidate is as relevant as it is to its best subtopic: measures without subtopics read this grade.
     grade = grade if subtopics is None else grade.amax(-1)
     if not preds.shape[1]:
         preds, grade, tie_break = one_column(preds), grade.new_zeros((len(grade), 1)), None
         mask = torch.zeros_like(preds, dtype=torch.bool)
         subtopics = None if subtopics is None else subtopics.new_zeros((len(preds), 1, subtopics.shape[2]))
-    on = (on_device_of(preds, mask), on_device_of(preds, tie_break))
-    return DenseLayout(errors + bad, validate, preds, grade, *on, pairs, subtopics)
+    return DenseLayout(errors, validate, preds, grade, mask, tie_break, pairs, subtopics)
 
 
 def _flat(
@@ -125,16 +131,16 @@ def _flat(
         )
     if exclude is not None:
         raise ValueError("Expected no exclude for flat rows, got exclude; leave the rows out, or pass mask [row]")
-    check_grid(target, "target", preds)
-    check_grid(indexes, "indexes", preds)
-    check_grid(mask, "mask", preds, dtype=torch.bool)
-    check_grid(tie_break, "tie_break", preds)
+    target, indexes = on_grid(target, "target", preds), on_grid(indexes, "indexes", preds)
+    mask = None if mask is None else on_grid(mask, "mask", preds, dtype=torch.bool)
+    tie_break = None if tie_break is None else on_grid(tie_break, "tie_break", preds)
     if indexes.is_floating_point() or indexes.is_complex() or indexes.dtype in (torch.bool, torch.uint64):
         raise TypeError(f"Expected integer indexes that int64 can hold, got {indexes.dtype}; pass indexes.long()")
     grade = grades(target, preds.device)
-    errors = bad_grades(grade, mask) + bad_tie_break(tie_break, mask, preds)
-    indexes = comparable(indexes.detach().to(preds.device))
-    return FlatRows(errors, validate, preds, grade, indexes, on_device_of(preds, mask), on_device_of(preds, tie_break))
+    errors = bad_grades(grade, mask)
+    if tie_break is not None:
+        errors = errors + bad_tie_break(tie_break, mask)
+    return FlatRows(errors, validate, preds, grade, comparable(indexes), mask, tie_break)
 
 
 def _ranked_ids(
@@ -142,11 +148,15 @@ def _ranked_ids(
 ) -> RankedIds:
     if tie_break is not None:
         raise ValueError("Expected no tie_break for integer preds (ids already ranked), got tie_break; leave it out")
-    check_grid(mask, "mask", ids, dtype=torch.bool)
+    if mask is not None:
+        mask = on_grid(mask, "mask", ids, dtype=torch.bool)
     ids = integer_ids(ids, "preds", "target")
     judged, errors = judged_items(target, ids, "integer preds (ids, best first)", limit=None)
-    pairs, bad = excluded_pairs(exclude, ids, catalogue=False)
+    pairs = None
+    if exclude is not None:
+        pairs, bad = excluded_pairs(exclude, ids, catalogue=False)
+        errors = errors + bad
     # Engines never read an empty row, so lists of width 0 get one position of padding.
     if not ids.shape[1]:
         ids, mask = ids.new_full((ids.shape[0], 1), -1), None
-    return RankedIds(errors + bad, validate, ids.long(), judged, on_device_of(ids, mask), pairs)
+    return RankedIds(errors, validate, ids.long(), judged, mask, pairs)

@@ -12,6 +12,8 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
+from torchrank.hardware.constants import constant
+
 
 class Problem(IntEnum):
     """Kinds of bad values; each is the index of its counter."""
@@ -84,11 +86,15 @@ def count(kind: Problem, where: Tensor, ignored: Tensor | None = None) -> Tensor
         where: bool [...]; together with ``ignored`` bool [query] or [query, column].
         ignored: bool [query], the queries that do not count.
     """
-    counters = no_errors(where.device)
     if ignored is not None:
         where = where & ~(ignored if where.dim() == 1 else ignored.unsqueeze(-1))
-    counters[kind] = where.sum()
-    return counters
+    return where.sum() * _one(kind, where.device)
+
+
+@constant
+def _one(kind: Problem, device: torch.device) -> Tensor:
+    """Counters that hold 1 under one kind."""
+    return torch.tensor([int(one is kind) for one in Problem], dtype=torch.int64, device=device)
 
 
 def explain(counters: Tensor, first: Callable[[Problem], int | None] = lambda kind: None) -> str:

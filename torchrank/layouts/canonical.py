@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from torchrank.hardware.threads import GRAIN, available, each, parts_at_once
 from torchrank.layouts.cutting import rectangles
-from torchrank.layouts.items import JudgedItems, Pairs
+from torchrank.layouts.items import JudgedItems, Padded, Pairs
 
 # Elements in one chunk of queries. All temporaries of an engine together take up to a few dozen bytes per element,
 # so this keeps them under 64 MB, however large the batch is.
@@ -73,7 +74,7 @@ class Layout:
     #: names of the fields with a row per query
     per_query: ClassVar[tuple[str, ...]] = ()
 
-    @property
+    @functools.cached_property
     def num_queries(self) -> int:
         """Number of queries in the batch."""
         return len(getattr(self, self.per_query[0]))
@@ -84,9 +85,9 @@ class Layout:
         judged: JudgedItems | None = getattr(self, "judged", None)
         return None if judged is None else judged.ignored
 
-    @property
-    def elements(self) -> Tensor:
-        """Elements of temporaries that each query takes alone: int64 [query], on the CPU."""
+    @functools.cached_property
+    def elements(self) -> Tensor | int:
+        """Elements of temporaries that each query takes alone: int64 [query] on the CPU, or an int for every query."""
         raise NotImplementedError
 
     @property
@@ -104,31 +105,35 @@ class Layout:
         """Number of scores, or ids, of each query."""
         return 0
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         """Number of scores, or ids, of all queries."""
         return self.num_queries * self.reads
 
     @property
-    def work(self) -> Tensor:
-        """Elements of each query plus the mean number of excluded pairs per query: int64 [query], on the CPU."""
+    def work(self) -> Tensor | int:
+        """Elements of each query plus the mean number of excluded pairs per query, in the form of :attr:`elements`."""
         pairs: Pairs | None = getattr(self, "exclude", None)
         return self.elements if pairs is None else self.elements + len(pairs.query) // max(1, self.num_queries)
+
+    @property
+    def total_work(self) -> int:
+        """The sum of :attr:`work` over all queries."""
+        return work * self.num_queries if isinstance(work := self.work, int) else int(work.sum())
 
     def parts(self) -> list[Layout]:
         """Cut the batch into parts for threads; a single part if threads would not be faster.
 
         The first part has the counters of bad values, so that the sum over all parts is right.
         """
-        threads, queries = available(), self.num_queries
-        if threads < 2 or queries < 2 or self.errors.device.type != "cpu":
+        queries = self.num_queries
+        if queries < 2 or self.errors.device.type != "cpu":
             return [self]
-        work = self.work
-        total = int(work.sum())
-        if total < GRAIN and self.size < WORTHWHILE:
+        total = self.total_work
+        if (total < GRAIN and self.size < WORTHWHILE) or (threads := available()) < 2:
             return [self]
         count = min(queries, max(threads, total // self.room))
-        if work.stride(0):  # an expanded tensor has stride 0: all queries take the same work
+        if isinstance(work := self.work, Tensor):
             # Cut where the cumulative work passes each equal share.
             shares = torch.arange(1, count, device="cpu") * (total / count)
             cuts = sorted({0, queries, *torch.searchsorted(work.cumsum(0), shares.long()).tolist()})
@@ -146,12 +151,20 @@ class Layout:
             cut["exclude"] = pairs.rows(start, stop)
         return replace(self, **cut)
 
-    def blocks(self, need: Need) -> Iterator[Layout]:
+    def blocks(self, need: Need) -> Iterable[Layout]:
         """Cut the batch into chunks of queries of bounded size: at least one, the first with the counters."""
-        whole = need.reach is None  # then the rankings keep all elements, which takes memory beside the temporaries
-        elements = self.elements.clamp_min(self.width) if need.all_candidates else self.elements
-        room = self.room // parts_at_once()
-        cuts = rectangles(elements, room // 2 if whole else room)
+        elements, room = self.elements, self.room // parts_at_once()
+        # Without a reach the rankings keep all elements, which takes memory beside the temporaries.
+        room = room // 2 if need.reach is None else room
+        if isinstance(elements, int):
+            elements, queries = max(1, elements, self.width if need.all_candidates else 0), self.num_queries
+            if queries * elements <= room:
+                return [self]
+            step = max(1, room // elements)
+            return self._blocks([(start, min(start + step, queries)) for start in range(0, queries, step)])
+        return self._blocks(rectangles(elements.clamp_min(self.width) if need.all_candidates else elements, room))
+
+    def _blocks(self, cuts: list[tuple[int, int]]) -> Iterator[Layout]:
         if len(cuts) < 2:
             yield self
             return
@@ -183,10 +196,9 @@ class DenseLayout(Layout):
     def reads(self) -> int:
         return self.scores.shape[1]
 
-    @property
-    def elements(self) -> Tensor:
-        intents = 1 if self.subtopics is None else self.subtopics.shape[2]
-        return torch.tensor(self.scores.shape[1] * max(1, intents), device="cpu").expand(self.num_queries)
+    @functools.cached_property
+    def elements(self) -> int:
+        return self.scores.shape[1] * (1 if self.subtopics is None else max(1, self.subtopics.shape[2]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,9 +223,9 @@ class CatalogueLayout(Layout):
     def reads(self) -> int:
         return self.scores.shape[1]
 
-    @property
-    def elements(self) -> Tensor:
-        return self.judged.sizes
+    @functools.cached_property
+    def elements(self) -> Tensor | int:
+        return self.judged.items.shape[1] if isinstance(self.judged, Padded) else self.judged.sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +260,7 @@ class EmbeddedLayout(Layout):
         # Workers of a sharded catalogue exchange sums for each chunk of queries, so all must take chunks in one order.
         return [self] if self.shard is not None else super().parts()
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         return 0 if self.shard is not None else super().size
 
@@ -256,7 +268,7 @@ class EmbeddedLayout(Layout):
     def reads(self) -> int:
         return len(self.catalogue)
 
-    @property
+    @functools.cached_property
     def elements(self) -> Tensor:
         return (WEIGHT * self.judged.sizes).clamp_min(self.chunk)
 
@@ -273,11 +285,11 @@ class StreamedLayout(Layout):
     again: bool
     exclude: Pairs | None = None
 
-    @property
+    @functools.cached_property
     def elements(self) -> Tensor:
         return torch.tensor([1], device="cpu")  # each block has all queries, so the batch cannot be cut by queries
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         return 0  # unknown before reading; 0 also keeps the user's iterator on the user's thread
 
@@ -305,7 +317,7 @@ class RankedIds(Layout):
     def reads(self) -> int:
         return self.ids.shape[1]
 
-    @property
+    @functools.cached_property
     def elements(self) -> Tensor:
         sizes, width = self.judged.sizes, self.ids.shape[1]
         return torch.where(sizes <= FEW, width * sizes, 2 * (width + sizes))
@@ -324,17 +336,17 @@ class FlatRows(Layout):
     mask: Tensor | None = None
     tie_break: Tensor | None = None
 
-    @property
+    @functools.cached_property
     def elements(self) -> Tensor:
         return torch.tensor([1], device="cpu")  # one sort over all rows, so the batch cannot be cut by queries
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         return len(self.scores)
 
     @property
-    def work(self) -> Tensor:
-        return torch.tensor([len(self.scores)], device="cpu")
+    def total_work(self) -> int:
+        return len(self.scores)
 
     def parts(self) -> list[Layout]:
         """Cut the rows into ranges of indexes with similar numbers of rows, one range per thread."""

@@ -19,8 +19,7 @@ DTYPES = (
 
 
 def grades(target: Tensor, device: torch.device) -> Tensor:
-    """Check relevance grades and move them to a device, in their dtype; bool becomes int8."""
-    check_tensor(target, "grades")
+    """Check relevance grades, a dense tensor, and move them to a device, in their dtype; bool becomes int8."""
     if target.is_complex() or target.dtype in (torch.uint16, torch.uint32, torch.uint64):
         hint = "" if target.is_complex() else "; pass target.long()"
         raise TypeError(f"Expected grades to be integer, bool or floating point, got {target.dtype}{hint}")
@@ -29,26 +28,25 @@ def grades(target: Tensor, device: torch.device) -> Tensor:
     return target.to(torch.int8) if target.dtype == torch.bool else target
 
 
-def bad_tie_break(
-    tie_break: Tensor | None, mask: Tensor | None, preds: Tensor, ignored: Tensor | None = None
-) -> Tensor:
+def bad_tie_break(tie_break: Tensor, mask: Tensor | None, ignored: Tensor | None = None) -> Tensor:
     """Counters of the queries with NaN among the tie breaks of their candidates."""
-    if tie_break is None or not tie_break.is_floating_point():
-        return no_errors(preds.device)
-    bad = tie_break.to(preds.device).isnan()
-    bad = bad if mask is None else bad & mask.to(preds.device)
+    if not tie_break.is_floating_point():
+        return no_errors(tie_break.device)
+    bad = tie_break.isnan()
+    bad = bad if mask is None else bad & mask
     return count(Problem.NAN_SCORES, bad.any(-1) if bad.dim() > 1 else bad, ignored)
 
 
 def bad_grades(grade: Tensor, where: Tensor | None) -> Tensor:
     """Counters of the grades that are NaN or infinite, at the positions of ``where`` (None = all)."""
+    if not grade.is_floating_point():
+        return no_errors(grade.device)
     readable = reading_is_free(grade) and grade.numel() > 0
     # The smallest and the largest grade suffice, because NaN is both.
-    if not grade.is_floating_point() or (readable and all(map(math.isfinite, torch.stack(grade.aminmax()).tolist()))):
+    if readable and all(map(math.isfinite, torch.stack(grade.aminmax()).tolist())):
         return no_errors(grade.device)
     bad = ~grade.isfinite()
     if where is not None:
-        where = where.to(bad.device)
         bad = bad & (where.unsqueeze(-1) if bad.dim() > where.dim() else where)
     return count(Problem.BAD_GRADES, bad)
 
@@ -78,8 +76,8 @@ def integer_ids(ids: Tensor, name: str, beside: str) -> Tensor:
 
 
 def check_not_exchanged(preds: Tensor, target: Tensor) -> None:
-    """Raise TypeError if labels were given in the place of scores, and scores in the place of labels."""
-    if preds.is_floating_point() or preds.is_complex() or not target.is_floating_point():
+    """Raise TypeError if integers were given in the place of scores, and scores in the place of labels."""
+    if preds.is_complex() or not target.is_floating_point():
         return
     if target.shape == preds.shape:
         # Integer scores with float grades are an error too, with another way out. So values decide which error it is;
@@ -129,10 +127,12 @@ def shape_of(x: object) -> object:
     return "nested" if x.is_nested else list(x.shape)
 
 
-def check_grid(x: object, name: str, preds: Tensor, dtype: torch.dtype | None = None, also: str = "") -> None:
-    """Raise TypeError or ValueError unless an argument is None or a tensor of the shape of ``preds``."""
-    if x is None and name != "target":
-        return
+def on_grid(x: object, name: str, preds: Tensor, dtype: torch.dtype | None = None, also: str = "") -> Tensor:
+    """Check that an argument is a tensor of the shape of ``preds``, detach it and move it to their device.
+
+    Raises:
+        TypeError, ValueError: it has another type, dtype or shape.
+    """
     check_tensor(x, name, wanted := "a bool tensor" if dtype is torch.bool else "a tensor")
     assert isinstance(x, Tensor)
     if dtype is not None and x.dtype != dtype:
@@ -140,16 +140,12 @@ def check_grid(x: object, name: str, preds: Tensor, dtype: torch.dtype | None = 
         raise TypeError(f"Expected {name} to be {wanted}, got {x.dtype}{way_out}")
     if x.shape != preds.shape:
         raise ValueError(f"Expected {name} of preds' shape {list(preds.shape)}{also}, got {list(x.shape)}")
+    return x.detach().to(preds.device)
 
 
 def comparable(x: Tensor) -> Tensor:
     """A tensor with uint16 and uint32 converted to int64, because torch lacks many operations on them."""
     return x.long() if x.dtype in (torch.uint16, torch.uint32) else x
-
-
-def on_device_of(preds: Tensor, x: Tensor | None) -> Tensor | None:
-    """Move a tensor to the device of ``preds`` and detach it; None stays None."""
-    return None if x is None else x.detach().to(preds.device)
 
 
 def one_column(preds: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -57,7 +58,7 @@ class Padded:
     #: [query, entry]
     grade: Tensor
 
-    @property
+    @functools.cached_property
     def ignored(self) -> Tensor | None:
         """bool [query]: the query does not count."""
         return self.items[:, 0] == IGNORED
@@ -75,10 +76,10 @@ class Padded:
         """Items and grades [query, entry]; a negative item is padding."""
         return self.items, self.grade
 
-    def again(self) -> Tensor:
-        """bool, in any order: True for each repetition of an item within its query."""
+    def again(self) -> Tensor | None:
+        """bool, in any order: True for each repetition of an item within its query; None = there can be none."""
         if self.items.shape[1] < 2:
-            return torch.zeros_like(self.items, dtype=torch.bool)
+            return None
         ordered = self.items.sort(dim=-1).values
         return (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -26,12 +28,13 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
         limit: all items must be smaller; None = any id.
     """
     num_queries, device = preds.shape[0], preds.device
-    errors = no_errors(device)
+    errors: list[Tensor] = []
     judged: JudgedItems
     if isinstance(target, Tensor):
         check_tensor(target, "target")
     if isinstance(target, tuple):
-        judged, errors = _of_pairs(target, num_queries, device)
+        judged, bad = _of_pairs(target, num_queries, device)
+        errors.append(bad)
     elif isinstance(target, list):
         judged = _of_lists(target, num_queries, device)
     elif isinstance(target, Tensor) and target.shape[:1] == preds.shape[:1] and target.dim() in (1, 2):
@@ -49,9 +52,11 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
         )
     if limit is not None:
         outside = judged.items >= limit
-        errors = errors + count(Problem.OUT_OF_RANGE, outside)
+        errors.append(count(Problem.OUT_OF_RANGE, outside))
         judged = replace(judged, items=judged.items.masked_fill(outside, -1))
-    return judged, errors + count(Problem.DUPLICATE_TARGETS, judged.again())
+    if (again := judged.again()) is not None:
+        errors.append(count(Problem.DUPLICATE_TARGETS, again))
+    return judged, functools.reduce(operator.add, errors) if errors else no_errors(device)
 
 
 def _of_lists(target: list, num_queries: int, device: torch.device) -> Ragged:
@@ -90,6 +95,8 @@ def _of_pairs(target: tuple, num_queries: int, device: torch.device) -> tuple[Ra
     if len({len(x) for x in target}) != 1:
         raise ValueError(f"Expected the tensors of a (query, item[, grade]) tuple to be equally long, got {shapes}")
     query, item = (integer_ids(x, name, "a tuple").to(device).long() for x, name in zip(target, ("query", "item")))
+    if len(target) == 3:
+        check_tensor(target[2], "grades")
     grade = grades(target[2], device) if len(target) == 3 else torch.ones_like(item, dtype=torch.int8)
     outside = (query < 0) | (query >= num_queries) | (item < 0)
     errors = count(Problem.OUT_OF_RANGE, outside) + bad_grades(grade, ~outside)

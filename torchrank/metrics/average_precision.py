@@ -13,7 +13,7 @@ from torchrank.formulas.gains import RECIPROCAL, OfRelevant, checked_weighing, g
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import GainOption
-from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.arithmetic import ratio, row_sum
 from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking
 
@@ -116,7 +116,7 @@ class MAP(BinaryMetric):
             return _precision_by_hits(ranking, self.relevance_level, self.top_k)
         values = precisions(ranking, self.relevance_level, self.top_k)
         if self.gain is None:
-            return ratio(values.sum(-1), self.whole(ranking))
+            return ratio(row_sum(values), self.whole(ranking))
         # All orders of a tie group are equally likely, so its relevant entries have the same expected precision.
         return ratio((ranking.gains(self.weighing) * values).sum(-1), ranking.total_gain(self.weighing))
 
@@ -137,6 +137,8 @@ def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     relevant. If the entry has rank j, j - a - 1 candidates of the group are before it. Each of these is relevant with
     probability c = (r - 1) / (n - 1). So the expected precision at j is (before + 1 + c (j - a - 1)) / j.
     """
+    if ranking.first.shape[1] == 1:  # a single relevant entry has precision 1 / rank
+        return torch.where(ranking.found(level), ranking.mean_discount(RECIPROCAL, top_k), ranking.zero)
     before, beside = ranking.relevant_before_and_in_tie(level)
     if ranking.untied:
         return (before + beside) * ranking.discount_sum(RECIPROCAL, top_k) * beside
@@ -147,7 +149,7 @@ def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     # The sum over the ranks j of the group, up to the cutoff. It needs only their number and the sum of their 1 / j.
     total = (before + 1 - (above + 1) * c) * harmonic + c * inside
     # Each of the n ranks is equally likely, also a rank behind the cutoff, which contributes 0.
-    return torch.where(ranking.found(level), ratio(total, ranking.tied), 0.0)
+    return torch.where(ranking.found(level), ratio(total, ranking.tied), ranking.zero)
 
 
 def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
 
 from torchrank.formulas.judgment_bounds import bound
+from torchrank.hardware.constants import scalar
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
 from torchrank.names.parameters import one_of, parameter
@@ -15,6 +17,9 @@ from torchrank.names.types import Aggregation, EmptyAction, Pairs, Target, Ties,
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
 from torchrank.state.scoring import BatchResult, Measured, Status, result_for, score_batch
+
+#: the value of an empty query by ``empty_target_action``
+FILLS = {"neg": 0.0, "pos": 1.0, "listed": 0.0, "skip": math.nan, "error": math.nan}
 
 
 class RankingMetric(Measure):
@@ -106,7 +111,7 @@ class RankingMetric(Measure):
 
     def weight(self, ranking: Ranking) -> Tensor:
         """float64 [query]: the weight of each query in the mean, to be multiplied by the user's weight."""
-        return torch.ones_like(ranking.num_candidates)
+        return ranking.ones
 
     def errors(self, ranking: Ranking) -> Tensor:
         """int64 [kind]: counters of bad values, found by the ranking or by the measure itself."""
@@ -130,7 +135,7 @@ class RankingMetric(Measure):
             values, empty = bound(self.values, ranking, self.unjudged == "upper", worth)
         else:
             values, empty = self.values(ranking)
-        status = empty.to(torch.int8)
+        status = empty.view(torch.int8)
         if self.empty_target_action == "listed":
             # NaN and a status of its own: the query is neither scored nor counted as empty
             absent = ranking.num_candidates == 0
@@ -145,12 +150,14 @@ class RankingMetric(Measure):
     def values(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
         """The value of each query, float64 [query], and whether the query is empty, bool [query]."""
         empty = self.empty(ranking)
-        fill = {"neg": 0.0, "pos": 1.0, "listed": 0.0}.get(self.empty_target_action, float("nan"))
         value = self.measure(self.resolve_ties(ranking))
         if not isinstance(value, Tensor) or value.shape != empty.shape:
             got = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             wanted = f"a tensor [query], here {len(empty)} values"
             raise ValueError(f"Expected {type(self).__name__}.measure to return {wanted}, got {got}")
+        fill = FILLS[self.empty_target_action]
+        if value.is_floating_point():
+            return torch.where(empty, scalar(fill, value.dtype, value.device), value), empty
         return torch.where(empty, fill, value), empty
 
     def score(

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.gains import Logarithmic
+from torchrank.hardware.constants import scalar
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, number, one_of
 from torchrank.names.types import EmptyAction
-from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.arithmetic import ratio, row_sum
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["F1", "BinG", "FBeta", "FallOut", "Precision", "RPrecision", "Recall", "RelativePrecision", "SetAP"]
@@ -36,7 +37,7 @@ class BinaryMetric(RankingMetric):
         return Need(self.top_k, relevant=True)
 
     def empty(self, ranking: Ranking) -> Tensor:
-        return ranking.num_relevant(self.relevance_level) == 0
+        return ranking.without_relevant(self.relevance_level)
 
     def hits(self, ranking: Ranking) -> Tensor:
         """(Expected) number of relevant candidates in the first ``top_k``: float64 [query]."""
@@ -44,13 +45,13 @@ class BinaryMetric(RankingMetric):
 
     def per_relevant(self, ranking: Ranking, values: Tensor) -> Tensor:
         """Mean of values [query, entry] over all relevant candidates, 0 for one not retrieved: float64 [query]."""
-        found = torch.where(ranking.found(self.relevance_level), values, 0.0)
-        return ratio(found.sum(-1), ranking.num_relevant(self.relevance_level))
+        found = torch.where(ranking.found(self.relevance_level), values, ranking.zero)
+        return ratio(row_sum(found), ranking.num_relevant(self.relevance_level))
 
     def length(self, ranking: Ranking) -> Tensor:
         """``top_k``, or the length of each list: float64 [query]."""
         lists = ranking.num_candidates
-        return lists if self.top_k is None else torch.full_like(lists, self.top_k)
+        return lists if self.top_k is None else scalar(self.top_k, lists.dtype, lists.device).expand_as(lists)
 
 
 class Precision(BinaryMetric):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Literal
@@ -9,13 +10,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from torchrank.formulas.gains import RECIPROCAL, UNDISCOUNTED, Clipped, Logarithmic, checked_gain, gain_of
+from torchrank.formulas.gains import LINEAR, RECIPROCAL, UNDISCOUNTED, Clipped, Logarithmic, checked_gain, gain_of
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import number, one_of, parameter
 from torchrank.names.types import EmptyAction, GainOption
-from torchrank.ranking.arithmetic import ratio, running_sum
+from torchrank.ranking.arithmetic import ratio, row_sum, running_sum
 from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking
 
@@ -49,7 +50,7 @@ class GradedMetric(RankingMetric):
     def need(self) -> Need:
         return Need(self.top_k, relevant=True)
 
-    @property
+    @functools.cached_property
     def gain_function(self) -> Gain:
         """The function from grades to gains."""
         return gain_of(self.gain)
@@ -60,6 +61,8 @@ class GradedMetric(RankingMetric):
         return UNDISCOUNTED
 
     def errors(self, ranking: Ranking) -> Tensor:
+        if self.gain_function is LINEAR and not ranking.grade.is_floating_point():
+            return ranking.errors  # sums of integers do not overflow
         # The gain of a huge grade can overflow, and the value would be NaN without an error. Grades that are not finite
         # themselves were counted before.
         overflow = ~self.ideal(ranking).isfinite() & ranking.finite()
@@ -70,7 +73,7 @@ class GradedMetric(RankingMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         discounts = ranking.mean_discount(self.discount_function, self.top_k)
-        return (ranking.gains(self.gain_function) * discounts).sum(-1)
+        return row_sum(ranking.gains(self.gain_function) * discounts)
 
     def ideal(self, ranking: Ranking) -> Tensor:
         """The largest value over all orders of the judged candidates: float64 [query]."""
@@ -158,7 +161,7 @@ class DCG(GradedMetric):
                 f" log_base={self.log_base} with discount={self.discount!r}"
             )
 
-    @property
+    @functools.cached_property
     def discount_function(self) -> Callable[[Tensor], Tensor]:
         if callable(self.discount):
             return self.discount

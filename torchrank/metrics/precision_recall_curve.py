@@ -69,7 +69,7 @@ class PRCurve(Precision):
     def measured(self, ranking: Ranking) -> Measured:
         found = super().measured(ranking)
         # An empty query has the same value at every rank, set by `empty_target_action`.
-        return replace(found, extra=torch.where(found.status > 0, found.values, self.curves(ranking)))
+        return found._replace(extra=torch.where(found.status > 0, found.values, self.curves(ranking)))
 
     def curves(self, ranking: Ranking) -> Tensor:
         """Precision at each rank, then recall at each rank, also of empty queries: float64 [2 * rank, query]."""

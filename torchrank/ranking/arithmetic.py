@@ -10,7 +10,12 @@ from torchrank.hardware.devices import reading_is_free
 
 def ratio(part: Tensor, whole: Tensor) -> Tensor:
     """part / whole, elementwise; 0 where the whole is 0."""
-    return torch.where(whole == 0, 0.0, part / whole)
+    return torch.where(whole == 0, whole, part / whole)
+
+
+def row_sum(x: Tensor) -> Tensor:
+    """Sums over the last dimension; a view if it has one element."""
+    return x.squeeze(-1) if x.shape[-1] == 1 else x.sum(-1)
 
 
 def marked_rows(where: Tensor) -> Tensor:

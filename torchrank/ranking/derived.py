@@ -10,10 +10,12 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import torch
 from torch import Tensor
 
+from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free
-from torchrank.ranking.arithmetic import ratio, running_sum
+from torchrank.ranking.arithmetic import ratio, row_sum, running_sum
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
-from torchrank.ranking.gain import as_gain
+from torchrank.ranking.gain import Gain, as_gain
+from torchrank.ranking.intervals import Intervals, of_first_ranks, prefix_sums
 from torchrank.ranking.sampled import Positive
 
 P = ParamSpec("P")
@@ -53,7 +55,8 @@ class Derived(RankIntervals):
 
     def __getstate__(self) -> dict[str, Any]:
         # Keys of the cache may be functions, which cannot be pickled. So a copy begins with an empty cache.
-        return {**self.__dict__, "_cache": {}}
+        fresh = {name: x for name, x in self.__dict__.items() if name not in ("zero", "ones", "retrieved", "untied")}
+        return {**fresh, "_cache": {}}
 
     # ---- transforms --------------------------------------------------------------------------------------------
 
@@ -153,6 +156,21 @@ class Derived(RankIntervals):
         """Number of queries."""
         return len(self.num_candidates)
 
+    @functools.cached_property
+    def zero(self) -> Tensor:
+        """0 in the dtype of the ranks, float64 []."""
+        return scalar(0, self.num_candidates.dtype, self.num_candidates.device)
+
+    @functools.cached_property
+    def retrieved(self) -> Tensor:
+        """bool [query, entry]: the entry was retrieved."""
+        return self.tied > 0
+
+    @functools.cached_property
+    def ones(self) -> Tensor:
+        """1 for each query, float64 [query]."""
+        return torch.ones_like(self.num_candidates)
+
     @property
     def num_subtopics(self) -> int:
         """Number of subtopics, including subtopics that are padding for some queries."""
@@ -175,15 +193,20 @@ class Derived(RankIntervals):
     @cached
     def found(self, level: float) -> Tensor:
         """bool [query, entry]: relevant and retrieved."""
-        return self.relevant(level) & (self.tied > 0)
+        return self.relevant(level) & self.retrieved
 
     @cached
     def num_relevant(self, level: float) -> Tensor:
         """float64 [query]: number of relevant candidates, retrieved or not, also beyond ``reach``."""
         relevant = self.relevant(level) if self.pool is None else _at_least(self.pool, level)
-        return relevant.sum(-1).to(self.first.dtype)
+        return row_sum(relevant).to(self.first.dtype)
 
-    @property
+    @cached
+    def without_relevant(self, level: float) -> Tensor:
+        """bool [query]: no candidate is relevant."""
+        return self.num_relevant(level) == 0
+
+    @functools.cached_property
     def untied(self) -> bool:
         """True if ``depth`` guarantees that no two candidates are tied."""
         return self.depth <= 1
@@ -193,7 +216,7 @@ class Derived(RankIntervals):
         """float64 [query, entry]: probability that an entry is among the first ``top_k``."""
         if self.untied:
             return self.ranks_in_top_k(top_k)
-        return self._of_interval(lambda first, tied: _ranks_up_to(first, tied, top_k) / tied.clamp_min(1))
+        return self._of_interval(lambda ranks: _ranks_up_to(ranks.first, ranks.tied, top_k) / ranks.number)
 
     @cached
     def ranks_in_top_k(self, top_k: int | None) -> Tensor:
@@ -209,7 +232,7 @@ class Derived(RankIntervals):
     @cached
     def hits(self, level: float, top_k: int | None) -> Tensor:
         """float64 [query]: (expected) number of relevant candidates among the first ``top_k``."""
-        return torch.where(self.found(level), self.prob_in_top_k(top_k), 0.0).sum(-1)
+        return row_sum(torch.where(self.found(level), self.prob_in_top_k(top_k), self.zero))
 
     def hits_by_rank(self, level: float, ranks: int) -> Tensor:
         """float64 [query, rank]: :meth:`hits` for ``top_k`` = 1, 2, ..., ``ranks``. Not for "realistic" ties."""
@@ -270,91 +293,74 @@ class Derived(RankIntervals):
     def mean_rank(self) -> Tensor:
         """float64 [query, entry]: mean of the possible ranks of an entry; the rank behind the list if not retrieved."""
         missing = (self.num_candidates + 1).unsqueeze(-1)
-        return torch.where(self.tied > 0, self.first + (self.tied - 1) / 2, missing)
+        return torch.where(self.retrieved, self.first + (self.tied - 1) / 2, missing)
 
     @cached
     def mean_discount(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and if not retrieved."""
         if self.untied:
             return self.discount_sum(discount, top_k)
-        return self._of_interval(
-            lambda first, tied: self._discount_sum(first, tied, discount, top_k) / tied.clamp_min(1)
-        )
+        return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k) / ranks.number)
 
     @cached
     def discount_sum(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: sum of the discount over an entry's interval of ranks up to ``top_k``."""
         if self.untied:
-            inside = self.tied > 0 if top_k is None else (self.tied > 0) & (self.first <= top_k)
-            return torch.where(inside, self._discount_at_best_rank(discount), 0.0)
-        return self._of_interval(lambda first, tied: self._discount_sum(first, tied, discount, top_k))
+            inside = self.retrieved if top_k is None else self.retrieved & (self.first <= top_k)
+            return torch.where(inside, self._discount_at_best_rank(discount), self.zero)
+        return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k))
 
-    def _discount_sum(
-        self, first: Tensor, tied: Tensor, discount: Callable[[Tensor], Tensor], top_k: int | None
-    ) -> Tensor:
+    def _discount_sum(self, ranks: Intervals, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         # The sum over a tie group is a difference of prefix sums. An entry without ties gets its discount directly,
         # because its rank may be larger than the table, which ends at ``depth``.
-        alone = tied == 1 if top_k is None else (tied == 1) & (first <= top_k)
+        alone = ranks.alone if top_k is None else ranks.alone & (ranks.first <= top_k)
         table = self._table(discount, top_k)
-        last = len(table) - 1
-        above = torch.where(tied > 0, first - 1, 0).long()
-        several = table.take((above + tied.long()).clamp_max(last)) - table.take(above.clamp_max(last))
-        return torch.where(alone, discount(first.clamp_min(1)), torch.where(tied > 1, several, 0.0))
+        before, up_to = table.take(ranks.ends.clamp(0, len(table) - 1))
+        return torch.where(alone, discount(ranks.best), up_to - before)
 
     @cached
     def _discount_at_best_rank(self, discount: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, entry]: the discount at the best rank of each entry."""
         return discount(self.first.clamp_min(1))
 
-    def _of_interval(self, piece: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """``piece(first, tied)`` of each entry, computed once for each interval of ranks if there are few intervals."""
-        grid = self._grid()
-        if grid is None:
-            return piece(self.first, self.tied)
-        first, tied, at = grid
-        return piece(first, tied).index_select(0, at).view(self.first.shape)
+    def _of_interval(self, piece: Callable[[Intervals], Tensor]) -> Tensor:
+        """A quantity of the interval of each entry, computed once for each interval if there are few of them."""
+        ranks, at = self._intervals()
+        return piece(ranks) if at is None else piece(ranks).index_select(0, at).view(self.first.shape)
 
     @cached
-    def _grid(self) -> tuple[Tensor, Tensor, Tensor] | None:
-        """All possible intervals of entries, and the number of each entry's interval; None if there are too many.
+    def _intervals(self) -> tuple[Intervals, Tensor | None]:
+        """All possible intervals of entries [interval], and the number of each entry's interval, int64 [query * entry].
 
-        Returns:
-            ``first`` and ``tied`` of each interval, float64 [interval] each; int64 [query * entry].
+        If there are too many, the intervals of the entries [query, entry], and None.
         """
+        of_entries = Intervals(self.first, self.tied)
         if not reading_is_free(self.first) or not len(self.first):  # the number of intervals depends on values
-            return None
+            return of_entries, None
         above = torch.where(self.tied > 0, self.first - 1, 0)
         ranks, longest = int(above.max()) + 1, int(self.tied.max()) + 1
         # With fewer than 4 entries per interval the detour does not pay.
         if ranks * longest * 4 > above.numel():
-            return None
+            return of_entries, None
         cells = torch.arange(ranks * longest, device=self.first.device)
         at = above.mul_(longest).add_(self.tied).long().flatten()
-        return (cells // longest + 1).to(self.first.dtype), (cells % longest).to(self.first.dtype), at
+        first, tied = (cells // longest + 1).to(self.first.dtype), (cells % longest).to(self.first.dtype)
+        return Intervals(first, tied), at
 
     def _table(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """Prefix sums of a discount up to the largest rank of a tied entry, or up to ``top_k``."""
-        return self._prefix(discount, self.depth if top_k is None else min(top_k, self.depth))
-
-    @cached
-    def _prefix(self, discount: Callable[[Tensor], Tensor], limit: int) -> Tensor:
-        """Prefix sums of a discount: element r is the sum over the ranks 1 ... r; float64 [limit + 1]."""
-        ranks = torch.arange(1, limit + 1, dtype=self.first.dtype, device=self.first.device)
-        return torch.nn.functional.pad(running_sum(discount(ranks)), (1, 0))
+        limit = self.depth if top_k is None else min(top_k, self.depth)
+        return prefix_sums(discount, limit, self.first.dtype, self.first.device)
 
     @cached
     def gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, entry]: gain of each entry; 0 if unjudged or padding, and for most gains at grade 0."""
-        return _gains(self.grade, self.valid & _gaining(self.grade, gain), gain, self.first.dtype)
+        return _gains(self.grade, self.valid, as_gain(gain), self.zero)
 
     @cached
     def judged_gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, judged]: :meth:`gains` of all judged candidates, also beyond ``reach``, in any order."""
-        return (
-            self.gains(gain)
-            if self.pool is None
-            else _gains(self.pool, _gaining(self.pool, gain), gain, self.first.dtype)
-        )
+        return self.gains(gain) if self.pool is None else _gains(self.pool, None, as_gain(gain), self.zero)
 
     @cached
     def total_gain(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
@@ -371,7 +377,8 @@ class Derived(RankIntervals):
         # The n(l) candidates at or above level l have the ranks 1 ... n(l) in the ideal order. So each level l adds
         # gain(l) - gain(l - 1) times the sum of the first n(l) discounts.
         if levels is not None:
-            sums = self._prefix(discount, min(top_k or judged.shape[1], judged.shape[1]))
+            limit = min(top_k or judged.shape[1], judged.shape[1])
+            sums = prefix_sums(discount, limit, self.first.dtype, self.first.device)
             by_level = gain(torch.arange(levels + 1, dtype=sums.dtype, device=sums.device)).tolist()
             total = torch.zeros_like(self.num_candidates)
             for level in range(1, levels + 1):
@@ -379,8 +386,7 @@ class Derived(RankIntervals):
                 total += (by_level[level] - (by_level[level - 1] if level > 1 else 0)) * discounts
             return total
         best = self._best(gain)[:, :top_k]
-        ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
-        return (best * discount(ranks)).sum(-1)
+        return row_sum(best * of_first_ranks(discount, best.shape[1], best.dtype, best.device))
 
     def ideal_order(self, gain: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, rank]: gains of all judged candidates in descending order, up to ``top_k``."""
@@ -394,7 +400,9 @@ class Derived(RankIntervals):
         in how many of the others are entries.
         """
         if self.pool is None:
-            return self.gains(gain).sort(dim=-1, descending=True).values.clamp_min_(0)
+            gains = self.gains(gain)
+            several = gains.shape[1] > 1
+            return gains.sort(dim=-1, descending=True).values.clamp_min_(0) if several else gains.clamp_min(0)
         rank = min(self.reach or self.pool.shape[1], self.pool.shape[1])
         return self.judged_gains(gain).topk(rank).values.clamp_min_(0)
 
@@ -428,16 +436,14 @@ def _at_least(grade: Tensor, level: float) -> Tensor:
     return grade >= level
 
 
-def _gaining(grade: Tensor, gain: Callable[[Tensor], Tensor]) -> Tensor:
-    """bool, like ``grade``: the gain may differ from 0. A table of gains may have a gain for grade 0."""
-    return grade >= 0 if as_gain(gain).of_zero else grade > 0
-
-
-def _gains(grade: Tensor, judged: Tensor, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
-    """Gains of the judged grades in a floating dtype, 0 for all others."""
-    wide = torch.where(judged, grade, torch.zeros_like(grade)).to(dtype)
+def _gains(grade: Tensor, valid: Tensor | None, gain: Gain, nothing: Tensor) -> Tensor:
+    """Gains of the judged grades in the dtype of ``nothing``, which is 0 and the gain of all others."""
+    judged = grade >= 0 if gain.of_zero else grade > 0  # a table of gains may have a gain for grade 0
+    judged = judged if valid is None else valid & judged
+    wide = torch.where(judged, grade.to(nothing.dtype), nothing)
     # The level is compared in the grade's dtype: 0.1 in float16 is below 0.1 in float64. A grade at or above it is
     # lifted to the level, so that the gain function decides in the same way.
-    if (level := as_gain(gain).level) is not None:
-        wide = torch.where(_at_least(grade, level), wide.clamp_min(level), torch.zeros_like(wide))
-    return torch.where(judged, gain(wide), 0.0)
+    if (level := gain.level) is not None:
+        wide = torch.where(_at_least(grade, level), wide.clamp_min(level), nothing)
+    gains = gain(wide)
+    return gains if gains is wide else torch.where(judged, gains, nothing)

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from torchrank.engine import rank, rank_parts
+from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import autocast_off
 from torchrank.hardware.threads import GRAIN, each, serially
 from torchrank.layouts.arrange import arrange
@@ -44,8 +45,7 @@ class Status(IntEnum):
     ABSENT = 2
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
+class Measured(NamedTuple):
     """One metric's measurement of the queries of a ranking."""
 
     #: float64 [query]; NaN if the query is left out
@@ -82,10 +82,8 @@ class Measurements:
     @classmethod
     def of(cls, measured: Sequence[Measured], queries: Tensor | None) -> Measurements:
         """Stack the measurements of one ranking, one for each metric."""
-        values, weights, status, errors = (
-            torch.stack([getattr(one, name) for one in measured]) for name in ("values", "weights", "status", "errors")
-        )
-        return cls(values, weights, status, errors, tuple(one.extra for one in measured), queries)
+        values, weights, status, errors, extra = zip(*measured)
+        return cls(torch.stack(values), _stacked(weights), _stacked(status), _stacked(errors), extra, queries)
 
     @classmethod
     def join(cls, parts: Sequence[Measurements]) -> Measurements:
@@ -130,6 +128,8 @@ class BatchResult:
     errors: Tensor
     #: [SIZE]: the sums that the batch adds to the state
     sums: Tensor
+    #: a state of the metric, and its sum with this batch; None = nobody has added them
+    added: tuple[Tensor, Tensor] | None = None
 
 
 class Averaging(Protocol):
@@ -221,8 +221,8 @@ def score_batch(metrics: Sequence[Measuring], batch: Batch, values: bool = True)
         return []
     device, size, queries = _checked(metrics, batch)
     # Per-query values are in memory for the whole batch if somebody needs them. Otherwise chunks can be summed at once.
-    kept = any(metric.num_extra_sums or metric.rows is not None for metric in metrics)
-    whole = values or kept or batch.weights is not None or queries * len(metrics) <= MANY_VALUES
+    whole = values or batch.weights is not None or queries * len(metrics) <= MANY_VALUES
+    whole = whole or any(metric.num_extra_sums or metric.rows is not None for metric in metrics)
     with torch.no_grad(), autocast_off(device):
         return serially(device, size, _with_values if whole else _sums_only, metrics, batch)
 
@@ -257,8 +257,8 @@ def _checked(metrics: Sequence[Measuring], batch: Batch) -> tuple[torch.device, 
 
 
 def _arranged(metrics: Sequence[Measuring], batch: Batch) -> tuple[Layout, Need]:
-    need = functools.reduce(operator.or_, (metric.required() for metric in metrics))
-    validate = any(metric.validate_args for metric in metrics)
+    need = functools.reduce(operator.or_, map(operator.methodcaller("required"), metrics))
+    validate = any(map(operator.attrgetter("validate_args"), metrics))
     return arrange(batch.preds, batch.target, validate=validate, **batch.options), need
 
 
@@ -269,10 +269,10 @@ def _parts(metrics: Sequence[Measuring], ranking: Ranking) -> list[Ranking]:
 def _with_values(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
     measured = _measured(metrics, batch)
     results = weigh(metrics, measured, batch.weights)
-    return [
-        result if extra is None else metric.with_extra_sums(result, extra)
-        for metric, result, extra in zip(metrics, results, measured.extra)
-    ]
+    for number, extra in enumerate(measured.extra):
+        if extra is not None:
+            results[number] = metrics[number].with_extra_sums(results[number], extra)
+    return results
 
 
 def _measured(metrics: Sequence[Measuring], batch: Batch) -> Measurements:
@@ -283,11 +283,14 @@ def _measured(metrics: Sequence[Measuring], batch: Batch) -> Measurements:
         layout, need = _arranged(metrics, batch)
         ignored, cut = layout.ignored, layout.parts()
         # Many scores, few entries: rank the parts on threads and measure them together, which needs no threads.
-        if len(cut) > 1 and int(layout.work.sum()) < GRAIN:
+        if len(cut) > 1 and layout.total_work < GRAIN:
             parts = [_measure(metrics, [Ranking.join(rank_parts(layout, lambda part: rank(part, need)))])]
-        else:
+        elif len(cut) > 1:
             parts = each(lambda part: _measure(metrics, rank(part, need)).in_order(), cut)
-    return replace(Measurements.join(parts).in_order(), ignored=ignored)
+        else:
+            parts = [_measure(metrics, rank(layout, need))]
+    found = (parts[0] if len(parts) == 1 else Measurements.join(parts)).in_order()
+    return found if ignored is None else replace(found, ignored=ignored)
 
 
 def _sums_only(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
@@ -382,31 +385,46 @@ def weigh(metrics: Sequence[Averaging], measured: Measurements, weights: Tensor 
         ValueError: weights have another shape.
     """
     values, inner, errors = measured.values, measured.weights, measured.errors
-    empty, absent = measured.status == Status.EMPTY, measured.status == Status.ABSENT
-    present = torch.ones_like(values[0], dtype=torch.bool)
-    if measured.ignored is not None:
-        values, present = values.masked_fill(measured.ignored, float("nan")), ~measured.ignored
+    empty, skipped = measured.status == Status.EMPTY, measured.status == Status.ABSENT
+    left_out = measured.ignored  # None = all queries count
+    if left_out is not None:
+        values = torch.where(left_out, scalar(math.nan, values.dtype, values.device), values)
     if weights is not None:
-        check_tensor(weights, "weights", f"a tensor [{len(present)}], one per query")
-        if weights.shape != present.shape:
-            raise ValueError(f"Expected weights of shape [{len(present)}], one per query, got {list(weights.shape)}")
+        check_tensor(weights, "weights", f"a tensor [{values.shape[1]}], one per query")
+        if weights.shape != values.shape[1:]:
+            expected = f"[{values.shape[1]}], one per query"
+            raise ValueError(f"Expected weights of shape {expected}, got {list(weights.shape)}")
         weight = weights.detach().to(values)
-        bad = ~(weight.isfinite() & (weight >= 0)) & present
+        bad = ~(weight.isfinite() & (weight >= 0))
+        bad = bad if left_out is None else bad & ~left_out
         # Bad weights become 0, and only metrics that validate their arguments count them.
         validated = [metric.validate_args for metric in metrics]
         errors = torch.stack([row + count(Problem.BAD_WEIGHTS, bad) * check for row, check in zip(errors, validated)])
-        inner, present = inner * weight.masked_fill(bad, 0.0), present & (weight > 0)
-    if any(metric.empty_target_action == "error" for metric in metrics):
-        forbidden = [metric.empty_target_action == "error" for metric in metrics]
-        found = [count(Problem.EMPTY_QUERIES, row & present) * check for row, check in zip(empty, forbidden)]
+        inner, without = inner * weight.masked_fill(bad, 0.0), ~(weight > 0)
+        left_out = without if left_out is None else left_out | without
+    if left_out is not None:
+        empty, skipped = empty & ~left_out, skipped | left_out
+    actions = list(map(operator.attrgetter("empty_target_action"), metrics))
+    if "error" in actions:
+        forbidden = [action == "error" for action in actions]
+        found = [count(Problem.EMPTY_QUERIES, row) * check for row, check in zip(empty, forbidden)]
         errors = errors + torch.stack(found)
+    queries = (~skipped).sum(-1)
+    skipped = skipped | (empty & values.isnan())
     # Geometric and harmonic means sum a function of each value.
-    plain = all(metric.mean is MEANS["mean"] for metric in metrics)
-    averaged = values if plain else torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
-    skipped = ~present | absent | (empty & values.isnan())
+    means = list(map(operator.attrgetter("mean"), metrics))
+    plain = means.count(MEANS["mean"]) == len(means)
+    averaged = values if plain else torch.stack([mean.inside(row) for mean, row in zip(means, values)])
     # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
-    inner = torch.where(skipped, 0.0, inner)
-    counted = torch.where(inner > 0, averaged, 0.0)
-    queries = (present & ~absent).sum(-1)
-    total = sums.summed(counted, inner, queries, (empty & present).sum(-1), errors)
-    return [BatchResult(*row) for row in zip(values, inner, skipped, errors, total)]
+    nothing = scalar(0, inner.dtype, inner.device)
+    inner = torch.where(skipped, nothing, inner)
+    counted = torch.where(inner > 0, averaged, nothing)
+    total = sums.summed(counted, inner, queries, empty.sum(-1), errors)
+    return list(map(BatchResult, values, inner, skipped, errors, total))
+
+
+def _stacked(rows: tuple[Tensor, ...]) -> Tensor:
+    """Stack tensors, one for each metric. Rows that all metrics share are not copied."""
+    first = rows[0]
+    shared = list(map(id, rows)).count(id(first)) == len(rows)
+    return first.expand(len(rows), *first.shape) if shared else torch.stack(rows)

@@ -7,6 +7,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
+from torchrank.hardware.constants import constant
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem
 
@@ -91,12 +92,12 @@ def summed(values: Tensor, weights: Tensor, queries: Tensor, empty: Tensor, erro
         errors: [metric, kind]: counters of bad values.
     """
     wv, w = (weights * values).sum(-1), weights.sum(-1)
-    counts = torch.stack([wv, w, queries.to(w.dtype), empty.to(w.dtype)], dim=-1)
-    return torch.cat([counts, squares(values, weights, wv, w), errors.to(w.dtype)], dim=-1)
+    counts = [x.to(w.dtype).unsqueeze(-1) for x in (wv, w, queries, empty)]
+    return torch.cat([*counts, *squares(values, weights, wv, w), errors.to(w.dtype)], dim=-1)
 
 
-def squares(values: Tensor, weights: Tensor, wv: Tensor, w: Tensor) -> Tensor:
-    """The sums of one batch from which :func:`standard_error` is computed: float [metric, 14].
+def squares(values: Tensor, weights: Tensor, wv: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    """The sums of one batch from which :func:`standard_error` is computed: two float [metric, 7].
 
     With three centres c these are sum(w^2 (v - c)^2) for each c, sum(w^2 (v - c)) for each c, and sum(w^2). The first
     seven numbers are for usual batches, the others for far batches.
@@ -111,13 +112,13 @@ def squares(values: Tensor, weights: Tensor, wv: Tensor, w: Tensor) -> Tensor:
         wv: float [metric]: sum(w v).
         w: float [metric]: sum(w).
     """
-    one = torch.ones_like(w)
     if values.dtype == torch.float64:
-        small, large = w < 1 / LARGE, w > LARGE
-        weights = weights * torch.where(small, one * SCALE, torch.where(large, one / SCALE, one)).unsqueeze(-1)
-        far = (small | large).unsqueeze(-1)
+        light, heavy = w < 1 / LARGE, w > LARGE
+        nothing, one, large, small = _factors(w.device)
+        weights = weights * torch.where(light, large, torch.where(heavy, small, one)).unsqueeze(-1)
+        far = (light | heavy).unsqueeze(-1)
     else:  # float32 cannot represent such weights
-        far = torch.zeros_like(w, dtype=torch.bool).unsqueeze(-1)
+        nothing, far = torch.zeros_like(w[0]), torch.zeros_like(w, dtype=torch.bool).unsqueeze(-1)
     centre = centres(torch.nan_to_num(wv / w, 0.0, 0.0, 0.0))
     # The sums around one centre near the values are accurate. The sums around the other centres are shifts of them.
     apart = (values - centre[..., 1:2]) * weights
@@ -126,7 +127,7 @@ def squares(values: Tensor, weights: Tensor, wv: Tensor, w: Tensor) -> Tensor:
     shift = centre[..., 1:2] - centre
     shifted = first + shift * w2
     result = torch.cat([second + shift * (first + shifted), shifted, w2], dim=-1)
-    return torch.cat([torch.where(far, 0.0, result), torch.where(far, result, 0.0)], dim=-1)
+    return torch.where(far, nothing, result), torch.where(far, result, nothing)
 
 
 def centres(mean: Tensor) -> Tensor:
@@ -136,10 +137,22 @@ def centres(mean: Tensor) -> Tensor:
     rounds all means near it to the same point.
     """
     places = 2.0 ** (39 if mean.dtype == torch.float64 else 10) + 1  # Veltkamp's splitting keeps the leading bits
-    both = torch.stack([mean, mean * (4 / 3)], dim=-1)
-    large = both * places
-    grid = large - (large - both)
-    return torch.stack([torch.zeros_like(mean), grid[..., 0], grid[..., 1] / (4 / 3)], dim=-1)
+    times, over = _grids(mean.dtype, mean.device)
+    scaled = mean.unsqueeze(-1) * times
+    large = scaled * places
+    return (large - (large - scaled)) / over
+
+
+@constant
+def _grids(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The factors of a mean before it is rounded to each centre, and the divisors behind it."""
+    return torch.tensor([[0, 1, 4 / 3], [1, 1, 4 / 3]], dtype=dtype, device=device)
+
+
+@constant
+def _factors(device: torch.device) -> Tensor:
+    """Factors of weights, as tensors []."""
+    return torch.tensor([0, 1, SCALE, 1 / SCALE], dtype=torch.float64, device=device)
 
 
 def scaled(sums: Tensor) -> tuple[Tensor, Tensor]:

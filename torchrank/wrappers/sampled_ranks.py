@@ -145,7 +145,7 @@ class SampledRanks(BinaryMetric):
         spread = ((rank >= first) & (rank < first + width)) / width
         relevant, negatives = ranking.num_relevant(level), ranking.num_candidates - ranking.hits(level, None)
         wrong = (relevant != 1) | (negatives != self.num_negatives)
-        return replace(found, extra=torch.cat([spread.to(first.dtype), wrong.to(first.dtype).unsqueeze(0)]))
+        return found._replace(extra=torch.cat([spread.to(first.dtype), wrong.to(first.dtype).unsqueeze(0)]))
 
     def with_extra_sums(self, result: BatchResult, extra: Tensor) -> BatchResult:
         sums = torch.where(result.weights > 0, extra * result.weights, 0.0).sum(-1)

@@ -1,0 +1,70 @@
+"""``python -m benchmarks --trace``: the calls of torchrank's functions by one small batch of NDCG, in order."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+import torchrank as tr
+
+ROOT = Path(tr.__file__).parent
+
+
+class Call(NamedTuple):
+    """A call of a function of torchrank. A generator is called once more for each value that it yields."""
+
+    depth: int
+    file: str
+    function: str
+
+
+def calls(work: Callable[[], Any]) -> list[Call]:
+    """The calls during ``work()``."""
+    found: list[Call] = []
+    depth = 0
+
+    def see(frame: FrameType, event: str, _: object) -> None:
+        nonlocal depth
+        path = Path(frame.f_code.co_filename)
+        if event not in ("call", "return") or not path.is_relative_to(ROOT):
+            return
+        if event == "call":
+            found.append(Call(depth, str(path.relative_to(ROOT)), frame.f_code.co_qualname))
+        depth += 1 if event == "call" else -1
+
+    before = sys.getprofile()
+    sys.setprofile(see)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+def of_update() -> list[Call]:
+    """The calls of an update of NDCG with scores and grades [8, 10], after the first ones."""
+    generator = torch.Generator().manual_seed(0)
+    scores, grades = torch.randn(8, 10, generator=generator), torch.randint(0, 2, (8, 10), generator=generator)
+    metric = tr.NDCG()
+    for _ in range(2):  # the first batches make constants
+        metric.update(scores, grades)
+    return calls(lambda: metric.update(scores, grades))
+
+
+def counted(found: list[Call]) -> str:
+    """Numbers of calls, files and changes of file."""
+    files = [call.file for call in found]
+    changes = sum(one != other for one, other in pairwise(files))
+    return f"{len(files)} calls, {len(set(files))} files, {changes} changes of file"
+
+
+def table() -> str:
+    """The calls, indented by their depth, and their numbers."""
+    found = of_update()
+    return "\n".join([*(f"{'  ' * call.depth}{call.function}  {call.file}" for call in found), counted(found)])

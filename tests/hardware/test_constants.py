@@ -1,0 +1,61 @@
+"""Constants that are made once for each device, and states that are added by one kernel."""
+
+import pytest
+import torch
+
+import torchrank as tr
+from torchrank.hardware import constants
+from torchrank.layouts.batch import Batch
+from torchrank.state import query_mean
+from torchrank.state.scoring import results_of, score_batch
+
+
+def test_constants_are_made_once_for_each_argument_and_are_bounded():
+    made = []
+
+    @constants.constant
+    def filled(number):
+        made.append(number)
+        return torch.full((2,), float(number))
+
+    with torch.inference_mode():
+        first = filled(1)
+    assert filled(1) is first
+    assert made == [1]
+    first.requires_grad_()  # it is no tensor of inference mode
+    for number in range(2 * constants.MOST):
+        filled(number)
+    assert len(constants._kept) <= constants.MOST
+
+
+def test_constants_of_a_tracing_mode_are_not_kept():
+    made = constants.constant(lambda number: torch.full((2,), float(number)))
+    with torch._subclasses.FakeTensorMode():
+        made(1)
+    assert made(1).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_states_of_a_collection_that_are_added_together_equal_states_added_one_by_one(monkeypatch, changed):
+    monkeypatch.setattr(query_mean, "reading_is_free", lambda x: False)
+    generator = torch.Generator().manual_seed(0)
+    scores, grades = torch.randn(9, 5, generator=generator), torch.randint(0, 2, (9, 5), generator=generator)
+    suite, alone = tr.RankingCollection(["ndcg", "mrr@3", "map"]), tr.RankingCollection(["ndcg", "mrr@3", "map"])
+    for _ in range(2):
+        batch = Batch(scores, grades, None, {})
+        metrics = list(suite.values())
+        results = dict(zip(map(id, metrics), score_batch(metrics, batch)))
+        results = query_mean.added_together(metrics, results)
+        assert all(result.added is not None for result in results.values())
+        if changed:  # by another thread
+            for metric in metrics:
+                metric.update(scores[:2], grades[:2])
+        with results_of(batch, results):
+            for metric in metrics:
+                metric.update(scores, grades)
+        for metric in alone.values():
+            if changed:
+                metric.update(scores[:2], grades[:2])
+            metric.update(scores, grades)
+    for one, other in zip(suite.values(), alone.values()):
+        assert torch.equal(one.sums, other.sums)

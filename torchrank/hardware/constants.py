@@ -1,0 +1,52 @@
+"""Small tensors that every batch needs, made once for each device."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import ParamSpec
+
+import torch
+from torch import Tensor
+
+P = ParamSpec("P")
+
+
+# Largest number of tensors that are kept, and of elements of one: a table over the ranks of a million items has 8 MB.
+MOST, LARGEST = 64, 2**20
+
+
+_kept: dict[tuple[object, ...], Tensor] = {}
+
+
+_lock = threading.Lock()
+
+
+def constant(make: Callable[P, Tensor]) -> Callable[P, Tensor]:
+    """Decorator that keeps the tensors of a function of hashable arguments. Nobody may change them in place."""
+
+    @functools.wraps(make)
+    def once(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+        key = (make, args, tuple(kwargs.items()))
+        found = _kept.get(key)
+        return _make(key, functools.partial(make, *args, **kwargs)) if found is None else found
+
+    return once
+
+
+def _make(key: tuple[object, ...], make: Callable[[], Tensor]) -> Tensor:
+    with torch.inference_mode(False), torch.no_grad():  # tensors of inference mode are of no use outside of it
+        made = make()
+    if type(made) is Tensor and made.numel() <= LARGEST:  # a mode for tracing makes others, which end with the mode
+        with _lock:
+            while len(_kept) >= MOST:
+                del _kept[next(iter(_kept))]
+            _kept[key] = made
+    return made
+
+
+@constant
+def scalar(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A number as a tensor [], because ``torch.where`` with a number makes a tensor of it each time."""
+    return torch.full((), value, dtype=dtype, device=device)
