@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from torchrank.engine import rank, rank_parts
-from torchrank.hardware.devices import autocast_off
+from torchrank.hardware.devices import autocast_off, reading_is_free
 from torchrank.hardware.threads import GRAIN, each, serially
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Layout, Need
 from torchrank.layouts.checks import check_tensor
+from torchrank.ranking.arithmetic import only
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.aggregation import MEANS, Mean
@@ -404,9 +405,11 @@ def weigh(metrics: Sequence[Averaging], measured: Measurements, weights: Tensor 
     plain = all(metric.mean is MEANS["mean"] for metric in metrics)
     averaged = values if plain else torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
     skipped = ~present | absent | (empty & values.isnan())
-    # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
-    inner = torch.where(skipped, 0.0, inner)
-    counted = torch.where(inner > 0, averaged, 0.0)
-    queries = (present & ~absent).sum(-1)
-    total = sums.summed(counted, inner, queries, (empty & present).sum(-1), errors)
+    queries, no_value = (present & ~absent).sum(-1), (empty & present).sum(-1)
+    if reading_is_free(inner) and not bool(skipped.any()) and bool((inner == 1).all()):
+        total = sums.summed(averaged, None, queries, no_value, errors)
+    else:
+        # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
+        inner = only(~skipped, inner)
+        total = sums.summed(only(inner > 0, averaged), inner, queries, no_value, errors)
     return [BatchResult(*row) for row in zip(values, inner, skipped, errors, total)]
