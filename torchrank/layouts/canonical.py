@@ -72,6 +72,8 @@ class Layout:
 
     #: names of the fields with a row per query
     per_query: ClassVar[tuple[str, ...]] = ()
+    #: a chunk has this part of the room if its ranking keeps all elements, which takes memory beside the temporaries
+    kept: ClassVar[int] = 2
 
     @property
     def num_queries(self) -> int:
@@ -148,10 +150,10 @@ class Layout:
 
     def blocks(self, need: Need) -> Iterator[Layout]:
         """Cut the batch into chunks of queries of bounded size: at least one, the first with the counters."""
-        whole = need.reach is None  # then the rankings keep all elements, which takes memory beside the temporaries
+        whole = need.reach is None
         elements = self.elements.clamp_min(self.width) if need.all_candidates else self.elements
         room = self.room // parts_at_once()
-        cuts = rectangles(elements, room // 2 if whole else room)
+        cuts = rectangles(elements, room // self.kept if whole else room)
         if len(cuts) < 2:
             yield self
             return
@@ -163,6 +165,10 @@ class Layout:
 @dataclass(frozen=True, eq=False)
 class DenseLayout(Layout):
     """Scores and grades for every candidate."""
+
+    # Many measures derive dozens of quantities from each ranking. If all of them took more than 64 MB, the C library
+    # would return freed memory to the system, and fetch it again for the next chunk.
+    kept: ClassVar[int] = 4
 
     #: floating [query, candidate]; -inf = not retrieved
     scores: Tensor

@@ -66,14 +66,15 @@ class Gained(Derived):
         levels = self.levels() if as_gain(gain).monotone else None
         # The n(l) candidates at or above level l have the ranks 1 ... n(l) in the ideal order. So each level l adds
         # gain(l) - gain(l - 1) times the sum of the first n(l) discounts.
-        if levels == 0:
-            return torch.zeros_like(self.num_candidates)
         if levels is not None:
             sums = self._prefix(discount, min(top_k or judged.shape[1], judged.shape[1]))
             by_level = gain(torch.arange(1, levels + 1, dtype=sums.dtype, device=sums.device))
             steps = by_level.diff(prepend=torch.zeros_like(by_level[:1]))
             discounts = sums.take(self._reached(levels).clamp_max(len(sums) - 1))
-            return (steps.unsqueeze(-1) * discounts).sum(0)
+            total = torch.zeros_like(self.num_candidates)
+            for step, of_level in zip(steps.tolist(), discounts):
+                total += step * of_level
+            return total
         best = self._best(gain)[:, :top_k]
         ranks = torch.arange(1, best.shape[1] + 1, dtype=best.dtype, device=best.device)
         return (best * discount(ranks)).sum(-1)
@@ -81,7 +82,8 @@ class Gained(Derived):
     @cached
     def _reached(self, levels: int) -> Tensor:
         """int64 [level, query]: number of judged candidates at or above each of the levels 1, 2, ..., ``levels``."""
-        return torch.stack([self.num_relevant(level) for level in range(1, levels + 1)]).long()
+        counts = [self.num_relevant(level) for level in range(1, levels + 1)]
+        return torch.stack(counts).long() if counts else torch.zeros((0, self.num_queries), dtype=torch.int64)
 
     def ideal_order(self, gain: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, rank]: gains of all judged candidates in descending order, up to ``top_k``."""
