@@ -287,7 +287,21 @@ def test_one_running_sum_serves_all_cutoffs():
     """Queries without ties share their ranks, so cutoffs are columns; alone, a query has ranks of its own."""
     draw = torch.Generator().manual_seed(7)
     scores, grades = torch.rand(9, 12, generator=draw), torch.randint(-1, 5, (9, 12), generator=draw)
-    names = "ndcg dcg err nerr qmeasure rbp pwa map mrr hitrate recall precision judged".split()
+    names = [
+        "ndcg",
+        "dcg",
+        "err",
+        "nerr",
+        "qmeasure",
+        "rbp",
+        "pwa",
+        "map",
+        "mrr",
+        "hitrate",
+        "recall",
+        "precision",
+        "judged",
+    ]
     suite = tr.RankingCollection([f"{name}@1,3,12,40" for name in names])
     together = suite.score(scores, grades)
     alone = [suite.score(scores[n : n + 1], grades[n : n + 1]) for n in range(9)]

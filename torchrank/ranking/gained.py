@@ -83,7 +83,9 @@ class Gained(Derived):
     def _reached(self, levels: int) -> Tensor:
         """int64 [level, query]: number of judged candidates at or above each of the levels 1, 2, ..., ``levels``."""
         counts = [self.num_relevant(level) for level in range(1, levels + 1)]
-        return torch.stack(counts).long() if counts else torch.zeros((0, self.num_queries), dtype=torch.int64)
+        if not counts:
+            return self.num_candidates.new_zeros((0, self.num_queries), dtype=torch.int64)
+        return torch.stack(counts).long()
 
     def ideal_order(self, gain: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, rank]: gains of all judged candidates in descending order, up to ``top_k``."""
