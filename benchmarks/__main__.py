@@ -16,6 +16,7 @@ import benchmarks.launches as launches
 import benchmarks.report as report
 import benchmarks.stages as stages
 import benchmarks.trace as trace
+from benchmarks.by_measure import profile
 from benchmarks.plan import Workload
 from benchmarks.rows import Settings, measured
 from benchmarks.scaling import scaled
@@ -44,6 +45,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.trace or options.launches:
         print(trace.table() if options.trace else launches.table())
         return 0
+    if options.by_measure:
+        print(profile())
+        return 0
     if options.short:
         raise report.RefusedError("Expected --table beside --short, got --short alone")
     if options.device == "cuda" and not torch.cuda.is_available():
@@ -65,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="small shapes and few repetitions, to see that it works")
     parser.add_argument("--scaling", action="store_true", help="double each size, to see how time and memory grow")
+    parser.add_argument("--by-measure", action="store_true", help="print a profile of 40 measures, label by label")
     parser.add_argument("--budget", type=float, default=3.0, metavar="S", help="seconds of a contender (%(default)s)")
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="write here instead of benchmarks/results; keeps what it has of others"

@@ -39,6 +39,14 @@ SHORT_LISTS = {"queries": 60, "candidates": 20}
 SOME_ROWS = {"rows": 1200, "queries": 40, "longest": 300}
 
 
+#: 20 measures that have a cutoff, and ten cutoffs
+TWENTY = (
+    "ndcg ndcg(gain=exponential) dcg cg err nerr rbp pwa qmeasure map map(normalize=min) mrr precision recall f1"
+    " hitrate fallout relprecision accuracy mcc"
+)
+TEN = "1,2,3,5,8,10,15,20,30,40"
+
+
 def ours(suite: c.Suite) -> dict[str, Contender]:
     """torchrank's update, eager and compiled. They differ if each query has one relevant candidate."""
     return {OURS: suite.update, COMPILED: suite.compiled}
@@ -90,8 +98,29 @@ def forty() -> Workload:
         },
         floor="their ranking alone",
         references={"pytrec_eval": peers.pytrec_eval(FORTY)},
-        targets=(at_most(40, "their ranking alone"),),
+        targets=(at_most(20, "their ranking alone"),),
         grow={"queries": "queries", "candidates": "candidates"},
+    )
+
+
+def cutoffs(row: str, queries: int, decimals: int | None, targets: tuple[Target, ...]) -> Workload:
+    """Twenty measures at ten cutoffs, beside the same measures at one cutoff."""
+    suite = c.Suite(" ".join(f"{name}@{TEN}" for name in TWENTY.split()))
+    return Workload(
+        "cutoffs",
+        row,
+        "{queries:,} x {candidates:,}, grades 0 to 4, 20 measures at 10 cutoffs",
+        shape={"queries": queries, "candidates": 40, "grades": 5, "decimals": decimals},
+        quick={"queries": 60, "candidates": 20, "grades": 5, "decimals": decimals},
+        make=data.graded,
+        contenders={
+            OURS: suite.update,
+            "at one cutoff": c.Suite(" ".join(f"{name}@10" for name in TWENTY.split())).update,
+            "their ranking alone": c.ranking,
+        },
+        floor="at one cutoff",
+        references={} if decimals else {"pytrec_eval": peers.pytrec_eval(f"ndcg@{TEN} map@{TEN} recall@{TEN}")},
+        targets=targets,
     )
 
 
@@ -482,6 +511,9 @@ WORKLOADS: tuple[Workload, ...] = (
     ltr("no ties", None),
     ltr("many ties", 1),
     forty(),
+    cutoffs("no ties", 8000, None, (at_most(3, "at one cutoff"),)),
+    cutoffs("few queries", 64, None, ()),
+    cutoffs("many ties", 8000, 1, ()),
     run(),
     read("1,000,000 lines", files.written, "two files", (Target(600),), "numpy.loadtxt, three columns"),
     read("dictionaries", files.tables, "two dictionaries", (at_most(0.5, "pytrec_eval"),), None),

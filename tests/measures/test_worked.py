@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from torchrank.ranking.arithmetic import only
 
 
 def in_order(*grades, missing=()):
@@ -280,3 +281,37 @@ def test_a_judged_query_for_which_nothing_was_retrieved_scores_0_even_if_empty_o
 def test_nothing_scored_at_all_is_nan():
     assert math.isnan(tr.NDCG().compute().item())
     assert math.isnan(mean_over(tr.MAP(empty_target_action="skip"), (0, 0)))
+
+
+def test_one_running_sum_serves_all_cutoffs():
+    """Queries without ties share their ranks, so cutoffs are columns; alone, a query has ranks of its own."""
+    draw = torch.Generator().manual_seed(7)
+    scores, grades = torch.rand(9, 12, generator=draw), torch.randint(-1, 5, (9, 12), generator=draw)
+    names = [
+        "ndcg",
+        "dcg",
+        "err",
+        "nerr",
+        "qmeasure",
+        "rbp",
+        "pwa",
+        "map",
+        "mrr",
+        "hitrate",
+        "recall",
+        "precision",
+        "judged",
+    ]
+    suite = tr.RankingCollection([f"{name}@1,3,12,40" for name in names])
+    together = suite.score(scores, grades)
+    alone = [suite.score(scores[n : n + 1], grades[n : n + 1]) for n in range(9)]
+    for label, values in together.items():
+        torch.testing.assert_close(values, torch.cat([one[label] for one in alone]), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("bad", [float("inf"), float("nan"), -0.0])
+def test_masks_keep_the_bits_of_torch_where(bad):
+    x, mask = torch.tensor([[bad, 1.0, bad]], dtype=torch.float64), torch.tensor([[True, True, False]])
+    for found, wanted in ((only(mask, x), torch.where(mask, x, 0.0)), (only(mask[:, :1], x), x)):
+        assert found.numpy().tobytes() == wanted.numpy().tobytes()
+    assert only(mask, x.long()).tolist() == torch.where(mask, x.long(), 0).tolist()

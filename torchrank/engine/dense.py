@@ -65,10 +65,11 @@ def _intervals(ordered: Tensor, begins: Tensor, scores: Tensor, untied: bool) ->
     """``first`` and ``tied`` [query, entry] and ``num_candidates`` [query] of a ranking, all floating."""
     dtype, width = widest_float(scores.device), ordered.shape[1]
     whole = ordered.shape == scores.shape
-    # Without ties, and with everything retrieved, the rank of an entry is its column.
-    if untied and whole and bool((ordered[:, -1] > float("-inf")).all()):
-        first = torch.arange(1, width + 1, dtype=dtype, device=scores.device).repeat(len(ordered), 1)
-        return first, torch.ones_like(first), torch.full_like(first[:, 0], width)
+    # Without ties, and with all entries retrieved, the rank of an entry is its column, in all queries alike.
+    if untied and bool((ordered[:, -1:] > float("-inf")).all()):
+        first = torch.arange(1, width + 1, dtype=dtype, device=scores.device).expand(len(ordered), -1)
+        tied, number = first.new_ones(()).expand(first.shape), first.new_full((len(ordered),), width)
+        return first, tied, number if whole else (scores > float("-inf")).sum(-1).to(dtype)
     start, stop = run_bounds(begins)
     retrieved = ordered > float("-inf")
     num_candidates = retrieved.sum(-1) if whole else (scores > float("-inf")).sum(-1)

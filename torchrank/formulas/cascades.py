@@ -15,6 +15,7 @@ from torch import Tensor
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.cutting import groups
+from torchrank.ranking.arithmetic import only
 from torchrank.ranking.derived import Derived
 from torchrank.ranking.entries import depth_of
 
@@ -51,7 +52,7 @@ def stopped(ranking: Derived, go: Tensor, discount: Callable[[Tensor], Tensor], 
     passed = torch.nn.functional.pad(go.cumprod(-1), (1, 0), value=1.0)
     reached = passed.gather(-1, ranking.run_bounds()[0]) if not ranking.untied else passed[:, :-1]
     # Candidates without a tie have one rank, which leaves nothing to average.
-    alone = torch.where(stops & (ranking.tied == 1), reached * (1 - go), 0.0)
+    alone = only(stops & (ranking.tied == 1), reached * (1 - go))
     total = (alone * ranking.mean_discount(discount, top_k)).sum(-1)
     if ranking.untied:
         return total
@@ -59,7 +60,7 @@ def stopped(ranking: Derived, go: Tensor, discount: Callable[[Tensor], Tensor], 
     # The tables below have a column for each rank, so the last rank of a tie group that matters bounds their size.
     depth = ranking.depth
     if reading_is_free(go):
-        depth = depth_of(ranking.first, torch.where(stops, ranking.tied, 0))
+        depth = depth_of(ranking.first, only(stops, ranking.tied))
     ranks = depth if top_k is None else min(top_k, depth)
     crowded = stops & (ranking.tied > 1)
     if reading_is_free(go) and len(go) and int(crowded.sum(-1).max()) * ranks > LONG:
@@ -87,7 +88,7 @@ def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
     """
     # The leader of a tie group is its first entry with q < 1. The other entries with q < 1 follow it in entry order.
     run_starts = crowded.clone()
-    earlier = torch.nn.functional.pad(torch.where(crowded, first, 0.0).cummax(-1).values[:, :-1], (1, 0))
+    earlier = torch.nn.functional.pad(only(crowded, first).cummax(-1).values[:, :-1], (1, 0))
     run_starts &= first > earlier
     number = crowded.cumsum(-1)
     # For each rank find the leader of the last tie group that begins at or before it. The additional slot `ranks`
@@ -95,7 +96,7 @@ def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
     slots = torch.zeros_like(first, dtype=torch.int64)[:, :1].expand(-1, ranks + 1)
     begins = torch.where(run_starts, first - 1, ranks).clamp_max(ranks).long()
     entry = torch.arange(1, first.shape[1] + 1, device=first.device).expand_as(begins)
-    leader = slots.scatter(1, begins, torch.where(run_starts, entry, 0))[:, :ranks].cummax(-1).values
+    leader = slots.scatter(1, begins, only(run_starts, entry))[:, :ranks].cummax(-1).values
     at = (leader - 1).clamp_min(0)
     n = tied.gather(-1, at)
     j = torch.arange(1, ranks + 1, dtype=first.dtype, device=first.device) - first.gather(-1, at) + 1
@@ -107,7 +108,7 @@ def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
     going = go.gather(-1, order)
     rank_of_leader = (number.gather(-1, at) - 1).clamp_min(0)
     sizes = _sizes(run_starts, crowded, number)
-    size = torch.where(inside, sizes.gather(-1, at), 0)
+    size = only(inside, sizes.gather(-1, at))
     most = int(size.max()) if reading_is_free(go) and size.numel() else first.shape[1]
     # The group begins with its n - size candidates of q = 1, for which m_j = 1 without computation.
     mean = torch.ones_like(j)
@@ -119,7 +120,7 @@ def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
         share = (j / members.clamp_min(1)).clamp_max(1)
         mean = torch.where(taken <= size, (1 - share) * mean + share * q * mean_before, mean)
     before = torch.where(j == 1, 1.0, torch.nn.functional.pad(mean[:, :-1], (1, 0), value=1.0))
-    return torch.where(inside, reached.gather(-1, at) * (before - mean), 0.0)
+    return only(inside, reached.gather(-1, at) * (before - mean))
 
 
 def _stopped_in_long_groups(
@@ -153,8 +154,8 @@ def _stopped_in_long_groups(
     for some, _ in groups(n.long(), BLOCK // 16, BLOCK // 4):
         kind = torch.arange(int(kinds[some].max()), device=kinds.device)
         valid = kind < kinds[some].unsqueeze(-1)
-        at = torch.where(valid, start[some].unsqueeze(-1) + kind, 0)
-        stoppers = _how_many(torch.where(valid, chance[at], 0.0), torch.where(valid, number[at], 0.0))
+        at = only(valid, start[some].unsqueeze(-1) + kind)
+        stoppers = _how_many(only(valid, chance[at]), only(valid, number[at]))
         value = _first_of(stoppers, above[some], n[some], discount, top_k)
         total.index_add_(0, row[leader[some]], arrive[some] * value)
     return total
@@ -180,7 +181,7 @@ def _how_many(chance: Tensor, number: Tensor) -> Tensor:
         h = torch.arange(1 + _most(s, c), dtype=s.dtype, device=s.device)
         odds = torch.where(h > 0, (c - h + 1).clamp_min(0) / h.clamp_min(1) * (s / (1 - s)), 1.0)
         log = odds.log().cumsum(-1)  # ratios of consecutive terms are accurate, and factorials would overflow
-        share = torch.where(h <= c, (log - log.nan_to_num(nan=-torch.inf).amax(-1, keepdim=True)).exp(), 0.0)
+        share = only(h <= c, (log - log.nan_to_num(nan=-torch.inf).amax(-1, keepdim=True)).exp())
         share = torch.where(s < 1, share / share.sum(-1, keepdim=True), (h == c).to(s.dtype))
         before, ways = ways, ways * share[:, :1]
         for successes in range(1, len(h)):
@@ -220,7 +221,7 @@ def _first_of(
         now[:, 1:] *= passed[:, :-1]
         stops = (now @ ahead.unsqueeze(-1)).squeeze(-1)
         at = discount(above.unsqueeze(-1) + places + 1)
-        total += torch.where(places < inside.unsqueeze(-1), stops * at, 0.0).sum(-1)
+        total += only(places < inside.unsqueeze(-1), stops * at).sum(-1)
         ahead, place = ahead * passed[:, -1], place + step
         # With a large k the reader stops early. Drop each k with a negligible remainder: later chunks are cheaper.
         matters = (ahead > TINY / stoppers.shape[1] * all_ahead.unsqueeze(-1)).any(0)
@@ -239,4 +240,4 @@ def _sizes(run_starts: Tensor, crowded: Tensor, number: Tensor) -> Tensor:
     ahead = torch.where(run_starts, position, width).flip(-1).cummin(-1).values.flip(-1)
     after = torch.nn.functional.pad(ahead[:, 1:], (0, 1), value=width)
     last = torch.where(after < width, number.gather(-1, after.clamp_max(width - 1)) - 1, number[:, -1:])
-    return torch.where(run_starts, last - number + 1, 0)
+    return only(run_starts, last - number + 1)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from torchrank.engine.sorting import ascending, by_key, descending
 from torchrank.hardware.devices import reading_is_free
-from torchrank.ranking.derived import Derived, cached
+from torchrank.ranking.caching import cached
+from torchrank.ranking.derived import Derived
 from torchrank.ranking.entries import run_bounds, run_starts
 
 # A bucket has 2 ** 5 elements, and a group 2 ** 5 buckets. Pairs are compared within buckets, and counted by buckets

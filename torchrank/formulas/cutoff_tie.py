@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchrank.ranking.arithmetic import ratio, running_sum
+from torchrank.ranking.arithmetic import only, ratio, running_sum
 from torchrank.ranking.ranking import Ranking
 
 
@@ -33,7 +33,11 @@ class CutoffTie:
     @classmethod
     def of(cls, ranking: Ranking, level: float, top_k: int | None) -> CutoffTie:
         """Find the groups of a ranking. A group without a relevant entry has no hits and is left out."""
-        found, share = ranking.found(level), ranking.prob_in_top_k(top_k)
+        found = ranking.found(level)
+        if top_k is None or ranking.untied:
+            none, hits = found.new_zeros(()).expand(found.shape), ranking.hits(level, top_k).unsqueeze(-1)
+            return cls(none, hits, torch.zeros_like(hits), torch.zeros_like(hits), torch.ones_like(hits))
+        share = ranking.prob_in_top_k(top_k)
         # Only ranks on both sides of the cutoff make the probability of an entry neither 0 nor 1.
         cut = found & (share > 0) & (share < 1)
         n, r, s = (
@@ -42,7 +46,7 @@ class CutoffTie:
         )
         before = (found & (share == 1)).sum(-1, keepdim=True).to(share.dtype)
         # The largest r is unknown unless values are read, so h has a column for each number up to top_k.
-        most = 0 if top_k is None or ranking.untied else min(top_k, found.shape[1])
+        most = min(top_k, found.shape[1])
         hits = torch.arange(most + 1, dtype=share.dtype, device=share.device).expand(len(n), -1)
         return cls(cut, before, s, hits, hypergeometric(hits, n, r, s))
 
@@ -54,7 +58,7 @@ class CutoffTie:
 def _at(where: Tensor, x: Tensor) -> Tensor:
     """The first element of each row of ``x`` at which ``where`` is True: [query, 1]; 0 if there is none."""
     first = where.int().argmax(-1, keepdim=True)
-    return torch.where(where.any(-1, keepdim=True), x.gather(-1, first), 0.0)
+    return only(where.any(-1, keepdim=True), x.gather(-1, first))
 
 
 def hypergeometric(h: Tensor, n: Tensor, r: Tensor, s: Tensor) -> Tensor:
@@ -67,5 +71,5 @@ def hypergeometric(h: Tensor, n: Tensor, r: Tensor, s: Tensor) -> Tensor:
     # A ratio needs h and h - 1 to be possible. The weight of the first possible h is 1 until all are normalised.
     linked = possible & torch.nn.functional.pad(possible[:, :-1], (1, 0))
     log = running_sum(torch.where(linked, step, 1.0).log())
-    weight = torch.where(possible, (log - log.amax(-1, keepdim=True)).exp(), 0.0)
+    weight = only(possible, (log - log.amax(-1, keepdim=True)).exp())
     return weight / weight.sum(-1, keepdim=True)

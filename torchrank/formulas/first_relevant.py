@@ -8,17 +8,18 @@ from torch import Tensor
 from torchrank.formulas.gains import RECIPROCAL
 from torchrank.formulas.random_ranking import first_at
 from torchrank.hardware.devices import reading_is_free
-from torchrank.ranking.arithmetic import marked_rows, ratio
+from torchrank.ranking.arithmetic import marked_rows, only, ratio
+from torchrank.ranking.caching import cached
 from torchrank.ranking.ranking import Ranking
 
 
 def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     """Probability that a candidate graded at or above ``level`` is among the first ``top_k``: float64 [query]."""
-    found = ranking.found(level)
-    if found.shape[1] == 1:
-        return ranking.hits(level, top_k)
-    value = torch.where(found, ranking.prob_in_top_k(top_k), ranking.zero).amax(-1)
     if ranking.untied:
+        return ranking.hits(level, top_k).clamp_max(1)
+    found = ranking.found(level)
+    value = only(found, ranking.prob_in_top_k(top_k)).amax(-1)
+    if found.shape[1] == 1:
         return value
     # A query is 0 or 1 already, unless its first relevant candidates are in the tie group at the cutoff. For this group
     # C(n - s, r) / C(n, r) is the product of (n - s - i) / (n - i) over i = 0, ..., r - 1.
@@ -44,13 +45,11 @@ def first_rank(ranking: Ranking, level: float) -> Tensor:
 
 def reciprocal_rank(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     """Expected 1 / rank of the first candidate graded at or above ``level``, 0 beyond ``top_k``: float64 [query]."""
-    found = ranking.found(level)
-    alone = torch.where(found, ranking.mean_discount(RECIPROCAL, top_k), ranking.zero)
-    if found.shape[1] == 1:
-        return alone.squeeze(-1)
-    # Right for queries in which the first tie group with relevant candidates has only one of them.
-    value = alone.amax(-1)
     if ranking.untied:
+        anywhere = _alone(ranking, level, None)
+        return anywhere if top_k is None else only(ranking.hits(level, top_k) > 0, anywhere)
+    found, value = ranking.found(level), _alone(ranking, level, top_k)
+    if found.shape[1] == 1:
         return value
     before, beside = ranking.relevant_before_and_in_tie(level)
     # In the other queries, the entries of that group. Only these queries need the longer formula.
@@ -75,8 +74,17 @@ def _first_of_several(n: Tensor, r: Tensor, s: Tensor, above: Tensor, where: Ten
     """
     # The longest group bounds the sum over places, if reading its length does not make the host wait.
     if reading_is_free(where):
-        longest = min(longest, int(torch.where(where, s, 0.0).amax())) if len(s) else 0
+        longest = min(longest, int(only(where, s).amax())) if len(s) else 0
     total, s, above = torch.zeros_like(n), s.unsqueeze(-1), above.unsqueeze(-1)
     for j, share in first_at(n, r, longest):
-        total = total + torch.where(j <= s, share / (above + j), 0.0).sum(-1)
+        total = total + only(j <= s, share / (above + j)).sum(-1)
     return total
+
+
+@cached
+def _alone(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
+    """The largest expected 1 / rank of an entry graded at or above ``level``: float64 [query].
+
+    It is that of the first one, if the first tie group with relevant candidates has only one of them.
+    """
+    return only(ranking.found(level), ranking.mean_discount(RECIPROCAL, top_k)).amax(-1)

@@ -73,6 +73,8 @@ class Layout:
 
     #: names of the fields with a row per query
     per_query: ClassVar[tuple[str, ...]] = ()
+    #: a chunk has this part of the room if its ranking keeps all elements, which takes memory beside the temporaries
+    kept: ClassVar[int] = 2
 
     @functools.cached_property
     def num_queries(self) -> int:
@@ -154,8 +156,7 @@ class Layout:
     def blocks(self, need: Need) -> Iterable[Layout]:
         """Cut the batch into chunks of queries of bounded size: at least one, the first with the counters."""
         elements, room = self.elements, self.room // parts_at_once()
-        # Without a reach the rankings keep all elements, which takes memory beside the temporaries.
-        room = room // 2 if need.reach is None else room
+        room = room // self.kept if need.reach is None else room
         if isinstance(elements, int):
             elements, queries = max(1, elements, self.width if need.all_candidates else 0), self.num_queries
             if queries * elements <= room:
@@ -176,6 +177,10 @@ class Layout:
 @dataclass(frozen=True, eq=False)
 class DenseLayout(Layout):
     """Scores and grades for every candidate."""
+
+    # Many measures derive dozens of quantities from each ranking. If all of them took more than 64 MB, the C library
+    # would return freed memory to the system, and fetch it again for the next chunk.
+    kept: ClassVar[int] = 4
 
     #: floating [query, candidate]; -inf = not retrieved
     scores: Tensor

@@ -13,7 +13,8 @@ from torchrank.formulas.gains import RECIPROCAL, OfRelevant, checked_weighing, g
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import GainOption
-from torchrank.ranking.arithmetic import ratio, row_sum
+from torchrank.ranking.arithmetic import only, ratio, row_sum
+from torchrank.ranking.caching import cached
 from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking
 
@@ -114,6 +115,8 @@ class MAP(BinaryMetric):
         # The expectation of a ratio is not the ratio of expectations, so a random N needs a formula of its own.
         if self.normalize == "retrieved" and self.top_k is not None and not ranking.untied:
             return _precision_by_hits(ranking, self.relevance_level, self.top_k)
+        if self.gain is None and ranking.untied:
+            return ratio(ranking.sum_up_to(self.top_k, precisions, self.relevance_level, None), self.whole(ranking))
         values = precisions(ranking, self.relevance_level, self.top_k)
         if self.gain is None:
             return ratio(row_sum(values), self.whole(ranking))
@@ -130,6 +133,7 @@ class MAP(BinaryMetric):
         return relevant if self.normalize == "relevant" or self.top_k is None else torch.minimum(relevant, length)
 
 
+@cached
 def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     """Expected precision at the rank of each relevant entry, 0 beyond ``top_k``: float64 [query, entry].
 
@@ -138,7 +142,7 @@ def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     probability c = (r - 1) / (n - 1). So the expected precision at j is (before + 1 + c (j - a - 1)) / j.
     """
     if ranking.first.shape[1] == 1:  # a single relevant entry has precision 1 / rank
-        return torch.where(ranking.found(level), ranking.mean_discount(RECIPROCAL, top_k), ranking.zero)
+        return only(ranking.found(level), ranking.mean_discount(RECIPROCAL, top_k))
     before, beside = ranking.relevant_before_and_in_tie(level)
     if ranking.untied:
         return (before + beside) * ranking.discount_sum(RECIPROCAL, top_k) * beside
@@ -149,7 +153,7 @@ def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     # The sum over the ranks j of the group, up to the cutoff. It needs only their number and the sum of their 1 / j.
     total = (before + 1 - (above + 1) * c) * harmonic + c * inside
     # Each of the n ranks is equally likely, also a rank behind the cutoff, which contributes 0.
-    return torch.where(ranking.found(level), ratio(total, ranking.tied), ranking.zero)
+    return only(ranking.found(level), ratio(total, ranking.tied))
 
 
 def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
@@ -159,14 +163,14 @@ def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
     """
     # Entries before this tie group are in the first k for certain, with the same precision for every number of hits.
     surely = ranking.found(level) & (ranking.prob_in_top_k(top_k) == 1)
-    full = torch.where(surely, precisions(ranking, level, top_k), 0.0).sum(-1)
+    full = only(surely, precisions(ranking, level, top_k)).sum(-1)
     # s places of the tie group are before the cutoff. Given h hits, they are a tie group of s candidates, h of them
     # relevant, and the formula of `precisions` holds for it.
     cut = CutoffTie.of(ranking, level, top_k)
     h, s = cut.hits, cut.places
     first, harmonic = cut.at(ranking.first), cut.at(ranking.discount_sum(RECIPROCAL, top_k))
     c = ratio(h - 1, s - 1)
-    partial = torch.where(h > 0, ratio(h, s) * ((cut.before + 1 - first * c) * harmonic + c * s), 0.0)
+    partial = only(h > 0, ratio(h, s) * ((cut.before + 1 - first * c) * harmonic + c * s))
     return (cut.chance * ratio(full.unsqueeze(-1) + partial, cut.before + h)).sum(-1)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchrank.formulas.gains import Logarithmic
 from torchrank.metrics.graded import GradedMetric
-from torchrank.ranking.arithmetic import ratio, running_sum
+from torchrank.ranking.arithmetic import only, ratio, running_sum
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["RNDCG", "NDCGRel"]
@@ -57,7 +57,7 @@ class RNDCG(GradedMetric):
         ends = fall > ROUNDING * best  # a gain function can differ in the last digit for equal grades
         longer = ranking.num_candidates > (best > 0).sum(-1) + 1
         whole = ratio((ranking.gains(gain) * ranking.mean_discount(discount, None)).sum(-1), ideal[:, -1])
-        total = torch.where(ends, ratio(reached, ideal), 0.0).sum(-1) + torch.where(longer, whole, 0.0)
+        total = only(ends, ratio(reached, ideal)).sum(-1) + only(longer, whole)
         return ratio(total, ends.sum(-1) + longer)
 
 
@@ -103,7 +103,7 @@ class NDCGRel(GradedMetric):
         discounts = discount(torch.arange(1, width + 1, dtype=best.dtype, device=best.device))
         sums = torch.nn.functional.pad(running_sum(discounts), (1, 0))
         ideal = running_sum(best * discounts)
-        gains = torch.where(ranking.tied > 0, ranking.gains(gain), 0.0)
+        gains = only(ranking.tied > 0, ranking.gains(gain))
         found, reached = gains > 0, gains * ranking.mean_discount(discount, None)
         # A tie group has n candidates, r of them relevant, and the gains S. ``above`` is the expected DCG before it,
         # and D(p) the sum of the first p discounts d. The candidate at rank p of the group is relevant with probability
@@ -115,7 +115,7 @@ class NDCGRel(GradedMetric):
         # First the sums over all ranks of a group, to be divided by the ideal DCG of the whole list ...
         span = ranking.discount_sum(discount, None)
         between = (ranking.first + n - 1) * span - ranking.discount_sum(TimesRank(discount), None)
-        each = torch.where(found, above + ratio(total * span + pairs * between, n * r), 0.0).sum(-1)
+        each = only(found, above + ratio(total * span + pairs * between, n * r)).sum(-1)
         # ... then the ranks at which the ideal DCG is still smaller. They are columns of the ideal order.
         start = sums.take((ranking.first - 1).clamp(0, width).long())
         at_rank = ranking.by_rank(r * above - pairs * start, width) + ranking.by_rank(total, width) * discounts

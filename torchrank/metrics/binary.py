@@ -13,7 +13,7 @@ from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, number, one_of
 from torchrank.names.types import EmptyAction
-from torchrank.ranking.arithmetic import ratio, row_sum
+from torchrank.ranking.arithmetic import only, ratio, row_sum
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["F1", "BinG", "FBeta", "FallOut", "Precision", "RPrecision", "Recall", "RelativePrecision", "SetAP"]
@@ -45,7 +45,7 @@ class BinaryMetric(RankingMetric):
 
     def per_relevant(self, ranking: Ranking, values: Tensor) -> Tensor:
         """Mean of values [query, entry] over all relevant candidates, 0 for one not retrieved: float64 [query]."""
-        found = torch.where(ranking.found(self.relevance_level), values, ranking.zero)
+        found = only(ranking.found(self.relevance_level), values)
         return ratio(row_sum(found), ranking.num_relevant(self.relevance_level))
 
     def length(self, ranking: Ranking) -> Tensor:
@@ -273,7 +273,7 @@ class RPrecision(BinaryMetric):
         # The cutoff differs between queries, so the share of each tie group within it is computed here.
         cut = (self.multiple * ranking.num_relevant(self.relevance_level) + 0.9).floor()
         share = ratio(ranking.ranks_within(cut.unsqueeze(-1)), ranking.tied)
-        return ratio(torch.where(ranking.found(self.relevance_level), share, 0.0).sum(-1), cut)
+        return ratio(only(ranking.found(self.relevance_level), share).sum(-1), cut)
 
 
 class FallOut(BinaryMetric):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -12,7 +10,9 @@ from torchrank.formulas.gains import RECIPROCAL, UNDISCOUNTED, Satisfying
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import number
-from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.arithmetic import only, ratio, running_sum
+from torchrank.ranking.caching import cached
+from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["ERR", "NERR"]
@@ -52,7 +52,7 @@ class ERR(RankingMetric):
     max_grade: float = number(default=4, above=0)
 
     @property
-    def gain_function(self) -> Callable[[Tensor], Tensor]:
+    def gain_function(self) -> Gain:
         """The function from grades to the probability that the reader stops."""
         return Satisfying(self.max_grade)
 
@@ -63,7 +63,30 @@ class ERR(RankingMetric):
         return ranking.ideal(self.gain_function, UNDISCOUNTED, self.top_k) == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
+        if ranking.untied:
+            return ranking.sum_up_to(self.top_k, _stopping, self.gain_function)
         return stopped(ranking, 1 - ranking.gains(self.gain_function), RECIPROCAL, self.top_k)
+
+
+@cached
+def _stopping(ranking: Ranking, gain: Gain) -> Tensor:
+    """Probability to stop at each entry, times 1 / rank, in a ranking without ties: float64 [query, entry]."""
+    return _stops(only(ranking.retrieved(), ranking.gains(gain))) * ranking.mean_discount(RECIPROCAL, None)
+
+
+@cached
+def _ideal_running(ranking: Ranking, gain: Gain) -> Tensor:
+    """ERR of the ideal order at the cutoffs 1, 2, ...: float64 [query, rank]."""
+    chance = ranking.ideal_order(gain, None)
+    return running_sum(_stops(chance) / torch.arange(1, chance.shape[1] + 1, dtype=chance.dtype, device=chance.device))
+
+
+def _stops(chance: Tensor) -> Tensor:
+    """Probability to stop at each rank, [query, rank], from the chance to stop there once it is reached."""
+    passed = (1 - chance).cumprod(-1)
+    passed[:, 1:] = passed[:, :-1].clone()
+    passed[:, :1] = 1
+    return passed * chance
 
 
 class NERR(ERR):
@@ -91,8 +114,5 @@ class NERR(ERR):
     name = "nerr"
 
     def measure(self, ranking: Ranking) -> Tensor:
-        # Probability to stop at each rank of the ideal order, and to reach it: nobody stopped before.
-        chance = ranking.ideal_order(self.gain_function, self.top_k)
-        reached = torch.nn.functional.pad((1 - chance).cumprod(-1), (1, 0), value=1.0)[:, :-1]
-        ranks = torch.arange(1, chance.shape[1] + 1, dtype=chance.dtype, device=chance.device)
-        return ratio(super().measure(ranking), (reached * chance / ranks).sum(-1))
+        ideal = _ideal_running(ranking, self.gain_function)[:, : self.top_k]
+        return ratio(super().measure(ranking), ideal[:, -1:].sum(-1))

@@ -15,6 +15,7 @@ from torchrank.metrics.binary import BinaryMetric
 from torchrank.metrics.item_lists import PerUserMetric, Recommended
 from torchrank.names.parameters import flag
 from torchrank.names.types import Aggregation
+from torchrank.ranking.arithmetic import only
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["Filled", "NumNonrelRet", "NumQ", "NumRel", "NumRelRet", "NumRet", "Unrepeated"]
@@ -165,7 +166,7 @@ class NumNonrelRet(BinaryMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         irrelevant = ranking.judged() & ~ranking.relevant(self.relevance_level)
-        return torch.where(irrelevant, ranking.prob_in_top_k(self.top_k), 0.0).sum(-1)
+        return only(irrelevant, ranking.prob_in_top_k(self.top_k)).sum(-1)
 
 
 class NumQ(RankingMetric):

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.gains import LINEAR, RECIPROCAL, UNDISCOUNTED, Clipped, Logarithmic, checked_gain, gain_of
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import number, one_of, parameter
 from torchrank.names.types import EmptyAction, GainOption
-from torchrank.ranking.arithmetic import ratio, row_sum, running_sum
+from torchrank.ranking.arithmetic import only, ratio, running_sum
 from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking
 
@@ -65,15 +66,16 @@ class GradedMetric(RankingMetric):
             return ranking.errors  # sums of integers do not overflow
         # The gain of a huge grade can overflow, and the value would be NaN without an error. Grades that are not finite
         # themselves were counted before.
-        overflow = ~self.ideal(ranking).isfinite() & ranking.finite()
-        return super().errors(ranking) + count(Problem.BAD_GRADES, overflow)
+        finite = self.ideal(ranking).isfinite()
+        if reading_is_free(finite) and bool(finite.all()):
+            return super().errors(ranking)
+        return super().errors(ranking) + count(Problem.BAD_GRADES, ~finite & ranking.finite())
 
     def empty(self, ranking: Ranking) -> Tensor:
         return self.ideal(ranking) == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
-        discounts = ranking.mean_discount(self.discount_function, self.top_k)
-        return row_sum(ranking.gains(self.gain_function) * discounts)
+        return ranking.discounted_gain(self.gain_function, self.discount_function, self.top_k)
 
     def ideal(self, ranking: Ranking) -> Tensor:
         """The largest value over all orders of the judged candidates: float64 [query]."""
@@ -281,7 +283,7 @@ class ARP(GradedMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         gains = ranking.gains(self.gain_function)
-        return ratio(torch.where(gains > 0, gains * ranking.mean_rank(), 0.0).sum(-1), gains.sum(-1))
+        return ratio(only(gains > 0, gains * ranking.mean_rank()).sum(-1), gains.sum(-1))
 
 
 class PWA(GradedMetric):
@@ -310,7 +312,7 @@ class PWA(GradedMetric):
     name = "pwa"
 
     def measure(self, ranking: Ranking) -> Tensor:
-        gained = (ranking.gains(self.gain_function) * ranking.mean_discount(RECIPROCAL, self.top_k)).sum(-1)
+        gained = ranking.discounted_gain(self.gain_function, RECIPROCAL, self.top_k)
         # The sum of 1 / i up to the length, as a difference of digamma functions. An unknown length is NaN.
         length = ranking.num_candidates.nan_to_num(nan=math.inf).clamp_max(self.top_k or math.inf)
         return ratio(gained, torch.digamma(length + 1) - torch.digamma(torch.ones_like(length)))
@@ -344,7 +346,7 @@ class NormalizedGain(GradedMetric):
     top_k: None = None
 
     def measure(self, ranking: Ranking) -> Tensor:
-        gains = torch.where(ranking.tied > 0, ranking.gains(self.gain_function), 0.0)
+        gains = only(ranking.retrieved(), ranking.gains(self.gain_function))
         before, beside = ranking.before_and_in_tie(gains)
         best = ranking.ideal_order(self.gain_function, None)
         above_one = torch.nn.functional.pad(running_sum((best - 1).clamp_min(0)), (1, 0))

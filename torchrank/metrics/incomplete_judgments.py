@@ -18,7 +18,7 @@ from torchrank.layouts.cutting import groups
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import BinaryMetric, uncounted
 from torchrank.names.parameters import one_of
-from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.arithmetic import as_numbers, only, ratio
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["Bpref", "Hole", "InfAP", "Judged"]
@@ -86,15 +86,16 @@ class Bpref(BinaryMetric):
     def measure(self, ranking: Ranking) -> Tensor:
         relevant = ranking.num_relevant(self.relevance_level)
         irrelevant = ranking.judged() & ~ranking.relevant(self.relevance_level)
-        before, beside = ranking.before_and_in_tie(irrelevant & (ranking.tied > 0))
+        before, beside = ranking.before_and_in_tie(irrelevant & ranking.retrieved())
         most = relevant.unsqueeze(-1)
         least = most if self.normalize == "relevant" else torch.minimum(irrelevant.sum(-1, keepdim=True), most)
         # min(n, R) = R - max(R - n, 0). ``uncounted`` is the mean of max(R - n, 0) over n = before ... before + beside.
-        violated = ratio(most - uncounted(most - before, beside), least)
+        lost = torch.minimum(before, most) if ranking.untied else most - uncounted(most - before, beside)
+        violated = ratio(lost, least)
         if self.top_k is None:
             return self.per_relevant(ranking, 1 - violated)
         inside = ranking.prob_in_top_k(self.top_k) == 1
-        value = self.per_relevant(ranking, torch.where(inside, 1 - violated, 0.0))
+        value = self.per_relevant(ranking, only(inside, 1 - violated))
         return value if ranking.untied else value + self._at_cutoff(ranking, self.top_k, before, beside, most, least)
 
     def _at_cutoff(
@@ -165,7 +166,7 @@ class InfAP(BinaryMetric):
         # In any order of a tie group, one of its judged candidates is the first of them, one the second, and so on. So
         # the value is computed for each slot in this sequence: each candidate is equally likely to be there. ``slot``
         # is the number of judged candidates of the group before it. The rest of the group is mixed in at random.
-        slot = torch.where(is_judged, is_judged.cumsum(-1) - 1 - judged_before, 0.0)
+        slot = only(is_judged, is_judged.cumsum(-1) - 1 - judged_before)
         rest = ranking.tied - judged_in_tie
         pool_share = ratio(unjudged_in_tie, rest)
         reciprocal = _mean_reciprocal(ranking, is_judged, slot, judged_in_tie, rest)
@@ -176,7 +177,19 @@ class InfAP(BinaryMetric):
         # k, and the mean of d100 / k follows from the mean of 1 / k.
         d100_per_rank = (judged + unjudged_before - pool_share * (ranking.first + slot)) * reciprocal + pool_share
         value = ratio(rel_in_tie, judged_in_tie) * (reciprocal + d100_per_rank * precision)
-        return ratio(torch.where(is_judged, value, 0.0).sum(-1), ranking.num_relevant(self.relevance_level))
+        return ratio(only(is_judged, value).sum(-1), ranking.num_relevant(self.relevance_level))
+
+
+def judged_within(ranking: Ranking, top_k: int | None) -> Tensor:
+    """(Expected) number of judged candidates among the first ``top_k``: float64 [query]."""
+    if ranking.untied:
+        return ranking.sum_up_to(top_k, _judged_numbers)
+    return only(ranking.judged(), ranking.prob_in_top_k(top_k)).sum(-1)
+
+
+def _judged_numbers(ranking: Ranking) -> Tensor:
+    """1 for a judged and retrieved entry, else 0: float64 [query, entry]."""
+    return as_numbers(ranking.judged() & ranking.retrieved(), ranking.first.dtype)
 
 
 class Judged(RankingMetric):
@@ -211,7 +224,7 @@ class Judged(RankingMetric):
         return ranking.num_candidates == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
-        judged = torch.where(ranking.judged(), ranking.prob_in_top_k(self.top_k), 0.0).sum(-1)
+        judged = judged_within(ranking, self.top_k)
         return ratio(judged, ranking.num_within(self.top_k))
 
 
@@ -253,7 +266,7 @@ class Hole(RankingMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         length = ranking.num_candidates
-        judged = torch.where(ranking.judged(), ranking.prob_in_top_k(self.top_k), 0.0).sum(-1)
+        judged = judged_within(ranking, self.top_k)
         return ratio(
             ranking.num_within(self.top_k) - judged,
             length if self.top_k is None else torch.full_like(length, self.top_k),
@@ -342,7 +355,7 @@ def _by_summing(first: Tensor, slot: Tensor, beside: Tensor, rest: Tensor, longe
     for start in range(0, longest + 1, step):
         between = torch.arange(start, min(start + step, longest + 1), device=first.device)
         ways = choose(slot + between, between) + choose(behind + rest - between, rest - between)
-        weight = torch.where(between <= rest, (ways - all_ways).exp(), 0.0)
+        weight = only(between <= rest, (ways - all_ways).exp())
         # The probabilities sum to 1 up to rounding. Both sums are rounded alike, so their ratio is more precise.
         chance += weight.sum(-1, keepdim=True)
         total += (weight / (first + slot + between)).sum(-1, keepdim=True)

@@ -18,8 +18,8 @@ from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import GainOption
-from torchrank.ranking.arithmetic import marked_rows, ratio, running_sum
-from torchrank.ranking.derived import cached
+from torchrank.ranking.arithmetic import as_numbers, marked_rows, only, ratio, running_sum
+from torchrank.ranking.caching import cached
 from torchrank.ranking.entries import run_bounds, run_starts
 from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking
@@ -115,7 +115,7 @@ class CoverageError(BinaryMetric):
         # The largest of r places drawn from 1 ... n has the mean r (n + 1) / (r + 1).
         last = ranking.first - 1 + beside * (ranking.tied + 1) / (beside + 1)
         rank = torch.where(ranking.tied > 0, last, (ranking.num_candidates + 1).unsqueeze(-1))
-        return torch.where(ranking.relevant(self.relevance_level), rank, 0.0).amax(-1)
+        return only(ranking.relevant(self.relevance_level), rank).amax(-1)
 
 
 class RankingLoss(BinaryMetric):
@@ -159,7 +159,7 @@ class RankingLoss(BinaryMetric):
         ahead = ranking.first - 1 - before  # irrelevant candidates before the tie group
         # Right are the pairs with an irrelevant candidate after the tie group, and half of those within it.
         right = irrelevant - ahead - (ranking.tied - beside) / 2
-        right = torch.where(ranking.found(self.relevance_level), right, 0.0).sum(-1)
+        right = only(ranking.found(self.relevance_level), right).sum(-1)
         return 1 - ratio(right, irrelevant.squeeze(-1) * ranking.num_relevant(self.relevance_level))
 
 
@@ -245,15 +245,18 @@ class OPA(RankingMetric):
         right = _in_order(ranking, self.weighing)
         if self.ties == "expected":
             # The best and the worst order of a tie group reverse each of its pairs, so their mean counts a pair half.
-            lacking = _positive(ranking) & (ranking.tied == 0)  # not retrieved: one tie group after the list
+            lacking = _positive(ranking) & ~ranking.retrieved()  # one tie group after the list
+            among = lacking.sum(-1, keepdim=True) > 1
             # Both orders are needed only for queries with ties.
-            rows = marked_rows((ranking.tied > 1) | (lacking & (lacking.sum(-1, keepdim=True) > 1)))
-            part = ranking.take(rows)
-            best, worst = (_in_order(part.under(ties), self.weighing) for ties in ("optimistic", "pessimistic"))
-            right[rows] = (best + worst) / 2
+            rows = marked_rows(among if ranking.untied else among | (ranking.tied > 1))
+            if len(rows):
+                part = ranking.take(rows)
+                best, worst = (_in_order(part.under(ties), self.weighing) for ties in ("optimistic", "pessimistic"))
+                right[rows] = (best + worst) / 2
         return torch.where(ranking.num_candidates == 0, 0.0, ratio(right, pairs))
 
 
+@cached
 def _positive(ranking: Ranking) -> Tensor:
     """bool [query, entry]: whether a candidate has a positive grade."""
     return ranking.valid & (ranking.grade > 0)
@@ -264,17 +267,30 @@ def different_grades(ranking: Ranking, gain: Gain) -> Tensor:
     """float64 [query]: number of pairs of candidates with different grades, each times the gain of the larger grade."""
     positive = _positive(ranking)
     several = positive.sum(-1).to(ranking.first.dtype)
-    zeros = ranking.num_candidates - (positive & (ranking.tied > 0)).sum(-1)
+    zeros = ranking.num_candidates - (positive & ranking.retrieved()).sum(-1)
+    if (levels := ranking.levels()) is not None:
+        return _over_levels(ranking, gain, levels, zeros)
     grade, begins, _ = grade_classes(ranking)
     position = torch.arange(grade.shape[1], device=grade.device)
     if gain is not POSITIVE:
         lower = zeros.unsqueeze(-1) + several.unsqueeze(-1) - run_bounds(begins)[1]
         wide = grade.to(several.dtype)
-        return torch.where(grade > 0, gain(torch.where(grade > 0, wide, 1)) * lower, 0.0).sum(-1)
+        return only(grade > 0, gain(torch.where(grade > 0, wide, 1)) * lower).sum(-1)
     # Each entry adds its pairs with earlier entries of the same grade.
-    alike = torch.where(grade > 0, position - run_bounds(begins)[0], 0).sum(-1)
+    alike = only(grade > 0, position - run_bounds(begins)[0]).sum(-1)
     # Pairs of a positive grade and 0, and pairs of different positive grades.
     return several * zeros + several * (several - 1) / 2 - alike
+
+
+def _over_levels(ranking: Ranking, gain: Gain, levels: int, lower: Tensor) -> Tensor:
+    """:func:`different_grades` for the grades 1, ..., ``levels``, with ``lower`` [query] candidates of grade 0."""
+    total = torch.zeros_like(lower)
+    reached = [ranking.num_relevant(level) for level in range(1, levels + 1)] + [total]
+    gains = gain(torch.arange(1, levels + 1, dtype=lower.dtype, device=lower.device)).tolist()
+    for worth, here, above in zip(gains, reached, reached[1:]):
+        total = total + worth * (here - above) * lower
+        lower = lower + here - above
+    return total
 
 
 @cached
@@ -283,7 +299,7 @@ def grade_classes(ranking: Ranking) -> tuple[Tensor, Tensor, Tensor]:
 
     Classes are numbered from 0, the class of the largest grade.
     """
-    grade, order = descending(torch.where(_positive(ranking), ranking.grade, 0))
+    grade, order = descending(only(_positive(ranking), ranking.grade))
     begins = run_starts(grade)
     return grade, begins, torch.empty_like(order).scatter_(-1, order, begins.cumsum(-1) - 1)
 
@@ -291,20 +307,36 @@ def grade_classes(ranking: Ranking) -> tuple[Tensor, Tensor, Tensor]:
 def _in_order(ranking: Ranking, gain: Gain) -> Tensor:
     """float64 [query]: number of pairs with the higher grade first, each times its gain, in rankings without ties."""
     positive = _positive(ranking)
-    found = positive & (ranking.tied > 0)
+    found = as_numbers(positive & ranking.retrieved(), ranking.first.dtype)
     later = ranking.num_candidates.unsqueeze(-1) - ranking.first
     # Entries are in rank order: found.sum - found.cumsum of the later candidates have positive grades.
-    zeros = later - found.sum(-1, keepdim=True) + found.cumsum(-1)
+    so_far = running_sum(found)
+    zeros = later - so_far[:, -1:] + so_far
     # Numbers of pairs are integers, which are added exactly.
-    worth = positive.long() if gain is POSITIVE else torch.where(positive, ranking.gains(gain), 0.0)
-    among = _ascents(grade_classes(ranking)[2], positive, worth).to(zeros.dtype)
-    return torch.where(found, zeros * worth, 0.0).sum(-1) + among
+    worth = as_numbers(positive, found.dtype) if gain is POSITIVE else only(positive, ranking.gains(gain))
+    if (levels := ranking.levels()) is not None:
+        among = _descents(ranking, worth, levels)
+    else:
+        among = _ascents(grade_classes(ranking)[2], positive, worth)
+    return only(found > 0, zeros * worth).sum(-1) + among
+
+
+def _descents(ranking: Ranking, worth: Tensor, levels: int) -> Tensor:
+    """Sum, over pairs of entries in which the first has the higher of two grades, of the first's ``worth``: [query].
+
+    The grades are 0, ..., ``levels``; pairs with grade 0 are left out. ``worth`` is float64 [query, entry].
+    """
+    total = torch.zeros_like(ranking.num_candidates)
+    for level in range(1, levels):
+        above = ranking.relevant(level + 1)
+        total += only(ranking.relevant(level) ^ above, running_sum(only(above, worth))).sum(-1)
+    return total
 
 
 def _ascents(level: Tensor, counted: Tensor, worth: Tensor) -> Tensor:
     """Sum, over pairs of counted elements in which the first has the lower level, of the first's ``worth``: [query].
 
-    int64 or float64 like ``worth`` [query, element], which is 0 for elements that are not counted.
+    float64, as ``worth`` [query, element], which is 0 for elements that are not counted.
 
     The levels of such a pair agree in their upper binary digits. At the first digit that differs, the earlier element
     has 0 and the later one 1. So one pass for each digit counts all pairs, over elements grouped by the digits above.
@@ -315,8 +347,8 @@ def _ascents(level: Tensor, counted: Tensor, worth: Tensor) -> Tensor:
     total = torch.zeros_like(worth[:, 0])
     if highest <= FEW_LEVELS:
         for lower in range(highest):
-            so_far = _sums(torch.where(level == lower, worth, 0))
-            total = total + torch.where(counted & (level > lower), so_far, 0).sum(-1)
+            so_far = running_sum(only(level == lower, worth))
+            total = total + only(counted & (level > lower), so_far).sum(-1)
         return total
     for digit in range(highest.bit_length()):
         upper = level >> (digit + 1)
@@ -325,13 +357,8 @@ def _ascents(level: Tensor, counted: Tensor, worth: Tensor) -> Tensor:
         has = ((level >> digit) & 1).gather(-1, order) > 0
         real = counted.gather(-1, order)
         earlier = torch.where(has, 0, worth.gather(-1, order))
-        so_far = torch.nn.functional.pad(_sums(earlier), (1, 0))
+        so_far = torch.nn.functional.pad(running_sum(earlier), (1, 0))
         # The worth of elements with digit 0 before each element, less that of elements before its group.
         ahead = so_far[:, :-1] - so_far.gather(-1, run_bounds(run_starts(upper.gather(-1, order)))[0])
-        total = total + torch.where(real & has, ahead, 0).sum(-1)
+        total = total + only(real & has, ahead).sum(-1)
     return total
-
-
-def _sums(worth: Tensor) -> Tensor:
-    """Prefix sums of each row. Those of integers are exact."""
-    return running_sum(worth) if worth.is_floating_point() else worth.cumsum(-1)

@@ -16,7 +16,7 @@ from torchrank.layouts.canonical import Need
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import flag, one_of
 from torchrank.names.types import EmptyAction
-from torchrank.ranking.arithmetic import ratio, row_sum
+from torchrank.ranking.arithmetic import only, ratio, row_sum
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import MEANS, Mean
 from torchrank.state.sums import Sum, weights_beside_squares
@@ -104,7 +104,7 @@ class PositionMetric(BinaryMetric):
         single = ranking.each_positive(self.relevance_level).under(self.ties)
         values = self.inner.inside(self.unfiltered(single).reshape(ranking.first.shape))
         relevant = ranking.relevant(self.relevance_level)
-        total = torch.where(relevant, values, 0.0).sum(-1)
+        total = only(relevant, values).sum(-1)
         return self.inner.outside(ratio(total, ranking.num_relevant(self.relevance_level)))
 
     @property
@@ -268,7 +268,7 @@ class MR(PositionMetric):
             # For example the mean of log(rank) over the tied ranks, not the log of their mean.
             expected = ranking.mean_discount(self.mean.inside, None)
             rank = torch.where(ranking.tied > 0, expected, self.mean.inside(rank))
-        total = torch.where(ranking.relevant(self.relevance_level), rank, ranking.zero)
+        total = only(ranking.relevant(self.relevance_level), rank)
         return self.mean.outside(ratio(row_sum(total), ranking.num_relevant(self.relevance_level)))
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:

@@ -17,7 +17,8 @@ from torchrank.metrics.binary import BinaryMetric, Precision
 from torchrank.names.arguments import number as check_number
 from torchrank.names.parameters import integer, number, one_of, parameter
 from torchrank.names.types import call_of
-from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.arithmetic import only, ratio
+from torchrank.ranking.caching import cached
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.scoring import BatchResult, Measured
 from torchrank.state.sums import SIZE, Sum
@@ -80,7 +81,7 @@ class PRCurve(Precision):
         return torch.cat([ratio(hits, length), ratio(hits, relevant)], -1).mT
 
     def with_extra_sums(self, result: BatchResult, extra: Tensor) -> BatchResult:
-        sums = torch.where(result.weights > 0, extra * result.weights, 0.0).sum(-1)
+        sums = only(result.weights > 0, extra * result.weights).sum(-1)
         # Values that `score` returns: NaN at all ranks if the query is left out.
         extra = torch.where(result.values.isnan(), float("nan"), extra)
         return replace(result, values=extra, sums=torch.cat([result.sums, sums]))
@@ -137,23 +138,37 @@ def interpolated(ranking: Ranking, level: float, hits: Tensor) -> Tensor:
     it falls until the next relevant candidate. So two ranks of each group with relevant candidates are compared: its
     last one, and the first one with enough hits.
     """
-    before, beside = ranking.relevant_before_and_in_tie(level)
-    above, n, found = ranking.first - 1, ranking.tied, ranking.found(level)
-    last, first = (before + beside) / (above + n), (before * n + beside) / (n * (above + 1))
-    # The best of a group and of all behind it, if already its first rank has enough hits.
-    best = torch.where(found, torch.maximum(first, last), 0.0).flip(-1).cummax(-1).values.flip(-1)
-    behind = torch.nn.functional.pad(best, (0, 1))
+    reached, best = _best_from(ranking, level)
     # The group in which the hits become enough: one column of it. Columns are in the order of ranks.
-    reached = torch.where(n > 0, before + beside, math.inf)
-    column = torch.searchsorted(reached.contiguous(), hits.contiguous())
+    column = torch.searchsorted(reached, hits.contiguous())
+    if ranking.untied:
+        return best.gather(-1, column)
     at = column.clamp_max(reached.shape[1] - 1)
-    before, beside, above, n, last = (x.expand_as(found).gather(-1, at) for x in (before, beside, above, n, last))
+    columns = (*ranking.relevant_before_and_in_tie(level), ranking.first - 1, ranking.tied)
+    before, beside, above, n = (x.gather(-1, at) for x in columns)
+    last = (before + beside) / (above + n)
     place = ratio((hits - before) * n, beside).ceil().clamp_min(1)  # the first place in the group with enough hits
     enough = torch.maximum((before * n + place * beside) / (n * (above + place)), last)
     # `best` of this group may be of its first rank, which has too few hits: begin behind the group.
-    following = behind.gather(-1, ranking.run_bounds()[1].gather(-1, at))
-    value = torch.maximum(torch.where(beside > 0, enough, 0.0), following)
-    return torch.where((column < reached.shape[1]) & (n > 0), value, 0.0)
+    following = best.gather(-1, ranking.run_bounds()[1].gather(-1, at))
+    value = torch.maximum(only(beside > 0, enough), following)
+    return only((column < reached.shape[1]) & (n > 0), value)
+
+
+@cached
+def _best_from(ranking: Ranking, level: float) -> tuple[Tensor, Tensor]:
+    """Hits up to the end of each entry's tie group, and the best precision at any rank from the group on.
+
+    float64 [query, entry], infinite if not retrieved; and [query, entry + 1], 0 at the end.
+    """
+    before, beside = ranking.relevant_before_and_in_tie(level)
+    above, n = ranking.first - 1, ranking.tied
+    upto = before + beside
+    best = upto / (above + n)
+    if not ranking.untied:  # the first rank of a group can be better than its last one
+        best = torch.maximum((before * n + beside) / (n * (above + 1)), best)
+    best = only(ranking.found(level), best).flip(-1).cummax(-1).values.flip(-1)
+    return torch.where(ranking.retrieved(), upto, math.inf), torch.nn.functional.pad(best, (0, 1))
 
 
 class InterpolatedPrecision(BinaryMetric):
@@ -313,5 +328,5 @@ class RecallAtPrecision(BinaryMetric):
             hits = before * n + place * beside  # expected hits, times n
             enough = hits / (n * (above + place)) >= self.min_precision
             best = torch.where(enough, torch.maximum(best, hits / n), best)
-        best = torch.where(ranking.found(self.relevance_level) & (inside > 0), best, 0.0)
+        best = only(ranking.found(self.relevance_level) & (inside > 0), best)
         return ratio(best.amax(-1), ranking.num_relevant(self.relevance_level))

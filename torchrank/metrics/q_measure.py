@@ -9,7 +9,9 @@ from torch import Tensor
 
 from torchrank.metrics.graded import GradedMetric
 from torchrank.names.parameters import number, one_of
-from torchrank.ranking.arithmetic import ratio, running_sum
+from torchrank.ranking.arithmetic import as_numbers, only, ratio, running_sum
+from torchrank.ranking.caching import cached
+from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["QMeasure"]
@@ -60,16 +62,45 @@ class QMeasure(GradedMetric):
     normalize: Literal["relevant", "min"] = one_of(default="relevant")
 
     def measure(self, ranking: Ranking) -> Tensor:
-        gains = torch.where(ranking.tied > 0, ranking.gains(self.gain_function), 0.0)
+        gain = self.gain_function
+        if ranking.untied:
+            value = ranking.sum_up_to(self.top_k, _blended_alone, gain, self.beta)
+        else:
+            value = self._of_ties(ranking)
+        number = _num_gaining(ranking, gain)
+        return ratio(value, number.clamp_max(self.top_k) if self.normalize == "min" and self.top_k else number)
+
+    def _of_ties(self, ranking: Ranking) -> Tensor:
+        """The sum of blended ratios, in a ranking with ties: float64 [query]."""
+        gains = only(ranking.retrieved(), ranking.gains(self.gain_function))
         counts, gained = ranking.before_and_in_tie(gains > 0), ranking.before_and_in_tie(gains)
         # The numerator of an entry at the first rank of its tie group, and its expected increase per further rank. At
         # each further rank the entry has one more candidate before it: any of the others in the group, equally likely.
         start = counts[0] + 1 + self.beta * (gained[0] + gains)
         slope = ratio(counts[1] - 1 + self.beta * (gained[1] - gains), ranking.tied - 1)
         ideal = self.beta * running_sum(ranking.ideal_order(self.gain_function, self.top_k))
-        value = torch.where(gains > 0, _blended(ranking, start, slope, ideal, self.top_k), 0.0).sum(-1)
-        number = (ranking.judged_gains(self.gain_function) > 0).sum(-1).to(value.dtype)
-        return ratio(value, number.clamp_max(self.top_k) if self.normalize == "min" and self.top_k else number)
+        return only(gains > 0, _blended(ranking, start, slope, ideal, self.top_k)).sum(-1)
+
+
+@cached
+def _num_gaining(ranking: Ranking, gain: Gain) -> Tensor:
+    """Number of judged candidates with a gain above 0: float64 [query]."""
+    return (ranking.judged_gains(gain) > 0).sum(-1).to(ranking.first.dtype)
+
+
+def _blended_alone(ranking: Ranking, gain: Gain, beta: float) -> Tensor:
+    """The blended ratio of each entry with a gain, in a ranking without ties: float64 [query, entry]."""
+    gains = only(ranking.retrieved(), ranking.gains(gain))
+    gaining = gains > 0
+    start = running_sum(as_numbers(gaining, gains.dtype)) + beta * running_sum(gains)
+    ideal = beta * running_sum(ranking.ideal_order(gain, None))
+    return only(gaining, start / (ranking.first + _at_rank(ideal, ranking)))
+
+
+def _at_rank(x: Tensor, ranking: Ranking) -> Tensor:
+    """The element of ``x`` [query, rank] at the best rank of each entry, or its last one: [query, entry]."""
+    last = x.shape[1]
+    return x.gather(-1, (ranking.first.clamp_max(last) - 1).clamp_min(0).long())
 
 
 def _blended(ranking: Ranking, start: Tensor, slope: Tensor, ideal: Tensor, top_k: int | None) -> Tensor:
@@ -92,13 +123,10 @@ def _blended(ranking: Ranking, start: Tensor, slope: Tensor, ideal: Tensor, top_
         ideal = torch.cat([ideal, ideal[:, -1:].expand(-1, longer)], -1)
     last = ideal.shape[1]
     ranks = torch.arange(1, last + 1, dtype=ideal.dtype, device=ideal.device)
-    at = (ranking.first.clamp_max(last) - 1).clamp_min(0).long()
     # The value at the first rank of an entry, which is its only rank without ties.
-    alone = start / (ranking.first + ideal.gather(-1, at))
+    alone = start / (ranking.first + _at_rank(ideal, ranking))
     if top_k is not None:
-        alone = torch.where(ranking.first <= top_k, alone, 0.0)
-    if ranking.untied:
-        return alone
+        alone = only(ranking.first <= top_k, alone)
     # Prefix sums over ranks p of 1 / (p + ideal_p) and of p / (p + ideal_p). Beyond the table ideal_p is a constant c:
     # the sum of 1 / (p + c) is a difference of digamma functions, and p / (p + c) = 1 - c / (p + c).
     inverse = torch.nn.functional.pad(running_sum(1 / (ranks + ideal)), (1, 0))

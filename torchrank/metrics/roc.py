@@ -10,7 +10,7 @@ from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.binary import BinaryMetric, nothing_irrelevant, uncounted
 from torchrank.names.parameters import number
 from torchrank.names.types import EmptyAction
-from torchrank.ranking.arithmetic import marked_rows, ratio, running_sum
+from torchrank.ranking.arithmetic import marked_rows, only, ratio, running_sum
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["AUROC", "PAP", "PartialAUC"]
@@ -76,7 +76,7 @@ class AUROC(BinaryMetric):
         # For each relevant entry that is certainly in the first k: the irrelevant candidates behind its tie group, and
         # half of the irrelevant ones in it. The h hits of the tie group at the cutoff count as irrelevant here ...
         behind = length - (ranking.first + ranking.tied - 1) - (cut.before - before - beside)
-        pairs = torch.where(found & (share == 1), behind + (ranking.tied - beside) / 2, 0.0).sum(-1, keepdim=True)
+        pairs = only(found & (share == 1), behind + (ranking.tied - beside) / 2).sum(-1, keepdim=True)
         # ... and are subtracted now. Each of them is before half of the s - h irrelevant candidates of its group that
         # are in the first k.
         h, s, inside = cut.hits, cut.places, cut.before + cut.hits
@@ -103,19 +103,19 @@ def _partial_area(
     ends = torch.where((share == 1) & (ranking.tied > 0), ahead + among, float("inf")).contiguous()
     within = torch.searchsorted(ends, room.contiguous(), right=True)
     some = torch.nn.functional.pad(running_sum(inside.to(room.dtype)), (1, 0)).gather(-1, within)
-    middle = torch.where(inside, ahead + among / 2, 0.0)
+    middle = only(inside, ahead + among / 2)
     area = room * some - torch.nn.functional.pad(running_sum(middle), (1, 0)).gather(-1, within)
     # The next tie group crosses the end of the room, so the mean over t takes the cut at 0 into account. Groups behind
     # it add nothing.
     following = within.clamp_max(ends.shape[1] - 1)
     next_ahead, next_among = ahead.gather(-1, following), among.gather(-1, following)
     crossed = (within < ends.shape[1]) & ends.gather(-1, following).isfinite()
-    area = area + torch.where(crossed, beside.gather(-1, following) * uncounted(room - next_ahead, next_among), 0.0)
+    area = area + only(crossed, beside.gather(-1, following) * uncounted(room - next_ahead, next_among))
     # The h hits of the tie group at the cutoff, in which s - h irrelevant candidates are counted.
     area = area + h * uncounted(room - (cut.at(ranking.first) - 1 - cut.before), (cut.places - h).clamp_min(0))
     chance = 0.5 * max_fpr**2  # the area under the diagonal
     rescaled = 0.5 * (1 + (ratio(area, relevant * others) - chance) / (max_fpr - chance))
-    return torch.where(relevant * others > 0, rescaled, 0.0)
+    return only(relevant * others > 0, rescaled)
 
 
 class PartialAUC(BinaryMetric):
@@ -195,7 +195,7 @@ class PAP(PartialAUC):
         k, before, beside = self._counts(ranking)
         room = k - (ranking.first - 1 - before)
         found, others = ranking.found(self.relevance_level), ranking.tied - beside
-        whole = torch.where(found & (before + beside <= k), uncounted(room, others), 0.0).sum(-1)
+        whole = only(found & (before + beside <= k), uncounted(room, others)).sum(-1)
         if not ranking.untied:
             # The first relevant entry of the one tie group in which the k-th relevant candidate is not the last.
             crossed = found & (before < k) & (before + beside > k)
@@ -204,7 +204,7 @@ class PAP(PartialAUC):
             most = min(self.top_k, ranking.depth)
             for rows in marked_rows(crossed).split(max(1, BLOCK // most)):
                 extra = _of_first(places[rows], room[rows], beside[rows], others[rows], most)
-                whole = whole.index_add(0, rows, torch.where(crossed[rows].any(-1), extra, 0.0))
+                whole = whole.index_add(0, rows, only(crossed[rows].any(-1), extra))
         return ratio(whole, k.squeeze(-1) * torch.minimum(k.squeeze(-1), ranking.num_relevant(self.relevance_level)))
 
 
@@ -221,7 +221,7 @@ def _of_first(places: Tensor, room: Tensor, relevant: Tensor, others: Tensor, mo
     for j in range(1, most + 1):
         ways = _choose(j - 1 + n, n) + _choose(relevant - j + others - n, others - n) - all_ways
         possible = (n <= others) & (j <= relevant) & (j <= places)
-        total = total + torch.where(possible, ways.exp() * (room - n).clamp_min(0), 0.0).sum(-1)
+        total = total + only(possible, ways.exp() * (room - n).clamp_min(0)).sum(-1)
     return total
 
 

@@ -15,7 +15,7 @@ from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, integer, number, one_of
 from torchrank.names.types import EmptyAction
-from torchrank.ranking.arithmetic import ratio, running_sum
+from torchrank.ranking.arithmetic import only, ratio, running_sum
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
 
@@ -118,7 +118,7 @@ class RBP(UserMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         discount = Geometric(self.p)
-        gained = (ranking.gains(self.gain_function) * ranking.mean_discount(discount, self.top_k)).sum(-1)
+        gained = ranking.discounted_gain(self.gain_function, discount, self.top_k)
         if not self.normalize:
             return (1 - self.p) * gained
         return ratio(gained, ranking.ideal(self.gain_function, discount, self.top_k))
@@ -170,7 +170,7 @@ class RBPResidual(RankingMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         # The discounts of all ranks add up to 1 / (1 - p), also behind the list. All but the judged weight is residual.
-        weight = torch.where(ranking.judged(), ranking.mean_discount(Geometric(self.p), self.top_k), 0.0).sum(-1)
+        weight = only(ranking.judged(), ranking.mean_discount(Geometric(self.p), self.top_k)).sum(-1)
         return (1 - (1 - self.p) * weight).clamp_min(0)
 
 

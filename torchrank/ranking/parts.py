@@ -14,13 +14,13 @@ from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.threads import GRAIN, available
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.cutting import OVERHEAD, groups
-from torchrank.ranking.derived import Derived
+from torchrank.ranking.gained import Gained
 
-R = TypeVar("R", bound=Derived)
+R = TypeVar("R", bound=Gained)
 
 
 @dataclass(frozen=True, eq=False)
-class Parted(Derived):
+class Parted(Gained):
     """A ranking that may consist of several rectangles; these are joined when their entries are read."""
 
     def narrowed(self, start: int) -> Iterator[Self]:

@@ -17,13 +17,14 @@ from torch import Tensor
 
 from torchrank.engine import rank, rank_parts
 from torchrank.hardware.constants import scalar
-from torchrank.hardware.devices import autocast_off
+from torchrank.hardware.devices import autocast_off, reading_is_free
 from torchrank.hardware.threads import GRAIN, each, serially
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Layout, Need
 from torchrank.layouts.checks import check_tensor
+from torchrank.ranking.arithmetic import only
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.aggregation import MEANS, Mean
@@ -415,11 +416,12 @@ def weigh(metrics: Sequence[Averaging], measured: Measurements, weights: Tensor 
     means = list(map(operator.attrgetter("mean"), metrics))
     plain = means.count(MEANS["mean"]) == len(means)
     averaged = values if plain else torch.stack([mean.inside(row) for mean, row in zip(means, values)])
-    # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
-    nothing = scalar(0, inner.dtype, inner.device)
-    inner = torch.where(skipped, nothing, inner)
-    counted = torch.where(inner > 0, averaged, nothing)
-    total = sums.summed(counted, inner, queries, empty.sum(-1), errors)
+    if reading_is_free(inner) and not bool(skipped.any()) and bool((inner == 1).all()):
+        total = sums.summed(averaged, None, queries, empty.sum(-1), errors)
+    else:
+        # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
+        inner = only(~skipped, inner)
+        total = sums.summed(only(inner > 0, averaged), inner, queries, empty.sum(-1), errors)
     return list(map(BatchResult, values, inner, skipped, errors, total))
 
 

@@ -81,22 +81,26 @@ def compensated(x: Tensor) -> bool:
     return x.dim() == 2 and len(x) == 2 and x.shape[1] >= SIZE
 
 
-def summed(values: Tensor, weights: Tensor, queries: Tensor, empty: Tensor, errors: Tensor) -> Tensor:
+def summed(values: Tensor, weights: Tensor | None, queries: Tensor, empty: Tensor, errors: Tensor) -> Tensor:
     """The sums [metric, SIZE] of one batch.
 
     Args:
         values: float [metric, query].
-        weights: float [metric, query].
+        weights: float [metric, query]; None = all are 1.
         queries: [metric]: number of queries.
         empty: [metric]: number of empty queries.
         errors: [metric, kind]: counters of bad values.
     """
-    wv, w = (weights * values).sum(-1), weights.sum(-1)
+    if weights is None:
+        wv = values.sum(-1)
+        w = torch.full_like(wv, values.shape[-1])
+    else:
+        wv, w = (weights * values).sum(-1), weights.sum(-1)
     counts = [x.to(w.dtype).unsqueeze(-1) for x in (wv, w, queries, empty)]
     return torch.cat([*counts, *squares(values, weights, wv, w), errors.to(w.dtype)], dim=-1)
 
 
-def squares(values: Tensor, weights: Tensor, wv: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+def squares(values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     """The sums of one batch from which :func:`standard_error` is computed: two float [metric, 7].
 
     With three centres c these are sum(w^2 (v - c)^2) for each c, sum(w^2 (v - c)) for each c, and sum(w^2). The first
@@ -108,22 +112,26 @@ def squares(values: Tensor, weights: Tensor, wv: Tensor, w: Tensor) -> tuple[Ten
 
     Args:
         values: float [metric, query].
-        weights: float [metric, query].
+        weights: float [metric, query]; None = all are 1.
         wv: float [metric]: sum(w v).
         w: float [metric]: sum(w).
     """
-    if values.dtype == torch.float64:
+    if weights is not None and values.dtype == torch.float64:  # float32 cannot represent weights that are far
         light, heavy = w < 1 / LARGE, w > LARGE
         nothing, one, large, small = _factors(w.device)
         weights = weights * torch.where(light, large, torch.where(heavy, small, one)).unsqueeze(-1)
         far = (light | heavy).unsqueeze(-1)
-    else:  # float32 cannot represent such weights
+    else:
         nothing, far = torch.zeros_like(w[0]), torch.zeros_like(w, dtype=torch.bool).unsqueeze(-1)
     centre = centres(torch.nan_to_num(wv / w, 0.0, 0.0, 0.0))
     # The sums around one centre near the values are accurate. The sums around the other centres are shifts of them.
-    apart = (values - centre[..., 1:2]) * weights
-    w2 = (weights**2).sum(-1, keepdim=True)
-    first, second = (weights * apart).sum(-1, keepdim=True), (apart**2).sum(-1, keepdim=True)
+    apart = values - centre[..., 1:2]
+    if weights is None:
+        w2, first, second = w.unsqueeze(-1), apart.sum(-1, keepdim=True), (apart**2).sum(-1, keepdim=True)
+    else:
+        apart = apart * weights
+        w2 = (weights**2).sum(-1, keepdim=True)
+        first, second = (weights * apart).sum(-1, keepdim=True), (apart**2).sum(-1, keepdim=True)
     shift = centre[..., 1:2] - centre
     shifted = first + shift * w2
     result = torch.cat([second + shift * (first + shifted), shifted, w2], dim=-1)

@@ -1,0 +1,175 @@
+"""Gains of the entries of a ranking, and of the ideal order of its judged candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchrank.hardware.devices import reading_is_free
+from torchrank.ranking.arithmetic import only, row_sum
+from torchrank.ranking.caching import cached
+from torchrank.ranking.derived import Derived, at_least
+from torchrank.ranking.gain import as_gain
+from torchrank.ranking.intervals import of_first_ranks, prefix_sums
+
+# The ideal order counts integer grades level by level up to this largest grade, and sorts beyond it.
+FEW_LEVELS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Gained(Derived):
+    """The quantities that measures of graded relevance derive from a ranking."""
+
+    @cached
+    def gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
+        """float64 [query, entry]: gain of each entry; 0 if unjudged or padding, and for most gains at grade 0."""
+        return _gains(*self._gaining(as_gain(gain).of_zero), gain)
+
+    @cached
+    def _gaining(self, of_zero: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """The first arguments of :func:`_gains`, for all entries."""
+        return _split(self.grade, of_zero, self.first.dtype, self.valid)
+
+    @cached
+    def discounted_gains(self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor]) -> Tensor:
+        """float64 [query, entry]: gain of each entry times its (expected) discount, 0 if it was not retrieved."""
+        return self.gains(gain) * self.mean_discount(discount, None)
+
+    def discounted_gain(
+        self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
+    ) -> Tensor:
+        """float64 [query]: (expected) sum of discounted gains over the first ``top_k`` ranks."""
+        if self.untied:
+            return self.sum_up_to(top_k, Gained.discounted_gains, gain, discount)
+        return row_sum(self.gains(gain) * self.mean_discount(discount, top_k))
+
+    @cached
+    def judged_gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
+        """float64 [query, judged]: :meth:`gains` of all judged candidates, also beyond ``reach``, in any order."""
+        if self.pool is None:
+            return self.gains(gain)
+        return _gains(*_split(self.pool, as_gain(gain).of_zero, self.first.dtype), gain)
+
+    @cached
+    def total_gain(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
+        """float64 [query]: sum of the gains of all judged candidates, retrieved or not, also beyond ``reach``."""
+        return self.judged_gains(gain).sum(-1)
+
+    @cached
+    def ideal(
+        self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
+    ) -> Tensor:
+        """float64 [query]: the largest sum of discounted gains over all orders of the judged candidates."""
+        judged = self.grade if self.pool is None else self.pool
+        levels = self.levels() if as_gain(gain).monotone else None
+        # The n(l) candidates at or above level l have the ranks 1 ... n(l) in the ideal order. So each level l adds
+        # gain(l) - gain(l - 1) times the sum of the first n(l) discounts.
+        if levels is not None:
+            limit = min(top_k or judged.shape[1], judged.shape[1])
+            sums = prefix_sums(discount, limit, self.first.dtype, self.first.device)
+            by_level = gain(torch.arange(1, levels + 1, dtype=sums.dtype, device=sums.device))
+            steps = by_level.diff(prepend=torch.zeros_like(by_level[:1]))
+            discounts = sums.take(self._reached(levels).clamp_max(len(sums) - 1))
+            total = torch.zeros_like(self.num_candidates)
+            for step, of_level in zip(steps.tolist(), discounts):
+                total += step * of_level
+            return total
+        best = self._best(gain)[:, :top_k]
+        return row_sum(best * of_first_ranks(discount, best.shape[1], best.dtype, best.device))
+
+    @cached
+    def _reached(self, levels: int) -> Tensor:
+        """int64 [level, query]: number of judged candidates at or above each of the levels 1, 2, ..., ``levels``."""
+        counts = [self.num_relevant(level) for level in range(1, levels + 1)]
+        if not counts:
+            return self.num_candidates.new_zeros((0, self.num_queries), dtype=torch.int64)
+        return torch.stack(counts).long()
+
+    def ideal_order(self, gain: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
+        """float64 [query, rank]: gains of all judged candidates in descending order, up to ``top_k``."""
+        return self._best(gain)[:, :top_k]
+
+    @cached
+    def _best(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
+        """Gains of all judged candidates in descending order, up to ``reach``: float64 [query, rank].
+
+        Negative gains are replaced by 0: in the ideal order such candidates rank behind all others, and layouts differ
+        in how many of the others are entries.
+        """
+        grade = self._ideal_grades() if as_gain(gain).monotone else None
+        if grade is not None:
+            every = torch.arange(FEW_LEVELS + 1, device=grade.device)
+            by_level = _gains(*_split(every, as_gain(gain).of_zero, self.first.dtype), gain).clamp_min_(0)
+            return by_level.index_select(0, grade.view(-1)).view(grade.shape)
+        if self.pool is None:
+            gains = self.gains(gain)
+            several = gains.shape[1] > 1
+            return gains.sort(dim=-1, descending=True).values.clamp_min_(0) if several else gains.clamp_min(0)
+        return self.judged_gains(gain).topk(self._ideal_width()).values.clamp_min_(0)
+
+    @cached
+    def _ideal_grades(self) -> Tensor | None:
+        """Grades of all judged candidates in descending order, 0 for all below 0: int64 [query, rank].
+
+        None if grades are not few small integers.
+        """
+        levels = self.levels()
+        if levels is None:
+            return None
+        ranks = torch.arange(1, self._ideal_width() + 1, dtype=self.first.dtype, device=self.first.device)
+        grade = torch.zeros((self.num_queries, len(ranks)), dtype=torch.int8, device=ranks.device)
+        # The grade at a rank is the number of levels with at least so many candidates at or above them.
+        for level in range(1, levels + 1):
+            grade += (ranks <= self.num_relevant(level).unsqueeze(-1)).view(torch.int8)
+        return grade.long()
+
+    def _ideal_width(self) -> int:
+        """Number of ranks of the ideal order, up to ``reach``."""
+        return self.first.shape[1] if self.pool is None else min(self.reach or self.pool.shape[1], self.pool.shape[1])
+
+    @cached
+    def levels(self) -> int | None:
+        """The largest grade if grades are small integers on the CPU, else None."""
+        grade = self.grade if self.pool is None else self.pool
+        if not reading_is_free(grade) or grade.is_floating_point() or not grade.numel():
+            return None
+        largest = int(grade.max())
+        return max(0, largest) if largest <= FEW_LEVELS else None
+
+    @cached
+    def finite(self) -> Tensor:
+        """bool [query]: all grades are finite numbers."""
+        grade = self.grade if self.pool is None else self.pool
+        if not grade.is_floating_point() or not grade.shape[1]:
+            return torch.ones(len(grade), dtype=torch.bool, device=grade.device)
+        return grade.amax(-1).isfinite() & grade.amin(-1).isfinite()  # NaN is both
+
+    def gains_by_rank(self, gain: Callable[[Tensor], Tensor], ranks: int) -> Tensor:
+        """float64 [query, rank]: (expected) gain at the ranks 1, 2, ..., ``ranks``. Not for "realistic" ties."""
+        gains = only(self.retrieved(), self.gains(gain))
+        return self.by_rank(gains if self.untied else self.before_and_in_tie(gains)[1], ranks)
+
+
+def _split(
+    grade: Tensor, of_zero: bool, dtype: torch.dtype, valid: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The grades; whether the gain may differ from 0; the grades in a floating dtype, 0 where the gain is 0.
+
+    A table of gains may have a gain for grade 0.
+    """
+    gaining = grade >= 0 if of_zero else grade > 0
+    gaining = gaining if valid is None else gaining & valid
+    return grade, gaining, only(gaining, grade).to(dtype)
+
+
+def _gains(grade: Tensor, gaining: Tensor, wide: Tensor, gain: Callable[[Tensor], Tensor]) -> Tensor:
+    """Gains of grades, split by :func:`_split`: like ``wide``."""
+    # The level is compared in the grade's dtype: 0.1 in float16 is below 0.1 in float64. A grade at or above it is
+    # lifted to the level, so that the gain function decides in the same way.
+    if (level := as_gain(gain).level) is not None:
+        wide = only(at_least(grade, level), wide.clamp_min(level))
+    gains = gain(wide)
+    return gains if gains is wide else only(gaining, gains)
