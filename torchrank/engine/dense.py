@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchrank.engine.sorting import descending
 from torchrank.engine.topk import best_pays, top_k
-from torchrank.hardware.devices import reading_is_free, widest_float
+from torchrank.hardware.devices import every, reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import (
     DenseLayout,
@@ -42,13 +42,13 @@ def rank_dense(layout: DenseLayout, need: Need) -> Ranking:
     if layout.validate:  # NaN sorts first, so the first column suffices
         errors = errors + count(Problem.NAN_SCORES, ordered[:, 0].isnan() if layout.exclude is None else has_nan)
 
-    untied = reading_is_free(scores) and bool(begins.all())
+    untied = reading_is_free(scores) and every(begins)
     first, tied, num_candidates = _intervals(ordered, begins, scores, untied)
     ranking = Ranking(
         first,
         tied,
         grade.gather(-1, order),
-        torch.ones_like(order, dtype=torch.bool) if mask is None else mask.gather(-1, order),
+        _like_one(order, torch.bool) if mask is None else mask.gather(-1, order),
         num_candidates,
         errors,
         depth=1 if untied else ordered.shape[1],
@@ -67,13 +67,18 @@ def _intervals(ordered: Tensor, begins: Tensor, scores: Tensor, untied: bool) ->
     whole = ordered.shape == scores.shape
     # Without ties, and with everything retrieved, the rank of an entry is its column.
     if untied and whole and bool((ordered[:, -1] > float("-inf")).all()):
-        first = torch.arange(1, width + 1, dtype=dtype, device=scores.device).repeat(len(ordered), 1)
-        return first, torch.ones_like(first), torch.full_like(first[:, 0], width)
+        first = torch.arange(1, width + 1, dtype=dtype, device=scores.device).expand(ordered.shape)
+        return first, _like_one(ordered, dtype), torch.full_like(first[:, 0], width)
     start, stop = run_bounds(begins)
     retrieved = ordered > float("-inf")
     num_candidates = retrieved.sum(-1) if whole else (scores > float("-inf")).sum(-1)
     first = torch.where(retrieved, start, num_candidates.unsqueeze(-1)) + 1
     return first.to(dtype), torch.where(retrieved, stop - start, 0).to(dtype), num_candidates.to(dtype)
+
+
+def _like_one(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Ones of the shape of a tensor, expanded from a scalar: later steps read from the strides that all are equal."""
+    return torch.ones((), dtype=dtype, device=x.device).expand(x.shape)
 
 
 def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -88,15 +93,13 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tu
         best = _best(scores, reach) if promising else None
         if best is not None:
             return (*best, run_starts(best[0]))
-        ordered, order = descending(scores)
+        ordered, order, begins = descending(scores)
         # As wide as the longest tie group at the reach needs.
         cut = ordered[:, reach - 1, None]
         width = reach + int((ordered[:, reach:] == cut).sum(-1).max()) if len(cut) else reach
-        ordered, order = ordered[:, :width], order[:, :width]
-        return ordered, order, run_starts(ordered)
+        return ordered[:, :width], order[:, :width], begins[:, :width]
     if tie_break is None:
-        ordered, order = descending(scores)
-        return ordered, order, run_starts(ordered)
+        return descending(scores)
     # Two stable sorts, by tie break and then by score, order equal scores by tie break.
     by_tie = tie_break.argsort(dim=-1, descending=True, stable=True)
     ordered, order = scores.gather(-1, by_tie).sort(dim=-1, descending=True, stable=True)

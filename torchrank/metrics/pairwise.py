@@ -283,8 +283,7 @@ def grade_classes(ranking: Ranking) -> tuple[Tensor, Tensor, Tensor]:
 
     Classes are numbered from 0, the class of the largest grade.
     """
-    grade, order = descending(torch.where(_positive(ranking), ranking.grade, 0))
-    begins = run_starts(grade)
+    grade, order, begins = descending(torch.where(_positive(ranking), ranking.grade, 0))
     return grade, begins, torch.empty_like(order).scatter_(-1, order, begins.cumsum(-1) - 1)
 
 
