@@ -590,11 +590,15 @@ def matrices():
 
 @pytest.mark.parametrize("x", list(matrices()), ids=lambda x: f"{x.dtype}{list(x.shape)}")
 def test_rows_are_sorted_as_torch_sorts_them(x):
-    values, order = sorting.descending(x)
+    values, order, begins = sorting.descending(x)
     want, expected = x.sort(dim=-1, descending=True, stable=True)
     torch.testing.assert_close(values, want, rtol=0, atol=0, equal_nan=True)
     assert order.dtype == torch.int64
     assert torch.equal(order, expected)
+    # Whether a run begins is written down element by element, as NaN is unequal to itself.
+    rows = values.tolist()
+    runs = [[not column or row[column] != row[column - 1] for column in range(len(row))] for row in rows]
+    assert begins.tolist() == runs
     if not x.is_floating_point():
         assert torch.equal(sorting.ascending(x.long()), x.long().sort(dim=-1).values)
 

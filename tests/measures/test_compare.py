@@ -9,7 +9,7 @@ from scipy import stats
 from torchmetrics.functional import kendall_rank_corrcoef
 
 import torchrank as tr
-from torchrank.formulas.concordance import larger_before
+from torchrank.formulas.concordance import inversions, larger_before
 
 
 def two_rankings(width, levels, seed=0, queries=5):
@@ -75,6 +75,7 @@ def test_inversions(width):
     order = torch.rand((3, width), generator=torch.Generator().manual_seed(0)).argsort(-1)
     want = (order.unsqueeze(1) > order.unsqueeze(2)).tril().sum(-1)
     assert torch.equal(larger_before(order), want)
+    assert torch.equal(inversions(order), want.sum(-1))
 
 
 # ---- two lists of ids ------------------------------------------------------------------------------------------------

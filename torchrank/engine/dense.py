@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchrank.engine.sorting import descending
 from torchrank.engine.topk import best_pays, top_k
-from torchrank.hardware.devices import reading_is_free, widest_float
+from torchrank.hardware.devices import every, reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import (
     DenseLayout,
@@ -42,13 +42,13 @@ def rank_dense(layout: DenseLayout, need: Need) -> Ranking:
     if layout.validate:  # NaN sorts first, so the first column suffices
         errors = errors + count(Problem.NAN_SCORES, ordered[:, 0].isnan() if layout.exclude is None else has_nan)
 
-    untied = readable and bool(begins.all())
+    untied = readable and every(begins)
     first, tied, num_candidates = _intervals(ordered, begins, scores, untied)
     ranking = Ranking(
         first,
         tied,
         grade.gather(-1, order),
-        torch.ones_like(order, dtype=torch.bool) if mask is None else mask.gather(-1, order),
+        _like_one(order, torch.bool) if mask is None else mask.gather(-1, order),
         num_candidates,
         errors,
         depth=1 if untied else ordered.shape[1],
@@ -77,6 +77,11 @@ def _intervals(ordered: Tensor, begins: Tensor, scores: Tensor, untied: bool) ->
     return first.to(dtype), torch.where(retrieved, stop - start, 0).to(dtype), num_candidates.to(dtype)
 
 
+def _like_one(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Ones of the shape of a tensor, expanded from a scalar: later steps read from the strides that all are equal."""
+    return torch.ones((), dtype=dtype, device=x.device).expand(x.shape)
+
+
 def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tuple[Tensor, Tensor, Tensor]:
     """Sort scores in descending order, at least up to the rank ``reach`` and all scores tied with it.
 
@@ -89,15 +94,13 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tu
         best = _best(scores, reach) if promising else None
         if best is not None:
             return (*best, run_starts(best[0]))
-        ordered, order = descending(scores)
+        ordered, order, begins = descending(scores)
         # As wide as the longest tie group at the reach needs.
         cut = ordered[:, reach - 1, None]
         width = reach + int((ordered[:, reach:] == cut).sum(-1).max()) if len(cut) else reach
-        ordered, order = ordered[:, :width], order[:, :width]
-        return ordered, order, run_starts(ordered)
+        return ordered[:, :width], order[:, :width], begins[:, :width]
     if tie_break is None:
-        ordered, order = descending(scores)
-        return ordered, order, run_starts(ordered)
+        return descending(scores)
     # Two stable sorts, by tie break and then by score, order equal scores by tie break.
     by_tie = tie_break.argsort(dim=-1, descending=True, stable=True)
     ordered, order = scores.gather(-1, by_tie).sort(dim=-1, descending=True, stable=True)

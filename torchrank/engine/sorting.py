@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free
+from torchrank.hardware.devices import every, reading_is_free
 from torchrank.ranking.entries import run_bounds, run_starts
 
 # numpy sorts with vector instructions on one thread. With this many threads torch is as fast.
@@ -30,28 +31,53 @@ MANY, AGAIN = 2**15, 8
 LONGEST = 2**12
 
 
-def descending(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Sort each row of a matrix in descending order, NaN first, equal elements by column.
+class Descending(NamedTuple):
+    """The rows of a matrix, sorted in descending order: NaN first, equal elements by column."""
 
-    Returns:
-        the sorted rows, and the columns of their elements, int64.
-    """
+    #: [row, place]: the sorted rows
+    values: Tensor
+    #: int64 [row, place]: the columns of their elements
+    order: Tensor
+    #: bool [row, place]: the element differs from the one before it; expanded from one True if no elements are equal
+    begins: Tensor
+
+
+def descending(x: Tensor) -> Descending:
+    """Sort each row of a matrix in descending order."""
     if x.device.type != "cpu" or torch.get_num_threads() > THREADS or x.shape[1] < 2 or x.dtype not in PACKED:
-        return x.sort(dim=-1, descending=True, stable=True)
+        values, order = x.sort(dim=-1, descending=True, stable=True)
+        return Descending(values, order, run_starts(values))
     if x.dtype == torch.int64 and not _fits(x):
         return _again(x)
-    # The key has the element in its upper 32 bits and the column in the lower ones. numpy sorts such integers in half
-    # the time of an indirect sort.
-    key = (_bits(x).long() << 32) + torch.arange(x.shape[1], device=x.device)
-    key.numpy().sort(axis=-1)
-    order = key & 0xFFFFFFFF
-    ordered = x.gather(-1, order)
-    # Elements of 64 bits that are equal when rounded to 32 may be in the wrong order: sort these rows again.
+    # The key has the element in its upper bits and the column in the lower ones. numpy sorts such integers in half the
+    # time of an indirect sort.
+    low = (x.shape[1] - 1).bit_length() if x.dtype == torch.float64 else 32
+    has_nan = x.is_floating_point() and math.isnan(x.sum())  # or infinities of both signs, which does no harm
+    key = _keys(x, low, has_nan)
+    keys = key.numpy()  # the same memory
+    keys |= numpy.arange(x.shape[1])
+    keys.sort(axis=-1)
+    order = key.bitwise_and_((1 << low) - 1)
+    values = x.gather(-1, order)
+    falls = _falls(values)
+    if every(falls):
+        return Descending(values, order, torch.ones((), dtype=torch.bool, device=x.device).expand(x.shape))
+    # Elements that differ in the lower bits only may be in the wrong order: sort these rows again.
     if x.dtype == torch.float64:
-        rows = (ordered[:, 1:] > ordered[:, :-1]).any(-1).nonzero().squeeze(-1)
+        rows = (values[:, 1:] > values[:, :-1]).any(-1).nonzero().squeeze(-1)
         if len(rows):
-            ordered[rows], order[rows] = _again(x[rows])
-    return ordered, order
+            values[rows], order[rows], falls[rows] = _again(x[rows])
+    return Descending(values, order, run_starts(values) if has_nan else falls)
+
+
+def _falls(x: Tensor) -> Tensor:
+    """bool, like ``x``: an element is smaller than the element before it in its row, or is the first."""
+    flat = (x.float() if x.dtype.itemsize == 2 and x.is_floating_point() else x).numpy().reshape(-1)
+    falls = torch.ones(x.shape, dtype=torch.bool, device=x.device)
+    # One comparison of the whole matrix is fast. It compares the first element of a row with the row before.
+    numpy.less(flat[1:], flat[:-1], out=falls.numpy().reshape(-1)[1:])
+    falls[:, 0] = True
+    return falls
 
 
 def _fits(x: Tensor) -> bool:
@@ -60,35 +86,45 @@ def _fits(x: Tensor) -> bool:
     return int(low) >= -(2**31) and int(high) < 2**31
 
 
-def _bits(x: Tensor) -> Tensor:
-    """int32 keys whose ascending order is the descending order of ``x`` rounded to 32 bits, with NaN first."""
-    if not x.is_floating_point():
-        return ~x.to(torch.int32)
-    bits = falling(x)
-    # The sign bit of NaN is arbitrary, so NaN could be first or last.
-    any_nan = x.amax(-1).isnan().any()
-    return bits.masked_fill_(x.isnan(), -(2**31)) if any_nan else bits
+def _keys(x: Tensor, low: int, has_nan: bool) -> Tensor:
+    """int64 keys whose ascending order is the descending order of ``x`` without its last bits, NaN first.
 
-
-def falling(x: Tensor) -> Tensor:
-    """int32 keys whose ascending order is the descending order of floats rounded to 32 bits; arbitrary for NaN.
-
-    Equal floats have equal keys.
+    The ``low`` lower bits of a key are 0.
     """
+    if not x.is_floating_point():
+        return (~x.to(torch.int32)).long().bitwise_left_shift_(low)
+    key = falling(x, wide=x.dtype == torch.float64)
+    # The sign bit of NaN is arbitrary, so NaN could be first or last.
+    if has_nan:
+        key.masked_fill_(x.isnan(), torch.iinfo(key.dtype).min)
+    return key.bitwise_and_(-(1 << low)) if key.dtype == torch.int64 else key.long().bitwise_left_shift_(low)
+
+
+def falling(x: Tensor, *, wide: bool = False) -> Tensor:
+    """Integers whose ascending order is the descending order of floats: int32 of float32, or int64 of float64.
+
+    Equal floats have equal integers. The integers of NaN are arbitrary.
+
+    Args:
+        x: floats.
+        wide: whether to return int64, for float64.
+    """
+    floats = x if wide else x.float()
     # 0.0 - x turns the order around, and maps both zeros to +0. Then the bits of floats are ordered like integers, once
     # all bits of the negative ones but the sign are flipped.
-    bits = (0.0 - x.float()).view(torch.int32)
-    return bits.bitwise_xor_((bits >> 31).bitwise_and_(0x7FFFFFFF))
+    bits = (0.0 - floats).view(torch.int64 if wide else torch.int32)
+    flipped = bits >> (8 * bits.itemsize - 1)
+    return bits.bitwise_xor_(flipped.bitwise_and_(torch.iinfo(bits.dtype).max))
 
 
-def _again(x: Tensor) -> tuple[Tensor, Tensor]:
+def _again(x: Tensor) -> Descending:
     """:func:`descending` for elements that need 64 bits, by an indirect sort."""
     order = torch.from_numpy(numpy.argsort(x.numpy(), axis=-1)).flip(-1)
-    ordered = x.gather(-1, order)
-    begins = run_starts(ordered)
-    if not begins.all():  # numpy's fast sort is not stable, so order equal elements by column
+    values = x.gather(-1, order)
+    begins = run_starts(values)
+    if not every(begins):  # numpy's fast sort is not stable, so order equal elements by column
         order = by_key(run_bounds(begins)[0], order)
-    return ordered, order
+    return Descending(values, order, begins)
 
 
 def by_key(key: Tensor, element: Tensor | None = None) -> Tensor:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
 from torchrank.engine.sorting import ascending, by_key, descending
-from torchrank.hardware.devices import reading_is_free
+from torchrank.hardware.devices import every, reading_is_free
 from torchrank.ranking.caching import cached
 from torchrank.ranking.derived import Derived
 from torchrank.ranking.entries import run_bounds, run_starts
@@ -53,6 +55,11 @@ class Orders:
             return self.above
         order = by_key(self.above if self.whole else torch.where(self.there, self.above, self.above.shape[1]))
         return torch.empty_like(order).scatter_(-1, order, self.other_place.expand_as(order))
+
+    @property
+    def untied(self) -> bool:
+        """Whether both rankings are known to have no ties."""
+        return _strict(self.beside) and _strict(self.other_beside)
 
     @property
     def other_place(self) -> Tensor:
@@ -108,15 +115,17 @@ class Orders:
         number = self.number.double()
         return number * (number - 1) / 2
 
+    @functools.cached_property
     def reversed(self) -> Tensor:
         """float64 [query]: number of discordant pairs, which the two rankings order differently."""
-        return self.overtaken.sum(-1).double()  # padding stands last in both orders and adds 0
+        # Padding stands last in both orders and adds 0.
+        return (self.overtaken.sum(-1) if "overtaken" in self.__dict__ else inversions(self.place)).double()
 
     def net(self) -> Tensor:
         """float64 [query]: number of concordant pairs minus number of discordant pairs."""
         # Pairs tied in both rankings are in the first two terms, and are subtracted once.
         tied = self.pairs(self.beside) + self.pairs(self.other_beside) - self.pairs(self.alike[0])
-        return self.total() - tied - 2 * self.reversed()
+        return self.total() - tied - 2 * self.reversed
 
     def classes(self, above: Tensor, place: Tensor) -> Tensor:
         """float64 [query]: number of different values in a ranking, from ``above`` and ``place`` in it."""
@@ -128,9 +137,9 @@ def orders(ranking: Derived) -> Orders:
     """The order of the entries by grade, in descending order, beside their order in the ranking."""
     there, width = ranking.valid, ranking.first.shape[1]
     looks = reading_is_free(there)
-    whole = looks and bool(there.all())
-    values, entry = descending(ranking.grade if whole else torch.where(there, ranking.grade, 0))
-    start, stop = run_bounds(run_starts(values))
+    whole = looks and every(there)
+    _, entry, begins = descending(ranking.grade if whole else torch.where(there, ranking.grade, 0))
+    start, stop = run_bounds(begins)
     # run_bounds returns expanded tensors, of stride 0, if it has found that no grades are equal.
     distinct = whole and stop[:, :1].numel() > 0 and start.stride(0) == 0
     if not whole:  # move padding to the end
@@ -138,9 +147,9 @@ def orders(ranking: Derived) -> Orders:
         entry = by_key(kept, entry)
         there = there.gather(-1, entry)
         start, stop = run_bounds(run_starts(ascending(kept)))
-    number = there.sum(-1)
+    number = torch.full_like(entry[:, 0], width) if whole and width else there.sum(-1)
     other_beside = _ones(entry) if distinct else stop - start
-    if whole and ranking.untied and looks and bool((ranking.tied > 0).all()):
+    if whole and ranking.untied and every(ranking.tied > 0):
         return Orders(entry, there, whole, number, entry, _ones(entry), start.expand_as(entry), other_beside)
     # Candidates that are not retrieved have tied = 0 in a ranking; here they are one tie group behind the list.
     missing = (number - ranking.num_candidates.long()).unsqueeze(-1)
@@ -225,16 +234,59 @@ def _in_group(order: Tensor) -> Tensor:
 
 
 def _compared(x: Tensor) -> Tensor:
-    """Number of larger elements before each element of its bucket: like ``x``, int8 or int16 [row, bucket, element].
+    """Number of larger elements before each element of its bucket: int8 like ``x``, [row, bucket, element]."""
+    return _larger_in_front(x.permute(2, 0, 1)).permute(1, 2, 0).contiguous()
 
-    Compares all pairs of one distance at a time, in all buckets at once.
+
+def _larger_in_front(x: Tensor) -> Tensor:
+    """Number of larger elements before each element along the first dimension, which is short: int8 like ``x``.
+
+    Compares all pairs of one distance at a time. Each comparison reads two contiguous pieces of memory.
     """
-    # With the elements in front each comparison reads two contiguous pieces of memory.
-    x = x.permute(2, 0, 1).contiguous()
-    counts = torch.zeros_like(x)
+    counts = torch.zeros(x.shape, dtype=torch.int8, device=x.device)
+    # numpy compares short integers several times as fast as torch on the CPU.
+    here = reading_is_free(x)
+    values: Any
+    found: Any
+    values, found = (numpy.ascontiguousarray(x.numpy()), counts.numpy()) if here else (x.contiguous(), counts)
     for distance in range(1, len(x)):
-        if x.dtype == torch.int8:
-            counts[distance:] += (x[:-distance] > x[distance:]).view(torch.int8)
-        else:  # arithmetic on int16 is several times as fast as a comparison
-            counts[distance:] += (x[:-distance] - x[distance:]).clamp_(0, 1)
-    return counts.permute(1, 2, 0).contiguous()
+        found[distance:] += (values[:-distance] > values[distance:]).view(found.dtype)
+    return counts
+
+
+def inversions(order: Tensor) -> Tensor:
+    """Number of pairs of elements of a permutation with the larger one first: int64 [row].
+
+    This is the sum of :func:`larger_before`, but permutations that fit in one group need no counts of single elements.
+    """
+    rows, width = order.shape
+    if not 1 < width <= 1 << 2 * BUCKET_BITS:
+        return larger_before(order).sum(-1)
+    # The three kinds of pairs of _in_group. Padding continues the permutation with larger elements at the end.
+    size = 1 << BUCKET_BITS
+    buckets = -(-width // size)
+    at = torch.arange(buckets * size, dtype=torch.int16, device=order.device)
+    small, bucket = at.repeat(rows, 1), at >> BUCKET_BITS
+    small[:, :width] = order
+    by_value = bucket.to(torch.int8).repeat(rows, 1)
+    by_value.scatter_(-1, order, by_value[:, :width].clone())
+    near = torch.zeros(rows, dtype=torch.int64, device=order.device)
+    for x in (small, by_value):
+        larger = _larger_in_front(x.view(-1, size).t()).view(torch.uint8)
+        # Eight counts below 32 are added in 8 bits.
+        near += larger.view(8, -1, rows, buckets).sum(0, dtype=torch.uint8).sum((0, 2))
+    # The table [bucket of places, bucket of values, row], with the rows last because their sums are independent.
+    cell = (
+        (small >> BUCKET_BITS)
+        .add_(bucket * buckets)
+        .long()
+        .mul_(rows)
+        .add_(torch.arange(rows, device=order.device).unsqueeze(-1))
+    )
+    table = torch.zeros((buckets, buckets, rows), dtype=torch.int32, device=order.device)
+    one = torch.ones((), dtype=torch.int32, device=order.device)
+    table.view(-1).scatter_add_(0, cell.view(-1), one.expand(cell.numel()))
+    upto = table[:-1].cumsum(0, dtype=torch.int32).cumsum_(1)
+    # All elements in earlier buckets of places, minus those in the same or a lower bucket of values.
+    apart = size * size * buckets * (buckets - 1) // 2 - upto.mul_(table[1:]).sum((0, 1))
+    return near + apart

@@ -27,3 +27,11 @@ def reading_is_free(x: Tensor) -> bool:
     that depends on values (no ties, few grades, nothing to do) is taken on the CPU only.
     """
     return x.device.type == "cpu"
+
+
+def every(x: Tensor) -> bool:
+    """Whether all elements of a bool tensor are True. Waits for a device; for the CPU see :func:`reading_is_free`."""
+    if x.numel() and not any(x.stride()):  # an expanded scalar
+        return bool(x[(0,) * x.dim()])
+    # numpy reads bools many times as fast as torch on the CPU.
+    return bool(x.numpy().all() if x.device.type == "cpu" else x.all())

@@ -73,10 +73,9 @@ class IdealRanks:
     @classmethod
     def of(cls, ranking: Ranking) -> IdealRanks:
         """The ideal ranks of all entries of a ranking. Entries without a positive grade follow all others."""
-        grade, order = descending(ranking.gains(LINEAR))
+        grade, order, starts = descending(ranking.gains(LINEAR))
         judged = ranking.judged_gains(LINEAR)
         higher = judged.shape[1] - torch.searchsorted(judged.sort(dim=-1).values, grade, right=True)
-        starts = run_starts(grade)
         begin = run_bounds(starts)[0]
         start, stop = run_bounds(starts | run_starts(ranking.first.gather(-1, order)))
         position = torch.arange(grade.shape[1], device=grade.device)

@@ -299,8 +299,7 @@ def grade_classes(ranking: Ranking) -> tuple[Tensor, Tensor, Tensor]:
 
     Classes are numbered from 0, the class of the largest grade.
     """
-    grade, order = descending(only(_positive(ranking), ranking.grade))
-    begins = run_starts(grade)
+    grade, order, begins = descending(only(_positive(ranking), ranking.grade))
     return grade, begins, torch.empty_like(order).scatter_(-1, order, begins.cumsum(-1) - 1)
 
 

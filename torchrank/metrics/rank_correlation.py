@@ -118,10 +118,10 @@ class KendallTau(ComparingMetric):
         if self.variant != "gamma":
             return super().empty(ranking)
         both = orders(self.resolve_ties(ranking))
-        return both.net() + 2 * both.reversed() == 0  # C + D = (C - D) + 2 D
+        return both.net() + 2 * both.reversed == 0  # C + D = (C - D) + 2 D
 
     def compare(self, both: Orders) -> Tensor:
-        net, discordant, total = both.net(), both.reversed(), both.total()
+        net, discordant, total = both.net(), both.reversed, both.total()
         if self.variant == "a":
             return net / total
         if self.variant == "gamma":
@@ -169,7 +169,7 @@ class KendallDistance(ComparingMetric):
     def compare(self, both: Orders) -> Tensor:
         tied, other_tied, alike = (both.pairs(x) for x in (both.beside, both.other_beside, both.alike[0]))
         # Pairs tied in both rankings are in both counts of ties, so they are taken off twice.
-        distance = both.reversed() + self.penalty * (tied + other_tied - 2 * alike)
+        distance = both.reversed + self.penalty * (tied + other_tied - 2 * alike)
         return distance / both.total() if self.normalized else distance
 
 
@@ -282,6 +282,12 @@ class Spearman(ComparingMetric):
     name = "spearman"
 
     def compare(self, both: Orders) -> Tensor:
+        if both.whole and both.untied:
+            # The sum of the squares is the same in both rankings, and with the middle of the ranks in only one factor
+            # the products have the same sum. All terms are integers, so nothing is rounded here.
+            width = both.entry.shape[1]
+            away = 2 * both.other_place.double() - (width - 1)
+            return (6 * (both.above.double() @ away) / (width**3 - width)).clamp(-1, 1)
         # Twice the distance of each mean rank from the middle: a whole number, so nothing is rounded here.
         middle = both.number.unsqueeze(-1)
         one, other = (

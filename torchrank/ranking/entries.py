@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free
+from torchrank.hardware.devices import every, reading_is_free
 from torchrank.ranking.sampled import Draw
 
 
@@ -112,7 +112,7 @@ def run_bounds(begins: Tensor) -> tuple[Tensor, Tensor]:
     ``begins`` is bool [query, entry], True where a run begins.
     """
     position = torch.arange(begins.shape[-1], device=begins.device)
-    if reading_is_free(begins) and begins.all():
+    if reading_is_free(begins) and every(begins):
         return position.expand_as(begins), (position + 1).expand_as(begins)
     # Runs are numbered from 1. The table maps a run to its first column. Slot 0 absorbs the elements that do not begin
     # a run; slots without a run hold the width, so that the last run stops there.
