@@ -13,6 +13,7 @@ import torch
 from tqdm import tqdm
 
 import benchmarks.report as report
+import benchmarks.scale as scale
 from benchmarks.plan import Workload
 from benchmarks.rows import Settings, measured
 from benchmarks.scaling import scaled
@@ -34,6 +35,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.table is not None:
         path = report.newest(options.device) if options.table is True else options.table
         print((short if options.short else tables)(report.read(path)))
+        return 0
+    if options.scale:
+        print(scale.tables(options.quick))
         return 0
     if options.short:
         raise report.RefusedError("Expected --table beside --short, got --short alone")
@@ -63,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--table", type=Path, nargs="?", const=True, metavar="FILE", help="measure nothing, print the (newest) file"
     )
+    parser.add_argument("--scale", action="store_true", help="print the tables of SCALE.md, which takes minutes")
     parser.add_argument("--short", action="store_true", help="with --table: only the rows of the front page")
     return parser
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("__main__", "measure", "memory", "plan", "report", "rows", "table", "workloads")
+PARTS = ("__main__", "measure", "memory", "plan", "report", "rows", "scale", "table", "workloads")
 
 
 @pytest.fixture(scope="module")
@@ -205,3 +205,11 @@ def test_short_table_needs_the_table(command, capsys):
     with pytest.raises(SystemExit):
         command("--short")
     assert "Expected --table beside --short" in capsys.readouterr().err
+
+
+def test_errors_of_long_sums_are_within_their_bounds(parts):
+    for row in parts["scale"].drift(1000):
+        assert 0 < float(row["relative error of the mean"]) <= float(row["bound"])
+        assert row["queries counted"] == row["queries"]
+    errors = [float(row["of 20 trees"]) for row in parts["scale"].orders(16)]
+    assert errors[0] < 1e-14 < errors[1] < 1e-5
