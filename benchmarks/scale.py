@@ -148,7 +148,7 @@ def reduction() -> Iterator[dict[str, str]]:
     for name, metrics in cases.items():
         yield _reduced(name, sum(metric.sums.nbytes for metric in metrics))
     yield _reduced("prcurve@1000", curve.sums.nbytes)
-    # Values are gathered: every worker receives the values of all, 16 bytes a query. Their numbers stand in the message.
+    # Values are gathered: every worker receives all, 16 bytes a query. Their numbers stand in the message.
     kept = 16 * 100_000
     row = _reduced("ndcg@10, median", suite[0].sums.nbytes + 8 * WORKERS)
     gathered = (WORKERS - 1) * (LATENCY + kept / BANDWIDTH)
