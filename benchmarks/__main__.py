@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 import benchmarks.launches as launches
 import benchmarks.report as report
+import benchmarks.scale as scale
 import benchmarks.stages as stages
 import benchmarks.trace as trace
 from benchmarks.by_measure import profile
@@ -48,6 +49,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.by_measure:
         print(profile())
         return 0
+    if options.scale:
+        print(scale.tables(options.quick))
+        return 0
     if options.short:
         raise report.RefusedError("Expected --table beside --short, got --short alone")
     if options.device == "cuda" and not torch.cuda.is_available():
@@ -80,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stages", action="store_true", help="print where a class of torchrank.retrieval takes time")
     parser.add_argument("--trace", action="store_true", help="measure nothing, print the calls of a batch of NDCG")
     parser.add_argument("--launches", action="store_true", help="measure nothing, print the kernels of a batch")
+    parser.add_argument("--scale", action="store_true", help="print the tables of SCALE.md, which takes minutes")
     parser.add_argument("--short", action="store_true", help="with --table: only the rows of the front page")
     return parser
 

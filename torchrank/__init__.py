@@ -31,6 +31,9 @@ if not TYPE_CHECKING:
     def _imported():
         from importlib import import_module
 
-        public = import_module("torchrank.public")  # this form asks this module for no attribute
+        from torchrank.hardware.garbage import no_garbage
+
+        with no_garbage():
+            public = import_module("torchrank.public")  # this form asks this module for no attribute
         globals().update({name: getattr(public, name) for name in ["__all__", *public.__all__]})
         return globals()

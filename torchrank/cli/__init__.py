@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     status = 0
     try:
         try:
-            options = _parser().parse_args(arguments)
+            # A process of its own needs only a part of torchmetrics; another one may use the rest of it later.
+            options = _parser().parse_args(arguments, argparse.Namespace(alone=arguments is None))
             status = options.run(options) or 0
         finally:
             sys.stdout.flush()  # a closed pipe raises here instead of at the end of Python, where it prints a traceback
@@ -351,6 +353,7 @@ def _presets(options: argparse.Namespace) -> int:
     from torchrank.cli.presets import library, page
     from torchrank.names.presets import table
 
+    _begin(options)
     try:
         names = [library(name) for name in options.libraries]
     except ValueError as error:
@@ -360,6 +363,7 @@ def _presets(options: argparse.Namespace) -> int:
 
 
 def _measures(options: argparse.Namespace) -> int:
+    _begin(options)
     from torchrank.cli.measures import run
 
     try:
@@ -371,8 +375,19 @@ def _measures(options: argparse.Namespace) -> int:
 def _spellings(options: argparse.Namespace) -> int:
     from torchrank.cli.spellings import table
 
+    _begin(options)
     print(table())
     return 0
+
+
+def _begin(options: argparse.Namespace) -> None:
+    """Import the packages that the list of all measures needs."""
+    from torchrank.cli.lean import import_torchmetrics
+    from torchrank.hardware.garbage import no_garbage
+
+    with no_garbage():
+        import_torchmetrics(not options.alone)
+        import_module("torchrank.metrics")
 
 
 def _refused(command: str, error: ValueError) -> int:

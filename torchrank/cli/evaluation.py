@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import gc
 import hashlib
 import platform
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,7 +19,9 @@ from torchrank import __version__
 from torchrank.cli.files import STANDARD, Input, check_readable, in_python, source_of, write
 from torchrank.cli.formats import SEVERAL, formatted, per_query, print_json, rows_of
 from torchrank.cli.gates import Gate
+from torchrank.cli.lean import import_torchmetrics
 from torchrank.cli.report import write_report
+from torchrank.hardware.garbage import no_garbage
 from torchrank.statistics.table import Table
 from torchrank.tables.chunks import of_large
 from torchrank.tables.errors import NoCommonQueryError, ReadingError
@@ -164,22 +163,10 @@ def powered(options: argparse.Namespace) -> int:
 # ---- input and output ------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Do not look for garbage, which takes a sixth of the time of imports, and finds none."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-@_no_garbage()
+@no_garbage()
 def _read(options: argparse.Namespace) -> tuple[Qrels, dict[str, Any]]:
     """The judgments, and the sources of all runs, of which the first is read; PyTorch is imported meanwhile."""
-    importing = threading.Thread(target=_import_torch)
+    importing = threading.Thread(target=import_torchmetrics, args=(not options.alone,))
     runs = _named(options.runs)
     if [options.qrels, *runs.values()].count(STANDARD) > 1:
         raise ValueError("Expected standard input, -, for one file, got it for several")
@@ -215,12 +202,6 @@ def _evaluation(options: argparse.Namespace) -> Evaluation | int:
         return _refused(error, DATA)
     except ValueError as error:
         return _refused(error)
-
-
-def _import_torch() -> None:
-    """Import the packages that take the longest. A failure is left to the import in the main thread."""
-    with contextlib.suppress(Exception):
-        import_module("torchmetrics")
 
 
 def _named(texts: list[str]) -> dict[str, str]:

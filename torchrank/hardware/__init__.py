@@ -1,3 +1,3 @@
-"""Threads of a CPU, and the float types and costs of a device. Imports no other package of torchrank."""
+"""Threads of a CPU, float types and costs of a device, garbage. Imports no other package of torchrank."""
 
 from __future__ import annotations

@@ -8,10 +8,13 @@ from torch import Tensor
 from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free
 
+# Types whose elements :func:`only` chooses by their 64 bits.
+WIDE = {torch.float64, torch.int64}
+
 
 def only(where: Tensor, x: Tensor) -> Tensor:
     """``x`` where a condition is True, else 0: as torch.where, also for infinite and NaN elements."""
-    if not _in_bits(where, x):
+    if where.device.type != "cpu" or x.dtype not in WIDE:
         return torch.where(where, x, scalar(0, x.dtype, x.device))
     # torch.where takes a branch for each element, which a processor guesses wrong half of the time. So turn the
     # condition into 64 ones or zeros for each element, and take the bits of x where they are ones.
@@ -21,12 +24,9 @@ def only(where: Tensor, x: Tensor) -> Tensor:
 
 def either(where: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """``x`` where a condition is True, else ``y``: as torch.where, in half the time."""
-    return only(where, x) + only(~where, y) if _in_bits(where, x, y) else torch.where(where, x, y)
-
-
-def _in_bits(where: Tensor, *numbers: Tensor) -> bool:
-    """Whether elements can be chosen by their bits: 64 for each, on a CPU."""
-    return where.device.type == "cpu" and all(x.dtype in (torch.float64, torch.int64) for x in numbers)
+    if where.device.type != "cpu" or not WIDE.issuperset((x.dtype, y.dtype)):
+        return torch.where(where, x, y)
+    return only(where, x) + only(~where, y)
 
 
 def as_numbers(where: Tensor, dtype: torch.dtype) -> Tensor:

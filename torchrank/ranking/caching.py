@@ -31,12 +31,14 @@ def cached(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
 
 
 def of_ranks(piece: Callable[Concatenate[Any, P], Tensor]) -> Callable[Concatenate[Any, P], Tensor]:
-    """Decorator for a quantity [query, entry] of the ranks alone: computed for one query if all have the same ranks."""
+    """:func:`cached` for a quantity [query, entry] of the ranks alone: for one query if all have the same ranks."""
 
     @functools.wraps(piece)
     def once(self: Any, *args: P.args, **kwargs: P.kwargs) -> Tensor:
-        if not self.same_ranks:
-            return piece(self, *args, **kwargs)
-        return piece(self.one_query(), *args, **kwargs).expand(self.first.shape)
+        key = (piece.__name__, args, tuple(kwargs.items()))
+        if key not in self._cache:
+            one = self.one_query() if self.same_ranks else self
+            self._cache[key] = piece(one, *args, **kwargs).expand(self.first.shape)
+        return self._cache[key]
 
     return once

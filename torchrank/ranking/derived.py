@@ -29,7 +29,7 @@ class Derived(RankIntervals):
 
     def __getstate__(self) -> dict[str, Any]:
         # Keys of the cache may be functions, which cannot be pickled. So a copy begins with an empty cache.
-        fresh = {name: x for name, x in self.__dict__.items() if name not in ("ones", "untied")}
+        fresh = {name: x for name, x in self.__dict__.items() if name not in ("ones", "same_ranks", "untied")}
         return {**fresh, "_cache": {}}
 
     # ---- transforms --------------------------------------------------------------------------------------------
@@ -149,17 +149,16 @@ class Derived(RankIntervals):
         """float64 [query]: number of candidates, at most ``top_k``."""
         return self.num_candidates if top_k is None else self.num_candidates.clamp_max(top_k)
 
-    @property
+    @functools.cached_property
     def same_ranks(self) -> bool:
         """Whether all queries are known to have the same ranks, because they are expanded from one query."""
-        return self.num_queries > 1 and not self.first.stride(0) and not self.tied.stride(0)
+        return len(self.num_candidates) > 1 and not self.first.stride(0) and not self.tied.stride(0)
 
     @cached
     def one_query(self) -> Self:
         """The ranking of the first query."""
         return self.take(slice(0, 1))
 
-    @cached
     @of_ranks
     def retrieved(self) -> Tensor:
         """bool [query, entry]: the entry is in its list."""
@@ -191,7 +190,6 @@ class Derived(RankIntervals):
         """True if ``depth`` guarantees that no two candidates are tied."""
         return self.depth <= 1
 
-    @cached
     @of_ranks
     def prob_in_top_k(self, top_k: int | None) -> Tensor:
         """float64 [query, entry]: probability that an entry is among the first ``top_k``."""
@@ -199,7 +197,6 @@ class Derived(RankIntervals):
             return self.ranks_in_top_k(top_k)
         return self._of_interval(lambda ranks: _ranks_up_to(ranks.first, ranks.tied, top_k) / ranks.number)
 
-    @cached
     @of_ranks
     def ranks_in_top_k(self, top_k: int | None) -> Tensor:
         """float64 [query, entry]: number of possible ranks of an entry that are among the first ``top_k``."""
@@ -305,7 +302,6 @@ class Derived(RankIntervals):
         missing = (self.num_candidates + 1).unsqueeze(-1)
         return either(self.retrieved(), self.first + (self.tied - 1) / 2, missing)
 
-    @cached
     @of_ranks
     def mean_discount(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and if not retrieved."""
@@ -313,7 +309,6 @@ class Derived(RankIntervals):
             return self.discount_sum(discount, top_k)
         return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k) / ranks.number)
 
-    @cached
     @of_ranks
     def discount_sum(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: sum of the discount over an entry's interval of ranks up to ``top_k``."""
@@ -330,7 +325,6 @@ class Derived(RankIntervals):
         before, up_to = table.take(ranks.ends.clamp(0, len(table) - 1))
         return torch.where(alone, discount(ranks.best), up_to - before)
 
-    @cached
     @of_ranks
     def _discount_at_best_rank(self, discount: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, entry]: the discount at the best rank of each entry."""

@@ -44,6 +44,12 @@ def eager(function: F) -> F:
     return cast(F, torch.jit.unused(outside))
 
 
+@functools.cache
+def _properties(cls: type) -> tuple[str, ...]:
+    """Names of the properties in the body of a class. Those of a base are asked for by each of its subclasses."""
+    return tuple(name for name, value in vars(cls).items() if isinstance(value, property))
+
+
 class SafeMetric(Metric):
     """A :class:`torchmetrics.Metric` that a call that raises leaves unchanged, and that no worker waits for forever."""
 
@@ -53,8 +59,7 @@ class SafeMetric(Metric):
         super().__init_subclass__(**kwargs)
         # torch.jit.script of a module with a metric evaluates its annotations and compiles its properties. Skip both.
         cls.__annotations__ = {}
-        properties = (name for base in cls.__mro__ for name, x in vars(base).items() if isinstance(x, property))
-        cls.__jit_unused_properties__ = sorted({*properties})
+        cls.__jit_unused_properties__ = sorted({name for base in cls.__mro__ for name in _properties(base)})
 
     def leave_meta(self) -> None:
         """Keep the state on the CPU if the default device is "meta", where tensors have no values."""
