@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import reading_is_free
+from torchrank.layouts.canonical import BLOCK
 from torchrank.ranking.arithmetic import ratio, running_sum
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
 from torchrank.ranking.gain import as_gain
@@ -24,6 +25,10 @@ T = TypeVar("T")
 
 # The ideal order counts integer grades level by level up to this largest grade, and sorts beyond it.
 FEW_LEVELS = 8
+
+
+# Prefix sums up to this rank are accurate enough. Longer ones come with the digits that rounding has taken from them.
+NEAR = 2**8
 
 
 def cached(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
@@ -107,20 +112,6 @@ class Derived(RankIntervals):
             first, tied, self.grade, judged, lengths, self.errors, self.depth, None, self.queries, self.subtopics
         )
         return replace(moved_up, ignored=self.ignored, draw=self.draw, intents=self.intents)
-
-    def each_subtopic(self) -> Self:
-        """This ranking once for each subtopic, graded for this subtopic alone: rows [query * subtopic].
-
-        Grades without subtopics count as grades for a single subtopic.
-        """
-        return self if self.subtopics is None else self._of_subtopics(self.subtopics)
-
-    @cached
-    def _of_subtopics(self, subtopics: Tensor) -> Self:
-        # Each query is repeated for all its subtopics, side by side.
-        rows = torch.arange(self.num_queries, device=self.first.device).repeat_interleave(self.num_subtopics)
-        grade = subtopics.transpose(1, 2).reshape(-1, subtopics.shape[1])
-        return replace(replace(self, subtopics=None, intents=None, queries=None).take(rows), grade=grade)
 
     @cached
     def each_positive(self, level: float) -> Self:
@@ -295,10 +286,14 @@ class Derived(RankIntervals):
         # The sum over a tie group is a difference of prefix sums. An entry without ties gets its discount directly,
         # because its rank may be larger than the table, which ends at ``depth``.
         alone = tied == 1 if top_k is None else (tied == 1) & (first <= top_k)
-        table = self._table(discount, top_k)
-        last = len(table) - 1
+        last = self.depth if top_k is None else min(top_k, self.depth)
         above = torch.where(tied > 0, first - 1, 0).long()
-        several = table.take((above + tied.long()).clamp_max(last)) - table.take(above.clamp_max(last))
+        start, stop = above.clamp_max(last), (above + tied.long()).clamp_max(last)
+        table = self._prefix(discount, last)
+        several = table.take(stop) - table.take(start)
+        if last > NEAR:
+            lost = self._lost(discount, last)
+            several = several + (lost.take(stop) - lost.take(start))
         return torch.where(alone, discount(first.clamp_min(1)), torch.where(tied > 1, several, 0.0))
 
     @cached
@@ -332,10 +327,6 @@ class Derived(RankIntervals):
         at = above.mul_(longest).add_(self.tied).long().flatten()
         return (cells // longest + 1).to(self.first.dtype), (cells % longest).to(self.first.dtype), at
 
-    def _table(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
-        """Prefix sums of a discount up to the largest rank of a tied entry, or up to ``top_k``."""
-        return self._prefix(discount, self.depth if top_k is None else min(top_k, self.depth))
-
     @cached
     def _prefix(self, discount: Callable[[Tensor], Tensor], limit: int) -> Tensor:
         """Prefix sums of a discount: element r is the sum over the ranks 1 ... r; float64 [limit + 1]."""
@@ -343,18 +334,30 @@ class Derived(RankIntervals):
         return torch.nn.functional.pad(running_sum(discount(ranks)), (1, 0))
 
     @cached
+    def _lost(self, discount: Callable[[Tensor], Tensor], limit: int) -> Tensor:
+        """Exact prefix sums minus :meth:`_prefix`: the digits that rounding has taken; float64 [limit + 1]."""
+        table = self._prefix(discount, limit)
+        lost = torch.zeros_like(table)
+        for start in range(0, limit, BLOCK):
+            stop = min(start + BLOCK, limit)
+            ranks = torch.arange(start + 1, stop + 1, dtype=table.dtype, device=table.device)
+            low, high = table[start:stop], table[start + 1 : stop + 1]
+            # ``step`` and its rounding error ``off`` make up the difference of two prefix sums (Knuth's TwoSum).
+            step = high - low
+            back = step - high
+            off = (high - (step - back)) - (low + back)
+            lost[start + 1 : stop + 1] = lost[start] + running_sum(discount(ranks) - step - off)
+        return lost
+
+    @cached
     def gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, entry]: gain of each entry; 0 if unjudged or padding, and for most gains at grade 0."""
-        return _gains(self.grade, self.valid & _gaining(self.grade, gain), gain, self.first.dtype)
+        return gains_of(self.grade, self.valid, gain, self.first.dtype)
 
     @cached
     def judged_gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, judged]: :meth:`gains` of all judged candidates, also beyond ``reach``, in any order."""
-        return (
-            self.gains(gain)
-            if self.pool is None
-            else _gains(self.pool, _gaining(self.pool, gain), gain, self.first.dtype)
-        )
+        return self.gains(gain) if self.pool is None else gains_of(self.pool, None, gain, self.first.dtype)
 
     @cached
     def total_gain(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
@@ -433,11 +436,15 @@ def _gaining(grade: Tensor, gain: Callable[[Tensor], Tensor]) -> Tensor:
     return grade >= 0 if as_gain(gain).of_zero else grade > 0
 
 
-def _gains(grade: Tensor, judged: Tensor, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
-    """Gains of the judged grades in a floating dtype, 0 for all others."""
-    wide = torch.where(judged, grade, torch.zeros_like(grade)).to(dtype)
+def gains_of(grade: Tensor, judged: Tensor | None, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
+    """Gains of the judged grades in a floating dtype, 0 for all others; ``judged`` is bool, None = all."""
+    gaining = _gaining(grade, gain) if judged is None else judged & _gaining(grade, gain)
+    level = as_gain(gain).level
+    if level is not None and as_gain(gain).binary:
+        return (gaining & _at_least(grade, level)).to(dtype)
+    wide = torch.where(gaining, grade, torch.zeros_like(grade)).to(dtype)
     # The level is compared in the grade's dtype: 0.1 in float16 is below 0.1 in float64. A grade at or above it is
     # lifted to the level, so that the gain function decides in the same way.
-    if (level := as_gain(gain).level) is not None:
+    if level is not None:
         wide = torch.where(_at_least(grade, level), wide.clamp_min(level), torch.zeros_like(wide))
-    return torch.where(judged, gain(wide), 0.0)
+    return torch.where(gaining, gain(wide), 0.0)
