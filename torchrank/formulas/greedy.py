@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,10 @@ from torchrank.hardware.devices import reading_is_free
 
 # Gains are equal if they differ by a smaller factor: rounding in a sum depends on the order of its terms.
 EQUAL = 1e-12
+
+
+# Largest number of binary digits in an int32.
+MOST_DIGITS = 31
 
 
 def best_first(worth: Tensor, fading: float, top_k: int | None, weights: Tensor | None = None) -> Tensor:
@@ -29,14 +35,11 @@ def best_first(worth: Tensor, fading: float, top_k: int | None, weights: Tensor 
     """
     queries, subtopics, candidates = worth.shape
     width = candidates if top_k is None else min(top_k, candidates)
-    if reading_is_free(worth) and worth.numel():  # leave out irrelevant candidates, which gain nothing
-        some = (worth > 0).any(1)
-        candidates = int(some.sum(-1).max())
-        worth = _in_order(worth, (~some).int().argsort(dim=-1, stable=True)[:, :candidates])
-    # Stable sorts from the last subtopic to the first: the first of equal gains is then the one to choose.
-    for subtopic in reversed(range(subtopics)):
-        worth = _in_order(worth, worth[:, subtopic].argsort(dim=-1, descending=True, stable=True))
-    ranks = candidates if top_k is None else min(top_k, candidates)
+    order = _order(worth)
+    if reading_is_free(worth) and worth.numel():  # irrelevant candidates gain nothing, and are last in this order
+        candidates = int((worth > 0).any(1).sum(-1).max())
+    worth = worth.gather(-1, order[:, :candidates].unsqueeze(1).expand(-1, subtopics, -1))
+    ranks = min(width, candidates)
     # With one subtopic all remaining gains fade by the same factor, so the order by worth is greedy.
     # Zeros fill the last ranks up to the width of the batch, on which the rounding of a sum depends.
     pad = torch.nn.functional.pad
@@ -47,17 +50,36 @@ def best_first(worth: Tensor, fading: float, top_k: int | None, weights: Tensor 
 
     # For each subtopic the product of (1 - fading worth) so far.
     left = worth.new_ones((queries, subtopics, 1))
-    free = torch.ones((queries, candidates), dtype=torch.bool, device=worth.device)
+    # -inf for the candidates that were chosen, so that no gain is smaller than theirs.
+    free = worth.new_zeros((queries, candidates))
     gains = worth.new_zeros((queries, ranks))
+    gain = torch.empty_like(free)
     for rank in range(ranks):
-        gain = torch.where(free, (worth * (left if weights is None else left * weights.unsqueeze(-1))).sum(1), 0.0)
-        gains[:, rank : rank + 1] = best = gain.amax(-1, keepdim=True)
-        chosen = (gain >= best * (1 - EQUAL)).int().argmax(-1, keepdim=True)  # the first of the equal gains
-        left = left * (1 - fading * _in_order(worth, chosen))
-        free = free.scatter(1, chosen, False)
+        # In place, subtopic by subtopic: faster than a product [query, subtopic, candidate] and its sum.
+        factor = left if weights is None else left * weights.unsqueeze(-1)
+        gain.copy_(free)
+        for own, its_factor in zip(worth.unbind(1), factor.unbind(1)):
+            gain.addcmul_(own, its_factor)
+        best = torch.amax(gain, -1, keepdim=True, out=gains[:, rank : rank + 1])
+        # The first of the equal gains; torch finds it in bytes, but not in bool.
+        chosen = (gain >= best * (1 - EQUAL)).view(torch.uint8).argmax(-1, keepdim=True)
+        left = left * (1 - fading * worth.gather(-1, chosen.unsqueeze(1).expand(-1, subtopics, -1)))
+        free.scatter_(1, chosen, -torch.inf)
     return pad(gains, (0, width - ranks))
 
 
-def _in_order(worth: Tensor, order: Tensor) -> Tensor:
-    """``worth`` of the candidates with the indexes ``order``, int64 [query, candidate]."""
-    return worth.gather(-1, order.unsqueeze(1).expand(-1, worth.shape[1], -1))
+def _order(worth: Tensor) -> Tensor:
+    """Candidates by worth for the first subtopic, the best first; of equal ones by the second, and so on.
+
+    Returns:
+        int64 [query, candidate].
+    """
+    keys = list(worth.unbind(1))
+    if reading_is_free(worth) and len(keys) <= MOST_DIGITS and bool(((worth == 0) | (worth == 1)).all()):
+        # Zeros and ones are the digits of one number, which takes a single sort.
+        keys = [functools.reduce(lambda number, digit: 2 * number + digit, keys).to(torch.int32)]
+    # Stable sorts from the last subtopic to the first.
+    order = keys.pop().argsort(dim=-1, descending=True, stable=True)
+    for key in reversed(keys):
+        order = order.gather(-1, key.gather(-1, order).argsort(dim=-1, descending=True, stable=True))
+    return order

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from torchrank.formulas.cutoff_tie import CutoffTie
 from torchrank.formulas.gains import RECIPROCAL, OfRelevant, checked_weighing, gain_of
+from torchrank.formulas.reciprocals import reciprocal_sums
+from torchrank.hardware.devices import reading_is_free
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import GainOption
@@ -19,6 +21,10 @@ from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["MAP", "YAAP"]
+
+# Up to this rank, the expected precision of tied candidates is computed from differences, which lose a digit each time
+# that the rank grows by a factor of ten. The sums that are used behind it lose none, and take longer.
+FAR = 2**15
 
 
 class MAP(BinaryMetric):
@@ -146,14 +152,30 @@ def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     before, beside = ranking.relevant_before_and_in_tie(level)
     if ranking.untied:
         return (before + beside) * ranking.discount_sum(RECIPROCAL, top_k) * beside
-    above = ranking.first - 1
-    inside = ranking.ranks_in_top_k(top_k)
     c = ratio(beside - 1, ranking.tied - 1)
-    harmonic = ranking.discount_sum(RECIPROCAL, top_k)
-    # The sum over the ranks j of the group, up to the cutoff. It needs only their number and the sum of their 1 / j.
-    total = (before + 1 - (above + 1) * c) * harmonic + c * inside
+    # The sum over the ranks j of the group, up to the cutoff.
+    harmonic, rising = _sums_over_ties(ranking, ranking.found(level), top_k)
+    total = (before + 1) * harmonic + c * rising
     # Each of the n ranks is equally likely, also a rank behind the cutoff, which contributes 0.
     return only(ranking.found(level), ratio(total, ranking.tied))
+
+
+def _sums_over_ties(ranking: Ranking, wanted: Tensor, top_k: int | None) -> tuple[Tensor, Tensor]:
+    """Sums of 1 / j and of (j - first) / j over an entry's ranks j up to ``top_k``: float64 [query, entry] each.
+
+    Entries that are not ``wanted``, bool [query, entry], may have other numbers.
+    """
+    inside = ranking.ranks_in_top_k(top_k)
+    if ranking.depth <= FAR:
+        harmonic = ranking.discount_sum(RECIPROCAL, top_k)
+        return harmonic, inside - ranking.first * harmonic
+    alone, several = inside / ranking.first, wanted & (ranking.tied > 1)
+    if not reading_is_free(alone):
+        harmonic, rising = reciprocal_sums(ranking.first, inside)
+        return torch.where(several, harmonic, alone), torch.where(several, rising, 0.0)
+    rising = torch.zeros_like(alone)
+    alone[several], rising[several] = reciprocal_sums(ranking.first[several], inside[several])
+    return alone, rising
 
 
 def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
@@ -168,9 +190,9 @@ def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
     # relevant, and the formula of `precisions` holds for it.
     cut = CutoffTie.of(ranking, level, top_k)
     h, s = cut.hits, cut.places
-    first, harmonic = cut.at(ranking.first), cut.at(ranking.discount_sum(RECIPROCAL, top_k))
+    harmonic, rising = (cut.at(x) for x in _sums_over_ties(ranking, ranking.tied > 0, top_k))
     c = ratio(h - 1, s - 1)
-    partial = only(h > 0, ratio(h, s) * ((cut.before + 1 - first * c) * harmonic + c * s))
+    partial = only(h > 0, ratio(h, s) * ((cut.before + 1) * harmonic + c * rising))
     return (cut.chance * ratio(full.unsqueeze(-1) + partial, cut.before + h)).sum(-1)
 
 

@@ -44,9 +44,13 @@ class IntentMetric(BinaryMetric):
 
     def total(self, ranking: Ranking) -> Tensor:
         """Weighted sum of the formula over subtopics: float64 [query]."""
-        values = self.of_each(ranking.each_subtopic()).view(ranking.num_queries, ranking.num_subtopics)
+        values = self.of_each(self.listed(ranking).each_subtopic()).view(ranking.num_queries, ranking.num_subtopics)
         weights = self.intent_weights(ranking)
         return (values if weights is None else values * weights).sum(-1)
+
+    def listed(self, ranking: Ranking) -> Ranking:
+        """The part of the ranking that the formula reads; by default all of it."""
+        return ranking
 
     def intents(self, ranking: Ranking) -> Tensor:
         """bool [query, subtopic]: the subtopic has a relevant candidate."""

@@ -45,6 +45,9 @@ class FadingMetric(IntentMetric):
         """From ranks to discounts."""
         raise NotImplementedError
 
+    def listed(self, ranking: Ranking) -> Ranking:
+        return ranking.head(self.top_k)
+
     def of_each(self, rows: Ranking) -> Tensor:
         gains = rows.gains(self.gain_function)
         if self.fading < FAINT:
@@ -57,8 +60,7 @@ class FadingMetric(IntentMetric):
     def ideal(self, ranking: Ranking) -> Tensor:
         """The sum over subtopics for the greedy order of all judged candidates, retrieved or not: float64 [query]."""
         # A gain of ``best_first`` contains the fading and is summed over subtopics, so only the discount is missing.
-        worth = ranking.each_subtopic().judged_gains(self.gain_function)
-        worth = worth.view(ranking.num_queries, ranking.num_subtopics, worth.shape[-1])
+        worth = ranking.gains_by_subtopic(self.gain_function)
         gains = best_first(worth, self.fading, self.top_k, self.intent_weights(ranking))
         ranks = torch.arange(1, gains.shape[1] + 1, dtype=gains.dtype, device=gains.device)
         return (gains * self.discount_function(ranks)).sum(-1)

@@ -14,7 +14,7 @@ from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.arithmetic import as_numbers, either, only, ratio, row_sum, running_sum
 from torchrank.ranking.caching import cached, of_ranks
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
-from torchrank.ranking.intervals import Intervals, prefix_sums
+from torchrank.ranking.intervals import Intervals, prefix_differences
 from torchrank.ranking.sampled import Positive
 
 
@@ -84,20 +84,6 @@ class Derived(RankIntervals):
             first, tied, self.grade, judged, lengths, self.errors, self.depth, None, self.queries, self.subtopics
         )
         return replace(moved_up, ignored=self.ignored, draw=self.draw, intents=self.intents)
-
-    def each_subtopic(self) -> Self:
-        """This ranking once for each subtopic, graded for this subtopic alone: rows [query * subtopic].
-
-        Grades without subtopics count as grades for a single subtopic.
-        """
-        return self if self.subtopics is None else self._of_subtopics(self.subtopics)
-
-    @cached
-    def _of_subtopics(self, subtopics: Tensor) -> Self:
-        # Each query is repeated for all its subtopics, side by side.
-        rows = torch.arange(self.num_queries, device=self.first.device).repeat_interleave(self.num_subtopics)
-        grade = subtopics.transpose(1, 2).reshape(-1, subtopics.shape[1])
-        return replace(replace(self, subtopics=None, intents=None, queries=None).take(rows), grade=grade)
 
     @cached
     def each_positive(self, level: float) -> Self:
@@ -321,9 +307,9 @@ class Derived(RankIntervals):
         # The sum over a tie group is a difference of prefix sums. An entry without ties gets its discount directly,
         # because its rank may be larger than the table, which ends at ``depth``.
         alone = ranks.alone if top_k is None else ranks.alone & (ranks.first <= top_k)
-        table = self._table(discount, top_k)
-        before, up_to = table.take(ranks.ends.clamp(0, len(table) - 1))
-        return torch.where(alone, discount(ranks.best), up_to - before)
+        limit = self.depth if top_k is None else min(top_k, self.depth)
+        several = prefix_differences(discount, limit, ranks.ends.clamp(0, limit), self.first.dtype)
+        return torch.where(alone, discount(ranks.best), several)
 
     @of_ranks
     def _discount_at_best_rank(self, discount: Callable[[Tensor], Tensor]) -> Tensor:
@@ -353,11 +339,6 @@ class Derived(RankIntervals):
         at = above.mul_(longest).add_(self.tied).long().flatten()
         first, tied = (cells // longest + 1).to(self.first.dtype), (cells % longest).to(self.first.dtype)
         return Intervals(first, tied), at
-
-    def _table(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
-        """Prefix sums of a discount up to the largest rank of a tied entry, or up to ``top_k``."""
-        limit = self.depth if top_k is None else min(top_k, self.depth)
-        return prefix_sums(discount, limit, self.first.dtype, self.first.device)
 
 
 def _ranks_up_to(first: Tensor, tied: Tensor, cut: Tensor | int | None) -> Tensor:

@@ -15,6 +15,8 @@ class Gain:
     monotone: bool = False
     #: grades below it have gain 0; None = no such level
     level: float | None = None
+    #: whether all grades at or above this level have gain 1
+    binary: bool = False
     #: whether grade 0 may have a gain above 0
     of_zero: bool = False
 

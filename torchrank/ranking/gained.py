@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import reading_is_free
-from torchrank.ranking.arithmetic import only, row_sum
+from torchrank.ranking.arithmetic import as_numbers, only, row_sum
 from torchrank.ranking.caching import cached
 from torchrank.ranking.derived import Derived, at_least
 from torchrank.ranking.gain import as_gain
@@ -51,7 +51,7 @@ class Gained(Derived):
         """float64 [query, judged]: :meth:`gains` of all judged candidates, also beyond ``reach``, in any order."""
         if self.pool is None:
             return self.gains(gain)
-        return _gains(*_split(self.pool, as_gain(gain).of_zero, self.first.dtype), gain)
+        return gains_of(self.pool, None, gain, self.first.dtype)
 
     @cached
     def total_gain(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
@@ -153,6 +153,11 @@ class Gained(Derived):
         return self.by_rank(gains if self.untied else self.before_and_in_tie(gains)[1], ranks)
 
 
+def gains_of(grade: Tensor, valid: Tensor | None, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
+    """Gains of grades in a floating dtype, 0 where ``valid`` is False."""
+    return _gains(*_split(grade, as_gain(gain).of_zero, dtype, valid), gain)
+
+
 def _split(
     grade: Tensor, of_zero: bool, dtype: torch.dtype, valid: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -170,6 +175,8 @@ def _gains(grade: Tensor, gaining: Tensor, wide: Tensor, gain: Callable[[Tensor]
     # The level is compared in the grade's dtype: 0.1 in float16 is below 0.1 in float64. A grade at or above it is
     # lifted to the level, so that the gain function decides in the same way.
     if (level := as_gain(gain).level) is not None:
+        if as_gain(gain).binary:
+            return as_numbers(gaining & at_least(grade, level), wide.dtype)
         wide = only(at_least(grade, level), wide.clamp_min(level))
     gains = gain(wide)
     return gains if gains is wide else only(gaining, gains)

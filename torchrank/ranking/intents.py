@@ -1,13 +1,18 @@
-"""Probabilities of the intents of a query, which its subtopics stand for."""
+"""Subtopics of a query, which stand for its intents, and their probabilities."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
+import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.checks import check_tensor
+from torchrank.ranking.caching import cached
+from torchrank.ranking.gained import gains_of
 from torchrank.ranking.parts import Parted
 from torchrank.ranking.query_names import Named
 
@@ -52,3 +57,33 @@ class Intended(Parted, Named):
         if not bool((intents.isfinite() & (intents >= 0)).all()):
             raise ValueError("Expected probabilities to be finite and >= 0, got others; correct them")
         return replace(self, intents=intents.expand(shape)).with_names(self._names)
+
+    def each_subtopic(self) -> Self:
+        """This ranking once for each subtopic, graded for this subtopic alone: rows [query * subtopic].
+
+        Grades without subtopics count as grades for a single subtopic.
+        """
+        return self if self.subtopics is None else self._of_subtopics(self.subtopics)
+
+    @cached
+    def _of_subtopics(self, subtopics: Tensor) -> Self:
+        # Each query is repeated for all its subtopics, side by side.
+        rows = torch.arange(self.num_queries, device=self.first.device).repeat_interleave(self.num_subtopics)
+        grade = subtopics.transpose(1, 2).reshape(-1, subtopics.shape[1])
+        return replace(replace(self, subtopics=None, intents=None, queries=None).take(rows), grade=grade)
+
+    @cached
+    def head(self, top_k: int | None) -> Self:
+        """This ranking with the entries that can be among the first ``top_k``, for sums over these ranks alone."""
+        if top_k is None or not reading_is_free(self.first) or not self.first.numel():
+            return self
+        width = int((self.first <= top_k).any(0).nonzero().amax()) + 1 if bool((self.first <= top_k).any()) else 0
+        names = ("first", "tied", "grade", "valid", "subtopics")
+        return replace(self, **{name: x[:, :width] for name in names if (x := getattr(self, name)) is not None})
+
+    @cached
+    def gains_by_subtopic(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
+        """float64 [query, subtopic, judged]: gains of all judged candidates for each subtopic, in any order."""
+        if self.subtopics is None:
+            return self.judged_gains(gain).unsqueeze(1)
+        return gains_of(self.subtopics.transpose(1, 2).contiguous(), self.valid.unsqueeze(1), gain, self.first.dtype)

@@ -10,7 +10,11 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.constants import constant
+from torchrank.layouts.canonical import BLOCK
 from torchrank.ranking.arithmetic import running_sum
+
+# Prefix sums up to this rank are accurate enough. Longer ones come with the digits that rounding has taken from them.
+NEAR = 2**8
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +51,39 @@ def prefix_sums(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.d
     """Sums of a discount over the ranks 1 ... r, for r = 0 ... ``limit``: float [limit + 1]."""
     ranks = torch.arange(1, limit + 1, dtype=dtype, device=device)
     return torch.nn.functional.pad(running_sum(discount(ranks)), (1, 0))
+
+
+def prefix_differences(discount: Callable[[Tensor], Tensor], limit: int, ends: Tensor, dtype: torch.dtype) -> Tensor:
+    """Sums of a discount over intervals of ranks, accurate also for a short interval far down.
+
+    Args:
+        discount: the discount.
+        limit: the largest rank.
+        ends: the rank before each interval, and its last rank: int64 [2, ...].
+        dtype: the floating dtype of the sums.
+    """
+    before, up_to = prefix_sums(discount, limit, dtype, ends.device).take(ends)
+    if limit <= NEAR:
+        return up_to - before
+    lost_before, lost_up_to = lost_digits(discount, limit, dtype, ends.device).take(ends)
+    return (up_to - before) + (lost_up_to - lost_before)
+
+
+@constant
+def lost_digits(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Exact sums minus :func:`prefix_sums`: the digits that rounding has taken from them: float [limit + 1]."""
+    table = prefix_sums(discount, limit, dtype, device)
+    lost = torch.zeros_like(table)
+    for start in range(0, limit, BLOCK):
+        stop = min(start + BLOCK, limit)
+        ranks = torch.arange(start + 1, stop + 1, dtype=dtype, device=device)
+        low, high = table[start:stop], table[start + 1 : stop + 1]
+        # ``step`` and its rounding error ``off`` make up the difference of two prefix sums (Knuth's TwoSum).
+        step = high - low
+        back = step - high
+        off = (high - (step - back)) - (low + back)
+        lost[start + 1 : stop + 1] = lost[start] + running_sum(discount(ranks) - step - off)
+    return lost
 
 
 @constant
