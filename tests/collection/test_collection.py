@@ -405,6 +405,8 @@ def test_merge_state():
     assert other["mrr"].num_queries == 5
     with pytest.raises(ValueError, match="Expected"):
         one.merge_state(tr.RankingCollection(NAMES[:-1]))
+    with pytest.raises(ValueError, match="Expected a collection of"):  # as many, under other names
+        one.merge_state(tr.RankingCollection({f"my_{key}": metric for key, metric in other.items()}))
 
 
 def test_merge_state_is_all_or_nothing():

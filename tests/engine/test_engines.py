@@ -588,6 +588,16 @@ def matrices():
     yield from (torch.zeros(3, 0), torch.zeros(0, 3), torch.zeros(3, 1))
 
 
+def test_one_query_of_many_has_a_tie_at_the_cutoff():
+    scores = torch.rand(100, 2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    scores[90] = scores[90].mul(5).floor()
+    grade = (torch.arange(200_000).view(100, 2000) % 7 == 0).long()
+    ranking = tr.Ranking.join(rank(arrange(scores, grade), Need(3, relevant=True)))
+    found = ranking.first[90][ranking.valid[90] & (ranking.grade[90] > 0)]
+    assert (found == 1).sum() == (scores[90][grade[90] > 0] == 4).sum() > 10
+    assert ranking.tied[90].max() == (scores[90] == 4).sum()
+
+
 @pytest.mark.parametrize("x", list(matrices()), ids=lambda x: f"{x.dtype}{list(x.shape)}")
 def test_rows_are_sorted_as_torch_sorts_them(x):
     values, order, begins = sorting.descending(x)

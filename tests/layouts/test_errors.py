@@ -324,13 +324,13 @@ VALUES = {
     ),
     "excluded pair out of range": (
         (SCORES, torch.tensor([0, 1])),
-        {"exclude": (torch.tensor([0, 5]), torch.tensor([9, 0]))},
+        {"exclude": (torch.tensor([0, 5]), torch.tensor([3, 0]))},  # columns are 0, 1 and 2
         "2 labels, ids or (query, item) indices outside",
         0,
     ),
     "excluded id of a list out of range": (
         (SCORES, torch.tensor([0, 1])),
-        {"exclude": [torch.tensor([0, -1]), torch.tensor([9])]},
+        {"exclude": [torch.tensor([0, -1]), torch.tensor([3])]},
         "1 label, id or (query, item) index outside",
         1,
     ),

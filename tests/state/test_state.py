@@ -18,6 +18,7 @@ from workers import SUMS, batch
 
 import torchrank as tr
 from torchrank.retrieval import RetrievalMRR
+from torchrank.state import sums
 
 BATCHES = [batch(seed) for seed in range(7)]
 
@@ -26,6 +27,19 @@ def fill(metric, batches):
     for arguments in batches:
         metric.update(*arguments)
     return metric
+
+
+def test_pairs_of_float32_lose_nothing_in_an_addition():
+    generator = torch.Generator().manual_seed(0)
+    total = torch.zeros(2, 9, dtype=torch.float32)
+    exact = [Fraction(0)] * 9
+    for power in (3, -3, 6, 0, -6, 5):
+        extra = torch.rand(9, generator=generator) * 10.0**power
+        total = sums.add(total, extra)
+        exact = [x + Fraction(y) for x, y in zip(exact, extra.tolist())]
+    for want, high, low in zip(exact, *total.tolist()):
+        assert high != want  # one float32 is too short
+        assert abs(Fraction(high) + Fraction(low) - want) < want * Fraction(1, 10**11)
 
 
 # ---- the standard error ----------------------------------------------------------------------------------------------
