@@ -592,7 +592,7 @@ def test_one_query_of_many_has_a_tie_at_the_cutoff(monkeypatch):
     monkeypatch.setattr("torchrank.engine.dense.best_pays", lambda scores, k: True)
     scores = torch.rand(100, 2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     scores[90] = scores[90].mul(5).floor()
-    grade = (torch.arange(200_000).view(100, 2000) % 7 == 0).long()
+    grade = (torch.arange(200_000).view(100, 2000) % 2).long()  # with fewer relevant, other engines are cheaper
     ranking = tr.Ranking.join(rank(arrange(scores, grade), Need(3, relevant=True)))
     found = ranking.first[90][ranking.valid[90] & (ranking.grade[90] > 0)]
     assert (found == 1).sum() == (scores[90][grade[90] > 0] == 4).sum() > 10
