@@ -24,7 +24,6 @@ CATALOGUE = "ndcg@10 recall@100 mr"
 SIX = "MAP MRR NormalizedDCG Precision Recall HitRate"
 FLAT = "ndcg@10 mrr map precision@10 recall@100"
 
-
 FORTY = (
     "ndcg@5,10 ndcg(gain=exponential)@10 dcg@10 cg@10 mrr mrr@10 map map@10 map(normalize=min)@10 precision@1,5,10"
     " recall@5,10 f1@10 hitrate@1,10 rprecision fallout@10 auroc bpref judged@10 err@10 nerr@10 rbp qmeasure@10"
@@ -37,7 +36,6 @@ ROWS_OF_LISTS = {"queries": 8000, "candidates": 40}
 MANY_ROWS = {"rows": 300_000, "queries": 5000, "longest": 3000}
 SHORT_LISTS = {"queries": 60, "candidates": 20}
 SOME_ROWS = {"rows": 1200, "queries": 40, "longest": 300}
-
 
 #: 20 measures that have a cutoff, and ten cutoffs
 TWENTY = (

@@ -10,7 +10,6 @@ from torch import Tensor
 
 P = ParamSpec("P")
 
-
 T = TypeVar("T")
 
 

@@ -27,10 +27,8 @@ class Sum(IntEnum):
 
 SIZE = Sum.ERRORS + len(Problem)
 
-
 #: A batch is far if its sum of weights is above LARGE or below 1 / LARGE.
 LARGE = 2.0**460
-
 
 #: Weights of far batches are multiplied or divided by this before they are squared.
 SCALE = 2.0**540
