@@ -68,7 +68,7 @@ class Layout:
 
     #: names of the fields with a row per query
     per_query: ClassVar[tuple[str, ...]] = ()
-    #: a chunk has this part of the room if its ranking keeps all elements, which takes memory beside the temporaries
+    #: a chunk has 1 / kept of the room if its ranking keeps all elements, which takes memory beside the temporaries
     kept: ClassVar[int] = 2
 
     @functools.cached_property

@@ -157,7 +157,7 @@ def _grids(dtype: torch.dtype, device: torch.device) -> Tensor:
 
 @constant
 def _factors(device: torch.device) -> Tensor:
-    """Factors of weights, as tensors []."""
+    """0, 1, SCALE and 1 / SCALE, float64 [4]: factors of weights."""
     return torch.tensor([0, 1, SCALE, 1 / SCALE], dtype=torch.float64, device=device)
 
 
