@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -12,12 +13,12 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+import benchmarks.by_measure as by_measure
 import benchmarks.launches as launches
 import benchmarks.report as report
 import benchmarks.scale as scale
 import benchmarks.stages as stages
 import benchmarks.trace as trace
-from benchmarks.by_measure import profile
 from benchmarks.plan import Workload
 from benchmarks.rows import Settings, measured
 from benchmarks.scaling import scaled
@@ -36,22 +37,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.stages:
-        print(stages.table())
-        return 0
     if options.table is not None:
         path = report.newest(options.device) if options.table is True else options.table
         print((short if options.short else tables)(report.read(path)))
         return 0
-    if options.trace or options.launches:
-        print(trace.table() if options.trace else launches.table())
-        return 0
-    if options.by_measure:
-        print(profile())
-        return 0
-    if options.scale:
-        print(scale.tables(options.quick))
-        return 0
+    printed = {
+        "trace": trace.table,
+        "launches": launches.table,
+        "by_measure": by_measure.profile,
+        "stages": stages.table,
+        "scale": functools.partial(scale.tables, options.quick),
+    }
+    for name, text in printed.items():
+        if getattr(options, name):
+            print(text())
+            return 0
     if options.short:
         raise report.RefusedError("Expected --table beside --short, got --short alone")
     if options.device == "cuda" and not torch.cuda.is_available():

@@ -52,9 +52,9 @@ class Timed(dict[Any, Any]):
 
 
 def _name(key: Any) -> str:
-    name, arguments, keywords = key
+    piece, arguments, keywords = key
     shown = [getattr(x, "__name__", str(x)) for x in (*arguments, *(value for _, value in keywords))]
-    return f"{name}({', '.join(shown)})"
+    return f"{piece.__name__}({', '.join(shown)})"
 
 
 def profile(measures: str = FORTY, queries: int = 8000, candidates: int = 40, decimals: int | None = None) -> str:

@@ -14,8 +14,8 @@ from unittest import mock
 
 import benchmarks.contenders as c
 import benchmarks.data as data
+from benchmarks.flat_rows import MANY_ROWS, ROWS_OF_LISTS
 from benchmarks.plan import Data
-from benchmarks.workloads import MANY_ROWS, ROWS_OF_LISTS
 
 #: functions, in the order in which they run; the time of a stage is that of its functions without other stages
 STAGES = {

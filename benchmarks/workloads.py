@@ -1,8 +1,10 @@
-"""The workloads. Each has one function: sizes, inputs, contenders and targets. Add new ones to ``WORKLOADS``."""
+"""The workloads. Each has one function: sizes, inputs, contenders and targets. Add new ones to ``WORKLOADS``.
+
+Those of flat rows and of catalogues have files of their own.
+"""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import benchmarks.contenders as c
@@ -12,18 +14,14 @@ import benchmarks.peers as peers
 import benchmarks.small as s
 import torchrank as tr
 from benchmarks.busy import BUDGET, FLOOR, largest, slowed
+from benchmarks.catalogues import NEXT_ITEM, accelerator, catalogue, catalogue_top_k, link_prediction, next_item, top_k
+from benchmarks.flat_rows import SIX, flat, flat_cut, retrieval
 from benchmarks.imports import importing
-from benchmarks.plan import COMPILED, NUMBERS, OURS, Contender, Data, Target, Workload, at_most, faster
+from benchmarks.plan import NUMBERS, OURS, Data, Target, Workload, at_most, faster
 from benchmarks.sync import LARGE, SMALL, synchronised
 
 LTR = "ndcg@5,10 mrr@10 map@10 precision@10 recall@10 hitrate@10"
 RUN = "ndcg@10,100 mrr@10 map@100 recall@100 precision@10"
-NEXT_ITEM = "ndcg@10,100 mrr@10 map@100 recall@100 precision@10 hitrate@10"
-LINKS = "mr mrr hitrate@1,3,10"
-CATALOGUE = "ndcg@10 recall@100 mr"
-SIX = "MAP MRR NormalizedDCG Precision Recall HitRate"
-FLAT = "ndcg@10 mrr map precision@10 recall@100"
-
 
 FORTY = (
     "ndcg@5,10 ndcg(gain=exponential)@10 dcg@10 cg@10 mrr mrr@10 map map@10 map(normalize=min)@10 precision@1,5,10"
@@ -32,24 +30,12 @@ FORTY = (
     " pwa@10 setap mr mr(adjusted=index,filtered=True)"
 )
 
-# Rows of lists of equal length, one after the other, and rows of lists of different lengths in no order.
-ROWS_OF_LISTS = {"queries": 8000, "candidates": 40}
-MANY_ROWS = {"rows": 300_000, "queries": 5000, "longest": 3000}
-SHORT_LISTS = {"queries": 60, "candidates": 20}
-SOME_ROWS = {"rows": 1200, "queries": 40, "longest": 300}
-
-
 #: 20 measures that have a cutoff, and ten cutoffs
 TWENTY = (
     "ndcg ndcg(gain=exponential) dcg cg err nerr rbp pwa qmeasure map map(normalize=min) mrr precision recall f1"
     " hitrate fallout relprecision accuracy mcc"
 )
 TEN = "1,2,3,5,8,10,15,20,30,40"
-
-
-def ours(suite: c.Suite) -> dict[str, Contender]:
-    """torchrank's update, eager and compiled. They differ if each query has one relevant candidate."""
-    return {OURS: suite.update, COMPILED: suite.compiled}
 
 
 def ltr(row: str, decimals: int | None) -> Workload:
@@ -253,34 +239,6 @@ def command(lines: str, queries: int, peers: tuple[str, ...], targets: tuple[Tar
     )
 
 
-def next_item() -> Workload:
-    """Prediction of the next item out of a catalogue."""
-    suite = c.Suite(f"{NEXT_ITEM} mr")
-    return Workload(
-        "next_item",
-        "",
-        "{queries:,} x {candidates:,}, 1 positive, 8 measures",
-        shape={"queries": 4096, "candidates": 20_000},
-        quick={"queries": 30, "candidates": 500},
-        make=data.labels,
-        contenders={
-            **ours(suite),
-            NUMBERS: suite.numbers,
-            "amax": c.largest,
-            "PyG, topk(100) and metrics": peers.pyg(NEXT_ITEM, 100),
-        },
-        floor="amax",
-        references={"ranks by counting": c.counted(f"{NEXT_ITEM} mr")},
-        targets=(
-            at_most(4, "amax"),
-            at_most(1.6, "amax", contender=COMPILED),
-            faster(3, "PyG, topk(100) and metrics", contender=NUMBERS),
-        ),
-        grow={"queries": "queries", "candidates": "candidates"},
-        reads=lambda data: data.scores.nbytes,
-    )
-
-
 def busy(row: str, measures: str, sizes: dict[str, object]) -> Workload:
     """An update while other processes keep all cores busy."""
     labels = "decimals" not in sizes
@@ -297,144 +255,6 @@ def busy(row: str, measures: str, sizes: dict[str, object]) -> Workload:
         floor=FLOOR,
         targets=(at_most(2, FLOOR, quantity="slowed"),),
         devices=("cpu",),
-    )
-
-
-def link_prediction() -> Workload:
-    """Filtered link prediction."""
-    suite = c.Suite(LINKS, c.filtered)
-    return Workload(
-        "link_prediction",
-        "",
-        "{queries:,} x {candidates:,}, 1 positive, {excluded} excluded a row, 5 measures",
-        shape={"queries": 256, "candidates": 100_000, "excluded": 50},
-        quick={"queries": 10, "candidates": 500, "excluded": 20},
-        make=data.labels,
-        contenders={**ours(suite), "amax": c.largest, "PyKEEN, ranks unfiltered": peers.pykeen},
-        floor="amax",
-        references={"ranks by counting": c.counted(LINKS)},
-        targets=(
-            at_most(4.5, "amax"),
-            at_most(1.6, "amax", contender=COMPILED),
-            faster(15, "PyKEEN, ranks unfiltered"),
-        ),
-        grow={"queries": "queries", "candidates": "candidates"},
-        reads=lambda data: data.scores.nbytes,
-    )
-
-
-def top_k(queries: int, candidates: int, k: int, limit: float) -> Workload:
-    """Search of the best scores and their ids."""
-    return Workload(
-        "top_k",
-        f"{queries} x {candidates:,}, k = {k}",
-        "exact, with ids",
-        shape={"queries": queries, "candidates": candidates, "k": k},
-        quick={"queries": 4, "candidates": candidates // 50, "k": k},
-        make=data.scores_alone,
-        contenders={OURS: c.our_best_k, "torch.topk": c.best_k, "amax": c.largest},
-        floor="amax",
-        targets=(faster(limit, "torch.topk"),),
-        reads=lambda data: data.scores.nbytes,
-    )
-
-
-def catalogue(relevant: int) -> Workload:
-    """Ranking of a catalogue by the similarity of embeddings."""
-    memory = (Target(256, quantity="peak_mb", device=None),) if relevant == 1 else ()
-    return Workload(
-        "catalogue",
-        f"{relevant} relevant",
-        "{queries:,} queries, {items:,} items, {dimensions} dimensions, 3 measures",
-        shape={"queries": 1024, "items": 200_000, "dimensions": 64, "relevant": relevant},
-        quick={"queries": 20, "items": 10_000, "dimensions": 16, "relevant": relevant},
-        make=data.embeddings,
-        contenders={OURS: c.Suite(CATALOGUE).embedded, "blocked product": c.blocked_product},
-        floor="blocked product",
-        references={"ranks by counting": c.counted(CATALOGUE)},
-        targets=(at_most(1.6 if relevant == 1 else 2.2, "blocked product"), *memory),
-        memory=(OURS,),
-        grow={"queries": "queries", "candidates": "items"} | ({"positives": "relevant"} if relevant > 1 else {}),
-    )
-
-
-def catalogue_top_k(top_k: int, relevant: int) -> Workload:
-    """Ranking of a catalogue whose ranks are exact up to a reach only."""
-    suite = c.Suite(f"ndcg@10 recall@{top_k} mrr@{top_k}")
-    return Workload(
-        "catalogue",
-        f"{relevant} relevant, top_k = {top_k}",
-        "{queries:,} queries, {items:,} items, {dimensions} dimensions, 3 measures",
-        shape={"queries": 1024, "items": 200_000, "dimensions": 64, "relevant": relevant},
-        quick={"queries": 20, "items": 10_000, "dimensions": 16, "relevant": relevant},
-        make=data.embeddings,
-        contenders={
-            OURS: functools.partial(suite.embedded, top_k=top_k),
-            "without top_k": suite.embedded,
-            "blocked product": c.blocked_product,
-        },
-        floor="blocked product",
-        references={"ranks by counting": c.counted(" ".join(suite.measures))},
-        targets=(at_most(1, "without top_k"),),
-    )
-
-
-def flat() -> Workload:
-    """Flat rows in random order."""
-    suite = c.Suite(FLAT, c.flat)
-    return Workload(
-        "flat",
-        "",
-        "{rows:,} rows of {queries:,} queries, in no order, 5 measures",
-        shape={**MANY_ROWS, "share": 0.1},
-        quick={**SOME_ROWS, "share": 0.1},
-        make=data.flat_rows,
-        contenders={
-            OURS: suite.update,
-            NUMBERS: suite.numbers,
-            "torch.sort of keys": c.sort_keys,
-            "torchmetrics, nDCG alone": peers.torchmetrics("ndcg@10"),
-        },
-        floor="torch.sort of keys",
-        references={"pytrec_eval": peers.pytrec_eval(FLAT)},
-        targets=(at_most(4, "torch.sort of keys"), faster(50, "torchmetrics, nDCG alone", contender=NUMBERS)),
-        grow={"rows": "rows", "queries": "queries"},
-    )
-
-
-def flat_cut(lists: bool) -> Workload:
-    """One binary measure of flat rows at a cutoff, beside the sort of their keys."""
-    sizes = ROWS_OF_LISTS if lists else MANY_ROWS
-    suite = c.Suite("precision@10", c.flat)
-    return Workload(
-        "flat",
-        "precision@10, in lists" if lists else "precision@10, in no order",
-        "{queries:,} x {candidates:,} rows" if lists else "{rows:,} rows of {queries:,} queries",
-        shape={**sizes, "share": 0.1},
-        quick={**(SHORT_LISTS if lists else SOME_ROWS), "share": 0.1},
-        make=data.positive_lists if lists else data.positive_flat_rows,
-        contenders={OURS: suite.update, "torch.sort of keys": c.sort_keys},
-        floor="torch.sort of keys",
-        targets=(at_most(1.7, "torch.sort of keys"),),
-    )
-
-
-def retrieval(names: str, lists: bool, times: float, memory: bool = False) -> Workload:
-    """torchrank's classes with torchmetrics' names, one or a collection, against torchmetrics."""
-    layout = "in lists" if lists else "in no order"
-    sizes = ROWS_OF_LISTS if lists else MANY_ROWS
-    quick = SHORT_LISTS if lists else SOME_ROWS
-    bound = (Target(1, versus="torchmetrics", quantity="peak_mb"),) if memory else ()
-    return Workload(
-        "retrieval",
-        f"{'six classes' if names == SIX else names}, {layout}",
-        "{queries:,} x {candidates:,} rows" if lists else "{rows:,} rows of {queries:,} queries",
-        shape={**sizes, "share": 0.1},
-        quick={**quick, "share": 0.1},
-        make=data.positive_lists if lists else data.positive_flat_rows,
-        contenders={OURS: c.retrieval(names), "torchmetrics": peers.torchmetrics_rows(names)},
-        memory=(OURS, "torchmetrics") if memory else (),
-        targets=(faster(times, "torchmetrics", device=None), *bound),
     )
 
 
@@ -467,26 +287,6 @@ def imports() -> Workload:
         floor="torchmetrics",
         targets=(at_most(1.03, "torchmetrics"),),
         devices=("cpu",),
-    )
-
-
-def accelerator(dtype: str) -> Workload:
-    """The share of an accelerator's bandwidth that an update uses."""
-    suite = c.Suite(f"{NEXT_ITEM} mr")
-    return Workload(
-        "accelerator",
-        dtype,
-        "{queries:,} x {candidates:,}, 1 positive, 8 measures",
-        shape={"queries": 1024, "candidates": 1_000_000, "dtype": dtype},
-        quick={"queries": 8, "candidates": 1000, "dtype": dtype},
-        make=data.labels,
-        contenders={**ours(suite), "amax": c.largest, "torch.topk(100)": c.best(100)},
-        floor="amax",
-        # With many ties only the mean rank can be computed from the middle rank of each tie group.
-        references={"ranks by counting": c.counted("mr")},
-        targets=(faster(0.6, "amax", device="cuda"), faster(0.85, "amax", contender=COMPILED, device="cuda")),
-        reads=lambda data: data.scores.nbytes,
-        devices=("cuda",),
     )
 
 

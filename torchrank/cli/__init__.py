@@ -350,10 +350,10 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _presets(options: argparse.Namespace) -> int:
+    _begin(options)
     from torchrank.cli.presets import library, page
     from torchrank.names.presets import table
 
-    _begin(options)
     try:
         names = [library(name) for name in options.libraries]
     except ValueError as error:
@@ -373,9 +373,9 @@ def _measures(options: argparse.Namespace) -> int:
 
 
 def _spellings(options: argparse.Namespace) -> int:
+    _begin(options)
     from torchrank.cli.spellings import table
 
-    _begin(options)
     print(table())
     return 0
 

@@ -31,10 +31,8 @@ from torchrank.ranking.ranking import Ranking
 # Number of columns that is assumed for an iterator of unknown length.
 ASSUMED_WIDTH = 2**17
 
-
 # One more group of queries costs as much as padding by this number of judged items plus two for each query.
 OVERHEAD = 2**10
-
 
 # Largest number of scores in one copy of rows.
 COPIED = 2**20

@@ -11,7 +11,6 @@ from torch import Tensor
 
 _requested = False
 
-
 _kernel: Callable[..., Any] | None = None
 
 

@@ -48,7 +48,7 @@ def rank_dense(layout: DenseLayout, need: Need) -> Ranking:
         first,
         tied,
         grade.gather(-1, order),
-        _like_one(order, torch.bool) if mask is None else mask.gather(-1, order),
+        order.new_ones((), dtype=torch.bool).expand(order.shape) if mask is None else mask.gather(-1, order),
         num_candidates,
         errors,
         depth=1 if untied else ordered.shape[1],
@@ -65,7 +65,8 @@ def _intervals(ordered: Tensor, begins: Tensor, scores: Tensor, untied: bool) ->
     """``first`` and ``tied`` [query, entry] and ``num_candidates`` [query] of a ranking, all floating."""
     dtype, width = widest_float(scores.device), ordered.shape[1]
     whole = ordered.shape == scores.shape
-    # Without ties, and with all entries retrieved, the rank of an entry is its column, in all queries alike.
+    # Without ties, and with all entries retrieved, the rank of an entry is its column, in all queries alike. Later
+    # steps read this from the strides of expanded tensors.
     if untied and bool((ordered[:, -1:] > float("-inf")).all()):
         first = torch.arange(1, width + 1, dtype=dtype, device=scores.device).expand(len(ordered), -1)
         tied, number = first.new_ones(()).expand(first.shape), first.new_full((len(ordered),), width)
@@ -75,11 +76,6 @@ def _intervals(ordered: Tensor, begins: Tensor, scores: Tensor, untied: bool) ->
     num_candidates = retrieved.sum(-1) if whole else (scores > float("-inf")).sum(-1)
     first = torch.where(retrieved, start, num_candidates.unsqueeze(-1)) + 1
     return first.to(dtype), torch.where(retrieved, stop - start, 0).to(dtype), num_candidates.to(dtype)
-
-
-def _like_one(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Ones of the shape of a tensor, expanded from a scalar: later steps read from the strides that all are equal."""
-    return torch.ones((), dtype=dtype, device=x.device).expand(x.shape)
 
 
 def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tuple[Tensor, Tensor, Tensor]:

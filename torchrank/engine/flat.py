@@ -71,6 +71,7 @@ def rank_flat(layout: FlatRows, need: Need) -> Iterator[Ranking]:
 
 
 def _in_order(layout: FlatRows, scores: Tensor, need: Need) -> PackedRows | NumberedRows:
+    """Sort the rows, as packed integers if they fit."""
     packed = PackedRows.of(layout, scores, need)
     return NumberedRows.of(layout, scores, need) if packed is None else packed
 
@@ -141,6 +142,7 @@ def _entries(rows: PackedRows | NumberedRows, all_retrieved: bool) -> Entries:
 
 
 def _end(size: int, like: Tensor) -> Tensor:
+    """A size as the last of the starts that :func:`torch.diff` subtracts: int64 [1]."""
     return torch.tensor([size], device=like.device)
 
 

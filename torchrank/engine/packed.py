@@ -117,4 +117,5 @@ def _query(key: Tensor, bits: int) -> Tensor:
 
 
 def _blocks(rows: int) -> list[slice]:
+    """Cut rows into blocks of :data:`ROWS`."""
     return [slice(start, start + ROWS) for start in range(0, rows, ROWS)]

@@ -15,17 +15,12 @@ from torchrank.ranking.entries import run_bounds, run_starts
 # numpy sorts with vector instructions on one thread. With this many threads torch is as fast.
 THREADS = 4
 
-
-# Dtypes that are sorted by a key of 32 bits, at least at first.
+# Dtypes that are sorted by integer keys, at least at first.
 PACKED = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
-
-
 PACKED |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
-
 
 # A first sort by a short key pays from MANY rows on, if at most 1 / AGAIN of the rows must be sorted again.
 MANY, AGAIN = 2**15, 8
-
 
 # Largest length at which flat rows are recognised as lists of equal length.
 LONGEST = 2**12
@@ -61,7 +56,7 @@ def descending(x: Tensor) -> Descending:
     values = x.gather(-1, order)
     falls = _falls(values)
     if every(falls):
-        return Descending(values, order, torch.ones((), dtype=torch.bool, device=x.device).expand(x.shape))
+        return Descending(values, order, x.new_ones((), dtype=torch.bool).expand(x.shape))
     # Elements that differ in the lower bits only may be in the wrong order: sort these rows again.
     if x.dtype == torch.float64:
         rows = (values[:, 1:] > values[:, :-1]).any(-1).nonzero().squeeze(-1)

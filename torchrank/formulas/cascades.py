@@ -22,7 +22,6 @@ from torchrank.ranking.entries import depth_of
 # Tie groups are long if stopping candidates times ranks of a list exceed this: the recursion over both gets slow.
 LONG = 2**14
 
-
 # Events of a smaller probability are left out: they are below the precision of float64.
 TINY = 1e-16
 

@@ -234,12 +234,12 @@ def _in_group(order: Tensor) -> Tensor:
 
 
 def _compared(x: Tensor) -> Tensor:
-    """Number of larger elements before each element of its bucket: int8 like ``x``, [row, bucket, element]."""
+    """Number of larger elements before each element of its bucket: int8 [row, bucket, element], like ``x``."""
     return _larger_in_front(x.permute(2, 0, 1)).permute(1, 2, 0).contiguous()
 
 
 def _larger_in_front(x: Tensor) -> Tensor:
-    """Number of larger elements before each element along the first dimension, which is short: int8 like ``x``.
+    """Number of larger elements before each element along the short first dimension: int8 in the shape of ``x``.
 
     Compares all pairs of one distance at a time. Each comparison reads two contiguous pieces of memory.
     """

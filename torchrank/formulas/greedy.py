@@ -12,7 +12,6 @@ from torchrank.hardware.devices import reading_is_free
 # Gains are equal if they differ by a smaller factor: rounding in a sum depends on the order of its terms.
 EQUAL = 1e-12
 
-
 # Largest number of binary digits in an int32.
 MOST_DIGITS = 31
 

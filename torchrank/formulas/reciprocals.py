@@ -8,10 +8,8 @@ from torch import Tensor
 # Terms that are added one by one; the series below needs a first rank beyond them.
 ONE_BY_ONE = 16
 
-
 # Coefficients of x ** -2, x ** -4, ... in digamma(x + 1/2) - ln(x), from the Bernoulli numbers.
 SERIES = (1 / 24, -7 / 960, 31 / 8064, -127 / 30720, 511 / 67584)
-
 
 # Ratios below this take the series of the logarithm.
 SMALL = 0.1

@@ -12,13 +12,10 @@ from torch import Tensor
 
 P = ParamSpec("P")
 
-
 # Largest number of tensors that are kept, and of elements of one: a table over the ranks of a million items has 8 MB.
 MOST, LARGEST = 64, 2**20
 
-
 _kept: dict[tuple[object, ...], Tensor] = {}
-
 
 _lock = threading.Lock()
 

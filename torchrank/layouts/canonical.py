@@ -19,23 +19,18 @@ from torchrank.layouts.items import JudgedItems, Padded, Pairs
 # so this keeps them under 64 MB, however large the batch is.
 BLOCK = 2**19
 
-
 # Grades of unjudged candidates: in the pool of candidates selected for judging, and outside this pool.
 IN_THE_POOL, OUTSIDE_THE_POOL = -1, -2
-
 
 # If a query has at most so many judged ids, each is compared with every id of the list. More are looked up in the
 # sorted list.
 FEW = 16
 
-
 # Scores of embeddings in one chunk of queries, and the number of scores that take as much memory as one judged item.
 PRODUCT, WEIGHT = 2**24, 2**5
 
-
 # Number of scores from which on a batch is cut into parts for threads.
 WORTHWHILE = 2**18
-
 
 # Size of the sample of indexes from which the cuts of flat rows are estimated.
 SAMPLED = 2**12
@@ -73,7 +68,7 @@ class Layout:
 
     #: names of the fields with a row per query
     per_query: ClassVar[tuple[str, ...]] = ()
-    #: a chunk has this part of the room if its ranking keeps all elements, which takes memory beside the temporaries
+    #: a chunk has 1 / kept of the room if its ranking keeps all elements, which takes memory beside the temporaries
     kept: ClassVar[int] = 2
 
     @functools.cached_property

@@ -26,10 +26,8 @@ __all__ = ["Bpref", "Hole", "InfAP", "Judged"]
 # trec_eval's smoothing of InfAP. It defines the precision above a rank if no candidate there is judged.
 EPSILON = 1e-5
 
-
 # With more terms the mean reciprocal ranks of a tie group are computed by a recurrence instead of sums.
 LONG = 2**18
-
 
 # Number of padding elements that cost as much as another rectangle.
 OVERHEAD = 2**15

@@ -24,14 +24,11 @@ __all__ = ["CWL", "RBP", "RBPResidual"]
 # The last rank that users of C/W/L see by default, as in cwl_eval.
 DEEPEST = 1000
 
-
 # The largest `top_k` of C/W/L. Memory grows with it, because users can go on behind the end of a list.
 SEEN = 2**18
 
-
 #: users of C/W/L whose attention does not depend on gains
 BLIND_USERS = ("precision", "rbp", "sdcg", "insq")
-
 
 # Tolerance for comparing sums of gains, which are rounded.
 ROUNDING = 1e-9

@@ -10,7 +10,6 @@ from torch import Tensor
 
 P = ParamSpec("P")
 
-
 T = TypeVar("T")
 
 
@@ -22,7 +21,7 @@ def cached(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
 
     @functools.wraps(piece)
     def once(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
-        key = (piece.__name__, args, tuple(kwargs.items()))
+        key = (piece, args, tuple(kwargs.items()))
         if key not in self._cache:
             self._cache[key] = piece(self, *args, **kwargs)
         return self._cache[key]
@@ -35,7 +34,7 @@ def of_ranks(piece: Callable[Concatenate[Any, P], Tensor]) -> Callable[Concatena
 
     @functools.wraps(piece)
     def once(self: Any, *args: P.args, **kwargs: P.kwargs) -> Tensor:
-        key = (piece.__name__, args, tuple(kwargs.items()))
+        key = (piece, args, tuple(kwargs.items()))
         if key not in self._cache:
             one = self.one_query() if self.same_ranks else self
             self._cache[key] = piece(one, *args, **kwargs).expand(self.first.shape)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import torch
@@ -29,8 +29,13 @@ class Derived(RankIntervals):
 
     def __getstate__(self) -> dict[str, Any]:
         # Keys of the cache may be functions, which cannot be pickled. So a copy begins with an empty cache.
-        fresh = {name: x for name, x in self.__dict__.items() if name not in ("ones", "same_ranks", "untied")}
-        return {**fresh, "_cache": {}}
+        # Cached properties are left out too: the strides of a copy can differ.
+        kept = {
+            name: x
+            for name, x in self.__dict__.items()
+            if not isinstance(getattr(type(self), name, None), cached_property)
+        }
+        return {**kept, "_cache": {}}
 
     # ---- transforms --------------------------------------------------------------------------------------------
 
@@ -116,7 +121,7 @@ class Derived(RankIntervals):
         """Number of queries."""
         return len(self.num_candidates)
 
-    @functools.cached_property
+    @cached_property
     def ones(self) -> Tensor:
         """1 for each query, float64 [query]."""
         return torch.ones_like(self.num_candidates)
@@ -135,7 +140,7 @@ class Derived(RankIntervals):
         """float64 [query]: number of candidates, at most ``top_k``."""
         return self.num_candidates if top_k is None else self.num_candidates.clamp_max(top_k)
 
-    @functools.cached_property
+    @cached_property
     def same_ranks(self) -> bool:
         """Whether all queries are known to have the same ranks, because they are expanded from one query."""
         return len(self.num_candidates) > 1 and not self.first.stride(0) and not self.tied.stride(0)
@@ -171,7 +176,7 @@ class Derived(RankIntervals):
         """bool [query]: no candidate is relevant."""
         return self.num_relevant(level) == 0
 
-    @functools.cached_property
+    @cached_property
     def untied(self) -> bool:
         """True if ``depth`` guarantees that no two candidates are tied."""
         return self.depth <= 1

@@ -101,8 +101,8 @@ class Gained(Derived):
         """
         grade = self._ideal_grades() if as_gain(gain).monotone else None
         if grade is not None:
-            every = torch.arange(FEW_LEVELS + 1, device=grade.device)
-            by_level = _gains(*_split(every, as_gain(gain).of_zero, self.first.dtype), gain).clamp_min_(0)
+            by_level = gains_of(torch.arange(FEW_LEVELS + 1, device=grade.device), None, gain, self.first.dtype)
+            by_level = by_level.clamp_min_(0)
             return by_level.index_select(0, grade.view(-1)).view(grade.shape)
         if self.pool is None:
             gains = self.gains(gain)

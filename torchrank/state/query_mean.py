@@ -28,7 +28,6 @@ from torchrank.state.torchmetrics_fixes import LOCK
 
 EMPTY_ACTIONS = get_args(EmptyAction)
 
-
 #: Modules that compute logged metrics one after the other, see :class:`JointReduction`.
 LOGGERS = tuple(
     f"{package}.trainer.connectors.logger_connector.result" for package in ("lightning.pytorch", "pytorch_lightning")

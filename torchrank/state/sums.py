@@ -27,10 +27,8 @@ class Sum(IntEnum):
 
 SIZE = Sum.ERRORS + len(Problem)
 
-
 #: A batch is far if its sum of weights is above LARGE or below 1 / LARGE.
 LARGE = 2.0**460
-
 
 #: Weights of far batches are multiplied or divided by this before they are squared.
 SCALE = 2.0**540
@@ -159,7 +157,7 @@ def _grids(dtype: torch.dtype, device: torch.device) -> Tensor:
 
 @constant
 def _factors(device: torch.device) -> Tensor:
-    """Factors of weights, as tensors []."""
+    """0, 1, SCALE and 1 / SCALE, float64 [4]: factors of weights."""
     return torch.tensor([0, 1, SCALE, 1 / SCALE], dtype=torch.float64, device=device)
 
 

@@ -15,7 +15,6 @@ from torchmetrics import Metric
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-
 #: Held while a state is replaced, so that threads lose no update. One for all metrics, because locks cannot be pickled.
 LOCK = threading.Lock()
 
