@@ -199,6 +199,12 @@ def test_nothing_to_rank(name, scores):
     assert torch.equal(tr.RankingMetric.registry[name]().score(scores, target), torch.zeros(len(scores)).double())
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if tr.RankingMetric.registry[name].takes_top_k])
+def test_a_batch_whose_relevant_candidates_are_all_tied_behind_the_cutoff(name):
+    metric = tr.RankingMetric.registry[name](top_k=1)
+    assert metric.score(torch.tensor([[3.0, 2.0, 1.0, 1.0]]), [torch.tensor([2, 3])]).tolist() == [0]
+
+
 def test_a_bad_grade_of_any_subtopic_is_found():
     target = torch.zeros(1, 3, 2)
     target[0, 1, 1] = math.nan

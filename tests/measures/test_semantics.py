@@ -17,6 +17,26 @@ def score(name, *arguments, **keywords):
     return tr.parse(name).score(*arguments, **keywords).tolist()
 
 
+# ---- gains and discounts ---------------------------------------------------------------------------------------
+
+
+def one_more(grade):
+    return grade.add_(1)
+
+
+def reciprocal_in_place(rank):
+    return rank.reciprocal_()
+
+
+def test_gains_and_discounts_may_work_in_place():
+    ranking = tr.Ranking.from_scores(tensor([[1.0, 1.0, 0.5]]), tensor([[0, 2, 1]]))
+    cg = [tr.CG(gain=gain).score(ranking).item() for gain in ("linear", one_more, "linear")]
+    assert cg == [3, 3 + 2, 3]  # an irrelevant candidate gains nothing
+    discounts = ["reciprocal", reciprocal_in_place, "reciprocal"]
+    dcg = [tr.DCG(discount=discount, top_k=k).score(ranking).item() for k in (2, 3) for discount in discounts]
+    assert dcg == [1.5] * 3 + [1.5 + 1 / 3] * 3
+
+
 # ---- not retrieved ---------------------------------------------------------------------------------------------
 
 

@@ -314,7 +314,7 @@ class Derived(RankIntervals):
         alone = ranks.alone if top_k is None else ranks.alone & (ranks.first <= top_k)
         limit = self.depth if top_k is None else min(top_k, self.depth)
         several = prefix_differences(discount, limit, ranks.ends.clamp(0, limit), self.first.dtype)
-        return torch.where(alone, discount(ranks.best), several)
+        return torch.where(alone, discount(ranks.first.clamp_min(1)), several)
 
     @of_ranks
     def _discount_at_best_rank(self, discount: Callable[[Tensor], Tensor]) -> Tensor:

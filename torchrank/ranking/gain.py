@@ -32,8 +32,8 @@ class PlainGain(Gain):
     function: Callable[[Tensor], Tensor]
 
     def __call__(self, grade: Tensor) -> Tensor:
-        """The gains of grades."""
-        return self.function(grade)
+        """The gains of grades. The function gets a copy, because it may work in place."""
+        return self.function(grade.clone())
 
 
 def as_gain(gain: Callable[[Tensor], Tensor]) -> Gain:

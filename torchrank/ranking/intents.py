@@ -77,7 +77,8 @@ class Intended(Parted, Named):
         """This ranking with the entries that can be among the first ``top_k``, for sums over these ranks alone."""
         if top_k is None or not reading_is_free(self.first) or not self.first.numel():
             return self
-        width = int((self.first <= top_k).any(0).nonzero().amax()) + 1 if bool((self.first <= top_k).any()) else 0
+        inside = (self.first <= top_k).any(0).nonzero()
+        width = int(inside.amax()) + 1 if len(inside) else 1  # sums over tie groups need a column
         names = ("first", "tied", "grade", "valid", "subtopics")
         return replace(self, **{name: x[:, :width] for name in names if (x := getattr(self, name)) is not None})
 

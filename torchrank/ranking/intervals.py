@@ -40,11 +40,6 @@ class Intervals:
         above = self.first - 1
         return torch.stack([above, above + self.tied]).long()
 
-    @functools.cached_property
-    def best(self) -> Tensor:
-        """The first rank, at least 1, for discounts."""
-        return self.first.clamp_min(1)
-
 
 @constant
 def prefix_sums(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.dtype, device: torch.device) -> Tensor:
