@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchrank.hardware.constants import constant
 from torchrank.layouts.canonical import BLOCK
-from torchrank.ranking.arithmetic import running_sum
+from torchrank.ranking.arithmetic import only, running_sum
 
 # Prefix sums up to this rank are accurate enough. Longer ones come with the digits that rounding has taken from them.
 NEAR = 2**8
@@ -44,6 +44,37 @@ class Intervals:
     def best(self) -> Tensor:
         """The first rank, at least 1, for discounts."""
         return self.first.clamp_min(1)
+
+
+@dataclass(frozen=True, eq=False)
+class LastGroup:
+    """The last tie group of each query that begins at or before a cutoff. Only this group may end behind it.
+
+    A group without ranks belongs to a query without candidates.
+    """
+
+    #: its ranks: float64 [query] each
+    ranks: Intervals
+    #: float64 [query]: number of its ranks up to the cutoff
+    places: Tensor
+    #: the columns where its entries start and stop: int64 [query, 2]
+    columns: Tensor
+
+    @functools.cached_property
+    def share(self) -> Tensor:
+        """float64 [query]: probability that a candidate of the group is at or before the cutoff."""
+        return self.places / self.ranks.number
+
+    @functools.cached_property
+    def _inside(self) -> tuple[Tensor, Tensor]:
+        """Whether columns precede the two ends, bool, and the last of them, int64: [query, 2] each."""
+        return self.columns > 0, (self.columns - 1).clamp_min_(0)
+
+    def before_and_in(self, running: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums over the entries before, and in, the group, from running sums [query, entry]: float64 [query] each."""
+        some, last = self._inside
+        before, up_to = only(some, running.gather(-1, last)).unbind(-1)
+        return before, up_to - before
 
 
 @constant
