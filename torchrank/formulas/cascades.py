@@ -63,7 +63,8 @@ class Reader:
         """
         ranking = self.ranking
         if ranking.shares_sums(top_k) and not ranking.untied:
-            total = sum(ranking.last_group(top_k).before_and_in(self._running_alone))
+            before, inside = ranking.last_group(top_k).before_and_in(self._running_alone)
+            total = before + inside
         else:
             total = (self.alone * ranking.mean_discount(self.discount, top_k)).sum(-1)
         if ranking.untied:
