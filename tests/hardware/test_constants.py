@@ -35,6 +35,18 @@ def test_constants_of_a_tracing_mode_are_not_kept():
     assert made(1).tolist() == [1, 1]
 
 
+def test_discounts_of_users_may_change_between_batches():
+    power = [1.0]
+
+    def discount(rank):
+        return rank ** -power[0]
+
+    metric, tied = tr.DCG(discount=discount), (torch.zeros(1, 4), torch.tensor([[1, 0, 0, 0]]))
+    for power[0] in (1.0, 2.0):
+        want = sum(rank ** -power[0] for rank in (1, 2, 3, 4)) / 4
+        assert metric.score(*tied).item() == pytest.approx(want)
+
+
 @pytest.mark.parametrize("changed", [False, True])
 def test_states_of_a_collection_that_are_added_together_equal_states_added_one_by_one(monkeypatch, changed):
     monkeypatch.setattr(query_mean, "reading_is_free", lambda x: False)

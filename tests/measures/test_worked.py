@@ -283,10 +283,12 @@ def test_nothing_scored_at_all_is_nan():
     assert math.isnan(mean_over(tr.MAP(empty_target_action="skip"), (0, 0)))
 
 
-def test_one_running_sum_serves_all_cutoffs():
+@pytest.mark.parametrize("levels", [None, 4], ids=["no ties", "ties"])
+def test_one_running_sum_serves_all_cutoffs(levels):
     """Queries without ties share their ranks, so cutoffs are columns; alone, a query has ranks of its own."""
     draw = torch.Generator().manual_seed(7)
     scores, grades = torch.rand(9, 12, generator=draw), torch.randint(-1, 5, (9, 12), generator=draw)
+    scores = scores if levels is None else (scores * levels).floor()
     names = [
         "ndcg",
         "dcg",
@@ -304,9 +306,10 @@ def test_one_running_sum_serves_all_cutoffs():
     ]
     suite = tr.RankingCollection([f"{name}@1,3,12,40" for name in names])
     together = suite.score(scores, grades)
-    alone = [suite.score(scores[n : n + 1], grades[n : n + 1]) for n in range(9)]
     for label, values in together.items():
-        torch.testing.assert_close(values, torch.cat([one[label] for one in alone]), rtol=1e-14, atol=0)
+        metric = tr.parse(label)  # alone, it shares nothing with other cutoffs
+        alone = torch.cat([metric.score(scores[n : n + 1], grades[n : n + 1]) for n in range(9)])
+        torch.testing.assert_close(values, alone, rtol=1e-14, atol=0)
 
 
 @pytest.mark.parametrize("bad", [float("inf"), float("nan"), -0.0])

@@ -6,6 +6,7 @@ place within the group.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -15,7 +16,7 @@ from torch import Tensor
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.cutting import groups
-from torchrank.ranking.arithmetic import only
+from torchrank.ranking.arithmetic import only, running_sum
 from torchrank.ranking.derived import Derived
 from torchrank.ranking.entries import depth_of
 
@@ -26,12 +27,12 @@ LONG = 2**14
 TINY = 1e-16
 
 
-def stopped(ranking: Derived, go: Tensor, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
-    """Expected discount of the rank at which a reader stops; 0 for a reader who passes all ranks.
+class Reader:
+    """A reader of a ranking, who stops at each candidate with some probability. Cutoffs share its sums.
 
-    Let S_i be the probability that the reader passes the first i ranks. The result is the sum over i <= ``top_k`` of
-    discount(i) (S_{i-1} - S_i). The decisions at different candidates are independent, so S_i is a product of q.
-    Within a tie group S_i is the mean over all orders of the group: the first j places hold a random j-subset of it.
+    Let S_i be the probability that the reader passes the first i ranks. The decisions at different candidates are
+    independent, so S_i is a product of q. Within a tie group S_i is the mean over all orders of the group: the first j
+    places hold a random j-subset of it.
 
     Long tie groups are computed from the distribution of the number of candidates that would stop the reader. Its
     tails, with less than :data:`TINY` of the probability to stop, are left out.
@@ -40,38 +41,77 @@ def stopped(ranking: Derived, go: Tensor, discount: Callable[[Tensor], Tensor], 
         ranking: the ranking, with tie groups as intervals or with resolved ties.
         go: float64 [query, entry]: q of each entry; q = 1 for candidates that are no entries.
         discount: function from ranks, float64, to discounts.
-        top_k: the last rank that counts; None = all.
-
-    Returns:
-        float64 [query].
     """
-    stops = ranking.valid & (ranking.tied > 0) & (go < 1)
-    go = torch.where(stops, go, 1.0)
-    # The product over a whole tie group does not depend on its order, so `reached` is exact at the start of each group.
-    passed = torch.nn.functional.pad(go.cumprod(-1), (1, 0), value=1.0)
-    reached = passed.gather(-1, ranking.run_bounds()[0]) if not ranking.untied else passed[:, :-1]
-    # Candidates without a tie have one rank, which leaves nothing to average.
-    alone = only(stops & (ranking.tied == 1), reached * (1 - go))
-    total = (alone * ranking.mean_discount(discount, top_k)).sum(-1)
-    if ranking.untied:
-        return total
 
-    # The tables below have a column for each rank, so the last rank of a tie group that matters bounds their size.
-    depth = ranking.depth
-    if reading_is_free(go):
-        depth = depth_of(ranking.first, only(stops, ranking.tied))
-    ranks = depth if top_k is None else min(top_k, depth)
-    crowded = stops & (ranking.tied > 1)
-    if reading_is_free(go) and len(go) and int(crowded.sum(-1).max()) * ranks > LONG:
-        return total + _stopped_in_long_groups(ranking, crowded, reached, 1 - go, discount, top_k)
-    step = max(1, BLOCK // 4 // ranks)
-    at = discount(torch.arange(1, ranks + 1, dtype=go.dtype, device=go.device))
-    parts = [total[:0]]
-    for start in range(0, len(go), step):
-        rows = slice(start, start + step)
-        chunk = (ranking.first[rows], ranking.tied[rows], crowded[rows], reached[rows], go[rows])
-        parts.append((_stopped_in_groups(*chunk, ranks) * at).sum(-1))
-    return total + torch.cat(parts)
+    def __init__(self, ranking: Derived, go: Tensor, discount: Callable[[Tensor], Tensor]) -> None:
+        self.ranking, self.discount = ranking, discount
+        self.stops = ranking.valid & (ranking.tied > 0) & (go < 1)
+        self.go = torch.where(self.stops, go, 1.0)
+        # The product over a whole tie group does not depend on its order, so it is exact at the start of each group.
+        passed = torch.nn.functional.pad(self.go.cumprod(-1), (1, 0), value=1.0)
+        #: float64 [query, entry]: probability to reach the tie group of each entry
+        self.reached = passed.gather(-1, ranking.run_bounds()[0]) if not ranking.untied else passed[:, :-1]
+        # Candidates without a tie have one rank, which leaves nothing to average.
+        self.alone = only(self.stops & (ranking.tied == 1), self.reached * (1 - self.go))
+        self._table = self.go[:, :0]
+
+    def stopped(self, top_k: int | None) -> Tensor:
+        """Expected discount of the rank at which the reader stops; 0 for a reader who passes the first ``top_k`` ranks.
+
+        The sum over i <= ``top_k`` of discount(i) (S_{i-1} - S_i): float64 [query].
+        """
+        ranking = self.ranking
+        if ranking.shares_sums(top_k) and not ranking.untied:
+            before, inside = ranking.last_group(top_k).before_and_in(self._running_alone)
+            total = before + inside
+        else:
+            total = (self.alone * ranking.mean_discount(self.discount, top_k)).sum(-1)
+        if ranking.untied:
+            return total
+        # The tables have a column for each rank, so the last rank of a tie group that matters bounds their size.
+        depth, most = self._sizes
+        ranks = depth if top_k is None else min(top_k, depth)
+        if reading_is_free(self.go) and most * ranks > LONG:
+            return total + _stopped_in_long_groups(
+                ranking, self.crowded, self.reached, 1 - self.go, self.discount, top_k
+            )
+        return total + self._in_groups(ranks)
+
+    @functools.cached_property
+    def crowded(self) -> Tensor:
+        """bool [query, entry]: the reader may stop at an entry that is tied."""
+        return self.stops & (self.ranking.tied > 1)
+
+    @functools.cached_property
+    def _sizes(self) -> tuple[int, int]:
+        """The largest rank of crowded entries, and their largest number in a query; or a bound, and 0."""
+        if not reading_is_free(self.go):
+            return self.ranking.depth, 0
+        most = int(self.crowded.sum(-1).max()) if len(self.go) else 0
+        return depth_of(self.ranking.first, only(self.stops, self.ranking.tied)), most
+
+    @functools.cached_property
+    def _running_alone(self) -> Tensor:
+        """float64 [query, entry]: running sums of the expected discounts at entries without a tie."""
+        return running_sum(self.alone * self.ranking.mean_discount(self.discount, None))
+
+    def _in_groups(self, ranks: int) -> Tensor:
+        """Expected discount of stopping within tie groups, at the first ranks: float64 [query]."""
+        if self._table.shape[1] >= ranks:
+            return self._table[:, ranks - 1]
+        size, step = len(self.go), max(1, BLOCK // 4 // ranks)
+        at = self.discount(torch.arange(1, ranks + 1, dtype=self.go.dtype, device=self.go.device))
+        # A small table is kept for smaller cutoffs.
+        keep = size * ranks <= BLOCK
+        parts = [self.go.new_empty((0, ranks if keep else 1))]
+        for start in range(0, size, step):
+            rows = slice(start, start + step)
+            chunk = (self.ranking.first[rows], self.ranking.tied[rows], self.crowded[rows])
+            stopping = _stopped_in_groups(*chunk, self.reached[rows], self.go[rows], ranks) * at
+            parts.append(running_sum(stopping) if keep else stopping.sum(-1, keepdim=True))
+        table = torch.cat(parts)
+        self._table = table if keep else self._table
+        return table[:, -1]
 
 
 def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Tensor, go: Tensor, ranks: int) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -15,21 +17,46 @@ from torchrank.ranking.ranking import Ranking
 
 def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     """Probability that a candidate graded at or above ``level`` is among the first ``top_k``: float64 [query]."""
-    if ranking.untied:
+    if ranking.untied or ranking.first.shape[1] == 1:
         return ranking.hits(level, top_k).clamp_max(1)
-    found = ranking.found(level)
-    value = only(found, ranking.prob_in_top_k(top_k)).amax(-1)
-    if found.shape[1] == 1:
-        return value
-    # A query is 0 or 1 already, unless its first relevant candidates are in the tie group at the cutoff. For this group
-    # C(n - s, r) / C(n, r) is the product of (n - s - i) / (n - i) over i = 0, ..., r - 1.
-    rows = marked_rows(((value > 0) & (value < 1)).unsqueeze(-1))
-    found, before = found[rows], ranking.relevant_before_and_in_tie(level)[0][rows]
-    n, s = ranking.tied[rows], ranking.ranks_in_top_k(top_k)[rows]
-    index = torch.minimum(found.cumsum(-1) - 1 - before, n - 1)  # i, counted in its group
-    miss = ratio((n - s - index).clamp_min(0), n - index)
-    value[rows] = 1 - torch.where(found, miss, 1.0).prod(-1)
+    first = _first_group(ranking, level)
+    n, r, s = first.tied, first.relevant, first.places(top_k)
+    value = s / n.clamp_min(1)
+    # Several candidates of the group are relevant, and the cutoff is within it: C(n - s, r) / C(n, r) is the product of
+    # (n - s - i) / (n - i) over i = 0, ..., r - 1.
+    rows = marked_rows(((r > 1) & (value > 0) & (value < 1)).unsqueeze(-1))
+    n, r, s = (x[rows].unsqueeze(-1) for x in (n, r, s))
+    most = ranking.first.shape[1] if not reading_is_free(r) else int(r.max()) if len(rows) else 0
+    index = torch.arange(most, dtype=r.dtype, device=r.device)  # i
+    miss = ratio((n - s - index).clamp_min(0), (n - index).clamp_min(1))
+    value[rows] = 1 - torch.where(index < r, miss, 1.0).prod(-1)
     return value
+
+
+@dataclass(frozen=True, eq=False)
+class FirstGroup:
+    """The first tie group of each query that contains relevant candidates."""
+
+    #: its number of relevant candidates; 0 if no relevant candidate of the query is retrieved: float64 [query]
+    relevant: Tensor
+    #: its number of candidates, 0 without a relevant one: float64 [query]
+    tied: Tensor
+    #: number of candidates above it: float64 [query]
+    above: Tensor
+
+    def places(self, top_k: int | None) -> Tensor:
+        """Number of its ranks up to a cutoff: float64 [query]."""
+        return self.tied if top_k is None else torch.minimum((top_k - self.above).clamp_min_(0), self.tied)
+
+
+@cached
+def _first_group(ranking: Ranking, level: float) -> FirstGroup:
+    """Find the first relevant candidates of a ranking with ties."""
+    found = ranking.found(level)
+    at, some = found.view(torch.int8).argmax(-1, keepdim=True), found.any(-1)
+    beside = ranking.relevant_before_and_in_tie(level)[1]
+    relevant, tied, first = (x.gather(-1, at).squeeze(-1) for x in (beside, ranking.tied, ranking.first))
+    return FirstGroup(only(some, relevant), only(some, tied), first - 1)
 
 
 def first_rank(ranking: Ranking, level: float) -> Tensor:
@@ -48,21 +75,14 @@ def reciprocal_rank(ranking: Ranking, level: float, top_k: int | None) -> Tensor
     if ranking.untied:
         anywhere = _alone(ranking, level, None)
         return anywhere if top_k is None else only(ranking.hits(level, top_k) > 0, anywhere)
-    found, value = ranking.found(level), _alone(ranking, level, top_k)
-    if found.shape[1] == 1:
-        return value
-    before, beside = ranking.relevant_before_and_in_tie(level)
-    # In the other queries, the entries of that group. Only these queries need the longer formula.
-    several = found & (before == 0) & (beside > 1)
-    rows = marked_rows(several)
-    several = several[rows]
-    at = several.int().argmax(-1, keepdim=True)
-    r, s, n, above = (
-        x[rows].gather(-1, at).squeeze(-1)
-        for x in (beside, ranking.ranks_in_top_k(top_k), ranking.tied, ranking.first - 1)
-    )
-    longest = min(top_k or ranking.depth, ranking.depth)
-    crowded = several.any(-1)
+    if ranking.first.shape[1] == 1:
+        return _alone(ranking, level, top_k)
+    first = _first_group(ranking, level)
+    value = only(first.relevant == 1, ranking.mean_discount_of(first.above + 1, first.tied, RECIPROCAL, top_k))
+    # Only queries with several relevant candidates in that group need the longer formula.
+    rows = marked_rows((first.relevant > 1).unsqueeze(-1))
+    n, r, s, above = (x[rows] for x in (first.tied, first.relevant, first.places(top_k), first.above))
+    longest, crowded = min(top_k or ranking.depth, ranking.depth), r > 1
     value[rows] = torch.where(crowded, _first_of_several(n, r, s, above, crowded, longest), value[rows])
     return value
 

@@ -121,11 +121,9 @@ class MAP(BinaryMetric):
         # The expectation of a ratio is not the ratio of expectations, so a random N needs a formula of its own.
         if self.normalize == "retrieved" and self.top_k is not None and not ranking.untied:
             return _precision_by_hits(ranking, self.relevance_level, self.top_k)
-        if self.gain is None and ranking.untied:
-            return ratio(ranking.sum_up_to(self.top_k, precisions, self.relevance_level, None), self.whole(ranking))
-        values = precisions(ranking, self.relevance_level, self.top_k)
         if self.gain is None:
-            return ratio(row_sum(values), self.whole(ranking))
+            return ratio(_sum_of_precisions(ranking, self.relevance_level, self.top_k), self.whole(ranking))
+        values = precisions(ranking, self.relevance_level, self.top_k)
         # All orders of a tie group are equally likely, so its relevant entries have the same expected precision.
         return ratio((ranking.gains(self.weighing) * values).sum(-1), ranking.total_gain(self.weighing))
 
@@ -137,6 +135,23 @@ class MAP(BinaryMetric):
         if self.normalize == "length":
             return torch.minimum(relevant, torch.minimum(length, ranking.num_candidates))
         return relevant if self.normalize == "relevant" or self.top_k is None else torch.minimum(relevant, length)
+
+
+@cached
+def _sum_of_precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
+    """Expected sum of :func:`precisions`: float64 [query]."""
+    if ranking.untied:
+        return ranking.sum_up_to(top_k, precisions, level, None)
+    if not ranking.shares_sums(top_k) or ranking.depth > FAR:
+        return row_sum(precisions(ranking, level, top_k))
+    # All groups before the last one end before the cutoff.
+    sooner, _ = ranking.before_and_in_last(top_k, precisions, level, None)
+    before, beside = ranking.before_and_in_last(top_k, Ranking.found_numbers, level)
+    last = ranking.last_group(top_k)
+    harmonic = ranking.discount_in_last(RECIPROCAL, top_k)
+    rising = last.places - last.ranks.first * harmonic
+    total = (before + 1) * harmonic + ratio(beside - 1, last.ranks.tied - 1) * rising
+    return sooner + beside * total / last.ranks.number
 
 
 @cached

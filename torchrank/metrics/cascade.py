@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchrank.formulas.cascades import stopped
+from torchrank.formulas.cascades import Reader
 from torchrank.formulas.gains import RECIPROCAL, UNDISCOUNTED, Satisfying
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
@@ -23,7 +23,7 @@ class ERR(RankingMetric):
 
     The reader stops at a candidate with probability :math:`R = (2^{grade} - 1) / 2^{max\_grade}`. Grades above
     ``max_grade`` count as ``max_grade``, because no probability exceeds 1. Under ``ties="expected"`` it is the exact
-    mean over all orders of the tied candidates, see :func:`torchrank.formulas.cascades.stopped`. On an accelerator this
+    mean over all orders of the tied candidates, see :class:`torchrank.formulas.cascades.Reader`. On an accelerator this
     takes one pass for each candidate of a list, because reading the sizes of tie groups would make the host wait.
 
     Source:
@@ -65,7 +65,13 @@ class ERR(RankingMetric):
     def measure(self, ranking: Ranking) -> Tensor:
         if ranking.untied:
             return ranking.sum_up_to(self.top_k, _stopping, self.gain_function)
-        return stopped(ranking, 1 - ranking.gains(self.gain_function), RECIPROCAL, self.top_k)
+        return _reader(ranking, self.gain_function).stopped(self.top_k)
+
+
+@cached
+def _reader(ranking: Ranking, gain: Gain) -> Reader:
+    """A reader of a ranking with ties."""
+    return Reader(ranking, 1 - ranking.gains(gain), RECIPROCAL)
 
 
 @cached

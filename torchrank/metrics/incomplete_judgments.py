@@ -180,9 +180,7 @@ class InfAP(BinaryMetric):
 
 def judged_within(ranking: Ranking, top_k: int | None) -> Tensor:
     """(Expected) number of judged candidates among the first ``top_k``: float64 [query]."""
-    if ranking.untied:
-        return ranking.sum_up_to(top_k, _judged_numbers)
-    return only(ranking.judged(), ranking.prob_in_top_k(top_k)).sum(-1)
+    return ranking.sum_up_to(top_k, _judged_numbers)
 
 
 def _judged_numbers(ranking: Ranking) -> Tensor:

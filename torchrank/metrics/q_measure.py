@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -72,14 +72,9 @@ class QMeasure(GradedMetric):
 
     def _of_ties(self, ranking: Ranking) -> Tensor:
         """The sum of blended ratios, in a ranking with ties: float64 [query]."""
-        gains = only(ranking.retrieved(), ranking.gains(self.gain_function))
-        counts, gained = ranking.before_and_in_tie(gains > 0), ranking.before_and_in_tie(gains)
-        # The numerator of an entry at the first rank of its tie group, and its expected increase per further rank. At
-        # each further rank the entry has one more candidate before it: any of the others in the group, equally likely.
-        start = counts[0] + 1 + self.beta * (gained[0] + gains)
-        slope = ratio(counts[1] - 1 + self.beta * (gained[1] - gains), ranking.tied - 1)
-        ideal = self.beta * running_sum(ranking.ideal_order(self.gain_function, self.top_k))
-        return only(gains > 0, _blended(ranking, start, slope, ideal, self.top_k)).sum(-1)
+        if ranking.shares_sums(self.top_k) and ranking.depth <= TABLE:
+            return _up_to_last(ranking, self.gain_function, self.beta, self.top_k)
+        return _blended_tied(ranking, self.gain_function, self.beta, self.top_k).sum(-1)
 
 
 @cached
@@ -97,45 +92,96 @@ def _blended_alone(ranking: Ranking, gain: Gain, beta: float) -> Tensor:
     return only(gaining, start / (ranking.first + _at_rank(ideal, ranking)))
 
 
+def _blended_tied(ranking: Ranking, gain: Gain, beta: float, top_k: int | None) -> Tensor:
+    """The expected blended ratio of each entry with a gain, 0 beyond ``top_k``: float64 [query, entry]."""
+    gains = only(ranking.retrieved(), ranking.gains(gain))
+    counts, gained = ranking.before_and_in_tie(gains > 0), ranking.before_and_in_tie(gains)
+    # The numerator of an entry at the first rank of its tie group, and its expected increase per further rank. At
+    # each further rank the entry has one more candidate before it: any of the others in the group, equally likely.
+    start = counts[0] + 1 + beta * (gained[0] + gains)
+    slope = ratio(counts[1] - 1 + beta * (gained[1] - gains), ranking.tied - 1)
+    return only(gains > 0, _blended(ranking, start, slope, _tables(ranking, gain, beta, top_k), top_k))
+
+
+def _up_to_last(ranking: Ranking, gain: Gain, beta: float, top_k: int) -> Tensor:
+    """The sum of :func:`_blended_tied`, from running sums over the entries and over the ranks: float64 [query]."""
+    sooner, whole = ranking.before_and_in_last(top_k, _blended_tied, gain, beta, None)
+    count, counts = ranking.before_and_in_last(top_k, _gaining, gain)
+    gained, gains = ranking.before_and_in_last(top_k, Ranking.gains, gain)
+    # The numerators of all gaining entries of the group together.
+    last, both = ranking.last_group(top_k), counts + beta * gains
+    start = counts * (count + 1 + beta * gained) + beta * gains
+    slope = ratio((counts - 1) * both, last.ranks.tied - 1)
+    tables, above = _tables(ranking, gain, beta, None), last.ranks.first - 1
+    ends = torch.stack([above, above + last.places], -1).long().clamp_max_(tables.ideal.shape[1])
+    inverse, share = (x.gather(-1, ends).diff(dim=-1).squeeze(-1) for x in (tables.inverse, tables.share))
+    cut = ((start - slope * last.ranks.first) * inverse + slope * share) / last.ranks.number
+    return sooner + torch.where(last.places == last.ranks.tied, whole, cut)
+
+
+@cached
+def _gaining(ranking: Ranking, gain: Gain) -> Tensor:
+    """1 for a retrieved entry with a gain, else 0: float64 [query, entry]."""
+    return as_numbers(ranking.retrieved() & (ranking.gains(gain) > 0), ranking.first.dtype)
+
+
 def _at_rank(x: Tensor, ranking: Ranking) -> Tensor:
     """The element of ``x`` [query, rank] at the best rank of each entry, or its last one: [query, entry]."""
     last = x.shape[1]
     return x.gather(-1, (ranking.first.clamp_max(last) - 1).clamp_min(0).long())
 
 
-def _blended(ranking: Ranking, start: Tensor, slope: Tensor, ideal: Tensor, top_k: int | None) -> Tensor:
+class Tables(NamedTuple):
+    """The gains of the ideal order, and sums over the first ranks."""
+
+    #: float64 [query, rank]: beta times the sum of the gains up to each rank; beyond its last rank it is constant
+    ideal: Tensor
+    #: float64 [query, 1 + rank]: sums over ranks p of 1 / (p + ideal_p)
+    inverse: Tensor
+    #: float64 [query, 1 + rank]: sums over ranks p of p / (p + ideal_p)
+    share: Tensor
+
+
+@cached
+def _tables(ranking: Ranking, gain: Gain, beta: float, top_k: int | None) -> Tables:
+    ideal = beta * running_sum(ranking.ideal_order(gain, top_k))
+    # The closed form beyond the table loses digits if gains are very large. So the table is extended, up to the last
+    # tied rank or TABLE ranks.
+    longer = min(ranking.depth, top_k or TABLE, TABLE) - ideal.shape[1]
+    if longer > 0:
+        ideal = torch.cat([ideal, ideal[:, -1:].expand(-1, longer)], -1)
+    ranks = torch.arange(1, ideal.shape[1] + 1, dtype=ideal.dtype, device=ideal.device)
+    inverse, share = (torch.nn.functional.pad(running_sum(x / (ranks + ideal)), (1, 0)) for x in (1, ranks))
+    return Tables(ideal, inverse, share)
+
+
+def _blended(ranking: Ranking, start: Tensor, slope: Tensor, tables: Tables, top_k: int | None) -> Tensor:
     """The mean of (start + slope (p - first)) / (p + ideal_p) over the ranks p of each entry, 0 beyond ``top_k``.
 
     Args:
         ranking: with ties as intervals of ranks, or resolved.
         start: float64 [query, entry], the numerator at rank ``first``.
         slope: float64 [query, entry], its increase per rank.
-        ideal: float64 [query, rank]; beyond its last rank it is constant.
+        tables: sums over ranks, up to ``top_k``.
         top_k: the last rank that counts; None = all ranks count.
 
     Returns:
         float64 [query, entry]; meaningless if an entry was not retrieved.
     """
-    # The closed form beyond the table loses digits if gains are very large. So the table is extended, up to the last
-    # tied rank or TABLE ranks.
-    longer = min(ranking.depth, top_k or TABLE, TABLE) - ideal.shape[1]
-    if longer > 0:
-        ideal = torch.cat([ideal, ideal[:, -1:].expand(-1, longer)], -1)
-    last = ideal.shape[1]
-    ranks = torch.arange(1, last + 1, dtype=ideal.dtype, device=ideal.device)
+    ideal, inverse, share = tables
+    last, constant = ideal.shape[1], ideal[:, -1:]
     # The value at the first rank of an entry, which is its only rank without ties.
     alone = start / (ranking.first + _at_rank(ideal, ranking))
     if top_k is not None:
         alone = only(ranking.first <= top_k, alone)
-    # Prefix sums over ranks p of 1 / (p + ideal_p) and of p / (p + ideal_p). Beyond the table ideal_p is a constant c:
-    # the sum of 1 / (p + c) is a difference of digamma functions, and p / (p + c) = 1 - c / (p + c).
-    inverse = torch.nn.functional.pad(running_sum(1 / (ranks + ideal)), (1, 0))
-    share = torch.nn.functional.pad(running_sum(ranks / (ranks + ideal)), (1, 0))
-    constant = ideal[:, -1:]
+    # Beyond the table ideal_p is a constant c: the sum of 1 / (p + c) is a difference of digamma functions, and
+    # p / (p + c) = 1 - c / (p + c).
 
     def up_to(rank: Tensor) -> tuple[Tensor, Tensor]:
         """Both sums over the ranks 1, ..., ``rank``."""
         within = rank.clamp_max(last).long()
+        if ranking.depth <= last:  # no tied rank is beyond the table
+            return inverse.gather(-1, within), share.gather(-1, within)
         beyond = torch.digamma(rank.clamp_min(last) + constant + 1) - torch.digamma(last + constant + 1)
         rest = (rank - last).clamp_min(0) - constant * beyond
         return inverse.gather(-1, within) + beyond, share.gather(-1, within) + rest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.arithmetic import as_numbers, either, only, ratio, row_sum, running_sum
 from torchrank.ranking.caching import cached, of_ranks
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
-from torchrank.ranking.intervals import Intervals, prefix_differences
+from torchrank.ranking.intervals import Intervals, LastGroup, prefix_differences
 from torchrank.ranking.sampled import Positive
 
 
@@ -205,17 +205,58 @@ class Derived(RankIntervals):
         return self.first.shape[1] if top_k is None else int((self.first[0] <= top_k).sum())
 
     def sum_up_to(self, top_k: int | None, piece: Callable[..., Tensor], *args: Any) -> Tensor:
-        """float64 [query]: sum of ``piece(self, *args)`` over the entries up to a rank, in a ranking without ties.
+        """float64 [query]: (expected) sum of ``piece(self, *args)`` over the entries up to a rank.
 
         ``piece`` is a function of a module or of this class, as a key of the cache. It returns float64 [query, entry],
         with 0 for entries that were not retrieved.
         """
+        if not self.untied:
+            if not self.shares_sums(top_k):
+                return row_sum(piece(self, *args) * self.prob_in_top_k(top_k))
+            before, inside = self.before_and_in_last(top_k, piece, *args)
+            return before + inside * self.last_group(top_k).share
         if not self.same_ranks:
             x = piece(self, *args)
             return (x if top_k is None else only(self.first <= top_k, x)).sum(-1)
         # The entries up to a rank are the first columns of each query. So one running sum serves all cutoffs.
         inside = self.one_query().num_within_ranks(top_k)
         return self._running(piece, *args)[:, :inside][:, -1:].sum(-1)
+
+    def shares_sums(self, top_k: int | None) -> TypeGuard[int]:
+        """Whether sums up to a cutoff are read from running sums, for a ranking with ties.
+
+        Not if the tied ranks are many more than the entries: tables over all these ranks would not pay. Nor on an
+        accelerator, where a reading costs less than more kernels.
+        """
+        return top_k is not None and 1 < self.first.shape[1] >= self.depth and reading_is_free(self.first)
+
+    @cached
+    def last_group(self, top_k: int) -> LastGroup:
+        """The last tie group that begins at or before a rank."""
+        if self.complete:  # columns are ranks
+            number = self._num_retrieved().clamp_max(top_k)
+        else:
+            number = (self.retrieved() & (self.first <= top_k)).sum(-1, keepdim=True)
+        last = (number - 1).clamp_min_(0)
+        first, tied = self.first.gather(-1, last).squeeze(-1), self.tied.gather(-1, last).squeeze(-1)
+        tied = only(number.squeeze(-1) > 0, tied)
+        start = (first - 1).long().unsqueeze(-1) if self.complete else self.run_bounds()[0].gather(-1, last)
+        stop = start + tied.long().unsqueeze(-1) if self.complete else self.run_bounds()[1].gather(-1, last)
+        return LastGroup(Intervals(first, tied), _ranks_up_to(first, tied, top_k), torch.cat([start, stop], -1))
+
+    @cached
+    def _num_retrieved(self) -> Tensor:
+        """int64 [query, 1]: number of retrieved entries."""
+        return self.retrieved().sum(-1, keepdim=True)
+
+    def before_and_in_last(self, top_k: int, piece: Callable[..., Tensor], *args: Any) -> tuple[Tensor, Tensor]:
+        """Sums of ``piece(self, *args)`` over the entries before, and in, :meth:`last_group`: float64 [query] each."""
+        return self.last_group(top_k).before_and_in(self._running(piece, *args))
+
+    @cached
+    def discount_in_last(self, discount: Callable[[Tensor], Tensor], top_k: int) -> Tensor:
+        """float64 [query]: sum of the discount over the ranks of :meth:`last_group` up to ``top_k``."""
+        return self._discount_sum(self.last_group(top_k).ranks, discount, top_k)
 
     @cached
     def _running(self, piece: Callable[..., Tensor], *args: Any) -> Tensor:
@@ -230,9 +271,7 @@ class Derived(RankIntervals):
     @cached
     def hits(self, level: float, top_k: int | None) -> Tensor:
         """float64 [query]: (expected) number of relevant candidates among the first ``top_k``."""
-        if self.untied:
-            return self.sum_up_to(top_k, Derived.found_numbers, level)
-        return row_sum(only(self.found(level), self.prob_in_top_k(top_k)))
+        return self.sum_up_to(top_k, Derived.found_numbers, level)
 
     def hits_by_rank(self, level: float, ranks: int) -> Tensor:
         """float64 [query, rank]: :meth:`hits` for ``top_k`` = 1, 2, ..., ``ranks``. Not for "realistic" ties."""
@@ -307,6 +346,13 @@ class Derived(RankIntervals):
             inside = self.retrieved() if top_k is None else self.retrieved() & (self.first <= top_k)
             return only(inside, self._discount_at_best_rank(discount))
         return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k))
+
+    def mean_discount_of(
+        self, first: Tensor, tied: Tensor, discount: Callable[[Tensor], Tensor], top_k: int | None
+    ) -> Tensor:
+        """:meth:`mean_discount` of other intervals of this ranking: float64, like ``first`` and ``tied``."""
+        ranks = Intervals(first, tied)
+        return self._discount_sum(ranks, discount, top_k) / ranks.number
 
     def _discount_sum(self, ranks: Intervals, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         # The sum over a tie group is a difference of prefix sums. An entry without ties gets its discount directly,

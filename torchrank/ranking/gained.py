@@ -44,7 +44,11 @@ class Gained(Derived):
         """float64 [query]: (expected) sum of discounted gains over the first ``top_k`` ranks."""
         if self.untied:
             return self.sum_up_to(top_k, Gained.discounted_gains, gain, discount)
-        return row_sum(self.gains(gain) * self.mean_discount(discount, top_k))
+        if not self.shares_sums(top_k):
+            return row_sum(self.gains(gain) * self.mean_discount(discount, top_k))
+        before, _ = self.before_and_in_last(top_k, Gained.discounted_gains, gain, discount)
+        _, inside = self.before_and_in_last(top_k, Gained.gains, gain)
+        return before + inside * self.discount_in_last(discount, top_k) / self.last_group(top_k).ranks.number
 
     @cached
     def judged_gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchrank.hardware.constants import constant
 from torchrank.layouts.canonical import BLOCK
-from torchrank.ranking.arithmetic import running_sum
+from torchrank.ranking.arithmetic import only, running_sum
 
 # Prefix sums up to this rank are accurate enough. Longer ones come with the digits that rounding has taken from them.
 NEAR = 2**8
@@ -41,7 +42,57 @@ class Intervals:
         return torch.stack([above, above + self.tied]).long()
 
 
-@constant
+@dataclass(frozen=True, eq=False)
+class LastGroup:
+    """The last tie group of each query that begins at or before a cutoff. Only this group may end behind it.
+
+    A group without ranks belongs to a query without candidates.
+    """
+
+    #: its ranks: float64 [query] each
+    ranks: Intervals
+    #: float64 [query]: number of its ranks up to the cutoff
+    places: Tensor
+    #: the columns where its entries start and stop: int64 [query, 2]
+    columns: Tensor
+
+    @functools.cached_property
+    def share(self) -> Tensor:
+        """float64 [query]: probability that a candidate of the group is at or before the cutoff."""
+        return self.places / self.ranks.number
+
+    @functools.cached_property
+    def _inside(self) -> tuple[Tensor, Tensor]:
+        """Whether columns precede the two ends, bool, and the last of them, int64: [query, 2] each."""
+        return self.columns > 0, (self.columns - 1).clamp_min_(0)
+
+    def before_and_in(self, running: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums over the entries before, and in, the group, from running sums [query, entry]: float64 [query] each."""
+        some, last = self._inside
+        before, up_to = only(some, running.gather(-1, last)).unbind(-1)
+        return before, up_to - before
+
+
+def kept(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """:func:`constant` for a table of a discount. A user's function may change, so its tables are made again."""
+    of_constant = constant(make)
+
+    @functools.wraps(make)
+    def once(discount: Callable[[Tensor], Tensor], *args: Any) -> Tensor:
+        return of_constant(discount, *args) if _is_fixed(discount) else make(discount, *args)
+
+    return once
+
+
+def _is_fixed(x: object) -> bool:
+    """Whether an object is a number, or is frozen and made of numbers."""
+    parameters = getattr(type(x), "__dataclass_params__", None)
+    if parameters is None or not parameters.frozen:
+        return isinstance(x, int | float)
+    return all(map(_is_fixed, vars(x).values()))
+
+
+@kept
 def prefix_sums(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Sums of a discount over the ranks 1 ... r, for r = 0 ... ``limit``: float [limit + 1]."""
     ranks = torch.arange(1, limit + 1, dtype=dtype, device=device)
@@ -64,7 +115,7 @@ def prefix_differences(discount: Callable[[Tensor], Tensor], limit: int, ends: T
     return (up_to - before) + (lost_up_to - lost_before)
 
 
-@constant
+@kept
 def lost_digits(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Exact sums minus :func:`prefix_sums`: the digits that rounding has taken from them: float [limit + 1]."""
     table = prefix_sums(discount, limit, dtype, device)
@@ -81,7 +132,7 @@ def lost_digits(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.d
     return lost
 
 
-@constant
+@kept
 def of_first_ranks(
     discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.dtype, device: torch.device
 ) -> Tensor:

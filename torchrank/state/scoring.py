@@ -325,9 +325,7 @@ def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measu
     """Measure some rankings one after the other."""
     parts: list[Measurements] = []
     for ranking in rankings:
-        found = (
-            [metric.measured(ranking) for metric in metrics] if ranking.draw is None else _over_draw(metrics, ranking)
-        )
+        found = _of_each(metrics, ranking) if ranking.draw is None else _over_draw(metrics, ranking)
         part = Measurements.of(found, ranking.queries)
         # From the second chunk on, copy the measurements after all temporaries of the chunk are freed. Otherwise they
         # would stay between the freed pieces of memory, and these would be too small for the next chunk.
@@ -335,6 +333,13 @@ def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measu
         parts.append(part.clone() if parts else part)
         del part
     return Measurements.join(parts)
+
+
+def _of_each(metrics: Sequence[Measuring], ranking: Ranking) -> list[Measured]:
+    """Measure a ranking. The largest cutoffs come first, because smaller ones read from their tables."""
+    cuts = [getattr(metric, "top_k", None) or math.inf for metric in metrics]
+    found = {n: metrics[n].measured(ranking) for n in sorted(range(len(cuts)), key=cuts.__getitem__, reverse=True)}
+    return [found[n] for n in range(len(cuts))]
 
 
 def _over_draw(metrics: Sequence[Measuring], ranking: Ranking) -> list[Measured]:
