@@ -260,7 +260,7 @@ def inversions(order: Tensor) -> Tensor:
     This is the sum of :func:`larger_before`, but permutations that fit in one group need no counts of single elements.
     """
     rows, width = order.shape
-    if not 1 < width <= 1 << 2 * BUCKET_BITS:
+    if not rows or not 1 < width <= 1 << 2 * BUCKET_BITS:
         return larger_before(order).sum(-1)
     # The three kinds of pairs of _in_group. Padding continues the permutation with larger elements at the end.
     size = 1 << BUCKET_BITS

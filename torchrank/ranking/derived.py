@@ -242,7 +242,9 @@ class Derived(RankIntervals):
         tied = only(number.squeeze(-1) > 0, tied)
         start = (first - 1).long().unsqueeze(-1) if self.complete else self.run_bounds()[0].gather(-1, last)
         stop = start + tied.long().unsqueeze(-1) if self.complete else self.run_bounds()[1].gather(-1, last)
-        return LastGroup(Intervals(first, tied), _ranks_up_to(first, tied, top_k), torch.cat([start, stop], -1))
+        # Without an entry up to the rank, there is no group: the first entry is behind it.
+        columns = only(number > 0, torch.cat([start, stop], -1))
+        return LastGroup(Intervals(first, tied), _ranks_up_to(first, tied, top_k), columns)
 
     @cached
     def _num_retrieved(self) -> Tensor:
