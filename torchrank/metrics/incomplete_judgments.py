@@ -323,13 +323,25 @@ def _by_recurrence(first: Tensor, beside: Tensor, rest: Tensor, width: int, dept
     middle = _by_summing(first, start - 1, beside, rest, int(rest.max()), depth)
     table = torch.zeros((len(first), width), dtype=torch.float64, device=first.device).scatter_(1, start - 1, middle)
     value, begin = table.T.contiguous(), start.squeeze(-1)
-    for i in range(1, width):  # from A(i) to A(i + 1)
-        following = (b - (b - i) * (i + c) * value[i - 1]) / (i * (r + i + 1 + c))
-        value[i] = torch.where((begin <= i) & (i < b), following, value[i])
-    for i in range(width - 1, 0, -1):  # from A(i + 1) to A(i)
-        before = (b - i * (r + i + 1 + c) * value[i]) / ((b - i) * (i + c)).clamp_min(1)
-        value[i - 1] = torch.where(i < begin, before, value[i - 1])
-    return value.T
+    i = torch.arange(1, width, dtype=torch.float64, device=first.device).unsqueeze(-1)
+    down, up = (b - i) * (i + c), i * (r + i + 1 + c)
+    _follow(value, (begin <= i) & (i < b), b / up, down / up)  # from A(i) to A(i + 1)
+    # From A(i + 1) to A(i): the same on the table upside down.
+    value = value.flip(0)
+    _follow(value, (i < begin).flip(0), (b / down).flip(0), (up / down).flip(0))
+    return value.flip(0).T
+
+
+def _follow(value: Tensor, wanted: Tensor, constant: Tensor, factor: Tensor) -> None:
+    """Replace the wanted rows n + 1 of ``value`` [row, group], in place, by constant[n] - factor[n] * value[n].
+
+    ``wanted``, ``constant`` and ``factor`` are [row - 1, group].
+    """
+    # A row that is kept is a constant with factor 0, so a step is one operation.
+    constant, factor = torch.where(wanted, constant, value[1:]), only(wanted, factor)
+    rows = value.unbind(0)
+    for before, row, *of_row in zip(rows, rows[1:], constant.unbind(0), factor.unbind(0)):
+        torch.addcmul(of_row[0], of_row[1], before, value=-1, out=row)
 
 
 def _by_summing(first: Tensor, slot: Tensor, beside: Tensor, rest: Tensor, longest: int, depth: int) -> Tensor:
