@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.counting import ScoreCounts, ahead_and_tied
-from torchrank.engine.ids import looked_up
+from torchrank.engine.ids import removed
 from torchrank.layouts.canonical import BLOCK, FEW
 from torchrank.layouts.items import Pairs
 
@@ -24,13 +24,8 @@ def removable(
     if mask is not None:
         query = query.masked_fill(~mask[query, item], -1)
     if items.shape[1] > FEW:
-        row = query.clamp_min(0)
-        entry = torch.where(query >= 0, looked_up(item, row, *items.sort(dim=-1, stable=True)), 0)
-        relevant = (entry > 0) & (grade[row, (entry - 1).clamp_min(0)] > 0)
-        # One more column, the first, takes the pairs that remove no entry.
-        marked = torch.zeros((len(items), items.shape[1] + 1), dtype=torch.bool, device=items.device)
-        marked[row, torch.where(relevant, 0, entry)] = True
-        return Pairs(query.masked_fill(relevant, -1), item), marked[:, 1:]
+        applies, gone = removed(Pairs(query, item), items, grade)
+        return Pairs(query.masked_fill(~applies, -1), item), gone
     gone = torch.zeros_like(items, dtype=torch.int32)
     # Some pairs at a time, because each is compared with all judged items of its query.
     step = max(1, BLOCK // items.shape[1])

@@ -59,11 +59,11 @@ def found(items: Tensor, ids: Tensor) -> Tensor:
         at = torch.where(items.unsqueeze(-1) == ids.unsqueeze(-2), position, 0).amax(-1).long()
     else:
         row = torch.arange(len(ids), device=ids.device).unsqueeze(-1)
-        at = looked_up(items, row, *ids.sort(dim=-1, stable=True))
+        at = _looked_up(items, row, *ids.sort(dim=-1, stable=True))
     return torch.where(items >= 0, at, 0)
 
 
-def looked_up(item: Tensor, row: Tensor, ordered: Tensor, order: Tensor) -> Tensor:
+def _looked_up(item: Tensor, row: Tensor, ordered: Tensor, order: Tensor) -> Tensor:
     """:func:`found` by binary search in sorted lists.
 
     Args:
@@ -117,12 +117,34 @@ def kept_ids(layout: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor, T
 
 def _excluded(exclude: Pairs, ids: Tensor, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor]:
     """Mark the positions, and the judged ids, that are excluded and not relevant: bool in the shapes of both."""
-    # One more column, the first, takes the excluded ids that are nowhere: their position is 0.
-    marked, gone = (x.new_zeros((len(x), x.shape[1] + 1), dtype=torch.bool) for x in (ids, items))
-    row, there = exclude.query.clamp_min(0), exclude.query >= 0
-    entry, position = (looked_up(exclude.item, row, *x.sort(dim=-1, stable=True)) for x in (items, ids))
+    applies, gone = removed(exclude, items, grade)
+    row = exclude.query.clamp_min(0)
+    position = _looked_up(exclude.item, row, *ids.sort(dim=-1, stable=True))
+    return _marked(ids, row, torch.where(applies, position, 0)), gone
+
+
+def removed(exclude: Pairs, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor]:
+    """Find the excluded pairs among the judged items.
+
+    Args:
+        exclude: the pairs; query -1 = the pair has no effect.
+        items: the judged items, int64 [query, entry].
+        grade: their grades, [query, entry].
+
+    Returns:
+        whether a pair has an effect, because its item is not relevant, bool [pair]; the entries removed, bool [query,
+        entry].
+    """
+    row = exclude.query.clamp_min(0)
+    entry = _looked_up(exclude.item, row, *items.sort(dim=-1, stable=True))
     relevant = (entry > 0) & (grade[row, (entry - 1).clamp_min(0)] > 0)
-    applies = there & ~relevant
-    for marks, at in ((marked, position), (gone, entry)):
-        marks[row, torch.where(applies, at, 0)] = True
-    return marked[:, 1:], gone[:, 1:]
+    applies = (exclude.query >= 0) & ~relevant
+    return applies, _marked(items, row, torch.where(applies, entry, 0))
+
+
+def _marked(like: Tensor, row: Tensor, position: Tensor) -> Tensor:
+    """Bool, like a matrix: True at some positions, which count from 1 in their rows; 0 = nowhere."""
+    # One more column, the first, takes the positions that are nowhere.
+    marks = like.new_zeros((len(like), like.shape[1] + 1), dtype=torch.bool)
+    marks[row, position] = True
+    return marks[:, 1:]
