@@ -32,7 +32,7 @@ import torchrank as tr
 
 
 @every_metric
-@pytest.mark.parametrize("k", [None, 1, 2, 5, 30])
+@pytest.mark.parametrize("k", [None, 1, 5, 30])
 def test_equal_to_plain_python_however_the_lists_are_split(name, k):
     lists, wanted = draw(k or 0)
     for sizes in ([USERS], [1] * USERS, [7, 0, 20, 13]):

@@ -28,7 +28,7 @@ every_measure = pytest.mark.parametrize("name", MEASURES)
 of_every_need = pytest.mark.parametrize("name", REPRESENTATIVES)
 # One that sums, one that skips, one with a weight of its own, and one that compares.
 of_every_state = pytest.mark.parametrize("name", ["ndcg", "mr", "ips", "kendalltau"])
-some, few = settings(max_examples=20), settings(max_examples=6)
+some, few = settings(max_examples=14), settings(max_examples=6)
 
 
 def draw_metric(data, name):
@@ -107,7 +107,7 @@ def test_the_order_of_queries_changes_nothing(name, data):
     assert_same_mean(again.compute(), metric.compute())
 
 
-@every_measure
+@of_every_need
 @few
 @given(data=st.data())
 def test_a_query_does_not_depend_on_its_neighbours(name, data):
@@ -115,6 +115,32 @@ def test_a_query_does_not_depend_on_its_neighbours(name, data):
     preds, target = draw_dense(data)
     alone = [metric.score(preds[i : i + 1], target[i : i + 1]) for i in range(len(preds))]
     assert_same(metric.score(preds, target), torch.cat(alone))
+
+
+def parsed(label):
+    try:
+        return tr.parse(label)
+    except ValueError:  # measures without a cutoff, or only with one
+        return None
+
+
+LABELS = [label for name in MEASURES for label in (name, f"{name}@5") if parsed(label) is not None]
+# In long tie groups these may round by the longest group of the batch.
+ROUNDED_BY_THE_BATCH = {"compat", "err", "nerr", "alphadcg", "alphandcg", "erria", "nerria", "nrbp", "nnrbp"}
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_a_query_has_the_same_digits_beside_any_neighbours(label):
+    # Ties, ties at the cutoff, and grades beyond the levels, each in some queries only.
+    generator = torch.Generator().manual_seed(7)
+    preds, target = torch.rand((12, 24), generator=generator), torch.randint(4, (12, 24), generator=generator)
+    preds[1::2] = (preds[1::2] * 5).round()
+    target[::4, 3] = 11
+    metric = parsed(label)
+    together = metric.score(preds, target)
+    alone = torch.cat([metric.score(preds[row : row + 1], target[row : row + 1]) for row in range(12)])
+    rows = slice(None, None, 2) if label.split("@")[0] in ROUNDED_BY_THE_BATCH else slice(None)
+    torch.testing.assert_close(together[rows], alone[rows], rtol=0, atol=0, equal_nan=True)
 
 
 @of_every_state
@@ -341,7 +367,7 @@ def test_few_measures_have_no_random_baseline():
 @pytest.mark.parametrize("name", sorted(set(MEASURES) & set(BASELINES)))
 @pytest.mark.parametrize(
     ("n", "r", "k"),
-    [(8, 3, 4), (9, 5, 1), (100, 40, 7), (500, 30, 500), (1000, 1, 10), (3000, 700, 60), (3000, 3, 2000)],
+    [(9, 5, 1), (100, 40, 7), (1000, 1, 10), (3000, 3, 2000)],
 )
 def test_a_constant_scorer_gets_the_random_baseline(name, n, r, k):
     parameters = {"beta": 2} if name == "fbeta" else {}

@@ -38,8 +38,8 @@ def test_every_parameter_is_tried(name):
 
 #: (layout, number of queries, metrics): with ties, without, with one relevant candidate, and with relevant ones alone.
 LAYOUTS = [
-    ("dense_masked", 120, MANY),
-    ("dense_float_grades", 60, MANY),
+    ("dense_masked", 90, MANY),
+    ("dense_float_grades", 40, MANY),
     ("dense_shared_tie_break", 40, MANY),
     ("flat", 60, FEW),
     ("catalogue_triples", 60, FEW),

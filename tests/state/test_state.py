@@ -70,10 +70,17 @@ WEIGHTS = {
 }
 
 
+CENTRES = (10.0, 2.0**20 + 64, 1e6 / 3, 1e9, 2.0**30 + 2**16, 1e11)
+
+
 @pytest.mark.parametrize(
-    ("batches", "weights"), [*itertools.product([1, 30], WEIGHTS), (300, "one"), (300, "one and huge")]
+    ("centre", "batches", "weights"),
+    [
+        *itertools.product(CENTRES, [1, 30], WEIGHTS),
+        *((centre, 300, "one") for centre in CENTRES[1::2]),
+        (1e11, 300, "one and huge"),
+    ],
 )
-@pytest.mark.parametrize("centre", [10.0, 2.0**20 + 64, 1e6 / 3, 1e9, 2.0**30 + 2**16, 1e11])
 def test_the_standard_error_of_large_values_is_that_of_exact_arithmetic(centre, batches, weights):
     weights = WEIGHTS[weights]
     values = centre + torch.randn(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

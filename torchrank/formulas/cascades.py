@@ -39,20 +39,21 @@ class Reader:
 
     Args:
         ranking: the ranking, with tie groups as intervals or with resolved ties.
-        go: float64 [query, entry]: q of each entry; q = 1 for candidates that are no entries.
+        chance: float64 [query, entry]: 1 - q of each entry; q = 1 for candidates that are no entries.
         discount: function from ranks, float64, to discounts.
     """
 
-    def __init__(self, ranking: Derived, go: Tensor, discount: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, ranking: Derived, chance: Tensor, discount: Callable[[Tensor], Tensor]) -> None:
         self.ranking, self.discount = ranking, discount
-        self.stops = ranking.valid & (ranking.tied > 0) & (go < 1)
-        self.go = torch.where(self.stops, go, 1.0)
+        self.stops = ranking.valid & (ranking.tied > 0) & (chance > 0)
+        self.chance = only(self.stops, chance)
+        self.go = 1 - self.chance
         # The product over a whole tie group does not depend on its order, so it is exact at the start of each group.
         passed = torch.nn.functional.pad(self.go.cumprod(-1), (1, 0), value=1.0)
         #: float64 [query, entry]: probability to reach the tie group of each entry
         self.reached = passed.gather(-1, ranking.run_bounds()[0]) if not ranking.untied else passed[:, :-1]
         # Candidates without a tie have one rank, which leaves nothing to average.
-        self.alone = only(self.stops & (ranking.tied == 1), self.reached * (1 - self.go))
+        self.alone = only(self.stops & (ranking.tied == 1), self.reached * self.chance)
         self._table = self.go[:, :0]
 
     def stopped(self, top_k: int | None) -> Tensor:
@@ -61,9 +62,8 @@ class Reader:
         The sum over i <= ``top_k`` of discount(i) (S_{i-1} - S_i): float64 [query].
         """
         ranking = self.ranking
-        if ranking.shares_sums(top_k) and not ranking.untied:
-            before, inside = ranking.last_group(top_k).before_and_in(self._running_alone)
-            total = before + inside
+        if ranking.shares_sums(top_k):
+            _, total = ranking.last_group(top_k).before_and_up_to(self._running_alone)
         else:
             total = (self.alone * ranking.mean_discount(self.discount, top_k)).sum(-1)
         if ranking.untied:
@@ -73,7 +73,7 @@ class Reader:
         ranks = depth if top_k is None else min(top_k, depth)
         if reading_is_free(self.go) and most * ranks > LONG:
             return total + _stopped_in_long_groups(
-                ranking, self.crowded, self.reached, 1 - self.go, self.discount, top_k
+                ranking, self.crowded, self.reached, self.chance, self.discount, top_k
             )
         return total + self._in_groups(ranks)
 

@@ -145,13 +145,13 @@ def _sum_of_precisions(ranking: Ranking, level: float, top_k: int | None) -> Ten
     if not ranking.shares_sums(top_k) or ranking.depth > FAR:
         return row_sum(precisions(ranking, level, top_k))
     # All groups before the last one end before the cutoff.
-    sooner, _ = ranking.before_and_in_last(top_k, precisions, level, None)
+    sooner, up_to = ranking.before_and_up_to_last(top_k, precisions, level, None)
     before, beside = ranking.before_and_in_last(top_k, Ranking.found_numbers, level)
     last = ranking.last_group(top_k)
     harmonic = ranking.discount_in_last(RECIPROCAL, top_k)
     rising = last.places - last.ranks.first * harmonic
     total = (before + 1) * harmonic + ratio(beside - 1, last.ranks.tied - 1) * rising
-    return sooner + beside * total / last.ranks.number
+    return torch.where(last.whole, up_to, sooner + beside * total / last.ranks.number)
 
 
 @cached

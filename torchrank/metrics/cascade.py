@@ -71,7 +71,7 @@ class ERR(RankingMetric):
 @cached
 def _reader(ranking: Ranking, gain: Gain) -> Reader:
     """A reader of a ranking with ties."""
-    return Reader(ranking, 1 - ranking.gains(gain), RECIPROCAL)
+    return Reader(ranking, ranking.gains(gain), RECIPROCAL)
 
 
 @cached

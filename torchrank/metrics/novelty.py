@@ -55,7 +55,7 @@ class FadingMetric(IntentMetric):
             return (gains * rows.mean_discount(self.discount_function, self.top_k)).sum(-1)
         # Let R be the rank at which a reader stops who stops at each candidate with probability a * w. R = i has the
         # probability a * w_i * prod_{j < i} (1 - a * w_j), so the sum equals E[d(R)] / a.
-        return Reader(rows, 1 - self.fading * gains, self.discount_function).stopped(self.top_k) / self.fading
+        return Reader(rows, self.fading * gains, self.discount_function).stopped(self.top_k) / self.fading
 
     def ideal(self, ranking: Ranking) -> Tensor:
         """The sum over subtopics for the greedy order of all judged candidates, retrieved or not: float64 [query]."""

@@ -105,7 +105,7 @@ def _blended_tied(ranking: Ranking, gain: Gain, beta: float, top_k: int | None) 
 
 def _up_to_last(ranking: Ranking, gain: Gain, beta: float, top_k: int) -> Tensor:
     """The sum of :func:`_blended_tied`, from running sums over the entries and over the ranks: float64 [query]."""
-    sooner, whole = ranking.before_and_in_last(top_k, _blended_tied, gain, beta, None)
+    sooner, up_to = ranking.before_and_up_to_last(top_k, _blended_tied, gain, beta, None)
     count, counts = ranking.before_and_in_last(top_k, _gaining, gain)
     gained, gains = ranking.before_and_in_last(top_k, Ranking.gains, gain)
     # The numerators of all gaining entries of the group together.
@@ -116,7 +116,7 @@ def _up_to_last(ranking: Ranking, gain: Gain, beta: float, top_k: int) -> Tensor
     ends = torch.stack([above, above + last.places], -1).long().clamp_max_(tables.ideal.shape[1])
     inverse, share = (x.gather(-1, ends).diff(dim=-1).squeeze(-1) for x in (tables.inverse, tables.share))
     cut = ((start - slope * last.ranks.first) * inverse + slope * share) / last.ranks.number
-    return sooner + torch.where(last.places == last.ranks.tied, whole, cut)
+    return torch.where(last.whole, up_to, sooner + cut)
 
 
 @cached

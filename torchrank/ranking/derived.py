@@ -199,52 +199,56 @@ class Derived(RankIntervals):
             return only(self.first <= cut, self.tied)
         return _ranks_up_to(self.first, self.tied, cut)
 
-    @cached
-    def num_within_ranks(self, top_k: int | None) -> int:
-        """Number of entries of the first query up to a rank. Reads values."""
-        return self.first.shape[1] if top_k is None else int((self.first[0] <= top_k).sum())
-
     def sum_up_to(self, top_k: int | None, piece: Callable[..., Tensor], *args: Any) -> Tensor:
         """float64 [query]: (expected) sum of ``piece(self, *args)`` over the entries up to a rank.
 
         ``piece`` is a function of a module or of this class, as a key of the cache. It returns float64 [query, entry],
         with 0 for entries that were not retrieved.
         """
-        if not self.untied:
-            if not self.shares_sums(top_k):
-                return row_sum(piece(self, *args) * self.prob_in_top_k(top_k))
-            before, inside = self.before_and_in_last(top_k, piece, *args)
-            return before + inside * self.last_group(top_k).share
-        if not self.same_ranks:
-            x = piece(self, *args)
-            return (x if top_k is None else only(self.first <= top_k, x)).sum(-1)
-        # The entries up to a rank are the first columns of each query. So one running sum serves all cutoffs.
-        inside = self.one_query().num_within_ranks(top_k)
-        return self._running(piece, *args)[:, :inside][:, -1:].sum(-1)
+        # Queries of one batch with and without ties take the same path, so that no value depends on the batch.
+        if self.shares_sums(top_k):
+            running = self._running(piece, *args)
+            if not self.untied:
+                return self.last_group(top_k).up_to_cutoff(running)
+            if self.same_ranks:
+                inside = int(self.one_query().num_up_to(top_k))
+                return running[:, inside - 1] if inside else torch.zeros_like(self.num_candidates)
+            number = self.num_up_to(top_k)
+            return only(number > 0, running.gather(-1, (number - 1).clamp_min(0))).squeeze(-1)
+        x = piece(self, *args)
+        if top_k is None:
+            return row_sum(x)
+        return row_sum(only(self.first <= top_k, x) if self.untied else x * self.prob_in_top_k(top_k))
 
     def shares_sums(self, top_k: int | None) -> TypeGuard[int]:
-        """Whether sums up to a cutoff are read from running sums, for a ranking with ties.
+        """Whether sums up to a cutoff are read from running sums, which cutoffs share.
 
-        Not if the tied ranks are many more than the entries: tables over all these ranks would not pay. Nor on an
-        accelerator, where a reading costs less than more kernels.
+        Not on an accelerator, where a reading costs less than more kernels.
         """
-        return top_k is not None and 1 < self.first.shape[1] >= self.depth and reading_is_free(self.first)
+        return top_k is not None and self.first.shape[1] > 1 and reading_is_free(self.first)
 
     @cached
     def last_group(self, top_k: int) -> LastGroup:
         """The last tie group that begins at or before a rank."""
-        if self.complete:  # columns are ranks
-            number = self._num_retrieved().clamp_max(top_k)
-        else:
-            number = (self.retrieved() & (self.first <= top_k)).sum(-1, keepdim=True)
-        last = (number - 1).clamp_min_(0)
+        number = self.num_up_to(top_k)
+        last = (number - 1).clamp_min(0)
         first, tied = self.first.gather(-1, last).squeeze(-1), self.tied.gather(-1, last).squeeze(-1)
         tied = only(number.squeeze(-1) > 0, tied)
-        start = (first - 1).long().unsqueeze(-1) if self.complete else self.run_bounds()[0].gather(-1, last)
-        stop = start + tied.long().unsqueeze(-1) if self.complete else self.run_bounds()[1].gather(-1, last)
+        if self.complete:
+            start = (first - 1).long().unsqueeze(-1)
+            stop = start + tied.long().unsqueeze(-1)
+        else:
+            start, stop = (x.gather(-1, last) for x in self.run_bounds())
         # Without an entry up to the rank, there is no group: the first entry is behind it.
         columns = only(number > 0, torch.cat([start, stop], -1))
         return LastGroup(Intervals(first, tied), _ranks_up_to(first, tied, top_k), columns)
+
+    @cached
+    def num_up_to(self, top_k: int) -> Tensor:
+        """int64 [query, 1]: number of entries that may be at or before a rank."""
+        if self.complete:  # columns are ranks
+            return self._num_retrieved().clamp_max(top_k)
+        return (self.retrieved() & (self.first <= top_k)).sum(-1, keepdim=True)
 
     @cached
     def _num_retrieved(self) -> Tensor:
@@ -254,6 +258,10 @@ class Derived(RankIntervals):
     def before_and_in_last(self, top_k: int, piece: Callable[..., Tensor], *args: Any) -> tuple[Tensor, Tensor]:
         """Sums of ``piece(self, *args)`` over the entries before, and in, :meth:`last_group`: float64 [query] each."""
         return self.last_group(top_k).before_and_in(self._running(piece, *args))
+
+    def before_and_up_to_last(self, top_k: int, piece: Callable[..., Tensor], *args: Any) -> tuple[Tensor, Tensor]:
+        """As :meth:`before_and_in_last`, over the entries before, and up to the end of, :meth:`last_group`."""
+        return self.last_group(top_k).before_and_up_to(self._running(piece, *args))
 
     @cached
     def discount_in_last(self, discount: Callable[[Tensor], Tensor], top_k: int) -> Tensor:
@@ -288,12 +296,15 @@ class Derived(RankIntervals):
         # Column ``ranks`` absorbs the groups that begin beyond the last rank.
         table = share.new_zeros((len(share), ranks + 1))
         begins = (self.first.ceil() - 1).clamp_max(ranks).long()
-        density = table.scatter(1, begins, share)
+        if self.untied:
+            return table.scatter(1, begins, share)[:, :ranks]
         # With ties the density is a sum of steps: plus the share where a group begins, minus the share behind its end.
-        if not self.untied:
-            ends = torch.where(self.tied > 0, self.first - 1 + self.tied, ranks).clamp_max(ranks).long()
-            density = running_sum(density - table.scatter(1, ends, share))
-        return density[:, :ranks]
+        # Entries without a tie are set by themselves, because steps leave rounding errors behind.
+        several = self.tied > 1
+        starts = torch.where(several, begins, ranks)
+        ends = torch.where(several, self.first - 1 + self.tied, ranks).clamp_max(ranks).long()
+        density = running_sum(table.scatter(1, starts, share) - table.scatter(1, ends, share))
+        return density.scatter(1, torch.where(several, ranks, begins), share)[:, :ranks]
 
     @cached
     def relevant_before_and_in_tie(self, level: float) -> tuple[Tensor, Tensor]:
@@ -311,14 +322,15 @@ class Derived(RankIntervals):
         alone = as_numbers(x, self.first.dtype) if x.dtype == torch.bool else x
         if self.first.shape[1] == 1:
             return torch.zeros_like(self.first), alone
-        if self.untied:
-            return running_sum(alone) - alone, alone
         # Differences of prefix sums at the ends of each tie group. Sums of bool are integers, so cumsum is exact.
         sums = x.cumsum(-1) if x.dtype == torch.bool else running_sum(x)
         so_far = torch.nn.functional.pad(sums, (1, 0)).to(self.first.dtype)
+        if self.untied:
+            return so_far[:, :-1], alone
         start, stop = self.run_bounds()
         before = so_far.gather(-1, start)
-        return before, so_far.gather(-1, stop) - before
+        inside = so_far.gather(-1, stop) - before
+        return before, inside if x.dtype == torch.bool else either(self.tied > 1, inside, alone)
 
     @cached
     def run_bounds(self) -> tuple[Tensor, Tensor]:

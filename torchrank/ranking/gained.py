@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import reading_is_free
-from torchrank.ranking.arithmetic import as_numbers, only, row_sum
+from torchrank.ranking.arithmetic import as_numbers, either, only, row_sum
 from torchrank.ranking.caching import cached
 from torchrank.ranking.derived import Derived, at_least
 from torchrank.ranking.gain import as_gain
@@ -34,21 +34,28 @@ class Gained(Derived):
         return _split(self.grade, of_zero, self.first.dtype, self.valid)
 
     @cached
-    def discounted_gains(self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor]) -> Tensor:
+    def discounted_gains(
+        self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
+    ) -> Tensor:
         """float64 [query, entry]: gain of each entry times its (expected) discount, 0 if it was not retrieved."""
-        return self.gains(gain) * self.mean_discount(discount, None)
+        return self.gains(gain) * self.mean_discount(discount, top_k)
 
     def discounted_gain(
         self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:
         """float64 [query]: (expected) sum of discounted gains over the first ``top_k`` ranks."""
         if self.untied:
-            return self.sum_up_to(top_k, Gained.discounted_gains, gain, discount)
+            return self.sum_up_to(top_k, Gained.discounted_gains, gain, discount, None)
         if not self.shares_sums(top_k):
-            return row_sum(self.gains(gain) * self.mean_discount(discount, top_k))
-        before, _ = self.before_and_in_last(top_k, Gained.discounted_gains, gain, discount)
+            return row_sum(self.discounted_gains(gain, discount, top_k))
+        # Cutoffs share the sums, but a table of discounts over many more ranks than entries would not pay.
+        farthest = None if self.depth <= self.first.shape[1] else top_k
+        before, up_to = self.before_and_up_to_last(top_k, Gained.discounted_gains, gain, discount, farthest)
         _, inside = self.before_and_in_last(top_k, Gained.gains, gain)
-        return before + inside * self.discount_in_last(discount, top_k) / self.last_group(top_k).ranks.number
+        last = self.last_group(top_k)
+        return torch.where(
+            last.whole, up_to, before + inside * self.discount_in_last(discount, top_k) / last.ranks.number
+        )
 
     @cached
     def judged_gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
@@ -67,22 +74,36 @@ class Gained(Derived):
         self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:
         """float64 [query]: the largest sum of discounted gains over all orders of the judged candidates."""
-        judged = self.grade if self.pool is None else self.pool
-        levels = self.levels() if as_gain(gain).monotone else None
-        # The n(l) candidates at or above level l have the ranks 1 ... n(l) in the ideal order. So each level l adds
-        # gain(l) - gain(l - 1) times the sum of the first n(l) discounts.
-        if levels is not None:
-            limit = min(top_k or judged.shape[1], judged.shape[1])
-            sums = prefix_sums(discount, limit, self.first.dtype, self.first.device)
-            by_level = gain(torch.arange(1, levels + 1, dtype=sums.dtype, device=sums.device))
-            steps = by_level.diff(prepend=torch.zeros_like(by_level[:1]))
-            discounts = sums.take(self._reached(levels).clamp_max(len(sums) - 1))
-            total = torch.zeros_like(self.num_candidates)
-            for step, of_level in zip(steps.tolist(), discounts):
-                total += step * of_level
-            return total
+        if not as_gain(gain).monotone:
+            return self._ideal_by_rank(gain, discount, top_k)
+        if (levels := self.levels()) is not None:
+            return self._ideal_by_level(gain, discount, top_k, levels)
+        value = self._ideal_by_rank(gain, discount, top_k)
+        # A query whose own grades are small gets the same digits as in a batch without others.
+        small = self._small_grades()
+        return value if small is None else either(small, self._ideal_by_level(gain, discount, top_k, FEW_LEVELS), value)
+
+    def _ideal_by_rank(
+        self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
+    ) -> Tensor:
         best = self._best(gain)[:, :top_k]
         return row_sum(best * of_first_ranks(discount, best.shape[1], best.dtype, best.device))
+
+    def _ideal_by_level(
+        self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None, levels: int
+    ) -> Tensor:
+        judged = self.grade if self.pool is None else self.pool
+        limit = min(top_k or judged.shape[1], judged.shape[1])
+        # The n(l) candidates at or above level l have the ranks 1 ... n(l) in the ideal order. So each level l adds
+        # gain(l) - gain(l - 1) times the sum of the first n(l) discounts.
+        sums = prefix_sums(discount, limit, self.first.dtype, self.first.device)
+        by_level = gain(torch.arange(1, levels + 1, dtype=sums.dtype, device=sums.device))
+        steps = by_level.diff(prepend=torch.zeros_like(by_level[:1]))
+        discounts = sums.take(self._reached(levels).clamp_max(len(sums) - 1))
+        total = torch.zeros_like(self.num_candidates)
+        for step, of_level in zip(steps.tolist(), discounts):
+            total += step * of_level
+        return total
 
     @cached
     def _reached(self, levels: int) -> Tensor:
@@ -137,11 +158,24 @@ class Gained(Derived):
     @cached
     def levels(self) -> int | None:
         """The largest grade if grades are small integers on the CPU, else None."""
-        grade = self.grade if self.pool is None else self.pool
-        if not reading_is_free(grade) or grade.is_floating_point() or not grade.numel():
+        largest = self._largest_grade()
+        if largest is None or not largest.numel():
             return None
-        largest = int(grade.max())
-        return max(0, largest) if largest <= FEW_LEVELS else None
+        most = int(largest.max())
+        return max(0, most) if most <= FEW_LEVELS else None
+
+    def _small_grades(self) -> Tensor | None:
+        """bool [query]: the largest grade is a small integer; None if grades are floats, or not on the CPU."""
+        largest = self._largest_grade()
+        return None if largest is None else largest <= FEW_LEVELS
+
+    @cached
+    def _largest_grade(self) -> Tensor | None:
+        """The largest grade of each query, [query], if grades are integers on the CPU, else None."""
+        grade = self.grade if self.pool is None else self.pool
+        if not reading_is_free(grade) or grade.is_floating_point() or not grade.shape[1]:
+            return None
+        return grade.amax(-1)
 
     @cached
     def finite(self) -> Tensor:

@@ -62,15 +62,30 @@ class LastGroup:
         return self.places / self.ranks.number
 
     @functools.cached_property
+    def whole(self) -> Tensor:
+        """bool [query]: the group ends at or before the cutoff."""
+        return self.places == self.ranks.tied
+
+    @functools.cached_property
     def _inside(self) -> tuple[Tensor, Tensor]:
         """Whether columns precede the two ends, bool, and the last of them, int64: [query, 2] each."""
         return self.columns > 0, (self.columns - 1).clamp_min_(0)
 
+    def up_to_cutoff(self, running: Tensor) -> Tensor:
+        """Expected sums over the entries up to the cutoff, from running sums [query, entry]: float64 [query]."""
+        before, up_to = self.before_and_up_to(running)
+        return before * (1 - self.share) + up_to * self.share
+
     def before_and_in(self, running: Tensor) -> tuple[Tensor, Tensor]:
         """Sums over the entries before, and in, the group, from running sums [query, entry]: float64 [query] each."""
+        before, up_to = self.before_and_up_to(running)
+        return before, up_to - before
+
+    def before_and_up_to(self, running: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums over the entries before, and up to the end of, the group, as :meth:`before_and_in`."""
         some, last = self._inside
         before, up_to = only(some, running.gather(-1, last)).unbind(-1)
-        return before, up_to - before
+        return before, up_to
 
 
 def kept(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -129,6 +144,8 @@ def lost_digits(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.d
         back = step - high
         off = (high - (step - back)) - (low + back)
         lost[start + 1 : stop + 1] = lost[start] + running_sum(discount(ranks) - step - off)
+    # So a short interval has the same digits in a table of any length.
+    lost[: NEAR + 1] = 0
     return lost
 
 
