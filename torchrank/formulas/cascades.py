@@ -39,7 +39,7 @@ class Reader:
 
     Args:
         ranking: the ranking, with tie groups as intervals or with resolved ties.
-        chance: float64 [query, entry]: 1 - q of each entry; q = 1 for candidates that are no entries.
+        chance: float64 [query, entry], 1 - q of each entry.
         discount: function from ranks, float64, to discounts.
     """
 

@@ -144,9 +144,8 @@ def lost_digits(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.d
         back = step - high
         off = (high - (step - back)) - (low + back)
         lost[start + 1 : stop + 1] = lost[start] + running_sum(discount(ranks) - step - off)
-    # So a short interval has the same digits in a table of any length.
-    lost[: NEAR + 1] = 0
-    return lost
+    # Without those of the first ranks, an interval among them has the same digits in a table of any length.
+    return (lost - lost[NEAR]).index_fill_(0, torch.arange(NEAR, device=device), 0)
 
 
 @kept
