@@ -143,6 +143,16 @@ def test_a_query_has_the_same_digits_beside_any_neighbours(label):
     torch.testing.assert_close(together[rows], alone[rows], rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("label", [label for label in LABELS if not parsed(label).required().all_candidates])
+def test_a_value_for_a_list_of_unknown_length_holds_for_every_length(label):
+    metric, inf = parsed(label), math.inf
+    ranks = torch.tensor([[1, 3, 0], [2, inf, 0], [4, 5, inf], [inf, 0, 0], [1, 2, 3]])
+    unknown = metric.score(tr.Ranking.from_ranks(ranks))
+    for length in (10, 1000):
+        known = metric.score(tr.Ranking.from_ranks(ranks, length))
+        assert_same(unknown, torch.where(unknown.isnan(), unknown, known))
+
+
 @of_every_state
 @some
 @given(data=st.data())

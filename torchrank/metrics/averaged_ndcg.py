@@ -24,8 +24,8 @@ class RNDCG(GradedMetric):
 
     :math:`R_j` is the number of judged candidates with one of the j largest positive gains; m is the number of such
     ranks. As in trec_eval, the whole list counts as one more rank if it is longer than the number of relevant
-    candidates plus one. The discount is 1 / log2(1 + rank). The measure is linear in the gains, so it is exact under
-    ties.
+    candidates plus one. So the value is NaN for a list of unknown length. The discount is 1 / log2(1 + rank). The
+    measure is linear in the gains, so it is exact under ties.
 
     Source:
         trec_eval, ``Rndcg``.
@@ -58,7 +58,7 @@ class RNDCG(GradedMetric):
         longer = ranking.num_candidates > (best > 0).sum(-1) + 1
         whole = ratio((ranking.gains(gain) * ranking.mean_discount(discount, None)).sum(-1), ideal[:, -1])
         total = only(ends, ratio(reached, ideal)).sum(-1) + only(longer, whole)
-        return ratio(total, ends.sum(-1) + longer)
+        return torch.where(ranking.num_candidates.isnan(), torch.nan, ratio(total, ends.sum(-1) + longer))
 
 
 @dataclass(frozen=True)

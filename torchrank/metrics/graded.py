@@ -313,8 +313,9 @@ class PWA(GradedMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         gained = ranking.discounted_gain(self.gain_function, RECIPROCAL, self.top_k)
-        # The sum of 1 / i up to the length, as a difference of digamma functions. An unknown length is NaN.
-        length = ranking.num_candidates.nan_to_num(nan=math.inf).clamp_max(self.top_k or math.inf)
+        # The sum of 1 / i up to the length, as a difference of digamma functions. A list of unknown length (NaN)
+        # reaches the cutoff. Without a cutoff the value is unknown, too.
+        length = ranking.num_candidates.nan_to_num(nan=self.top_k or math.nan).clamp_max(self.top_k or math.inf)
         return ratio(gained, torch.digamma(length + 1) - torch.digamma(torch.ones_like(length)))
 
 
@@ -350,9 +351,10 @@ class NormalizedGain(GradedMetric):
         before, beside = ranking.before_and_in_tie(gains)
         best = ranking.ideal_order(self.gain_function, None)
         above_one = torch.nn.functional.pad(running_sum((best - 1).clamp_min(0)), (1, 0))
-        middle = ranking.mean_rank()
+        middle = only(ranking.retrieved(), ranking.mean_rank())  # the rank behind a list may be unknown
         between = (
             above_one.gather(-1, rank.long().clamp_max(best.shape[1])) for rank in (middle.floor(), middle.ceil())
         )
         behind = middle + sum(between) / 2 - before - (beside + gains) / 2
-        return ratio(ratio(gains, (2 + behind).log2()).sum(-1), ranking.total_gain(self.gain_function))
+        reached = only(gains != 0, gains / (2 + behind).log2()).sum(-1)
+        return ratio(reached, ranking.total_gain(self.gain_function))
