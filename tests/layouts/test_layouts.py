@@ -55,7 +55,7 @@ def test_a_ranking_says_where_every_relevant_candidate_stands(layout):
 
 @pytest.mark.parametrize("layout", cases.LAYOUTS)
 def test_measures_of_every_kind_of_need_equal_the_oracle(layout):
-    queries, batch = cases.batch(layout, 120)
+    queries, batch = cases.batch(layout, 80)
     for config in TRIED:
         if cases.suits(config, layout):
             assert_equal(config, queries, config.metric().score(*batch.args, **batch.kwargs), layout)
