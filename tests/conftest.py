@@ -14,6 +14,9 @@ from torchrank.names.registry import KINDS
 # ranx compiles its functions for minutes in a new environment, and gives the same numbers without.
 os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 
+# Without this, torch.compile builds ten small programs to see which vector instructions the compiler knows.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+
 # Tests are many and tensors tiny: threads only get in each other's way, all the more under pytest-xdist.
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of processes that tests start
