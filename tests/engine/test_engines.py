@@ -235,7 +235,7 @@ def by_need(configs):
     indirect=["way"],
 )
 def test_every_way_gives_the_values_of_the_oracle(monkeypatch, way, layout):
-    queries, batch = cases.batch(layout, 40)
+    queries, batch = cases.batch(layout, 30)
     if way != "all, the best":
         monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 128)
     for configs in by_need(TRIED).values():

@@ -70,10 +70,10 @@ def test_every_parameter_equals_the_oracle(name):
 @pytest.mark.parametrize("name", MEASURES)
 def test_many_queries_equal_the_oracle(name):
     layout = "dense_padded" if cases.suits(configs_of(name, FEW)[0], "dense_padded") else "dense_masked"
-    queries, batch = cases.batch(layout, 600)
+    queries, batch = cases.batch(layout, 300)
     ranking = tr.Ranking.from_scores(*batch.args, **batch.kwargs)
     for config in configs_of(name, FEW):
-        assert_equal(config, queries, config.metric().score(ranking), "600 dense queries")
+        assert_equal(config, queries, config.metric().score(ranking), "300 dense queries")
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)
