@@ -32,10 +32,12 @@ def cached(piece: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
 def of_ranks(piece: Callable[Concatenate[Any, P], Tensor]) -> Callable[Concatenate[Any, P], Tensor]:
     """:func:`cached` for a quantity [query, entry] of the ranks alone: for one query if all have the same ranks."""
 
-    @cached
     @functools.wraps(piece)
     def once(self: Any, *args: P.args, **kwargs: P.kwargs) -> Tensor:
-        one = self.one_query() if self.same_ranks else self
-        return piece(one, *args, **kwargs).expand(self.first.shape)
+        key = (piece, args, tuple(kwargs.items()))
+        if key not in self._cache:
+            one = self.one_query() if self.same_ranks else self
+            self._cache[key] = piece(one, *args, **kwargs).expand(self.first.shape)
+        return self._cache[key]
 
     return once
