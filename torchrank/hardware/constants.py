@@ -20,14 +20,23 @@ _kept: dict[tuple[object, ...], Tensor] = {}
 _lock = threading.Lock()
 
 
-def constant(make: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """Decorator that keeps the tensors of a function of hashable arguments. Nobody may change them in place."""
+def constant(make: Callable[P, Tensor], keep: Callable[P, bool] | None = None) -> Callable[P, Tensor]:
+    """Decorator that keeps the tensors of a function of hashable arguments. Nobody may change them in place.
+
+    Args:
+        make: the function.
+        keep: whether to keep the tensor of some arguments; None = of all.
+    """
 
     @functools.wraps(make)
     def once(*args: P.args, **kwargs: P.kwargs) -> Tensor:
         key = (make, args, tuple(kwargs.items()))
         found = _kept.get(key)
-        return _make(key, functools.partial(make, *args, **kwargs)) if found is None else found
+        if found is not None:
+            return found
+        if keep is not None and not keep(*args, **kwargs):
+            return make(*args, **kwargs)
+        return _make(key, functools.partial(make, *args, **kwargs))
 
     return once
 

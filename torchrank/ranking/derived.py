@@ -350,15 +350,14 @@ class Derived(RankIntervals):
     def mean_discount(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and if not retrieved."""
         if self.untied:
-            return self.discount_sum(discount, top_k)
+            return self._discount_alone(discount, top_k)
         return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k) / ranks.number)
 
     @of_ranks
     def discount_sum(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: sum of the discount over an entry's interval of ranks up to ``top_k``."""
         if self.untied:
-            inside = self.retrieved() if top_k is None else self.retrieved() & (self.first <= top_k)
-            return only(inside, self._discount_at_best_rank(discount))
+            return self._discount_alone(discount, top_k)
         return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k))
 
     def mean_discount_of(
@@ -375,6 +374,11 @@ class Derived(RankIntervals):
         limit = self.depth if top_k is None else min(top_k, self.depth)
         several = prefix_differences(discount, limit, ranks.ends.clamp(0, limit), self.first.dtype)
         return torch.where(alone, discount(ranks.first.clamp_min(1)), several)
+
+    def _discount_alone(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
+        """:meth:`mean_discount` without ties."""
+        inside = self.retrieved() if top_k is None else self.retrieved() & (self.first <= top_k)
+        return only(inside, self._discount_at_best_rank(discount))
 
     @of_ranks
     def _discount_at_best_rank(self, discount: Callable[[Tensor], Tensor]) -> Tensor:

@@ -12,7 +12,7 @@ from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.arithmetic import as_numbers, either, only, row_sum
 from torchrank.ranking.caching import cached
 from torchrank.ranking.derived import Derived, at_least
-from torchrank.ranking.gain import as_gain
+from torchrank.ranking.gain import Gain, as_gain
 from torchrank.ranking.intervals import of_first_ranks, prefix_sums
 
 # The ideal order counts integer grades level by level up to this largest grade, and sorts beyond it.
@@ -26,7 +26,8 @@ class Gained(Derived):
     @cached
     def gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, entry]: gain of each entry; 0 if unjudged or padding, and for most gains at grade 0."""
-        return _gains(*self._gaining(as_gain(gain).of_zero), gain)
+        gain = as_gain(gain)
+        return _gains(*self._gaining(gain.of_zero), gain)
 
     @cached
     def _gaining(self, of_zero: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -74,7 +75,8 @@ class Gained(Derived):
         self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:
         """float64 [query]: the largest sum of discounted gains over all orders of the judged candidates."""
-        if not as_gain(gain).monotone:
+        gain = as_gain(gain)
+        if not gain.monotone:
             return self._ideal_by_rank(gain, discount, top_k)
         if (levels := self.levels()) is not None:
             return self._ideal_by_level(gain, discount, top_k, levels)
@@ -83,14 +85,12 @@ class Gained(Derived):
         small = self._small_grades()
         return value if small is None else either(small, self._ideal_by_level(gain, discount, top_k, FEW_LEVELS), value)
 
-    def _ideal_by_rank(
-        self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
-    ) -> Tensor:
+    def _ideal_by_rank(self, gain: Gain, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         best = self._best(gain)[:, :top_k]
         return row_sum(best * of_first_ranks(discount, best.shape[1], best.dtype, best.device))
 
     def _ideal_by_level(
-        self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None, levels: int
+        self, gain: Gain, discount: Callable[[Tensor], Tensor], top_k: int | None, levels: int
     ) -> Tensor:
         judged = self.grade if self.pool is None else self.pool
         limit = min(top_k or judged.shape[1], judged.shape[1])
@@ -115,16 +115,16 @@ class Gained(Derived):
 
     def ideal_order(self, gain: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, rank]: gains of all judged candidates in descending order, up to ``top_k``."""
-        return self._best(gain)[:, :top_k]
+        return self._best(as_gain(gain))[:, :top_k]
 
     @cached
-    def _best(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
+    def _best(self, gain: Gain) -> Tensor:
         """Gains of all judged candidates in descending order, up to ``reach``: float64 [query, rank].
 
         Negative gains are replaced by 0: in the ideal order such candidates rank behind all others, and layouts differ
         in how many of the others are entries.
         """
-        grade = self._ideal_grades() if as_gain(gain).monotone else None
+        grade = self._ideal_grades() if gain.monotone else None
         if grade is not None:
             by_level = gains_of(torch.arange(FEW_LEVELS + 1, device=grade.device), None, gain, self.first.dtype)
             by_level = by_level.clamp_min_(0)
@@ -193,7 +193,8 @@ class Gained(Derived):
 
 def gains_of(grade: Tensor, valid: Tensor | None, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
     """Gains of grades in a floating dtype, 0 where ``valid`` is False."""
-    return _gains(*_split(grade, as_gain(gain).of_zero, dtype, valid), gain)
+    gain = as_gain(gain)
+    return _gains(*_split(grade, gain.of_zero, dtype, valid), gain)
 
 
 def _split(
@@ -208,12 +209,12 @@ def _split(
     return grade, gaining, only(gaining, grade).to(dtype)
 
 
-def _gains(grade: Tensor, gaining: Tensor, wide: Tensor, gain: Callable[[Tensor], Tensor]) -> Tensor:
+def _gains(grade: Tensor, gaining: Tensor, wide: Tensor, gain: Gain) -> Tensor:
     """Gains of grades, split by :func:`_split`: like ``wide``."""
     # The level is compared in the grade's dtype: 0.1 in float16 is below 0.1 in float64. A grade at or above it is
     # lifted to the level, so that the gain function decides in the same way.
-    if (level := as_gain(gain).level) is not None:
-        if as_gain(gain).binary:
+    if (level := gain.level) is not None:
+        if gain.binary:
             return as_numbers(gaining & at_least(grade, level), wide.dtype)
         wide = only(at_least(grade, level), wide.clamp_min(level))
     gains = gain(wide)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -90,13 +89,7 @@ class LastGroup:
 
 def kept(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """:func:`constant` for a table of a discount. A user's function may change, so its tables are made again."""
-    of_constant = constant(make)
-
-    @functools.wraps(make)
-    def once(discount: Callable[[Tensor], Tensor], *args: Any) -> Tensor:
-        return of_constant(discount, *args) if _is_fixed(discount) else make(discount, *args)
-
-    return once
+    return constant(make, keep=lambda discount, *_: _is_fixed(discount))
 
 
 def _is_fixed(x: object) -> bool:

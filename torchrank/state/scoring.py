@@ -84,7 +84,7 @@ class Measurements:
     def of(cls, measured: Sequence[Measured], queries: Tensor | None) -> Measurements:
         """Stack the measurements of one ranking, one for each metric."""
         values, weights, status, errors, extra = zip(*measured)
-        return cls(torch.stack(values), _stacked(weights), _stacked(status), _stacked(errors), extra, queries)
+        return cls(torch.stack(values), *map(_stacked, (weights, status, errors)), extra, queries)
 
     @classmethod
     def join(cls, parts: Sequence[Measurements]) -> Measurements:
@@ -337,9 +337,11 @@ def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measu
 
 def _of_each(metrics: Sequence[Measuring], ranking: Ranking) -> list[Measured]:
     """Measure a ranking. The largest cutoffs come first, because smaller ones read from their tables."""
-    cuts = [getattr(metric, "top_k", None) or math.inf for metric in metrics]
-    found = {n: metrics[n].measured(ranking) for n in sorted(range(len(cuts)), key=cuts.__getitem__, reverse=True)}
-    return [found[n] for n in range(len(cuts))]
+    order = sorted(range(len(metrics)), key=lambda n: getattr(metrics[n], "top_k", None) or math.inf, reverse=True)
+    found: list[Any] = [None] * len(metrics)
+    for n in order:
+        found[n] = metrics[n].measured(ranking)
+    return found
 
 
 def _over_draw(metrics: Sequence[Measuring], ranking: Ranking) -> list[Measured]:
