@@ -4,11 +4,14 @@ import itertools
 import math
 import random
 
+import cases
 import pytest
 import pytrec_eval
 import torch
+from oracles import ORACLES
 
 import torchrank as tr
+from torchrank.formulas import judgment_bounds
 from torchrank.layouts import canonical
 
 INF = math.inf
@@ -152,6 +155,56 @@ def test_bounds_for_any_level_and_dtype(level):
     for unjudged, want in (("lower", values.min()), ("upper", values.max())):
         got = tr.MAP(relevance_level=level, unjudged=unjudged).score(scores, target)
         assert got.item() == pytest.approx(want.item())
+
+
+#: parameters that the test sets itself
+SET = {"top_k", "ties", "unjudged", "empty_target_action"}
+
+EXTREMES = judgment_bounds._extremes
+
+BOUNDED = sorted(
+    name
+    for name, cls in tr.RankingMetric.registry.items()
+    if cls.one_way_behind and name in ORACLES and "lower" in cls.takes_unjudged_for
+)
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_bounds_at_a_cutoff_are_the_same_bits_as_if_every_candidate_were_tried(name, monkeypatch):
+    cls, generator = tr.RankingMetric.registry[name], torch.Generator().manual_seed(3)
+    target = torch.randint(-2, 3, (64, 10), generator=generator)
+    target[:8] = -target[:8].abs()  # nothing is judged relevant
+    scores = torch.rand(64, 10, generator=generator)
+    scores[::2] = scores[::2].mul(6).round()  # ties
+    scores[target.roll(1, -1) == 2] = -INF
+    ranking = tr.Ranking.from_scores(scores, target)
+    configs = [dict(config.parameters) for config in cases.many_configs() if config.name == name]
+    given = [{key: value for key, value in config.items() if key not in SET} for config in configs]
+    given = [kwargs for n, kwargs in enumerate(given) if kwargs not in given[:n]]
+    given += [{"ties": "optimistic"}, {"ties": "pessimistic"}]
+    metrics = [
+        cls(**kwargs, top_k=2, unjudged=unjudged, empty_target_action=action)
+        for kwargs in given
+        if not cls(**kwargs, top_k=2).no_bounds_reason
+        for unjudged, action in (("lower", "skip"), ("upper", "pos"))
+    ]
+    assert any(metric.reach_of_bounds for metric in metrics)
+    few = [metric.score(ranking) for metric in metrics]
+    monkeypatch.setattr(judgment_bounds, "_extremes", lambda unjudged, inside, label: EXTREMES(unjudged, None, label))
+    for metric, value in zip(metrics, few):
+        assert torch.equal(value.nan_to_num(nan=-1), metric.score(ranking).nan_to_num(nan=-1)), metric.label
+
+
+def test_bounds_of_long_lists():
+    # Unjudged candidates behind the cutoff are not tried one by one. Without a cutoff they are too many.
+    scores, target = torch.arange(40_000.0).flip(0)[None], torch.full((1, 40_000), -1)
+    target[0, 1] = 1
+    assert tr.Recall(top_k=2, unjudged="lower").score(scores, target).item() == 1 / 39_999
+    assert tr.NDCG(top_k=2, unjudged="upper").score(scores, target).item() == 1
+    with pytest.raises(ValueError, match=r"at most 838 unjudged .* of 40,000 for map\(unjudged=upper\), got 39,999"):
+        tr.MAP(unjudged="upper").score(scores, target)
+    with pytest.raises(ValueError, match="top_k"):
+        tr.Recall(top_k=2, unjudged="lower").score(torch.zeros(1, 40_000), target)
 
 
 def test_bounds_that_cannot_be_had():

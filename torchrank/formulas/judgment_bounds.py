@@ -12,15 +12,20 @@ and the m worst-ranked candidates cover all numbers of hits that are possible, s
 the cutoff makes the number of hits random, :class:`torchrank.MAP` raises ValueError. Discounts must not increase with
 the rank.
 
-The measure is evaluated twice for each m up to the largest n of a query; on an accelerator, up to the number of
-entries. For 8,000 lists of 40 candidates, half of them unjudged, this takes 50 to 100 times as long as one evaluation.
-Bounds are for lists of tens or hundreds of candidates, not for catalogues.
+The measure is evaluated twice for each m up to the largest n of a query. For 8,000 lists of 40 candidates, half of them
+unjudged, this takes 50 to 100 times as long as one evaluation. A list with so many unjudged candidates that it would
+take more than a few seconds raises ValueError.
+
+Long lists need a cutoff k. Most measures with a cutoff read only the number of relevant candidates behind it, and in
+one direction: recall falls with this number, and precision does not change. Assume that t unjudged candidates can be
+among the first k. The candidates behind the cutoff are then all relevant, all irrelevant or, so that a query is not
+empty, a single one is relevant. So 2 t + 3 evaluations are enough, and they find the same extremes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -33,8 +38,20 @@ from torchrank.ranking.ranking import Ranking
 UNEQUAL = "whose mean weighs queries by their unjudged candidates"
 
 
+# Largest number of evaluations times entries of a list, for which the bounds of the list take a few seconds.
+MOST = 2**26
+
+# From this number of entries on, an accelerator is waited for, because it would evaluate twice for each entry.
+WAITING = 2**10
+
+
 def bound(
-    values: Callable[[Ranking], tuple[Tensor, Tensor]], ranking: Ranking, upper: bool, worth: float
+    values: Callable[[Ranking], tuple[Tensor, Tensor]],
+    ranking: Ranking,
+    upper: bool,
+    worth: float,
+    reach: int | None = None,
+    label: str = "the measure",
 ) -> tuple[Tensor, Tensor]:
     """The smallest or largest value of each query, and whether it is empty under all judgments.
 
@@ -43,21 +60,52 @@ def bound(
         ranking: a ranking with an entry for every candidate.
         upper: return the largest value rather than the smallest.
         worth: grade of an unjudged candidate that is assumed to be relevant.
+        reach: the rank behind which only the number of relevant candidates counts, and in one direction; None = each
+            rank counts.
+        label: name of the measure for the error message.
 
     Returns:
         float64 [query] and bool [query].
+
+    Raises:
+        ValueError: the list is too long for the number of its unjudged candidates.
     """
     unjudged = ranking.valid & (ranking.grade < 0)
+    found, empty = values(_judged(ranking, torch.zeros_like(unjudged), worth))
+    for chosen in _extremes(unjudged, None if reach is None else ranking.first <= reach, label):
+        value, nothing = values(_judged(ranking, unjudged & chosen, worth))
+        # fmax and fmin skip NaN, the value of an empty query under "skip".
+        found, empty = torch.fmax(found, value) if upper else torch.fmin(found, value), empty & nothing
+    return found, empty
+
+
+def _extremes(unjudged: Tensor, inside: Tensor | None, label: str) -> Iterator[Tensor]:
+    """The choices of relevant candidates that can have the smallest or largest value: bool [query, entry] each.
+
+    ``inside``, bool [query, entry], tells which entries can be up to the cutoff; None = all.
+    """
     number = unjudged.cumsum(-1)
     most = number[:, -1:]
-    found, empty = values(_judged(ranking, torch.zeros_like(unjudged), worth))
-    on_cpu = reading_is_free(found)
-    for relevant in range(1, (int(most.max()) if on_cpu and len(most) else unjudged.shape[1]) + 1):
-        for chosen in (number <= relevant, number > most - relevant):
-            value, nothing = values(_judged(ranking, unjudged & chosen, worth))
-            # fmax and fmin skip NaN, the value of an empty query under "skip".
-            found, empty = torch.fmax(found, value) if upper else torch.fmin(found, value), empty & nothing
-    return found, empty
+    width = unjudged.shape[1]
+    readable = len(unjudged) > 0 and (reading_is_free(number) or width >= WAITING)
+    last = int(most.max()) if readable and width else width
+    near = last if inside is None or not readable else int((unjudged & inside).sum(-1).max())
+    rounds = min(2 * last, 2 * near + 3)
+    if rounds * width > MOST:
+        raise ValueError(
+            f"Expected at most {MOST // (2 * width):,} unjudged candidates in a list of {width:,} for {label}, got"
+            f" {rounds // 2:,}; pass a smaller top_k if the measure has one, or unjudged='irrelevant' or 'condensed'"
+        )
+    if rounds == 2 * last:
+        for relevant in range(1, last + 1):
+            yield number <= relevant
+            yield number > most - relevant
+        return
+    for relevant in range(1, near + 2):
+        yield number <= relevant  # the best-ranked ones
+    for irrelevant in range(near + 1):
+        yield number > irrelevant  # all but the best-ranked ones
+    yield number == most  # the worst-ranked one
 
 
 def _judged(ranking: Ranking, relevant: Tensor, worth: float) -> Ranking:

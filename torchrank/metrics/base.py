@@ -69,6 +69,9 @@ class RankingMetric(Measure):
     policies: ClassVar[tuple[str, ...]] = ("expected", "optimistic", "pessimistic")
     #: the treatments of unjudged candidates that the measure supports
     takes_unjudged_for: ClassVar[tuple[str, ...]] = get_args(Unjudged)
+    #: whether only the number of relevant candidates counts behind the reach of :meth:`need`, and the value of a query
+    #: that is not empty never rises, or never falls, with this number
+    one_way_behind: ClassVar[bool] = False
 
     ties: Ties = one_of(default="expected", among=lambda cls: cls.policies)
     empty_target_action: EmptyAction = parameter(default="neg")
@@ -109,6 +112,11 @@ class RankingMetric(Measure):
         """The reason why bounds are not available, as a clause of the error message; empty if they are available."""
         return ""
 
+    @property
+    def reach_of_bounds(self) -> int | None:
+        """The reach behind which bounds need not try the candidates one by one; None = they try all."""
+        return self.need().reach if self.one_way_behind else None
+
     def weight(self, ranking: Ranking) -> Tensor:
         """float64 [query]: the weight of each query in the mean, to be multiplied by the user's weight."""
         return ranking.ones
@@ -132,7 +140,9 @@ class RankingMetric(Measure):
         if self.unjudged in ("lower", "upper"):
             # the grade of an unjudged candidate that is assumed to be relevant
             worth = max(1, getattr(self, "relevance_level", 1))
-            values, empty = bound(self.values, ranking, self.unjudged == "upper", worth)
+            values, empty = bound(
+                self.values, ranking, self.unjudged == "upper", worth, self.reach_of_bounds, self.label
+            )
         else:
             values, empty = self.values(ranking)
         status = empty.view(torch.int8)

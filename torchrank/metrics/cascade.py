@@ -48,6 +48,7 @@ class ERR(RankingMetric):
         "ir_measures": {"ERR": "through TREC's gdeval, which has `max_grade=4` and rounds to 5 decimals"},
     }
     name = "err"
+    one_way_behind = True
 
     max_grade: float = number(default=4, above=0)
 

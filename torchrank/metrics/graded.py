@@ -51,6 +51,10 @@ class GradedMetric(RankingMetric):
     def need(self) -> Need:
         return Need(self.top_k, relevant=True)
 
+    @property
+    def reach_of_bounds(self) -> int | None:
+        return None if self.gain_function.of_zero else super().reach_of_bounds
+
     @functools.cached_property
     def gain_function(self) -> Gain:
         """The function from grades to gains."""
@@ -151,6 +155,7 @@ class DCG(GradedMetric):
         "lenskit": {"DCG": "(discount=clipped)", "DCG(gain=rating)": "(discount=clipped,empty_target_action=neg)"},
     }
     name = "dcg"
+    one_way_behind = True
 
     discount: Literal["log2", "clipped", "reciprocal"] | Callable[[Tensor], Tensor] = one_of(default="log2")
     log_base: float = number(default=2, above=1)
@@ -310,6 +315,7 @@ class PWA(GradedMetric):
         "TensorFlow Ranking": {"PWAMetric": "whose default k is 5"},
     }
     name = "pwa"
+    one_way_behind = True
 
     def measure(self, ranking: Ranking) -> Tensor:
         gained = ranking.discounted_gain(self.gain_function, RECIPROCAL, self.top_k)

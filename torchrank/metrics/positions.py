@@ -344,6 +344,7 @@ class MRR(PositionMetric):
         },
     }
     name = "mrr"
+    one_way_behind = True
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
         return chance.reciprocal_rank(n, r, self.top_k, most)
@@ -418,6 +419,7 @@ class HitRate(PositionMetric):
         },
     }
     name = "hitrate"
+    one_way_behind = True
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
         return chance.hit(n, r, self.top_k, most)

@@ -84,7 +84,7 @@ class Measurements:
     def of(cls, measured: Sequence[Measured], queries: Tensor | None) -> Measurements:
         """Stack the measurements of one ranking, one for each metric."""
         values, weights, status, errors, extra = zip(*measured)
-        return cls(torch.stack(values), *map(_stacked, (weights, status, errors)), extra, queries)
+        return cls(torch.stack(values), _stacked(weights), _stacked(status), _stacked(errors), extra, queries)
 
     @classmethod
     def join(cls, parts: Sequence[Measurements]) -> Measurements:
