@@ -110,6 +110,26 @@ def cutoffs(row: str, queries: int, decimals: int | None, targets: tuple[Target,
     )
 
 
+def all_ranks() -> Workload:
+    """Measures of all ranks of long lists. The memory beside the scores must not exceed that of the scores."""
+    suite = c.Suite("map auroc ndcg")
+    shape = {"queries": 256, "candidates": 100_000, "relevant": 1000}
+    return Workload(
+        "all_ranks",
+        "",
+        "{queries:,} x {candidates:,}, {relevant:,} relevant, 3 measures without a cutoff",
+        shape=shape,
+        quick={"queries": 4, "candidates": 2000, "relevant": 20},
+        make=data.run,
+        contenders={OURS: suite.update, "torch.sort": c.sort},
+        floor="torch.sort",
+        references={"ranks by counting": c.counted("map ndcg")},
+        targets=(Target(shape["queries"] * shape["candidates"] * 4 / 1e6, quantity="peak_mb"),),
+        memory=(OURS,),
+        grow={"queries": "queries", "candidates": "candidates", "positives": "relevant"},
+    )
+
+
 def statistics() -> Workload:
     """Bootstrap, slices, kept values and two systems, each beside a plain update."""
     suite, replicates, slices = c.Suite(LTR), 200, 20
@@ -315,6 +335,7 @@ WORKLOADS: tuple[Workload, ...] = (
     cutoffs("few queries", 64, None, ()),
     cutoffs("many ties", 8000, 1, ()),
     run(),
+    all_ranks(),
     read("1,000,000 lines", files.written, "two files", (Target(600),), "numpy.loadtxt, three columns"),
     read("dictionaries", files.tables, "two dictionaries", (at_most(0.5, "pytrec_eval"),), None),
     frames(),
