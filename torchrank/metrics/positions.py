@@ -262,6 +262,21 @@ class MR(PositionMetric):
     def inner(self) -> Mean:
         return self.mean
 
+    def plain(self, ranking: Ranking) -> Tensor:
+        if not self.filtered or self.inner is not MEANS["mean"]:
+            return super().plain(ranking)
+        # The same without a ranking of each positive: their ranks among the irrelevant candidates, added up. Ranks are
+        # multiples of 1/2, so the order of the sum does not matter.
+        level = self.relevance_level
+        found, relevant = ranking.found(level), ranking.num_relevant(level)
+        before, in_tie = ranking.relevant_before_and_in_tie(level)
+        rank = ranking.first - before
+        if not ranking.untied and self.ties != "optimistic":
+            rank = rank + (ranking.tied - in_tie) / (1 if self.ties == "pessimistic" else 2)
+        retrieved = row_sum(found).to(rank.dtype)
+        missing, behind = relevant - retrieved, ranking.num_candidates - retrieved + 1
+        return ratio(row_sum(only(found, rank)) + only(missing > 0, missing * behind), relevant)
+
     def unfiltered(self, ranking: Ranking) -> Tensor:
         rank = ranking.mean_rank()
         if self.mean is not MEANS["mean"]:
