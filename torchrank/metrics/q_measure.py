@@ -127,7 +127,9 @@ def _gaining(ranking: Ranking, gain: Gain) -> Tensor:
 
 def _at_rank(x: Tensor, ranking: Ranking) -> Tensor:
     """The element of ``x`` [query, rank] at the best rank of each entry, or its last one: [query, entry]."""
-    last = x.shape[1]
+    last, width = x.shape[1], ranking.first.shape[1]
+    if ranking.untied and ranking.complete and last >= width:  # columns are ranks; entries not retrieved do not count
+        return x[:, :width]
     return x.gather(-1, (ranking.first.clamp_max(last) - 1).clamp_min(0).long())
 
 

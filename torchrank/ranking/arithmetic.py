@@ -36,7 +36,7 @@ def as_numbers(where: Tensor, dtype: torch.dtype) -> Tensor:
 
 def ratio(part: Tensor, whole: Tensor) -> Tensor:
     """part / whole, elementwise; 0 where the whole is 0."""
-    return only(whole != 0, part / whole)
+    return (part / whole).masked_fill_(whole == 0, 0)
 
 
 def row_sum(x: Tensor) -> Tensor:

@@ -97,12 +97,12 @@ class Gained(Derived):
         # The n(l) candidates at or above level l have the ranks 1 ... n(l) in the ideal order. So each level l adds
         # gain(l) - gain(l - 1) times the sum of the first n(l) discounts.
         sums = prefix_sums(discount, limit, self.first.dtype, self.first.device)
-        by_level = gain(torch.arange(1, levels + 1, dtype=sums.dtype, device=sums.device))
-        steps = by_level.diff(prepend=torch.zeros_like(by_level[:1]))
-        discounts = sums.take(self._reached(levels).clamp_max(len(sums) - 1))
-        total = torch.zeros_like(self.num_candidates)
-        for step, of_level in zip(steps.tolist(), discounts):
-            total += step * of_level
+        by_level = of_first_ranks(gain, levels, sums.dtype, sums.device)
+        discounts = sums.take(self._reached(levels).clamp_max(len(sums) - 1)).unbind()
+        total, below = torch.zeros_like(self.num_candidates), 0.0
+        for worth, of_level in zip(by_level.tolist(), discounts):
+            total += of_level if worth - below == 1 else (worth - below) * of_level
+            below = worth
         return total
 
     @cached

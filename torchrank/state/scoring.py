@@ -392,8 +392,7 @@ def weigh(metrics: Sequence[Averaging], measured: Measurements, weights: Tensor 
         TypeError: weights are not a dense tensor.
         ValueError: weights have another shape.
     """
-    values, inner, errors = measured.values, measured.weights, measured.errors
-    empty, skipped = measured.status == Status.EMPTY, measured.status == Status.ABSENT
+    values, inner, status, errors = measured.values, measured.weights, measured.status, measured.errors
     left_out = measured.ignored  # None = all queries count
     if left_out is not None:
         values = torch.where(left_out, scalar(math.nan, values.dtype, values.device), values)
@@ -410,26 +409,38 @@ def weigh(metrics: Sequence[Averaging], measured: Measurements, weights: Tensor 
         errors = torch.stack([row + count(Problem.BAD_WEIGHTS, bad) * check for row, check in zip(errors, validated)])
         inner, without = inner * weight.masked_fill(bad, 0.0), ~(weight > 0)
         left_out = without if left_out is None else left_out | without
-    if left_out is not None:
-        empty, skipped = empty & ~left_out, skipped | left_out
-    actions = list(map(operator.attrgetter("empty_target_action"), metrics))
-    if "error" in actions:
-        forbidden = [action == "error" for action in actions]
-        found = [count(Problem.EMPTY_QUERIES, row) * check for row, check in zip(empty, forbidden)]
-        errors = errors + torch.stack(found)
-    queries = (~skipped).sum(-1)
-    skipped = skipped | (empty & values.isnan())
+    # A look at all queries at once: most batches have neither empty nor absent ones.
+    all_scored = left_out is None and reading_is_free(status) and not status.numpy().any()
+    if all_scored:
+        skipped = scalar(False, torch.bool, status.device).expand(status.shape)
+        queries, num_empty = (errors.new_full(errors.shape[:1], number) for number in (values.shape[1], 0))
+    else:
+        empty, skipped = status == Status.EMPTY, status == Status.ABSENT
+        if left_out is not None:
+            empty, skipped = empty & ~left_out, skipped | left_out
+        actions = list(map(operator.attrgetter("empty_target_action"), metrics))
+        if "error" in actions:
+            forbidden = [action == "error" for action in actions]
+            found = [count(Problem.EMPTY_QUERIES, row) * check for row, check in zip(empty, forbidden)]
+            errors = errors + torch.stack(found)
+        queries, num_empty = (~skipped).sum(-1), empty.sum(-1)
+        skipped = skipped | (empty & values.isnan())
     # Geometric and harmonic means sum a function of each value.
     means = list(map(operator.attrgetter("mean"), metrics))
     plain = means.count(MEANS["mean"]) == len(means)
     averaged = values if plain else torch.stack([mean.inside(row) for mean, row in zip(means, values)])
-    if reading_is_free(inner) and not bool(skipped.any()) and bool((inner == 1).all()):
-        total = sums.summed(averaged, None, queries, empty.sum(-1), errors)
+    if (all_scored or (reading_is_free(inner) and not bool(skipped.any()))) and _all_ones(inner):
+        total = sums.summed(averaged, None, queries, num_empty, errors)
     else:
         # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
         inner = only(~skipped, inner)
-        total = sums.summed(only(inner > 0, averaged), inner, queries, empty.sum(-1), errors)
+        total = sums.summed(only(inner > 0, averaged), inner, queries, num_empty, errors)
     return list(map(BatchResult, values, inner, skipped, errors, total))
+
+
+def _all_ones(x: Tensor) -> bool:
+    """Whether all elements of a matrix on the CPU are 1. Rows that are one expanded row are read once."""
+    return bool((x[:1] if x.shape[0] and not x.stride(0) else x).eq(1).all())
 
 
 def _stacked(rows: tuple[Tensor, ...]) -> Tensor:

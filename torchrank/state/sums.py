@@ -125,11 +125,11 @@ def squares(values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor) -> tu
     # The sums around one centre near the values are accurate. The sums around the other centres are shifts of them.
     apart = values - centre[..., 1:2]
     if weights is None:
-        w2, first, second = w.unsqueeze(-1), apart.sum(-1, keepdim=True), (apart**2).sum(-1, keepdim=True)
+        w2, first, second = w.unsqueeze(-1), apart.sum(-1, keepdim=True), apart.square_().sum(-1, keepdim=True)
     else:
         apart = apart * weights
         w2 = (weights**2).sum(-1, keepdim=True)
-        first, second = (weights * apart).sum(-1, keepdim=True), (apart**2).sum(-1, keepdim=True)
+        first, second = (weights * apart).sum(-1, keepdim=True), apart.square_().sum(-1, keepdim=True)
     shift = centre[..., 1:2] - centre
     shifted = first + shift * w2
     result = torch.cat([second + shift * (first + shifted), shifted, w2], dim=-1)
