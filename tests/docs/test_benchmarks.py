@@ -158,6 +158,7 @@ def test_every_workload_has_targets_as_data(parts):
         "cutoffs",
         "correlation",
         "run",
+        "all_ranks",
         "files",
         "frames",
         "command",

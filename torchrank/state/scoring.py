@@ -413,7 +413,8 @@ def weigh(metrics: Sequence[Averaging], measured: Measurements, weights: Tensor 
     all_scored = left_out is None and reading_is_free(status) and not status.numpy().any()
     if all_scored:
         skipped = scalar(False, torch.bool, status.device).expand(status.shape)
-        queries, num_empty = (errors.new_full(errors.shape[:1], number) for number in (values.shape[1], 0))
+        queries = errors.new_full(errors.shape[:1], values.shape[1])
+        num_empty = torch.zeros_like(queries)
     else:
         empty, skipped = status == Status.EMPTY, status == Status.ABSENT
         if left_out is not None:

@@ -94,8 +94,8 @@ def summed(values: Tensor, weights: Tensor | None, queries: Tensor, empty: Tenso
         w = torch.full_like(wv, values.shape[-1])
     else:
         wv, w = (weights * values).sum(-1), weights.sum(-1)
-    counts = torch.stack([wv, w, queries.to(w.dtype), empty.to(w.dtype)], -1)
-    return torch.cat([counts, *squares(values, weights, wv, w), errors.to(w.dtype)], dim=-1)
+    counts = [x.to(w.dtype).unsqueeze(-1) for x in (wv, w, queries, empty)]
+    return torch.cat([*counts, *squares(values, weights, wv, w), errors.to(w.dtype)], dim=-1)
 
 
 def squares(values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
