@@ -29,7 +29,7 @@ COPYING = ("masked_fill", "scatter", "scatter_add", "index_put", "index_fill")
 # Operations that read as many elements of their first argument as they return.
 LOOKUPS = ("gather", "take", "index", "index_select")
 
-#: functions of the page "One batch" in torchrank/README.md, and the stage that each begins
+#: names of functions, and the stage that each begins; "One batch" in torchrank/README.md explains the stages
 STAGES = {
     "arrange": "arrange",
     "rank_chunks": "rank",
@@ -78,11 +78,11 @@ def _stage() -> str:
         if frame.f_code.co_name in STAGES:
             return STAGES[frame.f_code.co_name]
         frame = frame.f_back  # type: ignore[assignment]
-    return "together"
+    return "outside"
 
 
 def of_label(queries: int = 1024, items: int = 10_000) -> Launches:
-    """Kernels of eight binary measures on scores [query, item] with one right answer per query."""
+    """Kernels of eight measures on scores [query, item] with one right answer per query."""
     return _of(tr.RankingCollection(SUITE), _floats(queries, items), _integers(queries))
 
 
@@ -134,7 +134,7 @@ def table() -> str:
     for case, count in CASES.items():
         seen = count()
         lines.append(f"{case}: {seen.found.total()} kernels, {_size(seen.bytes.total())}")
-        for stage in dict.fromkeys([*STAGES.values(), "together"]):
+        for stage in dict.fromkeys([*STAGES.values(), "outside"]):
             ops = Counter({name: n for (of, name), n in seen.found.items() if of == stage})
             if ops:
                 shown = ", ".join(f"{name} {n}" for name, n in ops.most_common())

@@ -63,7 +63,10 @@ def drift(number: int) -> Iterator[dict[str, str]]:
     """Add batches of uniform values one by one, to a float64 state and to pairs of float32, and compare the means."""
     generator = torch.Generator().manual_seed(0)
     forms = {"float64": torch.float64, "pairs of float32": torch.float32}
-    totals = {"float64": torch.zeros(state.SIZE, dtype=torch.float64), "pairs of float32": torch.zeros(2, state.SIZE)}
+    totals = {
+        "float64": torch.zeros(state.SIZE, dtype=torch.float64),
+        "pairs of float32": torch.zeros(2, state.SIZE, dtype=torch.float32),
+    }
     # Each batch is added PASSES times, every time in another order, because drawing new values would take longer.
     distinct = number // PASSES
     drawn = torch.rand((distinct, BATCH), generator=generator, dtype=torch.float64)
@@ -205,8 +208,8 @@ def shards(sizes: Iterable[int], queries: int = 256) -> Iterator[dict[str, str]]
 def _shard(size: int, queries: int) -> tuple[int, float, float, dict[str, int]]:
     """Items, seconds of the product in blocks and of the ranking, and the collectives of one ranking."""
     generator = torch.Generator().manual_seed(2)
-    asked = torch.randn((queries, DIMENSIONS), generator=generator)
-    items = torch.randn((size, DIMENSIONS), generator=generator)
+    asked = torch.randn((queries, DIMENSIONS), generator=generator, dtype=torch.float32)
+    items = torch.randn((size, DIMENSIONS), generator=generator, dtype=torch.float32)
     relevant = torch.randint(size, (queries,), generator=generator)
 
     def ranked() -> tr.Ranking:

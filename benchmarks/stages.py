@@ -17,7 +17,7 @@ import benchmarks.data as data
 from benchmarks.flat_rows import MANY_ROWS, ROWS_OF_LISTS
 from benchmarks.plan import Data
 
-#: functions, in the order in which they run; the time of a stage is that of its functions without other stages
+#: functions, in the order in which they run; the time of a stage is that of its functions, without stages inside them
 STAGES = {
     "update: checks of values": ("torchrank.retrieval:_binary",),
     "update: copies in short dtypes": ("torchrank.state.kept_rows:narrowed",),
@@ -109,17 +109,14 @@ def _of_class(name: str, rows: Data) -> dict[str, float]:
     runs = []
     for _ in range(BEFORE + RUNS):
         watch = Watch()
-        with contextlib.ExitStack() as patches, watch.stage(REST):
+        with contextlib.ExitStack() as patches:
             for stage, functions in STAGES.items():
                 for function in functions:
                     owner, attribute = _found(function.format(measure=f"torchrank.metrics.binary:{name}.measure"))
                     _patch(patches, watch, stage, owner, attribute)
-            watch.seconds.clear()
-            ready.run()
-            seconds = dict(watch.seconds)
-            # The time since the last stage ended belongs to the rest.
-            watch._lap()
-        runs.append({**seconds, REST: watch.seconds[REST]})
+            with watch.stage(REST):
+                ready.run()
+        runs.append(dict(watch.seconds))
     counted = runs[BEFORE:]
     return {stage: 1e3 * statistics.median(run.get(stage, 0.0) for run in counted) for stage in [*STAGES, REST]}
 

@@ -111,7 +111,7 @@ def cutoffs(row: str, queries: int, decimals: int | None, targets: tuple[Target,
 
 
 def all_ranks() -> Workload:
-    """Measures of all ranks of long lists. The memory beside the scores must not exceed that of the scores."""
+    """Measures of all ranks of long lists. The memory beside the scores must not exceed their own."""
     suite = c.Suite("map auroc ndcg")
     shape = {"queries": 256, "candidates": 100_000, "relevant": 1000}
     return Workload(

@@ -158,14 +158,14 @@ def test_bounds_for_any_level_and_dtype(level):
 
 
 #: parameters that the test sets itself
-SET = {"top_k", "ties", "unjudged", "empty_target_action"}
+SET_HERE = {"top_k", "ties", "unjudged", "empty_target_action"}
 
-EXTREMES = judgment_bounds._extremes
+JUDGED = judgment_bounds._judged
 
 BOUNDED = sorted(
     name
     for name, cls in tr.RankingMetric.registry.items()
-    if cls.one_way_behind and name in ORACLES and "lower" in cls.takes_unjudged_for
+    if cls.monotone_behind and name in ORACLES and "lower" in cls.takes_unjudged_for
 )
 
 
@@ -179,7 +179,7 @@ def test_bounds_at_a_cutoff_are_the_same_bits_as_if_every_candidate_were_tried(n
     scores[target.roll(1, -1) == 2] = -INF
     ranking = tr.Ranking.from_scores(scores, target)
     configs = [dict(config.parameters) for config in cases.many_configs() if config.name == name]
-    given = [{key: value for key, value in config.items() if key not in SET} for config in configs]
+    given = [{key: value for key, value in config.items() if key not in SET_HERE} for config in configs]
     given = [kwargs for n, kwargs in enumerate(given) if kwargs not in given[:n]]
     given += [{"ties": "optimistic"}, {"ties": "pessimistic"}]
     metrics = [
@@ -189,22 +189,40 @@ def test_bounds_at_a_cutoff_are_the_same_bits_as_if_every_candidate_were_tried(n
         for unjudged, action in (("lower", "skip"), ("upper", "pos"))
     ]
     assert any(metric.reach_of_bounds for metric in metrics)
+    every_choice = judgment_bounds._extremes
     few = [metric.score(ranking) for metric in metrics]
-    monkeypatch.setattr(judgment_bounds, "_extremes", lambda unjudged, inside, label: EXTREMES(unjudged, None, label))
+    monkeypatch.setattr(judgment_bounds, "_extremes", lambda unjudged, inside: every_choice(unjudged, None))
     for metric, value in zip(metrics, few):
         assert torch.equal(value.nan_to_num(nan=-1), metric.score(ranking).nan_to_num(nan=-1)), metric.label
 
 
-def test_bounds_of_long_lists():
-    # Unjudged candidates behind the cutoff are not tried one by one. Without a cutoff they are too many.
+def test_long_lists_have_bounds_at_a_cutoff_and_are_refused_without(monkeypatch):
+    tried = []
+    monkeypatch.setattr(judgment_bounds, "_judged", lambda *args: tried.append(1) or JUDGED(*args))
     scores, target = torch.arange(40_000.0).flip(0)[None], torch.full((1, 40_000), -1)
     target[0, 1] = 1
     assert tr.Recall(top_k=2, unjudged="lower").score(scores, target).item() == 1 / 39_999
-    assert tr.NDCG(top_k=2, unjudged="upper").score(scores, target).item() == 1
-    with pytest.raises(ValueError, match=r"at most 838 unjudged .* of 40,000 for map\(unjudged=upper\), got 39,999"):
+    assert len(tried) == 2 * 1 + 4  # one of the first two candidates is unjudged
+    scores[:, 3:] = -INF  # candidates that were not retrieved are behind the cutoff
+    assert tr.NDCG(top_k=10, unjudged="upper").score(scores, target).item() == pytest.approx(1)
+    assert len(tried) == 2 * 1 + 4 + 2 * 2 + 4
+    assert not tr.Recall(top_k=2, unjudged="lower").score(scores[:0], target[:0]).numel()
+    assert len(tried) == 2 * 1 + 4 + 2 * 2 + 4 + 1
+    with pytest.raises(ValueError, match=r"at most 16,384 candidates for map\(unjudged=upper\), got 40,000; .* top_k"):
         tr.MAP(unjudged="upper").score(scores, target)
-    with pytest.raises(ValueError, match="top_k"):
-        tr.Recall(top_k=2, unjudged="lower").score(torch.zeros(1, 40_000), target)
+
+
+def test_another_formula_does_not_inherit_the_bounds_at_a_cutoff():
+    class Gap(tr.Precision):
+        name = "gap"
+
+        def measure(self, ranking):
+            return (super().measure(ranking) - ranking.num_relevant(1) / ranking.num_candidates).abs()
+
+    # Smallest if three of six candidates are relevant, as is half of the first two.
+    scores, target = torch.arange(6.0).flip(0)[None], torch.tensor([[1, 0, -1, -1, -1, -1]])
+    assert Gap(top_k=2, unjudged="lower").score(scores, target) == 0
+    del tr.RankingMetric.registry["gap"]
 
 
 def test_bounds_that_cannot_be_had():

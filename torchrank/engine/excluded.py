@@ -73,7 +73,8 @@ def _subtract_sorted(
 ) -> None:
     """Subtract excluded pairs from the counts, in place.
 
-    Time grows with the number of pairs times the logarithm of the number of entries, memory with neither product.
+    Time grows with the number of pairs times the logarithm of the number of entries. Temporary memory grows with the
+    number of entries, not with the number of pairs.
 
     Args:
         counts: the counts.
@@ -87,7 +88,8 @@ def _subtract_sorted(
     order = own.argsort(dim=-1, stable=True) if own_tie_break is None else _by_both(own, own_tie_break)
     # Entries in ascending order, NaN last.
     keys = [None if x is None else x.gather(-1, order).flatten() for x in (own, own_tie_break)]
-    # Number of pairs that are greater than so many of the first entries, and at least as great: 0 ... entries.
+    # found[0] counts the pairs that are ahead of exactly the first n entries of their query, for n = 0 ... entries;
+    # found[1] counts the pairs that are ahead of, or tied with, exactly the first n.
     found = torch.zeros((2, queries * (entries + 1)), dtype=torch.int64, device=own.device)
     for start in range(0, len(pairs.query), BLOCK):
         part = slice(start, start + BLOCK)
@@ -97,7 +99,7 @@ def _subtract_sorted(
             place = _first_entries(row * entries, entries, keys, mine, tied_too)
             found[number].index_add_(0, row * (entries + 1) + place, real.long())
         counts.retrieved.index_add_(0, row, -(real & (mine[0] > float("-inf"))).long())
-    # An entry is behind all pairs that are greater than at least so many entries as come up to it.
+    # The n-th entry is behind each pair that is ahead of at least the first n entries.
     behind = found.view(2, queries, entries + 1).flip(-1).cumsum(-1).flip(-1)[..., 1:]
     ahead, at_least = torch.zeros_like(behind).scatter_(-1, order.expand_as(behind), behind)
     counts.greater.sub_(ahead)

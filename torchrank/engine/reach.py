@@ -1,4 +1,7 @@
-"""Counts for judged items whose ranks matter up to a reach only: beyond it, an item is counted no further."""
+"""Counts for judged items whose ranks matter up to a reach only.
+
+An item is open while its rank can still be within reach. Other items are counted no further.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ ALONE = 2
 
 
 def limits(reach: int, items: Tensor, pairs: Pairs | None) -> Tensor:
-    """Number of scores ahead of each judged item with which its rank is certainly beyond ``reach``.
+    """Number of scores ahead of each judged item from which on its rank is beyond ``reach``.
 
     Excluded pairs are counted like all others and subtracted at the end, so each raises the limits of its query.
 

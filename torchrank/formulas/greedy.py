@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchrank.hardware.devices import reading_is_free
 
-# Gains are equal if they differ by a smaller factor: rounding in a sum depends on the order of its terms.
+# Gains are equal if their relative difference is at most this: the rounding of a sum depends on the order of its terms.
 EQUAL = 1e-12
 
 # Largest number of binary digits in an int32.
@@ -49,7 +49,7 @@ def best_first(worth: Tensor, fading: float, top_k: int | None, weights: Tensor 
 
     # For each subtopic the product of (1 - fading worth) so far.
     left = worth.new_ones((queries, subtopics, 1))
-    # -inf for the candidates that were chosen, so that no gain is smaller than theirs.
+    # -inf for the candidates that were chosen, so that they are not chosen again.
     free = worth.new_zeros((queries, candidates))
     gains = worth.new_zeros((queries, ranks))
     gain = torch.empty_like(free)

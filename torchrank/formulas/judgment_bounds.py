@@ -12,14 +12,15 @@ and the m worst-ranked candidates cover all numbers of hits that are possible, s
 the cutoff makes the number of hits random, :class:`torchrank.MAP` raises ValueError. Discounts must not increase with
 the rank.
 
-The measure is evaluated twice for each m up to the largest n of a query. For 8,000 lists of 40 candidates, half of them
-unjudged, this takes 50 to 100 times as long as one evaluation. A list with so many unjudged candidates that it would
-take more than a few seconds raises ValueError.
+The measure is evaluated once for m = 0, and twice for each further m up to the largest n of a query. For 8,000 lists of
+40 candidates, half of them unjudged, this takes 50 to 100 times as long as one evaluation. Lists of more than LONGEST
+candidates raise ValueError.
 
-Long lists need a cutoff k. Most measures with a cutoff read only the number of relevant candidates behind it, and in
-one direction: recall falls with this number, and precision does not change. Assume that t unjudged candidates can be
-among the first k. The candidates behind the cutoff are then all relevant, all irrelevant or, so that a query is not
-empty, a single one is relevant. So 2 t + 3 evaluations are enough, and they find the same extremes.
+Long lists need a cutoff k. For most measures only the number of relevant candidates behind the cutoff matters, and a
+larger number changes the value in one direction: recall falls, and precision stays as it is. Assume that t unjudged
+candidates can be among the first k; with ties at the cutoff, these are more than k. The candidates behind the cutoff
+are then all relevant, all irrelevant or, so that a query is not empty, a single one is relevant. So 2 t + 4 evaluations
+are enough, and they find the same extremes.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ from torchrank.ranking.ranking import Ranking
 UNEQUAL = "whose mean weighs queries by their unjudged candidates"
 
 
-# Largest number of evaluations times entries of a list, for which the bounds of the list take a few seconds.
-MOST = 2**26
+# Longest list of a measure that reads all ranks. If all its candidates are unjudged, its bounds take half a minute.
+LONGEST = 2**14
 
-# From this number of entries on, an accelerator is waited for, because it would evaluate twice for each entry.
+# On an accelerator, unjudged candidates are counted in lists of at least so many candidates, although the read waits
+# for the device. In shorter lists every candidate might be unjudged.
 WAITING = 2**10
 
 
@@ -50,8 +52,8 @@ def bound(
     ranking: Ranking,
     upper: bool,
     worth: float,
-    reach: int | None = None,
-    label: str = "the measure",
+    reach: int | None,
+    label: str,
 ) -> tuple[Tensor, Tensor]:
     """The smallest or largest value of each query, and whether it is empty under all judgments.
 
@@ -60,43 +62,43 @@ def bound(
         ranking: a ranking with an entry for every candidate.
         upper: return the largest value rather than the smallest.
         worth: grade of an unjudged candidate that is assumed to be relevant.
-        reach: the rank behind which only the number of relevant candidates counts, and in one direction; None = each
-            rank counts.
+        reach: the last rank that matters beside the number of relevant candidates; None = every rank matters.
         label: name of the measure for the error message.
 
     Returns:
         float64 [query] and bool [query].
 
     Raises:
-        ValueError: the list is too long for the number of its unjudged candidates.
+        ValueError: every rank matters, and the lists have more than LONGEST candidates.
     """
     unjudged = ranking.valid & (ranking.grade < 0)
+    inside = None if reach is None else ranking.retrieved() & (ranking.first <= reach)
+    if inside is None and unjudged.shape[1] > LONGEST:
+        raise ValueError(
+            f"Expected lists of at most {LONGEST:,} candidates for {label}, got {unjudged.shape[1]:,}; pass"
+            " unjudged='irrelevant' or 'condensed', or for most measures top_k"
+        )
     found, empty = values(_judged(ranking, torch.zeros_like(unjudged), worth))
-    for chosen in _extremes(unjudged, None if reach is None else ranking.first <= reach, label):
+    for chosen in _extremes(unjudged, inside):
         value, nothing = values(_judged(ranking, unjudged & chosen, worth))
         # fmax and fmin skip NaN, the value of an empty query under "skip".
         found, empty = torch.fmax(found, value) if upper else torch.fmin(found, value), empty & nothing
     return found, empty
 
 
-def _extremes(unjudged: Tensor, inside: Tensor | None, label: str) -> Iterator[Tensor]:
+def _extremes(unjudged: Tensor, inside: Tensor | None) -> Iterator[Tensor]:
     """The choices of relevant candidates that can have the smallest or largest value: bool [query, entry] each.
 
-    ``inside``, bool [query, entry], tells which entries can be up to the cutoff; None = all.
+    ``inside``, bool [query, entry], marks the entries that can be up to the cutoff; None = every rank matters.
     """
-    number = unjudged.cumsum(-1)
+    if not unjudged.numel():
+        return
+    number, width = unjudged.cumsum(-1), unjudged.shape[1]
     most = number[:, -1:]
-    width = unjudged.shape[1]
-    readable = len(unjudged) > 0 and (reading_is_free(number) or width >= WAITING)
-    last = int(most.max()) if readable and width else width
+    readable = reading_is_free(number) or width >= WAITING
+    last = int(most.max()) if readable else width
     near = last if inside is None or not readable else int((unjudged & inside).sum(-1).max())
-    rounds = min(2 * last, 2 * near + 3)
-    if rounds * width > MOST:
-        raise ValueError(
-            f"Expected at most {MOST // (2 * width):,} unjudged candidates in a list of {width:,} for {label}, got"
-            f" {rounds // 2:,}; pass a smaller top_k if the measure has one, or unjudged='irrelevant' or 'condensed'"
-        )
-    if rounds == 2 * last:
+    if 2 * last <= 2 * near + 3:
         for relevant in range(1, last + 1):
             yield number <= relevant
             yield number > most - relevant

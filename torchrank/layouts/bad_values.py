@@ -56,9 +56,9 @@ MEANING = {
         "each id once (integer preds are read as ids: if yours are scores, pass preds.float())",
     ),
     Problem.BAD_RANKS: (
-        "rank below 1, beyond num_candidates or equal to another of its query",
-        "ranks below 1, beyond num_candidates or equal to another of their query",
-        "1 for the best, 0 for padding",
+        "rank below 1, beyond num_candidates, NaN or equal to another of its query",
+        "ranks below 1, beyond num_candidates, NaN or equal to another of their query",
+        "1 for the best, infinite for not retrieved, 0 or negative for padding",
     ),
     Problem.BAD_WEIGHTS: (
         "query weight that is negative or not finite",

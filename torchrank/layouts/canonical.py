@@ -68,8 +68,6 @@ class Layout:
 
     #: names of the fields with a row per query
     per_query: ClassVar[tuple[str, ...]] = ()
-    #: largest number of elements in one chunk of queries
-    room: ClassVar[int] = BLOCK
     #: a chunk has 1 / kept of the room if its ranking keeps all elements, which takes memory beside the temporaries
     kept: ClassVar[int] = 2
 
@@ -93,6 +91,11 @@ class Layout:
     def width(self) -> int:
         """Least number of elements of each query if all its candidates become entries."""
         return 1
+
+    @property
+    def room(self) -> int:
+        """Largest number of elements in one chunk of queries."""
+        return BLOCK
 
     @property
     def reads(self) -> int:
@@ -248,7 +251,10 @@ class EmbeddedLayout(Layout):
     progress: Callable[[int], None] | None = None
 
     per_query = ("queries", "judged")
-    room = PRODUCT
+
+    @property
+    def room(self) -> int:
+        return PRODUCT
 
     def parts(self) -> list[Layout]:
         # Workers of a sharded catalogue exchange sums for each chunk of queries, so all must take chunks in one order.

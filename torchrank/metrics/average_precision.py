@@ -92,7 +92,7 @@ class MAP(BinaryMetric):
         "torchmetrics": {"RetrievalMAP": "(normalize=retrieved)"},
     }
     name = "map"
-    one_way_behind = True
+    monotone_behind = True
 
     normalize: Literal["relevant", "min", "length", "k", "retrieved"] = one_of(default="relevant")
     gain: GainOption | None = parameter(default=None, check=checked_weighing)

@@ -69,15 +69,21 @@ class RankingMetric(Measure):
     policies: ClassVar[tuple[str, ...]] = ("expected", "optimistic", "pessimistic")
     #: the treatments of unjudged candidates that the measure supports
     takes_unjudged_for: ClassVar[tuple[str, ...]] = get_args(Unjudged)
-    #: whether only the number of relevant candidates counts behind the reach of :meth:`need`, and the value of a query
-    #: that is not empty never rises, or never falls, with this number
-    one_way_behind: ClassVar[bool] = False
+    #: whether the ranks behind the reach of :meth:`need` matter only by their number of relevant candidates, and a
+    #: larger number never raises, or never lowers, the value of a query that is not empty; not inherited together with
+    #: another :meth:`measure`
+    monotone_behind: ClassVar[bool] = False
 
     ties: Ties = one_of(default="expected", among=lambda cls: cls.policies)
     empty_target_action: EmptyAction = parameter(default="neg")
     aggregation: Aggregation = parameter(default="mean")
     unjudged: Unjudged = one_of(default="irrelevant", among=lambda cls: cls.takes_unjudged_for)
     validate_args: bool = parameter(default=True, labelled=False)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        if "measure" in cls.__dict__ and "monotone_behind" not in cls.__dict__:
+            cls.monotone_behind = False
+        super().__init_subclass__(**kwargs)
 
     def begin(self, known: str = "") -> None:
         if self.unjudged in ("lower", "upper") and (why := self.no_bounds_reason):
@@ -115,7 +121,7 @@ class RankingMetric(Measure):
     @property
     def reach_of_bounds(self) -> int | None:
         """The reach behind which bounds need not try the candidates one by one; None = they try all."""
-        return self.need().reach if self.one_way_behind else None
+        return self.need().reach if self.monotone_behind else None
 
     def weight(self, ranking: Ranking) -> Tensor:
         """float64 [query]: the weight of each query in the mean, to be multiplied by the user's weight."""
@@ -227,7 +233,8 @@ class RankingMetric(Measure):
 
         Raises:
             TypeError: the type or dtype of an argument fits no layout.
-            ValueError: shapes do not fit together. Bad values are counted and raise in :meth:`compute`.
+            ValueError: shapes do not fit together, or lists are too long for ``unjudged="lower"`` or "upper". Bad
+                values are counted and raise in :meth:`compute`.
         """
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         batch = Batch(preds, target, weights, options)

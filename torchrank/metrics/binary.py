@@ -98,7 +98,7 @@ class Precision(BinaryMetric):
         "lenskit": {"Precision": "(adaptive_k=True,empty_target_action=listed)"},
     }
     name = "precision"
-    one_way_behind = True
+    monotone_behind = True
 
     adaptive_k: bool = flag(default=False)
 
@@ -150,7 +150,7 @@ class Recall(BinaryMetric):
         "beir_custom": {"R_cap": "(normalize=min)"},
     }
     name = "recall"
-    one_way_behind = True
+    monotone_behind = True
 
     normalize: Literal["relevant", "min"] = one_of(default="relevant")
 
@@ -187,7 +187,7 @@ class FBeta(BinaryMetric):
         "ir_measures": {"SetF(beta={x})": "(beta={root})"},
     }
     name = "fbeta"
-    one_way_behind = True
+    monotone_behind = True
 
     beta: float = number(default=1, above=0)
 
@@ -223,7 +223,7 @@ class F1(BinaryMetric):
         "rectools": "F1Beta",
     }
     name = "f1"
-    one_way_behind = True
+    monotone_behind = True
 
     def measure(self, ranking: Ranking) -> Tensor:
         return _f_measure(self, ranking, 1)
@@ -362,7 +362,7 @@ class RelativePrecision(BinaryMetric):
         "rectools": "Precision(r_precision=True)",
     }
     name = "relprecision"
-    one_way_behind = True
+    monotone_behind = True
 
     def measure(self, ranking: Ranking) -> Tensor:
         most = torch.minimum(self.length(ranking), ranking.num_relevant(self.relevance_level))

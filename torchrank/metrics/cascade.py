@@ -48,7 +48,7 @@ class ERR(RankingMetric):
         "ir_measures": {"ERR": "through TREC's gdeval, which has `max_grade=4` and rounds to 5 decimals"},
     }
     name = "err"
-    one_way_behind = True
+    monotone_behind = True
 
     max_grade: float = number(default=4, above=0)
 
@@ -119,6 +119,7 @@ class NERR(ERR):
 
     known_as = {"NTCIREVAL": "nERR"}
     name = "nerr"
+    monotone_behind = True
 
     def measure(self, ranking: Ranking) -> Tensor:
         ideal = _ideal_running(ranking, self.gain_function)[:, : self.top_k]

@@ -83,7 +83,7 @@ class NumRelRet(BinaryMetric):
         "ranx": {"hits": "a name that other libraries have for `HitRate`"},
     }
     name = "numrelret"
-    one_way_behind = True
+    monotone_behind = True
     value_range = (0.0, math.inf)
 
     def measure(self, ranking: Ranking) -> Tensor:

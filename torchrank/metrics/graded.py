@@ -105,6 +105,7 @@ class CG(GradedMetric):
 
     known_as = {"parse": "cumulative_gain"}
     name = "cg"
+    monotone_behind = True
 
 
 class DCG(GradedMetric):
@@ -155,7 +156,7 @@ class DCG(GradedMetric):
         "lenskit": {"DCG": "(discount=clipped)", "DCG(gain=rating)": "(discount=clipped,empty_target_action=neg)"},
     }
     name = "dcg"
-    one_way_behind = True
+    monotone_behind = True
 
     discount: Literal["log2", "clipped", "reciprocal"] | Callable[[Tensor], Tensor] = one_of(default="log2")
     log_base: float = number(default=2, above=1)
@@ -233,6 +234,7 @@ class NDCG(DCG):
         "lenskit": {"NDCG": "(discount=clipped)", "NDCG(gain=rating)": "(discount=clipped,empty_target_action=neg)"},
     }
     name = "ndcg"
+    monotone_behind = True
     value_range = (0.0, 1.0)
 
     normalize: Literal["ideal", "k"] = one_of(default="ideal")
@@ -315,7 +317,7 @@ class PWA(GradedMetric):
         "TensorFlow Ranking": {"PWAMetric": "whose default k is 5"},
     }
     name = "pwa"
-    one_way_behind = True
+    monotone_behind = True
 
     def measure(self, ranking: Ranking) -> Tensor:
         gained = ranking.discounted_gain(self.gain_function, RECIPROCAL, self.top_k)

@@ -19,7 +19,7 @@ from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import only, ratio, row_sum
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import MEANS, Mean
-from torchrank.state.sums import Sum, weights_beside_squares
+from torchrank.state.sums import Sum, root_of_effective_size
 
 __all__ = ["MR", "MRR", "HitRate"]
 
@@ -154,7 +154,7 @@ class PositionMetric(BinaryMetric):
     def slope(self, sums: Tensor) -> Tensor:
         """The size of the derivative of the reported value with respect to the average."""
         if self.adjusted == "z" and self.aggregation == "mean":
-            return weights_beside_squares(sums)
+            return root_of_effective_size(sums)
         return torch.ones_like(sums[..., Sum.W])
 
     def error_of(self, sums: Tensor) -> Tensor:
@@ -359,7 +359,7 @@ class MRR(PositionMetric):
         },
     }
     name = "mrr"
-    one_way_behind = True
+    monotone_behind = True
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
         return chance.reciprocal_rank(n, r, self.top_k, most)
@@ -434,7 +434,7 @@ class HitRate(PositionMetric):
         },
     }
     name = "hitrate"
-    one_way_behind = True
+    monotone_behind = True
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
         return chance.hit(n, r, self.top_k, most)

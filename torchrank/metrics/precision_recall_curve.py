@@ -311,7 +311,7 @@ class RecallAtPrecision(BinaryMetric):
 
     known_as = {"parse": "recall_at_fixed_precision retrieval_recall_at_fixed_precision"}
     name = "recallatprecision"
-    one_way_behind = True
+    monotone_behind = True
 
     min_precision: float = number(default=0.5, above=0, most=1)
 

@@ -34,7 +34,6 @@ class PropensityScored(GradedMetric):
     """
 
     value_range = (0.0, 1.0)
-    one_way_behind = False
     averages: ClassVar[tuple[str, ...]] = ("query", "pooled")
 
     average: Literal["query", "pooled", "scaled"] = one_of(default="query", among=lambda cls: cls.averages)

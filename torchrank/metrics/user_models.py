@@ -109,7 +109,7 @@ class RBP(UserMetric):
         "lenskit": {"RBP": "(p=0.85)"},
     }
     name = "rbp"
-    one_way_behind = True
+    monotone_behind = True
 
     p: float = number(default=0.9, above=0, below=1)
     normalize: bool = flag(default=False)

@@ -350,14 +350,14 @@ class Derived(RankIntervals):
     def mean_discount(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and if not retrieved."""
         if self.untied:
-            return self._discount_alone(discount, top_k)
+            return self._untied_discount(discount, top_k)
         return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k) / ranks.number)
 
     @of_ranks
     def discount_sum(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: sum of the discount over an entry's interval of ranks up to ``top_k``."""
         if self.untied:
-            return self._discount_alone(discount, top_k)
+            return self._untied_discount(discount, top_k)
         return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k))
 
     def mean_discount_of(
@@ -375,7 +375,7 @@ class Derived(RankIntervals):
         several = prefix_differences(discount, limit, ranks.ends.clamp(0, limit), self.first.dtype)
         return torch.where(alone, discount(ranks.first.clamp_min(1)), several)
 
-    def _discount_alone(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
+    def _untied_discount(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """:meth:`mean_discount` without ties."""
         inside = self.retrieved() if top_k is None else self.retrieved() & (self.first <= top_k)
         return only(inside, self._discount_at_best_rank(discount))

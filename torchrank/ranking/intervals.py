@@ -145,5 +145,5 @@ def lost_digits(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.d
 def of_first_ranks(
     discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """The discounts of the ranks 1 ... ``limit``: float [limit]."""
+    """The values of a discount, or of a gain, at 1 ... ``limit``: float [limit]."""
     return discount(torch.arange(1, limit + 1, dtype=dtype, device=device))

@@ -193,7 +193,7 @@ class Ranking(Intended):
             num_candidates: length of the lists, a number or [query]. Without it, measures that need it are NaN: mean
                 rank if a candidate was not retrieved, fall-out, precision without ``top_k``.
 
-        Bad values are ranks between 0 and 1, ranks beyond ``num_candidates``, and equal ranks in one query.
+        Bad values are NaN, ranks between 0 and 1, ranks beyond ``num_candidates``, and equal ranks in one query.
 
         Raises:
             TypeError: ranks are no tensor of numbers.

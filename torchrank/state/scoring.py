@@ -338,10 +338,10 @@ def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measu
 def _of_each(metrics: Sequence[Measuring], ranking: Ranking) -> list[Measured]:
     """Measure a ranking. The largest cutoffs come first, because smaller ones read from their tables."""
     order = sorted(range(len(metrics)), key=lambda n: getattr(metrics[n], "top_k", None) or math.inf, reverse=True)
-    found: list[Any] = [None] * len(metrics)
+    found: dict[int, Measured] = {}
     for n in order:
         found[n] = metrics[n].measured(ranking)
-    return found
+    return list(map(found.__getitem__, range(len(metrics))))
 
 
 def _over_draw(metrics: Sequence[Measuring], ranking: Ranking) -> list[Measured]:
@@ -359,7 +359,8 @@ def _over_draw(metrics: Sequence[Measuring], ranking: Ranking) -> list[Measured]
     for ties in {metric.ties: None for metric in metrics}:
         if ties not in ("expected", "optimistic", "pessimistic"):
             raise ValueError(
-                f"Expected ties='expected' for sampled negatives, got {ties!r}; make the metric without it"
+                "Expected ties to be 'expected', 'optimistic' or 'pessimistic' for sampled negatives, got"
+                f" {ties!r}; make the metric with one of these"
             )
         own = [n for n, metric in enumerate(metrics) if metric.ties == ties]
         mean = draw.expect(ranking.under(ties).positive(), torch.cat([tables[n] for n in own], dim=-1))
@@ -409,7 +410,7 @@ def weigh(metrics: Sequence[Averaging], measured: Measurements, weights: Tensor 
         errors = torch.stack([row + count(Problem.BAD_WEIGHTS, bad) * check for row, check in zip(errors, validated)])
         inner, without = inner * weight.masked_fill(bad, 0.0), ~(weight > 0)
         left_out = without if left_out is None else left_out | without
-    # A look at all queries at once: most batches have neither empty nor absent ones.
+    # One read of all statuses: in most batches every query is scored.
     all_scored = left_out is None and reading_is_free(status) and not status.numpy().any()
     if all_scored:
         skipped = scalar(False, torch.bool, status.device).expand(status.shape)

@@ -116,24 +116,24 @@ def squares(values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor) -> tu
     """
     if weights is not None and values.dtype == torch.float64:  # float32 cannot represent weights that are far
         light, heavy = w < 1 / LARGE, w > LARGE
-        nothing, one, large, small = _factors(w.device)
+        zero, one, large, small = _factors(w.device)
         weights = weights * torch.where(light, large, torch.where(heavy, small, one)).unsqueeze(-1)
         far = (light | heavy).unsqueeze(-1)
     else:
-        nothing, far = torch.zeros_like(w[0]), torch.zeros_like(w, dtype=torch.bool).unsqueeze(-1)
+        zero, far = torch.zeros_like(w[0]), torch.zeros_like(w, dtype=torch.bool).unsqueeze(-1)
     centre = centres(torch.nan_to_num(wv / w, 0.0, 0.0, 0.0))
     # The sums around one centre near the values are accurate. The sums around the other centres are shifts of them.
     apart = values - centre[..., 1:2]
     if weights is None:
-        w2, first, second = w.unsqueeze(-1), apart.sum(-1, keepdim=True), apart.square_().sum(-1, keepdim=True)
+        w2, first = w.unsqueeze(-1), apart.sum(-1, keepdim=True)
     else:
         apart = apart * weights
-        w2 = (weights**2).sum(-1, keepdim=True)
-        first, second = (weights * apart).sum(-1, keepdim=True), apart.square_().sum(-1, keepdim=True)
+        w2, first = (weights**2).sum(-1, keepdim=True), (weights * apart).sum(-1, keepdim=True)
+    second = apart.square_().sum(-1, keepdim=True)
     shift = centre[..., 1:2] - centre
     shifted = first + shift * w2
     result = torch.cat([second + shift * (first + shifted), shifted, w2], dim=-1)
-    return torch.where(far, nothing, result), torch.where(far, result, nothing)
+    return torch.where(far, zero, result), torch.where(far, result, zero)
 
 
 def centres(mean: Tensor) -> Tensor:
@@ -151,7 +151,7 @@ def centres(mean: Tensor) -> Tensor:
 
 @constant
 def _grids(dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The factors of a mean before it is rounded to each centre, and the divisors behind it."""
+    """The factors of a mean before it is rounded to each centre, and the divisors after it."""
     return torch.tensor([[0, 1, 4 / 3], [1, 1, 4 / 3]], dtype=dtype, device=device)
 
 
@@ -199,7 +199,7 @@ def standard_error(sums: Tensor, n: Tensor) -> Tensor:
     return spread.sqrt() / w
 
 
-def weights_beside_squares(sums: Tensor) -> Tensor:
-    """sum(w) / sqrt(sum(w^2))."""
+def root_of_effective_size(sums: Tensor) -> Tensor:
+    """Square root of Kish's effective number of queries: sum(w) / sqrt(sum(w^2))."""
     squares, w = scaled(sums)
     return w / squares[..., 6].sqrt()
