@@ -182,7 +182,10 @@ REFUSED = {
         lambda: tr.Ranking.from_embeddings(torch.rand(1, 2), torch.rand(5, 2), torch.tensor([1]), top_k=2).sampled(1),
         "make it without top_k",
     ),
-    "realistic": (lambda: tr.MRR(ties="realistic").score(FULL.sampled(2)), "'pessimistic' for sampled negatives, got 'realistic'"),
+    "realistic": (
+        lambda: tr.MRR(ties="realistic").score(FULL.sampled(2)),
+        "'pessimistic' for sampled negatives, got 'realistic'",
+    ),
     "bpref": (lambda: tr.Bpref().score(FULL.sampled(2)), "measure of relevant candidates .*got bpref"),
     "condensed": (lambda: tr.MRR(unjudged="condensed").score(FULL.sampled(2)), "measure of relevant candidates"),
 }

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torchrank.formulas.judgment_bounds import bound
 from torchrank.hardware.constants import scalar
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
 from torchrank.names.parameters import one_of, parameter
@@ -171,6 +172,8 @@ class RankingMetric(Measure):
             got = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             wanted = f"a tensor [query], here {len(empty)} values"
             raise ValueError(f"Expected {type(self).__name__}.measure to return {wanted}, got {got}")
+        if reading_is_free(empty) and not empty.numpy().any():
+            return value, empty
         fill = FILLS[self.empty_target_action]
         if value.is_floating_point():
             return torch.where(empty, scalar(fill, value.dtype, value.device), value), empty

@@ -96,16 +96,21 @@ class Gained(Derived):
         limit = min(top_k or judged.shape[1], judged.shape[1])
         # The n(l) candidates at or above level l have the ranks 1 ... n(l) in the ideal order. So each level l adds
         # gain(l) - gain(l - 1) times the sum of the first n(l) discounts.
-        sums = prefix_sums(discount, limit, self.first.dtype, self.first.device)
+        discounts = self._discounts_reached(discount, limit, levels)
         # The table of a function at 1, 2, ... serves gains of grades as well as discounts of ranks.
-        by_level = of_first_ranks(gain, levels, sums.dtype, sums.device)
-        discounts = sums.take(self._reached(levels).clamp_max(len(sums) - 1)).unbind()
+        by_level = of_first_ranks(gain, levels, self.first.dtype, self.first.device)
         total, below = torch.zeros_like(self.num_candidates), 0.0
         for worth, of_level in zip(by_level.tolist(), discounts):
             # Steps of 1, the usual ones, need no product.
             total += of_level if worth - below == 1 else (worth - below) * of_level
             below = worth
         return total
+
+    @cached
+    def _discounts_reached(self, discount: Callable[[Tensor], Tensor], limit: int, levels: int) -> tuple[Tensor, ...]:
+        """For each level, the sum of the discounts of the first n(l) ranks up to ``limit``: float64 [query]."""
+        sums = prefix_sums(discount, limit, self.first.dtype, self.first.device)
+        return sums.take(self._reached(levels).clamp_max(limit)).unbind()
 
     @cached
     def _reached(self, levels: int) -> Tensor:

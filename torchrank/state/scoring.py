@@ -308,7 +308,8 @@ def _sums_only(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
             del ranking
             measured = replace(measured, ignored=None if ignored is None else ignored[numbers])
             results = weigh(metrics, measured, None)
-            totals.append(torch.stack([torch.cat([result.sums, result.errors]) for result in results]))
+            rows = [result.sums for result in results], [result.errors for result in results]
+            totals.append(torch.cat(list(map(torch.stack, rows)), dim=-1))
         return torch.stack(totals).sum(0)
 
     if isinstance(batch.preds, Ranking):
