@@ -697,6 +697,25 @@ def test_a_run_of_other_queries_warns():
     assert tr.MRR().score(ranking).tolist() == [0]
 
 
+@pytest.mark.parametrize("relevant", [[1, 1], [1, 0]])
+def test_a_measure_of_ones_own_may_return_integers(relevant):
+    try:
+
+        class Found(tr.metrics.BinaryMetric):
+            name = "found"
+
+            def measure(self, ranking):
+                return ranking.found(1).sum(-1)
+
+        scores, target = torch.rand(2, 3), torch.tensor(relevant).unsqueeze(-1).expand(2, 3)
+        metric = Found()
+        metric.update(scores, target)
+        assert metric.compute() == 3 * sum(relevant) / 2
+        assert metric.score(scores, target).is_floating_point()
+    finally:
+        tr.RankingMetric.registry.pop("found", None)
+
+
 def test_a_wrong_measure_of_ones_own_is_refused():
     scores, target = torch.rand(2, 3), torch.ones(2, 3)
     try:

@@ -172,12 +172,12 @@ class RankingMetric(Measure):
             got = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             wanted = f"a tensor [query], here {len(empty)} values"
             raise ValueError(f"Expected {type(self).__name__}.measure to return {wanted}, got {got}")
+        fill = FILLS[self.empty_target_action]
+        if not value.is_floating_point():
+            return torch.where(empty, fill, value), empty
         if reading_is_free(empty) and not empty.numpy().any():
             return value, empty
-        fill = FILLS[self.empty_target_action]
-        if value.is_floating_point():
-            return torch.where(empty, scalar(fill, value.dtype, value.device), value), empty
-        return torch.where(empty, fill, value), empty
+        return torch.where(empty, scalar(fill, value.dtype, value.device), value), empty
 
     def score(
         self,
