@@ -339,9 +339,7 @@ def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measu
 def _of_each(metrics: Sequence[Measuring], ranking: Ranking) -> list[Measured]:
     """Measure a ranking. The largest cutoffs come first, because smaller ones read from their tables."""
     order = sorted(range(len(metrics)), key=lambda n: getattr(metrics[n], "top_k", None) or math.inf, reverse=True)
-    found: dict[int, Measured] = {}
-    for n in order:
-        found[n] = metrics[n].measured(ranking)
+    found = {n: metrics[n].measured(ranking) for n in order}
     return list(map(found.__getitem__, range(len(metrics))))
 
 
@@ -415,8 +413,7 @@ def weigh(metrics: Sequence[Averaging], measured: Measurements, weights: Tensor 
     all_scored = left_out is None and reading_is_free(status) and not status.numpy().any()
     if all_scored:
         skipped = scalar(False, torch.bool, status.device).expand(status.shape)
-        queries = errors.new_full(errors.shape[:1], values.shape[1])
-        num_empty = torch.zeros_like(queries)
+        queries, num_empty = errors.new_full(errors.shape[:1], values.shape[1]), errors.new_zeros(errors.shape[:1])
     else:
         empty, skipped = status == Status.EMPTY, status == Status.ABSENT
         if left_out is not None:
