@@ -17,10 +17,10 @@ The measure is evaluated once for m = 0, and twice for each further m up to the 
 candidates raise ValueError.
 
 Long lists need a cutoff k. For most measures only the number of relevant candidates behind the cutoff matters, and a
-larger number changes the value in one direction: recall falls, and precision stays as it is. Assume that t unjudged
-candidates can be among the first k; with ties at the cutoff, these are more than k. The candidates behind the cutoff
-are then all relevant, all irrelevant or, so that a query is not empty, a single one is relevant. So 2 t + 4 evaluations
-are enough, and they find the same extremes.
+larger number never raises the value: recall falls, and precision stays as it is. Assume that t unjudged candidates can
+be among the first k; with ties at the cutoff, t can be more than k. The smallest value has all candidates behind the
+cutoff relevant. The largest one has none of them relevant, or the first one, so that the query is not empty. So 2 t + 3
+evaluations are enough, and they find the same extremes.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _extremes(unjudged: Tensor, inside: Tensor | None) -> Iterator[Tensor]:
     readable = reading_is_free(number) or width >= WAITING
     last = int(most.max()) if readable else width
     near = last if inside is None or not readable else int((unjudged & inside).sum(-1).max())
-    if 2 * last <= 2 * near + 3:
+    if last <= near + 1:
         for relevant in range(1, last + 1):
             yield number <= relevant
             yield number > most - relevant
@@ -107,7 +107,6 @@ def _extremes(unjudged: Tensor, inside: Tensor | None) -> Iterator[Tensor]:
         yield number <= relevant  # the best-ranked ones
     for irrelevant in range(near + 1):
         yield number > irrelevant  # all but the best-ranked ones
-    yield number == most  # the worst-ranked one
 
 
 def _judged(ranking: Ranking, relevant: Tensor, worth: float) -> Ranking:

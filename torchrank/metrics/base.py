@@ -71,8 +71,7 @@ class RankingMetric(Measure):
     #: the treatments of unjudged candidates that the measure supports
     takes_unjudged_for: ClassVar[tuple[str, ...]] = get_args(Unjudged)
     #: whether the ranks behind the reach of :meth:`need` matter only by their number of relevant candidates, and a
-    #: larger number never raises, or never lowers, the value of a query that is not empty; not inherited together with
-    #: another :meth:`measure`
+    #: larger number never raises the value of a query that is not empty; not inherited with another :meth:`measure`
     monotone_behind: ClassVar[bool] = False
 
     ties: Ties = one_of(default="expected", among=lambda cls: cls.policies)
