@@ -169,8 +169,13 @@ BOUNDED = sorted(
 )
 
 
+def judgments(grades, worth):
+    """All ways in which the unjudged candidates can be irrelevant or relevant."""
+    return itertools.product(*([0, worth] if grade < 0 else [grade] for grade in grades))
+
+
 @pytest.mark.parametrize("name", BOUNDED)
-def test_bounds_at_a_cutoff_are_the_same_bits_as_if_every_candidate_were_tried(name, monkeypatch):
+def test_bounds_at_a_cutoff_are_the_extremes_of_all_judgments_to_the_bits_of_all_choices(name, monkeypatch):
     cls, generator = tr.RankingMetric.registry[name], torch.Generator().manual_seed(3)
     target = torch.randint(-2, 3, (64, 10), generator=generator)
     target[:8] = -target[:8].abs()  # nothing is judged relevant
@@ -182,18 +187,23 @@ def test_bounds_at_a_cutoff_are_the_same_bits_as_if_every_candidate_were_tried(n
     given = [{key: value for key, value in config.items() if key not in SET_HERE} for config in configs]
     given = [kwargs for n, kwargs in enumerate(given) if kwargs not in given[:n]]
     given += [{"ties": "optimistic"}, {"ties": "pessimistic"}]
-    metrics = [
-        cls(**kwargs, top_k=2, unjudged=unjudged, empty_target_action=action)
-        for kwargs in given
-        if not cls(**kwargs, top_k=2).no_bounds_reason
-        for unjudged, action in (("lower", "skip"), ("upper", "pos"))
-    ]
+    given = [kwargs for kwargs in given if not cls(**kwargs, top_k=2).no_bounds_reason]
+    ways = [(kwargs, *how) for kwargs in given for how in (("lower", "skip"), ("upper", "pos"))]
+    metrics = [cls(**kwargs, top_k=2, unjudged=one, empty_target_action=action) for kwargs, one, action in ways]
     assert any(metric.reach_of_bounds for metric in metrics)
     every_choice = judgment_bounds._extremes
     few = [metric.score(ranking) for metric in metrics]
     monkeypatch.setattr(judgment_bounds, "_extremes", lambda unjudged, inside: every_choice(unjudged, None))
-    for metric, value in zip(metrics, few):
+    some = [0, 1, 20, 21, 40, 41]  # with and without ties and relevant candidates
+    for metric, value, (kwargs, unjudged, action) in zip(metrics, few, ways):
         assert torch.equal(value.nan_to_num(nan=-1), metric.score(ranking).nan_to_num(nan=-1)), metric.label
+        worth = math.ceil(max(1, kwargs.get("relevance_level", 1)))
+        judged = [torch.tensor(list(judgments(target[query].tolist(), worth))) for query in some]
+        plain, rows = cls(**kwargs, top_k=2, empty_target_action=action), list(map(len, judged))
+        found = plain.score(scores[some].repeat_interleave(torch.tensor(rows), 0), torch.cat(judged)).split(rows)
+        extreme = min if unjudged == "lower" else max
+        want = [extreme((x for x in one.tolist() if x == x), default=math.nan) for one in found]
+        assert value[some].tolist() == pytest.approx(want, abs=1e-12, nan_ok=True), metric.label
 
 
 def test_long_lists_have_bounds_at_a_cutoff_and_are_refused_without(monkeypatch):

@@ -13,8 +13,8 @@ the cutoff makes the number of hits random, :class:`torchrank.MAP` raises ValueE
 the rank.
 
 The measure is evaluated once for m = 0, and twice for each further m up to the largest n of a query. For 8,000 lists of
-40 candidates, half of them unjudged, this takes 50 to 100 times as long as one evaluation. Lists of more than LONGEST
-candidates raise ValueError.
+40 candidates, half of them unjudged, this takes 50 to 100 times as long as one evaluation. If every rank matters, lists
+of more than LONGEST candidates raise ValueError.
 
 Long lists need a cutoff k. For most measures only the number of relevant candidates behind the cutoff matters, and a
 larger number never raises the value: recall falls, and precision stays as it is. Assume that t unjudged candidates can
