@@ -231,8 +231,26 @@ def test_another_formula_does_not_inherit_the_bounds_at_a_cutoff():
 
     # Smallest if three of six candidates are relevant, as is half of the first two.
     scores, target = torch.arange(6.0).flip(0)[None], torch.tensor([[1, 0, -1, -1, -1, -1]])
-    assert Gap(top_k=2, unjudged="lower").score(scores, target) == 0
-    del tr.RankingMetric.registry["gap"]
+    try:
+        assert Gap(top_k=2, unjudged="lower").score(scores, target) == 0
+    finally:
+        del tr.RankingMetric.registry["gap"]
+
+
+def test_a_single_relevant_candidate_behind_the_cutoff_is_tried():
+    class Rare(tr.Precision):
+        name = "rare"
+        monotone_behind = True
+
+        def measure(self, ranking):
+            return 1 / ranking.num_relevant(1)
+
+    scores, target = torch.arange(6.0).flip(0)[None], torch.tensor([[0, 0, -1, -1, -1, -1]])
+    try:
+        for unjudged, want in (("lower", 1 / 4), ("upper", 1)):
+            assert Rare(top_k=2, unjudged=unjudged, empty_target_action="skip").score(scores, target) == want
+    finally:
+        del tr.RankingMetric.registry["rare"]
 
 
 def test_bounds_that_cannot_be_had():
