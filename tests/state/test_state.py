@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import nn
 from torchmetrics.wrappers import Running
-from workers import SUMS, batch
+from workers import batch
+from workers_state import SUMS
 
 import torchrank as tr
 from torchrank.retrieval import RetrievalMRR

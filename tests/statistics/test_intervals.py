@@ -98,6 +98,12 @@ def test_auto_is_wilson_of_scipy_for_values_of_0_and_1(k, n, level):
     assert metric.interval(level).low < metric.interval(level).high
 
 
+@pytest.mark.parametrize("weight", [1.0, 0.1, 1 / 3, 0.7, 1e-9, 1e200])
+def test_two_queries_of_equal_weight_have_an_interval(weight):
+    weights = torch.full((2,), weight, dtype=torch.float64)
+    same(with_hits([1, 0], weights).interval(), stats.binomtest(1, 2).proportion_ci(0.95, method="wilson"))
+
+
 def test_wilson_of_weights_counts_the_effective_number_of_queries():
     hits, weights = [1, 0, 1, 1, 0, 1], [1.0, 2.0, 0.5, 3.0, 1.0, 0.0]
     p = sum(w * h for w, h in zip(weights, hits)) / sum(weights)

@@ -155,7 +155,7 @@ def summaries_and_intervals(rank, world):
     return [*values, [list(row.values()) for row in report.summary().rows]]
 
 
-@scenario
+@scenario(of_two=True)
 def nothing_on_all_workers(rank, world):
     values = []
     for kind in KINDS:

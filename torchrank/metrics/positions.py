@@ -19,7 +19,7 @@ from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import only, ratio, row_sum
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import MEANS, Mean
-from torchrank.state.sums import Sum, root_of_effective_size
+from torchrank.state.sums import Sum, effective_size
 
 __all__ = ["MR", "MRR", "HitRate"]
 
@@ -154,7 +154,7 @@ class PositionMetric(BinaryMetric):
     def slope(self, sums: Tensor) -> Tensor:
         """The size of the derivative of the reported value with respect to the average."""
         if self.adjusted == "z" and self.aggregation == "mean":
-            return root_of_effective_size(sums)
+            return effective_size(sums).sqrt()
         return torch.ones_like(sums[..., Sum.W])
 
     def error_of(self, sums: Tensor) -> Tensor:

@@ -99,7 +99,7 @@ def estimate(
         )
         interval = Interval(*ends.sort().values.tolist())  # 1 / mean rank exchanges the ends
     value = float(found) if found.numel() == 1 else math.nan  # a curve has no interval
-    weights = float(state.root_of_effective_size(sums)) ** 2
+    weights = float(state.effective_size(sums))
     effective = weights if math.isfinite(weights) else scored
     return Estimate(value, error, interval, int(sums[Sum.QUERIES]), int(sums[Sum.EMPTY]), int(scored), effective)
 
@@ -131,7 +131,7 @@ def _of_mean(metric: QueryMean, sums: Tensor, value: float, error: float, level:
         )
     if scored < 2 or math.isnan(value):
         return NO_INTERVAL
-    effective = float(state.root_of_effective_size(sums)) ** 2
+    effective = float(state.effective_size(sums))
     if binary and method != "t":
         return Interval(*wilson(value, effective, level))
     if error * math.sqrt(effective) <= ROUNDING * abs(value):

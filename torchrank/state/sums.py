@@ -199,7 +199,7 @@ def standard_error(sums: Tensor, n: Tensor) -> Tensor:
     return spread.sqrt() / w
 
 
-def root_of_effective_size(sums: Tensor) -> Tensor:
-    """Square root of Kish's effective number of queries: sum(w) / sqrt(sum(w^2))."""
+def effective_size(sums: Tensor) -> Tensor:
+    """Kish's effective number of queries: sum(w)^2 / sum(w^2); for weights of 1 exactly their number."""
     squares, w = scaled(sums)
-    return w / squares[..., 6].sqrt()
+    return w / squares[..., 6] * w

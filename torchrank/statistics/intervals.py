@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 from torchrank.statistics.distributions import normal_quantile, t_quantile
 
+#: The effective number of values of equal weights may be so much too small.
+ROUNDING = 1e-9
+
 
 def t_interval(mean: float, standard_error: float, df: float, level: float = 0.95) -> tuple[float, float]:
     r"""Interval of a mean by Student's t distribution.
@@ -93,7 +96,7 @@ def wilson(p: float, n: float, level: float = 0.95) -> tuple[float, float]:
         (0.8389, 1.0)
     """
     check_share("level", level)
-    if not (n >= 2 and 0 <= p <= 1):
+    if not (n > 2 - ROUNDING and 0 <= p <= 1):
         return math.nan, math.nan
     z = normal_quantile((1 + level) / 2)
     shrunk = 1 + z * z / n

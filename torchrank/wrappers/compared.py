@@ -341,6 +341,6 @@ def _statistics(
         losses=losses,
         skewness=skewness,
         unpaired=int(more[Pair.UNPAIRED]),
-        effective=float(state.root_of_effective_size(sums[:SIZE])) ** 2,
+        effective=float(state.effective_size(sums[:SIZE])),
         higher_is_better=higher,
     )

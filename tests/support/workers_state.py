@@ -1,0 +1,655 @@
+"""Scenarios of workers for one metric and one collection: sums, rows, bad values, torchmetrics' arguments, groups."""
+
+import contextlib
+import copy
+import datetime
+import itertools
+import pickle
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torchmetrics import MeanAbsoluteError, MetricCollection, MetricTracker
+from torchmetrics.utilities.distributed import gather_all_tensors
+from torchmetrics.utilities.exceptions import TorchMetricsUserError
+from workers import (
+    AGGREGATIONS,
+    BAD,
+    BATCHES,
+    MORE,
+    SHARES,
+    batch,
+    errors_of,
+    exactly,
+    fill,
+    leave,
+    plain,
+    scenario,
+    share,
+)
+
+import torchrank as tr
+from torchrank.retrieval import RetrievalMRR
+
+#: Synchronisation is the same code for all measures: one metric for each kind of state.
+SUMS = (
+    "ndcg(ties=pessimistic)@3",
+    "mr",
+    "kendalltau",
+    "mr(adjusted=z)",
+    "psp(average=pooled)@3",
+    "ips(self_normalized=True)",
+)
+SUMMED = [f"{name}@{k}" for name in ("ndcg", "recall", "precision", "mrr", "hitrate", "map", "f1") for k in range(1, 4)]
+SUMMED.append("mr")  # 22 in all
+MIXED = [
+    "ndcg@5",
+    "mrr(aggregation=median)",
+    "map(relevance_level=1.5)",
+    "mr",
+    "recall(aggregation=none)@3",
+    "fallout(aggregation=max)@2",
+    "auroc(empty_target_action=neg)",
+    "mr(aggregation=none)",
+    "dcg@3",
+]
+COST = {"summed": {"all_reduce": 1}, "mixed": {"all_reduce": 1, "all_gather": 1}}
+NAMES = {"summed": SUMMED, "mixed": MIXED}
+
+
+LOGGER = {"__name__": "lightning.pytorch.trainer.connectors.logger_connector.result"}
+exec("def logged(metric): return metric.compute()", LOGGER)  # test_lightning.py has the real one
+
+
+def one_by_one(suite):
+    """As Lightning's log_dict does it: the items first, and later every metric by itself."""
+    items = list(suite.items())
+    return {key: LOGGER["logged"](metric) for key, metric in items}
+
+
+def at_once(suite):
+    return suite.compute()
+
+
+WAYS = {"at once": at_once, "one by one": one_by_one}
+
+
+# ---- the same numbers ------------------------------------------------------------------------------------------------
+
+
+def single_metrics(rank, world, how):
+    values = {}
+    for metric in [*map(tr.parse, SUMS), *(tr.MRR(aggregation=aggregation) for aggregation in AGGREGATIONS)]:
+        fill(metric, share(BATCHES, rank, world, how))
+        kept = {} if metric.aggregation == "mean" else {"all_gather": 1}
+        with exactly(world, all_reduce=1, **kept):
+            values[metric.label] = metric.compute()
+        with exactly(world, all_reduce=1, **kept):
+            assert plain(metric.compute()) == plain(values[metric.label])
+        assert metric.num_queries == sum(len(preds) for preds, _ in share(BATCHES, rank, world, how))
+    return values
+
+
+def collections(rank, world, how):
+    values = {}
+    for (kind, names), (way, compute) in itertools.product(NAMES.items(), WAYS.items()):
+        suite = fill(tr.RankingCollection(names, prefix="v/"), share(BATCHES, rank, world, how))
+        with exactly(world, **COST[kind]):
+            values[kind, way] = compute(suite)
+        with exactly(world, **COST[kind]):
+            assert plain(compute(suite)) == plain(values[kind, way])
+        assert plain(values[kind, way]) == plain(values[kind, "at once"])
+    stock = MetricCollection({name: tr.parse(name) for name in MIXED if "." not in name})
+    values["stock"] = dict(sorted(fill(stock, share(BATCHES, rank, world, how)).compute().items()))
+    with_own = MetricCollection([tr.RankingCollection(SUMMED), MeanAbsoluteError()])
+    values["own in stock"] = fill(with_own, share(BATCHES, rank, world, how)).compute()
+    del values["own in stock"]["MeanAbsoluteError"]  # whose float32 sums depend on the order
+    return values
+
+
+for _how, _scene in itertools.product(SHARES, (single_metrics, collections)):
+
+    def _run(rank, world, how=_how, scene=_scene):
+        return scene(rank, world, how)
+
+    _run.__name__ = f"{_scene.__name__}, {_how}".replace(" ", "_").replace(",", "")
+    scenario(_run, of_two=True)
+
+
+@scenario(of_two=True)
+def curves(rank, world):
+    suite = fill(tr.RankingCollection([tr.PRCurve(3), "mrr"]), share(BATCHES, rank, world))
+    with exactly(world, all_reduce=1):
+        values = suite.compute()
+    return dict(zip(("precision", "recall", "rank"), values["prcurve@3"])) | {"mrr": values["mrr"]}
+
+
+@scenario(of_two=True)
+def nothing_anywhere(rank, world):
+    values = {}
+    for aggregation in AGGREGATIONS:
+        metric = tr.MR(aggregation=aggregation)
+        with exactly(world, all_reduce=1):  # nobody has rows to gather
+            values[metric.label] = metric.compute()
+        assert metric.compute().shape == ((0,) if aggregation == "none" else ())
+    values["suite"] = tr.RankingCollection(MIXED).compute()
+    metric = tr.MR(aggregation="none")
+    metric.update(torch.zeros(0, 3), torch.zeros(0, 3))
+    values["batches without queries"] = metric.compute()
+    return values
+
+
+@scenario
+def weights(rank, world):
+    suite = tr.RankingCollection(MIXED)
+    for number, (preds, target) in enumerate(share(list(BATCHES), rank, world)):
+        first = sum(SHARES["uneven"][world][:rank]) if world > 1 else 0
+        suite.update(preds, target, weights=torch.arange(len(preds)) + (first + number) / 3)
+    return suite.compute()
+
+
+@scenario
+def other_precision(rank, world):
+    suite = tr.RankingCollection(MIXED).to(torch.bfloat16).half()
+    torch.set_default_dtype(torch.bfloat16)
+    with torch.inference_mode():
+        fill(suite, share(BATCHES, rank, world))
+        values = suite.compute()
+    torch.set_default_dtype(torch.float32)
+    return values, fill(suite, share(MORE, rank, world)).compute()["ndcg@5"]
+
+
+# ---- compute, update, compute ----------------------------------------------------------------------------------------
+
+
+def rounds(suite, compute, rank, world):
+    """Compute between updates of which some workers have none: nobody may answer from a cache or wait in vain."""
+    values, shares = [], ("uneven", "first empty", "last empty", "all in one", "even")
+    for number, how in enumerate(shares):
+        batches = BATCHES if number == 0 else [batch(100 * number + seed) for seed in range(12)]
+        fill(suite, share(batches, rank, world, how))
+        values.append(compute(suite))
+        values.append(compute(suite))
+    suite.reset()
+    values.append(compute(suite))
+    fill(suite, share(MORE, rank, world, "last empty"))
+    values.append(compute(suite))
+    return values
+
+
+@scenario(of_two=True)
+def rounds_of_single_metrics(rank, world):
+    values = [rounds(tr.parse(name), at_once, rank, world) for name in MIXED if "none" not in name]
+    return [*values, rounds(tr.MRR() + tr.NDCG(top_k=3) / 2, at_once, rank, world)]
+
+
+@scenario(of_two=True)
+def rounds_of_collections(rank, world):
+    names = [name for name in MIXED if "none" not in name]  # whose order is by worker, then by round
+    values = [rounds(tr.RankingCollection(names), compute, rank, world) for compute in WAYS.values()]
+    assert plain(values[0]) == plain(values[1])
+    stock = MetricCollection({name: tr.parse(name) for name in names if "." not in name})
+    return values, [dict(sorted(v.items())) for v in rounds(stock, at_once, rank, world)]
+
+
+@scenario(alone=False, of_two=True)
+def rows_come_by_worker_then_by_time(rank, world):
+    metric = tr.MRR(aggregation="none")
+    for number in range(3):
+        metric.update(tr.Ranking.from_ranks(torch.full((rank + 1,), float(10**number + rank))))
+        metric.compute()
+    values = [1 / (10**number + r) for r in range(world) for number in range(3) for _ in range(r + 1)]
+    torch.testing.assert_close(metric.compute(), torch.tensor(values))
+
+
+@scenario(timeout=15, of_two=True)
+def rounds_with_a_foreign_metric(rank, world):
+    suite = tr.RankingCollection(["mrr", MeanAbsoluteError(), "map"])
+    values = rounds(suite, at_once, rank, world)
+    return [{key: value for key, value in v.items() if key != "MeanAbsoluteError"} for v in values]
+
+
+# ---- bad values ------------------------------------------------------------------------------------------------------
+
+
+@scenario(alone=False)
+def bad_values_on_one_worker_raise_on_all(rank, world):
+    messages = []
+    for name in MIXED:
+        metric = fill(tr.parse(name), share(BATCHES, rank, world))
+        if rank == world - 1:
+            metric.update(*BAD)
+        messages.append(errors_of(metric.compute))
+        assert errors_of(metric.compute) == messages[-1]
+        if rank == 0:
+            fill(metric, MORE)
+        messages.append(errors_of(metric.compute))
+        metric.reset()
+        value = fill(metric, share(BATCHES, rank, world)).compute()
+        assert plain(value) == plain(expected(name, BATCHES))
+    assert all("1 query with NaN" in message for message in messages)
+    return messages
+
+
+EXPECTED = {}
+
+
+def expected(name, batches):
+    """The value of a process without others."""
+    key = (name, *map(id, batches))
+    if key not in EXPECTED:  # with the batches, so that no other gets their id
+        EXPECTED[key] = list(batches), fill(tr.parse(name, distributed_available_fn=lambda: False), batches).compute()
+    return EXPECTED[key][1]
+
+
+@scenario(alone=False)
+def bad_values_in_collections(rank, world):
+    """One metric of many raises; the others have their turn, and everything goes on."""
+    names = [
+        "ndcg@5",
+        "map(empty_target_action=error)",
+        "mrr(aggregation=median)",
+        "mr(empty_target_action=error)",
+        "f1",
+    ]
+    empty = (torch.tensor([[0.1, 0.9]]), torch.tensor([[0, 0]]))
+    some = [(preds[:1], target[:1] + 1) for preds, target in BATCHES]
+    messages = []
+    for build in (tr.RankingCollection, lambda names: MetricCollection({name: tr.parse(name) for name in names})):
+        suite = fill(build(names), share(some, rank, world))
+        for _ in range(2):
+            if rank == 1:
+                suite.update(*empty)
+            messages.append(errors_of(suite.compute))
+            values = {}
+            for key, metric in suite.items():
+                if "error" in key:
+                    messages.append(errors_of(metric.compute))
+                else:
+                    values[key] = metric.compute()
+            messages.append(errors_of(lambda: one_by_one(suite)))  # noqa: B023  called at once
+        assert values.keys() == {"ndcg@5", "mrr(aggregation=median)", "f1"}
+        for key, value in values.items():
+            assert plain(value) == plain(expected(key, [*some, empty, empty]))
+        suite.reset()
+        fill(suite, share(some, rank, world, "last empty"))
+        for key, value in suite.compute().items():
+            assert plain(value) == plain(expected(key, some))
+    return messages
+
+
+@scenario
+def a_call_that_raises_on_one_worker(rank, world):
+    """It leaves no trace there, and so nothing to wait for."""
+    suite = fill(tr.RankingCollection(MIXED), share(BATCHES, rank, world))
+    suite.compute()
+    for method in (suite.update, suite.forward, suite["mr"].update, suite["mr"].forward) if rank == 0 else ():
+        errors_of(lambda: method(torch.zeros(2, 3), torch.zeros(2, 4)))  # noqa: B023  called at once
+    return suite.compute(), one_by_one(suite)
+
+
+@scenario
+def a_failing_aggregation(rank, world):
+    def fails(values):
+        raise RuntimeError("no")
+
+    suite = fill(tr.RankingCollection(["mrr", tr.NDCG(aggregation=fails), "mr"]), share(BATCHES, rank, world))
+    for compute in WAYS.values():
+        errors_of(lambda: compute(suite), RuntimeError)  # noqa: B023  called at once
+        suite.reset()
+        fill(suite, share(BATCHES, rank, world))
+    return suite["mrr"].compute(), suite["mr"].compute()
+
+
+# ---- torchmetrics' arguments -----------------------------------------------------------------------------------------
+
+
+@scenario
+def forward_without_sync(rank, world):
+    suite = tr.RankingCollection(MIXED)
+    with exactly(world):
+        for arguments in share(BATCHES, rank, world):
+            values = suite(*arguments)
+            assert plain(values["ndcg@5"]) == plain(expected("ndcg@5", [arguments]))
+            assert plain(values["mr(aggregation=none)"]) == plain(expected("mr(aggregation=none)", [arguments]))
+    return suite.compute()
+
+
+def steps(metric, rank, world):
+    """Forward of as many batches by every worker; the union of them in one process."""
+    values = []
+    for number in range(3):
+        parts = [batch(1000 + 10 * number + r, queries=r) for r in (1, 2, 3)]
+        mine = {1: [(0, 3)], 2: [(0, 2), (2, 3)], 3: [(0, 1), (1, 2), (2, 3)]}[world][rank]
+        values.append(metric(*(torch.cat(x) for x in zip(*parts[slice(*mine)]))))
+    return values
+
+
+@scenario
+def sync_on_step(rank, world):
+    values = []
+    for name in MIXED:
+        metric = tr.parse(name, dist_sync_on_step=True)
+        values.append(steps(metric, rank, world))
+        assert metric.num_queries == {1: [18], 2: [9, 9], 3: [3, 6, 9]}[world][rank]
+        value = metric.compute()
+        values.append(value if "none" not in name else value.sort().values)
+    return values
+
+
+@scenario(alone=False)
+def bad_values_of_one_worker_in_a_synced_step(rank, world):
+    values = []
+    for kwargs in ({}, {"aggregation": "median"}):
+        suite = tr.RankingCollection([tr.MRR(dist_sync_on_step=True, **kwargs), tr.MR(dist_sync_on_step=True)])
+        for arguments in (MORE[0], BAD if rank == 1 else MORE[1], MORE[2]):
+            values.append(suite(*arguments))
+        assert [value.isnan().item() for v in values[-3:] for value in v.values()] == [
+            False,
+            False,
+            True,
+            True,
+            False,
+            False,
+        ]
+        assert "1 query with NaN" in errors_of(suite.compute)
+    return values
+
+
+@scenario
+def sync_on_step_in_collections(rank, world):
+    values = []
+    suite = tr.RankingCollection([tr.parse(name, dist_sync_on_step=True) for name in MIXED if "none" not in name])
+    stock = MetricCollection({name: metric.clone() for name, metric in suite.items() if "." not in name})
+    for _ in range(2):
+        values.append(steps(suite, rank, world))
+        values.append(suite.compute())
+        values.append(one_by_one(suite))
+        values.append([dict(sorted(v.items())) for v in steps(stock, rank, world)])
+        values.append(dict(sorted(stock.compute().items())))
+    return values
+
+
+@scenario(alone=False)
+def no_sync_on_compute(rank, world):
+    mine = share(BATCHES, rank, world)
+    members = {name: tr.parse(name, sync_on_compute=False) for name in MIXED[:4]}
+    suite = fill(tr.RankingCollection({**members, "global": "ndcg@5"}), mine)
+    for compute in WAYS.values():
+        with exactly(world, all_reduce=1):
+            values = compute(suite)
+        for name in members:
+            assert plain(values[name]) == plain(expected(name, mine))
+    metric = fill(tr.MRR(sync_on_compute=False), mine)
+    with exactly(world):
+        metric.compute()
+    metric(*MORE[0])
+    with exactly(world):
+        assert plain(metric.compute()) == plain(expected("mrr", [*mine, MORE[0]]))
+    return values["global"]
+
+
+class Gather:
+    """A user's own way to gather."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, tensor, group=None):
+        self.calls += 1
+        return gather_all_tensors(tensor, group)
+
+
+@scenario
+def own_gather(rank, world):
+    values = []
+    for how in SHARES:
+        gather = Gather()
+        own = {f"own {name}": tr.parse(name, dist_sync_fn=gather) for name in MIXED}
+        suite = tr.RankingCollection({**own, **{name: tr.parse(name) for name in MIXED}})
+        for _ in range(2):
+            for compute in WAYS.values():
+                fill(suite, share(MORE, rank, world, how))
+                got = compute(suite)
+                assert all(plain(got[name]) == plain(got[f"own {name}"]) for name in MIXED)
+                values.append({name: v for name, v in got.items() if "none" not in name})
+        assert (gather.calls > 0) == (world > 1)
+    metric = fill(tr.MRR(aggregation="none", dist_sync_fn=gather_all_tensors), share(MORE, rank, world))
+    return values, metric.compute()
+
+
+@scenario(alone=False)
+def foreign_metrics(rank, world):
+    suite = tr.RankingCollection(["mrr", MeanAbsoluteError(), "ndcg(aggregation=none)", "map"])
+    error = MeanAbsoluteError(distributed_available_fn=lambda: False)
+    fill(error, BATCHES)
+    for how in ("uneven", "last empty"):
+        suite.reset()
+        fill(suite, share(BATCHES, rank, world, how))
+        for compute in WAYS.values():
+            values = compute(suite)
+            assert plain(values["mrr"]) == plain(expected("mrr", BATCHES))
+            torch.testing.assert_close(values["MeanAbsoluteError"], error.compute())
+    return values
+
+
+@scenario(alone=False)
+def subgroups(rank, world):
+    """The first two workers by themselves, beside metrics of all."""
+    group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=60))
+    mine = [batch(50 + rank), batch(60 + rank, queries=rank)]
+    both = [b for r in (0, 1) for b in (batch(50 + r), batch(60 + r, queries=r))]
+    everyone = [b for r in range(world) for b in (batch(50 + r), batch(60 + r, queries=r))]
+    names = ["mrr", "ndcg(aggregation=none)", "mr(aggregation=median)"]
+    if rank < 2:
+        for name in names:
+            metric = fill(tr.parse(name, process_group=group), mine)
+            for _ in range(2):
+                assert plain(metric.compute()) == plain(expected(name, both))
+            with tr.parse(name).sync_context(process_group=group):
+                pass
+            metric = fill(tr.parse(name), mine)
+            with metric.sync_context(process_group=group):
+                assert metric.num_queries == sum(len(preds) for preds, _ in both)
+            assert metric.num_queries == sum(len(preds) for preds, _ in mine)
+        suite = fill(tr.RankingCollection([tr.parse(name, process_group=group) for name in names]), mine)
+        for compute in WAYS.values():
+            with exactly(world, all_reduce=1, all_gather=1):
+                assert plain(compute(suite)) == plain({name: expected(name, both) for name in names})
+    dist.barrier()
+    local = {f"local {name}": tr.parse(name, process_group=group) for name in names} if rank < 2 else {}
+    suite = fill(tr.RankingCollection({**local, **{name: tr.parse(name) for name in names}}), mine)
+    for compute in WAYS.values():
+        for _ in range(2):
+            values = compute(suite)
+            for name in names:
+                assert plain(values[name]) == plain(expected(name, everyone))
+            for name in local:
+                assert plain(values[name]) == plain(expected(name.removeprefix("local "), both))
+    leave(group) if rank < 2 else None
+
+
+# ---- inside sync_context, copies, checkpoints ------------------------------------------------------------------------
+
+
+@scenario
+def sync_context(rank, world):
+    mine = share(BATCHES, rank, world)
+    local = sum(len(preds) for preds, _ in mine)
+    values = []
+    suite = fill(tr.RankingCollection(MIXED), mine)
+    for joint in (False, True):
+        for metric in suite.values() if joint else (fill(tr.parse(name), mine) for name in MIXED):
+            error = metric.standard_error
+            for _ in range(2):
+                with metric.sync_context():
+                    values.append([metric.num_queries, metric.num_empty, metric.standard_error])
+                    metric.persistent(True)
+                    values.append(
+                        metric.state_dict()[f"{metric.label}:sums"][[2, 3, -1]]
+                    )  # whole numbers: exact in any order
+                assert metric.num_queries == local
+                assert plain(metric.standard_error) == plain(error)
+            values.append(metric.compute())
+    with contextlib.ExitStack() as stack:
+        for metric in suite.values():
+            stack.enter_context(metric.sync_context())
+        values.append([metric.num_queries for metric in suite.values()])
+    assert {metric.num_queries for metric in suite.values()} == {local}
+    return values, suite.compute()
+
+
+@scenario(alone=False)
+def forward_while_synced(rank, world):
+    """torchmetrics refuses it; the local state must come back all the same."""
+    for name in ("mrr", "mrr(aggregation=none)"):
+        metric = fill(tr.parse(name), share(BATCHES, rank, world))
+        local = metric.num_queries
+        with metric.sync_context():
+            all_candidates = metric.num_queries
+            errors_of(lambda: metric(*BATCHES[0]), TorchMetricsUserError)  # noqa: B023  called at once
+            assert metric.num_queries == all_candidates
+        assert metric.num_queries == local
+        assert plain(metric.compute()) == plain(expected(name, BATCHES))
+
+
+@scenario(alone=False)
+def copies_reduce_alone(rank, world):
+    suite = fill(tr.RankingCollection(MIXED), share(BATCHES, rank, world))
+    for _ in range(2):
+        for name in MIXED:
+            for twin in (suite[name].clone(), copy.deepcopy(suite[name]), pickle.loads(pickle.dumps(suite[name]))):
+                kept = {"all_gather": 1} if "aggregation" in name else {}
+                with exactly(world, all_reduce=1, **kept):
+                    assert plain(twin.compute()) == plain(expected(name, BATCHES))
+        for twin in (suite.clone(prefix="t/"), pickle.loads(pickle.dumps(suite))):
+            with exactly(world, all_reduce=1, all_gather=1):
+                values = twin.compute()
+            assert plain(values) == plain({key: expected(key.removeprefix("t/"), BATCHES) for key in values})
+        suite.compute()
+    tracker = MetricTracker(tr.RankingCollection(["mrr", "mr"]))
+    for some in (BATCHES, MORE):
+        tracker.increment()
+        fill(tracker, share(some, rank, world))
+        tracker.compute()
+    assert plain(tracker.compute_all()["mr"]) == plain(torch.stack([expected("mr", BATCHES), expected("mr", MORE)]))
+
+
+@scenario
+def checkpoints(rank, world):
+    """Every worker saves its own state, and goes on with it."""
+    suite = fill(tr.RankingCollection(MIXED), share(BATCHES, rank, world))
+    suite.persistent(True)
+    saved = suite.state_dict()
+    suite.compute()
+    assert all(torch.equal(a, b) for a, b in zip(suite.state_dict().values(), saved.values()) if isinstance(a, Tensor))
+    twin = fill(tr.RankingCollection(MIXED), MORE[:1])
+    twin.compute()
+    twin.load_state_dict(suite.state_dict())
+    fill(twin, share(MORE, rank, world))
+    return suite.compute(), {name: value for name, value in twin.compute().items() if "none" not in name}
+
+
+# ---- long states, names, other groups --------------------------------------------------------------------------------
+
+
+@scenario
+def states_longer_than_a_message(rank, world):
+    suite = fill(tr.RankingCollection([f"ndcg@{k}" for k in range(1, 200)]), share(BATCHES, rank, world))
+    with exactly(world, all_reduce=2):
+        values = suite.compute()
+    lists = [lists_of(seed) for seed in range(12)]
+    wide = tr.RankingCollection([tr.Gini(num_items=9000), "recall@3", "recall(aggregation=none)@2"])
+    with exactly(world, all_reduce=2, all_gather=1):
+        more = fill(wide, share(lists, rank, world)).compute()
+    return values, {key: value.round(decimals=6) for key, value in more.items()}
+
+
+@scenario(alone=False)
+def functions_of_one_name_on_one_worker(rank, world):
+    """A worker that has made other metrics before counts them, but this is no part of the definition."""
+
+    def build():
+        def gain(grade):
+            return grade * 2
+
+        return gain
+
+    before = [build() for _ in range(rank)]
+    numbered = [tr.DCG(gain=function) for function in before]
+    metric = fill(tr.DCG(gain=build()), share(BATCHES, rank, world))
+    torch.testing.assert_close(metric.compute(), 2 * expected("dcg", BATCHES))
+    assert len(numbered) == rank
+
+
+@scenario(alone=False)
+def outside_the_process_group(rank, world):
+    group = dist.new_group([1])
+    suite = tr.RankingCollection([tr.MRR(process_group=group), tr.MR(aggregation="none", process_group=group)])
+    metrics = [*suite.values(), RetrievalMRR(process_group=group)]
+    fill(suite, BATCHES)
+    metrics[-1].update(torch.tensor([0.1, 0.2]), torch.tensor([0, 1]), indexes=torch.tensor([0, 0]))
+    for compute in [suite.compute, *(metric.compute for metric in metrics)]:
+        if rank == 1:
+            compute()
+        else:
+            assert f"process {rank}" in errors_of(compute)
+    assert suite["mrr"].num_queries == sum(len(preds) for preds, _ in BATCHES)
+
+
+@scenario(alone=False)
+def standard_errors_of_large_values_add_up(rank, world):
+    """Batches of one query, with a weight of 0 or more, whose values differ in the tenth digit."""
+    g = torch.Generator().manual_seed(3)
+    values = 1e9 + torch.randn(60, 1, generator=g, dtype=torch.float64)
+    weights = torch.rand(60, 1, generator=g, dtype=torch.float64)
+    batches = [(tr.Ranking.from_scores(torch.zeros(1, 1), v.unsqueeze(0)), w) for v, w in zip(values, weights)]
+    metric = tr.CG()
+    for ranking, weight in share(batches, rank, world):
+        metric.update(ranking, weights=weight)
+    with metric.sync_context():
+        found = metric.standard_error.item()
+    v, w = (values - 1e9).flatten(), weights.flatten()
+    m = (w * v).sum() / w.sum()
+    wanted = ((w**2 * (v - m) ** 2).sum() * 60 / 59).sqrt() / w.sum()
+    assert abs(found / wanted.item() - 1) < 1e-5
+
+
+# ---- measures of recommended lists, whose states are as long as the catalogue ----------------------------------------
+
+CATALOGUE = 11
+KNOWN = torch.arange(CATALOGUE) % 5
+
+
+def lists_of(seed):
+    """Ids with padding, and the relevant ones; none at all for some seeds."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.stack([torch.randperm(CATALOGUE, generator=generator)[:6] for _ in range(1 + seed % 4)])
+    ids[torch.rand(ids.shape, generator=generator) < 0.3] = -1
+    return ids, [ids[q, :2][ids[q, :2] >= 0] for q in range(len(ids))]
+
+
+def beyond_suite():
+    exposure = [tr.Coverage(1, num_items=CATALOGUE), tr.Gini(num_items=CATALOGUE), tr.Entropy(4, num_items=CATALOGUE)]
+    users = [tr.Popularity(3, interactions=KNOWN), tr.Popularity(3, interactions=KNOWN, aggregation="median")]
+    return tr.RankingCollection(
+        [*exposure, "recall@3", *users, tr.IntraListDiversity(categories=KNOWN), tr.Serendipity(interactions=KNOWN)]
+    )
+
+
+@scenario
+def lists_beyond_accuracy(rank, world):
+    batches = [lists_of(seed) for seed in range(12)]
+    found = {}
+    for how in SHARES:
+        suite = fill(beyond_suite(), share(batches, rank, world, how))
+        with exactly(world, all_reduce=1, all_gather=1):
+            found[how] = {key: round(value.item(), 6) for key, value in suite.compute().items()}
+        alone = fill(tr.Gini(num_items=CATALOGUE), share(batches, rank, world, how))
+        with exactly(world, all_reduce=1):
+            found[how, "alone"] = alone.compute()
+        fill(suite, share(batches, rank, world, how))
+        found[how, "again"] = suite.compute()["gini"]
+    if rank == world - 1:
+        alone.update(torch.tensor([[CATALOGUE]]))
+    return {str(key): value for key, value in found.items()} | {"error": errors_of(alone.compute)}
