@@ -280,8 +280,8 @@ def test_an_update_of_statistics_looks_at_no_value(target, kind, weighted):
     ("overhead", "items", "more"),
     [
         *((2**10, items, {}) for items in ITEMS),
-        *((2**10, "label", more) for more in ({"top_k": 5}, {"chunk_size": 7}, {"similarity": "cosine"})),
-        *((-12, "list", more) for more in ({}, {"top_k": 5}, {"chunk_size": 7})),
+        *((2**10, "label", more) for more in ({"top_k": 5}, {"chunk_size": 170}, {"similarity": "cosine"})),
+        *((-12, "list", more) for more in ({}, {"top_k": 5}, {"chunk_size": 170})),
     ],
     ids=str,
 )

@@ -13,7 +13,7 @@ import torch
 import torchmetrics
 from oracles_binary import ordered_pairs
 from orders import Query
-from test_peers import by_trec_eval, collection, dense
+from peers import by_trec_eval, collection, dense
 from torch import nn
 
 import torchrank as tr

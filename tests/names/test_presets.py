@@ -7,7 +7,7 @@ from importlib.metadata import version
 import numpy as np
 import pytest
 import torch
-from test_peers import assert_agree, by_trec_eval, collection, graded_batch
+from peers import assert_agree, by_trec_eval, collection, graded_batch
 
 import torchrank as tr
 from torchrank.names.presets import ALWAYS, LIBRARIES, rows

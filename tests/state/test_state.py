@@ -77,7 +77,8 @@ CENTRES = (10.0, 2.0**20 + 64, 1e6 / 3, 1e9, 2.0**30 + 2**16, 1e11)
 @pytest.mark.parametrize(
     ("centre", "batches", "weights"),
     [
-        *itertools.product(CENTRES, [1, 30], WEIGHTS),
+        *itertools.product(CENTRES, [1], WEIGHTS),
+        *itertools.product(CENTRES[::2], [30], WEIGHTS),
         *((centre, 300, "one") for centre in CENTRES[1::4]),
         (1e11, 300, "one and huge"),
     ],

@@ -177,9 +177,9 @@ def judgments(grades, worth):
 @pytest.mark.parametrize("name", BOUNDED)
 def test_bounds_at_a_cutoff_are_the_extremes_of_all_judgments_to_the_bits_of_all_choices(name, monkeypatch):
     cls, generator = tr.RankingMetric.registry[name], torch.Generator().manual_seed(3)
-    target = torch.randint(-2, 3, (64, 10), generator=generator)
+    target = torch.randint(-2, 3, (24, 7), generator=generator)
     target[:8] = -target[:8].abs()  # nothing is judged relevant
-    scores = torch.rand(64, 10, generator=generator)
+    scores = torch.rand(24, 7, generator=generator)
     scores[::2] = scores[::2].mul(6).round()  # ties
     scores[target.roll(1, -1) == 2] = -INF
     ranking = tr.Ranking.from_scores(scores, target)
@@ -194,7 +194,7 @@ def test_bounds_at_a_cutoff_are_the_extremes_of_all_judgments_to_the_bits_of_all
     every_choice = judgment_bounds._extremes
     few = [metric.score(ranking) for metric in metrics]
     monkeypatch.setattr(judgment_bounds, "_extremes", lambda unjudged, inside: every_choice(unjudged, None))
-    some = [0, 1, 20, 21, 40, 41]  # with and without ties and relevant candidates
+    some = [0, 1, 10, 11, 22, 23]  # with and without ties and relevant candidates
     for metric, value, (kwargs, unjudged, action) in zip(metrics, few, ways):
         assert torch.equal(value.nan_to_num(nan=-1), metric.score(ranking).nan_to_num(nan=-1)), metric.label
         worth = math.ceil(max(1, kwargs.get("relevance_level", 1)))

@@ -28,7 +28,7 @@ every_measure = pytest.mark.parametrize("name", MEASURES)
 of_every_need = pytest.mark.parametrize("name", REPRESENTATIVES)
 # One that sums, one that skips, one with a weight of its own, and one that compares.
 of_every_state = pytest.mark.parametrize("name", ["ndcg", "mr", "ips", "kendalltau"])
-some, few = settings(max_examples=14), settings(max_examples=6)
+some, few = settings(max_examples=9), settings(max_examples=5)
 
 
 def draw_metric(data, name):
@@ -178,7 +178,7 @@ def test_any_split_over_batches_and_workers_changes_nothing(name, data):
 
 
 @of_every_need
-@some
+@few
 @given(data=st.data())
 def test_all_layouts_say_the_same(name, data):
     metric = draw_metric(data, name)
@@ -377,7 +377,7 @@ def test_few_measures_have_no_random_baseline():
 @pytest.mark.parametrize("name", sorted(set(MEASURES) & set(BASELINES)))
 @pytest.mark.parametrize(
     ("n", "r", "k"),
-    [(9, 5, 1), (100, 40, 7), (1000, 1, 10), (3000, 3, 2000)],
+    [(100, 40, 7), (1000, 1, 10), (3000, 3, 2000)],
 )
 def test_a_constant_scorer_gets_the_random_baseline(name, n, r, k):
     parameters = {"beta": 2} if name == "fbeta" else {}
@@ -526,9 +526,9 @@ def test_a_single_query_is_counted_among_billions(name):
 def test_single_queries_count_beside_very_many():
     metric = tr.MRR()
     metric.update(tr.Ranking.from_ranks(torch.tensor([1])), weights=torch.tensor([1e9]))
-    for _ in range(1000):  # each of them is less than float32 can add to the sum
-        metric.update(tr.Ranking.from_ranks(torch.tensor([2])), weights=torch.tensor([20.0]))
-    want = (1e9 + 1000 * 20 / 2) / (1e9 + 1000 * 20)
+    for _ in range(300):  # each of them is less than float32 can add to the sum
+        metric.update(tr.Ranking.from_ranks(torch.tensor([2])), weights=torch.tensor([30.0]))
+    want = (1e9 + 300 * 30 / 2) / (1e9 + 300 * 30)
     assert metric.compute().item() == torch.tensor(want).item() != 1
 
 

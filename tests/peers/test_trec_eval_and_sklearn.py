@@ -1,12 +1,12 @@
 """The same numbers as trec_eval (through pytrec_eval) and scikit-learn, where they mean the same."""
 
 import math
-import random
 
 import numpy as np
 import pytest
 import pytrec_eval
 import torch
+from peers import assert_agree, by_trec_eval, collection, dense, graded_batch
 from sklearn.metrics import dcg_score, ndcg_score, roc_auc_score
 
 import torchrank as tr
@@ -27,50 +27,6 @@ TREC = {
     "set_F": "f1",
 }
 TREC_GRADED = {"ndcg": "ndcg", **{f"ndcg_cut_{k}": f"ndcg@{k}" for k in CUTS}}
-
-
-def collection(seed, tied, grades=(0, 0, 0, 1, 1, 2, 3)):
-    """Judgments and a run, with unjudged documents in it and judged ones that it lacks.
-
-    trec_eval sees scores in single precision; those here are exact in it.
-    """
-    rng = random.Random(seed)
-    qrels, run = {}, {}
-    for number in range(60):
-        # Names of unequal length, of which the order as text is not that as numbers; and a prefix of another.
-        documents = [f"d{i}" for i in range(rng.randint(2, 40))] + ["D", "d", "\N{LATIN SMALL LETTER E WITH ACUTE}"]
-        listed = rng.sample(documents, rng.randint(1, len(documents)))
-        judged = rng.sample(documents, rng.randint(1, len(documents)))
-        qrels[f"q{number}"] = {document: rng.choice(grades) for document in judged}
-        levels = rng.choice((1, 2, 5)) if tied else 1000
-        drawn = (
-            [rng.randint(-levels, levels) / 8 for _ in listed] if tied else rng.sample(range(-500, 500), len(listed))
-        )
-        run[f"q{number}"] = {document: float(score) for document, score in zip(listed, drawn)}
-    return qrels, run
-
-
-def by_trec_eval(qrels, run, measures, level=1):
-    names = {name if name in pytrec_eval.supported_measures else ".".join(name.rsplit("_", 1)) for name in measures}
-    found = pytrec_eval.RelevanceEvaluator(qrels, names, relevance_level=level).evaluate(run)
-    return [found[query] for query in qrels]
-
-
-def dense(qrels, run, seed):
-    """The same as rows of scores, in shuffled columns."""
-    rng = random.Random(seed)
-    rows = []
-    for query, judged in qrels.items():
-        documents = sorted({*judged, *run[query]})
-        rng.shuffle(documents)
-        rows.append([(run[query].get(d, -math.inf), judged.get(d, 0)) for d in documents])
-    width = max(map(len, rows))
-    rows = [row + [(-math.inf, 0)] * (width - len(row)) for row in rows]
-    return torch.tensor([[s for s, _ in row] for row in rows]), torch.tensor([[g for _, g in row] for row in rows])
-
-
-def assert_agree(ours, theirs, label):
-    torch.testing.assert_close(ours, torch.tensor(theirs, dtype=torch.float64), rtol=1e-6, atol=1e-6, msg=label)
 
 
 @pytest.mark.parametrize("level", [1, 2])
@@ -126,13 +82,6 @@ def test_trec_eval_averages_over_the_queries_that_a_run_has():
 
 
 # ---- scikit-learn ---------------------------------------------------------------------------------------------------
-
-
-def graded_batch(seed, tied):
-    generator = np.random.default_rng(seed)
-    target = generator.integers(0, 4, (40, 25))
-    preds = generator.integers(-3, 4, target.shape) / 4 if tied else generator.normal(size=target.shape)
-    return preds, target
 
 
 @pytest.mark.parametrize("tied", [False, True])
