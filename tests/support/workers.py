@@ -48,6 +48,22 @@ def scenario(function=None, *, alone=True, timeout=60, of_two=False):
     return function
 
 
+def for_each(hows, of_two=()):
+    """Register a function of (rank, world, how) as a scenario for each way to share the batches, see ``SHARES``."""
+
+    def register(function):
+        for how in hows:
+
+            def run(rank, world, how=how):
+                return function(rank, world, how)
+
+            run.__name__, run.__module__ = f"{function.__name__}_{how}".replace(" ", "_"), function.__module__
+            scenario(run, of_two=how in of_two)
+        return function
+
+    return register
+
+
 # ---- the tests of a room ---------------------------------------------------------------------------------------------
 
 

@@ -6,10 +6,90 @@ import random
 
 import torch
 from torchmetrics import MeanAbsoluteError, MetricCollection
-from workers import BAD, BATCHES, MORE, batch, errors_of, exactly, fill, plain, scenario, share
-from workers_state import CATALOGUE, LOGGER, MIXED, SUMMED, at_once, expected, one_by_one
+from workers import BAD, BATCHES, MORE, batch, errors_of, exactly, fill, for_each, plain, scenario, share
+from workers_state import CATALOGUE, LOGGER, MIXED, SUMMED, WAYS, at_once, expected, one_by_one, rounds, steps
 
 import torchrank as tr
+
+COST = {"summed": {"all_reduce": 1}, "mixed": {"all_reduce": 1, "all_gather": 1}}
+NAMES = {"summed": SUMMED, "mixed": MIXED}
+
+
+@for_each(("uneven", "first empty", "last empty"), of_two=("uneven",))
+def collections(rank, world, how):
+    values = {}
+    for (kind, names), (way, compute) in itertools.product(NAMES.items(), WAYS.items()):
+        suite = fill(tr.RankingCollection(names, prefix="v/"), share(BATCHES, rank, world, how))
+        with exactly(world, **COST[kind]):
+            values[kind, way] = compute(suite)
+        with exactly(world, **COST[kind]):
+            assert plain(compute(suite)) == plain(values[kind, way])
+        assert plain(values[kind, way]) == plain(values[kind, "at once"])
+    stock = MetricCollection({name: tr.parse(name) for name in MIXED if "." not in name})
+    values["stock"] = dict(sorted(fill(stock, share(BATCHES, rank, world, how)).compute().items()))
+    with_own = MetricCollection([tr.RankingCollection(SUMMED), MeanAbsoluteError()])
+    values["own in stock"] = fill(with_own, share(BATCHES, rank, world, how)).compute()
+    del values["own in stock"]["MeanAbsoluteError"]  # whose float32 sums depend on the order
+    return values
+
+
+@scenario(of_two=True)
+def rounds_of_collections(rank, world):
+    names = [name for name in MIXED if "none" not in name]  # whose order is by worker, then by round
+    values = [rounds(tr.RankingCollection(names), compute, rank, world) for compute in WAYS.values()]
+    assert plain(values[0]) == plain(values[1])
+    stock = MetricCollection({name: tr.parse(name) for name in names if "." not in name})
+    return values, [dict(sorted(v.items())) for v in rounds(stock, at_once, rank, world)]
+
+
+@scenario(alone=False)
+def bad_values_in_collections(rank, world):
+    """One metric of many raises; the others have their turn, and everything goes on."""
+    names = [
+        "ndcg@5",
+        "map(empty_target_action=error)",
+        "mrr(aggregation=median)",
+        "mr(empty_target_action=error)",
+        "f1",
+    ]
+    empty = (torch.tensor([[0.1, 0.9]]), torch.tensor([[0, 0]]))
+    some = [(preds[:1], target[:1] + 1) for preds, target in BATCHES]
+    messages = []
+    for build in (tr.RankingCollection, lambda names: MetricCollection({name: tr.parse(name) for name in names})):
+        suite = fill(build(names), share(some, rank, world))
+        for _ in range(2):
+            if rank == 1:
+                suite.update(*empty)
+            messages.append(errors_of(suite.compute))
+            values = {}
+            for key, metric in suite.items():
+                if "error" in key:
+                    messages.append(errors_of(metric.compute))
+                else:
+                    values[key] = metric.compute()
+            messages.append(errors_of(lambda: one_by_one(suite)))  # noqa: B023  called at once
+        assert values.keys() == {"ndcg@5", "mrr(aggregation=median)", "f1"}
+        for key, value in values.items():
+            assert plain(value) == plain(expected(key, [*some, empty, empty]))
+        suite.reset()
+        fill(suite, share(some, rank, world, "last empty"))
+        for key, value in suite.compute().items():
+            assert plain(value) == plain(expected(key, some))
+    return messages
+
+
+@scenario
+def sync_on_step_in_collections(rank, world):
+    values = []
+    suite = tr.RankingCollection([tr.parse(name, dist_sync_on_step=True) for name in MIXED if "none" not in name])
+    stock = MetricCollection({name: metric.clone() for name, metric in suite.items() if "." not in name})
+    for _ in range(2):
+        values.append(steps(suite, rank, world))
+        values.append(suite.compute())
+        values.append(one_by_one(suite))
+        values.append([dict(sorted(v.items())) for v in steps(stock, rank, world)])
+        values.append(dict(sorted(stock.compute().items())))
+    return values
 
 
 def seen(names, values, batches):

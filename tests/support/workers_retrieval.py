@@ -6,7 +6,7 @@ import torch
 import torchmetrics.retrieval as stock
 from torchmetrics import MetricCollection
 from torchmetrics.utilities.distributed import gather_all_tensors
-from workers import SHARES, errors_of, exactly, plain, scenario, share
+from workers import SHARES, errors_of, exactly, for_each, plain, scenario, share
 
 import torchrank.retrieval as retrieval
 
@@ -54,19 +54,15 @@ def cost(world, metrics=1):
     return exactly(world, all_gather=GATHERED * metrics)
 
 
-for _how in SHARES:
-
-    def _run(rank, world, how=_how):
-        values = {}
-        for name, arguments, metric in every_class():
-            fill(metric, share(BATCHES, rank, world, how))
-            with cost(world):
-                values[name, str(arguments)] = metric.compute()
-            assert plain(metric.compute()) == plain(values[name, str(arguments)])
-        return values
-
-    _run.__name__ = f"retrieval_{_how}".replace(" ", "_")
-    scenario(_run)
+@for_each(SHARES)
+def retrieval_classes(rank, world, how):
+    values = {}
+    for name, arguments, metric in every_class():
+        fill(metric, share(BATCHES, rank, world, how))
+        with cost(world):
+            values[name, str(arguments)] = metric.compute()
+        assert plain(metric.compute()) == plain(values[name, str(arguments)])
+    return values
 
 
 @scenario

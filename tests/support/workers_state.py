@@ -3,13 +3,12 @@
 import contextlib
 import copy
 import datetime
-import itertools
 import pickle
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torchmetrics import MeanAbsoluteError, MetricCollection, MetricTracker
+from torchmetrics import MeanAbsoluteError, MetricTracker
 from torchmetrics.utilities.distributed import gather_all_tensors
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 from workers import (
@@ -22,6 +21,7 @@ from workers import (
     errors_of,
     exactly,
     fill,
+    for_each,
     leave,
     plain,
     scenario,
@@ -53,10 +53,6 @@ MIXED = [
     "mr(aggregation=none)",
     "dcg@3",
 ]
-COST = {"summed": {"all_reduce": 1}, "mixed": {"all_reduce": 1, "all_gather": 1}}
-NAMES = {"summed": SUMMED, "mixed": MIXED}
-
-
 LOGGER = {"__name__": "lightning.pytorch.trainer.connectors.logger_connector.result"}
 exec("def logged(metric): return metric.compute()", LOGGER)  # test_lightning.py has the real one
 
@@ -77,6 +73,7 @@ WAYS = {"at once": at_once, "one by one": one_by_one}
 # ---- the same numbers ------------------------------------------------------------------------------------------------
 
 
+@for_each(SHARES, of_two=("uneven", "first empty"))
 def single_metrics(rank, world, how):
     values = {}
     for metric in [*map(tr.parse, SUMS), *(tr.MRR(aggregation=aggregation) for aggregation in AGGREGATIONS)]:
@@ -88,32 +85,6 @@ def single_metrics(rank, world, how):
             assert plain(metric.compute()) == plain(values[metric.label])
         assert metric.num_queries == sum(len(preds) for preds, _ in share(BATCHES, rank, world, how))
     return values
-
-
-def collections(rank, world, how):
-    values = {}
-    for (kind, names), (way, compute) in itertools.product(NAMES.items(), WAYS.items()):
-        suite = fill(tr.RankingCollection(names, prefix="v/"), share(BATCHES, rank, world, how))
-        with exactly(world, **COST[kind]):
-            values[kind, way] = compute(suite)
-        with exactly(world, **COST[kind]):
-            assert plain(compute(suite)) == plain(values[kind, way])
-        assert plain(values[kind, way]) == plain(values[kind, "at once"])
-    stock = MetricCollection({name: tr.parse(name) for name in MIXED if "." not in name})
-    values["stock"] = dict(sorted(fill(stock, share(BATCHES, rank, world, how)).compute().items()))
-    with_own = MetricCollection([tr.RankingCollection(SUMMED), MeanAbsoluteError()])
-    values["own in stock"] = fill(with_own, share(BATCHES, rank, world, how)).compute()
-    del values["own in stock"]["MeanAbsoluteError"]  # whose float32 sums depend on the order
-    return values
-
-
-for _how, _scene in itertools.product(SHARES, (single_metrics, collections)):
-
-    def _run(rank, world, how=_how, scene=_scene):
-        return scene(rank, world, how)
-
-    _run.__name__ = f"{_scene.__name__}, {_how}".replace(" ", "_").replace(",", "")
-    scenario(_run, of_two=_how in ("uneven", "first empty"))
 
 
 @scenario(of_two=True)
@@ -183,15 +154,6 @@ def rounds_of_single_metrics(rank, world):
     return [*values, rounds(tr.MRR() + tr.NDCG(top_k=3) / 2, at_once, rank, world)]
 
 
-@scenario(of_two=True)
-def rounds_of_collections(rank, world):
-    names = [name for name in MIXED if "none" not in name]  # whose order is by worker, then by round
-    values = [rounds(tr.RankingCollection(names), compute, rank, world) for compute in WAYS.values()]
-    assert plain(values[0]) == plain(values[1])
-    stock = MetricCollection({name: tr.parse(name) for name in names if "." not in name})
-    return values, [dict(sorted(v.items())) for v in rounds(stock, at_once, rank, world)]
-
-
 @scenario(alone=False, of_two=True)
 def rows_come_by_worker_then_by_time(rank, world):
     metric = tr.MRR(aggregation="none")
@@ -240,42 +202,6 @@ def expected(name, batches):
     if key not in EXPECTED:  # with the batches, so that no other gets their id
         EXPECTED[key] = list(batches), fill(tr.parse(name, distributed_available_fn=lambda: False), batches).compute()
     return EXPECTED[key][1]
-
-
-@scenario(alone=False)
-def bad_values_in_collections(rank, world):
-    """One metric of many raises; the others have their turn, and everything goes on."""
-    names = [
-        "ndcg@5",
-        "map(empty_target_action=error)",
-        "mrr(aggregation=median)",
-        "mr(empty_target_action=error)",
-        "f1",
-    ]
-    empty = (torch.tensor([[0.1, 0.9]]), torch.tensor([[0, 0]]))
-    some = [(preds[:1], target[:1] + 1) for preds, target in BATCHES]
-    messages = []
-    for build in (tr.RankingCollection, lambda names: MetricCollection({name: tr.parse(name) for name in names})):
-        suite = fill(build(names), share(some, rank, world))
-        for _ in range(2):
-            if rank == 1:
-                suite.update(*empty)
-            messages.append(errors_of(suite.compute))
-            values = {}
-            for key, metric in suite.items():
-                if "error" in key:
-                    messages.append(errors_of(metric.compute))
-                else:
-                    values[key] = metric.compute()
-            messages.append(errors_of(lambda: one_by_one(suite)))  # noqa: B023  called at once
-        assert values.keys() == {"ndcg@5", "mrr(aggregation=median)", "f1"}
-        for key, value in values.items():
-            assert plain(value) == plain(expected(key, [*some, empty, empty]))
-        suite.reset()
-        fill(suite, share(some, rank, world, "last empty"))
-        for key, value in suite.compute().items():
-            assert plain(value) == plain(expected(key, some))
-    return messages
 
 
 @scenario
@@ -353,20 +279,6 @@ def bad_values_of_one_worker_in_a_synced_step(rank, world):
             False,
         ]
         assert "1 query with NaN" in errors_of(suite.compute)
-    return values
-
-
-@scenario
-def sync_on_step_in_collections(rank, world):
-    values = []
-    suite = tr.RankingCollection([tr.parse(name, dist_sync_on_step=True) for name in MIXED if "none" not in name])
-    stock = MetricCollection({name: metric.clone() for name, metric in suite.items() if "." not in name})
-    for _ in range(2):
-        values.append(steps(suite, rank, world))
-        values.append(suite.compute())
-        values.append(one_by_one(suite))
-        values.append([dict(sorted(v.items())) for v in steps(stock, rank, world)])
-        values.append(dict(sorted(stock.compute().items())))
     return values
 
 

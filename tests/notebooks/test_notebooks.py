@@ -11,7 +11,7 @@ from scipy import stats
 
 from notebooks import FOLDER, executed, kept, printed, words
 
-pytestmark = pytest.mark.xdist_group("notebook")  # one run for all tests of it
+pytestmark = pytest.mark.xdist_group("notebooks")  # one run for all tests of it
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +189,7 @@ def test_layouts_print_the_outputs_kept(tmp_path):
     assert list(map(printed, fresh.cells)) == list(map(printed, kept("layouts").cells))
 
 
+@pytest.mark.xdist_group("guides")  # which take less time than the others
 def test_chunks_and_parts_on_a_cluster_have_the_bits_of_one_process(tmp_path):
     pytest.importorskip("ray", reason="the extra [ray] is not installed")
     values = {
