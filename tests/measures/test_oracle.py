@@ -38,11 +38,11 @@ def test_every_parameter_is_tried(name):
 
 #: (layout, number of queries, metrics): with ties, without, with one relevant candidate, and with relevant ones alone.
 LAYOUTS = [
-    ("dense_masked", 60, MANY),
+    ("dense_masked", 50, MANY),
     ("dense_float_grades", 25, MANY),
     ("dense_shared_tie_break", 25, FEW),
-    ("flat", 40, FEW),
-    ("catalogue_triples", 40, FEW),
+    ("flat", 30, FEW),
+    ("catalogue_triples", 30, FEW),
     ("catalogue_shared_tie_break", 25, FEW),
     ("labels", 25, FEW),
 ]

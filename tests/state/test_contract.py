@@ -562,7 +562,7 @@ def variants(cls):
     known = {"ties": (*cls.policies, "realistic"), "unjudged": cls.takes_unjudged_for}
     tried = [(name, value) for name in names for value in OTHERS.get(f"{cls.name}.{name}", OTHERS[name])]
     options = [(n, v) for n, v in tried if v != cls.definition().get(n) and v in known.get(n, [v])]
-    for chosen in [(), *((o,) for o in options), *list(itertools.combinations(options, 2))[::4]]:
+    for chosen in [(), *((o,) for o in options), *list(itertools.combinations(options, 2))[::8]]:
         kwargs = dict(chosen)
         if len(kwargs) == len(chosen):
             try:

@@ -132,7 +132,9 @@ def check(outcomes, world, name):
 #: Processes that tests start are forked from one that has imported torch, which takes seconds.
 CONTEXT = multiprocessing.get_context("forkserver" if sys.platform.startswith("linux") else "spawn")
 if CONTEXT.get_start_method() == "forkserver":
-    CONTEXT.set_forkserver_preload(["torch", "torchmetrics", "torch.distributed", "torchrank", "torchrank.retrieval"])
+    CONTEXT.set_forkserver_preload(
+        ["torch", "torch.testing", "torchmetrics", "torch.distributed", "torchrank", "torchrank.retrieval"]
+    )
 
 
 def work(rank, folder, module, jobs):
