@@ -2,11 +2,12 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from torchrank.engine import counting, excluded
+from torchrank.engine import counting, excluded, tiles
 from torchrank.layouts.items import Pairs
 
 INF, NAN = math.inf, math.nan
@@ -18,9 +19,9 @@ def drawn(shape, generator, dtype=torch.float32):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("cached", [7, 100, counting.CACHED])
+@pytest.mark.parametrize("cached", [7, 100, tiles.CACHED])
 def test_every_type_is_counted_in_tiles_of_every_size(monkeypatch, dtype, cached):
-    monkeypatch.setattr(counting, "CACHED", cached)
+    monkeypatch.setattr(tiles, "CACHED", cached)
     generator = torch.Generator().manual_seed(0)
     for (queries, candidates, entries), masked in itertools.product(((1, 1, 1), (5, 40, 1), (7, 33, 4)), (False, True)):
         scores = drawn((queries, candidates), generator, dtype)
@@ -37,6 +38,49 @@ def test_every_type_is_counted_in_tiles_of_every_size(monkeypatch, dtype, cached
             for entry, mine in enumerate(own[row].tolist()):
                 assert counts.greater[row, entry] == sum(x > mine for x in there)
                 assert mine == -INF or counts.equal[row, entry] == sum(x == mine for x in there)
+
+
+@pytest.fixture
+def trial(monkeypatch):
+    """A trial that has not begun, of tiles of 64, 128 and 256 results."""
+    monkeypatch.setattr(tiles, "CACHED", 64)
+    monkeypatch.setattr(tiles, "trial", tiles.Trial())
+    return tiles.trial
+
+
+@pytest.mark.parametrize("fastest", tiles.MULTIPLES)
+def test_a_large_count_tries_tiles_of_all_sizes_and_keeps_the_fastest(monkeypatch, trial, fastest):
+    clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
+    monkeypatch.setattr(tiles, "time", clock)
+    heights = []
+    for rows, _ in tiles.strips(torch.zeros(200, 16), 2):
+        heights.append(len(range(200)[rows]))
+        clock.now += heights[-1] * (1.0 if heights[-1] == 2 * fastest else 1.1)  # seconds a row
+    assert heights[:9] == [2, 4, 8] * 3
+    assert set(heights[9:-1]) == {2 * fastest}
+    assert sum(heights) == 200
+    assert (trial.best, trial.known) == (fastest, True)
+    rows, _ = next(tiles.strips(torch.zeros(200, 16), 2))
+    assert len(range(200)[rows]) == 2 * fastest
+
+
+def test_a_small_count_tries_nothing(trial):
+    assert len(list(tiles.strips(torch.zeros(20, 16), 2))) == 10
+    assert not trial.known
+
+
+def test_tiles_of_many_threads_stay_small(trial):
+    assert set(trial.begin(16, 1e9)) == {1}
+    assert set(trial.begin(4, 1e9)) == {1, 2, 4}
+
+
+def test_a_trial_counts_as_any_other_count(trial):
+    scores = torch.randint(9, (200, 16), generator=torch.Generator().manual_seed(0)).float()
+    bounds = scores[:, :3].contiguous()
+    want = (scores.unsqueeze(1) > bounds.unsqueeze(-1)).sum(-1)
+    for known in (False, True):
+        assert trial.known is known
+        assert torch.equal(counting.count_above(scores, bounds), want)
 
 
 def test_zero_is_tied_with_itself_where_denormal_numbers_are_zero():

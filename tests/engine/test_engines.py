@@ -31,7 +31,7 @@ from sharding import (
 
 import torchrank as tr
 from torchrank.engine import compiled as fused
-from torchrank.engine import counting, rank, sorting, topk
+from torchrank.engine import counting, rank, sorting, tiles, topk
 from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem
@@ -118,7 +118,7 @@ def test_top_k_of_no_query():
 def test_the_best_of_parts_know_the_candidates_around_a_score(monkeypatch, dtype):
     monkeypatch.setattr(topk, "GROUP", 3)
     monkeypatch.setattr(topk, "GROUPS_PER_RANK", 1)
-    monkeypatch.setattr(counting, "CACHED", 30)
+    monkeypatch.setattr(tiles, "CACHED", 30)
     cuts = [[0, 40], [0, 1, 40], [0, 0, 13, 13, 14, 40], [0, 20, 21, 22, 39, 40], [0, 3, 6, 9, 40]]
     for seed, cut in enumerate(cuts):
         scores = some_scores(30, 40, dtype, seed)
@@ -616,7 +616,7 @@ def test_rows_are_sorted_as_torch_sorts_them(x):
 
 
 def test_the_last_columns_of_a_wide_row_are_searched_for_bad_scores(monkeypatch):
-    monkeypatch.setattr(counting, "CACHED", 30)
+    monkeypatch.setattr(tiles, "CACHED", 30)
     scores = torch.rand(3, 100, generator=torch.Generator().manual_seed(3))
     scores[1, -1], scores[2, -1] = -INF, NAN
     ranking = tr.Ranking.from_label(scores, torch.tensor([3, 4, 5]))

@@ -613,7 +613,7 @@ def test_a_large_batch_is_ranked_in_blocks_with_the_same_result(monkeypatch):
     whole = [suite.score(*arguments, **keywords) for arguments, keywords in calls]
     monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 64)
     monkeypatch.setattr("torchrank.engine.catalogue.BLOCK", 7)
-    monkeypatch.setattr("torchrank.engine.counting.CACHED", 11)
+    monkeypatch.setattr("torchrank.engine.tiles.CACHED", 11)
     for (arguments, keywords), expected in zip(calls, whole):
         for name, values in suite.score(*arguments, **keywords).items():
             torch.testing.assert_close(values, expected[name], equal_nan=True)

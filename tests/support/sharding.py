@@ -122,7 +122,7 @@ def make_blocks_small(monkeypatch):
         "engine.counting.BLOCK": 200,
         "engine.topk.BLOCK": 20,
     }
-    sizes |= {"engine.counting.CACHED": 130, "engine.flat.BLOCK": 16, "engine.flat.OVERHEAD": 4}
+    sizes |= {"engine.tiles.CACHED": 130, "engine.flat.BLOCK": 16, "engine.flat.OVERHEAD": 4}
     sizes |= {
         "engine.sorting.LONGEST": 64,
         "engine.packed.ROWS": 8,

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from torchrank.engine.compiled import fused, is_compiled
+from torchrank.engine.tiles import strips
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import BLOCK
-
-# Number of results of comparisons that each of torch's threads keeps in its core's cache, beside the scores.
-CACHED = 2**18
-
-# Largest number of threads that get rows of their own in a tile, which bounds the memory.
-MOST_ROWS = 16
 
 
 class ScoreCounts(NamedTuple):
@@ -139,15 +134,18 @@ def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None) -> T
     bounds = bounds.to(_wide(scores.dtype)).unsqueeze(-1)
     # torch sums floats with vector instructions, but not bool. So on a CPU comparisons are written as floats.
     kept = bounds.dtype if scores.device.type == "cpu" else torch.bool
-    height, width = _tile(scores, bounds.shape[1])
-    buffer = torch.empty((height, bounds.shape[1], width), dtype=kept, device=scores.device)
+    number = bounds.shape[1]
+    buffer = out = torch.empty(0, dtype=kept, device=scores.device)
     totals = []
-    for rows, tiles in strips(scores, bounds.shape[1]):
+    for rows, tiles in strips(scores, number):
         mine, sums = bounds[rows], []
         for columns in tiles:
             tile = _candidates(scores, mask, rows, columns).unsqueeze(1)
-            whole = len(tile) == height and tile.shape[-1] == width
-            out = buffer if whole else buffer[: len(tile), :, : tile.shape[-1]]
+            shape = len(tile), number, tile.shape[-1]
+            if out.shape != shape:
+                size = math.prod(shape)
+                buffer = buffer if len(buffer) >= size else buffer.new_empty(size)
+                out = buffer[:size].view(shape)
             sums.append(torch.gt(tile, mine, out=out).sum(-1))
         # A float32 counts exactly up to 2 ** 24, more than a tile has.
         totals.append(sums[0] if len(sums) == 1 else torch.stack(sums).long().sum(0))
@@ -160,37 +158,6 @@ def next_below(own: Tensor) -> Tensor:
     below = torch.nextafter(own, torch.full_like(own, float("-inf")))
     # If the processor takes denormal numbers for 0, then the next number below 0 is a normal one.
     return torch.where((own == 0) & (below == 0), -torch.finfo(own.dtype).tiny, below)
-
-
-def strips(scores: Tensor, results: int) -> Iterator[tuple[slice, list[slice]]]:
-    """Cut scores into strips of rows, and each strip into tiles that stay in a processor's cache.
-
-    Args:
-        scores: [query, candidate].
-        results: number of comparisons with each score in one operation.
-
-    Yields:
-        the rows of a strip, and the columns of its tiles.
-    """
-    queries, candidates = scores.shape
-    height, width = _tile(scores, results)
-    tiles = [slice(column, column + width) for column in range(0, max(1, candidates), max(1, width))]
-    for row in range(0, max(1, queries), max(1, height)):
-        yield slice(row, row + height), tiles
-
-
-def _tile(scores: Tensor, results: int) -> tuple[int, int]:
-    """Number of rows and columns of a tile."""
-    queries, candidates = scores.shape
-    on_cpu = scores.device.type == "cpu"
-    # On an accelerator the tiles only bound the temporaries.
-    room = CACHED if on_cpu else 64 * BLOCK
-    # A row is cut only if it is much too long, because more tiles are more operations.
-    pieces = max(1, -(-candidates * results // (2 * room)))
-    width = -(-candidates // pieces)
-    # Each thread gets as many rows as the others, and reads the same ones in all operations.
-    threads = min(torch.get_num_threads(), MOST_ROWS) if on_cpu else 1
-    return min(queries, max(1, room // max(1, width * results)) * threads), width
 
 
 def _candidates(scores: Tensor, mask: Tensor | None, rows: slice, columns: slice) -> Tensor:
