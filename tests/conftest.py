@@ -9,6 +9,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 import torchrank.metrics  # noqa: F401 - fills the registries
+from torchrank.engine import tiles
 from torchrank.names.registry import KINDS
 
 # ranx compiles its functions for minutes in a new environment, and gives the same numbers without.
@@ -41,6 +42,13 @@ def arguments():
     """No metric writes into its arguments."""
     yield
     cases.take_back()
+
+
+@pytest.fixture(autouse=True)
+def tile_sizes():
+    """No test leaves the fastest of tiny tiles behind."""
+    yield
+    tiles.fastest.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -41,45 +41,56 @@ def test_every_type_is_counted_in_tiles_of_every_size(monkeypatch, dtype, cached
 
 
 @pytest.fixture
-def trial(monkeypatch):
-    """A trial that has not begun, of tiles of 64, 128 and 256 results."""
+def small(monkeypatch):
+    """Tiles of 64, 128 and 256 results, none of which was tried."""
     monkeypatch.setattr(tiles, "CACHED", 64)
-    monkeypatch.setattr(tiles, "trial", tiles.Trial())
-    return tiles.trial
+    monkeypatch.setattr(tiles, "fastest", {})
 
 
-@pytest.mark.parametrize("fastest", tiles.MULTIPLES)
-def test_a_large_count_tries_tiles_of_all_sizes_and_keeps_the_fastest(monkeypatch, trial, fastest):
+def heights(queries, clock=None, seconds=lambda height: 0.0, device="cpu"):
+    """Numbers of rows of the strips of [query, 16], compared twice. They take so many seconds on a clock."""
+    found = []
+    for rows, _ in tiles.strips(torch.zeros(queries, 16, device=device), 2):
+        found.append(len(range(queries)[rows]))
+        if clock is not None:
+            clock.now += seconds(found[-1])
+    return found
+
+
+@pytest.mark.parametrize("best", tiles.MULTIPLES)
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_large_count_tries_tiles_of_all_sizes_and_keeps_the_fastest(monkeypatch, small, threads, best):
     clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
     monkeypatch.setattr(tiles, "time", clock)
-    heights = []
-    for rows, _ in tiles.strips(torch.zeros(200, 16), 2):
-        heights.append(len(range(200)[rows]))
-        clock.now += heights[-1] * (1.0 if heights[-1] == 2 * fastest else 1.1)  # seconds a row
-    assert heights[:9] == [2, 4, 8] * 3
-    assert set(heights[9:-1]) == {2 * fastest}
-    assert sum(heights) == 200
-    assert (trial.best, trial.known) == (fastest, True)
-    rows, _ = next(tiles.strips(torch.zeros(200, 16), 2))
-    assert len(range(200)[rows]) == 2 * fastest
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    one, queries = 2 * threads, 99 * threads  # rows of the smallest strip, of all
+    found = heights(queries, clock, lambda height: height * (1.0 if height == one * best else 1.1))
+    assert found[:9] == [one, 2 * one, 4 * one] * 3
+    assert set(found[9:-1]) == {one * best}
+    assert sum(found) == queries
+    assert tiles.fastest == {threads: best}
+    assert heights(queries)[0] == one * best
 
 
-def test_a_small_count_tries_nothing(trial):
-    assert len(list(tiles.strips(torch.zeros(20, 16), 2))) == 10
-    assert not trial.known
+def test_nothing_is_tried_without_enough_rows_or_choice(monkeypatch, small):
+    for queries in (0, 1, 20, 41):
+        assert set(heights(queries)[:-1]) <= {2}
+    assert len(tiles._tries(torch.zeros(42, 16), 2)) == 9
+    assert tiles._tries(torch.zeros(42, 16), 1) == []
+    heights(10_000, device="meta")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 16)
+    heights(10_000)
+    assert tiles.fastest == {}
 
 
-def test_tiles_of_many_threads_stay_small(trial):
-    assert set(trial.begin(16, 1e9)) == {1}
-    assert set(trial.begin(4, 1e9)) == {1, 2, 4}
-
-
-def test_a_trial_counts_as_any_other_count(trial):
+def test_tiles_of_all_sizes_count_alike(small):
     scores = torch.randint(9, (200, 16), generator=torch.Generator().manual_seed(0)).float()
     bounds = scores[:, :3].contiguous()
     want = (scores.unsqueeze(1) > bounds.unsqueeze(-1)).sum(-1)
-    for known in (False, True):
-        assert trial.known is known
+    assert torch.equal(counting.count_above(scores, bounds), want)
+    assert tiles.fastest
+    for multiple in tiles.MULTIPLES:
+        tiles.fastest[torch.get_num_threads()] = multiple
         assert torch.equal(counting.count_above(scores, bounds), want)
 
 

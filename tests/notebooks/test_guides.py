@@ -1,4 +1,4 @@
-"""The guides run as they stand and print the outputs that their files keep."""
+"""The guides run as they stand and print the outputs that their files keep; and the guide on large runs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import pytest
 
 from notebooks import FOLDER, executed, kept, numbers, words
 
-# Notebooks whose numbers have tests of their own in test_notebooks.py.
+# Notebooks whose numbers have tests of their own.
 TESTED = {"quickstart", "layouts", "is_it_better", "large", "integrations"}
 GUIDES = sorted({path.stem for path in FOLDER.glob("*.ipynb")} - TESTED)
 
-# Every group has a kernel of its own, which imports the libraries once. The slowest guide is with the other notebooks.
+# Every group has a kernel of its own, which imports the libraries once. The slowest guide is in the group of
+# test_notebooks.py.
 GROUPS = {name: "notebooks" if name == "several_workers" else "guides" for name in GUIDES}
 
 
@@ -20,3 +21,28 @@ def test_a_guide_prints_the_outputs_kept(name, tmp_path):
     assert words(fresh) == words(kept(name))
     assert numbers(fresh) == pytest.approx(numbers(kept(name)), rel=0.05, abs=0.02)
     assert any("image/png" in output.get("data", {}) for cell in fresh.cells for output in cell.get("outputs", []))
+
+
+@pytest.mark.xdist_group("guides")
+def test_chunks_and_parts_on_a_cluster_have_the_bits_of_one_process(tmp_path):
+    pytest.importorskip("ray", reason="the extra [ray] is not installed")
+    values = {
+        "whole": "whole.means['bm25']",
+        "ends": "whole.intervals()['bm25']",
+        "chunked": "chunked.means['bm25']",
+        "merged": "merged.means",
+        "on_ray": "{count: [found.means, found.intervals()] for count, found in on_ray.items()}",
+        "coverage": "merged.coverage.rows[0]",
+        "rows": "rows",
+        "grades": "grades",
+    }
+    _, found = executed("large", tmp_path, values)
+    assert found["chunked"] == found["merged"] == found["whole"]
+    assert found["on_ray"] == {count: [found["whole"], found["ends"]] for count in ("1", "3", "8")}
+    assert (found["coverage"]["queries"], found["coverage"]["missing"]) == (500, 10)
+    lists: dict = {}
+    for query, document, score in found["rows"]:
+        lists.setdefault(query, []).append((score, found["grades"][query].get(document, 0) > 0))
+    hits = [[hit for _, hit in sorted(one, reverse=True)] for one in lists.values()]
+    mrr = sum(1 / (one.index(True) + 1) for one in hits if any(one)) / 500
+    assert found["whole"]["mrr"] == pytest.approx(mrr, abs=1e-12)

@@ -189,31 +189,6 @@ def test_layouts_print_the_outputs_kept(tmp_path):
     assert list(map(printed, fresh.cells)) == list(map(printed, kept("layouts").cells))
 
 
-@pytest.mark.xdist_group("guides")  # which take less time than the others
-def test_chunks_and_parts_on_a_cluster_have_the_bits_of_one_process(tmp_path):
-    pytest.importorskip("ray", reason="the extra [ray] is not installed")
-    values = {
-        "whole": "whole.means['bm25']",
-        "ends": "whole.intervals()['bm25']",
-        "chunked": "chunked.means['bm25']",
-        "merged": "merged.means",
-        "on_ray": "{count: [found.means, found.intervals()] for count, found in on_ray.items()}",
-        "coverage": "merged.coverage.rows[0]",
-        "rows": "rows",
-        "grades": "grades",
-    }
-    _, found = executed("large", tmp_path, values)
-    assert found["chunked"] == found["merged"] == found["whole"]
-    assert found["on_ray"] == {count: [found["whole"], found["ends"]] for count in ("1", "3", "8")}
-    assert (found["coverage"]["queries"], found["coverage"]["missing"]) == (500, 10)
-    lists: dict = {}
-    for query, document, score in found["rows"]:
-        lists.setdefault(query, []).append((score, found["grades"][query].get(document, 0) > 0))
-    hits = [[hit for _, hit in sorted(one, reverse=True)] for one in lists.values()]
-    mrr = sum(1 / (one.index(True) + 1) for one in hits if any(one)) / 500
-    assert found["whole"]["mrr"] == pytest.approx(mrr, abs=1e-12)
-
-
 def test_integrations_print_the_outputs_kept_where_the_library_is_installed(tmp_path):
     notebook, found = executed("integrations", tmp_path, {"kept": "expected"})
     skipped = []

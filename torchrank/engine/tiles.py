@@ -10,46 +10,25 @@ from torch import Tensor
 
 from torchrank.layouts.canonical import BLOCK
 
-# Number of results of comparisons that each of torch's threads keeps in its core's cache, beside the scores; and the
-# multiples of it that are tried. Cores with small caches of their own, before a large common one, want large tiles.
+# Number of results of comparisons in a tile of each of torch's threads, and the multiples of it that are tried. Cores
+# with large caches of their own want small tiles; cores with small ones, before a large common one, want large tiles.
 CACHED, MULTIPLES = 2**18, (1, 2, 4)
 
 # Number of strips on which each multiple is tried.
 TRIES = 3
 
-# Largest number of threads that get rows of their own in a tile, and largest multiple of CACHED in a tile of all
+# Largest number of threads that get rows of their own in a tile, and largest product of a multiple and the number of
 # threads, which bound the memory.
 MOST_ROWS, MOST = 16, 16
 
-
-class Trial:
-    """The multiple of ``CACHED`` that is fastest on this machine. Counts do not depend on it."""
-
-    def __init__(self) -> None:
-        #: 1 before the first large count
-        self.best = 1
-        self.known = False
-
-    def begin(self, threads: int, work: float) -> list[int]:
-        """The multiples to try, on one strip each; none if they were tried or if the count is small.
-
-        Args:
-            threads: number of threads with rows of their own.
-            work: number of results of the count, in units of ``CACHED`` for each thread.
-        """
-        possible = [multiple for multiple in MULTIPLES if multiple * threads <= MOST]
-        return [] if self.known or work < TRIES * sum(possible) else possible * TRIES
-
-    def end(self, seconds: list[tuple[float, int]]) -> None:
-        """Choose from (seconds for a row, multiple). The fastest try counts: other processes only make a try slower."""
-        self.best, self.known = min(seconds)[1], True
-
-
-trial = Trial()
+#: the multiple of ``CACHED`` that was fastest on this machine, by number of threads; counts do not depend on it
+fastest: dict[int, int] = {}
 
 
 def strips(scores: Tensor, results: int) -> Iterator[tuple[slice, list[slice]]]:
     """Cut scores into strips of rows, and each strip into tiles that stay in a processor's cache.
+
+    The first large count tries tiles of several sizes, and the fastest size is kept.
 
     Args:
         scores: [query, candidate].
@@ -60,21 +39,31 @@ def strips(scores: Tensor, results: int) -> Iterator[tuple[slice, list[slice]]]:
     """
     queries, candidates = scores.shape
     threads = _threads(scores)
-    # A single comparison reads as many bytes as it writes, so it says little about the others.
-    tried = trial.begin(threads, queries * candidates * results / (CACHED * threads)) if results > 1 else []
+    tries = _tries(scores, results)
     seconds: list[tuple[float, int]] = []
     row = 0
     while row < max(1, queries):
-        multiple = tried[len(seconds)] if tried else min(trial.best, max(1, MOST // threads))
+        multiple = tries[len(seconds)] if tries else fastest.get(threads, 1)
         height, width = _tile(scores, results, multiple)
         start = time.perf_counter()
         yield slice(row, row + height), [slice(at, at + width) for at in range(0, max(1, candidates), max(1, width))]
         row += max(1, height)
-        if tried:
+        if tries:
             seconds.append(((time.perf_counter() - start) / height, multiple))
-            if len(seconds) == len(tried):
-                trial.end(seconds)
-                tried = []
+            if len(seconds) == len(tries):
+                # The fastest strip decides, because other processes only make a strip slower.
+                fastest[threads], tries = min(seconds)[1], []
+
+
+def _tries(scores: Tensor, results: int) -> list[int]:
+    """The multiples to try, one for each strip; none if the fastest is known, or if there are too few rows."""
+    threads = _threads(scores)
+    possible = [multiple for multiple in MULTIPLES if multiple * threads <= MOST]
+    # A single comparison reads as many bytes as it writes, so it says little about the others.
+    if scores.device.type != "cpu" or results < 2 or threads in fastest or len(possible) < 2:
+        return []
+    tries = possible * TRIES
+    return tries if 0 < sum(_tile(scores, results, multiple)[0] for multiple in tries) <= len(scores) else []
 
 
 def _tile(scores: Tensor, results: int, multiple: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torchrank.statistics.distributions import normal_quantile, t_quantile
 
-#: The effective number of values of equal weights may be so much too small.
+#: Rounding can make the effective number of two values of equal weight so much smaller than 2.
 ROUNDING = 1e-9
 
 
@@ -85,7 +85,7 @@ def wilson(p: float, n: float, level: float = 0.95) -> tuple[float, float]:
         level: share of such intervals that contain the true share, between 0 and 1.
 
     Returns:
-        Its ends ``(low, high)``; (NaN, NaN) if ``n`` is below 2.
+        Its ends ``(low, high)``; (NaN, NaN) if ``n`` is below 2 by more than rounding.
 
     Raises:
         ValueError: ``level`` is not between 0 and 1.

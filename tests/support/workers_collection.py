@@ -15,7 +15,7 @@ COST = {"summed": {"all_reduce": 1}, "mixed": {"all_reduce": 1, "all_gather": 1}
 NAMES = {"summed": SUMMED, "mixed": MIXED}
 
 
-@for_each(("uneven", "first empty", "last empty"), of_two=("uneven",))
+@for_each(("uneven", "first empty", "last empty", "all in one"), of_two=("uneven", "all in one"))
 def collections(rank, world, how):
     values = {}
     for (kind, names), (way, compute) in itertools.product(NAMES.items(), WAYS.items()):
