@@ -237,7 +237,7 @@ def test_a_label_of_minus_100_is_no_query(layout):
     weights = torch.rand(len(LABEL), dtype=torch.float64)
     weights[1], weights[0] = NAN, 0  # of no query, of one that weighs nothing
     for number, name in enumerate(IGNORING):
-        for weigh in (False, True) if number % 2 else (True,):
+        for weigh in (False, True) if number % 2 else (True,):  # weights or not is the same code for all
             one, other = tr.parse(name), tr.parse(name)
             one.update(*all_candidates, **({"weights": weights} if weigh else {}))
             other.update(*rest, **({"weights": weights[KEPT]} if weigh else {}))

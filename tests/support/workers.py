@@ -73,6 +73,22 @@ def jobs_of(module):
     return [(world, name) for world in WORLDS for name, run in own if world == 3 or run.of_two]
 
 
+def tests_of(module):
+    """The fixture ``outcomes`` and the test of the scenarios of a module; all of them run in one set of workers."""
+    import pytest  # here, because workers do without
+
+    @pytest.fixture(scope="module")
+    def outcomes(request, tmp_path_factory):
+        return outcomes_of(module.__name__, request, tmp_path_factory)
+
+    @pytest.mark.xdist_group(module.__name__)
+    @pytest.mark.parametrize(("world", "name"), jobs_of(module.__name__))
+    def test_workers(outcomes, world, name):
+        check(outcomes, world, name)
+
+    return outcomes, test_workers
+
+
 def outcomes_of(module, request, tmp_path_factory):
     """(result, error, seconds) of every worker for every number of workers and scenario that is asked for."""
     tests = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]

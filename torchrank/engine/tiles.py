@@ -58,11 +58,14 @@ def strips(scores: Tensor, results: int) -> Iterator[tuple[slice, list[slice]]]:
 def _tries(scores: Tensor, results: int) -> list[int]:
     """The multiples to try, one for each strip; none if the fastest is known, or if there are too few rows."""
     threads = _threads(scores)
-    possible = [multiple for multiple in MULTIPLES if multiple * threads <= MOST]
-    # A single comparison reads as many bytes as it writes, so it says little about the others.
-    if scores.device.type != "cpu" or results < 2 or threads in fastest or len(possible) < 2:
+    # A single comparison reads as many bytes as it writes, so it says little about the others. Small counts, which are
+    # many, end here.
+    small = results < 2 or scores.numel() * results < CACHED * TRIES * max(MULTIPLES)
+    if small or scores.device.type != "cpu" or threads in fastest:
         return []
-    tries = possible * TRIES
+    tries = [multiple for multiple in MULTIPLES if multiple * threads <= MOST] * TRIES
+    if len(tries) == TRIES:  # no choice
+        return []
     return tries if 0 < sum(_tile(scores, results, multiple)[0] for multiple in tries) <= len(scores) else []
 
 
