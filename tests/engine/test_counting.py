@@ -77,7 +77,7 @@ def test_nothing_is_tried_without_enough_rows_or_choice(monkeypatch, small):
         assert set(heights(queries)[:-1]) <= {2}
     assert len(tiles._tries(torch.zeros(42, 16), 2)) == 9
     assert tiles._tries(torch.zeros(42, 16), 1) == []
-    heights(10_000, device="meta")
+    assert len(heights(10**7, device="meta")) == 10  # an accelerator has tiles of another size
     monkeypatch.setattr(torch, "get_num_threads", lambda: 16)
     heights(10_000)
     assert tiles.fastest == {}
