@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import multiprocessing
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -73,7 +74,9 @@ def counting() -> Iterator[dict[str, int]]:
 
 def synchronised(shape: Shape, device: str) -> dict[str, Any]:
     """Time and count in new worker processes. Returns contenders and checks as in the report."""
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver" if sys.platform.startswith("linux") else "spawn")
+    if context.get_start_method() == "forkserver":
+        context.set_forkserver_preload(["torch", "torchmetrics", "torchrank"])  # imported once for all workers
     with tempfile.TemporaryDirectory() as folder:
         arguments = [(rank, dict(shape), folder) for rank in range(shape["workers"])]
         workers = [context.Process(target=work, args=args, daemon=True) for args in arguments]

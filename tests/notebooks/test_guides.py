@@ -10,12 +10,11 @@ from notebooks import FOLDER, executed, kept, numbers, words
 TESTED = {"quickstart", "layouts", "is_it_better", "large", "integrations"}
 GUIDES = sorted({path.stem for path in FOLDER.glob("*.ipynb")} - TESTED)
 
-# Every group has a kernel of its own, which imports the libraries once. The slowest guide is in the group of
-# test_notebooks.py.
-GROUPS = {name: "notebooks" if name == "several_workers" else "guides" for name in GUIDES}
+# One kernel imports the libraries for all notebooks.
+pytestmark = pytest.mark.xdist_group("notebooks")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(GROUPS[name])) for name in GUIDES])
+@pytest.mark.parametrize("name", GUIDES)
 def test_a_guide_prints_the_outputs_kept(name, tmp_path):
     fresh, _ = executed(name, tmp_path)
     assert words(fresh) == words(kept(name))
@@ -23,7 +22,6 @@ def test_a_guide_prints_the_outputs_kept(name, tmp_path):
     assert any("image/png" in output.get("data", {}) for cell in fresh.cells for output in cell.get("outputs", []))
 
 
-@pytest.mark.xdist_group("guides")
 def test_chunks_and_parts_on_a_cluster_have_the_bits_of_one_process(tmp_path):
     pytest.importorskip("ray", reason="the extra [ray] is not installed")
     values = {

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import re
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -31,17 +31,20 @@ GUIDES = [ROOT / f"torchrank/{room}/README.md" for room in ("evaluation", "stati
 
 
 def printed(command: str) -> str:
-    """The output of a command of :data:`BLOCKS`, run in this clone by this Python."""
+    """The output of a command of :data:`BLOCKS`, run in this clone and in this process, which has imported torch."""
     program, *arguments = command.split()
-    with contextlib.redirect_stdout(io.StringIO()) as out:  # in this process, which has imported torch
+    with contextlib.redirect_stdout(io.StringIO()) as out:
         if program == "torchrank":
             main(arguments)
-            return out.getvalue().strip()
-        if arguments[1].startswith("tests."):
+        elif arguments[:2] == ["-m", "benchmarks"]:
+            sys.path.insert(0, str(ROOT))
+            try:
+                importlib.import_module("benchmarks.__main__").main(arguments[2:])
+            finally:
+                sys.path.remove(str(ROOT))
+        else:
             runpy.run_path(str(ROOT / f"{arguments[1].replace('.', '/')}.py"), run_name="__main__")
-            return out.getvalue().strip()
-    argv = [sys.executable, *arguments]
-    return subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    return out.getvalue().strip()
 
 
 def shown(page: Path, block: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import re
@@ -99,11 +100,12 @@ def _range(measure: Any) -> str:
     return f"{low} … {high}{better}"
 
 
-def described() -> list[Description]:
+@functools.cache
+def described() -> tuple[Description, ...]:
     """Descriptions of all exported measures, in the order of their labels."""
     exported: list[Any] = [getattr(public, name) for name in public.__all__]
     measures = [one for one in exported if inspect.isclass(one) and vars(one).get("name")]
-    return sorted(map(Description.of, measures), key=lambda one: one.label)
+    return tuple(sorted(map(Description.of, measures), key=lambda one: one.label))
 
 
 def table() -> str:

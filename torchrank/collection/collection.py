@@ -25,8 +25,9 @@ from torchrank.names.types import Pairs, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import Estimate, Interval, Method, estimate_table
 from torchrank.state.measure import Measure
+from torchrank.state.measurements import BatchResult
 from torchrank.state.query_mean import QueryMean, added_together
-from torchrank.state.scoring import BatchResult, results_of, score_batch
+from torchrank.state.scoring import results_of, score_batch
 from torchrank.state.synchronisation import JointReduction, WorkersDifferError
 from torchrank.state.torchmetrics_fixes import eager
 from torchrank.statistics.table import Table
@@ -263,7 +264,7 @@ class RankingCollection(MetricCollection):
     def _results(self, metrics: Sequence[Measure], batch: Batch, values: bool = True) -> dict[int, BatchResult]:
         """The results of measures for a batch, by the id of each measure."""
         ranking = [metric for metric in metrics if isinstance(metric, RankingMetric)]
-        results = dict(zip(map(id, ranking), score_batch(ranking, batch, values)))
+        results = dict(zip(map(id, ranking), score_batch(ranking, batch, values, total=not values)))
         results |= {id(metric): metric.of_batch(batch) for metric in metrics if isinstance(metric, ListMetric)}
         return results
 

@@ -17,7 +17,8 @@ from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import Aggregation, EmptyAction, Pairs, Target, Ties, Unjudged, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
-from torchrank.state.scoring import BatchResult, Measured, Status, result_for, score_batch
+from torchrank.state.measurements import BatchResult, Measured, Status
+from torchrank.state.scoring import result_for, score_batch
 
 #: the value of an empty query by ``empty_target_action``
 FILLS = {"neg": 0.0, "pos": 1.0, "listed": 0.0, "skip": math.nan, "error": math.nan}
@@ -204,7 +205,7 @@ class RankingMetric(Measure):
         return self.scored(self.of_batch(batch), batch)
 
     def of_batch(self, batch: Batch) -> BatchResult:
-        return score_batch([self], batch)[0]
+        return score_batch([self], batch, total=False)[0]
 
     def update(
         self,

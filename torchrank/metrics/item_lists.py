@@ -25,7 +25,8 @@ from torchrank.names.parameters import derived, fixed, integer, parameter
 from torchrank.names.types import Aggregation, Pairs, Target, call_of
 from torchrank.ranking.entries import run_starts
 from torchrank.state.measure import Measure
-from torchrank.state.scoring import BatchResult, Measured, Measurements, result_for, weigh
+from torchrank.state.measurements import BatchResult, Measured, Measurements
+from torchrank.state.scoring import result_for, weigh
 from torchrank.state.sums import Sum
 
 #: attributes of a metric that describe its catalogue, by name

@@ -23,7 +23,7 @@ from torchrank.ranking.caching import cached
 from torchrank.ranking.entries import run_bounds, run_starts
 from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.scoring import Measured
+from torchrank.state.measurements import Measured
 
 __all__ = ["LRAP", "OPA", "CoverageError", "RankingLoss"]
 

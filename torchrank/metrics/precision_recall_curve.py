@@ -20,7 +20,7 @@ from torchrank.names.types import call_of
 from torchrank.ranking.arithmetic import only, ratio
 from torchrank.ranking.caching import cached
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.scoring import BatchResult, Measured
+from torchrank.state.measurements import BatchResult, Measured
 from torchrank.state.sums import SIZE, Sum
 
 __all__ = ["ElevenPoint", "InterpolatedPrecision", "PRCurve", "RecallAtPrecision"]

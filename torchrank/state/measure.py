@@ -17,8 +17,8 @@ from torchrank.names.arguments import plain
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.parameters import REQUIRED, Parametrised, bind, integer, of_torchmetrics
 from torchrank.names.registry import KINDS
+from torchrank.state.measurements import BatchResult
 from torchrank.state.query_mean import QueryMean
-from torchrank.state.scoring import BatchResult
 
 
 class Measure(Parametrised, QueryMean):

@@ -20,7 +20,7 @@ from torchrank.names.arguments import one_of
 from torchrank.names.types import EmptyAction
 from torchrank.state.aggregation import AGGREGATIONS, MEANS, Mean, aggregate, from_sums
 from torchrank.state.estimates import Estimate, Interval, Method
-from torchrank.state.scoring import BatchResult
+from torchrank.state.measurements import BatchResult
 from torchrank.state.summed import SummedMetric
 from torchrank.state.sums import Sum
 from torchrank.state.synchronisation import JointReduction, appended

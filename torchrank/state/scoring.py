@@ -8,9 +8,8 @@ import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from enum import IntEnum
-from typing import Any, NamedTuple, Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -28,109 +27,12 @@ from torchrank.ranking.arithmetic import only
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.aggregation import MEANS, Mean
+from torchrank.state.measurements import BatchResult, Measured, Measurements, Status
 
 CPU = torch.device("cpu")
 
 # If queries times metrics exceed this, only sums are kept, chunk by chunk, unless a metric needs the values.
 MANY_VALUES = 2**19
-
-
-class Status(IntEnum):
-    """Whether a query counts in an average."""
-
-    #: the query has a value
-    SCORED = 0
-    #: the query has nothing to measure
-    EMPTY = 1
-    #: the query does not count
-    ABSENT = 2
-
-
-class Measured(NamedTuple):
-    """One metric's measurement of the queries of a ranking."""
-
-    #: float64 [query]; NaN if the query is left out
-    values: Tensor
-    #: float64 [query]: weights given by the measure itself, without the user's weights
-    weights: Tensor
-    #: int8 [query]: :class:`Status`
-    status: Tensor
-    #: int64 [kind]: counters of bad values, see :mod:`torchrank.layouts.bad_values`
-    errors: Tensor
-    #: float64 [number, query]: further numbers that the metric sums
-    extra: Tensor | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Measurements:
-    """The measurements of several metrics for the queries of a batch, or of a part of it."""
-
-    #: float64 [metric, query]
-    values: Tensor
-    #: float64 [metric, query]
-    weights: Tensor
-    #: int8 [metric, query]
-    status: Tensor
-    #: int64 [metric, kind]
-    errors: Tensor
-    #: float64 [number, query] for each metric that sums further numbers, else None
-    extra: tuple[Tensor | None, ...]
-    #: int64 [query]: the index of each query in its batch; None = queries are in order
-    queries: Tensor | None
-    #: bool [query]: queries that do not count; None = all count
-    ignored: Tensor | None = None
-
-    @classmethod
-    def of(cls, measured: Sequence[Measured], queries: Tensor | None) -> Measurements:
-        """Stack the measurements of one ranking, one for each metric."""
-        values, weights, status, errors, extra = zip(*measured)
-        return cls(torch.stack(values), _stacked(weights), _stacked(status), _stacked(errors), extra, queries)
-
-    @classmethod
-    def join(cls, parts: Sequence[Measurements]) -> Measurements:
-        """Concatenate the measurements of the parts of a batch."""
-        if len(parts) == 1:
-            return parts[0]
-        values, weights, status = (
-            torch.cat([getattr(part, name) for part in parts], dim=-1) for name in ("values", "weights", "status")
-        )
-        errors = torch.stack([part.errors for part in parts]).sum(0)
-        extra = tuple(None if x[0] is None else torch.cat(x, dim=-1) for x in zip(*(part.extra for part in parts)))
-        numbers = [part.queries for part in parts if part.queries is not None]
-        return cls(values, weights, status, errors, extra, torch.cat(numbers) if numbers else None)
-
-    def in_order(self) -> Measurements:
-        """These measurements with the queries in the order of the batch."""
-        if self.queries is None:
-            return self
-        order = self.queries.argsort()
-        tensors = {name: getattr(self, name)[:, order] for name in ("values", "weights", "status")}
-        return replace(
-            self, **tensors, extra=tuple(None if x is None else x[:, order] for x in self.extra), queries=None
-        )
-
-    def clone(self) -> Measurements:
-        """A copy in new memory."""
-        tensors = {name: getattr(self, name).clone() for name in ("values", "weights", "status", "errors")}
-        return replace(self, **tensors, extra=tuple(None if x is None else x.clone() for x in self.extra))
-
-
-@dataclass(frozen=True, eq=False)
-class BatchResult:
-    """One metric's result for one batch: the values of the queries and their sums."""
-
-    #: float64 [query]; NaN for empty queries that the policy skips
-    values: Tensor
-    #: float64 [query]: weight of each query in the mean
-    weights: Tensor
-    #: bool [query]: the query does not count in the average
-    skipped: Tensor
-    #: int64 [kind]: counters of bad values, see :mod:`torchrank.layouts.bad_values`
-    errors: Tensor
-    #: [SIZE]: the sums that the batch adds to the state
-    sums: Tensor
-    #: a state of the metric, and its sum with this batch; None = nobody has added them
-    added: tuple[Tensor, Tensor] | None = None
 
 
 class Averaging(Protocol):
@@ -206,7 +108,9 @@ def result_for(metric: object, batch: Batch) -> BatchResult | None:
 # ---- measure ---------------------------------------------------------------------------------------------------------
 
 
-def score_batch(metrics: Sequence[Measuring], batch: Batch, values: bool = True) -> list[BatchResult]:
+def score_batch(
+    metrics: Sequence[Measuring], batch: Batch, values: bool = True, total: bool = True
+) -> list[BatchResult]:
     """Measure a batch in any layout, which is ranked once for all metrics.
 
     Args:
@@ -214,6 +118,7 @@ def score_batch(metrics: Sequence[Measuring], batch: Batch, values: bool = True)
         batch: the batch.
         values: return the values of all queries. If False, results of a batch with very many queries have sums only,
             unless a metric needs the values.
+        total: sum the values. If False, the sums of the results are empty.
 
     Raises:
         TypeError, ValueError: the layout of the batch is unknown, or a metric is not defined for it.
@@ -225,7 +130,9 @@ def score_batch(metrics: Sequence[Measuring], batch: Batch, values: bool = True)
     whole = values or batch.weights is not None or queries * len(metrics) <= MANY_VALUES
     whole = whole or any(metric.num_extra_sums or metric.rows is not None for metric in metrics)
     with torch.no_grad(), autocast_off(device):
-        return serially(device, size, _with_values if whole else _sums_only, metrics, batch)
+        return serially(
+            device, size, functools.partial(_with_values, total=total) if whole else _sums_only, metrics, batch
+        )
 
 
 def measure_batch(metrics: Sequence[Measuring], batch: Batch) -> Measurements:
@@ -267,11 +174,11 @@ def _parts(metrics: Sequence[Measuring], ranking: Ranking) -> list[Ranking]:
     return ranking.parts(any(metric.required().all_candidates for metric in metrics))
 
 
-def _with_values(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
+def _with_values(metrics: Sequence[Measuring], batch: Batch, total: bool) -> list[BatchResult]:
     measured = _measured(metrics, batch)
-    results = weigh(metrics, measured, batch.weights)
+    results = weigh(metrics, measured, batch.weights, total)
     for number, extra in enumerate(measured.extra):
-        if extra is not None:
+        if extra is not None and total:
             results[number] = metrics[number].with_extra_sums(results[number], extra)
     return results
 
@@ -380,13 +287,16 @@ def _columns(measured: Measured) -> Tensor:
 # ---- weigh and sum ---------------------------------------------------------------------------------------------------
 
 
-def weigh(metrics: Sequence[Averaging], measured: Measurements, weights: Tensor | None) -> list[BatchResult]:
+def weigh(
+    metrics: Sequence[Averaging], measured: Measurements, weights: Tensor | None, total: bool = True
+) -> list[BatchResult]:
     """Weigh and sum the measurements of one batch, for all metrics at once.
 
     Args:
         metrics: the metrics.
         measured: their measurements.
         weights: the user's weights [query]; None = 1 for each.
+        total: sum them. If False, the sums of the results are empty.
 
     Raises:
         TypeError: weights are not a dense tensor.
@@ -425,26 +335,23 @@ def weigh(metrics: Sequence[Averaging], measured: Measurements, weights: Tensor 
             errors = errors + torch.stack(found)
         queries, num_empty = (~skipped).sum(-1), empty.sum(-1)
         skipped = skipped | (empty & values.isnan())
+    if not total:
+        return list(
+            map(BatchResult, values, only(~skipped, inner), skipped, errors, values.new_empty((len(values), 0)))
+        )
     # Geometric and harmonic means sum a function of each value.
     means = list(map(operator.attrgetter("mean"), metrics))
     plain = means.count(MEANS["mean"]) == len(means)
     averaged = values if plain else torch.stack([mean.inside(row) for mean, row in zip(means, values)])
     if (all_scored or (reading_is_free(inner) and not bool(skipped.any()))) and _all_ones(inner):
-        total = sums.summed(averaged, None, queries, num_empty, errors)
+        added = sums.summed(averaged, None, queries, num_empty, errors)
     else:
         # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
         inner = only(~skipped, inner)
-        total = sums.summed(only(inner > 0, averaged), inner, queries, num_empty, errors)
-    return list(map(BatchResult, values, inner, skipped, errors, total))
+        added = sums.summed(only(inner > 0, averaged), inner, queries, num_empty, errors)
+    return list(map(BatchResult, values, inner, skipped, errors, added))
 
 
 def _all_ones(x: Tensor) -> bool:
     """Whether all elements of a matrix on the CPU are 1. Rows that are one expanded row are read once."""
     return bool((x[:1] if x.shape[0] and not x.stride(0) else x).eq(1).all())
-
-
-def _stacked(rows: tuple[Tensor, ...]) -> Tensor:
-    """Stack tensors, one for each metric. Rows that all metrics share are not copied."""
-    first = rows[0]
-    shared = list(map(id, rows)).count(id(first)) == len(rows)
-    return first.expand(len(rows), *first.shape) if shared else torch.stack(rows)

@@ -19,7 +19,8 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check
 from torchrank.state.measure import Measure
-from torchrank.state.scoring import Measurements, Status, weigh
+from torchrank.state.measurements import Measurements, Status
+from torchrank.state.scoring import weigh
 from torchrank.state.sums import Sum
 from torchrank.statistics.distributions import normal_quantile
 from torchrank.statistics.table import Table

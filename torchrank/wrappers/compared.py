@@ -19,7 +19,8 @@ from torchrank.names.types import Pairs, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import estimate_table
 from torchrank.state.measure import Measure
-from torchrank.state.scoring import BatchResult, weigh
+from torchrank.state.measurements import BatchResult
+from torchrank.state.scoring import weigh
 from torchrank.state.sums import SIZE, Sum
 from torchrank.state.torchmetrics_fixes import LOCK
 from torchrank.statistics.comparison import Comparison, comparison_of

@@ -17,7 +17,8 @@ from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.batch import Batch
 from torchrank.names.types import Pairs, Target
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.scoring import Status, weigh
+from torchrank.state.measurements import Status
+from torchrank.state.scoring import weigh
 from torchrank.state.summed import SummedMetric
 from torchrank.state.synchronisation import DIGEST, WorkersDifferError, all_gather, appended, place_in
 from torchrank.state.torchmetrics_fixes import LOCK

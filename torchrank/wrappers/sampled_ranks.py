@@ -19,7 +19,7 @@ from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import REQUIRED, flag, integer, one_of, parameter
 from torchrank.names.parse import parse
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.scoring import BatchResult, Measured
+from torchrank.state.measurements import BatchResult, Measured
 from torchrank.state.sums import SIZE, Sum
 
 __all__ = ["SampledRanks"]

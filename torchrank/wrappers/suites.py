@@ -19,8 +19,9 @@ from torchrank.metrics.precision_recall_curve import PRCurve
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import from_sums
 from torchrank.state.measure import Measure
+from torchrank.state.measurements import Measurements, Status
 from torchrank.state.query_mean import QueryMean
-from torchrank.state.scoring import Measurements, Status, measure_batch
+from torchrank.state.scoring import measure_batch
 from torchrank.state.sums import SIZE, Sum
 from torchrank.wrappers.hashing import hash_ids
 

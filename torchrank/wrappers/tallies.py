@@ -11,7 +11,8 @@ from torchrank.hardware.devices import reading_is_free, widest_float
 from torchrank.state import sums
 from torchrank.state.estimates import Estimate, estimate
 from torchrank.state.measure import Measure
-from torchrank.state.scoring import Measurements, weigh
+from torchrank.state.measurements import Measurements
+from torchrank.state.scoring import weigh
 from torchrank.wrappers.suites import some_of
 
 #: membership of queries: bool [query], or None = all queries

@@ -28,7 +28,8 @@ from torchrank.metrics.base import RankingMetric
 from torchrank.names.types import Pairs, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import MEANS, from_sums
-from torchrank.state.scoring import BatchResult, Measured, score_batch
+from torchrank.state.measurements import BatchResult, Measured
+from torchrank.state.scoring import score_batch
 from torchrank.state.summed import SummedMetric
 from torchrank.state.sums import SIZE, Sum
 from torchrank.state.synchronisation import all_reduce

@@ -1,0 +1,116 @@
+"""The measurements of the queries of a batch, and their sums: small classes with named fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Status(IntEnum):
+    """Whether a query counts in an average."""
+
+    #: the query has a value
+    SCORED = 0
+    #: the query has nothing to measure
+    EMPTY = 1
+    #: the query does not count
+    ABSENT = 2
+
+
+class Measured(NamedTuple):
+    """One metric's measurement of the queries of a ranking."""
+
+    #: float64 [query]; NaN if the query is left out
+    values: Tensor
+    #: float64 [query]: weights given by the measure itself, without the user's weights
+    weights: Tensor
+    #: int8 [query]: :class:`Status`
+    status: Tensor
+    #: int64 [kind]: counters of bad values, see :mod:`torchrank.layouts.bad_values`
+    errors: Tensor
+    #: float64 [number, query]: further numbers that the metric sums
+    extra: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """The measurements of several metrics for the queries of a batch, or of a part of it."""
+
+    #: float64 [metric, query]
+    values: Tensor
+    #: float64 [metric, query]
+    weights: Tensor
+    #: int8 [metric, query]
+    status: Tensor
+    #: int64 [metric, kind]
+    errors: Tensor
+    #: float64 [number, query] for each metric that sums further numbers, else None
+    extra: tuple[Tensor | None, ...]
+    #: int64 [query]: the index of each query in its batch; None = queries are in order
+    queries: Tensor | None
+    #: bool [query]: queries that do not count; None = all count
+    ignored: Tensor | None = None
+
+    @classmethod
+    def of(cls, measured: Sequence[Measured], queries: Tensor | None) -> Measurements:
+        """Stack the measurements of one ranking, one for each metric."""
+        values, weights, status, errors, extra = zip(*measured)
+        return cls(torch.stack(values), _stacked(weights), _stacked(status), _stacked(errors), extra, queries)
+
+    @classmethod
+    def join(cls, parts: Sequence[Measurements]) -> Measurements:
+        """Concatenate the measurements of the parts of a batch."""
+        if len(parts) == 1:
+            return parts[0]
+        values, weights, status = (
+            torch.cat([getattr(part, name) for part in parts], dim=-1) for name in ("values", "weights", "status")
+        )
+        errors = torch.stack([part.errors for part in parts]).sum(0)
+        extra = tuple(None if x[0] is None else torch.cat(x, dim=-1) for x in zip(*(part.extra for part in parts)))
+        numbers = [part.queries for part in parts if part.queries is not None]
+        return cls(values, weights, status, errors, extra, torch.cat(numbers) if numbers else None)
+
+    def in_order(self) -> Measurements:
+        """These measurements with the queries in the order of the batch."""
+        if self.queries is None:
+            return self
+        order = self.queries.argsort()
+        tensors = {name: getattr(self, name)[:, order] for name in ("values", "weights", "status")}
+        return replace(
+            self, **tensors, extra=tuple(None if x is None else x[:, order] for x in self.extra), queries=None
+        )
+
+    def clone(self) -> Measurements:
+        """A copy in new memory."""
+        tensors = {name: getattr(self, name).clone() for name in ("values", "weights", "status", "errors")}
+        return replace(self, **tensors, extra=tuple(None if x is None else x.clone() for x in self.extra))
+
+
+@dataclass(frozen=True, eq=False)
+class BatchResult:
+    """One metric's result for one batch: the values of the queries and their sums."""
+
+    #: float64 [query]; NaN for empty queries that the policy skips
+    values: Tensor
+    #: float64 [query]: weight of each query in the mean
+    weights: Tensor
+    #: bool [query]: the query does not count in the average
+    skipped: Tensor
+    #: int64 [kind]: counters of bad values, see :mod:`torchrank.layouts.bad_values`
+    errors: Tensor
+    #: [SIZE]: the sums that the batch adds to the state
+    sums: Tensor
+    #: a state of the metric, and its sum with this batch; None = nobody has added them
+    added: tuple[Tensor, Tensor] | None = None
+
+
+def _stacked(rows: tuple[Tensor, ...]) -> Tensor:
+    """Stack tensors, one for each metric. Rows that all metrics share are not copied."""
+    first = rows[0]
+    shared = list(map(id, rows)).count(id(first)) == len(rows)
+    return first.expand(len(rows), *first.shape) if shared else torch.stack(rows)
