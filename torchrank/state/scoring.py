@@ -178,7 +178,7 @@ def _with_values(metrics: Sequence[Measuring], batch: Batch, total: bool) -> lis
     measured = _measured(metrics, batch)
     results = weigh(metrics, measured, batch.weights, total)
     for number, extra in enumerate(measured.extra):
-        if extra is not None and total:
+        if extra is not None:
             results[number] = metrics[number].with_extra_sums(results[number], extra)
     return results
 
