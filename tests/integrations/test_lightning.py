@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 
-PRECISIONS = ["32-true", "bf16-mixed", "bf16-true", "16-true"]
+PRECISIONS = ["32-true", "bf16-mixed", "16-true"]
 TOGETHER = ["bf16-true", "sums only"]  # in two processes
 NAMES = ["ndcg@5", "ndcg(gain=exponential)@10", "map(relevance_level=1.5)", "mr", "recall@1", "mrr(ties=pessimistic)"]
 ROWS = ["mrr(aggregation=median)", "ndcg(aggregation=max)@3"]

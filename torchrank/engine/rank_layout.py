@@ -31,7 +31,11 @@ def rank(layout: Layout, need: Need = ALL) -> Iterator[Ranking]:
     if layout.errors.device.type == "cpu":
         _keep_freed_memory()
     layout, engine = choose_engine(layout, need)
-    return engine(layout, need)
+    rankings = engine(layout, need)
+    judged = getattr(layout, "judged", None)
+    if judged is None or not judged.ungraded or need.all_candidates:
+        return rankings
+    return map(functools.partial(replace, ungraded=True), rankings)
 
 
 def rank_parts(layout: Layout, ranked: Callable[[Any], Iterable[Ranking]]) -> list[Ranking]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 P = ParamSpec("P")
 
+T = TypeVar("T")
+
 # Largest number of tensors that are kept, and of elements of one: a table over the ranks of a million items has 8 MB.
 MOST, LARGEST = 64, 2**20
 
-_kept: dict[tuple[object, ...], Tensor] = {}
+_kept: dict[tuple[object, ...], Any] = {}
 
 _lock = threading.Lock()
 
@@ -41,10 +43,18 @@ def constant(make: Callable[P, Tensor], keep: Callable[P, bool] | None = None) -
     return once
 
 
-def _make(key: tuple[object, ...], make: Callable[[], Tensor]) -> Tensor:
+def kept(key: tuple[object, ...], make: Callable[[], T]) -> T:
+    """The tensor, or tuple of tensors, of a hashable key: ``make()`` at first. Nobody may change it in place."""
+    found = _kept.get(key)
+    return _make(key, make) if found is None else found
+
+
+def _make(key: tuple[object, ...], make: Callable[[], T]) -> T:
     with torch.inference_mode(False), torch.no_grad():  # tensors of inference mode are of no use outside of it
         made = make()
-    if type(made) is Tensor and made.numel() <= LARGEST:  # a mode for tracing makes others, which end with the mode
+    tensors: tuple[Any, ...] = made if isinstance(made, tuple) else (made,)
+    # A mode for tracing makes tensors of another type, which end with the mode.
+    if all(type(x) is Tensor for x in tensors) and sum(x.numel() for x in tensors) <= LARGEST:
         with _lock:
             while len(_kept) >= MOST:
                 del _kept[next(iter(_kept))]

@@ -118,6 +118,9 @@ class MAP(BinaryMetric):
         random = self.normalize == "retrieved" and self.top_k is not None and self.ties == "expected"
         return "whose denominator is random if a tie group crosses the cutoff" if random else ""
 
+    def of_one_rank(self) -> bool:
+        return self.gain is None and self.normalize != "length"
+
     def measure(self, ranking: Ranking) -> Tensor:
         # The expectation of a ratio is not the ratio of expectations, so a random N needs a formula of its own.
         if self.normalize == "retrieved" and self.top_k is not None and not ranking.untied:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
@@ -18,6 +19,7 @@ from torchrank.names.types import Aggregation, EmptyAction, Pairs, Target, Ties,
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
 from torchrank.state.measurements import BatchResult, Measured, Status
+from torchrank.state.rank_tables import LONGEST
 from torchrank.state.scoring import result_for, score_batch
 
 #: the value of an empty query by ``empty_target_action``
@@ -138,6 +140,22 @@ class RankingMetric(Measure):
     def resolve_ties(self, ranking: Ranking) -> Ranking:
         """The ranking that :meth:`measure` reads, with ties resolved by the policy."""
         return ranking.under(self.ties)
+
+    def of_one_rank(self) -> bool:
+        """Whether the rank of one relevant candidate of grade 1 decides the value, which is 0 behind ``top_k``.
+
+        Then values are looked up by rank. A class that does not define it itself is never looked up.
+        """
+        return False
+
+    @functools.cached_property
+    def rank_decides(self) -> bool:
+        """Whether values for one relevant candidate can be looked up by its rank."""
+        if "of_one_rank" not in vars(type(self)) or not self.of_one_rank():
+            return False
+        usual = self.unjudged == "irrelevant" and self.ties != "realistic" and self.empty_target_action != "listed"
+        reach = self.required().reach
+        return usual and reach is not None and reach <= LONGEST
 
     # ---- rank, score -------------------------------------------------------------------------------------------
 

@@ -102,6 +102,9 @@ class Precision(BinaryMetric):
 
     adaptive_k: bool = flag(default=False)
 
+    def of_one_rank(self) -> bool:
+        return not self.adaptive_k
+
     def measure(self, ranking: Ranking) -> Tensor:
         length = self.length(ranking)
         return ratio(self.hits(ranking), torch.minimum(length, ranking.num_candidates) if self.adaptive_k else length)
@@ -154,6 +157,9 @@ class Recall(BinaryMetric):
 
     normalize: Literal["relevant", "min"] = one_of(default="relevant")
 
+    def of_one_rank(self) -> bool:
+        return True
+
     def measure(self, ranking: Ranking) -> Tensor:
         relevant = ranking.num_relevant(self.relevance_level)
         most = self.top_k if self.normalize == "min" else None
@@ -191,6 +197,9 @@ class FBeta(BinaryMetric):
 
     beta: float = number(default=1, above=0)
 
+    def of_one_rank(self) -> bool:
+        return True
+
     def measure(self, ranking: Ranking) -> Tensor:
         return _f_measure(self, ranking, self.beta**2)
 
@@ -224,6 +233,9 @@ class F1(BinaryMetric):
     }
     name = "f1"
     monotone_behind = True
+
+    def of_one_rank(self) -> bool:
+        return True
 
     def measure(self, ranking: Ranking) -> Tensor:
         return _f_measure(self, ranking, 1)

@@ -65,6 +65,11 @@ class GradedMetric(RankingMetric):
         """The function from ranks to discounts."""
         return UNDISCOUNTED
 
+    @property
+    def built_in(self) -> bool:
+        """Whether gains and discounts are functions of torchrank. A function of the user may change between batches."""
+        return isinstance(self.gain, str) and isinstance(getattr(self, "discount", ""), str)
+
     def errors(self, ranking: Ranking) -> Tensor:
         if self.gain_function is LINEAR and not ranking.grade.is_floating_point():
             return ranking.errors  # sums of integers do not overflow
@@ -106,6 +111,9 @@ class CG(GradedMetric):
     known_as = {"parse": "cumulative_gain"}
     name = "cg"
     monotone_behind = True
+
+    def of_one_rank(self) -> bool:
+        return self.built_in
 
 
 class DCG(GradedMetric):
@@ -168,6 +176,9 @@ class DCG(GradedMetric):
                 "Expected log_base only with discount='log2' or 'clipped', got"
                 f" log_base={self.log_base} with discount={self.discount!r}"
             )
+
+    def of_one_rank(self) -> bool:
+        return self.built_in
 
     @functools.cached_property
     def discount_function(self) -> Callable[[Tensor], Tensor]:
@@ -243,6 +254,9 @@ class NDCG(DCG):
         super().__post_init__()
         if self.normalize == "k" and self.top_k is None:
             raise ValueError("Expected top_k together with normalize='k', got None")
+
+    def of_one_rank(self) -> bool:
+        return self.built_in
 
     def measure(self, ranking: Ranking) -> Tensor:
         value, ideal = super().measure(ranking), self.ideal(ranking)

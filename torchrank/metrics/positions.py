@@ -364,6 +364,9 @@ class MRR(PositionMetric):
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
         return chance.reciprocal_rank(n, r, self.top_k, most)
 
+    def of_one_rank(self) -> bool:
+        return self.adjusted is None
+
     def unfiltered(self, ranking: Ranking) -> Tensor:
         return reciprocal_rank(ranking, self.relevance_level, self.top_k)
 
@@ -438,6 +441,9 @@ class HitRate(PositionMetric):
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
         return chance.hit(n, r, self.top_k, most)
+
+    def of_one_rank(self) -> bool:
+        return self.adjusted is None
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         return hit(ranking, self.relevance_level, self.top_k)

@@ -28,6 +28,7 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.aggregation import MEANS, Mean
 from torchrank.state.measurements import BatchResult, Measured, Measurements, Status
+from torchrank.state.rank_tables import looked_up
 
 CPU = torch.device("cpu")
 
@@ -245,8 +246,10 @@ def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measu
 
 def _of_each(metrics: Sequence[Measuring], ranking: Ranking) -> list[Measured]:
     """Measure a ranking. The largest cutoffs come first, because smaller ones read from their tables."""
-    order = sorted(range(len(metrics)), key=lambda n: getattr(metrics[n], "top_k", None) or math.inf, reverse=True)
-    found = {n: metrics[n].measured(ranking) for n in order}
+    found = looked_up(metrics, ranking)
+    others = [n for n in range(len(metrics)) if n not in found]
+    others.sort(key=lambda n: getattr(metrics[n], "top_k", None) or math.inf, reverse=True)
+    found = {**found, **{n: metrics[n].measured(ranking) for n in others}}
     return list(map(found.__getitem__, range(len(metrics))))
 
 

@@ -1,0 +1,138 @@
+"""Metrics that are looked up by the rank of one relevant candidate have the values that their formulas give."""
+
+import pytest
+import torch
+from comparing import MANY
+
+import torchrank as tr
+from torchrank.hardware import constants
+from torchrank.state import rank_tables, scoring
+
+INF = float("inf")
+# Only metrics with a cutoff have a table. Cutoffs in one suite differ, so that their tables are cut at the largest.
+SUITE = [
+    tr.RankingMetric.registry[config.name](**{"top_k": 2 + number % 5, **dict(config.parameters)})
+    for number, config in enumerate(MANY)
+    if "of_one_rank" in vars(tr.RankingMetric.registry[config.name])
+]
+LOOKED_UP = [metric for metric in SUITE if metric.rank_decides]
+
+
+def labels(ties: bool, candidates: int = 9, queries: int = 150):
+    """Scores [query, candidate] and labels: at every rank, not retrieved, none, and of no query."""
+    generator = torch.Generator().manual_seed(candidates)
+    scores = torch.randn(queries, candidates, generator=generator)
+    scores = scores.round() if ties else scores
+    label = torch.randint(-1, candidates, (queries,), generator=generator)
+    label[::50] = -100
+    scores[torch.arange(0, queries, 7), label[::7].clamp_min(0)] = -INF
+    scores[1] = -INF
+    return scores, label
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """The values of a suite for a batch, computed by the formulas."""
+
+    def values(suite, *batch):
+        with monkeypatch.context() as patch:
+            patch.setattr(scoring, "looked_up", lambda metrics, ranking: {})
+            return suite.score(*batch)
+
+    return values
+
+
+def test_every_class_that_can_be_looked_up_is():
+    classes = {type(metric) for metric in SUITE if "of_one_rank" in vars(type(metric))}
+    assert classes == {type(metric) for metric in LOOKED_UP}
+    assert {metric.ties for metric in LOOKED_UP} == {"expected", "optimistic", "pessimistic"}
+    assert {metric.empty_target_action for metric in LOOKED_UP} == {"neg", "pos", "skip"}
+
+
+@pytest.mark.parametrize("candidates", [1, 2, 9, 40])
+@pytest.mark.parametrize("ties", [False, True])
+def test_values_are_those_of_the_formulas(monkeypatch, computed, ties, candidates):
+    read = []
+    table = rank_tables._read
+    monkeypatch.setattr(rank_tables, "_read", lambda metrics, ranking: read.append(metrics) or table(metrics, ranking))
+    suite = tr.RankingCollection({f"m{place}": metric for place, metric in enumerate(LOOKED_UP)})
+    batch = labels(ties, candidates)
+    values, wanted = suite.score(*batch), computed(suite, *batch)
+    assert sum(map(len, read)) == len(LOOKED_UP)
+    for key, value in values.items():
+        message = f"{suite[key].label} is looked up with another value than it has"
+        torch.testing.assert_close(value, wanted[key], rtol=1e-14, atol=1e-15, equal_nan=True, msg=message)
+
+
+def test_a_metric_alone_has_the_bits_that_it_has_in_a_suite():
+    batch = labels(ties=True)
+    suite = tr.RankingCollection(["ndcg@3", "mrr@7", "map@50", "hitrate@1"])
+    for key, value in suite.score(*batch).items():
+        assert torch.equal(value.nan_to_num(-1), tr.parse(key).score(*batch).nan_to_num(-1))
+        assert torch.equal(value.nan_to_num(-1), tr.parse(key).score(tr.Ranking.from_label(*batch)).nan_to_num(-1))
+
+
+def test_lists_of_one_item_are_looked_up_and_grades_are_not(monkeypatch):
+    asked = []
+    table = rank_tables._read
+    monkeypatch.setattr(rank_tables, "_read", lambda metrics, ranking: asked.append(1) or table(metrics, ranking))
+    scores, items = torch.rand(3, 5), [torch.tensor([1]), torch.tensor([], dtype=torch.int64), torch.tensor([4])]
+    listed = tr.DCG(top_k=3).score(scores, items)
+    assert len(asked) == 1
+    pairs = torch.tensor([0, 2]), torch.tensor([1, 4])
+    assert torch.equal(tr.DCG(top_k=3).score(scores, pairs), listed)
+    assert len(asked) == 2
+    graded = tr.DCG(top_k=3).score(scores, (*pairs, torch.tensor([1, 2])))
+    assert graded.tolist() == [listed[0].item(), 0, 2 * listed[2].item()]
+    assert len(asked) == 2
+
+
+def test_a_class_with_another_formula_is_not_looked_up():
+    class Doubled(tr.MRR):
+        name = "doubled"
+        value_range = (0.0, 2.0)
+
+        def measure(self, ranking):
+            return 2 * super().measure(ranking)
+
+    batch = labels(ties=True)
+    torch.testing.assert_close(Doubled(top_k=4).score(*batch), 2 * tr.MRR(top_k=4).score(*batch), equal_nan=True)
+
+
+def test_functions_of_the_user_and_long_cutoffs_are_not_looked_up():
+    assert tr.NDCG(top_k=rank_tables.LONGEST).rank_decides
+    others = [
+        tr.NDCG(top_k=rank_tables.LONGEST + 1),
+        tr.NDCG(),
+        tr.NDCG(top_k=3, gain={1: 2}),
+        tr.DCG(top_k=3, discount=torch.rsqrt),
+        tr.MRR(top_k=3, adjusted="index"),
+        tr.MRR(top_k=3, filtered=True),
+        tr.Precision(top_k=3, adaptive_k=True),
+        tr.HitRate(top_k=3, ties="realistic"),
+        tr.Recall(top_k=3, unjudged="condensed"),
+    ]
+    assert not any(metric.rank_decides for metric in others)
+
+
+def test_a_table_is_made_once(monkeypatch):
+    made = []
+    monkeypatch.setattr(constants, "_kept", {})
+    monkeypatch.setattr(rank_tables.Table, "of", lambda *args, make=rank_tables.Table.of: made.append(1) or make(*args))
+    for _ in range(3):
+        tr.RankingCollection(["ndcg@3", "mrr@7"]).score(*labels(ties=True))
+    assert len(made) == 1
+    tr.RankingCollection(["ndcg(gain=exponential)@3", "mrr@7"]).score(*labels(ties=True))
+    assert len(made) == 2
+
+
+def test_errors_are_counted():
+    scores, label = labels(ties=False)
+    scores[3, 2] = float("nan")
+    with pytest.raises(ValueError, match="1 query with NaN"):
+        tr.MRR(top_k=3).score(scores, label)
+    metric = tr.MRR(top_k=3, validate_args=False)
+    metric.update(scores, label)
+    assert metric.compute().isfinite()
+    with pytest.raises(ValueError, match=r"quer\w+ with nothing"):
+        tr.Recall(top_k=3, empty_target_action="error").score(*labels(ties=True))
