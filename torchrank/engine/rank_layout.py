@@ -33,9 +33,9 @@ def rank(layout: Layout, need: Need = ALL) -> Iterator[Ranking]:
     layout, engine = choose_engine(layout, need)
     rankings = engine(layout, need)
     judged = getattr(layout, "judged", None)
-    if judged is None or not judged.ungraded or need.all_candidates:
+    if judged is None or not judged.labels or need.all_candidates:
         return rankings
-    return map(functools.partial(replace, ungraded=True), rankings)
+    return map(functools.partial(replace, of_labels=True), rankings)
 
 
 def rank_parts(layout: Layout, ranked: Callable[[Any], Iterable[Ranking]]) -> list[Ranking]:

@@ -57,8 +57,8 @@ class Padded:
     items: Tensor
     #: [query, entry]
     grade: Tensor
-    #: whether all grades are 1, because the user gave none
-    ungraded: bool = False
+    #: whether each query has one entry, a label without a grade
+    labels: bool = False
 
     @functools.cached_property
     def ignored(self) -> Tensor | None:
@@ -67,7 +67,7 @@ class Padded:
 
     def __getitem__(self, rows: slice) -> Padded:
         """Judged items of consecutive queries."""
-        return Padded(self.items[rows], self.grade[rows], self.ungraded)
+        return Padded(self.items[rows], self.grade[rows], self.labels)
 
     @property
     def sizes(self) -> Tensor:
@@ -96,8 +96,8 @@ class Ragged:
     grade: Tensor
     #: int64 [query + 1], on the CPU for every device: where the entries of each query begin
     start: Tensor
-    #: whether all grades are 1, because the user gave none
-    ungraded: bool = False
+    #: whether each query has one entry, a label without a grade
+    labels: ClassVar[bool] = False
     #: None = every query counts
     ignored: ClassVar[Tensor | None] = None
 
@@ -105,7 +105,7 @@ class Ragged:
         """Judged items of consecutive queries."""
         start = self.start[rows.start : rows.stop + 1]
         inside = slice(int(start[0]), int(start[-1]))
-        return Ragged(self.items[inside], self.grade[inside], start - start[0], self.ungraded)
+        return Ragged(self.items[inside], self.grade[inside], start - start[0])
 
     def take(self, rows: Tensor) -> Ragged:
         """Judged items of the queries ``rows``, int64 [query] on the CPU, in this order."""
@@ -114,7 +114,7 @@ class Ragged:
         # Where each entry stands in self: its new place, moved by the distance between the beginnings of its query.
         at = torch.arange(int(start[-1]), device="cpu") + torch.repeat_interleave(self.start[rows] - start[:-1], sizes)
         at = at.to(self.items.device, non_blocking=True)
-        return Ragged(self.items[at], self.grade[at], start, self.ungraded)
+        return Ragged(self.items[at], self.grade[at], start)
 
     @property
     def sizes(self) -> Tensor:

@@ -42,7 +42,7 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
         # A label of -100 ignores its query, but in padded ids -100 is padding like any other negative.
         items = items.unsqueeze(-1) if items.dim() == 1 else items.clamp_min(-1)
         items = items if items.shape[1] else items.new_full((num_queries, 1), -1)
-        judged = Padded(items, torch.ones_like(items, dtype=torch.int8), ungraded=True)
+        judged = Padded(items, torch.ones_like(items, dtype=torch.int8), labels=items.shape[1] == 1)
     else:
         got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else type_of(target, "target")
         dense = "grades of their shape, " * beside.startswith("preds [Q, D]")
@@ -62,7 +62,7 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
 def _of_lists(target: list, num_queries: int, device: torch.device) -> Ragged:
     items, sizes = _id_lists(target, "target", num_queries, device)
     start = torch.tensor([0, *accumulate(sizes)], device="cpu")
-    return Ragged(items, torch.ones_like(items, dtype=torch.int8), start, ungraded=True)
+    return Ragged(items, torch.ones_like(items, dtype=torch.int8), start)
 
 
 def _id_lists(lists: list, name: str, num_queries: int, device: torch.device) -> tuple[Tensor, list[int]]:
@@ -107,7 +107,7 @@ def _of_pairs(target: tuple, num_queries: int, device: torch.device) -> tuple[Ra
     sizes = sizes.scatter_add_(0, query, torch.ones_like(query)).cpu()
     start = torch.nn.functional.pad(sizes[:-1].cumsum(0), (1, 0))
     order = order[: int(start[-1])]
-    return Ragged(item[order], grade[order], start, ungraded=len(target) == 2), errors
+    return Ragged(item[order], grade[order], start), errors
 
 
 def excluded_pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tuple[Pairs | None, Tensor]:

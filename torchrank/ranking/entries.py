@@ -45,8 +45,8 @@ class RankIntervals:
     all_candidates: bool = False
     #: whether irrelevant candidates were left out
     only_relevant: bool = False
-    #: whether the entries, which are all relevant, have grade 1, because the user gave no grades
-    ungraded: bool = False
+    #: whether the only entry of each query is its label: a relevant candidate of grade 1, or padding
+    of_labels: bool = False
     #: [query, entry, subtopic]: grade for each subtopic; ``grade`` is the largest of them; None = no subtopics
     subtopics: Tensor | None = None
     #: float64 [query, subtopic]: probability, or another weight, of each subtopic; None = all are equally likely

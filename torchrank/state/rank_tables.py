@@ -53,7 +53,7 @@ class Table(NamedTuple):
 
 def looked_up(metrics: Sequence[Any], ranking: Ranking) -> Mapping[int, Measured]:
     """The measurements that can be read from a table, by the places of their metrics."""
-    if not ranking.ungraded or ranking.first.shape[1] != 1:
+    if not ranking.of_labels:
         return {}
     by_ties: dict[str, list[int]] = {}
     for place, metric in enumerate(metrics):
