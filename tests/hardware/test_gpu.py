@@ -213,7 +213,7 @@ ITEMS = {
     "padded": torch.zeros(6, 3).long(),
     "list": [torch.arange(i) for i in range(6)],
 }
-GRID, GRADES, PAIRS = torch.zeros(6, 30), torch.zeros(6, 30).long(), pairs_of((6, 30), 9, seed=0)
+GRID, GRADES, PAIRS = torch.zeros(6, 12), torch.zeros(6, 12).long(), pairs_of((6, 12), 9, seed=0)
 CASES = {
     "dense": ((GRID, GRADES), {"mask": GRID > 0, "exclude": PAIRS, "weights": GRID[:, 0]}),
     "dense, tie_break": ((GRID, GRADES > 0), {"tie_break": GRID[0]}),
