@@ -38,7 +38,9 @@ def ranking_of(batch):
 
 
 def test_representatives_have_every_kind_of_need():
-    assert {kind_of_need(config) for config in TRIED} == {kind_of_need(config) for config in MANY}
+    # Every measure under every tie policy, and every parameter under the first one.
+    several = [*FEW, *(config for config in MANY if config.for_oracle.get("ties", "expected") == "expected")]
+    assert {kind_of_need(config) for config in TRIED} == {kind_of_need(config) for config in set(several)}
     assert set(REPRESENTATIVES) <= set(MEASURES)
 
 
@@ -171,7 +173,7 @@ def repeated(pairs, times, number):
 def test_more_queries_than_the_engine_takes_at_once(name, layout):
     queries, batch = cases.batch(layout, 40)
     (preds, target), number = batch.args, len(queries)
-    times = (2**18 if layout == "dense_padded" else 2**17) // number
+    times = 2**17 // number
     preds = preds.repeat(times, 1)
     target = repeated(target, times, number) if isinstance(target, tuple) else target.repeat(times, 1)
     kwargs = {key: repeated(pairs, times, number) for key, pairs in batch.kwargs.items()}
