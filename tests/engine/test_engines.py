@@ -319,7 +319,7 @@ def test_no_metric_looks_further_than_it_says(way, layout):
         tried = [several[seed % len(several)] for several in of_measure.values()]
     if way == "all, the best":  # without a cutoff all are sorted
         tried = [config for config in tried if config.metric().required().reach]
-    elif (way, layout) != ("as it comes", "dense"):
+    if (way, layout) != ("as it comes", "dense"):
         tried = tried[seed % 2 :: 2]
     for need, configs in by_need(tried).items():
         if not need.relevant and layout in ("list", "pairs", "triples"):
