@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 import torchmetrics.retrieval
-from sharding import entries, force, pairs_of
+from sharding import assert_stands, entries, force, pairs_of, standing
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
@@ -234,21 +234,14 @@ def test_queries_in_groups_of_similar_numbers_of_judged_items_stand_as_alone(mon
     relevant = [torch.randperm(200, generator=g)[: (1, 1, 2, 0, 9, 70)[q % 6]] for q in range(30)]
     pairs = pairs_of((30, 200), 900, seed=7)
     blocks = [(queries @ part.T) for part in items.split(33)]
-
-    def alone(q):
-        out = {"exclude": (torch.zeros_like(pairs[0][pairs[0] == q]), pairs[1][pairs[0] == q])} if exclude else {}
-        return tr.Ranking.from_scores(queries[q : q + 1] @ items.T, relevant[q : q + 1], **out)
-
     more = {"exclude": pairs} if exclude else {}
+    want = standing(queries @ items.T, [dict.fromkeys(some.tolist(), 1) for some in relevant], **more)
     reads = []
     for ranking in (
         tr.Ranking.from_embeddings(queries, items, relevant, chunk_size=33, top_k=top_k, **more),
         tr.Ranking.from_score_blocks(lambda: reads.append(1) or iter(blocks), relevant, top_k=top_k, **more),
     ):
-        for q, row in enumerate(entries(ranking)):
-            (want,) = entries(alone(q))
-            near, wanted = ([e for e in side if top_k is None or e[0] <= top_k] for side in (row, want))
-            assert sorted(near) == sorted(wanted)
+        assert_stands(ranking, want, top_k)
     assert len(reads) <= 2  # however many groups there are
 
 

@@ -33,7 +33,6 @@ def by_pytrec_eval(qrels, run, **options):
     [
         ({}, {}),
         ({"relevance_level": 2}, {"relevance_level": 2}),
-        ({"judged_docs_only_flag": True}, {"unjudged": "condensed"}),
         ({"judged_docs_only_flag": True, "relevance_level": 3}, {"unjudged": "condensed", "relevance_level": 3}),
     ],
 )

@@ -1,13 +1,12 @@
 """On a busy machine a batch is cut into parts on threads: the same numbers, and torch is serial in all of them."""
 
 import os
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+import workers
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -224,24 +223,23 @@ def test_threads_of_the_user_can_update_metrics_of_their_own_at_once(busy):
     assert all(torch.equal(one, found[0]) for one in found)
 
 
-FORK = """
-import os, torch, torchrank as tr
-torch.set_num_threads(2)
-tr.hardware.threads.load.quiet = False
-scores, grades = torch.rand(300, 200), torch.randint(2, (300, 200))
-tr.state.torchmetrics_fixes.LOCK.acquire()  # by a thread that is not in the child
-expected = tr.NDCG().score(scores, grades)
-if (child := os.fork()) == 0:
-    tr.NDCG().update(scores, grades)
-    os._exit(0 if torch.equal(tr.NDCG().score(scores, grades), expected) else 1)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
+def status_of_a_fork():
+    """The status of a process that is forked from one whose threads have ranked a batch."""
+    torch.set_num_threads(2)
+    threads.load.quiet = False
+    scores, grades = torch.rand(300, 200), torch.randint(2, (300, 200))
+    tr.state.torchmetrics_fixes.LOCK.acquire()  # by a thread that is not in the child
+    expected = tr.NDCG().score(scores, grades)
+    if (child := os.fork()) == 0:
+        tr.NDCG().update(scores, grades)
+        os._exit(0 if torch.equal(tr.NDCG().score(scores, grades), expected) else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_process_has_threads_of_its_own():
-    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout == "0\n"
+    with workers.CONTEXT.Pool(1) as pool:
+        assert pool.apply_async(status_of_a_fork).get(60) == 0
 
 
 # ---- is the machine busy? ----------------------------------------------------------------------------------------

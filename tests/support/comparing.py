@@ -53,6 +53,31 @@ def kind_of_need(config: cases.Config) -> Need:
     return need if need.reach is None else Need(1, need.relevant, need.all_candidates)
 
 
+def by_need(configs: Sequence[cases.Config]) -> dict[Need, list[cases.Config]]:
+    """Metrics that look equally far, together: none of them can rely on the need of another."""
+    groups: dict[Need, list[cases.Config]] = {}
+    for config in configs:
+        groups.setdefault(config.metric().required(), []).append(config)
+    return groups
+
+
+@cache
+def suites(configs: tuple[cases.Config, ...]) -> list[tuple[tuple[cases.Config, ...], tr.RankingCollection]]:
+    """Metrics that look equally far, and a collection of them that ranks once for all; made once for all layouts."""
+    return [
+        (tuple(group), tr.RankingCollection({str(config): config.metric() for config in group}))
+        for group in by_need(configs).values()
+    ]
+
+
+def assert_equal_by_need(configs: Sequence[cases.Config], queries: Sequence[Query], batch: cases.Batch, where: str):
+    """Values of a batch equal those of the oracle, for metrics that rank together if they look equally far."""
+    for group, suite in suites(tuple(configs)):
+        values = suite.score(*batch.args, **batch.kwargs)
+        for config in group:
+            assert_equal(config, queries, values[str(config)], where)
+
+
 #: Measures that stand for all others where the measure itself is not the subject. Together they have every kind of
 #: need, and read all parts of a ranking: grades and the ideal order of all grades, ranks under every tie policy, ranks
 #: among the irrelevant, numbers of candidates, subtopics, judged but irrelevant candidates, and every candidate.

@@ -7,10 +7,10 @@ import math
 import pickle
 import re
 import traceback
-from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy
 import torch
 import torch.distributed as dist
 import workers
@@ -49,28 +49,74 @@ def pairs_of(shape, number, seed):
     return tuple(torch.randint(size, (number,), generator=g) for size in shape)
 
 
-def standing(scores, judged, mask=None, exclude=((), ()), tie_break=None):
-    """[(best rank, how many share it, grade)] of all that is judged in each query, and the lengths of the lists."""
-    found, lengths = [], []
+class Places(NamedTuple):
+    """Where judged candidates stand: an element for each of them, and the length of each list."""
+
+    query: torch.Tensor
+    #: the best rank, how many candidates share it, and the grade
+    first: torch.Tensor
+    tied: torch.Tensor
+    grade: torch.Tensor
+    #: [query]
+    lengths: torch.Tensor
+
+    def only(self, which):
+        return Places(*(column[which] for column in self[:4]), self.lengths)
+
+    def rows(self, start, stop):
+        """The places in some queries, which count from 0 again."""
+        some = self.only((self.query >= start) & (self.query < stop))
+        return some._replace(query=some.query - start, lengths=self.lengths[start:stop])
+
+
+def no_places(queries, candidates):
+    """Those of queries in which nothing is judged."""
+    nothing = torch.zeros(0, dtype=torch.float64)
+    return Places(nothing.long(), nothing, nothing, nothing, torch.full((queries,), float(candidates)).double())
+
+
+def joined(parts):
+    """The places of several batches of queries, one behind the other."""
+    start = itertools.accumulate((len(part.lengths) for part in parts), initial=0)
+    moved = [part._replace(query=part.query + before) for part, before in zip(parts, start)]
+    return Places(*map(torch.cat, zip(*moved)))
+
+
+def places(ranking):
+    """The places that a ranking has."""
+    query, column = ranking.valid.nonzero(as_tuple=True)
+    found = (side[query, column].double() for side in (ranking.first, ranking.tied, ranking.grade))
+    return Places(query, *found, ranking.num_candidates.double())
+
+
+def standing(scores, judged, mask=None, exclude=None, tie_break=None):
+    """The places of all that is judged, {item: grade} of each query, by comparing it with the whole list."""
+    found = [(query, item, grade) for query, grades in enumerate(judged) for item, grade in grades.items()]
+    query, item = torch.tensor([pair[:2] for pair in found], dtype=torch.int64).reshape(-1, 2).T
+    grade = torch.tensor([worth for *_, worth in found], dtype=torch.float64)
+    real = torch.ones(scores.shape, dtype=torch.bool) if mask is None else mask.clone()
+    if exclude is not None:
+        real[exclude] = False
+        given = torch.ones_like(real) if mask is None else mask
+        relevant = query[grade > 0], item[grade > 0]
+        real[relevant] = given[relevant]
     scores = scores.double()
-    tie_break = torch.zeros_like(scores) if tie_break is None else tie_break.expand_as(scores)
-    for query, (score, tie) in enumerate(zip(scores, tie_break)):
-        real = torch.ones_like(score, dtype=torch.bool) if mask is None else mask[query].clone()
-        for q, item in zip(*exclude):
-            if q == query and judged[query].get(int(item), 0) <= 0:
-                real[item] = False
-        lengths.append(int((real & (score > -INF)).sum()))
-        found.append([])
-        for item, grade in judged[query].items():
-            if not real[item]:
-                continue
-            entry = (lengths[-1] + 1, 0, grade)
-            if score[item] > -INF:
-                beside = score == score[item]
-                ahead = (score > score[item]) | (beside & (tie > tie[item]))
-                entry = 1 + int((real & ahead).sum()), int((real & beside & (tie == tie[item])).sum()), grade
-            found[-1].append(entry)
-    return found, lengths
+    lengths = (real & (scores > -INF)).sum(-1)
+    there = real[query, item]
+    query, item, grade = query[there], item[there], grade[there]
+    lists, own, tie_break = (
+        scores[query],
+        scores[query, item, None],
+        torch.zeros(()) if tie_break is None else tie_break,
+    )
+    ties = tie_break.expand_as(scores)
+    beside, own_tie = lists == own, ties[query, item, None]
+    ahead = real[query] & ((lists > own) | (beside & (ties[query] > own_tie)))
+    beside = real[query] & beside & (ties[query] == own_tie)
+    retrieved = own.squeeze(-1) > -INF
+    first = torch.where(retrieved, ahead.sum(-1), lengths[query]) + 1
+    tied = torch.where(retrieved, beside.sum(-1), 0)
+    return Places(query, first.double(), tied.double(), grade, lengths.double())
 
 
 def entries(ranking):
@@ -83,14 +129,32 @@ def entries(ranking):
 
 def assert_stands(ranking, want, reach=None, relevant=False):
     """Entries at ranks up to ``reach`` are as they should be, and all others behind it."""
-    found, lengths = want
-    assert ranking.num_candidates.tolist() == lengths
-    for query, (got, wanted) in enumerate(zip(entries(ranking), found)):
-        assert got == sorted(got, key=lambda entry: entry[0])
-        got, wanted = ([e for e in side if e[2] > 0 or not relevant] for side in (got, wanted))
-        near, near_wanted = ([e for e in side if reach is None or e[0] <= reach] for side in (got, wanted))
-        assert Counter(near) == Counter(near_wanted), query
-        assert len(got) == len(wanted) or ranking.pool is not None, query
+    got = places(ranking)
+    assert torch.equal(got.lengths, want.lengths)
+    assert (got.first.diff()[got.query.diff() == 0] >= 0).all()
+    if relevant:
+        got, want = (side.only(side.grade > 0) for side in (got, want))
+    if ranking.pool is None:
+        assert torch.equal(got.query.bincount(), want.query.bincount())
+    if reach is not None:
+        got, want = (side.only(side.first <= reach) for side in (got, want))
+    got, want = (in_order(side) for side in (got, want))
+    if not torch.equal(got, want):
+        differing = [
+            query for query in got[:, 0].unique().tolist() if not torch.equal(*(of(query, x) for x in (got, want)))
+        ]
+        query = differing[0] if differing else None
+        assert of(query, got).tolist() == of(query, want).tolist(), f"in {len(differing)} queries, first in {query}"
+
+
+def in_order(found):
+    """[entry, (query, first, tied, grade)] by query, rank, tie and grade."""
+    rows = torch.stack([column.double() for column in found[:4]], dim=-1)
+    return rows[numpy.lexsort(rows.T.flip(0).numpy())]
+
+
+def of(query, rows):
+    return rows if query is None else rows[rows[:, 0] == query]
 
 
 def assert_same(got, want):
@@ -195,6 +259,12 @@ SLICES = {
 }
 
 
+def shared(name):
+    """How the items of a catalogue are shared: unevenly, and in one of the ways in which a worker has none."""
+    uneven, *empty = SLICES
+    return uneven, empty[list(CATALOGUES).index(name) % len(empty)]
+
+
 def ranked(case, rank=0, shares=(1,), group=False):
     """The ranking that one worker gets, and the collectives that it took."""
     queries, items, relevant, more = case.make()
@@ -225,8 +295,9 @@ def work(rank, folder):
         for world, group, place in ((3, None, rank), (2, two, rank - 1)):
             if place < 0:
                 continue
-            for (name, case), (how, shares) in itertools.product(CATALOGUES.items(), SLICES.items()):
-                results[world, name, how] = ranked(case, place, shares[world], group)
+            for name, case in CATALOGUES.items():
+                for how in shared(name):
+                    results[world, name, how] = ranked(case, place, SLICES[how][world], group)
             queries, items, relevant, _ = CATALOGUES["one"].make()
             number = len(queries) - (place == 1)
             try:

@@ -4,6 +4,7 @@ import math
 import pickle
 import random
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pandas
@@ -52,6 +53,11 @@ def bits(found):
     return repr([found.means, found.intervals(), found.summary().to_dict(), found.coverage.to_dict()])
 
 
+@cache
+def evaluated(queries):
+    return tr.evaluate(JUDGMENTS, RUN, MEASURES, queries=queries)
+
+
 WHOLE = {queries: partial(JUDGMENTS, RUN, MEASURES, queries=queries) for queries in ("judged", "both")}
 
 
@@ -59,7 +65,7 @@ FEW = "ndcg map err(max_grade=3) map(aggregation=geometric)"
 ONE = partial(JUDGMENTS, RUN, FEW)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.lists(st.integers(0, 4), min_size=len(RUN), max_size=len(RUN)), st.randoms(use_true_random=False))
 def test_any_partition_merged_in_any_order_is_one_process_to_the_bit(parts, draw):
     states = [partial(JUDGMENTS, part, FEW) for part in split(RUN, parts)]
@@ -68,10 +74,9 @@ def test_any_partition_merged_in_any_order_is_one_process_to_the_bit(parts, draw
     assert bits(states[0]) == bits(ONE)
 
 
-@pytest.mark.parametrize("queries", ["judged", "both"])
-@pytest.mark.parametrize("count", [1, 3, 8])
+@pytest.mark.parametrize(("queries", "count"), [("judged", 1), ("judged", 8), ("both", 3)])
 def test_means_intervals_and_coverage_are_those_of_evaluate(queries, count):
-    found = tr.evaluate(JUDGMENTS, RUN, MEASURES, queries=queries)
+    found = evaluated(queries)
     parts = split(RUN, [number % count for number in range(len(RUN))])
     merged = merge(partial(JUDGMENTS, part, MEASURES, queries=queries) for part in parts)
     assert merged.means == found.means["run"]
