@@ -319,7 +319,7 @@ def spread(values):
     return values.max() - values.min()
 
 
-AGGREGATIONS = ("mean", "median", "min", "max", "none", spread)
+AGGREGATIONS = ("mean", "median", "none", spread)
 
 
 def errors_of(function, kind=ValueError):
