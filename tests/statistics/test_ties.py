@@ -337,17 +337,17 @@ def pair(seed, queries=8, width=6):
 
 def all_differences(metric, a, b, grades, mask):
     """The differences of each query under every judgment of its unjudged candidates."""
-    worth = max(1, getattr(metric, "relevance_level", 1))
+    worth, judged = max(1, getattr(metric, "relevance_level", 1)), []
     for row in range(len(a)):
         where = ((grades[row] < 0) & mask[row]).nonzero().flatten()
         judgments = torch.tensor(list(itertools.product([0, worth], repeat=len(where))))
         complete = grades[row].clamp_min(0).repeat(len(judgments), 1)
         complete[:, where] = judgments.view(len(judgments), -1).to(complete.dtype)
-        one, other = (
-            metric.score(x[row].repeat(len(judgments), 1), complete, mask=mask[row].repeat(len(judgments), 1))
-            for x in (a, b)
-        )
-        yield (other - one).tolist()
+        judged.append(complete)
+    sizes = [len(complete) for complete in judged]
+    at = torch.arange(len(a)).repeat_interleave(torch.tensor(sizes))
+    one, other = (metric.score(x[at], torch.cat(judged), mask=mask[at]) for x in (a, b))
+    return [difference.tolist() for difference in (other - one).split(sizes)]
 
 
 @pytest.mark.parametrize("seed", range(2))
