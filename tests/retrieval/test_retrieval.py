@@ -145,7 +145,7 @@ def test_numbers_of_torchmetrics_for_every_argument(name):
 def test_numbers_of_torchmetrics_over_batches_and_in_forward(name, parts):
     for seed, own in enumerate(variants(name) if parts > 1 else [{}]):
         one, other = ours(name, **own), theirs(name, **own)
-        for preds, target, indexes in split(rows(100 + seed), parts):
+        for preds, target, indexes in split(rows(100 + seed, queries=15), parts):
             close(one(preds, target, indexes=indexes), other(preds, target, indexes=indexes))
         close(one.compute(), other.compute())
         assert one.update_count == other.update_count == parts
@@ -166,7 +166,7 @@ def test_numbers_of_torchmetrics_for_any_shape(name):
 @pytest.mark.parametrize("levels", [3, 10**6])
 def test_the_order_of_rows_does_not_matter(name, levels):
     generator = torch.Generator().manual_seed(levels)
-    for width, kwargs in itertools.product((1, 7), variants(name) if levels == 3 else [{}]):
+    for width, kwargs in ((1, {}), *((7, own) for own in (variants(name) if levels == 3 else [{}]))):
         shape = 20, width
         preds = torch.randint(-levels, levels, shape, generator=generator) / 4
         target = torch.randint(0, 2, shape, generator=generator)
@@ -193,7 +193,7 @@ def test_numbers_of_torchmetrics_with_ignore_index(name, ignore_index):
 @every_class
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int32, torch.float32, torch.float64])
 def test_numbers_of_torchmetrics_for_any_dtype_of_targets(name, dtype):
-    preds, target, indexes = rows(13)
+    preds, target, indexes = rows(13, queries=12)
     # torchmetrics' R-precision takes no floats
     close(ours(name)(preds, target.to(dtype), indexes), theirs(name)(preds, target, indexes))
 
@@ -247,7 +247,8 @@ def test_scores_are_only_compared(name):
         preds, target, indexes = rows(200 + seed)
         want = filled(ours(name, **own), (preds, target, indexes)).compute()
         close(want, theirs(name, **own)(preds, target, indexes))
-        for moved in (preds - 2, preds - 0.5, preds * 1e30, -1 / preds, preds.logit(), preds.double() * 1e-300):
+        moves = preds - 2, preds.double() * 1e-300, preds - 0.5, preds * 1e30, -1 / preds, preds.logit()
+        for moved in moves if not seed else moves[:2]:
             assert equal(filled(ours(name, **own), (moved, target, indexes)).compute(), want)
 
 
@@ -428,7 +429,7 @@ def test_an_ignore_index_beyond_the_dtype_of_targets_ignores_nothing(dtype, igno
 
 @every_class
 def test_a_plain_function_aggregates(name):
-    for seed, own in enumerate(variants(name)):
+    for seed, own in enumerate(variants(name)[:3]):
         batch = rows(300 + seed)
         for action in ("neg", "skip"):
             kwargs = {**own, "empty_target_action": action}
@@ -466,7 +467,7 @@ def test_a_long_query_among_short_ones(name):
     more = long, torch.randint(0, 2, long.shape, generator=generator), torch.full(long.shape, middle)
     batch = tuple(torch.cat(x) for x in zip((preds, target, indexes), more))
     own = {CURVES[0]: {"max_k": 5}, CURVES[1]: {"max_k": 5, "min_precision": 0.3137}}.get(name, {})
-    for policy in (*POLICIES, {"aggregation": lambda v: v[0]}):
+    for policy in (*POLICIES[::3], {"aggregation": lambda v: v[0]}):
         found = ours(name, **own, **policy)(*batch)
         if "lambda" in getattr(policy.get("aggregation"), "__name__", ""):
             policy = {"aggregation": lambda v, dim: v[0]}
@@ -743,7 +744,7 @@ def test_inputs_that_torchmetrics_refuses_are_refused(wrong):
 
 @pytest.mark.parametrize("far", [2**31, 2**40, 2**62, 2**63 - 1])
 def test_indexes_may_be_any_integers(far):
-    preds, target, indexes = rows(35)
+    preds, target, indexes = rows(35, queries=20)
     names = indexes.unique()
     moved = {**dict.fromkeys(names.tolist())}
     for at, name in enumerate(moved):
