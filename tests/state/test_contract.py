@@ -587,7 +587,7 @@ def variants(cls):
     options = [(n, v) for n, v in tried if v != cls.definition().get(n) and v in known.get(n, [v])]
     if cls is not tr.NDCG:  # parameters that all measures have are the same code: two values of each
         options = [option for n in names for option in [o for o in options if o[0] == n][: 2 if n in SHARED else None]]
-    for chosen in [(), *((o,) for o in options), *list(itertools.combinations(options, 2))[::11]]:
+    for chosen in [(), *((o,) for o in options), *list(itertools.combinations(options, 2))[::17]]:
         kwargs = dict(chosen)
         if len(kwargs) == len(chosen):
             try:

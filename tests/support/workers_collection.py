@@ -137,7 +137,8 @@ def some_members_only_then_new_data(rank, world):
 @scenario(alone=False)
 def updates_between_members(rank, world):
     """On all workers or on one, after a look at the items on all, on one or on none: every value is fresh."""
-    for first, looking, updated in itertools.product((at_once, one_by_one), ((), (0,), range(world)), ((), (0,))):
+    looks, on_one = ((), (0,), range(world)), ((), (0,))
+    for first, looking, updated in (*itertools.product([at_once], looks, on_one), (one_by_one, looks[1], on_one[1])):
         data = BATCHES[:4]
         suite = fill(tr.RankingCollection(SUMMED[:3]), share(BATCHES[:4], rank, world))
         first(suite)
