@@ -47,7 +47,7 @@ MEASURES = {
 }
 
 every_class = pytest.mark.parametrize("name", NAMES)
-#: For what is the same code in all classes: binary targets, grades, a curve, and a value of a curve.
+#: Classes for the tests of code that all share: of binary targets, of grades, a curve, and one point of a curve.
 some_class = pytest.mark.parametrize("name", ["RetrievalMAP", "RetrievalNormalizedDCG", *CURVES])
 
 
