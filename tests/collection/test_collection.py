@@ -550,7 +550,9 @@ MERGED = (tr.NDCG, tr.MRR, tr.KendallTau)
     ids=lambda x: getattr(x, "name", x),
 )
 def test_metrics_that_differ_in_one_parameter_never_merge(cls, first, method):
-    members = {f"m{i:02}": metric for i, (_, metric) in enumerate(variants(cls))}
+    # Metrics with other aggregations may have equal sums after any batch, so one first batch is enough for them.
+    tried = [metric for name, metric in variants(cls) if name != "aggregation" or first == "perfect"]
+    members = {f"m{i:02}": metric for i, metric in enumerate(tried)}
     # Empty queries for every metric are among them.
     *rest, mask = together([*BATCHES, FIRST["everything"], NO_LIST, *NOTHING_TO_COMPARE])
     wanted = {}
