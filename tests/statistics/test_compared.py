@@ -53,8 +53,7 @@ def test_p_values_are_those_of_scipy():
         assert [row["low"], row["high"]] == pytest.approx([*test.confidence_interval()], rel=1e-10)
 
 
-@pytest.mark.parametrize("baseline", [None, "a", "b", "c"])
-@pytest.mark.parametrize("test", ["t", "tukey"])
+@pytest.mark.parametrize(("baseline", "test"), [(None, "t"), ("a", "t"), ("c", "t"), (None, "tukey"), ("b", "tukey")])
 def test_all_columns_are_those_of_the_comparison_of_values(baseline, test):
     scores, grades = batch()
     lower = {"mr": False}

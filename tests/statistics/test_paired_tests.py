@@ -149,9 +149,9 @@ def test_tukey_is_the_studentized_range_of_a_two_way_layout():
 def test_two_way_tukey_finds_differences_that_the_one_way_test_does_not():
     two_way = one_way = 0
     for seed in range(15):
-        values = crossed(50, 4, 0.08, seed)
-        two_way += family_p(values, "tukey")[0, 3] <= 0.05
-        one_way += stats.tukey_hsd(*values.T).pvalue[0, 3] <= 0.05
+        values = crossed(50, 3, 0.08, seed)
+        two_way += family_p(values, "tukey")[0, 2] <= 0.05
+        one_way += stats.tukey_hsd(*values.T).pvalue[0, 2] <= 0.05
     assert one_way <= 2
     assert two_way >= 9
 

@@ -70,12 +70,16 @@ def test_clusters_of_single_queries_have_the_plain_error_and_few_clusters_a_note
 
 def test_clustered_intervals_cover_the_expected_value_where_plain_ones_do_not():
     hits = np.zeros(2)
-    for seed in range(300):
-        values, _, user = users(seed, 40, within=0.03)
-        table = tr.QueryTable(range(len(values)), {"x": values})
+    for seed in range(15):
+        _, _, user = users(seed, 40)
+        generator = np.random.default_rng(100 + seed)  # of 20 draws for the same numbers of queries
+        of_user, apart = generator.normal(0.5, 0.1, (20, 40)), generator.normal(0, 0.03, (20, len(user)))
+        table = tr.QueryTable(
+            range(len(user)), dict(zip("abcdefghijklmnopqrst", of_user[:, user] + apart, strict=True))
+        )
         for n, clusters in enumerate((by_id(user), None)):
-            low, high = (table.summary(clusters=clusters)[end][0] for end in ("low", "high"))
-            hits[n] += low < 0.5 < high
+            summary = table.summary(clusters=clusters)
+            hits[n] += sum(low < 0.5 < high for low, high in zip(summary["low"], summary["high"], strict=True))
     assert 0.92 < hits[0] / 300 < 0.98
     assert hits[1] / 300 < 0.85
 

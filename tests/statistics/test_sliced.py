@@ -80,7 +80,7 @@ def test_each_slice_has_the_value_of_a_suite_updated_with_its_queries(kind, weig
     weights = torch.rand(40, generator=rng(3)) if weighted else torch.ones(40)
     metric = sliced(scores, grades, one if kind == "int" else members, weights=weights, pieces=3)
     want = updated(tr.RankingCollection(SUITE), scores, grades, weights=weights).compute()
-    of_slices = {key: [] for key in want}
+    of_slices, estimates = {key: [] for key in want}, metric.estimates()
     for name, inside in zip(NAMES, members.T):
         suite = tr.RankingCollection(SUITE)
         if inside.any():
@@ -89,7 +89,7 @@ def test_each_slice_has_the_value_of_a_suite_updated_with_its_queries(kind, weig
             value = float(suite[key].compute()) if inside.any() else math.nan
             want[f"{key}/{name}"] = value
             of_slices[key].append(value)
-            found = metric.estimates()[name][key]
+            found = estimates[name][key]
             assert found.queries == suite[key].num_queries
             assert found.empty == suite[key].num_empty
             interval = suite[key].interval() if inside.any() else (math.nan, math.nan)

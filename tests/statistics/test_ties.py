@@ -4,6 +4,7 @@ import copy
 import itertools
 import math
 import pickle
+from functools import cache
 
 import pytest
 import torch
@@ -142,12 +143,23 @@ def test_means_equal_those_of_the_metric_under_each_policy(name, seed):
     assert close(got[f"{key}/width_max"].item(), apart.abs().nan_to_num().max().item())
 
 
+@cache
+def of_every_class():
+    """A metric of every measure."""
+    return {name: cls(3) if cls.takes_top_k else cls() for name, cls in sorted(tr.RankingMetric.registry.items())}
+
+
+@cache
+def all_reported():
+    """The report on all measures that have one."""
+    return reported([m for m in of_every_class().values() if set(POLICIES) <= set(m.policies)], *batch(3))
+
+
 @pytest.mark.parametrize("name", sorted(tr.RankingMetric.registry))
 def test_every_measure_is_reported_or_left_out_with_a_reason(name):
-    cls = tr.RankingMetric.registry[name]
-    metric = cls(**({"top_k": 3} if cls.takes_top_k else {}))
-    if set(POLICIES) <= set(cls.policies):
-        got = reported(metric, *batch(3))
+    metric = of_every_class()[name]
+    if set(POLICIES) <= set(metric.policies):
+        got = all_reported()
         assert got[f"{metric.label}/width"] >= 0
         assert got[f"{metric.label}/width_max"] >= got[f"{metric.label}/width"]
     else:
@@ -337,17 +349,17 @@ def pair(seed, queries=8, width=6):
 
 def all_differences(metric, a, b, grades, mask):
     """The differences of each query under every judgment of its unjudged candidates."""
-    worth = max(1, getattr(metric, "relevance_level", 1))
+    worth, judged = max(1, getattr(metric, "relevance_level", 1)), []
     for row in range(len(a)):
         where = ((grades[row] < 0) & mask[row]).nonzero().flatten()
         judgments = torch.tensor(list(itertools.product([0, worth], repeat=len(where))))
         complete = grades[row].clamp_min(0).repeat(len(judgments), 1)
         complete[:, where] = judgments.view(len(judgments), -1).to(complete.dtype)
-        one, other = (
-            metric.score(x[row].repeat(len(judgments), 1), complete, mask=mask[row].repeat(len(judgments), 1))
-            for x in (a, b)
-        )
-        yield (other - one).tolist()
+        judged.append(complete)
+    sizes = [len(complete) for complete in judged]
+    at = torch.arange(len(a)).repeat_interleave(torch.tensor(sizes))
+    one, other = (metric.score(x[at], torch.cat(judged), mask=mask[at]) for x in (a, b))
+    return [difference.tolist() for difference in (other - one).split(sizes)]
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -15,7 +15,7 @@ COST = {"summed": {"all_reduce": 1}, "mixed": {"all_reduce": 1, "all_gather": 1}
 NAMES = {"summed": SUMMED, "mixed": MIXED}
 
 
-@for_each(("uneven", "first empty", "last empty", "all in one"), of_two=("uneven", "all in one"))
+@for_each(("uneven", "first empty", "last empty", "all in one"), of_two=("uneven",))
 def collections(rank, world, how):
     values = {}
     for (kind, names), (way, compute) in itertools.product(NAMES.items(), WAYS.items()):
@@ -33,7 +33,7 @@ def collections(rank, world, how):
     return values
 
 
-@scenario(of_two=True)
+@scenario
 def rounds_of_collections(rank, world):
     names = [name for name in MIXED if "none" not in name]  # whose order is by worker, then by round
     values = [rounds(tr.RankingCollection(names), compute, rank, world) for compute in WAYS.values()]
@@ -99,20 +99,20 @@ def seen(names, values, batches):
 
 @scenario(alone=False)
 def members_computed_one_by_one_are_reduced_alone(rank, world):
-    suite = fill(tr.RankingCollection(SUMMED[:5]), share(BATCHES, rank, world))
+    suite = fill(tr.RankingCollection(SUMMED), share(BATCHES, rank, world))
     for _ in range(2):
         items = dict(suite.items())
-        for name in (*SUMMED[:2], SUMMED[0], *SUMMED[2:5], SUMMED[1]):
+        for name in (*SUMMED[:2], SUMMED[0], *SUMMED[2:], SUMMED[1]):
             with exactly(world, all_reduce=1):
                 assert plain(items[name].compute()) == plain(expected(name, BATCHES))
-        seen(SUMMED[:5], suite.compute(), BATCHES)
+        seen(SUMMED, suite.compute(), BATCHES)
 
 
 @scenario(alone=False)
 def logged_members_in_any_order(rank, world):
     generator = random.Random(1)
     suite = fill(tr.RankingCollection(MIXED), share(BATCHES, rank, world))
-    for _ in range(5):
+    for _ in range(4):
         names = generator.sample(MIXED, len(MIXED))
         with exactly(world, all_reduce=1, all_gather=1):
             seen(MIXED, {name: LOGGER["logged"](suite[name]) for name in names}, BATCHES)
@@ -137,18 +137,19 @@ def some_members_only_then_new_data(rank, world):
 @scenario(alone=False)
 def updates_between_members(rank, world):
     """On all workers or on one, after a look at the items on all, on one or on none: every value is fresh."""
-    for first, looking, updated in itertools.product((at_once, one_by_one), ((), (0,), range(world)), ((), (0,))):
+    looks, on_one = ((), (0,), range(world)), ((), (0,))
+    for first, looking, updated in (*itertools.product([at_once], looks, on_one), (one_by_one, looks[1], on_one[1])):
         data = BATCHES[:4]
-        suite = fill(tr.RankingCollection(SUMMED[:4]), share(BATCHES[:4], rank, world))
+        suite = fill(tr.RankingCollection(SUMMED[:3]), share(BATCHES[:4], rank, world))
         first(suite)
-        for name in (*SUMMED[:4], SUMMED[0], SUMMED[0], SUMMED[2]):
+        for name in (*SUMMED[:3], SUMMED[0], SUMMED[0]):
             if rank in looking:
                 assert all(metric.num_queries for _, metric in suite.items())
             assert plain(suite[name].compute()) == plain(expected(name, data))
             if rank in (updated or range(world)):
                 fill(suite, MORE[:1])
             data += MORE[:1] * (len(updated) or world)
-        seen(SUMMED[:4], suite.compute(), data)
+        seen(SUMMED[:3], suite.compute(), data)
 
 
 @scenario(alone=False, timeout=15)
@@ -208,19 +209,20 @@ def members_in_another_order_on_each_worker(rank, world):
 def members_that_differ_raise_on_all_workers(rank, world):
     """For states of any length: another metric, another k, one more, another key, another catalogue."""
     last = rank == world - 1
-    many = [f"ndcg@{k}" for k in range(1, 400)]  # more than one message holds
+    many = [f"ndcg@{k}" for k in range(1, 200)]  # more than one message holds
     cases = [
         (["mrr", "ndcg@5"], ["mrr", "ndcg@10"], "ndcg@5 on 0", f"ndcg@10 on {world - 1}"),
         (["mrr"], ["map"], "mrr on 0", f"map on {world - 1}"),
         (["mrr"], ["mrr", "mr"], f"mr on {world - 1}", "only"),
-        (["mrr"], ["mrr", *many], f"ndcg@399 on {world - 1}", "only"),
+        (["mrr"], ["mrr", *many], f"ndcg@199 on {world - 1}", "only"),
         (["mrr"], ["mrr", MeanAbsoluteError()], f"MeanAbsoluteError: MeanAbsoluteError on {world - 1}", "only"),
         (["mrr"], [tr.MRR(aggregation="none")], "mrr on 0", f"mrr(aggregation=none) on {world - 1}"),
         ({"a": "mrr"}, {"b": "mrr"}, "a: mrr on 0", f"b: mrr on {world - 1}"),
     ]
     messages = []
     for usual, other, *parts in cases:
-        suite = fill(tr.RankingCollection(other if last else usual), share(BATCHES, rank, world))
+        suite = tr.RankingCollection(other if last else usual)
+        fill(suite, share(BATCHES, rank, world) if len(suite) < 9 else [])
         ways = [suite.compute] if len(parts[0]) > 30 else [suite.compute, lambda: one_by_one(suite)]  # noqa: B023
         for compute in ways:
             messages.append(errors_of(compute))
