@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import Any
 
 import cases
 import oracles
@@ -38,6 +39,23 @@ def assert_equal(config: cases.Config, queries: Sequence[Query], got: Tensor, wh
             f"{config} in {where}: {len(wrong)} of {len(queries)} differ; the shortest, number {worst}, "
             f"{queries[worst]} is {got[worst].item()} and should be {want[worst].item()}"
         )
+
+
+def scored(metrics: Iterable[tr.RankingMetric], *args: Any, **kwargs: Any) -> dict[str, Tensor]:
+    """The values of each metric, by its label.
+
+    Metrics of one need are ranked together: in the same way as each of them alone. A larger need would hide one that
+    asks for less than it reads.
+    """
+    groups: dict[Need, dict[str, tr.RankingMetric]] = {}
+    for metric in metrics:
+        groups.setdefault(metric.required(), {})[metric.label] = metric
+    found = {}
+    for group in groups.values():
+        # Labels with a dot are no keys of a collection.
+        suite = tr.RankingCollection({f"m{number}": metric for number, metric in enumerate(group.values())})
+        found.update(zip(group, suite.score(*args, **kwargs).values(), strict=True))
+    return found
 
 
 def configs_of(name: str, configs: Sequence[cases.Config]) -> list[cases.Config]:
