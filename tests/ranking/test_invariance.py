@@ -28,7 +28,7 @@ GRADED_LAYOUTS = [name for name, (kind, _) in cases.LAYOUTS.items() if kind == "
 every_measure = pytest.mark.parametrize("name", MEASURES)
 # One that sums, one that skips, one with a weight of its own, and one that compares.
 of_every_state = pytest.mark.parametrize("name", ["ndcg", "mr", "ips", "kendalltau"])
-some, few = settings(max_examples=9), settings(max_examples=5)
+few = settings(max_examples=5)
 
 
 def draw_metric(data, name):
@@ -131,7 +131,7 @@ def test_the_order_of_candidates_changes_nothing(data):
 
 
 @of_every_state
-@some
+@few
 @given(data=st.data())
 def test_the_order_of_queries_changes_nothing(name, data):
     metric = draw_metric(data, name)
@@ -194,7 +194,7 @@ def test_a_value_for_a_list_of_unknown_length_holds_for_every_length():
 
 
 @of_every_state
-@some
+@few
 @given(data=st.data())
 def test_any_split_over_batches_and_workers_changes_nothing(name, data):
     metric = draw_metric(data, name)
@@ -252,7 +252,8 @@ def test_a_candidate_that_was_not_retrieved_may_be_left_out_unless_it_is_relevan
     more = [query._replace(missing=(*query.missing, 0, -1, 0)) for query in queries]
     made = cases.dense_masked(more, random.Random(1))
     # One that is unjudged may be relevant, and some measures count the irrelevant.
-    metrics = [cases.scoring(config) for config in CONFIGS[name][::8] if name not in cases.COUNTING_IRRELEVANT]
+    few_configs = CONFIGS[name][:: max(8, len(CONFIGS[name]) // 4)]
+    metrics = [cases.scoring(config) for config in few_configs if name not in cases.COUNTING_IRRELEVANT]
     metrics = [metric for metric in metrics if metric.unjudged not in ("lower", "upper")]
     assert_all_same(scored(metrics, *made.args, **made.kwargs), scored(metrics, *batch.args, **batch.kwargs))
 
@@ -385,7 +386,7 @@ def test_embeddings_are_their_products():
 def constant(layout):
     """Queries whose candidates have equal scores, in a layout, and their ranking."""
     rng = random.Random(layout)
-    queries = [cases.random_query(rng, cases.GRADES["graded"]) for _ in range(24)]
+    queries = [cases.random_query(rng, cases.GRADES["graded"], longest=5) for _ in range(20)]
     levels = [rng.choice((0.0, -7.5, 1e30)) for _ in queries]
     queries = [
         query._replace(listed=tuple((level, grade) for _, grade in query.listed))
@@ -398,7 +399,7 @@ def constant(layout):
 @every_measure
 def test_a_constant_scorer_gets_the_mean_over_all_orders(name):
     expected = [config for config in CONFIGS[name] if config.for_oracle.get("ties", "expected") == "expected"]
-    for config in expected[:: max(1, len(expected) // 6)]:
+    for config in expected[:: max(1, len(expected) // 3)]:
         queries, ranking = constant("dense_padded" if cases.suits(config, "dense_padded") else "dense_masked")
         assert_equal(config, queries, cases.scoring(config).score(ranking), "equal scores")
 
@@ -413,7 +414,7 @@ def test_few_measures_have_no_random_baseline():
 
 @pytest.mark.parametrize(
     ("n", "r", "k"),
-    [(9, 5, 1), (100, 40, 7), (3000, 3, 2000)],
+    [(9, 5, 1), (100, 40, 7), (1500, 3, 1000)],
 )
 def test_a_constant_scorer_gets_the_random_baseline(n, r, k):
     target = torch.zeros(2, n, dtype=torch.int64)
@@ -522,28 +523,28 @@ def size_of(metric):
 
 
 @of_every_state
-def test_the_state_is_as_large_after_200_batches_as_after_10(name):
+def test_the_state_is_as_large_after_60_batches_as_after_10(name):
     preds, target = torch.tensor([[3.0, 1.0, 2.0], [0.0, 0.0, 0.0]]), torch.tensor([[0, 1, 2], [1, 0, 0]])
     metric = CONFIGS[name][0].metric()
     sizes = [size_of(metric)]
-    for number in range(200):
+    for number in range(60):
         metric.update(preds, target)
-        if number in (9, 199):
+        if number in (9, 59):
             sizes.append(size_of(metric))
     assert sizes[0] == sizes[1] == sizes[2] <= 26
-    assert metric.num_queries == 400
+    assert metric.num_queries == 120
     assert all(x.dtype == torch.float64 for x in cases.tensors_in(metric.metric_state))
 
 
-def test_the_state_is_as_large_after_2000_batches_as_after_10():
+def test_the_state_is_as_large_after_500_batches_as_after_10():
     metric, ranking = tr.MRR(), tr.Ranking.from_ranks(torch.tensor([3]))
     for _ in range(10):
         metric.update(ranking)
     size = size_of(metric)
-    for _ in range(1990):
+    for _ in range(490):
         metric.update(ranking)
     assert size_of(metric) == size
-    assert metric.num_queries == 2000
+    assert metric.num_queries == 500
     assert metric.compute().item() == pytest.approx(1 / 3, rel=1e-7)
 
 
@@ -555,18 +556,18 @@ def test_a_single_query_is_counted_among_billions(name):
     once = metric.compute()
     for _ in range(30):
         metric.merge_state(copy.deepcopy(metric))
-    for _ in range(100):
+    for _ in range(20):
         metric.update(preds, target)
-    assert metric.num_queries == 3 * 2**30 + 100
+    assert metric.num_queries == 3 * 2**30 + 20
     assert_same_mean(metric.compute(), once)
 
 
 def test_single_queries_count_beside_very_many():
     metric = tr.MRR()
     metric.update(tr.Ranking.from_ranks(torch.tensor([1])), weights=torch.tensor([1e9]))
-    for _ in range(300):  # each of them is less than float32 can add to the sum
+    for _ in range(100):  # each of them is less than float32 can add to the sum
         metric.update(tr.Ranking.from_ranks(torch.tensor([2])), weights=torch.tensor([30.0]))
-    want = (1e9 + 300 * 30 / 2) / (1e9 + 300 * 30)
+    want = (1e9 + 100 * 30 / 2) / (1e9 + 100 * 30)
     assert metric.compute().item() == torch.tensor(want).item() != 1
 
 
