@@ -65,13 +65,13 @@ def assert_same(got, want):
 
 @every_measure
 def test_every_parameter_equals_the_oracle(name):
-    queries = random_queries(name, 60)
+    queries = random_queries(name, 40)
     scores, target = tensors(queries)
     for config in [config for config in CONFIGS if config.name == name]:
         assert_same(config.metric().score(scores, target), wanted(config, queries))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data())
 def test_any_queries_equal_the_oracle(data):
     subtopics = data.draw(st.integers(1, 4))

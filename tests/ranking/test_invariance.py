@@ -12,7 +12,7 @@ import cases
 import oracles
 import pytest
 import torch
-from comparing import REPRESENTATIVES, assert_equal, scored
+from comparing import REPRESENTATIVES, assert_all_equal, assert_equal, scored
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import discounts, hypergeometric, precisions
@@ -93,7 +93,7 @@ TRANSFORMS = {
 }
 
 
-@settings(max_examples=14)
+@settings(max_examples=9)
 @given(data=st.data())
 def test_a_strictly_increasing_transform_of_the_scores_changes_nothing(data):
     metrics = draw_of_every_need(data)
@@ -120,7 +120,7 @@ def of_triples(metrics, preds, target):
     return {metric.label: found[metric.label] for metric in metrics}
 
 
-@settings(max_examples=14)
+@settings(max_examples=9)
 @given(data=st.data())
 def test_the_order_of_candidates_changes_nothing(data):
     metrics = draw_of_every_need(data)
@@ -144,7 +144,7 @@ def test_the_order_of_queries_changes_nothing(name, data):
     assert_same_mean(again.compute(), metric.compute())
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_a_query_does_not_depend_on_its_neighbours(data):
     metrics = draw_of_every_need(data)
@@ -217,7 +217,7 @@ def test_any_split_over_batches_and_workers_changes_nothing(name, data):
         assert (other.num_queries, other.num_empty) == (whole.num_queries, whole.num_empty)
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_all_layouts_say_the_same(data):
     metrics = draw_of_every_need(data)
@@ -240,7 +240,7 @@ def test_flat_rows_in_any_order_are_the_dense_batch():
     index = torch.arange(len(preds)).repeat_interleave(preds.shape[1])
     order = torch.randperm(len(index), generator=generator)
     flat = {"preds": preds.flatten(), "target": target.flatten(), "indexes": index}
-    metrics = of_every_need(12)
+    metrics = [metric for metric in of_every_need(12) if metric.unjudged not in ("lower", "upper")]  # which take long
     dense = scored(metrics, preds, target)
     assert_all_same(scored(metrics, **flat), dense)
     assert_all_same(scored(metrics, **{key: rows[order] for key, rows in flat.items()}), dense, "shuffled")
@@ -399,9 +399,9 @@ def constant(layout):
 @every_measure
 def test_a_constant_scorer_gets_the_mean_over_all_orders(name):
     expected = [config for config in CONFIGS[name] if config.for_oracle.get("ties", "expected") == "expected"]
-    for config in expected[:: max(1, len(expected) // 3)]:
-        queries, ranking = constant("dense_padded" if cases.suits(config, "dense_padded") else "dense_masked")
-        assert_equal(config, queries, cases.scoring(config).score(ranking), "equal scores")
+    some = expected[:: max(1, len(expected) // 3)]
+    queries, ranking = constant("dense_padded" if cases.suits(some[0], "dense_padded") else "dense_masked")
+    assert_all_equal(some, queries, [cases.scoring(config).score(ranking) for config in some], "equal scores")
 
 
 BASELINES = {name: oracle.baseline for name, oracle in oracles.ORACLES.items() if oracle.baseline}

@@ -236,7 +236,7 @@ def test_a_label_of_minus_100_is_no_query(layout):
     all_candidates, rest = LABELLED[layout](ALL_ROWS), LABELLED[layout](KEPT)
     weights = torch.rand(len(LABEL), dtype=torch.float64)
     weights[1], weights[0] = NAN, 0  # of no query, of one that weighs nothing
-    for names in (IGNORING, ["mrr"], ["ndcg@3"], ["judged@3"], ["recall(aggregation=none)@2"]):
+    for names in (IGNORING, ["mrr"], ["recall(aggregation=none)@2"]):
         for weigh in (False, True):
             # many are ranked together, one by itself
             one, other = (tr.RankingCollection(names) if len(names) > 1 else tr.parse(names[0]) for _ in range(2))
