@@ -237,9 +237,11 @@ def test_a_label_of_minus_100_is_no_query(layout):
     weights = torch.rand(len(LABEL), dtype=torch.float64)
     weights[1], weights[0] = NAN, 0  # of no query, of one that weighs nothing
     for names in (IGNORING, ["mrr"], ["recall(aggregation=none)@2"]):
+        # many are ranked together, one by itself
+        one, other = (tr.RankingCollection(names) if len(names) > 1 else tr.parse(names[0]) for _ in range(2))
         for weigh in (False, True):
-            # many are ranked together, one by itself
-            one, other = (tr.RankingCollection(names) if len(names) > 1 else tr.parse(names[0]) for _ in range(2))
+            one.reset()
+            other.reset()
             one.update(*all_candidates, **({"weights": weights} if weigh else {}))
             other.update(*rest, **({"weights": weights[KEPT]} if weigh else {}))
             found, wanted = one.compute(), other.compute()
