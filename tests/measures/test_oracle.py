@@ -59,7 +59,7 @@ TRIED = [config for number, config in enumerate(MANY) if is_expected(config) or 
 
 #: (layout, number of queries, metrics): with ties, without, with one relevant candidate, and with relevant ones alone.
 LAYOUTS = [
-    ("dense_masked", 45, TRIED),
+    ("dense_masked", 50, TRIED),
     ("dense_float_grades", 25, EXPECTED),
     ("dense_shared_tie_break", 20, FEW),
     ("flat", 25, FEW),
