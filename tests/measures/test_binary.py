@@ -11,9 +11,10 @@ import pytest
 import sklearn.metrics
 import torch
 import torchmetrics
+from comparing import scored
 from oracles_binary import ordered_pairs
 from orders import Query
-from peers import by_trec_eval, collection, dense
+from peers import by_trec_eval, collection, collections, dense
 from torch import nn
 
 import torchrank as tr
@@ -29,9 +30,11 @@ def of(metric, *flags, missing=0):
     return metric.score(torch.tensor([scores]), torch.tensor([[*flags, *[1] * missing]])).item()
 
 
-def same(ours, theirs, tolerance=1e-9):
+def same(ours, theirs, tolerance=1e-9, label=""):
     theirs = torch.as_tensor(np.array(theirs), dtype=torch.float64)
-    torch.testing.assert_close(ours.double(), theirs, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(
+        ours.double(), theirs, rtol=tolerance, atol=tolerance, msg=lambda text: f"{label}: {text}"
+    )
 
 
 # ---- worked by hand ----------------------------------------------------------------------------------------------
@@ -199,16 +202,16 @@ TREC = {
 @pytest.mark.parametrize("level", [1, 2])
 @pytest.mark.parametrize("tied", [False, True])
 def test_trec_eval(tied, level):
-    for seed in range(5):
-        qrels, run = collection(seed, tied)
-        ranking = tr.Ranking.from_run(qrels, run)
-        preds, target = dense(qrels, run, seed)
-        theirs = by_trec_eval(qrels, run, TREC, level)
-        for name, label in TREC.items():
-            metric = tr.parse(label, relevance_level=level)
-            same(metric.score(ranking), [query[name] for query in theirs])
-            if not tied:
-                same(metric.score(preds, target), [query[name] for query in theirs])
+    qrels, run = collections(tied)
+    theirs = by_trec_eval(qrels, run, TREC, level)
+    metrics = {name: tr.parse(label, relevance_level=level) for name, label in TREC.items()}
+    arguments = [(tr.Ranking.from_run(qrels, run),)]
+    if not tied:
+        arguments.append(dense(qrels, run, 0))
+    for argument in arguments:
+        values = scored(metrics.values(), *argument)
+        for name, metric in metrics.items():
+            same(values[metric.label], [query[name] for query in theirs], label=metric.label)
 
 
 # ---- ranx --------------------------------------------------------------------------------------------------------
@@ -241,15 +244,15 @@ SKLEARN = {
 @pytest.mark.parametrize("levels", [2, 5, 1000])
 def test_scikit_learn(name, levels):
     generator = np.random.default_rng(levels)
-    preds = generator.integers(-levels, levels, (60, 12)) / 4
-    target = (generator.random(preds.shape) < generator.choice((0, 0.1, 0.5, 0.9, 1), (60, 1))).astype(int)
+    preds = generator.integers(-levels, levels, (30, 12)) / 4
+    target = (generator.random(preds.shape) < generator.choice((0, 0.1, 0.5, 0.9, 1), (30, 1))).astype(int)
     theirs = [getattr(sklearn.metrics, name)(t[None], p[None]) for t, p in zip(target, preds)]
     same(SKLEARN[name].score(torch.from_numpy(preds), torch.from_numpy(target)), theirs)
 
 
 def test_matthews_and_accuracy_of_scikit_learn():
     generator = np.random.default_rng(0)
-    preds, target = generator.random((100, 12)), (generator.random((100, 12)) < 0.3).astype(int)
+    preds, target = generator.random((30, 12)), (generator.random((30, 12)) < 0.3).astype(int)
     target[:, 0] = 1
     for k in (1, 3, 8):
         chosen = (preds.argsort(1).argsort(1) >= 12 - k).astype(int)
@@ -303,19 +306,19 @@ def test_the_curve_of_torchmetrics(adaptive_k, action, k):
 def test_the_curve_is_precision_and_recall_at_each_rank(ties, action, weighted):
     options = {"ties": ties, "empty_target_action": action, "relevance_level": 2}
     curve = tr.PRCurve(5, **options)
-    singles = [[cls(top_k=k, **options) for k in range(1, 6)] for cls in (tr.Precision, tr.Recall)]
+    labels = [[f"{name}@{k}" for k in range(1, 6)] for name in ("precision", "recall")]
+    singles = tr.RankingCollection({label: tr.parse(label, **options) for label in itertools.chain(*labels)})
     for preds, target in BATCHES:
         weights = torch.arange(len(preds)) / 2 if weighted else None
-        values = curve.score(preds, target * 2)
-        for row, measures in zip(values, singles):
-            want = torch.stack([measure.score(preds, target * 2) for measure in measures], dim=-1)
+        values, each = curve.score(preds, target * 2), singles.score(preds, target * 2)
+        for row, keys in zip(values, labels):
+            want = torch.stack([each[key] for key in keys], dim=-1)
             torch.testing.assert_close(row, want, rtol=1e-12, atol=1e-12, equal_nan=True)
         curve.update(preds, target * 2, weights=weights)
-        for measure in itertools.chain(*singles):
-            measure.update(preds, target * 2, weights=weights)
-    want = [[measure.compute().item() for measure in measures] for measures in singles]
-    same(parts(curve.compute()), want, 1e-6)
-    assert (curve.num_queries, curve.num_empty) == (singles[0][0].num_queries, singles[0][0].num_empty)
+        singles.update(preds, target * 2, weights=weights)
+    found, first = singles.compute(), singles["precision@1"]
+    same(parts(curve.compute()), [[found[key].item() for key in keys] for keys in labels], 1e-6)
+    assert (curve.num_queries, curve.num_empty) == (first.num_queries, first.num_empty)
 
 
 def test_layouts_of_the_curve():

@@ -118,7 +118,7 @@ def test_the_z_of_random_scores_is_a_standard_normal_variable():
     target = torch.zeros(100, 20, dtype=torch.int64)
     target[:50, 0] = target[50:, :4] = 1
     suite = tr.RankingCollection(["mr(adjusted=z)", "mrr(adjusted=z)", "mrr(adjusted=z)@3", "hitrate(adjusted=z)@3"])
-    found = [suite(torch.rand(target.shape, generator=generator), target) for _ in range(200)]
+    found = [suite(torch.rand(target.shape, generator=generator), target) for _ in range(100)]
     for label in suite:
         values = torch.stack([one[label] for one in found])
         assert abs(values.mean().item()) < 0.2
@@ -141,10 +141,10 @@ def moments(n, r, worth):
     return mean, math.fsum(p * (worth(j) - mean) ** 2 for j, p in enumerate(chances, 1))
 
 
-@pytest.mark.parametrize("most", [1, 3000])
+@pytest.mark.parametrize("most", [1, 1600])
 def test_moments(most):
     pairs = [
-        (n, r) for n in (1, 2, 3, 4, 7, 30, 200, 3000) for r in (1, 2, 3, 20, 199, 700, 800, 2999) if r <= min(n, most)
+        (n, r) for n in (1, 2, 3, 4, 7, 30, 200, 1600) for r in (1, 2, 3, 20, 199, 380, 420, 1599) if r <= min(n, most)
     ]
     n, r = torch.tensor(pairs, dtype=torch.float64).T
     for k in (None, 1, 2, 5, 100, 5000):

@@ -306,10 +306,14 @@ def test_one_running_sum_serves_all_cutoffs(levels):
     ]
     suite = tr.RankingCollection([f"{name}@1,3,12,40" for name in names])
     together = suite.score(scores, grades)
-    for label, values in together.items():
-        metric = tr.parse(label)  # alone, it shares nothing with other cutoffs
-        alone = torch.cat([metric.score(scores[n : n + 1], grades[n : n + 1]) for n in range(9)])
-        torch.testing.assert_close(values, alone, rtol=1e-14, atol=0)
+    for k in (1, 3, 12, 40):
+        metrics = tr.RankingCollection([f"{name}@{k}" for name in names])  # they share nothing with other cutoffs
+        alone = [metrics.score(scores[n : n + 1], grades[n : n + 1]) for n in range(9)]
+        for label in metrics:
+            values = torch.cat([one[label] for one in alone])
+            torch.testing.assert_close(
+                together[label], values, rtol=1e-14, atol=0, msg=lambda text, label=label: f"{label}: {text}"
+            )
 
 
 @pytest.mark.parametrize("bad", [float("inf"), float("nan"), -0.0])

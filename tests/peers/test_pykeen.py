@@ -56,7 +56,6 @@ SPREADS = {
     variance: ranking.Variance(),
     scaled_deviation: ranking.MedianAbsoluteDeviation(),
 }
-every_pair = pytest.mark.parametrize("name", PAIRS)
 
 
 def reported(metric):
@@ -81,38 +80,44 @@ def drawn(seed, queries=201, most=300):
     return ranks, n, np.round(rng.random(queries) * 8) / 4
 
 
-@every_pair
-@pytest.mark.parametrize("seed", range(5))
+def all_of(names, **parameters):
+    """Our metrics by their names here, which are updated together."""
+    return tr.RankingCollection({name: tr.parse(name, **parameters) for name in names})
+
+
+def assert_all_equal(suite, *arguments):
+    for name, metric in suite.items():
+        assert reported(metric) == pytest.approx(PAIRS[name](*arguments), rel=1e-10), name
+
+
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("filtered", [False, True])
-def test_ranks_and_numbers_of_candidates(name, seed, filtered):
+def test_ranks_and_numbers_of_candidates(seed, filtered):
     ranks, n, _ = drawn(seed, queries=200 + seed % 2)
-    metric = tr.parse(name, filtered=filtered)
+    suite = all_of(PAIRS, filtered=filtered)
     for part in np.array_split(np.arange(len(ranks)), 3):
-        metric.update(tr.Ranking.from_ranks(torch.tensor(ranks[part]), torch.tensor(n[part])))
-    assert reported(metric) == pytest.approx(PAIRS[name](ranks, n), rel=1e-10)
+        suite.update(tr.Ranking.from_ranks(torch.tensor(ranks[part]), torch.tensor(n[part])))
+    assert_all_equal(suite, ranks, n)
 
 
-@every_pair
 @pytest.mark.parametrize("seed", range(3))
-def test_weights(name, seed):
-    if not PAIRS[name].supports_weights:
-        pytest.skip("PyKEEN has no weights here")
+def test_weights(seed):
     ranks, n, weights = drawn(seed)
-    metric = tr.parse(name)
-    metric.update(tr.Ranking.from_ranks(torch.tensor(ranks), torch.tensor(n)), weights=torch.tensor(weights))
+    suite = all_of([name for name, peer in PAIRS.items() if peer.supports_weights])
+    assert len(suite) > 10
+    suite.update(tr.Ranking.from_ranks(torch.tensor(ranks), torch.tensor(n)), weights=torch.tensor(weights))
     there = weights > 0
-    want = PAIRS[name](ranks[there], n[there], weights[there])
-    assert reported(metric) == pytest.approx(want, rel=1e-10)
+    assert_all_equal(suite, ranks[there], n[there], weights[there])
 
 
-@every_pair
 @pytest.mark.parametrize("seed", range(3))
-def test_every_positive_of_scores_with_ties(name, seed):
+@pytest.mark.parametrize("one_each", [False, True])
+def test_every_positive_of_scores_with_ties(one_each, seed):
     """Each positive against the irrelevant candidates of its query, at the middle of its ties."""
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randint(0, 9, (40, 30), generator=generator).double()
     target = (torch.rand(scores.shape, generator=generator) < 0.15).long()
-    if "midpoint" in name:  # over queries
+    if one_each:
         target = torch.nn.functional.one_hot(torch.arange(40) % 30, 30)
     ranks, n = [], []
     for row, flags in zip(scores, target):
@@ -120,12 +125,12 @@ def test_every_positive_of_scores_with_ties(name, seed):
         for score in row[flags == 1]:
             ranks.append(1 + (others > score).sum().item() + (others == score).sum().item() / 2)
             n.append(len(others) + 1)
-    if "@50" in name:
-        pytest.skip("no list is as long, so that nobody can miss")
-    metric = tr.parse(name, filtered=True, average="positive", ties="realistic")
-    metric.update(scores[:17], target[:17])
-    metric.update(scores[17:], target[17:])
-    assert reported(metric) == pytest.approx(PAIRS[name](np.array(ranks), np.array(n)), rel=1e-10)
+    # No list is as long as 50, so that nobody can miss. The midpoint is that of queries.
+    names = [name for name in PAIRS if "@50" not in name and ("midpoint" in name) == one_each]
+    suite = all_of(names, filtered=True, average="positive", ties="realistic")
+    suite.update(scores[:17], target[:17])
+    suite.update(scores[17:], target[17:])
+    assert_all_equal(suite, np.array(ranks), np.array(n))
 
 
 def test_a_large_catalogue():

@@ -236,24 +236,32 @@ def test_a_label_of_minus_100_is_no_query(layout):
     all_candidates, rest = LABELLED[layout](ALL_ROWS), LABELLED[layout](KEPT)
     weights = torch.rand(len(LABEL), dtype=torch.float64)
     weights[1], weights[0] = NAN, 0  # of no query, of one that weighs nothing
-    for number, name in enumerate(IGNORING):
-        for weigh in (False, True) if number % 2 else (True,):  # weights or not is the same code for all
-            one, other = tr.parse(name), tr.parse(name)
+    for names in (IGNORING, ["mrr"], ["recall(aggregation=none)@2"]):
+        # many are ranked together, one by itself
+        one, other = (tr.RankingCollection(names) if len(names) > 1 else tr.parse(names[0]) for _ in range(2))
+        for weigh in (False, True):
+            one.reset()
+            other.reset()
             one.update(*all_candidates, **({"weights": weights} if weigh else {}))
             other.update(*rest, **({"weights": weights[KEPT]} if weigh else {}))
-            assert (one.num_queries, one.num_empty) == (other.num_queries, other.num_empty), name
-            assert one.num_queries == 6 - weigh
-            torch.testing.assert_close(one.sums, other.sums)
-            value = one.compute()
-            if one.aggregation == "none":
-                assert value[~KEPT].isnan().all()
-                value = value[KEPT]
-            torch.testing.assert_close(value, other.compute(), equal_nan=True)
-        values = one.score(*all_candidates)
-        assert values[~KEPT].isnan().all(), name
-        torch.testing.assert_close(values[KEPT], other.score(*rest), equal_nan=True)
-        together = tr.RankingCollection([name]).score(*all_candidates)
-        torch.testing.assert_close(together[one.label], values, equal_nan=True)
+            found, wanted = one.compute(), other.compute()
+            values, kept = one.score(*all_candidates), other.score(*rest)
+            for member, twin in zip(*((x.values() if len(names) > 1 else [x]) for x in (one, other)), strict=True):
+                name = member.label
+                assert (member.num_queries, member.num_empty) == (twin.num_queries, twin.num_empty), name
+                assert member.num_queries == 6 - weigh
+                assert_close(member.sums, twin.sums, name)
+                of_it = [x[name] if len(names) > 1 else x for x in (found, wanted, values, kept)]
+                if member.aggregation == "none":
+                    assert of_it[0][~KEPT].isnan().all()
+                    of_it[0] = of_it[0][KEPT]
+                assert_close(of_it[0], of_it[1], name)
+                assert of_it[2][~KEPT].isnan().all(), name
+                assert_close(of_it[2][KEPT], of_it[3], name)
+
+
+def assert_close(got, want, label):
+    torch.testing.assert_close(got, want, equal_nan=True, msg=lambda text: f"{label}: {text}")
 
 
 def test_cross_entropy_ignores_the_same_labels():
@@ -480,12 +488,14 @@ def test_tie_break_settles_ties_for_good(tie_break, target):
 
 
 def test_a_tie_of_several_relevant_that_the_cut_divides():
-    for n in (47, 49, 55, 98):  # where (k / n) * n is not k
-        target = (torch.zeros(2, dtype=torch.int64), torch.arange(2))
-        for k in range(1, n + 1):
+    for n in (47, 49, 55, 98):
+        ranking = tr.Ranking.from_scores(torch.zeros(1, n), (torch.zeros(2, dtype=torch.int64), torch.arange(2)))
+        inexact = [k for k in range(1, n) if k * (1 / n) * n != k or k / n * n != k]
+        assert inexact
+        for k in [1, 2, *inexact, n - 1, n]:
             places = range(1, min(k, n - 1) + 1)
             expected = sum((n - j) / (n * (n - 1) / 2) / j for j in places)
-            assert tr.MRR(top_k=k).score(torch.zeros(1, n), target).item() == pytest.approx(expected, rel=1e-12)
+            assert tr.MRR(top_k=k).score(ranking).item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_equal_tie_breaks_stay_tied():

@@ -42,6 +42,12 @@ class Config(NamedTuple):
         return self.metric().label
 
 
+@cache
+def scoring(config: Config) -> tr.RankingMetric:
+    """A metric that only scores, so that one serves all tests."""
+    return config.metric()
+
+
 def config(name: str, **parameters: Any) -> Config:
     return Config(name, tuple(parameters.items()))
 
@@ -217,7 +223,7 @@ def suits(config: Config | tr.RankingMetric, layout: str) -> bool:
 @cache
 def is_relevant_enough(config: Config) -> bool:
     """Whether a metric needs no candidates but the relevant ones."""
-    return config.metric().required().relevant
+    return scoring(config).required().relevant
 
 
 def layout(kind: str) -> Callable[[Callable], Callable]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import Any
 
 import cases
 import oracles
@@ -28,9 +29,27 @@ def wanted(config: cases.Config, query: Query) -> float:
 
 def assert_equal(config: cases.Config, queries: Sequence[Query], got: Tensor, where: str) -> None:
     """Values of queries equal those of the oracle; if not, the shortest query that differs is shown."""
-    want = torch.tensor([wanted(config, query) for query in queries], dtype=torch.float64)
-    assert got.dtype == torch.float64, f"{config}: {got.dtype}"
-    assert got.shape == want.shape, f"{config} in {where}: {got.shape}"
+    assert_all_equal([config], queries, [got], where)
+
+
+def assert_all_equal(
+    configs: Sequence[cases.Config], queries: Sequence[Query], values: Sequence[Tensor], where: str
+) -> None:
+    """:func:`assert_equal` for the values of each metric, which are compared in one go."""
+    if not configs:
+        return
+    for config, got in zip(configs, values, strict=True):
+        assert got.dtype == torch.float64, f"{config}: {got.dtype}"
+        assert got.shape == (len(queries),), f"{config} in {where}: {got.shape}"
+    want = torch.tensor([[wanted(config, query) for query in queries] for config in configs], dtype=torch.float64)
+    want = want.reshape(len(configs), len(queries))
+    if torch.allclose(torch.stack(list(values)), want, rtol=1e-9, atol=1e-9, equal_nan=True):
+        return
+    for config, got, row in zip(configs, values, want):
+        fail_if_different(config, queries, got, row, where)
+
+
+def fail_if_different(config: cases.Config, queries: Sequence[Query], got: Tensor, want: Tensor, where: str) -> None:
     wrong = (~torch.isclose(got, want, rtol=1e-9, atol=1e-9, equal_nan=True)).nonzero().flatten().tolist()
     if wrong:
         worst = min(wrong, key=lambda i: len(str(queries[i])))
@@ -38,6 +57,23 @@ def assert_equal(config: cases.Config, queries: Sequence[Query], got: Tensor, wh
             f"{config} in {where}: {len(wrong)} of {len(queries)} differ; the shortest, number {worst}, "
             f"{queries[worst]} is {got[worst].item()} and should be {want[worst].item()}"
         )
+
+
+def scored(metrics: Iterable[tr.RankingMetric], *args: Any, **kwargs: Any) -> dict[str, Tensor]:
+    """The values of each metric, by its label.
+
+    Metrics of one need are ranked together: in the same way as each of them alone. A larger need would hide one that
+    asks for less than it reads.
+    """
+    groups: dict[Need, dict[str, tr.RankingMetric]] = {}
+    for metric in metrics:
+        groups.setdefault(metric.required(), {})[metric.label] = metric
+    found = {}
+    for group in groups.values():
+        # Labels with a dot are no keys of a collection.
+        suite = tr.RankingCollection({f"m{number}": metric for number, metric in enumerate(group.values())})
+        found.update(zip(group, suite.score(*args, **kwargs).values(), strict=True))
+    return found
 
 
 def configs_of(name: str, configs: Sequence[cases.Config]) -> list[cases.Config]:

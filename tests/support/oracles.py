@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,10 +69,12 @@ def oracle(
 def of_flags(measure: Callable[..., float | None]) -> Callable[..., float | None]:
     """The mean of a measure over the orders that ties leave open."""
 
+    once = cache(measure)  # short queries have the same orders again and again
+
     def value(query: Query, *, ties: str, relevance_level: float = 1, **parameters: Any) -> float | None:
         judged = flags(query, relevance_level)
         return expectation(
-            [(measure(order, len(judged.missing), **parameters), weight) for order, weight in orders(judged, ties)]
+            [(once(order, len(judged.missing), **parameters), weight) for order, weight in orders(judged, ties)]
         )
 
     return value
@@ -423,6 +426,12 @@ def value(name: str, query: Query, *, unjudged: str = "irrelevant", **parameters
     return (max if unjudged == "upper" else min)(values, default=math.nan)
 
 
+@cache
+def measured(name: str, query: Query, ties: str, parameters: tuple[tuple[str, Any], ...]) -> float | None:
+    """The same; None if there is nothing to measure."""
+    return ORACLES[name].value(query, ties=ties, **dict(parameters))
+
+
 def value_of(
     name: str,
     query: Query,
@@ -439,7 +448,7 @@ def value_of(
         return math.nan
     given = {} if relevance_level == 1 else {"relevance_level": relevance_level}
     given |= {"filtered": True} if filtered else {}
-    result = ORACLES[name].value(query, ties=ties, **given, **parameters)
+    result = measured(name, query, ties, tuple({**given, **parameters}.items()))
     if result is None:
         return {"neg": 0.0, "pos": 1.0, "skip": math.nan, "listed": 0.0}[empty_target_action or ORACLES[name].empty]
     return result

@@ -29,6 +29,15 @@ def collection(seed, tied, grades=(0, 0, 0, 1, 1, 2, 3)):
     return qrels, run
 
 
+def collections(tied, seeds=range(5), **kwargs):
+    """The judgments and runs of several seeds in one."""
+    qrels, run = {}, {}
+    for seed in seeds:
+        for whole, part in zip((qrels, run), collection(seed, tied, **kwargs)):
+            whole.update({f"{seed} {query}": documents for query, documents in part.items()})
+    return qrels, run
+
+
 def by_trec_eval(qrels, run, measures, level=1):
     names = {name if name in pytrec_eval.supported_measures else ".".join(name.rsplit("_", 1)) for name in measures}
     found = pytrec_eval.RelevanceEvaluator(qrels, names, relevance_level=level).evaluate(run)
