@@ -6,8 +6,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import torchrank as tr
 
-lightning = pytest.importorskip("lightning")
-
 pytestmark = [pytest.mark.xdist_group("lightning"), pytest.mark.filterwarnings("ignore")]
 
 SUITE = ["ndcg@5", "mrr", "hitrate@1"]
@@ -23,37 +21,43 @@ def queries():
     return scores, grades, torch.arange(QUERIES) % 2, torch.randperm(QUERIES, generator=generator)
 
 
-class Module(lightning.LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(1, 1)
-        self.suite = tr.RankingCollection(SUITE, prefix="suite/")
-        self.sliced = tr.Sliced(tr.RankingCollection(SUITE, prefix="sliced/"), ["new", "old"])
-        self.booted = tr.Bootstrapped(tr.RankingCollection(SUITE, prefix="booted/"), replicates=50)
-        self.kept = tr.PerQuery(tr.RankingCollection(SUITE, prefix="kept/"))
-        self.summaries = []
+def module_of(lightning):
+    """A module that logs statistics; Lightning is imported when it is used, because that takes seconds."""
 
-    def validation_step(self, batch, _):
-        scores, grades, slices, ids = batch
-        self.suite.update(scores, grades)
-        self.log_dict(self.suite)
-        self.sliced.update(scores, grades, slices=slices)
-        self.booted.update(scores, grades, query_ids=ids)
-        self.kept.update(scores, grades, query_ids=ids)
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 1)
+            self.suite = tr.RankingCollection(SUITE, prefix="suite/")
+            self.sliced = tr.Sliced(tr.RankingCollection(SUITE, prefix="sliced/"), ["new", "old"])
+            self.booted = tr.Bootstrapped(tr.RankingCollection(SUITE, prefix="booted/"), replicates=50)
+            self.kept = tr.PerQuery(tr.RankingCollection(SUITE, prefix="kept/"))
+            self.summaries = []
 
-    def on_validation_epoch_end(self):
-        self.summaries.append(self.suite.summary())
-        self.log_dict(self.sliced.compute())
-        self.log_dict(self.booted.compute())
-        self.log_dict(self.kept.compute().compute())
-        for metric in (self.sliced, self.booted, self.kept):
-            metric.reset()
+        def validation_step(self, batch, _):
+            scores, grades, slices, ids = batch
+            self.suite.update(scores, grades)
+            self.log_dict(self.suite)
+            self.sliced.update(scores, grades, slices=slices)
+            self.booted.update(scores, grades, query_ids=ids)
+            self.kept.update(scores, grades, query_ids=ids)
+
+        def on_validation_epoch_end(self):
+            self.summaries.append(self.suite.summary())
+            self.log_dict(self.sliced.compute())
+            self.log_dict(self.booted.compute())
+            self.log_dict(self.kept.compute().compute())
+            for metric in (self.sliced, self.booted, self.kept):
+                metric.reset()
+
+    return Module()
 
 
 @pytest.fixture(scope="module")
 def validated(tmp_path_factory):
     """The module and its logged values, after a second validation: the first leaves nothing behind."""
-    module = Module()
+    lightning = pytest.importorskip("lightning")
+    module = module_of(lightning)
     trainer = lightning.Trainer(
         accelerator="cpu",
         logger=False,

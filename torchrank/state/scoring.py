@@ -61,6 +61,10 @@ class Measuring(Averaging, Protocol):
         """Name and parameters of the metric."""
 
     @property
+    def rank_decides(self) -> bool:
+        """Whether the rank of a label decides the value, see :mod:`torchrank.state.rank_tables`."""
+
+    @property
     def num_extra_sums(self) -> int:
         """Number of further sums in the state."""
 

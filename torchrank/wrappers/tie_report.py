@@ -289,6 +289,7 @@ class TieGroups:
     empty_target_action = "neg"
     ties = "expected"
     mean = MEANS["mean"]
+    rank_decides = False
     num_extra_sums = 0
     rows = None
 

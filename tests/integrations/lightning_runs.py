@@ -1,0 +1,184 @@
+"""A module with metrics and its training by Lightning. Its own file, because the import of Lightning takes seconds."""
+
+import copy
+import os
+import pickle
+import warnings
+from datetime import timedelta
+from pathlib import Path
+
+import lightning
+import torch
+import torch.distributed as dist
+import workers
+from lightning.pytorch.strategies import DDPStrategy
+
+import torchrank as tr
+
+TOGETHER = ["bf16-true", "sums only"]  # in two processes
+NAMES = ["ndcg@5", "ndcg(gain=exponential)@10", "map(relevance_level=1.5)", "mr", "recall@1", "mrr(ties=pessimistic)"]
+ROWS = ["mrr(aggregation=median)", "ndcg(aggregation=max)@3"]
+ITEMS, QUERIES = 20, 23
+
+
+class Queries(torch.utils.data.Dataset):
+    """Features and graded targets of some queries; every other feature is coarse, so that there are ties."""
+
+    def __init__(self):
+        generator = torch.Generator().manual_seed(0)
+        self.features = torch.randint(-2, 3, (QUERIES, 8), generator=generator).float()
+        self.target = torch.randint(0, 4, (QUERIES, ITEMS), generator=generator)
+        self.target[torch.rand(QUERIES, ITEMS, generator=generator) < 0.7] = 0
+        self.target[3] = 0
+
+    def __len__(self):
+        return QUERIES
+
+    def __getitem__(self, index):
+        return self.features[index], self.target[index]
+
+
+class Ranker(lightning.LightningModule):
+    def __init__(self, names=(*NAMES, *ROWS), broken=False):
+        super().__init__()
+        torch.manual_seed(1)
+        self.broken = broken
+        self.layer = torch.nn.Linear(8, ITEMS)
+        self.ndcg = tr.NDCG(top_k=10)
+        self.train_mrr = tr.MRR()
+        self.suite = tr.RankingCollection(list(names), prefix="val/")
+        self.by_hand = tr.RankingCollection(list(names), prefix="end/")
+        self.members = tr.RankingCollection({"a.b": "mrr@2", "update": "map"})
+        self.seen, self.trained = [], []
+
+    def training_step(self, batch, _):
+        features, target = batch
+        scores = self.layer(features)
+        self.train_mrr(scores, target)
+        self.log("train/mrr", self.train_mrr, on_step=True, on_epoch=True)
+        self.trained.append((scores.detach().clone(), target))
+        return torch.nn.functional.cross_entropy(scores, target.float().softmax(-1).to(scores.dtype))
+
+    def validation_step(self, batch, _):
+        features, target = batch
+        scores = self.layer(features) * (float("nan") if self.broken else 1)
+        self.ndcg.update(scores, target)
+        self.log("val/ndcg@10", self.ndcg)
+        self.suite.update(scores, target)
+        self.log_dict(self.suite)
+        self.by_hand.update(scores, target)
+        self.members.update(scores, target)
+        for key in ("update", "a.b"):
+            self.log(f"member/{key}", self.members[key])
+        if not self.trainer.sanity_checking:
+            self.seen.append((scores.clone(), target))
+
+    def on_validation_epoch_end(self):
+        self.log_dict(self.by_hand.compute())
+        self.by_hand.reset()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.layer.parameters(), lr=0.5)
+
+
+class Watch(lightning.Callback):
+    """The logged values of each epoch, the scores it was logged for, and how many float64 reductions it took."""
+
+    def __init__(self):
+        self.epochs, self.sums = [], 0
+        self.real = dist.all_reduce
+
+    def on_validation_start(self, trainer, module):
+        self.sums, module.seen = 0, []
+
+        def all_reduce(tensor, *args, **kwargs):
+            self.sums += tensor.dtype == torch.float64  # Lightning itself sends other things
+            return self.real(tensor, *args, **kwargs)
+
+        dist.all_reduce = all_reduce
+
+    def on_validation_end(self, trainer, module):
+        dist.all_reduce = self.real
+        if not trainer.sanity_checking:
+            logged = {key: value.clone() for key, value in trainer.callback_metrics.items() if "train" not in key}
+            self.epochs.append((logged, copy.deepcopy(module.seen), self.sums))
+
+
+class Share(torch.utils.data.Sampler):
+    """A worker's part of the queries: contiguous, of different length, none of them twice."""
+
+    def __init__(self, rank, world, even=False):
+        cuts = {1: [0, QUERIES], 2: [0, 8, 16] if even else [0, 17, QUERIES]}[world]
+        self.indices = range(cuts[rank], cuts[rank + 1])
+
+    def __iter__(self):
+        return iter(self.indices)
+
+    def __len__(self):
+        return len(self.indices)
+
+
+def loader(rank, world, even=False):
+    return torch.utils.data.DataLoader(Queries(), batch_size=4, sampler=Share(rank, world, even))
+
+
+def build_trainer(folder, **kwargs):
+    return lightning.Trainer(
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        default_root_dir=folder,
+        **kwargs,
+    )
+
+
+def train(precision, rank, world, folder, names=(*NAMES, *ROWS), **kwargs):
+    """Validate, then fit for two epochs with a sanity check."""
+    watch, module = Watch(), Ranker(names)
+    epochs = {"max_epochs": 2, "num_sanity_val_steps": 2}
+    trainer = build_trainer(folder, devices=world, precision=precision, callbacks=[watch], **epochs, **kwargs)
+    said = trainer.validate(module, loader(rank, world), verbose=False)
+    trainer.fit(module, loader(rank, world, even=True), loader(rank, world))
+    epoch = {key: value for key, value in trainer.callback_metrics.items() if key.startswith("train")}
+    return said[0], watch.epochs, (epoch, module.trained)
+
+
+def direct(name, batches):
+    return workers.fill(tr.parse(name, distributed_available_fn=lambda: False), batches).compute()
+
+
+def check(said, epochs, names=(*NAMES, *ROWS)):
+    keys = {f"val/{name}": name for name in names} | {f"end/{name}": name for name in names}
+    keys |= {"val/ndcg@10": "ndcg@10", "member/a.b": "mrr@2", "member/update": "map"}
+    assert len(epochs) == 3
+    for logged, batches, _ in epochs:
+        assert sum(len(scores) for scores, _ in batches) == QUERIES
+        assert logged.keys() == keys.keys()
+        for key, name in keys.items():
+            assert logged[key].dtype == torch.float32
+            assert torch.equal(logged[key], direct(name, batches)), key
+    assert said == {key: value.item() for key, value in epochs[0][0].items()}
+    assert any(not torch.equal(epochs[0][0][key], epochs[2][0][key]) for key in keys)  # it has learned something
+
+
+def worker(rank, folder, port):
+    """The main function of one of two processes, set up as Lightning's own launcher does."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    os.environ |= {"LOCAL_RANK": str(rank), "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    results = {}
+
+    def ddp():
+        return DDPStrategy(process_group_backend="gloo", timeout=timedelta(seconds=60))
+
+    for precision in TOGETHER:
+        how = ("32-true", NAMES) if precision == "sums only" else (precision, [*NAMES, *ROWS])
+        results[precision] = train(how[0], rank, 2, folder, how[1], strategy=ddp())
+    try:
+        trainer = build_trainer(folder, devices=2, strategy=ddp())
+        trainer.validate(Ranker(broken=rank == 1), loader(rank, 2), verbose=False)
+    except ValueError as error:
+        results["broken"] = str(error)
+    Path(folder, f"{rank}.result").write_bytes(pickle.dumps(results))

@@ -1,0 +1,64 @@
+"""Settings and fixtures of the whole suite, for every process that runs tests."""
+
+import gc
+import os
+
+import cases
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+import torchrank.metrics  # noqa: F401 - fills the registries
+from torchrank.engine import tiles
+from torchrank.names.registry import KINDS
+
+# ranx compiles its functions for minutes in a new environment, and gives the same numbers without.
+os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
+
+# Without this, torch.compile builds ten small programs to see which vector instructions the compiler knows.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+
+# Tests are many and tensors tiny: threads only get in each other's way, all the more under pytest-xdist.
+torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of processes that tests start
+
+# Thousands of tests are collected, and all of them stay: the collector of garbage would look at them in vain. Later it
+# finds little, because most objects are in no circle.
+gc.disable()
+gc.set_threshold(50_000, 20, 50)
+
+# The first call of a kernel can take longer than any sensible deadline.
+settings.register_profile(
+    "torchrank", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow], max_examples=50
+)
+settings.load_profile("torchrank")
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def arguments():
+    """No metric writes into its arguments."""
+    yield
+    cases.take_back()
+
+
+@pytest.fixture(autouse=True)
+def tile_sizes():
+    """No test leaves the fastest of tiny tiles behind."""
+    yield
+    tiles.fastest.clear()
+
+
+@pytest.fixture(autouse=True)
+def registry():
+    """No measure of a test stays: other files test all measures that there are."""
+    before = [dict(measures) for measures in KINDS]
+    yield
+    for measures, those in zip(KINDS, before):
+        if measures.keys() != those.keys():
+            measures.clear()
+            measures.update(those)
