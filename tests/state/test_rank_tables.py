@@ -100,6 +100,20 @@ def test_a_class_with_another_formula_is_not_looked_up():
     torch.testing.assert_close(Doubled(top_k=4).score(*batch), 2 * tr.MRR(top_k=4).score(*batch), equal_nan=True)
 
 
+def test_a_class_with_values_behind_the_cutoff_is_refused():
+    class Worst(tr.MRR):
+        name = "worst"
+
+        def of_one_rank(self):
+            return True
+
+        def measure(self, ranking):
+            return super().measure(ranking) + 0.5
+
+    with pytest.raises(ValueError, match=r"Expected worst@4 to be 0 .* behind top_k, got 0.5; let of_one_rank"):
+        Worst(top_k=4).score(*labels(ties=True))
+
+
 def test_functions_of_the_user_and_long_cutoffs_are_not_looked_up():
     assert tr.NDCG(top_k=rank_tables.LONGEST).rank_decides
     others = [

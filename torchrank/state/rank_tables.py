@@ -37,13 +37,21 @@ class Table(NamedTuple):
 
     @classmethod
     def of(cls, metrics: Sequence[Any], reach: int, like: Tensor) -> Table:
-        """The table of metrics on the device of a tensor of ranks, and in its dtype."""
+        """The table of metrics on the device of a tensor of ranks, and in its dtype.
+
+        Raises:
+            ValueError: a metric is not 0 behind its cutoff, so ``of_one_rank`` of its class is wrong.
+        """
         ranks = torch.tensor([0.0, math.inf, *range(1, reach + 2)], dtype=torch.float64, device="cpu")
         lists = Ranking.from_ranks(ranks, torch.full_like(ranks, reach + 2))
         values, _, status, *_ = zip(*(metric.measured(lists) for metric in metrics))
         found = torch.stack(values)
-        behind = found[:, -1:]
-        assert not behind.any(), "Expected a value of 0 behind the cutoff"
+        for metric, behind in zip(metrics, found[:, -1].tolist()):
+            if behind != 0:
+                raise ValueError(
+                    f"Expected {metric.label} to be 0 for a relevant candidate behind top_k, got {behind:g}; let"
+                    " of_one_rank return False"
+                )
         sums = torch.nn.functional.pad(found[:, BEFORE:-1].cumsum(-1), (1, 0))
         return cls._make(
             x.to(like.device, like.dtype if x.is_floating_point() else x.dtype, non_blocking=True)
