@@ -6,6 +6,7 @@ from comparing import MANY
 
 import torchrank as tr
 from torchrank.hardware import constants
+from torchrank.layouts.arrange import arrange
 from torchrank.state import rank_tables, scoring
 
 INF = float("inf")
@@ -89,15 +90,34 @@ def test_only_labels_are_looked_up(monkeypatch):
 
 
 def test_a_class_with_another_formula_is_not_looked_up():
-    class Doubled(tr.MRR):
-        name = "doubled"
-        value_range = (0.0, 2.0)
+    class PerCandidate(tr.MRR):
+        name = "percandidate"
 
         def measure(self, ranking):
-            return 2 * super().measure(ranking)
+            return super().measure(ranking) / ranking.num_candidates.clamp_min(1)
 
-    batch = labels(ties=True)
-    torch.testing.assert_close(Doubled(top_k=4).score(*batch), 2 * tr.MRR(top_k=4).score(*batch), equal_nan=True)
+    scores, label = labels(ties=True)
+    retrieved = (scores > -INF).sum(-1).clamp_min(1)
+    want = tr.MRR(top_k=4).score(scores, label) / retrieved
+    torch.testing.assert_close(PerCandidate(top_k=4).score(scores, label), want, equal_nan=True)
+
+
+@pytest.mark.parametrize("names", [["ndcg@3", "mrr@2"], ["ndcg@3", "mrr(unjudged=lower)@2"]])
+def test_labels_in_chunks_and_beside_metrics_of_all_candidates(monkeypatch, computed, names):
+    suite, batch, read = tr.RankingCollection(names), labels(ties=True), []
+    table = rank_tables._read
+    wanted = computed(suite, *batch)
+    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 99)
+    monkeypatch.setattr(
+        rank_tables, "_read", lambda metrics, ranking: read.append(ranking.num_queries) or table(metrics, ranking)
+    )
+    for key, value in suite.score(*batch).items():
+        torch.testing.assert_close(value, wanted[key], rtol=1e-14, atol=1e-15, equal_nan=True)
+    # Entries for all candidates are not labels.
+    assert sum(read) == (len(batch[1]) if "mrr@2" in names else 0)
+    assert len(read) != 1
+    # Threads take parts of the layout.
+    assert arrange(*batch).judged[slice(2, 5)].labels
 
 
 def test_a_class_with_values_behind_the_cutoff_is_refused():
@@ -121,6 +141,7 @@ def test_functions_of_the_user_and_long_cutoffs_are_not_looked_up():
         tr.NDCG(),
         tr.NDCG(top_k=3, gain={1: 2}),
         tr.DCG(top_k=3, discount=torch.rsqrt),
+        tr.MAP(top_k=3, gain={1: 2}),
         tr.MRR(top_k=3, adjusted="index"),
         tr.MRR(top_k=3, filtered=True),
         tr.Precision(top_k=3, adaptive_k=True),

@@ -153,8 +153,8 @@ class RankingMetric(Measure):
         """Whether values for one relevant candidate can be looked up by its rank."""
         if "of_one_rank" not in vars(type(self)) or not self.of_one_rank():
             return False
-        usual = self.unjudged == "irrelevant" and self.ties != "realistic" and self.empty_target_action != "listed"
-        reach = self.required().reach
+        reach = self.required().reach  # None for other treatments of unjudged candidates than "irrelevant"
+        usual = self.ties != "realistic" and self.empty_target_action != "listed"
         return usual and reach is not None and reach <= LONGEST
 
     # ---- rank, score -------------------------------------------------------------------------------------------

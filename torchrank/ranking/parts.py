@@ -88,7 +88,6 @@ class Parted(Gained):
             reach=parts[0].reach,
             ignored=ignored if ignored is None or order is None else ignored[order],
             all_candidates=all(part.all_candidates for part in parts),
-            of_labels=all(part.of_labels for part in parts),
             only_relevant=parts[0].only_relevant,
             draw=parts[0].draw,
             _parts=parts,

@@ -82,7 +82,7 @@ def _read(metrics: Sequence[Any], ranking: Ranking) -> tuple[Tensor, Tensor]:
     reach = max(metric.required().reach for metric in metrics)
     first, tied, exists = (x.squeeze(-1) for x in (ranking.first, ranking.tied, ranking.valid))
     definitions = tuple((type(metric), metric._state) for metric in metrics)
-    key = (definitions, reach, first.device, first.dtype)
+    key = (definitions, first.device, first.dtype)
     table = kept(key, lambda: Table.of(metrics, reach, first))
     column = torch.where(tied > 0, first.clamp_max(reach + 1) + (BEFORE - 1), MISSING)
     column = torch.where(exists, column, NONE).long()
