@@ -14,7 +14,7 @@ import pytest
 import sharding
 import torch
 import workers
-from comparing import FEW, REPRESENTATIVES, assert_equal_by_need, by_need
+from comparing import FEW, REPRESENTATIVES, assert_equal_by_need, scored
 from sharding import (
     DTYPES,
     INF,
@@ -321,14 +321,13 @@ def test_no_metric_looks_further_than_it_says(way, layout):
         tried = [config for config in tried if config.metric().required().reach]
     if (way, layout) != ("as it comes", "dense"):
         tried = tried[seed % 2 :: 2]
-    for need, configs in by_need(tried).items():
-        if not need.relevant and layout in ("list", "pairs", "triples"):
-            continue  # these name nothing else
-        suite = tr.RankingCollection([config.metric() for config in configs])
-        got, want = suite.score(*given, **more), suite.score(full)
-        assert len(got) == len(configs)
-        for label in got:
-            torch.testing.assert_close(got[label], want[label], rtol=1e-9, atol=1e-12, equal_nan=True, msg=label)
+    metrics = [cases.scoring(config) for config in tried]
+    if layout in ("list", "pairs", "triples"):  # these name nothing but relevant candidates
+        metrics = [metric for metric in metrics if metric.required().relevant]
+    got, want = scored(metrics, *given, **more), scored(metrics, full)
+    assert got
+    for label in got:
+        torch.testing.assert_close(got[label], want[label], rtol=1e-9, atol=1e-12, equal_nan=True, msg=label)
 
 
 FURTHER = ["ndcg@6", "mrr", "mr", "map", "rprecision", "auroc@3", "fallout@3", "mrr(filtered=True)@2", "recall@10"]

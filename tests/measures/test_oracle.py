@@ -9,7 +9,17 @@ import oracles
 import orders
 import pytest
 import torch
-from comparing import FEW, MANY, MEASURES, REPRESENTATIVES, assert_all_equal, assert_equal, configs_of, scored, wanted
+from comparing import (
+    FEW,
+    MANY,
+    MEASURES,
+    REPRESENTATIVES,
+    assert_all_equal,
+    assert_equal,
+    assert_equal_by_need,
+    configs_of,
+    wanted,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,15 +87,13 @@ def test_every_parameter_equals_the_oracle(name):
         for of_bounds in (False, True):
             some = [config for config in suited if is_bound(config) == of_bounds]
             queries, batch = queries_of(layout, size, of_bounds)
-            metrics = [cases.scoring(config) for config in some]
             # In the first layout metrics of another need are ranked apart; in the others once for all.
             if layout == LAYOUTS[0][0]:
-                found = scored(metrics, *batch.args, **batch.kwargs)
-                values = [found[metric.label] for metric in metrics]
-            else:
-                suite = tr.RankingCollection({f"m{number}": metric for number, metric in enumerate(metrics)})
-                values = suite.score(*batch.args, **batch.kwargs).values() if some else []
-            assert_all_equal(some, queries, list(values), layout)
+                assert_equal_by_need(some, queries, batch, layout)
+            elif some:
+                suite = tr.RankingCollection({f"m{number}": cases.scoring(one) for number, one in enumerate(some)})
+                values = list(suite.score(*batch.args, **batch.kwargs).values())
+                assert_all_equal(some, queries, values, layout)
 
 
 @pytest.mark.parametrize("name", MEASURES)

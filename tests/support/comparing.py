@@ -59,21 +59,34 @@ def fail_if_different(config: cases.Config, queries: Sequence[Query], got: Tenso
         )
 
 
-def scored(metrics: Iterable[tr.RankingMetric], *args: Any, **kwargs: Any) -> dict[str, Tensor]:
-    """The values of each metric, by its label.
+@cache
+def suites(metrics: tuple[tr.RankingMetric, ...]) -> list[tuple[list[str], tr.RankingCollection]]:
+    """The labels and the collection of the metrics of each need.
 
-    Metrics of one need are ranked together: in the same way as each of them alone. A larger need would hide one that
-    asks for less than it reads.
+    Metrics of one need are ranked as each of them alone. A larger need would hide one that asks for less than it reads.
     """
     groups: dict[Need, dict[str, tr.RankingMetric]] = {}
     for metric in metrics:
         groups.setdefault(metric.required(), {})[metric.label] = metric
-    found = {}
-    for group in groups.values():
-        # Labels with a dot are no keys of a collection.
-        suite = tr.RankingCollection({f"m{number}": metric for number, metric in enumerate(group.values())})
-        found.update(zip(group, suite.score(*args, **kwargs).values(), strict=True))
+    # Labels with a dot are no keys of a collection.
+    return [
+        (list(one), tr.RankingCollection({f"m{n}": m for n, m in enumerate(one.values())})) for one in groups.values()
+    ]
+
+
+def scored(metrics: Iterable[tr.RankingMetric], *args: Any, **kwargs: Any) -> dict[str, Tensor]:
+    """The values of each metric, by its label; metrics of one need are ranked once."""
+    found: dict[str, Tensor] = {}
+    for labels, suite in suites(tuple(metrics)):
+        found.update(zip(labels, suite.score(*args, **kwargs).values(), strict=True))
     return found
+
+
+def assert_equal_by_need(configs: Sequence[cases.Config], queries: Sequence[Query], batch: cases.Batch, where: str):
+    """Values of a batch equal those of the oracle; metrics of one need are ranked once."""
+    metrics = [cases.scoring(config) for config in configs]
+    found = scored(metrics, *batch.args, **batch.kwargs)
+    assert_all_equal(configs, queries, [found[metric.label] for metric in metrics], where)
 
 
 def configs_of(name: str, configs: Sequence[cases.Config]) -> list[cases.Config]:
@@ -87,31 +100,6 @@ def kind_of_need(config: cases.Config) -> Need:
     """The need of a metric, where all ranks at which it may stop are one: layouts and engines see no more of it."""
     need = config.metric().required()
     return need if need.reach is None else Need(1, need.relevant, need.all_candidates)
-
-
-def by_need(configs: Sequence[cases.Config]) -> dict[Need, list[cases.Config]]:
-    """Metrics that look equally far, together: none of them can rely on the need of another."""
-    groups: dict[Need, list[cases.Config]] = {}
-    for config in configs:
-        groups.setdefault(config.metric().required(), []).append(config)
-    return groups
-
-
-@cache
-def suites(configs: tuple[cases.Config, ...]) -> list[tuple[tuple[cases.Config, ...], tr.RankingCollection]]:
-    """Metrics that look equally far, and a collection of them that ranks once for all; made once for all layouts."""
-    return [
-        (tuple(group), tr.RankingCollection({str(config): config.metric() for config in group}))
-        for group in by_need(configs).values()
-    ]
-
-
-def assert_equal_by_need(configs: Sequence[cases.Config], queries: Sequence[Query], batch: cases.Batch, where: str):
-    """Values of a batch equal those of the oracle, for metrics that rank together if they look equally far."""
-    for group, suite in suites(tuple(configs)):
-        values = suite.score(*batch.args, **batch.kwargs)
-        for config in group:
-            assert_equal(config, queries, values[str(config)], where)
 
 
 #: Measures that stand for all others where the measure itself is not the subject. Together they have every kind of
