@@ -78,7 +78,7 @@ def engine(request, monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_embeddings_in_chunks_are_ranked_by_the_products_of_their_chunks(engine, kind):
-    # Every engine meets every kind, dtype, size of chunks and cutoff, and so does every kind.
+    # Every engine meets every kind, dtype, size of chunks and cutoff; every kind meets every engine, dtype and cutoff.
     shift, turn = KINDS.index(kind), ENGINES.index(engine)
     dtype, chunk = DTYPES[(shift + turn) % 4], (1, 7, 50, 110, 1000)[(2 * shift + turn) % 5]
     k = (1, 5, 300)[(shift + turn) % 3]
@@ -94,9 +94,10 @@ def test_embeddings_in_chunks_are_ranked_by_the_products_of_their_chunks(engine,
         assert_stands(near, places(want), k)
 
 
-@pytest.mark.parametrize(
-    "more", [{"similarity": "cosine"}, {"chunk_size": 64, "top_k": 4}, {"chunk_size": 50}], ids=str
-)
+WAYS = [{"similarity": "cosine"}, {"chunk_size": 64, "top_k": 4}, {"chunk_size": 50}]
+
+
+@pytest.mark.parametrize("more", WAYS, ids=str)
 def test_blocks_of_queries_are_ranked_as_all_are(monkeypatch, engine, more):
     g = torch.Generator().manual_seed(3)
     queries, items = (torch.randint(-3, 4, (n, 4), generator=g).float() for n in (40, 300))
@@ -104,7 +105,7 @@ def test_blocks_of_queries_are_ranked_as_all_are(monkeypatch, engine, more):
     if "similarity" in more:  # lengths whose inverse is exact
         queries, items = (torch.eye(4)[torch.randint(4, (n,), generator=g)] * 2 for n in (40, 300))
     # Two kinds each: every engine and every option meets all five.
-    shift = len(more) + 2 * ("top_k" in more) + ENGINES.index(engine)
+    shift = WAYS.index(more) + ENGINES.index(engine)
     for kind in (KINDS[shift % 5], KINDS[(shift + 2) % 5]):
         relevant = relevant_items(kind, 40, 300)
         want = tr.Ranking.from_embeddings(queries, items, relevant, **given)
