@@ -2,7 +2,21 @@
 
 import importlib
 
+import pytest
+
 
 def pytest_configure(config):
     if not config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
         config.pluginmanager.register(importlib.import_module("suite"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Hand out whole files, beside the groups: a message for each test costs as much as many a test."""
+    from xdist.scheduler import LoadGroupScheduling
+
+    class ByFile(LoadGroupScheduling):
+        def _split_scope(self, nodeid):
+            return super()._split_scope(nodeid).split("::")[0]
+
+    return ByFile(config, log)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.xdist_group("notebooks")  # one run for all tests of it
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> dict:
     """The values that the quickstart has computed."""
-    names = ["baseline", "one_by_one", "final", "history", "constant", "guessed"]
+    names = ["baseline", "in_tens", "final", "history", "constant", "guessed"]
     notebook, found = executed("quickstart", tmp_path_factory.mktemp("notebook"), {name: name for name in names})
     return {**found, "notebook": notebook}
 
@@ -33,7 +33,7 @@ def test_training_lifts_every_measure(results):
 
 
 def test_a_plain_loop_and_lightning_agree_on_any_batches(results):
-    assert results["one_by_one"] == pytest.approx(results["baseline"], abs=1e-5)
+    assert results["in_tens"] == pytest.approx(results["baseline"], abs=1e-5)
     assert results["history"][0] == pytest.approx(results["baseline"], abs=1e-5)
     assert results["history"][-1] == pytest.approx(results["final"], abs=1e-5)
 

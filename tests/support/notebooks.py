@@ -14,14 +14,16 @@ from nbformat.v4 import new_code_cell, new_notebook
 FOLDER = Path(__file__).parents[2] / "notebooks"
 CLIENT = NotebookClient(new_notebook(), timeout=300, kernel_name="python3")
 
-# Each notebook begins with no names, no figures and in a folder of its own.
+# Each notebook begins with no names, no figures and in a folder of its own. "%reset" collects garbage twice, a second
+# each time where libraries are not frozen.
 FRESH = """
 %reset -f
-import os, sys
+import gc, os, sys
 os.chdir({folder!r})
 if "matplotlib.pyplot" in sys.modules:
     sys.modules["matplotlib.pyplot"].close("all")
-del os, sys
+gc.freeze()
+del gc, os, sys
 """
 
 

@@ -40,25 +40,16 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(autouse=True)
-def arguments():
-    """No metric writes into its arguments."""
-    yield
-    cases.take_back()
-
-
-@pytest.fixture(autouse=True)
-def tile_sizes():
-    """No test leaves the fastest of tiny tiles behind."""
-    yield
-    tiles.fastest.clear()
-
-
-@pytest.fixture(autouse=True)
-def registry():
-    """No measure of a test stays: other files test all measures that there are."""
+def nothing_left_behind():
+    """No metric writes into its arguments, and no test changes the next one."""
     before = [dict(measures) for measures in KINDS]
     yield
-    for measures, those in zip(KINDS, before):
+    cases.take_back()
+    tiles.fastest.clear()  # the fastest of tiny tiles
+    for measures, those in zip(KINDS, before):  # other files test all measures that there are
         if measures.keys() != those.keys():
             measures.clear()
             measures.update(those)
+    modes = torch._C._len_torch_function_stack()
+    torch.set_default_device(None)
+    assert modes == 0, "a default device was left behind, which slows every call of torch down"
