@@ -16,7 +16,7 @@ import torch
 import torchrank as tr
 
 pytestmark = [
-    pytest.mark.xdist_group("lightning"),
+    pytest.mark.xdist_group("processes"),
     *(
         pytest.mark.filterwarnings(f"ignore::{kind}")
         for kind in ("UserWarning", "FutureWarning", "DeprecationWarning", "ResourceWarning")

@@ -72,6 +72,7 @@ def test_only_keeps_the_other_workloads_of_the_file(command, capsys, tmp_path):
     assert before.items() <= after.items()
 
 
+@pytest.mark.xdist_group("processes")
 def test_workers_are_counted(parts):
     row = parts["rows"].measured(parts["workloads"].find("sync"), parts["rows"].Settings(quick=True))
     few, many = (row["contenders"][f"torchrank, {size}"] for size in ("few", "many"))

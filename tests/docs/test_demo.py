@@ -46,7 +46,7 @@ def read(table: list[str]) -> list[dict[str, float]]:
 
 
 # One training for all tests of it, in the process that has imported Lightning.
-together = pytest.mark.xdist_group("lightning")
+together = pytest.mark.xdist_group("processes")
 
 
 @pytest.fixture(scope="module")

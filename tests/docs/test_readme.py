@@ -36,7 +36,7 @@ def test_examples_print_the_output_shown(page):
     assert result.failed == 0
 
 
-@pytest.mark.xdist_group("lightning")  # whose process has imported Lightning
+@pytest.mark.xdist_group("processes")  # whose process has imported Lightning
 def test_blocks_without_prompts_run():
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     blocks = [block for block in blocks if ">>>" not in block]

@@ -486,6 +486,7 @@ def test_candidates_not_retrieved_are_no_tie():
     assert ranking.tied.tolist() == [[1, 0, 0], [1, 0, 0]]
 
 
+@pytest.mark.xdist_group("processes")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of memory from /proc")
 def test_scores_of_which_few_are_relevant_are_not_copied():
     with workers.CONTEXT.Pool(1) as pool:

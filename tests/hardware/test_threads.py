@@ -236,6 +236,7 @@ def status_of_a_fork():
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+@pytest.mark.xdist_group("processes")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_process_has_threads_of_its_own():
     with workers.CONTEXT.Pool(1) as pool:

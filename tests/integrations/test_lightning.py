@@ -11,7 +11,7 @@ import workers
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("lightning") is None, reason="the extra [lightning] is not installed"),
-    pytest.mark.xdist_group("lightning"),
+    pytest.mark.xdist_group("processes"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

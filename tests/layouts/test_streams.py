@@ -253,6 +253,7 @@ def test_a_catalogue_without_items_or_queries():
         tr.MRR().score(tr.Ranking.from_embeddings(torch.randn(3, 4), torch.randn(0, 4), torch.arange(3)))
 
 
+@pytest.mark.xdist_group("processes")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of memory from /proc")
 def test_the_matrix_of_scores_never_exists():
     with workers.CONTEXT.Pool(1) as pool:
@@ -407,6 +408,7 @@ def test_blocks_without_queries_or_items():
 # ---- a catalogue spread over workers -----------------------------------------------------------------------------
 
 
+@pytest.mark.xdist_group("processes")
 def test_a_sharded_catalogue_is_ranked_as_a_whole_one(tmp_path):
     arguments = [(rank, str(tmp_path)) for rank in range(3)]
     processes = [workers.CONTEXT.Process(target=sharding.work, args=args, daemon=True) for args in arguments]

@@ -326,6 +326,7 @@ def use_without_the_compiler():
     assert "torch._dynamo" not in sys.modules
 
 
+@pytest.mark.xdist_group("processes")
 def test_the_compiler_is_imported_by_nothing_here():
     process = workers.CONTEXT.Process(target=workers.call, args=(__name__, "use_without_the_compiler"))
     process.start()

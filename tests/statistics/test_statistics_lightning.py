@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import torchrank as tr
 
-pytestmark = [pytest.mark.xdist_group("lightning"), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.filterwarnings("ignore")]
 
 SUITE = ["ndcg@5", "mrr", "hitrate@1"]
 QUERIES = 23

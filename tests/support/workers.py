@@ -81,7 +81,7 @@ def tests_of(module):
     def outcomes(request, tmp_path_factory):
         return outcomes_of(module.__name__, request, tmp_path_factory)
 
-    @pytest.mark.xdist_group(module.__name__)
+    @pytest.mark.xdist_group("processes")
     @pytest.mark.parametrize(("world", "name"), jobs_of(module.__name__))
     def test_workers(outcomes, world, name):
         check(outcomes, world, name)

@@ -139,6 +139,14 @@ class Measure(Parametrised, QueryMean):
         namesakes = "".join(f"#{n}" for value in callables if (n := labels.namesake(value)))
         self.name_state(self.label + namesakes + known, self.num_extra_sums)
         self._known = known
+        # A changed parameter would make the label, and so the name of the state, wrong.
+        self._fixed = self.labelled()
+
+    @classmethod
+    @functools.cache
+    def labelled(cls) -> frozenset[str]:
+        """The parameters that are part of the label."""
+        return frozenset({"top_k", *cls.definition()})
 
     @property
     def num_extra_sums(self) -> int:
@@ -166,13 +174,6 @@ class Measure(Parametrised, QueryMean):
 
     def extra_repr(self) -> str:
         return self.label
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        # A changed parameter would make the label, and so the name of the state, wrong.
-        named = self.__dict__.get("_state")
-        if named and (name == "top_k" or name in self.definition()):
-            raise AttributeError(f"Expected {name} of {named} to stay as it is, got {value!r}; make a new metric")
-        super().__setattr__(name, value)
 
 
 def _same(one: type, other: type) -> bool:

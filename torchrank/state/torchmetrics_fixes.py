@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from types import FunctionType, MethodType
 from typing import Any, TypeVar, cast
 
 import torch
@@ -49,16 +50,35 @@ def _properties(cls: type) -> tuple[str, ...]:
     return tuple(name for name, value in vars(cls).items() if isinstance(value, property))
 
 
+#: types whose values torch.nn.Module does not register
+PLAIN = frozenset({bool, int, float, str, tuple, list, dict, type(None), FunctionType, MethodType})
+
+
 class SafeMetric(Metric):
     """A :class:`torchmetrics.Metric` that a call that raises leaves unchanged, and that no worker waits for forever."""
 
     full_state_update = False
+    #: names of attributes that cannot be set any more
+    _fixed = frozenset[str]()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         # torch.jit.script of a module with a metric evaluates its annotations and compiles its properties. Skip both.
         cls.__annotations__ = {}
         cls.__jit_unused_properties__ = sorted({name for base in cls.__mro__ for name in _properties(base)})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._fixed:
+            raise AttributeError(f"Expected {name} of {self} to stay as it is, got {value!r}; make a new metric")
+        # torch.nn.Module tries whether each value is a parameter, a module or a buffer: a third of the time to make a
+        # metric. An attribute of the class may be a property, or one that torchmetrics refuses to change.
+        own = self.__dict__
+        simple = type(value) in PLAIN or name in own.get("_defaults", ())
+        known = name in own.get("_parameters", ()) or name in own.get("_modules", ()) or name in own.get("_buffers", ())
+        if simple and not known and not hasattr(type(self), name):
+            own[name] = value
+        else:
+            super().__setattr__(name, value)
 
     def leave_meta(self) -> None:
         """Keep the state on the CPU if the default device is "meta", where tensors have no values."""
