@@ -25,7 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # of processes that tests start
 # Thousands of tests are collected, and all of them stay: the collector of garbage would look at them in vain. Later it
 # finds little, because most objects are in no circle.
 gc.disable()
-gc.set_threshold(50_000, 20, 50)
+gc.set_threshold(500_000, 20, 50)
 
 # The first call of a kernel can take longer than any sensible deadline.
 settings.register_profile(
