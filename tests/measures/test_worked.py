@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from torchrank.ranking.arithmetic import only
+from torchrank.ranking import arithmetic
 
 
 def in_order(*grades, missing=()):
@@ -316,9 +316,14 @@ def test_one_running_sum_serves_all_cutoffs(levels):
             )
 
 
+@pytest.mark.parametrize("width", [3, 3 * arithmetic.SMALL])
 @pytest.mark.parametrize("bad", [float("inf"), float("nan"), -0.0])
-def test_masks_keep_the_bits_of_torch_where(bad):
-    x, mask = torch.tensor([[bad, 1.0, bad]], dtype=torch.float64), torch.tensor([[True, True, False]])
-    for found, wanted in ((only(mask, x), torch.where(mask, x, 0.0)), (only(mask[:, :1], x), x)):
-        assert found.numpy().tobytes() == wanted.numpy().tobytes()
-    assert only(mask, x.long()).tolist() == torch.where(mask, x.long(), 0).tolist()
+def test_masks_keep_the_bits_of_torch_where(bad, width):
+    x = torch.tensor([bad, 1.0, bad], dtype=torch.float64).repeat(2, width // 3)
+    mask, y = torch.arange(x.numel()).view(x.shape) % 5 < 2, x.flip(-1)
+    first = torch.tensor([[True], [False]])
+    for where, values in ((mask, x), (mask[0], x), (mask, x[:1]), (first, x)):
+        wanted = torch.where(where, values, 0.0)
+        assert arithmetic.only(where, values).numpy().tobytes() == wanted.numpy().tobytes()
+    assert torch.equal(arithmetic.only(mask, x.long()), torch.where(mask, x.long(), 0))
+    torch.testing.assert_close(arithmetic.either(mask, x, y), torch.where(mask, x, y), rtol=0, atol=0, equal_nan=True)

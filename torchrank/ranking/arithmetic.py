@@ -11,10 +11,13 @@ from torchrank.hardware.devices import reading_is_free
 # Types whose elements :func:`only` chooses by their 64 bits.
 WIDE = {torch.float64, torch.int64}
 
+# Number of elements up to which the six calls of that take longer than the guesses of torch.where.
+SMALL = 2048
+
 
 def only(where: Tensor, x: Tensor) -> Tensor:
     """``x`` where a condition is True, else 0: as torch.where, also for infinite and NaN elements."""
-    if where.device.type != "cpu" or x.dtype not in WIDE:
+    if where.numel() <= SMALL or where.device.type != "cpu" or x.dtype not in WIDE:
         return torch.where(where, x, scalar(0, x.dtype, x.device))
     # torch.where takes a branch for each element, which a processor guesses wrong half of the time. So turn the
     # condition into 64 ones or zeros for each element, and take the bits of x where they are ones.
@@ -23,8 +26,8 @@ def only(where: Tensor, x: Tensor) -> Tensor:
 
 
 def either(where: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """``x`` where a condition is True, else ``y``: as torch.where, in half the time."""
-    if where.device.type != "cpu" or not WIDE.issuperset((x.dtype, y.dtype)):
+    """``x`` where a condition is True, else ``y``: as torch.where, in half the time where there are many."""
+    if where.numel() <= SMALL or where.device.type != "cpu" or not WIDE.issuperset((x.dtype, y.dtype)):
         return torch.where(where, x, y)
     return only(where, x) + only(~where, y)
 

@@ -85,13 +85,13 @@ def summed(values: Tensor, weights: Tensor | None, queries: Tensor, empty: Tenso
     Args:
         values: float [metric, query].
         weights: float [metric, query]; None = all are 1.
-        queries: [metric]: number of queries.
+        queries: [metric]: number of queries; without weights it is that of the values.
         empty: [metric]: number of empty queries.
         errors: [metric, kind]: counters of bad values.
     """
     if weights is None:
         wv = values.sum(-1)
-        w = torch.full_like(wv, values.shape[-1])
+        w = queries = wv.new_full(wv.shape, values.shape[-1])
     else:
         wv, w = (weights * values).sum(-1), weights.sum(-1)
     counts = [x.to(w.dtype).unsqueeze(-1) for x in (wv, w, queries, empty)]
@@ -114,13 +114,12 @@ def squares(values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor) -> tu
         wv: float [metric]: sum(w v).
         w: float [metric]: sum(w).
     """
+    far = None
     if weights is not None and values.dtype == torch.float64:  # float32 cannot represent weights that are far
         light, heavy = w < 1 / LARGE, w > LARGE
         zero, one, large, small = _factors(w.device)
         weights = weights * torch.where(light, large, torch.where(heavy, small, one)).unsqueeze(-1)
         far = (light | heavy).unsqueeze(-1)
-    else:
-        zero, far = torch.zeros_like(w[0]), torch.zeros_like(w, dtype=torch.bool).unsqueeze(-1)
     centre = centres(torch.nan_to_num(wv / w, 0.0, 0.0, 0.0))
     # The sums around one centre near the values are accurate. The sums around the other centres are shifts of them.
     apart = values - centre[..., 1:2]
@@ -133,6 +132,8 @@ def squares(values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor) -> tu
     shift = centre[..., 1:2] - centre
     shifted = first + shift * w2
     result = torch.cat([second + shift * (first + shifted), shifted, w2], dim=-1)
+    if far is None:
+        return result, torch.zeros_like(result)
     return torch.where(far, zero, result), torch.where(far, result, zero)
 
 
