@@ -12,11 +12,11 @@ def pytest_configure(config):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Hand out whole files, beside the groups: a message for each test costs as much as many a test."""
+    """Hand out all cases of a function at once, beside the groups: a message for each costs as much as many a case."""
     from xdist.scheduler import LoadGroupScheduling
 
-    class ByFile(LoadGroupScheduling):
+    class ByFunction(LoadGroupScheduling):
         def _split_scope(self, nodeid):
-            return super()._split_scope(nodeid).split("::")[0]
+            return super()._split_scope(nodeid).split("[")[0]
 
-    return ByFile(config, log)
+    return ByFunction(config, log)
