@@ -232,10 +232,9 @@ def test_an_update_looks_at_no_value(monkeypatch, case, few):
     monkeypatch.setattr("torchrank.layouts.canonical.FEW", few)
     monkeypatch.setattr("torchrank.engine.ids.FEW", few)
     arguments, keywords = CASES[case]
-    # The first layout meets all measures, each once. The others meet those of every kind of need, of which each three
-    # differ in their tie policy, that the layout does not see.
-    each = {config.name: config for config in FEW}
-    some = [*each.values()] if case == "dense" else TRIED[list(CASES).index(case) % 3 :: 3]
+    # The first layout meets all measures. The others meet those of every kind of need, of which each three differ in
+    # their tie policy, that the layout does not see.
+    some = FEW if case == "dense" else TRIED[list(CASES).index(case) % 3 :: 3]
     suite = all_candidates(of_ids=not arguments[0].is_floating_point(), some=some)
     arguments, keywords = meta(arguments), {name: meta(value) for name, value in keywords.items()}
     with NoWaiting():
