@@ -334,6 +334,28 @@ def test_the_compiler_is_imported_by_nothing_here():
     assert process.exitcode == 0
 
 
+def test_attributes_are_kept_as_torch_and_torchmetrics_keep_them():
+    class Holding(tr.MRR):
+        name = "holding"
+
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 1)
+            self.register_buffer("table", torch.zeros(2))
+
+    metric = Holding()
+    assert [name for name, _ in metric.named_children()] == ["layer"]
+    metric.layer = metric.table = None
+    assert metric.layer is metric.table is None
+    assert not [*metric.children(), *metric.buffers(), *metric.parameters()]
+    with pytest.raises(RuntimeError, match="Can't change const"):
+        metric.higher_is_better = False
+    with pytest.raises(AttributeError):
+        metric.label = "mrr"
+    metric.note = "mine"
+    assert metric.clone().note == "mine"
+
+
 def test_methods_left_out_of_graphs_keep_their_signature_and_can_be_copied():
     suite = tr.RankingCollection(["ndcg@5", "mrr"])
     parameters = ["preds", "target", "mask", "indexes", "exclude", "tie_break", "weights"]
