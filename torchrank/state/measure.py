@@ -140,11 +140,11 @@ class Measure(Parametrised, QueryMean):
         self.name_state(self.label + namesakes + known, self.num_extra_sums)
         self._known = known
         # A changed parameter would make the label, and so the name of the state, wrong.
-        self._fixed = self.labelled()
+        self._fixed = self._labelled()
 
     @classmethod
     @functools.cache
-    def labelled(cls) -> frozenset[str]:
+    def _labelled(cls) -> frozenset[str]:
         """The parameters that are part of the label."""
         return frozenset({"top_k", *cls.definition()})
 
