@@ -13,6 +13,8 @@ def pytest_configure(config):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Hand out all cases of a function at once, beside the groups: a message for each costs as much as many a case."""
+    if config.getoption("dist") != "loadgroup":
+        return None
     from xdist.scheduler import LoadGroupScheduling
 
     class ByFunction(LoadGroupScheduling):

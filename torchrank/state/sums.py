@@ -85,13 +85,13 @@ def summed(values: Tensor, weights: Tensor | None, queries: Tensor, empty: Tenso
     Args:
         values: float [metric, query].
         weights: float [metric, query]; None = all are 1.
-        queries: [metric]: number of queries; without weights it is that of the values.
+        queries: [metric]: number of queries.
         empty: [metric]: number of empty queries.
         errors: [metric, kind]: counters of bad values.
     """
     if weights is None:
         wv = values.sum(-1)
-        w = queries = wv.new_full(wv.shape, values.shape[-1])
+        w = torch.full_like(wv, values.shape[-1])
     else:
         wv, w = (weights * values).sum(-1), weights.sum(-1)
     counts = [x.to(w.dtype).unsqueeze(-1) for x in (wv, w, queries, empty)]
