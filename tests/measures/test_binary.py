@@ -1,6 +1,7 @@
 """Cuts, contingency tables, pairs and curves: worked by hand, and as other libraries have them."""
 
 import copy
+import importlib
 import io
 import itertools
 import math
@@ -8,7 +9,6 @@ import pickle
 
 import numpy as np
 import pytest
-import sklearn.metrics
 import torch
 import torchmetrics
 from comparing import scored
@@ -240,25 +240,33 @@ SKLEARN = {
 }
 
 
+@pytest.fixture(scope="module")
+def sklearn_metrics():
+    """The module, whose import takes seconds: only in the process that runs these tests."""
+    return importlib.import_module("sklearn.metrics")
+
+
+@pytest.mark.xdist_group("sklearn")
 @pytest.mark.parametrize("name", SKLEARN)
 @pytest.mark.parametrize("levels", [2, 5, 1000])
-def test_scikit_learn(name, levels):
+def test_scikit_learn(sklearn_metrics, name, levels):
     generator = np.random.default_rng(levels)
     preds = generator.integers(-levels, levels, (30, 12)) / 4
     target = (generator.random(preds.shape) < generator.choice((0, 0.1, 0.5, 0.9, 1), (30, 1))).astype(int)
-    theirs = [getattr(sklearn.metrics, name)(t[None], p[None]) for t, p in zip(target, preds)]
+    theirs = [getattr(sklearn_metrics, name)(t[None], p[None]) for t, p in zip(target, preds)]
     same(SKLEARN[name].score(torch.from_numpy(preds), torch.from_numpy(target)), theirs)
 
 
-def test_matthews_and_accuracy_of_scikit_learn():
+@pytest.mark.xdist_group("sklearn")
+def test_matthews_and_accuracy_of_scikit_learn(sklearn_metrics):
     generator = np.random.default_rng(0)
     preds, target = generator.random((30, 12)), (generator.random((30, 12)) < 0.3).astype(int)
     target[:, 0] = 1
     for k in (1, 3, 8):
         chosen = (preds.argsort(1).argsort(1) >= 12 - k).astype(int)
         for theirs, ours in [
-            (sklearn.metrics.matthews_corrcoef, tr.MCC(top_k=k)),
-            (sklearn.metrics.accuracy_score, tr.Accuracy(top_k=k)),
+            (sklearn_metrics.matthews_corrcoef, tr.MCC(top_k=k)),
+            (sklearn_metrics.accuracy_score, tr.Accuracy(top_k=k)),
         ]:
             want = [theirs(t, c) for t, c in zip(target, chosen)]
             same(ours.score(torch.from_numpy(preds), torch.from_numpy(target)), want)

@@ -1,7 +1,8 @@
-"""Every measure has all its pieces; the test that fails says which one is forgotten, and where it belongs."""
+"""Every measure has all its pieces; the test that fails says which ones are forgotten, and where they belong."""
 
 import doctest
 import sys
+from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -21,78 +22,79 @@ RANKED = [cls for cls in MEASURES if cls in tr.RankingMetric.registry.values()] 
 #: measures whose mean over random orders has no closed form
 NO_BASELINE = {"infap"}
 
-every_measure = pytest.mark.parametrize("measure", MEASURES, ids=lambda cls: cls.__name__)
-every_ranked_measure = pytest.mark.parametrize("measure", RANKED, ids=lambda cls: cls.__name__)
-
 
 def test_there_are_measures_of_rankings_and_of_lists():
     assert len(MEASURES) > len(RANKED) > 50
 
 
-@every_measure
-def test_a_measure_is_exported(measure):
-    name, module = measure.__name__, measure.__module__
-    assert name in getattr(sys.modules[module], "__all__", ()), f"add {name} to __all__ of {module}"
-    for package in (tr, torchrank.metrics):
-        assert name in package.__all__, f"add {module} to torchrank/metrics/public.py"
-        assert getattr(package, name) is measure
-
-
-@every_measure
-def test_the_docstring_of_a_measure_is_complete(measure):
-    described = Description.of(measure)  # raises without a formula or a section Source
-    assert described.summary, f"give {measure.__name__} a first line"
-    assert described.formula, f"give {measure.__name__} a formula"
-    assert described.source, f"give {measure.__name__} a source"
-    assert doctest.DocTestFinder(recurse=False).find(measure)[0].examples, (
-        f"give {measure.__name__} an example that runs"
-    )
-    assert "Also in:" not in (measure.__doc__ or ""), f"put names elsewhere into known_as of {measure.__name__}"
-
-
-@every_measure
-def test_a_measure_has_a_range_of_values(measure):
+@pytest.mark.parametrize("measure", MEASURES, ids=lambda cls: cls.__name__)
+def test_a_measure_has_all_its_pieces(measure):
+    ranked = [*settings(measure), *oracle(measure)] if measure in RANKED else []
+    forgotten = [*exports(measure), *docstring(measure), *names_elsewhere(measure), *line_of_the_page(measure), *ranked]
     low, high = measure.value_range
-    assert low < high, f"{measure.__name__}.value_range is {measure.value_range}"
+    if not low < high:
+        forgotten.append(f"correct value_range of {measure.__name__}, which is {measure.value_range}")
+    assert not forgotten, "; ".join(forgotten)
 
 
-@every_measure
-def test_names_elsewhere_are_of_known_libraries(measure):
-    libraries = {one.library for one in known(measure)}
-    unknown = libraries - set(TITLES) - {PARSE}
-    assert not unknown, f"add {unknown} to TITLES in torchrank/names/spellings.py, or correct {measure.__name__}"
-    assert also_in(measure)
+def exports(measure: type) -> Iterator[str]:
+    name, module = measure.__name__, measure.__module__
+    if name not in getattr(sys.modules[module], "__all__", ()):
+        yield f"add {name} to __all__ of {module}"
+    if any(name not in package.__all__ or getattr(package, name) is not measure for package in (tr, torchrank.metrics)):
+        yield f"add {module} to torchrank/metrics/public.py"
 
 
-@every_ranked_measure
-def test_a_setting_for_another_library_is_a_metric_of_this_measure(measure):
+def docstring(measure: type) -> Iterator[str]:
+    described = Description.of(measure)  # raises without a formula or a section Source
+    for piece in ("summary", "formula", "source"):
+        if not getattr(described, piece):
+            yield f"give the docstring of {measure.__name__} a {piece}"
+    if not doctest.DocTestFinder(recurse=False).find(measure)[0].examples:
+        yield f"give {measure.__name__} an example that runs"
+    if "Also in:" in (measure.__doc__ or ""):
+        yield f"put names elsewhere into known_as of {measure.__name__}"
+
+
+def names_elsewhere(measure: type) -> Iterator[str]:
+    unknown = {one.library for one in known(measure)} - set(TITLES) - {PARSE}
+    if unknown:
+        yield f"add {unknown} to TITLES in torchrank/names/spellings.py, or correct {measure.__name__}"
+    elif not also_in(measure):
+        yield f"say with known_as in which libraries {measure.__name__} is, or in none"
+
+
+@cache
+def lines_of_the_page() -> list[str]:
+    return table().splitlines()
+
+
+def line_of_the_page(measure: type) -> Iterator[str]:
+    lines = [line for line in lines_of_the_page() if f"` `{measure.__name__}` |" in line]
+    if [len(line.replace(r"\|", "").split("|")) for line in lines] != [len(HEAD) + 2]:
+        yield f"torchrank measures has no line, or no whole line, of {measure.__name__}"
+
+
+def settings(measure: type[tr.RankingMetric]) -> Iterator[str]:
     for setting in (setting for one in known(measure) for setting in one.settings):
         if "{" not in setting.replace("{k}", ""):  # of numbers in their names
             label = measure.name + without_optional(setting).replace("{k}", "5")
             label += "@5" if measure.takes_top_k and "@" not in label else ""
-            assert {type(metric) for metric in parse_all(label)} == {measure}
+            if {type(metric) for metric in parse_all(label)} != {measure}:
+                yield f"correct {setting!r} in known_as: {label} is no {measure.__name__}"
 
 
-@cache
-def lines_of_the_page():
-    return table().splitlines()
-
-
-@every_measure
-def test_a_measure_is_on_the_page_of_measures(measure):
-    lines = [line for line in lines_of_the_page() if f"` `{measure.__name__}` |" in line]
-    assert len(lines) == 1, f"torchrank measures does not list {measure.__name__}"
-    assert len(lines[0].replace(r"\|", "").split("|")) == len(HEAD) + 2
-
-
-@every_ranked_measure
-def test_a_measure_has_an_oracle_with_parameters_to_try(measure):
+def oracle(measure: type[tr.RankingMetric]) -> Iterator[str]:
     name = measure.name
-    assert name in ORACLES, f'write @oracle("{name}", ...) in an oracles file: its definition in plain Python'
-    assert ORACLES[name].few, f'give @oracle("{name}") few=, the parameters to try in every layout'
-    assert len(ORACLES[name].few) > 1 or ORACLES[name].many, f'give @oracle("{name}") many=, further parameters'
-    none = issubclass(measure, ComparingMetric) or name in NO_BASELINE
-    assert none or ORACLES[name].baseline, f'give @oracle("{name}") baseline=, the mean over random orders'
+    if name not in ORACLES:
+        yield f'write @oracle("{name}", ...) in an oracles file: its definition in plain Python'
+        return
+    if not ORACLES[name].few:
+        yield f'give @oracle("{name}") few=, the parameters to try in every layout'
+    elif len(ORACLES[name].few) == 1 and not ORACLES[name].many:
+        yield f'give @oracle("{name}") many=, further parameters'
+    if not (issubclass(measure, ComparingMetric) or name in NO_BASELINE or ORACLES[name].baseline):
+        yield f'give @oracle("{name}") baseline=, the mean over random orders'
 
 
 def test_every_oracle_is_of_a_measure():
