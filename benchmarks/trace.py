@@ -65,6 +65,8 @@ def counted(found: list[Call]) -> str:
 
 
 def table() -> str:
-    """The calls, indented by their depth, and their numbers."""
+    """The calls, indented by their depth, and their numbers: of all, and without the wrappers that remember results."""
     found = of_update()
-    return "\n".join([*(f"{'  ' * call.depth}{call.function}  {call.file}" for call in found), counted(found)])
+    inner = [call for call in found if not call.function.endswith(".once")]
+    lines = [f"{'  ' * call.depth}{call.function}  {call.file}" for call in found]
+    return "\n".join([*lines, counted(found), f"without caches: {counted(inner)}"])

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torchrank.engine.compiled import fused, is_compiled
 from torchrank.engine.tiles import strips
+from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import BLOCK
 
@@ -60,7 +61,8 @@ def count_by_comparing(
     elif is_compiled() and mask is None:
         greater, equal, retrieved = fused(scores, own)
     else:
-        bounds = torch.cat([own, next_below(own), torch.full_like(own[:, :1], float("-inf"))], dim=-1)
+        lowest = scalar(-math.inf, own.dtype, own.device).expand(len(own), 1)
+        bounds = torch.cat([own, next_below(own), lowest], dim=-1)
         counted = count_above(scores, bounds, mask)
         greater, at_least, retrieved = counted.tensor_split([own.shape[1], 2 * own.shape[1]], dim=-1)
         equal = at_least - greater
@@ -122,8 +124,8 @@ def find_nan(scores: Tensor, retrieved: Tensor, mask: Tensor | None = None) -> T
     for rows, tiles in strips(scores, 1):
         # The smallest of several scores is NaN if any of them is.
         least = [_candidates(scores, mask, rows, columns).amin(-1) for columns in tiles]
-        found.append(torch.stack(least).isnan().any(0))
-    return torch.cat(found).long()
+        found.append(least[0].isnan() if len(least) == 1 else torch.stack(least).isnan().any(0))
+    return _joined(found).long()
 
 
 def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -149,15 +151,20 @@ def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None) -> T
             sums.append(torch.gt(tile, mine, out=out).sum(-1))
         # A float32 counts exactly up to 2 ** 24, more than a tile has.
         totals.append(sums[0] if len(sums) == 1 else torch.stack(sums).long().sum(0))
-    return torch.cat(totals).long()
+    return _joined(totals).long()
+
+
+def _joined(strips: list[Tensor]) -> Tensor:
+    """Concatenate the results of the strips of rows; a single one is not copied."""
+    return strips[0] if len(strips) == 1 else torch.cat(strips)
 
 
 def next_below(own: Tensor) -> Tensor:
     """The next number below ``own`` in the type in which scores are compared: scores above it are at least ``own``."""
     own = own.to(_wide(own.dtype))
-    below = torch.nextafter(own, torch.full_like(own, float("-inf")))
-    # If the processor takes denormal numbers for 0, then the next number below 0 is a normal one.
-    return torch.where((own == 0) & (below == 0), -torch.finfo(own.dtype).tiny, below)
+    below = torch.nextafter(own, scalar(-math.inf, own.dtype, own.device))
+    # If the processor takes denormal numbers for 0, then the next number below 0 is a normal one. None is below -inf.
+    return torch.where(below == own, own.clamp_max(-torch.finfo(own.dtype).tiny), below)
 
 
 def _candidates(scores: Tensor, mask: Tensor | None, rows: slice, columns: slice) -> Tensor:

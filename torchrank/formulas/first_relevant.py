@@ -107,4 +107,5 @@ def _alone(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
 
     It is that of the first one, if the first tie group with relevant candidates has only one of them.
     """
-    return only(ranking.found(level), ranking.mean_discount(RECIPROCAL, top_k)).amax(-1)
+    values = only(ranking.found(level), ranking.mean_discount(RECIPROCAL, top_k))
+    return values.squeeze(-1) if values.shape[1] == 1 else values.amax(-1)

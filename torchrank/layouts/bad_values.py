@@ -87,7 +87,7 @@ def count(kind: Problem, where: Tensor, ignored: Tensor | None = None) -> Tensor
         ignored: bool [query], the queries that do not count.
     """
     if ignored is not None:
-        where = where & ~(ignored if where.dim() == 1 else ignored.unsqueeze(-1))
+        where = where > (ignored if where.dim() == 1 else ignored.unsqueeze(-1))  # True and not ignored
     return where.sum() * _one(kind, where.device)
 
 

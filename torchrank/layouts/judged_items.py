@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.bad_values import Problem, count, no_errors
 from torchrank.layouts.checks import bad_grades, check_tensor, grades, integer_ids, shape_of, type_of
@@ -42,7 +43,7 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
         # A label of -100 ignores its query, but in padded ids -100 is padding like any other negative.
         items = items.unsqueeze(-1) if items.dim() == 1 else items.clamp_min(-1)
         items = items if items.shape[1] else items.new_full((num_queries, 1), -1)
-        judged = Padded(items, torch.ones_like(items, dtype=torch.int8), labels=items.shape[1] == 1)
+        judged = Padded(items, scalar(1, torch.int8, device).expand(items.shape), labels=items.shape[1] == 1)
     else:
         got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else type_of(target, "target")
         dense = "grades of their shape, " * beside.startswith("preds [Q, D]")
@@ -53,7 +54,7 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
     if limit is not None:
         outside = judged.items >= limit
         errors.append(count(Problem.OUT_OF_RANGE, outside))
-        judged = replace(judged, items=judged.items.masked_fill(outside, -1))
+        judged = replace(judged, items=torch.where(outside, scalar(-1, torch.int64, device), judged.items))
     if (again := judged.again()) is not None:
         errors.append(count(Problem.DUPLICATE_TARGETS, again))
     return judged, functools.reduce(operator.add, errors) if errors else no_errors(device)

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeGuard
 import torch
 from torch import Tensor
 
+from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.arithmetic import as_numbers, either, only, ratio, row_sum, running_sum
 from torchrank.ranking.caching import cached, of_ranks
@@ -123,8 +124,9 @@ class Derived(RankIntervals):
 
     @cached_property
     def ones(self) -> Tensor:
-        """1 for each query, float64 [query]."""
-        return torch.ones_like(self.num_candidates)
+        """1 for each query, float64 [query], expanded from a single one."""
+        like = self.num_candidates
+        return scalar(1.0, like.dtype, like.device).expand(like.shape)
 
     @property
     def num_subtopics(self) -> int:
@@ -158,6 +160,8 @@ class Derived(RankIntervals):
     @cached
     def relevant(self, level: float) -> Tensor:
         """bool [query, entry]: the grade is at or above ``level``."""
+        if self.of_labels and level <= 1:
+            return self.valid
         return self.valid & at_least(self.grade, level)
 
     @cached

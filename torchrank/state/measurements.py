@@ -55,12 +55,15 @@ class Measurements:
     queries: Tensor | None
     #: bool [query]: queries that do not count; None = all count
     ignored: Tensor | None = None
+    #: whether all weights are known to be 1 without a look at them
+    all_ones: bool = False
 
     @classmethod
-    def of(cls, measured: Sequence[Measured], queries: Tensor | None) -> Measurements:
-        """Stack the measurements of one ranking, one for each metric."""
+    def of(cls, measured: Sequence[Measured], queries: Tensor | None, ones: Tensor | None = None) -> Measurements:
+        """Stack the measurements of one ranking, one for each metric. Weights that are ``ones`` are known to be 1."""
         values, weights, status, errors, extra = zip(*measured)
-        return cls(torch.stack(values), _stacked(weights), _stacked(status), _stacked(errors), extra, queries)
+        tensors = torch.stack(values), _stacked(weights), _stacked(status), _stacked(errors)
+        return cls(*tensors, extra, queries, all_ones=list(map(id, weights)).count(id(ones)) == len(weights))
 
     @classmethod
     def join(cls, parts: Sequence[Measurements]) -> Measurements:
@@ -73,7 +76,9 @@ class Measurements:
         errors = torch.stack([part.errors for part in parts]).sum(0)
         extra = tuple(None if x[0] is None else torch.cat(x, dim=-1) for x in zip(*(part.extra for part in parts)))
         numbers = [part.queries for part in parts if part.queries is not None]
-        return cls(values, weights, status, errors, extra, torch.cat(numbers) if numbers else None)
+        all_ones = all(part.all_ones for part in parts)
+        queries = torch.cat(numbers) if numbers else None
+        return cls(values, weights, status, errors, extra, queries, all_ones=all_ones)
 
     def in_order(self) -> Measurements:
         """These measurements with the queries in the order of the batch."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import kept
+from torchrank.hardware.constants import kept, scalar
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measurements import Measured
 
@@ -84,8 +84,9 @@ def _read(metrics: Sequence[Any], ranking: Ranking) -> tuple[Tensor, Tensor]:
     definitions = tuple((type(metric), metric._state) for metric in metrics)
     key = (definitions, first.device, first.dtype)
     table = kept(key, lambda: Table.of(metrics, reach, first))
-    column = torch.where(tied > 0, first.clamp_max(reach + 1) + (BEFORE - 1), MISSING)
-    column = torch.where(exists, column, NONE).long()
+    missing, none = (scalar(column, first.dtype, first.device) for column in (MISSING, NONE))
+    column = torch.where(tied > 0, first.clamp_max(reach + 1) + (BEFORE - 1), missing)
+    column = torch.where(exists, column, none).long()
     values, status = table.values.index_select(1, column), table.status.index_select(1, column)
     if ranking.untied:
         return values, status

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine import rank, rank_parts
-from torchrank.hardware.constants import scalar
+from torchrank.hardware.constants import constant, scalar
 from torchrank.hardware.devices import autocast_off, reading_is_free
 from torchrank.hardware.threads import GRAIN, each, serially
 from torchrank.layouts.arrange import arrange
@@ -239,7 +239,7 @@ def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measu
     parts: list[Measurements] = []
     for ranking in rankings:
         found = _of_each(metrics, ranking) if ranking.draw is None else _over_draw(metrics, ranking)
-        part = Measurements.of(found, ranking.queries)
+        part = Measurements.of(found, ranking.queries, ranking.ones)
         # From the second chunk on, copy the measurements after all temporaries of the chunk are freed. Otherwise they
         # would stay between the freed pieces of memory, and these would be too small for the next chunk.
         del ranking
@@ -330,18 +330,18 @@ def weigh(
     all_scored = left_out is None and reading_is_free(status) and not status.numpy().any()
     if all_scored:
         skipped = scalar(False, torch.bool, status.device).expand(status.shape)
-        queries, num_empty = errors.new_full(errors.shape[:1], values.shape[1]), errors.new_zeros(errors.shape[:1])
+        queries, num_empty = values.new_full(values.shape[:1], values.shape[1]), values.new_zeros(values.shape[:1])
     else:
-        empty, skipped = status == Status.EMPTY, status == Status.ABSENT
         if left_out is not None:
-            empty, skipped = empty & ~left_out, skipped | left_out
+            status = torch.where(left_out, scalar(Status.ABSENT, status.dtype, status.device), status)
+        kinds = status == _unscored(status.dtype, status.device)
+        (empty, absent), (num_empty, num_absent) = kinds, kinds.sum(-1)
         actions = list(map(operator.attrgetter("empty_target_action"), metrics))
         if "error" in actions:
             forbidden = [action == "error" for action in actions]
             found = [count(Problem.EMPTY_QUERIES, row) * check for row, check in zip(empty, forbidden)]
             errors = errors + torch.stack(found)
-        queries, num_empty = (~skipped).sum(-1), empty.sum(-1)
-        skipped = skipped | (empty & values.isnan())
+        queries, skipped = values.shape[1] - num_absent, absent | (empty & values.isnan())
     if not total:
         return list(
             map(BatchResult, values, only(~skipped, inner), skipped, errors, values.new_empty((len(values), 0)))
@@ -350,13 +350,22 @@ def weigh(
     means = list(map(operator.attrgetter("mean"), metrics))
     plain = means.count(MEANS["mean"]) == len(means)
     averaged = values if plain else torch.stack([mean.inside(row) for mean, row in zip(means, values)])
-    if (all_scored or (reading_is_free(inner) and not bool(skipped.any()))) and _all_ones(inner):
+    alike = measured.all_ones and weights is None
+    if (all_scored or (reading_is_free(inner) and not bool(skipped.any()))) and (alike or _all_ones(inner)):
         added = sums.summed(averaged, None, queries, num_empty, errors)
     else:
         # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
-        inner = only(~skipped, inner)
-        added = sums.summed(only(inner > 0, averaged), inner, queries, num_empty, errors)
+        counted = ~skipped
+        inner = only(counted, inner)
+        averaged = only(counted if alike else inner > 0, averaged)
+        added = sums.summed(averaged, inner, queries, num_empty, errors, zero_or_one=alike)
     return list(map(BatchResult, values, inner, skipped, errors, added))
+
+
+@constant
+def _unscored(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The status of empty queries and of those that do not count: [2, 1, 1]."""
+    return torch.tensor([Status.EMPTY, Status.ABSENT], dtype=dtype, device=device).view(2, 1, 1)
 
 
 def _all_ones(x: Tensor) -> bool:

@@ -7,7 +7,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import constant
+from torchrank.hardware.constants import constant, scalar
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem
 
@@ -79,7 +79,9 @@ def compensated(x: Tensor) -> bool:
     return x.dim() == 2 and len(x) == 2 and x.shape[1] >= SIZE
 
 
-def summed(values: Tensor, weights: Tensor | None, queries: Tensor, empty: Tensor, errors: Tensor) -> Tensor:
+def summed(
+    values: Tensor, weights: Tensor | None, queries: Tensor, empty: Tensor, errors: Tensor, zero_or_one: bool = False
+) -> Tensor:
     """The sums [metric, SIZE] of one batch.
 
     Args:
@@ -88,17 +90,20 @@ def summed(values: Tensor, weights: Tensor | None, queries: Tensor, empty: Tenso
         queries: [metric]: number of queries.
         empty: [metric]: number of empty queries.
         errors: [metric, kind]: counters of bad values.
+        zero_or_one: every weight is known to be 0 or 1, and values of weight 0 are 0.
     """
     if weights is None:
         wv = values.sum(-1)
         w = torch.full_like(wv, values.shape[-1])
     else:
-        wv, w = (weights * values).sum(-1), weights.sum(-1)
+        wv, w = (values if zero_or_one else weights * values).sum(-1), weights.sum(-1)
     counts = [x.to(w.dtype).unsqueeze(-1) for x in (wv, w, queries, empty)]
-    return torch.cat([*counts, *squares(values, weights, wv, w), errors.to(w.dtype)], dim=-1)
+    return torch.cat([*counts, *squares(values, weights, wv, w, zero_or_one), errors.to(w.dtype)], dim=-1)
 
 
-def squares(values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+def squares(
+    values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor, zero_or_one: bool = False
+) -> tuple[Tensor, Tensor]:
     """The sums of one batch from which :func:`standard_error` is computed: two float [metric, 7].
 
     With three centres c these are sum(w^2 (v - c)^2) for each c, sum(w^2 (v - c)) for each c, and sum(w^2). The first
@@ -113,27 +118,27 @@ def squares(values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor) -> tu
         weights: float [metric, query]; None = all are 1.
         wv: float [metric]: sum(w v).
         w: float [metric]: sum(w).
+        zero_or_one: every weight is known to be 0 or 1.
     """
     far = None
-    if weights is not None and values.dtype == torch.float64:  # float32 cannot represent weights that are far
+    factors = None if zero_or_one else weights  # a second factor of 0 or 1 changes nothing
+    if factors is not None and values.dtype == torch.float64:  # float32 cannot represent weights that are far
         light, heavy = w < 1 / LARGE, w > LARGE
         zero, one, large, small = _factors(w.device)
-        weights = weights * torch.where(light, large, torch.where(heavy, small, one)).unsqueeze(-1)
+        weights = factors = factors * torch.where(light, large, torch.where(heavy, small, one)).unsqueeze(-1)
         far = (light | heavy).unsqueeze(-1)
     centre = centres(torch.nan_to_num(wv / w, 0.0, 0.0, 0.0))
     # The sums around one centre near the values are accurate. The sums around the other centres are shifts of them.
     apart = values - centre[..., 1:2]
-    if weights is None:
-        w2, first = w.unsqueeze(-1), apart.sum(-1, keepdim=True)
-    else:
-        apart = apart * weights
-        w2, first = (weights**2).sum(-1, keepdim=True), (weights * apart).sum(-1, keepdim=True)
+    apart = apart if weights is None else apart * weights
+    first = (apart if factors is None else factors * apart).sum(-1, keepdim=True)
+    w2 = w.unsqueeze(-1) if factors is None else (factors**2).sum(-1, keepdim=True)
     second = apart.square_().sum(-1, keepdim=True)
     shift = centre[..., 1:2] - centre
     shifted = first + shift * w2
     result = torch.cat([second + shift * (first + shifted), shifted, w2], dim=-1)
     if far is None:
-        return result, torch.zeros_like(result)
+        return result, scalar(0.0, result.dtype, result.device).expand_as(result)
     return torch.where(far, zero, result), torch.where(far, result, zero)
 
 

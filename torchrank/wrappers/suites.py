@@ -113,7 +113,8 @@ def _joined(parts: Sequence[Measurements]) -> Measurements:
     ignored = parts[0].ignored
     if ignored is not None:
         values, status = values.masked_fill(ignored, float("nan")), status.masked_fill(ignored, Status.ABSENT)
-    return Measurements(values, weights, status, errors, (None,) * len(parts), None)
+    all_ones = all(part.all_ones for part in parts)
+    return Measurements(values, weights, status, errors, (None,) * len(parts), None, all_ones=all_ones)
 
 
 def some_of(measured: Measurements, queries: Tensor) -> Measurements:
