@@ -328,3 +328,20 @@ def test_a_mean_of_bounds_over_batches_with_weights():
         metric.update(scores[part], target[part], weights=weights[part])
     values = metric.score(scores, target)
     assert metric.compute().item() == pytest.approx(((values * weights).sum() / weights.sum()).item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("at_once", [1, 20, 2**16])
+@pytest.mark.parametrize(("unjudged", "mean"), [("lower", 0.75), ("upper", 1)])
+def test_a_query_is_empty_if_it_is_under_all_judgments(monkeypatch, at_once, unjudged, mean):
+    monkeypatch.setattr(judgment_bounds, "AT_ONCE", at_once)
+    metric = tr.NDCG(unjudged=unjudged, empty_target_action="skip")
+    # Nothing is relevant in the second query if both of its unjudged candidates are irrelevant. The lowest value of
+    # the others is that of the last candidate alone, 1 / log2(4).
+    metric.update(torch.tensor([[0.3, 0.2, 0.1]] * 3), torch.tensor([[0, 0, 0], [-1, 0, -1], [1, -1, 0]]))
+    assert (metric.num_queries, metric.num_empty) == (3, 1)
+    assert metric.compute().item() == pytest.approx(mean)
+    # The last judgments, under which all candidates are relevant, are not the only ones.
+    area = tr.AUROC(unjudged=unjudged, empty_target_action="skip")
+    area.update(torch.tensor([[0.3, 0.2], [0.3, 0.2]]), torch.tensor([[1, -1], [1, 1]]))
+    assert (area.num_empty, area.compute().item()) == (1, 1)
+    assert metric.score(torch.zeros(0, 3), torch.zeros(0, 3)).shape == (0,)

@@ -25,6 +25,8 @@ evaluations are enough, and they find the same extremes.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -41,6 +43,9 @@ UNEQUAL = "whose mean weighs queries by their unjudged candidates"
 
 # Longest list of a measure that reads all ranks. If all its candidates are unjudged, its bounds take half a minute.
 LONGEST = 2**14
+
+# Number of entries that are evaluated at once, if there are choices enough.
+AT_ONCE = 2**16
 
 # On an accelerator, unjudged candidates are counted in lists of at least so many candidates, although the read waits
 # for the device. In shorter lists every candidate might be unjudged.
@@ -78,12 +83,18 @@ def bound(
             f"Expected lists of at most {LONGEST:,} candidates for {label}, got {unjudged.shape[1]:,}; pass"
             " unjudged='irrelevant' or 'condensed', or for most measures top_k"
         )
-    found, empty = values(_judged(ranking, torch.zeros_like(unjudged), worth))
-    for chosen in _extremes(unjudged, inside):
-        value, nothing = values(_judged(ranking, unjudged & chosen, worth))
+    choices = itertools.chain([torch.zeros_like(unjudged)], _extremes(unjudged, inside))
+    # Small batches are evaluated under several choices at once, as if these were more queries.
+    at_once = max(1, AT_ONCE // max(1, unjudged.numel()))
+    found: list[Tensor] = []
+    nothing: list[Tensor] = []
+    while chosen := list(itertools.islice(choices, at_once)):
+        relevant = unjudged & (chosen[0] if len(chosen) == 1 else torch.stack(chosen))
+        value, empty = values(_judged(_repeated(ranking, len(chosen)), relevant.flatten(0, -2), worth))
         # fmax and fmin skip NaN, the value of an empty query under "skip".
-        found, empty = torch.fmax(found, value) if upper else torch.fmin(found, value), empty & nothing
-    return found, empty
+        found = [functools.reduce(torch.fmax if upper else torch.fmin, [*found, *value.view(len(chosen), -1)])]
+        nothing = [functools.reduce(torch.logical_and, [*nothing, *empty.view(len(chosen), -1)])]
+    return found[0], nothing[0]
 
 
 def _extremes(unjudged: Tensor, inside: Tensor | None) -> Iterator[Tensor]:
@@ -107,6 +118,13 @@ def _extremes(unjudged: Tensor, inside: Tensor | None) -> Iterator[Tensor]:
         yield number <= relevant  # the best-ranked ones
     for irrelevant in range(near + 1):
         yield number > irrelevant  # all but the best-ranked ones
+
+
+def _repeated(ranking: Ranking, times: int) -> Ranking:
+    """The queries of a ranking, all of them ``times`` times."""
+    if times == 1:
+        return ranking
+    return ranking.take(torch.arange(ranking.num_queries, device=ranking.first.device).repeat(times))
 
 
 def _judged(ranking: Ranking, relevant: Tensor, worth: float) -> Ranking:
