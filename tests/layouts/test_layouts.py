@@ -177,6 +177,11 @@ def test_more_queries_than_the_engine_takes_at_once(name, layout):
     preds = preds.repeat(times, 1)
     target = repeated(target, times, number) if isinstance(target, tuple) else target.repeat(times, 1)
     kwargs = {key: repeated(pairs, times, number) for key, pairs in batch.kwargs.items()}
+    # Queries of different weights keep them.
+    once, often = (tr.MRR(filtered=True, average="positive") for _ in range(2))
+    once.update(*batch.args, **batch.kwargs)
+    often.update(preds, target, **kwargs)
+    assert often.compute().item() == pytest.approx(once.compute().item(), rel=1e-6)
     ranking = tr.Ranking.from_scores(preds, target, **kwargs)
     whole, near = cases.config(name), cases.config(name, top_k=4)
     values = [(config, config.metric().score(ranking)) for config in (whole, near)]
