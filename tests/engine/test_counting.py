@@ -107,6 +107,12 @@ def test_zero_is_tied_with_itself_where_denormal_numbers_are_zero():
     assert (counts.greater.item(), counts.equal.item()) == (2, 1)
 
 
+def test_candidates_that_are_not_retrieved_equal_nothing():
+    scores = torch.tensor([[1.0, -math.inf, -math.inf, 1.0], [-2.0, -math.inf, -3.0, -2.0]])
+    assert counting.count_equal(scores, torch.tensor([[-math.inf], [-math.inf]])).tolist() == [0, 0]
+    assert counting.count_equal(scores, scores[:, :1]).tolist() == [2, 2]
+
+
 @pytest.mark.parametrize("entries", [3, 17, 40])
 @pytest.mark.parametrize("with_tie_break", [False, True])
 def test_excluded_pairs_are_subtracted_one_by_one(entries, with_tie_break):
