@@ -363,3 +363,20 @@ def test_methods_left_out_of_graphs_keep_their_signature_and_can_be_copied():
         assert list(inspect.signature(getattr(metric, method)).parameters) == parameters
     twin = fill(pickle.loads(pickle.dumps(suite)), BATCHES)
     assert twin.clone().compute() == fill(suite, BATCHES).compute()
+
+
+def test_a_measure_that_changes_the_weights_of_all_metrics_in_place_fails():
+    class Doubled(tr.MRR):
+        name = "doubledmrr"
+
+        def weight(self, ranking):
+            weight = super().weight(ranking)
+            weight *= 2
+            return weight
+
+    one, several = Doubled(), Doubled()
+    one.update(torch.tensor([[0.1, 0.2]]), torch.tensor([0]))
+    assert one.compute() == 0.5
+    assert one.metric_state["doubledmrr:sums"][sums.Sum.W] == 2
+    with pytest.raises(RuntimeError, match="clone"):
+        several.update(torch.tensor([[0.1, 0.2]] * 3), torch.tensor([0, 1, 1]))

@@ -127,7 +127,10 @@ class RankingMetric(Measure):
         return self.need().reach if self.monotone_behind else None
 
     def weight(self, ranking: Ranking) -> Tensor:
-        """float64 [query]: the weight of each query in the mean, to be multiplied by the user's weight."""
+        """float64 [query]: the weight of each query in the mean, to be multiplied by the user's weight.
+
+        All metrics share the tensor that this method returns, so a subclass must not change it in place.
+        """
         return ranking.ones
 
     def errors(self, ranking: Ranking) -> Tensor:

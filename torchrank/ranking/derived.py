@@ -10,7 +10,6 @@ from typing import Any, Self, TypeGuard
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.arithmetic import as_numbers, either, only, ratio, row_sum, running_sum
 from torchrank.ranking.caching import cached, of_ranks
@@ -124,9 +123,8 @@ class Derived(RankIntervals):
 
     @cached_property
     def ones(self) -> Tensor:
-        """1 for each query, float64 [query], expanded from a single one."""
-        like = self.num_candidates
-        return scalar(1.0, like.dtype, like.device).expand(like.shape)
+        """1 for each query, float64 [query], expanded from a single one, so that nobody can change it in place."""
+        return self.num_candidates.new_ones(()).expand(self.num_candidates.shape)
 
     @property
     def num_subtopics(self) -> int:

@@ -63,7 +63,9 @@ class Measurements:
         """Stack the measurements of one ranking, one for each metric. Weights that are ``ones`` are known to be 1."""
         values, weights, status, errors, extra = zip(*measured)
         tensors = torch.stack(values), _stacked(weights), _stacked(status), _stacked(errors)
-        return cls(*tensors, extra, queries, all_ones=list(map(id, weights)).count(id(ones)) == len(weights))
+        # A single one could have been changed in place.
+        all_ones = len(weights[0]) > 1 and list(map(id, weights)).count(id(ones)) == len(weights)
+        return cls(*tensors, extra, queries, all_ones=all_ones)
 
     @classmethod
     def join(cls, parts: Sequence[Measurements]) -> Measurements:
