@@ -23,9 +23,22 @@ def test_constants_are_made_once_for_each_argument_and_are_bounded():
     assert filled(1) is first
     assert made == [1]
     first.requires_grad_()  # it is no tensor of inference mode
-    for number in range(2 * constants.MOST):
-        filled(number)
-    assert len(constants._kept) <= constants.MOST
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_small_and_large_constants_do_not_displace_each_other(large):
+    sizes = {False: constants.SMALL, True: constants.SMALL + 1}
+    most = {False: constants.MANY, True: constants.MOST}
+    made = constants.constant(lambda number, size: torch.full((size,), float(number)))
+    other = made(-1, sizes[not large])
+    first = made(-1, sizes[large])
+    for number in range(most[large] - 1):
+        made(number, sizes[large])
+    assert made(-1, sizes[large]) is first
+    made(most[large], sizes[large])
+    assert made(-1, sizes[large]) is not first  # the oldest had to go
+    assert made(-1, sizes[not large]) is other
+    assert len(constants._kept) <= constants.MANY + constants.MOST
 
 
 def test_constants_of_a_tracing_mode_are_not_kept():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -14,10 +15,18 @@ P = ParamSpec("P")
 
 T = TypeVar("T")
 
-# Largest number of tensors that are kept, and of elements of one: a table over the ranks of a million items has 8 MB.
-MOST, LARGEST = 64, 2**20
+# Largest number of elements of a small tensor, and of one that is kept: a table over the ranks of a million items has
+# 8 MB.
+SMALL, LARGEST = 2**10, 2**20
+
+# Largest number of small tensors and of others that are kept.
+MANY, MOST = 2**10, 64
 
 _kept: dict[tuple[object, ...], Any] = {}
+
+#: the keys of small tensors and of others, the oldest first
+_small: deque[tuple[object, ...]] = deque(maxlen=MANY)
+_large: deque[tuple[object, ...]] = deque(maxlen=MOST)
 
 _lock = threading.Lock()
 
@@ -54,10 +63,13 @@ def _make(key: tuple[object, ...], make: Callable[[], T]) -> T:
         made = make()
     tensors: tuple[Any, ...] = made if isinstance(made, tuple) else (made,)
     # A mode for tracing makes tensors of another type, which end with the mode.
-    if all(type(x) is Tensor for x in tensors) and sum(x.numel() for x in tensors) <= LARGEST:
+    size = sum(x.numel() for x in tensors)
+    if all(type(x) is Tensor for x in tensors) and size <= LARGEST:
         with _lock:
-            while len(_kept) >= MOST:
-                del _kept[next(iter(_kept))]
+            keys = _small if size <= SMALL else _large
+            if len(keys) == keys.maxlen:
+                _kept.pop(keys[0], None)  # the deque drops its oldest key
+            keys.append(key)
             _kept[key] = made
     return made
 
