@@ -6,6 +6,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 import torch
+from drawn import batch, rng
 from scipy import stats
 from torchmetrics import MeanAbsoluteError
 
@@ -14,18 +15,6 @@ from torchrank.state.estimates import estimate
 from torchrank.state.sums import SIZE, Sum, summed
 
 LEVELS = (0.8, 0.95, 0.99)
-
-
-def rng(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def batch(seed=0, queries=40, width=6):
-    """Scores and labels; every fifth query has nothing relevant."""
-    scores = torch.rand(queries, width, generator=rng(seed))
-    grades = torch.randint(0, 3, (queries, width), generator=rng(seed + 1))
-    grades[::5] = 0
-    return scores, grades
 
 
 def with_values(values, weights=None, pieces=1, **arguments):

@@ -11,24 +11,13 @@ import numpy as np
 import pytest
 import torch
 import workers
+from drawn import batch, rng
 from scipy import stats
 
 import torchrank as tr
 from torchrank.wrappers.hashing import poisson_counts, splitmix64
 
 BITS = 2**64
-
-
-def rng(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def batch(seed=0, queries=40, width=6):
-    """Scores and labels; some queries have nothing relevant."""
-    scores = torch.rand(queries, width, generator=rng(seed))
-    grades = torch.randint(0, 3, (queries, width), generator=rng(seed + 1))
-    grades[::7] = 0
-    return scores, grades
 
 
 def booted(suite, scores, grades, ids=None, replicates=50, order=None, pieces=1, weights=None, **given):

@@ -7,24 +7,13 @@ from statistics import fmean
 
 import pytest
 import torch
+from drawn import batch, rng
 from scipy import stats
 
 import torchrank as tr
 
 SUITE = ["mrr", "ndcg@3", "mr", "hitrate@1", "map(aggregation=geometric)"]
 NAMES = ["new", "old", "none"]
-
-
-def rng(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def batch(seed=0, queries=40, width=6):
-    """Scores and labels; some queries have nothing relevant."""
-    scores = torch.rand(queries, width, generator=rng(seed))
-    grades = torch.randint(0, 3, (queries, width), generator=rng(seed + 1))
-    grades[::7] = 0
-    return scores, grades
 
 
 def chosen(queries=40, names=2, seed=2):
