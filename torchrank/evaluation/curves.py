@@ -188,8 +188,8 @@ def _means(ranking: Ranking, metrics: Sequence[RankingMetric]) -> tuple[tuple[fl
     keyed = {str(n): metric for n, metric in enumerate(metrics)}
     # A copy of the ranking has a cache of its own, which is freed.
     values, weights = values_of(RankingCollection(keyed), copy.copy(ranking))
-    summary = QueryTable(range(ranking.num_queries), values, weights, keyed).summary()
-    return tuple(summary["value"]), max(row["queries"] - row["empty"] for row in summary)
+    table = QueryTable(range(ranking.num_queries), values, weights, keyed)
+    return tuple(table.values().values()), max(int((~np.isnan(column)).sum()) for column in table.columns.values())
 
 
 def label_over_k(measure: str | RankingMetric) -> str:

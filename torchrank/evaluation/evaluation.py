@@ -59,7 +59,7 @@ class Evaluation:
 
     @cached_property
     def _means(self) -> dict[str, dict[str, float]]:
-        return {name: _values(table) for name, table in self.tables.items()}
+        return {name: table.values() for name, table in self.tables.items()}
 
     @property
     def means(self) -> dict[str, dict[str, float]]:
@@ -232,7 +232,7 @@ class Evaluation:
         where = "that the run has, too" if self.queries == "judged" else "of the judgments"
         notes = []
         for name, table in self.other.items():
-            values = [f"{label} {value:.4f}" for label, value in _values(table).items()]
+            values = [f"{label} {value:.4f}" for label, value in table.values().items()]
             shown = values if len(values) <= 6 else values[:4]
             if len(values) > len(shown):
                 other = "both" if self.queries == "judged" else "judged"
@@ -329,8 +329,3 @@ def _rows(tables: Mapping[str, Table]) -> list[dict[str, Any]]:
     """The rows of the tables of all runs, with the name of the run, without effective numbers of queries."""
     rows = [{"run": name, **row} for name, table in tables.items() for row in table.rows]
     return [{column: value for column, value in row.items() if column != "effective"} for row in rows]
-
-
-def _values(table: QueryTable) -> dict[str, float]:
-    """The value of each measure, in double precision."""
-    return dict(zip(table.labels, table.summary()["value"]))

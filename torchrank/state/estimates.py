@@ -86,22 +86,30 @@ def estimate(
     check(level, method)
     sums = sums.detach().to("cpu", torch.float64)
     error, scored = math.nan, float(metric.scored_of(sums))
+    found = value(metric, sums, rows)
     if rows is None:
-        found, interval = metric.value_of(sums), NO_INTERVAL
+        interval = NO_INTERVAL
         if found.numel() == 1:
             error = float(metric.error_of(sums))
             interval = _of_mean(metric, sums, float(found), error, level, method)
     else:
         rows = rows.detach().to("cpu", torch.float64)
-        found = metric.transform_result(aggregate(metric.aggregation, rows[:, 0], rows[:, 1]), sums)
         ends = metric.transform_result(
             torch.tensor(_of_rows(metric, rows, level), dtype=torch.float64, device="cpu"), sums
         )
         interval = Interval(*ends.sort().values.tolist())  # 1 / mean rank exchanges the ends
-    value = float(found) if found.numel() == 1 else math.nan  # a curve has no interval
+    one = float(found) if found.numel() == 1 else math.nan  # a curve has no interval
     weights = float(state.effective_size(sums))
     effective = weights if math.isfinite(weights) else scored
-    return Estimate(value, error, interval, int(sums[Sum.QUERIES]), int(sums[Sum.EMPTY]), int(scored), effective)
+    return Estimate(one, error, interval, int(sums[Sum.QUERIES]), int(sums[Sum.EMPTY]), int(scored), effective)
+
+
+def value(metric: QueryMean, sums: Tensor, rows: Tensor | None = None) -> Tensor:
+    """The value of one metric, from its sums [SIZE] or, for an aggregate of kept values, from these [query, 2]."""
+    if rows is None:
+        return metric.value_of(sums)
+    rows = rows.detach().to("cpu", torch.float64)
+    return metric.transform_result(aggregate(metric.aggregation, rows[:, 0], rows[:, 1]), sums)
 
 
 def estimate_table(estimates: Mapping[str, Estimate], level: float, notes: Sequence[str] = ()) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from statistics import NormalDist
 
@@ -120,6 +121,7 @@ def _from_centre(mass: float, df: float) -> float:
     return x
 
 
+@functools.lru_cache(1024)  # the metrics of a table have the same degrees of freedom
 def _from_tail(tail: float, df: float) -> float:
     """The x for which the probability above x is ``tail``."""
     log_x = math.log(-normal_quantile(tail))

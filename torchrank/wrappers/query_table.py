@@ -15,7 +15,7 @@ from torchrank.names.nearest import did_you_mean
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.aggregation import aggregate, from_sums
-from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate, estimate_table
+from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate, estimate_table, value
 from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.sums import Sum
@@ -216,6 +216,11 @@ class QueryTable:
             return metric._narrow(metric.value_of(found))
         return metric._narrow(metric.transform_result(aggregate(metric.aggregation, rows[:, 0], rows[:, 1]), found))
 
+    def values(self) -> dict[str, float]:
+        """The result of every metric by label, in double precision as in :meth:`summary`; NaN for several values."""
+        found = {label: value(metric, *self._scored(label)) for label, metric in self._metrics.items()}
+        return {label: float(one) if one.numel() == 1 else math.nan for label, one in found.items()}
+
     def summary(self, level: float = 0.95, clusters: Any = None) -> Table:
         """A table with a row for every metric: value, standard error, interval and numbers of queries.
 
@@ -327,15 +332,18 @@ class QueryTable:
         none = values.new_zeros((1, len(sums.Problem)))
         return sums.summed(inside[None], rows[:, 1][None], count, empty, none)[0], rows
 
-    def _estimate(self, label: str, level: float, method: str) -> Estimate:
-        metric = self._metrics[label]
+    def _scored(self, label: str) -> tuple[Tensor, Tensor | None]:
+        """The sums of the queries with a value, and for an aggregate of kept values these [query, 2]."""
         found, rows = self._sums(label)
         # Skipped queries are the empty ones here, under every policy: the others have a value.
-        scored = found.clone()
-        scored[Sum.QUERIES] -= found[Sum.EMPTY]
-        scored[Sum.EMPTY] = 0
-        one = estimate(metric, scored, None if from_sums(metric.aggregation) else rows, level, method)
-        return replace(one, queries=int(found[Sum.QUERIES]), empty=int(found[Sum.EMPTY]))
+        found[Sum.QUERIES] -= found[Sum.EMPTY]
+        found[Sum.EMPTY] = 0
+        return found, None if from_sums(self._metrics[label].aggregation) else rows
+
+    def _estimate(self, label: str, level: float, method: str) -> Estimate:
+        one = estimate(self._metrics[label], *self._scored(label), level, method)
+        empty = int(np.isnan(self.columns[label]).sum())
+        return replace(one, queries=len(self.ids), empty=empty)
 
     def _clustered(self, label: str, one: Estimate, cluster: np.ndarray, level: float) -> Estimate:
         metric = self._metrics[label]
