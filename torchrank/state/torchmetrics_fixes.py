@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from inspect import Signature
 from types import FunctionType, MethodType
 from typing import Any, TypeVar, cast
 
@@ -51,7 +52,8 @@ def _properties(cls: type) -> tuple[str, ...]:
 
 
 #: types whose values torch.nn.Module does not register
-PLAIN = frozenset({bool, int, float, str, tuple, list, dict, type(None), FunctionType, MethodType})
+PLAIN = frozenset({bool, int, float, str, tuple, list, dict, type(None), FunctionType, MethodType, Signature})
+PLAIN |= {torch.device, torch.dtype}
 
 
 class SafeMetric(Metric):
