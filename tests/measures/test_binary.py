@@ -31,7 +31,7 @@ def of(metric, *flags, missing=0):
 
 
 def same(ours, theirs, tolerance=1e-9, label=""):
-    theirs = torch.as_tensor(np.array(theirs), dtype=torch.float64)
+    theirs = theirs.double() if isinstance(theirs, torch.Tensor) else torch.tensor(np.array(theirs)).double()
     torch.testing.assert_close(
         ours.double(), theirs, rtol=tolerance, atol=tolerance, msg=lambda text: f"{label}: {text}"
     )

@@ -224,6 +224,7 @@ def test_the_size_of_a_collection_counts_what_lists_of_ids_do_not_name():
 
 
 @rows_of("sklearn")
+@pytest.mark.filterwarnings("ignore:Only one class|No positive class")
 @pytest.mark.parametrize("tied", [False, True])
 def test_scikit_learn(library, theirs, ours, tied):
     metrics = pytest.importorskip("sklearn.metrics")

@@ -197,8 +197,9 @@ def test_wilcoxon_and_sign_reject_equal_means_of_skewed_differences():
     ("correction", "method"), [("holm", "holm"), ("bh", "fdr_bh"), ("benjamini-hochberg", "fdr_bh")]
 )
 @pytest.mark.xdist_group("statsmodels")  # imported once
-def test_corrections_are_those_of_statsmodels(correction, method):
+def test_corrections_are_those_of_statsmodels(correction, method, monkeypatch):
     multitest = pytest.importorskip("statsmodels.stats.multitest")
+    monkeypatch.setattr("gc.collect", int)  # which it calls each time, half a second in the whole suite
     for seed in range(20):
         p = np.random.default_rng(seed).random(9) ** 3
         assert correct(p, correction) == pytest.approx(multitest.multipletests(p, method=method)[1])

@@ -1,9 +1,15 @@
 """Settings and fixtures of the whole suite, for every process that runs tests."""
 
+import atexit
+import functools
 import gc
 import os
 import sys
 from types import SimpleNamespace
+
+# A worker of pytest-xdist ends without taking all its objects apart. Registered first, this is called last.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    atexit.register(os._exit, 0)
 
 # torchmetrics imports scipy.signal, which takes a second or two, only to see whether a window has its old name.
 if "scipy.signal" not in sys.modules:
@@ -43,9 +49,28 @@ settings.register_profile(
 settings.load_profile("torchrank")
 
 
+def pytest_sessionstart(session):
+    """Let a worker of pytest-xdist send two messages for a test that passes, not six. They take as long as a test."""
+    for plugin in session.config.pluginmanager.get_plugins():
+        if type(plugin).__name__ == "WorkerInteractor":
+            plugin.sendevent = functools.partial(send, plugin.sendevent)
+
+
+def send(sendevent, name, **content):
+    report = content.get("data", {})
+    stage = report.get("when") in ("setup", "teardown") and report["outcome"] == "passed"
+    if name in ("logstart", "logfinish") or (stage and report["duration"] < 0.005):  # shorter ones are never printed
+        return
+    sendevent(name, **content)
+
+
 def pytest_collection_finish():
     gc.freeze()
     gc.enable()
+
+
+def pytest_unconfigure():
+    gc.freeze()  # pytest looks for garbage five times at its end
 
 
 @pytest.fixture(autouse=True)

@@ -148,8 +148,10 @@ def check(outcomes, world, name):
 #: Processes that tests start are forked from one that has imported torch, which takes seconds.
 CONTEXT = multiprocessing.get_context("forkserver" if sys.platform.startswith("linux") else "spawn")
 if CONTEXT.get_start_method() == "forkserver":
+    # In Python 3.11 the server does not get this process's sys.path, in which lean_torchmetrics is found.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
     CONTEXT.set_forkserver_preload(
-        ["torch", "torch.testing", "torchmetrics", "torch.distributed", "torchrank.public", "torchrank.retrieval"]
+        ["lean_torchmetrics", "torch.testing", "torch.distributed", "torchrank.public", "torchrank.retrieval"]
     )
 
 
