@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,15 +21,6 @@ from torchrank.cli import main
 from torchrank.cli.measures import described
 from torchrank.cli.plain import formula
 from torchrank.names.presets import ALWAYS, LIBRARIES
-
-
-def run(*arguments: str | Path) -> list[str]:
-    """The lines of the table that the command prints, which says nothing on stderr."""
-    command = [sys.executable, "-m", "torchrank.cli", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return of_output(done.stdout)
 
 
 def of_output(text: str) -> list[str]:
@@ -50,6 +42,15 @@ together = pytest.mark.xdist_group("processes")
 
 
 @pytest.fixture(scope="module")
+def of_two() -> Iterator[subprocess.Popen[str]]:
+    """The command with two workers. It takes long to start, so it runs beside the other training."""
+    command = [sys.executable, "-m", "torchrank.cli", "demo", "--epochs", "1", "--workers", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> tuple[list[str], Path]:
     """The table of a short training, and the folder with the figure and the weights that it wrote."""
     folder, printed = tmp_path_factory.mktemp("demo"), io.StringIO()
@@ -57,6 +58,16 @@ def trained(tmp_path_factory) -> tuple[list[str], Path]:
         end = main(["demo", "--epochs", "3", "--plot", f"{folder}/curves.png", "--save", f"{folder}/weights.pt"])
     assert end == 0
     return of_output(printed.getvalue()), folder
+
+
+@together
+def test_two_workers_train_as_one(of_two, trained):
+    printed, errors = of_two.communicate(timeout=300)
+    assert (of_two.returncode, errors) == (0, "")
+    alone, both = read(trained[0]), read(of_output(printed))
+    assert both[0] == alone[0]
+    for row, expected in zip(both, alone):
+        assert row == pytest.approx(expected, abs=0.005)  # sums are rounded in another order
 
 
 @together
@@ -82,14 +93,6 @@ def test_loaded_weights_print_the_same(trained, capsys):
     assert main(["demo", "--epochs", "0", "--load", str(folder / "weights.pt")]) == 0
     (row,) = read(of_output(capsys.readouterr().out))
     assert {**row, "epoch": 3} == read(table)[-1]
-
-
-@together
-def test_two_workers_train_as_one(trained):
-    alone, together = read(trained[0]), read(run("demo", "--epochs", 1, "--workers", 2))
-    assert together[0] == alone[0]
-    for row, expected in zip(together, alone):
-        assert row == pytest.approx(expected, abs=0.005)  # sums are rounded in another order
 
 
 @together
@@ -154,22 +157,6 @@ def test_files_are_refused_before_the_work(options, capsys):
 
 
 # ---- measures, presets -----------------------------------------------------------------------------------------------
-
-
-def test_the_module_is_the_command_and_loads_nothing_of_the_demo(capsys):
-    code = """
-import runpy, sys
-sys.argv = ["torchrank", "measures", "nDCG@10"]
-try:
-    runpy.run_module("torchrank", run_name="__main__")
-except SystemExit as end:
-    assert not end.code
-assert not {"lightning", "sklearn"} & sys.modules.keys()
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    assert main(["measures", "nDCG@10"]) == 0
-    assert capsys.readouterr().out == done.stdout
-    assert done.stderr == ""
 
 
 def test_a_closed_pipe_ends_the_command_quietly():

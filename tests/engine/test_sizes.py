@@ -111,7 +111,7 @@ def test_a_long_list_of_ids_with_many_relevant_takes_as_much_as_the_list(call):
 
 # ---- one wide query among narrow ones ------------------------------------------------------------------------------
 
-WIDE, NARROW = 3000, 400
+WIDE, NARROW = 3000, 200
 
 
 def wide_ids():
@@ -226,19 +226,19 @@ def test_queries_in_groups_of_similar_numbers_of_judged_items_stand_as_alone(mon
         force(monkeypatch, engine)
     monkeypatch.setattr("torchrank.engine.catalogue.OVERHEAD", -2 * 30)
     monkeypatch.setattr("torchrank.engine.catalogue.COPIED", 100)
-    monkeypatch.setattr("torchrank.layouts.canonical.PRODUCT", 1000)
+    monkeypatch.setattr("torchrank.layouts.canonical.PRODUCT", 2000)
     monkeypatch.setattr("torchrank.engine.streaming.AHEAD", 4)
     g = torch.Generator().manual_seed(6)
     queries = torch.randint(-3, 4, (30, 4), generator=g).float()
     items = torch.randint(-3, 4, (200, 4), generator=g).float()
     relevant = [torch.randperm(200, generator=g)[: (1, 1, 2, 0, 9, 70)[q % 6]] for q in range(30)]
     pairs = pairs_of((30, 200), 900, seed=7)
-    blocks = [(queries @ part.T) for part in items.split(33)]
+    blocks = [(queries @ part.T) for part in items.split(67)]
     more = {"exclude": pairs} if exclude else {}
     want = standing(queries @ items.T, [dict.fromkeys(some.tolist(), 1) for some in relevant], **more)
     reads = []
     for ranking in (
-        tr.Ranking.from_embeddings(queries, items, relevant, chunk_size=33, top_k=top_k, **more),
+        tr.Ranking.from_embeddings(queries, items, relevant, chunk_size=67, top_k=top_k, **more),
         tr.Ranking.from_score_blocks(lambda: reads.append(1) or iter(blocks), relevant, top_k=top_k, **more),
     ):
         assert_stands(ranking, want, top_k)
