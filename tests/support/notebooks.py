@@ -12,7 +12,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
-CLIENT = NotebookClient(new_notebook(), timeout=300, kernel_name="python3")
+CLIENT = NotebookClient(new_notebook(), timeout=300, kernel_name="python3", shutdown_kernel="immediate")
 
 # Each notebook begins with no names, no figures and in a folder of its own. "%reset" collects garbage twice, a second
 # each time where libraries are not frozen.
