@@ -347,7 +347,7 @@ def _as_ranking(
 ) -> Ranking:
     """The ranking of judged items whose greater and equal scores were counted."""
     if validate:
-        errors = errors + count(Problem.NAN_SCORES, counts.has_nan > 0, ignored)
+        errors = errors + count(Problem.NAN_SCORES, counts.has_nan, ignored)
     dtype = widest_float(own.device)
     tied = (counts.equal * (valid & (own > float("-inf")))).to(dtype)
     first = (counts.greater + 1).to(dtype)

@@ -24,14 +24,15 @@ class ScoreCounts(NamedTuple):
     equal: Tensor
     #: int64 [query]: scores above -inf
     retrieved: Tensor
-    #: int64 [query]: positive if a score is NaN
+    #: bool [query]: whether a score is NaN; the sum is "or"
     has_nan: Tensor
 
     @classmethod
     def nothing(cls, queries: int, entries: int, device: torch.device) -> ScoreCounts:
         """Counts over no columns: all 0."""
         shapes = ((queries, entries), (queries, entries), (queries,), (queries,))
-        return cls._make(torch.zeros(shape, dtype=torch.int64, device=device) for shape in shapes)
+        dtypes = (torch.int64, torch.int64, torch.int64, torch.bool)
+        return cls._make(torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in zip(shapes, dtypes))
 
     def add(self, other: ScoreCounts, rows: slice = slice(None)) -> None:
         """Add, in place, the counts over other columns for the queries ``rows``."""
@@ -99,7 +100,7 @@ def count_by_sorting(scores: Tensor, own: Tensor, mask: Tensor | None = None) ->
         equal = tile.shape[1] - greater - torch.searchsorted(ordered, mine)
         not_retrieved = torch.searchsorted(ordered, torch.full_like(ordered[:, :1], float("-inf")), right=True)
         retrieved = tile.shape[1] - not_retrieved.squeeze(-1)
-        total.add(ScoreCounts(greater, equal, retrieved, ordered[:, -1].isnan().long()), rows)
+        total.add(ScoreCounts(greater, equal, retrieved, ordered[:, -1].isnan()), rows)
     return total
 
 
@@ -110,22 +111,22 @@ def count_equal(scores: Tensor, value: Tensor) -> Tensor:
 
 
 def count_retrieved(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Number of scores above -inf, and 1 if a score is NaN, else 0: int64 [query] each."""
+    """Number of scores above -inf, int64 [query], and whether a score is NaN, bool [query]."""
     retrieved = count_above(scores, scores.new_full((len(scores), 1), float("-inf"))).squeeze(-1)
     return retrieved, find_nan(scores, retrieved)
 
 
 def find_nan(scores: Tensor, retrieved: Tensor, mask: Tensor | None = None) -> Tensor:
-    """1 if a score is NaN, else 0: int64 [query]. ``retrieved`` [query] is the number of scores above -inf."""
+    """Whether a score is NaN: bool [query]. ``retrieved`` [query] is the number of scores above -inf."""
     # Most data has no -inf, and then this number saves another reading.
     if mask is None and reading_is_free(scores) and bool((retrieved == scores.shape[1]).all()):
-        return torch.zeros_like(retrieved)
+        return torch.zeros_like(retrieved, dtype=torch.bool)
     found = []
     for rows, tiles in strips(scores, 1):
         # The smallest of several scores is NaN if any of them is.
         least = [_candidates(scores, mask, rows, columns).amin(-1) for columns in tiles]
-        found.append(least[0].isnan() if len(least) == 1 else torch.stack(least).isnan().any(0))
-    return _joined(found).long()
+        found.append(least[0] if len(least) == 1 else torch.stack(least).amin(0))
+    return _joined(found).isnan()
 
 
 def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None) -> Tensor:

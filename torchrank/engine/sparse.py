@@ -50,7 +50,7 @@ def rank_sparse(layout: CatalogueLayout, need: Need) -> Iterator[Ranking]:
             first = torch.where(retrieved, (counts.greater + 1).to(dtype), (lengths + 1).unsqueeze(-1))
             tied = torch.where(retrieved, counts.equal, 0).to(dtype)
             if layout.validate:
-                errors = errors + count(Problem.NAN_SCORES, counts.has_nan > 0)
+                errors = errors + count(Problem.NAN_SCORES, counts.has_nan)
             grades = torch.where(valid, grade[slot], 0) if len(own) else torch.zeros_like(slot, dtype=grade.dtype)
             yield Ranking(first, tied, grades, valid, lengths, errors, depth_of(first, tied), queries=some)
             errors = torch.zeros_like(errors)

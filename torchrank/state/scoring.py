@@ -335,7 +335,7 @@ def weigh(
         if left_out is not None:
             status = torch.where(left_out, scalar(Status.ABSENT, status.dtype, status.device), status)
         kinds = status == _unscored(status.dtype, status.device)
-        (empty, absent), (num_empty, num_absent) = kinds, kinds.sum(-1)
+        (empty, absent), (num_empty, num_absent) = kinds, kinds.sum(-1, dtype=values.dtype)
         actions = list(map(operator.attrgetter("empty_target_action"), metrics))
         if "error" in actions:
             forbidden = [action == "error" for action in actions]

@@ -217,7 +217,13 @@ class QueryTable:
         return metric._narrow(metric.transform_result(aggregate(metric.aggregation, rows[:, 0], rows[:, 1]), found))
 
     def values(self) -> dict[str, float]:
-        """The result of every metric by label, in double precision as in :meth:`summary`; NaN for several values."""
+        """The result of every metric by label, in double precision as in :meth:`summary`; NaN for several values.
+
+        Example:
+            >>> import torchrank as tr
+            >>> tr.QueryTable(["q1", "q2"], {"mrr": [1.0, 0.5]}).values()
+            {'mrr': 0.75}
+        """
         found = {label: value(metric, *self._scored(label)) for label, metric in self._metrics.items()}
         return {label: float(one) if one.numel() == 1 else math.nan for label, one in found.items()}
 
