@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 import torch
-from comparing import FEW, REPRESENTATIVES
+from comparing import FEW, IN_TURN, REPRESENTATIVES
 from sharding import NAN, pairs_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -234,7 +234,7 @@ def test_an_update_looks_at_no_value(monkeypatch, case, few):
     arguments, keywords = CASES[case]
     # The first layout meets all measures. The others meet those of every kind of need, of which each three differ in
     # their tie policy, that the layout does not see.
-    some = FEW if case == "dense" else TRIED[list(CASES).index(case) % 3 :: 3]
+    some = IN_TURN if case == "dense" else TRIED[list(CASES).index(case) % 3 :: 3]
     suite = all_candidates(of_ids=not arguments[0].is_floating_point(), some=some)
     arguments, keywords = meta(arguments), {name: meta(value) for name, value in keywords.items()}
     with NoWaiting():

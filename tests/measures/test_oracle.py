@@ -11,6 +11,7 @@ import pytest
 import torch
 from comparing import (
     FEW,
+    IN_TURN,
     MANY,
     MEASURES,
     REPRESENTATIVES,
@@ -39,11 +40,11 @@ EXPECTED = list(
 LAYOUTS = [
     ("dense_masked", 30, MANY),
     ("dense_float_grades", 20, EXPECTED),
-    ("dense_shared_tie_break", 20, FEW),
-    ("flat", 25, FEW),
-    ("catalogue_triples", 25, FEW),
-    ("catalogue_shared_tie_break", 20, FEW),
-    ("labels", 20, FEW),
+    ("dense_shared_tie_break", 20, IN_TURN),
+    ("flat", 25, IN_TURN),
+    ("catalogue_triples", 25, IN_TURN),
+    ("catalogue_shared_tie_break", 20, IN_TURN),
+    ("labels", 20, IN_TURN),
 ]
 
 

@@ -21,6 +21,19 @@ FEW = cases.few_configs()
 MANY = cases.many_configs()
 
 
+def each_in_turn(configs: Sequence[cases.Config]) -> list[cases.Config]:
+    """Each metric under one of its tie policies, which differs from one metric to the next."""
+    alike: dict[object, list[cases.Config]] = {}
+    for config in configs:
+        others = tuple(pair for pair in config.parameters if pair[0] != "ties")
+        alike.setdefault((config.name, others), []).append(config)
+    return [several[number % len(several)] for number, several in enumerate(alike.values())]
+
+
+#: For tests of code that sees nothing of the tie policy.
+IN_TURN = each_in_turn(FEW)
+
+
 @cache
 def wanted(config: cases.Config, query: Query) -> float:
     """The value of the oracle."""
