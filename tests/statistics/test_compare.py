@@ -69,6 +69,7 @@ def test_wins_count_queries_on_which_b_is_better_and_rounding_is_a_tie():
     assert (row["wins"], row["ties"], row["losses"]) == (1, 1, 2)
 
 
+@pytest.mark.xdist_group("statsmodels")  # imported once
 def test_tests_of_equivalence_are_those_of_statsmodels_and_of_the_formula():
     weightstats = pytest.importorskip("statsmodels.stats.weightstats")
     a, b = values(90, 2, step=0.004).T

@@ -60,8 +60,9 @@ def test_t_interval_is_that_of_scipy_over_the_scored_queries(metric, level):
     same(metric.interval(level), metric.interval(level, "t"))
 
 
+@pytest.mark.xdist_group("statsmodels")  # imported once
 def test_weighted_error_is_that_of_weighted_least_squares_in_statsmodels():
-    api = pytest.importorskip("statsmodels.api")
+    api = pytest.importorskip("statsmodels.regression.linear_model")
     values, weights = torch.rand(30, generator=rng()) * 3, torch.rand(30, generator=rng(1)) * 5
     fit = api.WLS(values.double().numpy(), [1] * 30, weights=weights.double().numpy()).fit(cov_type="HC1", use_t=True)
     metric = with_values(values, weights, pieces=4)

@@ -247,7 +247,7 @@ def test_percentiles_cover_the_mean_of_skewed_values(n):
 
 @pytest.mark.xdist_group("statsmodels")  # imported once
 def test_ids_of_users_give_the_error_of_clusters():
-    api = pytest.importorskip("statsmodels.api")
+    api = pytest.importorskip("statsmodels.regression.linear_model")
     generator = rng(2)
     sizes = torch.randint(1, 15, (60,), generator=generator)
     user = torch.arange(60).repeat_interleave(sizes)

@@ -79,8 +79,9 @@ def test_skewed_differences_are_warned_of_from_the_third_sum():
     assert any("rare large" in line for line in metric.comparison().warnings)
 
 
+@pytest.mark.xdist_group("statsmodels")  # imported once
 def test_weights_are_those_of_a_weighted_regression():
-    api = pytest.importorskip("statsmodels.api")
+    api = pytest.importorskip("statsmodels.regression.linear_model")
     scores, grades = batch()
     weights = torch.rand(200, generator=torch.Generator().manual_seed(1)).double()
     weights[:5] = 0

@@ -31,7 +31,7 @@ def by_id(keys):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.xdist_group("statsmodels")  # imported once
 def test_clustered_errors_are_those_of_statsmodels(weighted):
-    models = pytest.importorskip("statsmodels.api")
+    models = pytest.importorskip("statsmodels.regression.linear_model")
     values, weights, user = users(0, 50)
     order = np.random.default_rng(1).permutation(len(values))
     table = tr.QueryTable(order, {"x": values[order]}, {"x": weights[order]} if weighted else None)
