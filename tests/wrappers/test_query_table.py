@@ -96,6 +96,17 @@ def test_errors_of_other_means_have_the_slope_of_the_mean_and_other_aggregates_n
     assert found["median"]["value"] == np.sort(values)[(len(values) - 1) // 2]
 
 
+@pytest.mark.parametrize("how", ["mean", "sum", "geometric", "median"])
+def test_queries_without_a_value_change_their_own_counts_only(how):
+    values = np.random.default_rng(6).random(30)
+    metrics = {"x": tr.MRR(aggregation=how, empty_target_action="skip")}
+    few = tr.QueryTable(range(30), {"x": values}, None, metrics)
+    more = tr.QueryTable(range(40), {"x": np.append(values, [np.nan] * 10)}, None, metrics)
+    (row,), (wanted,) = more.summary().rows, few.summary().rows
+    assert row == pytest.approx({**wanted, "queries": 40, "empty": 10}, nan_ok=True, abs=0, rel=1e-12)
+    assert more.values() == few.values() == {"x": row["value"]}
+
+
 def test_by_has_a_row_for_each_metric_and_slice():
     generator = np.random.default_rng(4)
     columns = {label: generator.integers(0, 9, 40) / 8 for label in ("mrr", "ndcg@3")}
