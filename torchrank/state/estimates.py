@@ -12,7 +12,6 @@ from torch import Tensor
 
 import torchrank.state.sums as state
 from torchrank.names.arguments import one_of
-from torchrank.state.aggregation import aggregate
 from torchrank.state.sums import Sum
 from torchrank.statistics.distributions import normal_quantile
 from torchrank.statistics.intervals import t_interval, wilson
@@ -85,31 +84,22 @@ def estimate(
     """
     check(level, method)
     sums = sums.detach().to("cpu", torch.float64)
+    rows = None if rows is None else rows.detach().to("cpu", torch.float64)
     error, scored = math.nan, float(metric.scored_of(sums))
-    found = value(metric, sums, rows)
+    found, interval = metric.value_of(sums, rows), NO_INTERVAL
     if rows is None:
-        interval = NO_INTERVAL
         if found.numel() == 1:
             error = float(metric.error_of(sums))
             interval = _of_mean(metric, sums, float(found), error, level, method)
     else:
-        rows = rows.detach().to("cpu", torch.float64)
         ends = metric.transform_result(
             torch.tensor(_of_rows(metric, rows, level), dtype=torch.float64, device="cpu"), sums
         )
         interval = Interval(*ends.sort().values.tolist())  # 1 / mean rank exchanges the ends
-    one = float(found) if found.numel() == 1 else math.nan  # a curve has no interval
+    value = float(found) if found.numel() == 1 else math.nan  # a curve has no interval
     weights = float(state.effective_size(sums))
     effective = weights if math.isfinite(weights) else scored
-    return Estimate(one, error, interval, int(sums[Sum.QUERIES]), int(sums[Sum.EMPTY]), int(scored), effective)
-
-
-def value(metric: QueryMean, sums: Tensor, rows: Tensor | None = None) -> Tensor:
-    """The value of one metric, from its sums [SIZE] or, for an aggregate of kept values, from these [query, 2]."""
-    if rows is None:
-        return metric.value_of(sums)
-    rows = rows.detach().to("cpu", torch.float64)
-    return metric.transform_result(aggregate(metric.aggregation, rows[:, 0], rows[:, 1]), sums)
+    return Estimate(value, error, interval, int(sums[Sum.QUERIES]), int(sums[Sum.EMPTY]), int(scored), effective)
 
 
 def estimate_table(estimates: Mapping[str, Estimate], level: float, notes: Sequence[str] = ()) -> Table:

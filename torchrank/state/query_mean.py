@@ -141,16 +141,21 @@ class QueryMean(SummedMetric):
         """
         sums = state.read(self.sums)
         self._errors = sums[Sum.ERRORS : state.SIZE]
-        if self.rows is None:
-            value = self.value_of(sums)
-        else:
+        rows = None
+        if self.rows is not None:
             rows = torch.cat([sums.new_empty((0, 2)), *(row.to(sums.device) for row in self.rows)])
-            value = self.transform_result(aggregate(self.aggregation, rows[:, 0], rows[:, 1]), sums)
-        return self._narrow(torch.where(self._errors.sum() > 0, float("nan"), value))
+        return self._narrow(torch.where(self._errors.sum() > 0, float("nan"), self.value_of(sums, rows)))
 
-    def value_of(self, sums: Tensor) -> Tensor:
-        """The result of :meth:`compute` for a mean or a sum, from sums [..., SIZE]: float64 [...]."""
-        return self.transform_result(self.result(sums), sums)
+    def value_of(self, sums: Tensor, rows: Tensor | None = None) -> Tensor:
+        """The result of :meth:`compute` in float64.
+
+        Args:
+            sums: [..., SIZE].
+            rows: per-query (value, weight) [query, 2], for an aggregation that keeps them.
+        """
+        if rows is None:
+            return self.transform_result(self.result(sums), sums)
+        return self.transform_result(aggregate(self.aggregation, rows[:, 0], rows[:, 1]), sums)
 
     def result(self, sums: Tensor) -> Tensor:
         """The mean, or the sum, over all queries, from their sums [..., SIZE]: float64 [...]."""

@@ -14,8 +14,8 @@ from torch import Tensor
 from torchrank.names.nearest import did_you_mean
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
-from torchrank.state.aggregation import aggregate, from_sums
-from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate, estimate_table, value
+from torchrank.state.aggregation import from_sums
+from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate, estimate_table
 from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.sums import Sum
@@ -212,9 +212,7 @@ class QueryTable:
     def _result(self, label: str) -> Tensor:
         metric = self._metrics[label]
         found, rows = self._sums(label)
-        if from_sums(metric.aggregation):
-            return metric._narrow(metric.value_of(found))
-        return metric._narrow(metric.transform_result(aggregate(metric.aggregation, rows[:, 0], rows[:, 1]), found))
+        return metric._narrow(metric.value_of(found, None if from_sums(metric.aggregation) else rows))
 
     def values(self) -> dict[str, float]:
         """The result of every metric by label, in double precision as in :meth:`summary`; NaN for several values.
@@ -224,7 +222,7 @@ class QueryTable:
             >>> tr.QueryTable(["q1", "q2"], {"mrr": [1.0, 0.5]}).values()
             {'mrr': 0.75}
         """
-        found = {label: value(metric, *self._scored(label)) for label, metric in self._metrics.items()}
+        found = {label: metric.value_of(*self._scored(label)) for label, metric in self._metrics.items()}
         return {label: float(one) if one.numel() == 1 else math.nan for label, one in found.items()}
 
     def summary(self, level: float = 0.95, clusters: Any = None) -> Table:
