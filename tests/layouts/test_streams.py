@@ -384,7 +384,7 @@ def test_a_top_k_that_is_no_rank_is_refused(top_k):
 
 def test_bad_values_in_blocks_are_counted_as_in_one_matrix(engine):
     scores = some_scores(12, 30, seed=15)
-    scores[3:6, 10:20] = NAN
+    scores[3:6, 10:15] = NAN  # in two of the blocks, not in the last one
     relevant = (torch.tensor([0, 0, 1, 2, 2, 12, 3]), torch.tensor([29, 30, 2**31, 4, 4, 0, 1]))
     exclude = (torch.tensor([0, 3, 5, 99]), torch.tensor([31, 12, 2**31, 0]))
     want = tr.Ranking.from_scores(scores, relevant, exclude=exclude)
