@@ -14,7 +14,8 @@ from torchrank.layouts.canonical import BLOCK
 # with large caches of their own want small tiles; cores with small ones, before a large common one, want large tiles.
 CACHED, MULTIPLES = 2**18, (1, 2, 4)
 
-# Number of strips on which each multiple is tried.
+# Number of strips on which each multiple is tried, one after the other: the first strip after another size is slower,
+# because it finds other data in the caches.
 TRIES = 3
 
 # Largest number of threads that get rows of their own in a tile, and largest product of a multiple and the number of
@@ -63,9 +64,10 @@ def _tries(scores: Tensor, results: int) -> list[int]:
     small = results < 2 or scores.numel() * results < CACHED * TRIES * max(MULTIPLES)
     if small or scores.device.type != "cpu" or threads in fastest:
         return []
-    tries = [multiple for multiple in MULTIPLES if multiple * threads <= MOST] * TRIES
-    if len(tries) == TRIES:  # no choice
+    multiples = [multiple for multiple in MULTIPLES if multiple * threads <= MOST]
+    if len(multiples) < 2:
         return []
+    tries = [multiple for multiple in multiples for _ in range(TRIES)]
     return tries if 0 < sum(_tile(scores, results, multiple)[0] for multiple in tries) <= len(scores) else []
 
 
