@@ -604,6 +604,53 @@ def test_one_query_of_many_has_a_tie_at_the_cutoff(monkeypatch):
     assert ranking.tied[90].max() == (scores[90] == 4).sum()
 
 
+def different():
+    """Matrices of floats with few equal ones, and whether they are sorted by keys that are floats."""
+    generator = torch.Generator().manual_seed(5)
+    for dtype, kept in ((torch.float32, 1e-40), (torch.float64, 5e-324)):
+        steps = torch.arange(90, dtype=dtype) - 45.5
+        x = torch.stack([steps[torch.randperm(90, generator=generator)] for _ in range(40)])
+        x[30, :4] = torch.tensor([0.0, kept, -kept, torch.finfo(dtype).max / 100], dtype=dtype)
+        x[31, 7] = -0.0
+        yield x, True
+        yield x.T.contiguous().T, True
+        yield x[:, ::3], True
+        some = x.clone()
+        some[33, 10:50:2], some[35, 3], some[35, 70] = 3.5, 0.0, -0.0
+        yield some, True
+        many = x.clone()
+        many[10:, 10] = many[10:, 80]
+        yield many, False
+        for bad in (math.inf, -math.inf, math.nan):
+            worse = x.clone()
+            worse[37, 3] = bad
+            yield worse, False
+    close = torch.rand((40, 90), generator=generator, dtype=torch.float64)
+    close[35] = 1 + torch.randperm(90, generator=generator) * 2.0**-52
+    yield close, True
+
+
+@pytest.mark.parametrize(("x", "by_floats"), list(different()))
+def test_floats_with_few_equal_ones_are_sorted_by_floats(monkeypatch, x, by_floats):
+    monkeypatch.setattr(sorting, "MANY", 0)
+    monkeypatch.setattr(sorting, "SAMPLE", 90 * 5)
+    assert (sorting._by_floats(x) is not None) == by_floats
+    test_rows_are_sorted_as_torch_sorts_them(x)
+
+
+def test_columns_of_zeros_are_kept_where_denormal_numbers_are_zero(monkeypatch):
+    monkeypatch.setattr(sorting, "MANY", 0)
+    x = torch.randn((64, 90), generator=torch.Generator().manual_seed(6))
+    x[60:, 3] = 0
+    if not torch.set_flush_denormal(True):
+        pytest.skip("the processor keeps denormal numbers")
+    try:
+        order = sorting.descending(x).order
+    finally:
+        torch.set_flush_denormal(False)
+    assert torch.equal(order, x.argsort(dim=-1, descending=True))
+
+
 @pytest.mark.parametrize("x", list(matrices()), ids=lambda x: f"{x.dtype}{list(x.shape)}")
 def test_rows_are_sorted_as_torch_sorts_them(x):
     values, order, begins = sorting.descending(x)
