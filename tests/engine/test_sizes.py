@@ -1,7 +1,9 @@
 """Inputs that are wide or tied somewhere: the numbers of queries alone, and no tensor beyond its bound."""
 
+import functools
 import itertools
 import math
+import operator
 
 import pytest
 import torch
@@ -207,6 +209,17 @@ def test_one_list_longer_than_a_block_stands_as_its_rows(monkeypatch, more):
     scores[0, 0] = math.nan
     with pytest.raises(ValueError, match=r"1 quer(ies|y) with NaN"):
         suite.score(scores, target)
+
+
+@pytest.mark.parametrize(
+    ("suite", "chunks"),
+    [("map", 2), ("map mr auroc", 2), ("map " + "mrr " * 20, 4), ("map@9 " + "mrr@10 " * 20, 1)],
+    ids=["one", "three", "many", "cut"],
+)
+def test_many_metrics_of_all_ranks_get_smaller_chunks(suite, chunks):
+    need = functools.reduce(operator.or_, (tr.parse(name).required() for name in suite.split()))
+    layout = arrange(torch.rand(4000, 100), torch.ones(4000, 100, dtype=torch.int8))
+    assert len(list(layout.blocks(need))) == chunks
 
 
 def test_a_long_list_keeps_its_relevant_candidates_alone():

@@ -275,18 +275,13 @@ def inversions(order: Tensor) -> Tensor:
         larger = _larger_in_front(x.view(-1, size).t()).view(torch.uint8)
         # Eight counts below 32 are added in 8 bits.
         near += larger.view(8, -1, rows, buckets).sum(0, dtype=torch.uint8).sum((0, 2))
-    # The table [bucket of places, bucket of values, row], with the rows last because their sums are independent.
-    cell = (
-        (small >> BUCKET_BITS)
-        .add_(bucket * buckets)
-        .long()
-        .mul_(rows)
-        .add_(torch.arange(rows, device=order.device).unsqueeze(-1))
-    )
-    table = torch.zeros((buckets, buckets, rows), dtype=torch.int32, device=order.device)
-    one = torch.ones((), dtype=torch.int32, device=order.device)
-    table.view(-1).scatter_add_(0, cell.view(-1), one.expand(cell.numel()))
-    upto = table[:-1].cumsum(0, dtype=torch.int32).cumsum_(1)
+    # The table [row, bucket of places, bucket of values], without the padding. Its sums are below 2 ** 24, so exact.
+    cell = (order >> BUCKET_BITS).add_((bucket * buckets)[:width])
+    table = torch.zeros((rows, buckets * buckets), dtype=torch.float32, device=order.device)
+    one = torch.ones((), dtype=torch.float32, device=order.device)
+    table = table.scatter_add_(-1, cell, one.expand(cell.shape)).view(rows, buckets, buckets)
+    upto = table[:, :-1].cumsum(1).cumsum(2)
     # All elements in earlier buckets of places, minus those in the same or a lower bucket of values.
-    apart = size * size * buckets * (buckets - 1) // 2 - upto.mul_(table[1:]).sum((0, 1))
-    return near + apart
+    full, rest = divmod(width, size)
+    earlier = size * (size * full * (full - 1) // 2 + full * rest)
+    return near + earlier - upto.mul_(table[:, 1:]).sum((1, 2)).long()

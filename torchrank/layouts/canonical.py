@@ -19,6 +19,9 @@ from torchrank.layouts.items import JudgedItems, Padded, Pairs
 # so this keeps them under 64 MB, however large the batch is.
 BLOCK = 2**19
 
+# So many metrics derive as many quantities from a ranking as the ranking has itself, or more.
+SEVERAL = 8
+
 # Grades of unjudged candidates: in the pool of candidates selected for judging, and outside this pool.
 IN_THE_POOL, OUTSIDE_THE_POOL = -1, -2
 
@@ -46,12 +49,15 @@ class Need:
     relevant: bool = False
     #: every candidate, even if the layout names only the judged ones
     all_candidates: bool = False
+    #: number of metrics that read the ranking
+    metrics: int = 1
 
     def __or__(self, other: Need) -> Need:
         """The smallest need that contains both."""
         unbounded = self.reach is None or other.reach is None
         reach = None if unbounded else max(self.reach, other.reach)  # type: ignore[type-var]
-        return Need(reach, self.relevant and other.relevant, self.all_candidates or other.all_candidates)
+        every = self.all_candidates or other.all_candidates
+        return Need(reach, self.relevant and other.relevant, every, self.metrics + other.metrics)
 
 
 ALL = Need()
@@ -151,7 +157,7 @@ class Layout:
     def blocks(self, need: Need) -> Iterable[Layout]:
         """Cut the batch into chunks of queries of bounded size: at least one, the first with the counters."""
         elements, room = self.elements, self.room // parts_at_once()
-        room = room // self.kept if need.reach is None else room
+        room = room // min(self.kept, 2 + need.metrics // SEVERAL) if need.reach is None else room
         if isinstance(elements, int):
             elements, queries = max(1, elements, self.width if need.all_candidates else 0), self.num_queries
             if queries * elements <= room:
@@ -173,7 +179,7 @@ class Layout:
 class DenseLayout(Layout):
     """Scores and grades for every candidate."""
 
-    # Many measures derive dozens of quantities from each ranking. If all of them took more than 64 MB, the C library
+    # Many metrics derive dozens of quantities from each ranking. If all of them took more than 64 MB, the C library
     # would return freed memory to the system, and fetch it again for the next chunk.
     kept: ClassVar[int] = 4
 
