@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
@@ -64,18 +65,23 @@ def rank_dense(layout: DenseLayout, need: Need) -> Ranking:
 def _intervals(ordered: Tensor, begins: Tensor, scores: Tensor, untied: bool) -> tuple[Tensor, Tensor, Tensor]:
     """``first`` and ``tied`` [query, entry] and ``num_candidates`` [query] of a ranking, all floating."""
     dtype, width = widest_float(scores.device), ordered.shape[1]
-    whole = ordered.shape == scores.shape
+    # A finite sum has finite terms, and is the fastest to compute.
+    finite = reading_is_free(scores) and math.isfinite(scores.sum())
+    if finite:
+        num_candidates = scores.new_full((len(scores),), scores.shape[1], dtype=dtype)
+    else:
+        num_candidates = ((ordered if ordered.shape == scores.shape else scores) > float("-inf")).sum(-1).to(dtype)
     # Without ties, and with all entries retrieved, the rank of an entry is its column, in all queries alike. Later
     # steps read this from the strides of expanded tensors.
-    if untied and bool((ordered[:, -1:] > float("-inf")).all()):
+    if untied and (finite or bool((ordered[:, -1:] > float("-inf")).all())):
         first = torch.arange(1, width + 1, dtype=dtype, device=scores.device).expand(len(ordered), -1)
-        tied, number = first.new_ones(()).expand(first.shape), first.new_full((len(ordered),), width)
-        return first, tied, number if whole else (scores > float("-inf")).sum(-1).to(dtype)
+        return first, first.new_ones(()).expand(first.shape), num_candidates
     start, stop = run_bounds(begins)
+    if finite:
+        return (start + 1).to(dtype), (stop - start).to(dtype), num_candidates
     retrieved = ordered > float("-inf")
-    num_candidates = retrieved.sum(-1) if whole else (scores > float("-inf")).sum(-1)
-    first = torch.where(retrieved, start, num_candidates.unsqueeze(-1)) + 1
-    return first.to(dtype), torch.where(retrieved, stop - start, 0).to(dtype), num_candidates.to(dtype)
+    first = torch.where(retrieved, start.to(dtype), num_candidates.unsqueeze(-1)) + 1
+    return first, torch.where(retrieved, stop - start, 0).to(dtype), num_candidates
 
 
 def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -93,7 +99,7 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tu
         ordered, order, begins = descending(scores)
         # As wide as the longest tie group at the reach needs.
         cut = ordered[:, reach - 1, None]
-        width = reach + int((ordered[:, reach:] == cut).sum(-1).max()) if len(cut) else reach
+        width = reach + int((ordered[:, reach:] == cut).any(0).sum())
         return ordered[:, :width], order[:, :width], begins[:, :width]
     if tie_break is None:
         return descending(scores)
