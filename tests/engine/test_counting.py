@@ -65,18 +65,18 @@ def test_a_large_count_tries_tiles_of_all_sizes_and_keeps_the_fastest(monkeypatc
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     one, queries = 2 * threads, 99 * threads  # rows of the smallest strip, of all
     found = heights(queries, clock, lambda height: height * (1.0 if height == one * best else 1.1))
-    assert found[:9] == [one] * 3 + [2 * one] * 3 + [4 * one] * 3
-    assert set(found[9:-1]) == {one * best}
+    assert found[:12] == [one] * 3 + [2 * one] * 3 + [4 * one] * 3 + [one] * 3
+    assert set(found[12:-1]) <= {one * best}
     assert sum(found) == queries
     assert tiles.fastest == {threads: best}
     assert heights(queries)[0] == one * best
 
 
 def test_nothing_is_tried_without_enough_rows_or_choice(monkeypatch, small):
-    for queries in (0, 1, 20, 41):
+    for queries in (0, 1, 20, 47):
         assert set(heights(queries)[:-1]) <= {2}
-    assert len(tiles._tries(torch.zeros(42, 16), 2)) == 9
-    assert tiles._tries(torch.zeros(42, 16), 1) == []
+    assert len(tiles._tries(torch.zeros(48, 16), 2)) == 12
+    assert tiles._tries(torch.zeros(48, 16), 1) == []
     assert len(heights(10**7, device="meta")) == 10  # an accelerator has tiles of another size
     monkeypatch.setattr(torch, "get_num_threads", lambda: 16)
     heights(10_000)

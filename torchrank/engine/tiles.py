@@ -15,7 +15,7 @@ from torchrank.layouts.canonical import BLOCK
 CACHED, MULTIPLES = 2**18, (1, 2, 4)
 
 # Number of strips on which each multiple is tried, one after the other: the first strip after another size is slower,
-# because it finds other data in the caches.
+# because it finds other data in the caches. The first multiple is tried again at the end: programs begin slowly.
 TRIES = 3
 
 # Largest number of threads that get rows of their own in a tile, and largest product of a multiple and the number of
@@ -27,6 +27,13 @@ fastest: dict[int, int] = {}
 
 
 def strips(scores: Tensor, results: int) -> Iterator[tuple[slice, list[slice]]]:
+    """The strips of rows of :func:`bands`, one at a time; yields the rows of a strip, and the columns of its tiles."""
+    for rows, height, columns in bands(scores, results):
+        for start in range(rows.start, max(1, rows.stop), height):
+            yield slice(start, min(start + height, rows.stop)), columns
+
+
+def bands(scores: Tensor, results: int) -> Iterator[tuple[slice, int, list[slice]]]:
     """Cut scores into strips of rows, and each strip into tiles that stay in a processor's cache.
 
     The first large count tries tiles of several sizes, and the fastest size is kept.
@@ -36,7 +43,7 @@ def strips(scores: Tensor, results: int) -> Iterator[tuple[slice, list[slice]]]:
         results: number of comparisons with each score in one operation.
 
     Yields:
-        the rows of a strip, and the columns of its tiles.
+        the rows of consecutive strips of the same height; this height, at least 1; the columns of their tiles.
     """
     queries, candidates = scores.shape
     threads = _threads(scores)
@@ -46,9 +53,10 @@ def strips(scores: Tensor, results: int) -> Iterator[tuple[slice, list[slice]]]:
     while row < max(1, queries):
         multiple = tries[len(seconds)] if tries else fastest.get(threads, 1)
         height, width = _tile(scores, results, multiple)
+        stop = min(row + height, queries) if tries else queries
         start = time.perf_counter()
-        yield slice(row, row + height), [slice(at, at + width) for at in range(0, max(1, candidates), max(1, width))]
-        row += max(1, height)
+        yield slice(row, stop), height, [slice(at, at + width) for at in range(0, max(1, candidates), width)]
+        row = max(1, stop)
         if tries:
             seconds.append(((time.perf_counter() - start) / height, multiple))
             if len(seconds) == len(tries):
@@ -67,19 +75,19 @@ def _tries(scores: Tensor, results: int) -> list[int]:
     multiples = [multiple for multiple in MULTIPLES if multiple * threads <= MOST]
     if len(multiples) < 2:
         return []
-    tries = [multiple for multiple in multiples for _ in range(TRIES)]
+    tries = [multiple for multiple in (*multiples, multiples[0]) for _ in range(TRIES)]
     return tries if 0 < sum(_tile(scores, results, multiple)[0] for multiple in tries) <= len(scores) else []
 
 
 def _tile(scores: Tensor, results: int, multiple: int) -> tuple[int, int]:
-    """Number of rows and columns of a tile."""
+    """Number of rows and columns of a tile, each at least 1."""
     queries, candidates = scores.shape
     # On an accelerator the tiles only bound the temporaries.
     room = CACHED * multiple if scores.device.type == "cpu" else 64 * BLOCK
     # A row is cut only if it is much too long, because more tiles are more operations.
     pieces = max(1, -(-candidates * results // (2 * room)))
-    width = -(-candidates // pieces)
-    return min(queries, max(1, room // max(1, width * results)) * _threads(scores)), width
+    width = max(1, -(-candidates // pieces))
+    return max(1, min(queries, max(1, room // max(1, width * results)) * _threads(scores))), width
 
 
 def _threads(scores: Tensor) -> int:
