@@ -89,6 +89,7 @@ def top_k(queries: int, candidates: int, k: int, limit: float) -> Workload:
 def catalogue(relevant: int) -> Workload:
     """Ranking of a catalogue by the similarity of embeddings."""
     memory = (Target(256, quantity="peak_mb", device=None),) if relevant == 1 else ()
+    suite, limit = c.Suite(CATALOGUE), 1.6 if relevant == 1 else 2.2
     return Workload(
         "catalogue",
         f"{relevant} relevant",
@@ -96,10 +97,18 @@ def catalogue(relevant: int) -> Workload:
         shape={"queries": 1024, "items": 200_000, "dimensions": 64, "relevant": relevant},
         quick={"queries": 20, "items": 10_000, "dimensions": 16, "relevant": relevant},
         make=data.embeddings,
-        contenders={OURS: c.Suite(CATALOGUE).embedded, "blocked product": c.blocked_product},
+        contenders={
+            OURS: suite.embedded,
+            COMPILED: functools.partial(suite.compiled, eager=suite.embedded),
+            "blocked product": c.blocked_product,
+        },
         floor="blocked product",
         references={"ranks by counting": c.counted(CATALOGUE)},
-        targets=(at_most(1.6 if relevant == 1 else 2.2, "blocked product"), *memory),
+        targets=(
+            at_most(limit, "blocked product"),
+            at_most(limit, "blocked product", contender=COMPILED),
+            *memory,
+        ),
         memory=(OURS,),
         grow={"queries": "queries", "candidates": "items"} | ({"positives": "relevant"} if relevant > 1 else {}),
     )

@@ -116,11 +116,11 @@ class Suite:
 
         return Prepared(run, lambda found: found)
 
-    def compiled(self, data: Data) -> Prepared:
-        """An update with compiled kernels."""
+    def compiled(self, data: Data, eager: Contender | None = None) -> Prepared:
+        """A contender with compiled kernels; None = an update."""
         if not hasattr(tr, "use_compiled"):
             raise UnavailableError("torchrank has no use_compiled")
-        ready = self.update(data)
+        ready = (eager or self.update)(data)
         tr.use_compiled(True)
         try:
             with warnings.catch_warnings():
