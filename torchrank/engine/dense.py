@@ -67,19 +67,20 @@ def _intervals(ordered: Tensor, begins: Tensor, scores: Tensor, untied: bool) ->
     dtype, width = widest_float(scores.device), ordered.shape[1]
     # A finite sum has finite terms, and is the fastest to compute.
     finite = reading_is_free(scores) and math.isfinite(scores.sum())
-    if finite:
+    retrieved = None if finite else ordered > float("-inf")
+    if retrieved is None:
         num_candidates = scores.new_full((len(scores),), scores.shape[1], dtype=dtype)
     else:
-        num_candidates = ((ordered if ordered.shape == scores.shape else scores) > float("-inf")).sum(-1).to(dtype)
+        whole = ordered.shape == scores.shape
+        num_candidates = (retrieved if whole else scores > float("-inf")).sum(-1).to(dtype)
     # Without ties, and with all entries retrieved, the rank of an entry is its column, in all queries alike. Later
     # steps read this from the strides of expanded tensors.
-    if untied and (finite or bool((ordered[:, -1:] > float("-inf")).all())):
+    if untied and (retrieved is None or every(retrieved[:, -1:])):
         first = torch.arange(1, width + 1, dtype=dtype, device=scores.device).expand(len(ordered), -1)
         return first, first.new_ones(()).expand(first.shape), num_candidates
     start, stop = run_bounds(begins)
-    if finite:
+    if retrieved is None:
         return (start + 1).to(dtype), (stop - start).to(dtype), num_candidates
-    retrieved = ordered > float("-inf")
     first = torch.where(retrieved, start.to(dtype), num_candidates.unsqueeze(-1)) + 1
     return first, torch.where(retrieved, stop - start, 0).to(dtype), num_candidates
 

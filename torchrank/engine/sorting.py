@@ -22,6 +22,9 @@ PACKED |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 # A first sort by a short key pays from MANY rows on, if at most 1 / AGAIN of the rows must be sorted again.
 MANY, AGAIN = 2**15, 8
 
+# Dtypes that are sorted by keys that are floats, if there are MANY elements and few of them are equal.
+FLOATS = {torch.float32, torch.float64}
+
 # Number of elements of a matrix in which equal ones are looked for first. Longer rows often have equal elements.
 SAMPLE = 2**12
 
@@ -47,7 +50,24 @@ def descending(x: Tensor) -> Descending:
         return Descending(values, order, run_starts(values))
     if x.dtype == torch.int64 and not _fits(x):
         return _again(x)
-    return _by_floats(x) or _by_integers(x)
+    if x.dtype in FLOATS and x.numel() >= MANY and (found := _by_floats(x)) is not None:
+        return found
+    # The key has the element in its upper bits and the column in the lower ones. numpy sorts such integers in half the
+    # time of an indirect sort.
+    low = (x.shape[1] - 1).bit_length() if x.dtype == torch.float64 else 32
+    has_nan = x.is_floating_point() and math.isnan(x.sum())  # or infinities of both signs, which does no harm
+    key = _keys(x, low, has_nan)
+    key.numpy()[:] |= numpy.arange(x.shape[1])
+    key.numpy().sort(axis=-1)
+    values, order, falls = found = _in_order(x, key, low)
+    if not any(falls.stride()):
+        return found
+    # Elements that differ in the lower bits only may be in the wrong order: sort these rows again.
+    if x.dtype == torch.float64:
+        rows = (values[:, 1:] > values[:, :-1]).any(-1).nonzero().squeeze(-1)
+        if len(rows):
+            values[rows], order[rows], falls[rows] = _again(x[rows])
+    return Descending(values, order, run_starts(values) if has_nan else falls)
 
 
 def _by_floats(x: Tensor) -> Descending | None:
@@ -57,8 +77,7 @@ def _by_floats(x: Tensor) -> Descending | None:
     such keys, but they do not order equal elements by column.
     """
     width = x.shape[1]
-    suits = x.dtype in (torch.float32, torch.float64) and x.numel() >= MANY and width <= SAMPLE
-    if not suits or not math.isfinite(x.sum()):
+    if width > SAMPLE or not math.isfinite(x.sum()):
         return None
     sample = numpy.sort(x[: SAMPLE // width].numpy(), axis=-1)
     if (sample[:, 1:] == sample[:, :-1]).any():
@@ -69,60 +88,32 @@ def _by_floats(x: Tensor) -> Descending | None:
     key.numpy()[:] ^= numpy.arange(width) | -(2**63)  # the sign of a float is its highest bit
     key.numpy().view(numpy.float64).sort(axis=-1)
     found = _in_order(x, key, low)
-    if _different(found):
+    if not any(found.begins.stride()):
         return found
     # Equal elements, or elements that differ in the lower bits only, may be in the wrong order. If the processor takes
     # denormal numbers for 0, then the column of 0 may be lost, and its place has another element twice.
     rows = torch.from_numpy(numpy.unique(numpy.flatnonzero(~found.begins.numpy()) // width))
     if len(rows) * AGAIN > len(x):
         return None
-    for part, again in zip(found, _by_integers(x[rows])):
+    for part, again in zip(found, descending(x[rows])):
         part[rows] = again
     return found
 
 
-def _by_integers(x: Tensor) -> Descending:
-    """:func:`descending` for elements that differ in the upper bits, apart from the few of float64 that do not."""
-    # The key has the element in its upper bits and the column in the lower ones. numpy sorts such integers in half the
-    # time of an indirect sort.
-    low = (x.shape[1] - 1).bit_length() if x.dtype == torch.float64 else 32
-    has_nan = x.is_floating_point() and math.isnan(x.sum())  # or infinities of both signs, which does no harm
-    key = _keys(x, low, has_nan)
-    key.numpy()[:] |= numpy.arange(x.shape[1])
-    key.numpy().sort(axis=-1)
-    found = _in_order(x, key, low)
-    if _different(found):
-        return found
-    values, order, falls = found
-    # Elements that differ in the lower bits only may be in the wrong order: sort these rows again.
-    if x.dtype == torch.float64:
-        rows = (values[:, 1:] > values[:, :-1]).any(-1).nonzero().squeeze(-1)
-        if len(rows):
-            values[rows], order[rows], falls[rows] = _again(x[rows])
-    return Descending(values, order, run_starts(values) if has_nan else falls)
-
-
 def _in_order(x: Tensor, key: Tensor, low: int) -> Descending:
-    """The elements of ``x`` in the order of sorted keys, which have the column in their ``low`` lower bits."""
+    """The elements of ``x`` in the order of sorted keys, which have the column in their ``low`` lower bits.
+
+    Where an element begins a run, it is smaller than the element before it, so NaN and elements in the wrong order
+    begin none.
+    """
     order = key.bitwise_and_((1 << low) - 1)
     values = x.gather(-1, order)
-    falls = _falls(values)
-    return Descending(values, order, x.new_ones((), dtype=torch.bool).expand(x.shape) if every(falls) else falls)
-
-
-def _different(found: Descending) -> bool:
-    """Whether no elements of a row are equal."""
-    return found.begins.stride() == (0, 0)
-
-
-def _falls(x: Tensor) -> Tensor:
-    """bool, like ``x``: an element is smaller than the element before it in its row, or is the first."""
-    flat = (x.float() if x.dtype.itemsize == 2 and x.is_floating_point() else x).numpy().reshape(-1)
+    flat = (values.float() if x.dtype.itemsize == 2 and x.is_floating_point() else values).numpy().reshape(-1)
     falls = torch.ones(x.shape, dtype=torch.bool, device=x.device)
     # One comparison of the whole matrix is fast. It compares the first element of a row with the row before.
     numpy.less(flat[1:], flat[:-1], out=falls.numpy().reshape(-1)[1:])
     falls[:, 0] = True
-    return falls
+    return Descending(values, order, x.new_ones((), dtype=torch.bool).expand(x.shape) if every(falls) else falls)
 
 
 def _fits(x: Tensor) -> bool:
