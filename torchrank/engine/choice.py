@@ -130,8 +130,8 @@ def condense(layout: DenseLayout, need: Need) -> tuple[CatalogueLayout, Few] | N
 
     def kind(sizes: Tensor) -> Few | None:
         mean, most = float(sizes.float().mean()), int(sizes.max())
-        # Nanoseconds per candidate of lists of 40 to 1,000, measured on two cores: the relevant candidates are found and
-        # counted; or all are sorted, and each metric reads all of them.
+        # Nanoseconds per candidate of lists of 40 to 1,000, measured on two cores: to find and count the relevant
+        # candidates; or to sort all candidates, which each metric reads then.
         search = 10 + 100 * mean / max(1, candidates)
         if counted and search >= 2 + math.log2(candidates + 1) + 3.5 * need.metrics:
             return None
