@@ -31,8 +31,8 @@ from sharding import (
 )
 
 import torchrank as tr
-from torchrank.engine import compiled as fused
 from torchrank.engine import choice, counting, rank, sorting, tiles, topk
+from torchrank.engine import compiled as fused
 from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem
