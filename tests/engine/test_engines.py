@@ -595,6 +595,18 @@ def test_all_candidates_are_sorted_for_few_metrics_of_short_lists(width, relevan
     assert isinstance(layout, DenseLayout) == (engine == "rank_dense")
 
 
+def test_a_row_of_another_query_within_lists_of_equal_length_is_found():
+    generator = torch.Generator().manual_seed(7)
+    indexes = torch.arange(2000).repeat_interleave(3)
+    indexes[5002] = 3000  # the middle row of a list, far behind the rows that are looked at first
+    scores, target = torch.rand(6000, generator=generator), torch.randint(2, (6000,), generator=generator)
+    order = torch.randperm(6000, generator=generator)
+    got = tr.MRR().score(scores, target, indexes=indexes)
+    want = tr.MRR().score(scores[order], target[order], indexes=indexes[order])
+    assert len(got) == 2001
+    torch.testing.assert_close(got, want)
+
+
 def matrices():
     """Rows of every dtype, with ties, extremes and values that are equal in 32 bits."""
     generator = torch.Generator().manual_seed(0)
