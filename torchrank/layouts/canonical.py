@@ -19,7 +19,7 @@ from torchrank.layouts.items import JudgedItems, Padded, Pairs
 # so this keeps them under 64 MB, however large the batch is.
 BLOCK = 2**19
 
-# So many metrics derive as many quantities from a ranking as the ranking has itself, or more.
+# Chunks get smaller with each so many metrics, because a metric derives quantities that are as large as the ranking.
 SEVERAL = 8
 
 # Grades of unjudged candidates: in the pool of candidates selected for judging, and outside this pool.
