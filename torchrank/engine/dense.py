@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from torchrank.engine.sorting import descending
 from torchrank.engine.topk import best_pays, top_k
-from torchrank.hardware.devices import every, reading_is_free, widest_float
+from torchrank.hardware.devices import all_finite, every, reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import (
     DenseLayout,
@@ -65,9 +64,7 @@ def rank_dense(layout: DenseLayout, need: Need) -> Ranking:
 def _intervals(ordered: Tensor, begins: Tensor, scores: Tensor, untied: bool) -> tuple[Tensor, Tensor, Tensor]:
     """``first`` and ``tied`` [query, entry] and ``num_candidates`` [query] of a ranking, all floating."""
     dtype, width = widest_float(scores.device), ordered.shape[1]
-    # A finite sum has finite terms, and is the fastest to compute.
-    finite = reading_is_free(scores) and math.isfinite(scores.sum())
-    retrieved = None if finite else ordered > float("-inf")
+    retrieved = None if all_finite(scores) else ordered > float("-inf")
     if retrieved is None:
         num_candidates = scores.new_full((len(scores),), scores.shape[1], dtype=dtype)
     else:

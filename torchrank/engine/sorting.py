@@ -9,7 +9,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import every, reading_is_free
+from torchrank.hardware.devices import all_finite, every, reading_is_free
 from torchrank.ranking.entries import run_bounds, run_starts
 
 # numpy sorts with vector instructions on one thread. With this many threads torch is as fast.
@@ -77,7 +77,7 @@ def _by_floats(x: Tensor) -> Descending | None:
     such keys, but they do not order equal elements by column.
     """
     width = x.shape[1]
-    if width > SAMPLE or not math.isfinite(x.sum()):
+    if width > SAMPLE or not all_finite(x):
         return None
     sample = numpy.sort(x[: SAMPLE // width].numpy(), axis=-1)
     if (sample[:, 1:] == sample[:, :-1]).any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -27,6 +28,12 @@ def reading_is_free(x: Tensor) -> bool:
     that depends on values (no ties, few grades, nothing to do) is taken on the CPU only.
     """
     return x.device.type == "cpu"
+
+
+def all_finite(x: Tensor) -> bool:
+    """Whether all elements are finite. False on a device, whose values are not read, and for sums beyond the dtype."""
+    # A finite sum has finite terms, and is the fastest to compute.
+    return x.device.type == "cpu" and math.isfinite(x.sum())
 
 
 def every(x: Tensor) -> bool:

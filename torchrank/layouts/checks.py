@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free
+from torchrank.hardware.devices import all_finite
 from torchrank.layouts.bad_values import Problem, count, no_errors
 
 # Dtypes that torch can compare. The others have 8-bit floats or integers of fewer than 8 bits.
@@ -39,8 +37,7 @@ def bad_tie_break(tie_break: Tensor, mask: Tensor | None, ignored: Tensor | None
 
 def bad_grades(grade: Tensor, where: Tensor | None) -> Tensor:
     """Counters of the grades that are NaN or infinite, at the positions of ``where`` (None = all)."""
-    # A finite sum has finite terms, and is the fastest to compute.
-    if not grade.is_floating_point() or (reading_is_free(grade) and math.isfinite(grade.sum())):
+    if not grade.is_floating_point() or all_finite(grade):
         return no_errors(grade.device)
     bad = ~grade.isfinite()
     if where is not None:
