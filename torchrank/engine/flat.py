@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -23,11 +23,11 @@ from torchrank.ranking.ranking import Ranking
 class Entries:
     """Entries of all queries in one row: by query, and by rank within a query. The fields are as in a ranking."""
 
-    #: float64 [entry]; with ``before`` int64, counted through all queries
+    #: float64 [entry]: the rank, plus ``before`` of the query
     first: Tensor
-    #: float64 [entry]; None = 1 for every entry
-    tied: Tensor | None
-    #: [entry]
+    #: float64 [entry]; expanded from a single 1 if no entry is tied
+    tied: Tensor
+    #: [entry]; expanded from a single 1 if all grades are 1
     grade: Tensor
     #: int64 [query]: number of entries of each query
     sizes: Tensor
@@ -37,19 +37,25 @@ class Entries:
     num_candidates: Tensor
     #: no tied entry has a larger rank
     depth: int
-    #: int64 [query], to be subtracted from ``first``; None = ``first`` is counted within each query
+    #: float64 [query], to be subtracted from ``first``; None = 0 for every query
     before: Tensor | None = None
 
     def rankings(self, errors: Tensor) -> Iterator[Ranking]:
         """Rankings of queries with similar numbers of entries, the first with the counters of bad values."""
-        for queries, width in groups(self.sizes, OVERHEAD, BLOCK):
-            yield _rectangle(self, queries, width, errors)
-            errors = torch.zeros_like(errors)
+        return self._rectangles(groups(self.sizes, OVERHEAD, BLOCK), errors)
 
     def alone(self, errors: Tensor) -> Iterator[Ranking]:
         """:meth:`rankings` in rectangles whose width depends on no other query, so that values do not either."""
-        for queries, width in octaves(self.sizes, BLOCK):
-            yield _rectangle(self, queries, width, errors)
+        return self._rectangles(octaves(self.sizes, BLOCK), errors)
+
+    def _rectangles(self, cuts: Iterable[tuple[Tensor, int]], errors: Tensor) -> Iterator[Ranking]:
+        queries, widths = zip(*cuts)
+        # The queries of all rectangles are looked up at once, and then cut into those of each.
+        order, numbers = torch.cat(queries), [len(some) for some in queries]
+        before = torch.zeros_like(self.num_candidates) if self.before is None else self.before
+        fields = [x[order].unsqueeze(-1).split(numbers) for x in (self.sizes, self.start, before, self.num_candidates)]
+        for some, width, of_queries in zip(queries, widths, zip(*fields)):
+            yield _rectangle(self, some, width, of_queries, errors)
             errors = torch.zeros_like(errors)
 
 
@@ -126,10 +132,12 @@ def _entries(rows: PackedRows | NumberedRows, all_retrieved: bool) -> Entries:
     ends = _end(len(rows), place)
     num_candidates = torch.diff(rows.query_start, append=ends) if all_retrieved else rows.num_retrieved()
     dtype = widest_float(place.device)
-    entries = Entries(place, None, grade, sizes, start, num_candidates.to(dtype), 1, rows.query_start - 1)
     tied_ones = rows.tied(place).nonzero().squeeze(-1)
-    if all_retrieved and not len(tied_ones):
-        return entries
+    lengths = num_candidates.to(dtype)
+    if all_retrieved and not len(tied_ones) and dtype == torch.float64:  # a float32 would not hold all places
+        first = place.to(dtype)
+        untied = first.new_ones(()).expand(first.shape)
+        return Entries(first, untied, grade, sizes, start, lengths, 1, before=(rows.query_start - 1).to(dtype))
     first, tied = place + 1 - rows.query_start.repeat_interleave(sizes), torch.ones_like(place)
     begin, end = rows.tie_groups(place[tied_ones])
     first[tied_ones] += begin - place[tied_ones]
@@ -138,7 +146,7 @@ def _entries(rows: PackedRows | NumberedRows, all_retrieved: bool) -> Entries:
         behind = num_candidates.repeat_interleave(sizes) + 1
         tied = torch.where(first < behind, tied, 0)
         first = torch.minimum(first, behind)
-    return replace(entries, first=first.to(dtype), tied=tied.to(dtype), depth=depth_of(first, tied), before=None)
+    return Entries(first.to(dtype), tied.to(dtype), grade, sizes, start, lengths, depth_of(first, tied))
 
 
 def _end(size: int, like: Tensor) -> Tensor:
@@ -146,18 +154,21 @@ def _end(size: int, like: Tensor) -> Tensor:
     return torch.tensor([size], device=like.device)
 
 
-def _rectangle(entries: Entries, queries: Tensor, width: int, errors: Tensor) -> Ranking:
-    """The ranking of some queries, with entries padded to a rectangle."""
+def _rectangle(entries: Entries, queries: Tensor, width: int, of_queries: Sequence[Tensor], errors: Tensor) -> Ranking:
+    """The ranking of some queries, with entries padded to a rectangle.
+
+    ``of_queries`` are ``sizes``, ``start``, ``before`` and ``num_candidates`` of these queries, [query, 1] each.
+    """
+    sizes, start, before, lengths = of_queries
     position = torch.arange(width, device=queries.device)
-    valid = position < entries.sizes[queries].unsqueeze(-1)
-    at = (entries.start[queries].unsqueeze(-1) + position).clamp_max_(max(0, len(entries.first) - 1)).flatten()
+    valid, at = position < sizes, (start + position).clamp_max_(max(0, len(entries.first) - 1)).flatten()
 
     def cut(x: Tensor) -> Tensor:
         return x.index_select(0, at).view(valid.shape) if len(x) else torch.zeros_like(valid, dtype=x.dtype)
 
-    lengths, first = entries.num_candidates[queries], cut(entries.first)
-    first = first if entries.before is None else first.sub_(entries.before[queries].unsqueeze(-1)).to(lengths.dtype)
-    first = torch.where(valid, first, (lengths + 1).unsqueeze(-1))
-    tied = valid.to(first.dtype) if entries.tied is None else torch.where(valid, cut(entries.tied), 0)
-    grade = torch.where(valid, cut(entries.grade), 0)
-    return Ranking(first, tied, grade, valid, lengths, errors, entries.depth, queries=queries)
+    def filled(x: Tensor) -> Tensor:
+        return torch.where(valid, cut(x), 0) if any(x.stride()) or not len(x) else valid.to(x.dtype)
+
+    first = torch.where(valid, cut(entries.first).sub_(before), lengths + 1)
+    tied, grade = filled(entries.tied), filled(entries.grade)
+    return Ranking(first, tied, grade, valid, lengths.squeeze(-1), errors, entries.depth, queries=queries)

@@ -5,6 +5,7 @@ A sort of such integers returns the grades in rank order. No order of the rows i
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -20,8 +21,11 @@ ROWS = 2**19
 # Lists at least so long are sorted list by list if they lie one after the other.
 LISTED = 4
 
-# The score of -inf as an integer: see `falling`.
-NOT_RETRIEVED = 0x7F800000
+# The score of -inf as an integer, and the difference to its integer by `falling`, which has a sign.
+NOT_RETRIEVED, UNSIGNED = 0xFF800000, -(2**31)
+
+# The places of the lower and of the upper half of an integer of 64 bits in memory.
+LOWER, UPPER = (0, 1) if sys.byteorder == "little" else (1, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +36,7 @@ class PackedRows:
     keys: Tensor
     #: int64 [query]: the place where each query begins
     query_start: Tensor
-    #: number of bits of the grade; rows that are no entries have 0 there
+    #: number of bits of the grade, at least 1; rows that are no entries have 0 there
     bits: int
     #: grade of an entry minus its lower bits
     least: int
@@ -50,22 +54,26 @@ class PackedRows:
         least, most = torch.stack(grade.aminmax()).tolist()
         # The lower bits of an entry are larger than 0. Without irrelevant entries, they are the grade.
         base = 0 if need.relevant else least - 1
-        bits = max(0, most - base).bit_length()
+        bits = max(1, most - base).bit_length()
         if (high - low).bit_length() + bits > 31:
             return None
         keys = torch.empty(len(scores), dtype=torch.int64, device=scores.device)
         for some in _blocks(len(keys)):
-            key = keys[some].copy_(indexes[some])
-            key = key.sub_(low) if low else key
-            key.bitwise_left_shift_(32).add_(falling(scores[some])).bitwise_left_shift_(bits)
+            query = indexes[some] if not low else indexes[some].long() - low
+            score = falling(scores[some]).bitwise_xor_(UNSIGNED)
             worth = grade[some] if not base else grade[some].long() - least + 1
             worth = worth.clamp_min(0) if least < 0 and not base else worth
-            key.add_(worth if layout.mask is None else worth * layout.mask[some])
+            worth = worth if layout.mask is None else worth * layout.mask[some]
+            # Each half is made for itself, because operations on 64 bits take several times as long.
+            halves = keys[some].view(torch.int32).view(-1, 2)
+            upper = (score >> (32 - bits)).bitwise_and_(2**bits - 1)
+            halves[:, UPPER] = upper.bitwise_or_(query.to(torch.int32, copy=True).bitwise_left_shift_(bits))
+            halves[:, LOWER] = score.bitwise_left_shift_(bits).bitwise_or_(worth.to(torch.int32))
         width = list_width(indexes) or 0
         query_start = _sort_lists(keys.view(-1, width), 32 + bits) if width >= LISTED else None
         if query_start is None:
             sort_in_place(keys)
-            query_start = starts(keys, high - low, 32 + bits, -(2 ** (31 + bits)))
+            query_start = starts(keys, high - low, 32 + bits, 0)
         return cls(keys, query_start, bits, base, grade.dtype)
 
     def __len__(self) -> int:
@@ -76,6 +84,8 @@ class PackedRows:
         part = 2**self.bits - 1
         found = [(self.keys[some] & part).nonzero().squeeze(-1).add_(some.start) for some in _blocks(len(self.keys))]
         place = torch.cat(found)
+        if part == 1 and not self.least:
+            return place, torch.ones((), dtype=self.dtype, device=place.device).expand(len(place))
         grade = (self.keys.take(place) & part).to(self.dtype)
         return place, grade + self.least if self.least else grade
 
@@ -83,9 +93,9 @@ class PackedRows:
         """bool [entry]: whether another row of the query has the score of an entry; rarely also for other entries."""
         # The neighbour of the first row is the last one, and the other way round. Equal ones are in one query, or are
         # one row: then its tie group has one row.
-        own = self.keys.take(place) >> self.bits
-        before, behind = (self.keys.take(at) >> self.bits for at in (place - 1, place + 1 - len(self.keys)))
-        return (before == own) | (behind == own)
+        own, before = self.keys.take(place), self.keys.take(place - 1)
+        behind = self.keys.take(place + (1 - len(self.keys)))
+        return torch.minimum(before.bitwise_xor_(own), behind.bitwise_xor_(own)) < 2**self.bits
 
     def tie_groups(self, place: Tensor) -> tuple[Tensor, Tensor]:
         """The place of the first row, and the place behind the last one, of each entry's tie group: int64 [entry]."""
@@ -95,7 +105,7 @@ class PackedRows:
 
     def num_retrieved(self) -> Tensor:
         """Number of rows of each query whose score is not -inf: int64 [query]."""
-        query = _query(self.keys[self.query_start], 32 + self.bits)
+        query = self.keys[self.query_start] >> (32 + self.bits)
         cut = ((query << 32) + NOT_RETRIEVED) << self.bits
         return torch.searchsorted(self.keys, cut) - self.query_start
 
@@ -103,17 +113,11 @@ class PackedRows:
 def _sort_lists(lists: Tensor, bits: int) -> Tensor | None:
     """Sort each list of integers in place. Returns the place where each begins; None if they are not one query each."""
     sort_in_place(lists)
-    query, last = _query(lists[:, 0], bits), _query(lists[:, -1], bits)
+    query, last = lists[:, 0] >> bits, lists[:, -1] >> bits
     # The last query of a sorted list is the first one only if there is no other between them.
     if bool((query != last).any()) or bool((query[1:] <= query[:-1]).any()):
         return None
     return torch.arange(0, lists.numel(), lists.shape[1], device=lists.device)
-
-
-def _query(key: Tensor, bits: int) -> Tensor:
-    """The query in the upper bits of an integer, above ``bits`` others."""
-    # Half of the scores are negative integers, which borrow one from the query.
-    return (key + 2 ** (bits - 1)) >> bits
 
 
 def _blocks(rows: int) -> list[slice]:

@@ -47,9 +47,12 @@ def groups(sizes: Tensor, overhead: int, room: int, alike: int | None = None) ->
         numbers of the queries, int64 [query] on the device of the sizes, and the width of their rectangle, at least 1.
         If one rectangle holds all queries, the numbers are 0, 1, ...
     """
-    ordered, rows = sizes.cpu().sort()
-    # The search for cuts is in numpy, whose calls cost less.
-    costs = (ordered if alike is None else ordered.clamp_max(alike)).numpy()
+    # The search for cuts is in numpy, whose calls cost less, and which sorts integers of 16 bits by counting.
+    found = sizes.cpu().numpy()
+    widest = max(1, int(found.max(initial=0)))
+    order = found.astype(numpy.int16 if widest < 2**15 else numpy.int64).argsort(kind="stable")
+    ordered = found[order]
+    costs = ordered if alike is None else ordered.clip(max=alike)
     cuts, todo = [], [(0, len(ordered))]
     # Split a range of sorted sizes where a split saves most padding, as long as it saves more than the overhead.
     while todo:
@@ -62,14 +65,13 @@ def groups(sizes: Tensor, overhead: int, room: int, alike: int | None = None) ->
             todo += [(start, start + middle + 1), (start + middle + 1, stop)]
         else:
             cuts.append((start, stop))
-    widest = max(1, int(ordered[-1:].sum()))
     if len(cuts) == 1 and len(ordered) * widest <= room:
         yield torch.arange(len(sizes), device=sizes.device), widest  # in their own order, which saves a gather
         return
-    rows = rows.to(sizes.device)  # one copy for all rectangles, because each copy waits for the device
+    rows = torch.from_numpy(order).to(sizes.device)  # one copy for all rectangles, because each waits for the device
     for start, stop in cuts:
         small = (stop - start) * int(ordered[stop - 1]) <= room
-        for first, last in [(0, stop - start)] if small else rectangles(ordered[start:stop], room):
+        for first, last in [(0, stop - start)] if small else rectangles(torch.from_numpy(ordered[start:stop]), room):
             yield rows[start + first : start + last], max(1, int(ordered[start + last - 1]))
 
 
