@@ -546,9 +546,10 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
                 part = ranking if whole else ranking.take(queries.to(empty.device))
                 curves = self._curves(part, ranks[:longest])
                 if self.aggregation == "mean":  # keep the sum of the curves instead of the curves
-                    parts.append(self._between(curves.sum(0, keepdim=True), ranks))
+                    total = torch.stack([curve.sum(0) for curve in curves]).unsqueeze(0)
+                    parts.append(self._between(total, ranks))
                     continue
-                parts.append(curves.float())
+                parts.append(torch.stack(curves, dim=1).float())
                 numbers.append(some if whole else some[queries])
         if self.aggregation == "mean":
             filled = empty.sum() * (self.empty_target_action == "pos")
@@ -624,14 +625,11 @@ class RetrievalPrecisionRecallCurve(Retrieval, stock.RetrievalPrecisionRecallCur
             start += step
         return result[0], result[1]
 
-    def _curves(self, ranking: Ranking, ranks: Tensor) -> Tensor:
-        """Precision and recall at the ranks: float64 [query, 2, rank]."""
+    def _curves(self, ranking: Ranking, ranks: Tensor) -> tuple[Tensor, Tensor]:
+        """Precision and recall at the ranks: float64 [query, rank] each."""
         hits = ranking.hits_by_rank(1, len(ranks))
         length = torch.minimum(ranks, ranking.num_candidates.unsqueeze(-1)) if self.adaptive_k else ranks
-        curves = hits.new_empty((len(hits), 2, len(ranks)))
-        torch.div(hits, length.clamp_min(1), out=curves[:, 0])
-        torch.div(hits, ranking.num_relevant(1).clamp_min(1).unsqueeze(-1), out=curves[:, 1])
-        return curves
+        return hits / length.clamp_min(1), hits / ranking.num_relevant(1).clamp_min(1).unsqueeze(-1)
 
     def _between(self, curves: Tensor, ranks: Tensor) -> Tensor:
         """Curves [..., 2, rank] at some consecutive ranks. Behind the last rank of a curve there are no more hits."""

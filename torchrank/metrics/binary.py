@@ -288,8 +288,10 @@ class RPrecision(BinaryMetric):
     def measure(self, ranking: Ranking) -> Tensor:
         # The cutoff differs between queries, so the share of each tie group within it is computed here.
         cut = (self.multiple * ranking.num_relevant(self.relevance_level) + 0.9).floor()
-        share = ratio(ranking.ranks_within(cut.unsqueeze(-1)), ranking.tied)
-        return ratio(only(ranking.found(self.relevance_level), share).sum(-1), cut)
+        found, within = ranking.found(self.relevance_level), cut.unsqueeze(-1)
+        if ranking.untied:
+            return ratio((found & (ranking.first <= within)).sum(-1), cut)
+        return ratio(only(found, ratio(ranking.ranks_within(within), ranking.tied)).sum(-1), cut)
 
 
 class FallOut(BinaryMetric):
