@@ -95,9 +95,9 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tu
         if best is not None:
             return (*best, run_starts(best[0]))
         ordered, order, begins = descending(scores)
-        # As wide as the longest tie group at the reach needs.
-        cut = ordered[:, reach - 1, None]
-        width = reach + int((ordered[:, reach:] == cut).any(0).sum())
+        # As wide as the longest tie group at the reach needs. torch sums rows of int8 faster than it searches columns.
+        tied = ordered[:, reach:] == ordered[:, reach - 1, None]
+        width = reach + int(tied.view(torch.int8).sum(-1, dtype=torch.int32).numpy().max(initial=0))
         return ordered[:, :width], order[:, :width], begins[:, :width]
     if tie_break is None:
         return descending(scores)

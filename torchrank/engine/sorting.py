@@ -50,12 +50,15 @@ def descending(x: Tensor) -> Descending:
         return Descending(values, order, run_starts(values))
     if x.dtype == torch.int64 and not _fits(x):
         return _again(x)
-    if x.dtype in FLOATS and x.numel() >= MANY and (found := _by_floats(x)) is not None:
+    finite = x.dtype in FLOATS and x.numel() >= MANY and all_finite(x)
+    if finite and (found := _by_floats(x)) is not None:
         return found
     # The key has the element in its upper bits and the column in the lower ones. numpy sorts such integers in half the
     # time of an indirect sort.
     low = (x.shape[1] - 1).bit_length() if x.dtype == torch.float64 else 32
-    has_nan = x.is_floating_point() and math.isnan(x.sum())  # or infinities of both signs, which does no harm
+    has_nan = (
+        x.is_floating_point() and not finite and math.isnan(x.sum())
+    )  # or infinities of both signs, which does no harm
     key = _keys(x, low, has_nan)
     key.numpy()[:] |= numpy.arange(x.shape[1])
     key.numpy().sort(axis=-1)
@@ -77,7 +80,7 @@ def _by_floats(x: Tensor) -> Descending | None:
     such keys, but they do not order equal elements by column.
     """
     width = x.shape[1]
-    if width > SAMPLE or not all_finite(x):
+    if width > SAMPLE:
         return None
     sample = numpy.sort(x[: SAMPLE // width].numpy(), axis=-1)
     if (sample[:, 1:] == sample[:, :-1]).any():

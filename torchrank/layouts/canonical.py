@@ -157,7 +157,8 @@ class Layout:
     def blocks(self, need: Need) -> Iterable[Layout]:
         """Cut the batch into chunks of queries of bounded size: at least one, the first with the counters."""
         elements, room = self.elements, self.room // parts_at_once()
-        room = room // min(self.kept, 1 + need.metrics // SEVERAL) if need.reach is None else room
+        if need.reach is None and need.metrics > 1:
+            room = room // min(self.kept, 2 + need.metrics // SEVERAL)
         if isinstance(elements, int):
             elements, queries = max(1, elements, self.width if need.all_candidates else 0), self.num_queries
             if queries * elements <= room:

@@ -18,6 +18,9 @@ from torchrank.ranking.intervals import of_first_ranks, prefix_sums
 # The ideal order counts integer grades level by level up to this largest grade, and sorts beyond it.
 FEW_LEVELS = 8
 
+# Grades up to LANES are counted at once, each in BITS of an integer of 64.
+LANES, BITS = 7, 8
+
 
 @dataclass(frozen=True, eq=False)
 class Gained(Derived):
@@ -115,10 +118,19 @@ class Gained(Derived):
     @cached
     def _reached(self, levels: int) -> Tensor:
         """int64 [level, query]: number of judged candidates at or above each of the levels 1, 2, ..., ``levels``."""
+        if 1 < levels <= LANES and levels == self.levels() and self._judged_width() < 2**BITS:
+            return self._reached_at_once(levels)
         counts = [self.num_relevant(level) for level in range(1, levels + 1)]
         if not counts:
             return self.num_candidates.new_zeros((0, self.num_queries), dtype=torch.int64)
         return torch.stack(counts).long()
+
+    def _reached_at_once(self, levels: int) -> Tensor:
+        """:meth:`_reached` for few grades in short lists on the CPU: the counts of all grades in one integer."""
+        grade = only(self.valid, self.grade) if self.pool is None else self.pool
+        together = torch.bitwise_left_shift(1, grade.long().clamp_min(0).mul_(BITS)).sum(-1)
+        lanes = torch.arange(levels, 0, -1, device=grade.device).unsqueeze(-1) * BITS
+        return (together >> lanes).bitwise_and_(2**BITS - 1).cumsum(0).flip(0)
 
     def ideal_order(self, gain: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, rank]: gains of all judged candidates in descending order, up to ``top_k``."""
@@ -154,9 +166,13 @@ class Gained(Derived):
         ranks = torch.arange(1, self._ideal_width() + 1, dtype=self.first.dtype, device=self.first.device)
         grade = torch.zeros((self.num_queries, len(ranks)), dtype=torch.int8, device=ranks.device)
         # The grade at a rank is the number of levels with at least so many candidates at or above them.
-        for level in range(1, levels + 1):
-            grade += (ranks <= self.num_relevant(level).unsqueeze(-1)).view(torch.int8)
+        for reached in self._reached(levels):
+            grade += (ranks <= reached.unsqueeze(-1)).view(torch.int8)
         return grade.long()
+
+    def _judged_width(self) -> int:
+        """Largest number of judged candidates of a query, padding included."""
+        return (self.grade if self.pool is None else self.pool).shape[1]
 
     def _ideal_width(self) -> int:
         """Number of ranks of the ideal order, up to ``reach``."""
