@@ -322,6 +322,8 @@ class Derived(RankIntervals):
         if self.untied:
             alone = self.found_numbers(level)
             return self._running(Derived.found_numbers, level) - alone, alone
+        if self.first.shape[1] > 1 and reading_is_free(self.first):
+            return self._before_and_in_tie(self._running(Derived.found_numbers, level))
         return self.before_and_in_tie(self.found(level))
 
     def before_and_in_tie(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -332,21 +334,29 @@ class Derived(RankIntervals):
         alone = as_numbers(x, self.first.dtype) if x.dtype == torch.bool else x
         if self.first.shape[1] == 1:
             return torch.zeros_like(self.first), alone
-        # Differences of prefix sums at the ends of each tie group. Sums of bool are integers, so cumsum is exact.
-        sums = x.cumsum(-1) if x.dtype == torch.bool else running_sum(x)
-        so_far = torch.nn.functional.pad(sums, (1, 0)).to(self.first.dtype)
+        sums = x.cumsum(-1) if x.dtype == torch.bool else running_sum(x)  # sums of bool are integers, so exact
         if self.untied:
-            return so_far[:, :-1], alone
+            return torch.nn.functional.pad(sums[:, :-1], (1, 0)).to(self.first.dtype), alone
+        before, inside = self._before_and_in_tie(sums)
+        return before, inside if x.dtype == torch.bool else either(self.tied > 1, inside, alone)
+
+    def _before_and_in_tie(self, sums: Tensor) -> tuple[Tensor, Tensor]:
+        """:meth:`before_and_in_tie` from running sums: differences of them at the ends of each tie group."""
+        so_far = torch.nn.functional.pad(sums.to(self.first.dtype), (1, 0))
         start, stop = self.run_bounds()
         before = so_far.gather(-1, start)
-        inside = so_far.gather(-1, stop) - before
-        return before, inside if x.dtype == torch.bool else either(self.tied > 1, inside, alone)
+        return before, so_far.gather(-1, stop) - before
+
+    @cached
+    def _above(self) -> Tensor:
+        """float64 [query, entry]: number of candidates before each entry's tie group, 0 if it was not retrieved."""
+        return only(self.retrieved(), self.first - 1)
 
     @cached
     def run_bounds(self) -> tuple[Tensor, Tensor]:
         """The columns where each entry's tie group starts and stops: int64 [query, entry] each."""
         if self.complete:  # columns are ranks, so the interval of ranks gives the columns
-            above = only(self.retrieved(), self.first - 1)
+            above = self._above()
             return above.long(), (above + self.tied).long()
         return run_bounds(run_starts(self.first))
 
@@ -409,13 +419,13 @@ class Derived(RankIntervals):
         of_entries = Intervals(self.first, self.tied)
         if not reading_is_free(self.first) or not len(self.first):  # the number of intervals depends on values
             return of_entries, None
-        above = only(self.tied > 0, self.first - 1)
+        above = self._above()
         ranks, longest = int(above.max()) + 1, int(self.tied.max()) + 1
         # With fewer than 4 entries per interval the detour does not pay.
         if ranks * longest * 4 > above.numel():
             return of_entries, None
         cells = torch.arange(ranks * longest, device=self.first.device)
-        at = above.mul_(longest).add_(self.tied).long().flatten()
+        at = self.tied.add(above, alpha=longest).long().flatten()
         first, tied = (cells // longest + 1).to(self.first.dtype), (cells % longest).to(self.first.dtype)
         return Intervals(first, tied), at
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free
+from torchrank.hardware.devices import every, reading_is_free
 from torchrank.ranking.arithmetic import as_numbers, either, only, row_sum
 from torchrank.ranking.caching import cached
 from torchrank.ranking.derived import Derived, at_least
@@ -228,8 +228,10 @@ def _split(
     A table of gains may have a gain for grade 0.
     """
     gaining = grade >= 0 if of_zero else grade > 0
-    gaining = gaining if valid is None else gaining & valid
-    return grade, gaining, only(gaining, grade).to(dtype)
+    whole = valid is None or (reading_is_free(valid) and every(valid))
+    gaining = gaining if valid is None or whole else gaining & valid
+    positive = grade.clamp_min(0) if whole and not grade.is_floating_point() else only(gaining, grade)
+    return grade, gaining, positive.to(dtype)
 
 
 def _gains(grade: Tensor, gaining: Tensor, wide: Tensor, gain: Gain) -> Tensor:
