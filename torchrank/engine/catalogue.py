@@ -21,6 +21,7 @@ from torchrank.engine.counting import (
 from torchrank.engine.excluded import removable, subtract
 from torchrank.engine.reach import count_open, limits
 from torchrank.engine.topk import Top
+from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import BLOCK, CatalogueLayout, Need
@@ -349,6 +350,8 @@ def _as_ranking(
     if validate:
         errors = errors + count(Problem.NAN_SCORES, counts.has_nan, ignored)
     dtype = widest_float(own.device)
-    tied = (counts.equal * (valid & (own > float("-inf")))).to(dtype)
-    first = (counts.greater + 1).to(dtype)
+    # A number of a floating dtype turns the counts into this dtype in the same operation.
+    none, one = (scalar(number, dtype, own.device) for number in (0, 1))
+    tied = torch.where(valid & (own > float("-inf")), counts.equal, none)
+    first = counts.greater + one
     return Ranking.in_rank_order(first, tied, grade, valid, counts.retrieved.to(dtype), errors, width, reach)
