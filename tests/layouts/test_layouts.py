@@ -190,3 +190,48 @@ def test_more_queries_than_the_engine_takes_at_once(name, layout):
     for config, value in [*values, (alone, alone.metric().score(preds, target, **kwargs))]:
         assert_equal(config, queries, value[:number], f"{layout}, the first")
         torch.testing.assert_close(value, value[:number].repeat(times), rtol=0, atol=0, equal_nan=True)
+
+
+SHARED = ["ndcg@5", "map", "mrr@10", "recall@3", "precision", "rprecision", "auroc", "err@10", "kendalltau", "mr"]
+
+
+def leaves(given):
+    """All tensors in arguments."""
+    if isinstance(given, torch.Tensor):
+        return [given]
+    parts = given.values() if isinstance(given, dict) else given if isinstance(given, list | tuple) else ()
+    return [x for part in parts for x in leaves(part)]
+
+
+@pytest.mark.parametrize("index", [torch.int8, torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("rounded", [False, True], ids=["no ties", "ties"])
+def test_arguments_are_never_changed(rounded, dtype, index):
+    """Large batches take shortcuts that work in place, on tensors of their own."""
+    g = torch.Generator().manual_seed(1)
+    scores = torch.randn(100, 400, generator=g).to(dtype)
+    scores = scores.round() if rounded else scores
+    target = (torch.randint(-20, 4, scores.shape, generator=g)).clamp_min(-1).to(index)
+    label, there = target.argmax(-1).to(index if index == torch.int64 else torch.int32), scores > -1
+    query, item = (target > 0).nonzero(as_tuple=True)
+    pairs = (torch.arange(100).repeat(3), torch.arange(300))
+    flat = scores.flatten(), target.flatten()
+    indexes = torch.arange(100).repeat_interleave(400).to(index)
+    order = torch.randperm(len(indexes), generator=g)
+    calls = [
+        ((scores, target), {}),
+        ((scores, target), {"mask": there, "exclude": pairs}),
+        ((scores, target.double()), {"tie_break": torch.arange(400)}),
+        ((scores, label), {"exclude": pairs}),
+        ((scores, (query, item, target[query, item])), {"mask": there}),
+        (flat, {"indexes": indexes}),
+        (tuple(x[order] for x in flat), {"indexes": indexes[order]}),
+        (tuple(x[order] for x in flat), {"indexes": indexes[order], "mask": there.flatten()[order]}),
+    ]
+    for arguments, options in calls:
+        kept = [x.clone() for x in leaves((arguments, options))]
+        for names in (SHARED, ["map"], ["precision@7"], ["ndcg"]):
+            suite = tr.RankingCollection(names)
+            suite.update(*arguments, **options)
+            suite.compute()
+            assert all(map(torch.equal, leaves((arguments, options)), kept))

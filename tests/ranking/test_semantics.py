@@ -37,6 +37,30 @@ def test_gains_and_discounts_may_work_in_place():
     assert dcg == [1.5] * 3 + [1.5 + 1 / 3] * 3
 
 
+@pytest.mark.parametrize("most", [1, 2, 4, 7, 8])
+@pytest.mark.parametrize("width", [3, 255, 256])
+def test_ideals_are_right_up_to_the_largest_counts_of_grades(width, most):
+    """Grades up to 7 of lists of up to 255 candidates are counted at once, all others level by level or sorted."""
+    draw = torch.Generator().manual_seed(width + most)
+    grades = torch.randint(-2, most + 1, (5, width), generator=draw)
+    grades[0], grades[1], grades[2] = most, 1, 0
+    mask = torch.ones(5, width, dtype=torch.bool)
+    mask[3, ::2] = False
+    scores = torch.rand(5, width, generator=draw)
+    for top_k in (2, width - 1, None):
+        discounts = [1 / math.log2(1 + rank) for rank in range(1, 1 + (top_k or width))]
+        for options in ({}, {"mask": mask}):
+            got = tr.NDCG(top_k=top_k).score(scores, grades, **options).tolist()
+            for row, value in enumerate(got):
+                there = [n for n in range(width) if not options or mask[row, n]]
+                ranked = sorted(there, key=lambda n: -scores[row, n])
+                found, best = (
+                    math.fsum(max(0, int(grades[row, n])) * d for n, d in zip(order, discounts))
+                    for order in (ranked, sorted(there, key=lambda n: -grades[row, n]))
+                )
+                assert value == pytest.approx(found / best if best else 0, rel=1e-12)
+
+
 # ---- not retrieved ---------------------------------------------------------------------------------------------
 
 

@@ -118,7 +118,7 @@ class Gained(Derived):
     @cached
     def _reached(self, levels: int) -> Tensor:
         """int64 [level, query]: number of judged candidates at or above each of the levels 1, 2, ..., ``levels``."""
-        if 1 < levels <= LANES and levels == self.levels() and self._judged_width() < 2**BITS:
+        if 1 < levels <= LANES and self._judged_width() < 2**BITS and self.levels() is not None:
             return self._reached_at_once(levels)
         counts = [self.num_relevant(level) for level in range(1, levels + 1)]
         if not counts:
@@ -128,7 +128,7 @@ class Gained(Derived):
     def _reached_at_once(self, levels: int) -> Tensor:
         """:meth:`_reached` for few grades in short lists on the CPU: the counts of all grades in one integer."""
         grade = only(self.valid, self.grade) if self.pool is None else self.pool
-        together = torch.bitwise_left_shift(1, grade.long().clamp_min(0).mul_(BITS)).sum(-1)
+        together = torch.bitwise_left_shift(1, grade.long().clamp(0, levels).mul_(BITS)).sum(-1)
         lanes = torch.arange(levels, 0, -1, device=grade.device).unsqueeze(-1) * BITS
         return (together >> lanes).bitwise_and_(2**BITS - 1).cumsum(0).flip(0)
 
