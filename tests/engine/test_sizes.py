@@ -214,7 +214,7 @@ def test_one_list_longer_than_a_block_stands_as_its_rows(monkeypatch, more):
 
 @pytest.mark.parametrize(
     ("suite", "chunks"),
-    [("map", 1), ("map mr auroc", 2), ("map " + "mrr " * 20, 4), ("map@9 " + "mrr@10 " * 20, 1)],
+    [("map", 2), ("map mr auroc", 2), ("map " + "mrr " * 20, 4), ("map@9 " + "mrr@10 " * 20, 1)],
     ids=["one", "three", "many", "cut"],
 )
 def test_many_metrics_of_all_ranks_get_smaller_chunks(suite, chunks):

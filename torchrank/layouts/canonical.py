@@ -74,10 +74,8 @@ class Layout:
 
     #: names of the fields with a row per query
     per_query: ClassVar[tuple[str, ...]] = ()
-    #: a chunk has at least 1 / kept of the room if its ranking keeps all elements, which takes memory beside the
-    #: temporaries; for a single metric it has 1 / kept_alone
+    #: a chunk has 1 / kept of the room if its ranking keeps all elements, which takes memory beside the temporaries
     kept: ClassVar[int] = 2
-    kept_alone: ClassVar[int] = 2
 
     @functools.cached_property
     def num_queries(self) -> int:
@@ -159,11 +157,11 @@ class Layout:
     def blocks(self, need: Need) -> Iterable[Layout]:
         """Cut the batch into chunks of queries of bounded size: at least one, the first with the counters."""
         elements, room = self.elements, self.room // parts_at_once()
-        if need.reach is None:
-            room = room // min(self.kept, self.kept_alone - (1 - need.metrics) // SEVERAL)  # one more for each SEVERAL
+        room = room // min(self.kept, 2 + need.metrics // SEVERAL) if need.reach is None else room
         if isinstance(elements, int):
             elements, queries = max(1, elements, self.width if need.all_candidates else 0), self.num_queries
-            if queries * elements <= room:
+            # A remainder would be as many operations as a whole chunk, so a small one stays with the only chunk.
+            if queries * elements <= room + room // 4:
                 return [self]
             step = max(1, room // elements)
             return self._blocks([(start, min(start + step, queries)) for start in range(0, queries, step)])
@@ -185,7 +183,6 @@ class DenseLayout(Layout):
     # Many metrics derive dozens of quantities from each ranking. If all of them took more than 64 MB, the C library
     # would return freed memory to the system, and fetch it again for the next chunk.
     kept: ClassVar[int] = 4
-    kept_alone: ClassVar[int] = 1
 
     #: floating [query, candidate]; -inf = not retrieved
     scores: Tensor
