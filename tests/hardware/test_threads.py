@@ -177,6 +177,26 @@ def test_a_mode_that_watches_operations_sees_them_all(busy, mode):
     assert counts[0] == counts[1] > 50
 
 
+def test_the_compiled_kernel_has_all_threads_of_torch(busy):
+    """It keeps Python's lock, so parts of a batch on several threads would be counted one after the other."""
+    seen = []
+
+    def gain(grade):
+        seen.append((threading.current_thread() is threading.main_thread(), torch.get_num_threads()))
+        return grade
+
+    metric, (given, options) = tr.CG(gain=gain), BATCHES["dense"]
+    try:
+        for compiled in (False, True, False):
+            seen.clear()
+            tr.use_compiled(compiled)
+            metric.score(*given, **options)
+            assert all(here == compiled and (number == busy or not compiled) for here, number in seen)
+            assert seen
+    finally:
+        tr.use_compiled(False)
+
+
 def test_a_default_device_watches_nothing(busy):
     with torch.device("meta"):
         assert threads.available() == min(busy, threads.MOST_THREADS)

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchrank.hardware.threads import allow_cutting
+
 _requested = False
 
 _kernel: Callable[..., Any] | None = None
@@ -18,6 +20,7 @@ def use_compiled(enabled: bool) -> None:
     """Compile the kernel that counts scores with :func:`torch.compile`, off by default. Results do not change.
 
     The kernel serves score matrices without mask and tie breaks. It reads them once for each right answer of a query.
+    While it is on, torch's own threads serve all batches, also on a busy machine.
     The first batch compiles: about ten seconds on two cores, or one second if torch's cache contains the kernel.
     Another dtype or memory layout, or a dimension of 1, compiles again; other sizes do not. Compiling for the CPU
     requires a C++ compiler. If compiling fails, one warning is given, and the eager kernel is used from then on.
@@ -29,12 +32,17 @@ def use_compiled(enabled: bool) -> None:
         >>> import torchrank as tr
         >>> tr.use_compiled(False)
     """
-    global _requested, _kernel
-    _requested = enabled
-    if not enabled:
-        return
-    if _kernel is None:
+    global _kernel
+    _request(enabled)
+    if enabled and _kernel is None:
         _kernel = torch.compile(_count, dynamic=True)
+
+
+def _request(enabled: bool) -> None:
+    global _requested
+    _requested = enabled
+    # The kernel keeps Python's lock, so parts of a batch on several threads would be counted one after the other.
+    allow_cutting(not enabled)
 
 
 def is_compiled() -> bool:
@@ -48,13 +56,12 @@ def fused(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Returns:
         both counts, int64 [query, entry] each, and the number of scores above -inf, int64 [query, 1].
     """
-    global _requested
     try:
         assert _kernel is not None
         with torch.no_grad():  # always, because a kernel is compiled again if the gradient mode changes
             counts = _kernel(scores, own)
     except Exception as error:
-        _requested = False
+        _request(False)
         warnings.warn(
             f"torch.compile failed, so the scores are counted by the eager kernel from now on: {error}", stacklevel=2
         )

@@ -151,6 +151,16 @@ def times() -> dict[int, Time]:
 load = Load()
 
 
+# Whether batches may be cut into parts for torchrank's threads.
+_cutting = True
+
+
+def allow_cutting(allowed: bool) -> None:
+    """Allow batches to be cut into parts for torchrank's threads, or let torch's threads serve all batches."""
+    global _cutting
+    _cutting = allowed
+
+
 class _Here(threading.local):
     """Roles of the current thread, 0 = it does not have the role."""
 
@@ -224,7 +234,8 @@ def parts_at_once() -> int:
 def available() -> int:
     """Number of threads on which the parts of a batch can run now: 1 inside a part and on a quiet machine."""
     number = _here.caller_threads or torch.get_num_threads()
-    return 1 if _here.parts_at_once or load.quiet or _watched() else min(MOST_THREADS, number)
+    together = not _cutting or _here.parts_at_once or load.quiet or _watched()
+    return 1 if together else min(MOST_THREADS, number)
 
 
 def _watched() -> bool:
@@ -268,7 +279,14 @@ def serially(device: torch.device, size: int, work: Callable[P, R], *args: P.arg
     A batch with few elements (``size``) or on an accelerator runs on the caller's thread.
     """
     small = device.type != "cpu" or size <= GRAIN
-    if small or _here.caller_threads or _here.parts_at_once or torch.get_num_threads() < 2 or _watched():
+    if (
+        not _cutting
+        or small
+        or _here.caller_threads
+        or _here.parts_at_once
+        or torch.get_num_threads() < 2
+        or _watched()
+    ):
         return work(*args, **kwargs)
     with load.measured():
         if load.quiet:
