@@ -556,6 +556,19 @@ def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
     assert fused.is_compiled()
 
 
+def test_on_a_device_the_kernel_itself_searches_for_nan(monkeypatch, compiled):
+    scores, label = some_scores(40, 50), torch.randint(-1, 50, (40,))
+    scores[3, 7], scores[5, :9], scores[6] = NAN, -math.inf, NAN
+    want = tr.Ranking.from_label(scores, label)
+    monkeypatch.setattr(fused, "reading_is_free", lambda x: False)
+    monkeypatch.setattr(fused, "_kernel", fused._count)
+    monkeypatch.setattr(counting, "find_nan", None)
+    compiled(True)
+    found = tr.Ranking.from_label(scores, label)
+    assert found.errors.sum() == 2
+    assert_same(found, want)
+
+
 def test_where_compiling_fails_the_eager_kernel_goes_on(monkeypatch, compiled):
     def fails(scores, own):
         raise RuntimeError("no compiler here")

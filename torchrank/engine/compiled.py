@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.threads import allow_cutting
 
 _requested = False
@@ -50,11 +51,12 @@ def is_compiled() -> bool:
     return _requested
 
 
-def fused(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def fused(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Count scores above and equal to ``own`` [query, entry].
 
     Returns:
-        both counts, int64 [query, entry] each, and the number of scores above -inf, int64 [query, 1].
+        both counts, int64 [query, entry] each; the number of scores above -inf, int64 [query, 1]; and whether a score
+        is NaN, bool [query], or None on the CPU, where the third number usually rules it out.
     """
     try:
         assert _kernel is not None
@@ -66,13 +68,15 @@ def fused(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             f"torch.compile failed, so the scores are counted by the eager kernel from now on: {error}", stacklevel=2
         )
         counts = _count(scores, own)
-    greater, equal, retrieved = (count.long() for count in counts)
-    return greater, equal, retrieved
+    *numbers, has_nan = counts
+    greater, equal, retrieved = (number.long() for number in numbers)
+    return greater, equal, retrieved, has_nan
 
 
-def _count(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _count(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     wide, mine = scores.unsqueeze(1), own.unsqueeze(-1)
     # Vector registers hold twice as many counts of 32 bits as of 64, and no row has 2 ** 31 columns.
     greater = (wide > mine).sum(-1, dtype=torch.int32)
     equal = (wide == mine).sum(-1, dtype=torch.int32)
-    return greater, equal, (scores > float("-inf")).sum(-1, keepdim=True, dtype=torch.int32)
+    retrieved = (scores > float("-inf")).sum(-1, keepdim=True, dtype=torch.int32)
+    return greater, equal, retrieved, None if reading_is_free(scores) else scores.isnan().any(-1)

@@ -57,11 +57,12 @@ def count_by_comparing(
         tie_break: [query, candidate], the larger value ranks first among equal scores.
         own_tie_break: tie breaks of the judged items, [query, entry].
     """
+    has_nan: Tensor | None = None
     if tie_break is not None and own_tie_break is not None:
         greater, equal = _by_tie_break(scores, own, mask, tie_break, own_tie_break)
         retrieved = count_above(scores, torch.full_like(own[:, :1], float("-inf")), mask)
     elif is_compiled() and mask is None:
-        greater, equal, retrieved = fused(scores, own)
+        greater, equal, retrieved, has_nan = fused(scores, own)
     else:
         lowest = scalar(-math.inf, own.dtype, own.device).expand(len(own), 1)
         bounds = torch.cat([own, next_below(own), lowest], dim=-1)
@@ -69,7 +70,8 @@ def count_by_comparing(
         greater, at_least, retrieved = counted.tensor_split([own.shape[1], 2 * own.shape[1]], dim=-1)
         equal = at_least - greater
     retrieved = retrieved.squeeze(-1)
-    return ScoreCounts(greater, equal, retrieved, find_nan(scores, retrieved, mask))
+    has_nan = find_nan(scores, retrieved, mask) if has_nan is None else has_nan
+    return ScoreCounts(greater, equal, retrieved, has_nan)
 
 
 def _by_tie_break(
