@@ -56,9 +56,8 @@ def descending(x: Tensor) -> Descending:
     # The key has the element in its upper bits and the column in the lower ones. numpy sorts such integers in half the
     # time of an indirect sort.
     low = (x.shape[1] - 1).bit_length() if x.dtype == torch.float64 else 32
-    has_nan = (
-        x.is_floating_point() and not finite and math.isnan(x.sum())
-    )  # or infinities of both signs, which does no harm
+    # Infinities of both signs count as NaN, which does no harm.
+    has_nan = x.is_floating_point() and not finite and math.isnan(x.sum())
     key = _keys(x, low, has_nan)
     key.numpy()[:] |= numpy.arange(x.shape[1])
     key.numpy().sort(axis=-1)

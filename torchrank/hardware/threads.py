@@ -279,24 +279,18 @@ def serially(device: torch.device, size: int, work: Callable[P, R], *args: P.arg
     A batch with few elements (``size``) or on an accelerator runs on the caller's thread.
     """
     small = device.type != "cpu" or size <= GRAIN
-    if (
-        not _cutting
-        or small
-        or _here.caller_threads
-        or _here.parts_at_once
-        or torch.get_num_threads() < 2
-        or _watched()
-    ):
+    inside = _here.caller_threads or _here.parts_at_once
+    if small or inside or not _cutting or torch.get_num_threads() < 2 or _watched():
         return work(*args, **kwargs)
     with load.measured():
         if load.quiet:
             return work(*args, **kwargs)
-        number, inside = torch.get_num_threads(), _in_our_modes(work)
+        number, carried = torch.get_num_threads(), _in_our_modes(work)
 
         def one() -> R:
             _here.caller_threads = number
             try:
-                return inside(*args, **kwargs)
+                return carried(*args, **kwargs)
             finally:
                 _here.caller_threads = 0
 
