@@ -21,6 +21,7 @@ from comparing import (
 )
 
 import torchrank as tr
+from torchrank import retrieval
 
 TRIED = [config for name in REPRESENTATIVES for config in configs_of(name, FEW)]
 
@@ -195,14 +196,6 @@ def test_more_queries_than_the_engine_takes_at_once(name, layout):
 SHARED = ["ndcg@5", "map", "mrr@10", "recall@3", "precision", "rprecision", "auroc", "err@10", "kendalltau", "mr"]
 
 
-def leaves(given):
-    """All tensors in arguments."""
-    if isinstance(given, torch.Tensor):
-        return [given]
-    parts = given.values() if isinstance(given, dict) else given if isinstance(given, list | tuple) else ()
-    return [x for part in parts for x in leaves(part)]
-
-
 @pytest.mark.parametrize("index", [torch.int8, torch.int32, torch.int64], ids=str)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("rounded", [False, True], ids=["no ties", "ties"])
@@ -212,7 +205,7 @@ def test_arguments_are_never_changed(rounded, dtype, index):
     scores = torch.randn(100, 400, generator=g).to(dtype)
     scores = scores.round() if rounded else scores
     target = (torch.randint(-20, 4, scores.shape, generator=g)).clamp_min(-1).to(index)
-    label, there = target.argmax(-1).to(index if index == torch.int64 else torch.int32), scores > -1
+    label, there = target.argmax(-1), scores > -1
     query, item = (target > 0).nonzero(as_tuple=True)
     pairs = (torch.arange(100).repeat(3), torch.arange(300))
     flat = scores.flatten(), target.flatten()
@@ -229,9 +222,21 @@ def test_arguments_are_never_changed(rounded, dtype, index):
         (tuple(x[order] for x in flat), {"indexes": indexes[order], "mask": there.flatten()[order]}),
     ]
     for arguments, options in calls:
-        kept = [x.clone() for x in leaves((arguments, options))]
+        given = list(cases.tensors_in((arguments, options)))
+        kept = [x.clone() for x in given]
         for names in (SHARED, ["map"], ["precision@7"], ["ndcg"]):
             suite = tr.RankingCollection(names)
             suite.update(*arguments, **options)
             suite.compute()
-            assert all(map(torch.equal, leaves((arguments, options)), kept))
+            assert all(map(torch.equal, given, kept))
+    # The rows of a class of torchrank.retrieval are its state, and computing leaves them as they are.
+    rows = tuple(x[order] for x in (flat[0], (flat[1] > 0).to(index), indexes))
+    kept = [x.clone() for x in rows]
+    metric = retrieval.RetrievalPrecision(top_k=7)
+    metric.update(*rows)
+    values = []
+    for _ in range(2):
+        values.append(metric.compute())
+        metric._computed = metric._ranked = None
+    assert torch.equal(*values)
+    assert all(map(torch.equal, rows, kept))
