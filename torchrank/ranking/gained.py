@@ -61,11 +61,6 @@ class Gained(Derived):
             last.whole, up_to, before + inside * self.discount_in_last(discount, top_k) / last.ranks.number
         )
 
-    @property
-    def _judged_grade(self) -> Tensor:
-        """[query, judged]: grades of all judged candidates, also beyond ``reach``, in any order."""
-        return self.grade if self.pool is None else self.pool
-
     @cached
     def judged_gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, judged]: :meth:`gains` of all judged candidates, also beyond ``reach``, in any order."""
@@ -100,8 +95,8 @@ class Gained(Derived):
     def _ideal_by_level(
         self, gain: Gain, discount: Callable[[Tensor], Tensor], top_k: int | None, levels: int
     ) -> Tensor:
-        most = self._judged_grade.shape[1]
-        limit = min(top_k or most, most)
+        judged = self.grade if self.pool is None else self.pool
+        limit = min(top_k or judged.shape[1], judged.shape[1])
         # The n(l) candidates at or above level l have the ranks 1 ... n(l) in the ideal order. So each level l adds
         # gain(l) - gain(l - 1) times the sum of the first n(l) discounts.
         discounts = self._discounts_reached(discount, limit, levels)
@@ -123,7 +118,7 @@ class Gained(Derived):
     @cached
     def _reached(self, levels: int) -> Tensor:
         """int64 [level, query]: number of judged candidates at or above each of the levels 1, 2, ..., ``levels``."""
-        if 1 < levels <= LANES and self._judged_grade.shape[1] < 2**BITS:
+        if 1 < levels <= LANES and self._judged_width() < 2**BITS and self.levels() is not None:
             return self._reached_at_once(levels)
         counts = [self.num_relevant(level) for level in range(1, levels + 1)]
         if not counts:
@@ -175,6 +170,10 @@ class Gained(Derived):
             grade += (ranks <= reached.unsqueeze(-1)).view(torch.int8)
         return grade.long()
 
+    def _judged_width(self) -> int:
+        """Largest number of judged candidates of a query, padding included."""
+        return (self.grade if self.pool is None else self.pool).shape[1]
+
     def _ideal_width(self) -> int:
         """Number of ranks of the ideal order, up to ``reach``."""
         return self.first.shape[1] if self.pool is None else min(self.reach or self.pool.shape[1], self.pool.shape[1])
@@ -196,7 +195,7 @@ class Gained(Derived):
     @cached
     def _largest_grade(self) -> Tensor | None:
         """The largest grade of each query, [query], if grades are integers on the CPU, else None."""
-        grade = self._judged_grade
+        grade = self.grade if self.pool is None else self.pool
         if not reading_is_free(grade) or grade.is_floating_point() or not grade.shape[1]:
             return None
         return grade.amax(-1)
@@ -204,7 +203,7 @@ class Gained(Derived):
     @cached
     def finite(self) -> Tensor:
         """bool [query]: all grades are finite numbers."""
-        grade = self._judged_grade
+        grade = self.grade if self.pool is None else self.pool
         if not grade.is_floating_point() or not grade.shape[1]:
             return torch.ones(len(grade), dtype=torch.bool, device=grade.device)
         return grade.amax(-1).isfinite() & grade.amin(-1).isfinite()  # NaN is both
