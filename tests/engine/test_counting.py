@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from torchrank.engine import counting, excluded, tiles
+from torchrank.engine import compiled, counting, excluded, tiles
 from torchrank.layouts.items import Pairs
 
 INF, NAN = math.inf, math.nan
@@ -105,6 +105,36 @@ def test_zero_is_tied_with_itself_where_denormal_numbers_are_zero():
     assert (counts.greater.item(), counts.equal.item()) == (1, 3)
     counts = counting.count_by_comparing(scores, scores[:, :1])
     assert (counts.greater.item(), counts.equal.item()) == (2, 1)
+
+
+#: the bits of float32 numbers at which an order by bits could go wrong: zeros, the least and largest numbers, NaNs
+BITS = [0, 1, 2, 0x7FFFFF, 0x800000, 0x3F800000, 0x3F800001, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF]
+
+
+@pytest.mark.parametrize("entries", [1, 3])
+@pytest.mark.parametrize("numbers", ["all", "no NaN", "finite", "not 0", "any"])
+def test_bits_are_counted_as_numbers(monkeypatch, entries, numbers):
+    for function in (compiled._compare, compiled._compare_bits):
+        monkeypatch.setitem(compiled._kernels, function.__name__, function)
+    generator = torch.Generator().manual_seed(0)
+    bits = torch.tensor(BITS + [x - 2**31 for x in BITS], dtype=torch.int32)
+    known = bits.view(torch.float32)
+    known = {
+        "all": known,
+        "no NaN": known[~known.isnan()],
+        "finite": known[known.isfinite()],
+        "not 0": known[known.isfinite() & (known != 0)],
+        "any": torch.randint(-(2**31), 2**31, (5000,), dtype=torch.int32, generator=generator).view(torch.float32),
+    }[numbers]
+    for wide in (False, True):
+        scores = known[torch.randint(len(known), (60, 80 if wide else 3), generator=generator)][:, ::2]
+        own = scores[:, torch.randint(scores.shape[1], (entries,), generator=generator)]
+        for finite in {False, bool(scores.isfinite().all())}:
+            greater, equal, retrieved, has_nan = compiled.fused(scores, own, finite)
+            assert torch.equal(greater, (scores.unsqueeze(1) > own.unsqueeze(-1)).sum(-1))
+            assert torch.equal(equal, (scores.unsqueeze(1) == own.unsqueeze(-1)).sum(-1))
+            assert torch.equal(retrieved[~has_nan], (scores > -INF).sum(-1)[~has_nan])
+            assert torch.equal(has_nan, scores.isnan().any(-1))
 
 
 def test_candidates_that_are_not_retrieved_equal_nothing():

@@ -536,13 +536,15 @@ def compiled():
 @pytest.mark.skipif(not any(map(shutil.which, (os.environ.get("CXX", "g++"), "c++"))), reason="needs a C++ compiler")
 def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
     label = torch.randint(-1, 300, (60,), generator=torch.Generator().manual_seed(0))
-    scores = some_scores(60, 300, torch.bfloat16, seed=8)  # float32 comes with the embeddings
-    bad = scores.clone()
-    bad[::9, 5] = NAN
-    batches = [(scores, label), (bad, label), (scores[:13, :100], label[:13] % 100), (scores[:0], label[:0])]
+    batches = []
+    for dtype in (torch.bfloat16, torch.float32):  # finite float32 comes with the embeddings
+        scores = some_scores(60, 300, dtype, seed=8)
+        bad = scores.clone()
+        bad[::9, 5] = NAN
+        batches += [(scores, label), (bad, label), (scores[:13, :100], label[:13] % 100), (scores[:0], label[:0])]
     want = [tr.Ranking.from_label(*batch) for batch in batches]
     assert_stands(want[0], standing(batches[0][0], [{x: 1} if x >= 0 else {} for x in label.tolist()]))
-    assert want[1].errors.sum() == 7
+    assert want[1].errors.sum() == want[5].errors.sum() == 7
     calls = []
     monkeypatch.setattr(counting, "fused", lambda *args: calls.append(args) or fused.fused(*args))
     compiled(True)
@@ -553,6 +555,8 @@ def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
     chunked = tr.Ranking.from_embeddings(queries, items, label[:20], chunk_size=128)
     assert_same(chunked, tr.Ranking.from_label(queries @ items.T, label[:20]))
     assert len(calls) > len(batches) + 7
+    finite = [args[2] for args in calls]
+    assert not any(finite[: len(batches)]) and all(finite[len(batches) : len(batches) + 7])
     assert fused.is_compiled()
 
 
@@ -561,7 +565,7 @@ def test_on_a_device_the_kernel_itself_searches_for_nan(monkeypatch, compiled):
     scores[3, 7], scores[5, :9], scores[6] = NAN, -math.inf, NAN
     want = tr.Ranking.from_label(scores, label)
     monkeypatch.setattr(fused, "reading_is_free", lambda x: False)
-    monkeypatch.setattr(fused, "_kernel", fused._count)
+    monkeypatch.setitem(fused._kernels, "_compare", fused._compare)
     monkeypatch.setattr(counting, "find_nan", None)
     compiled(True)
     found = tr.Ranking.from_label(scores, label)
@@ -570,12 +574,12 @@ def test_on_a_device_the_kernel_itself_searches_for_nan(monkeypatch, compiled):
 
 
 def test_where_compiling_fails_the_eager_kernel_goes_on(monkeypatch, compiled):
-    def fails(scores, own):
+    def fails(scores, own, find_largest):
         raise RuntimeError("no compiler here")
 
     scores, label = some_scores(40, 50), torch.randint(-1, 50, (40,))
     want = tr.Ranking.from_label(scores, label)
-    monkeypatch.setattr(fused, "_kernel", fails)
+    monkeypatch.setitem(fused._kernels, "_compare_bits", fails)
     compiled(True)
     with pytest.warns(UserWarning, match=r"torch\.compile failed.*no compiler here") as record:
         rankings = [tr.Ranking.from_label(scores, label) for _ in range(3)]

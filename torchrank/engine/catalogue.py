@@ -71,8 +71,9 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
         counts = count_by_comparing(scores, own, mask, tie_break, own_tie_break)
     # Excluded pairs are counted like all others and subtracted then, so that the scores are not copied.
     if pairs is not None:
-        pair_tie_break = None if tie_break is None else tie_break[pairs.query, pairs.item]
-        subtract(counts, pairs, scores[pairs.query, pairs.item], own, pair_tie_break, own_tie_break)
+        at = pairs.query * scores.shape[1] + pairs.item  # one index is faster than two
+        pair_tie_break = None if tie_break is None else tie_break.take(at)
+        subtract(counts, pairs, scores.take(at), own, pair_tie_break, own_tie_break)
     valid = valid if gone is None else valid & ~gone
     return _as_ranking(counts, own, grade, valid, layout.errors, layout.validate, scores.shape[1], None, layout.ignored)
 
@@ -185,7 +186,7 @@ class _Group:
         self.ignored = judged.ignored
         self.pairs, self.gone = removable(exclude, self.items, self.grade, None)
         engine = cheapest(self.items.shape[1], _width(columns), reach, self.items.device, None)
-        self.count = count_by_sorting if engine is Engine.SORT else count_by_comparing
+        self.sort = engine is Engine.SORT
         self.top: Top | None = None
         # Scores that can be read only once cannot be counted, because counting needs the judged items' scores first.
         if reach is not None and (engine is Engine.TOP or not columns.again):
@@ -220,7 +221,7 @@ class _Group:
             # Excluded pairs could fill the best scores, so here they cannot be subtracted later.
             if self.pairs is not None:
                 part = _without(part, self.pairs, first, some.start or 0)
-            retrieved, has_nan = count_retrieved(part)
+            retrieved, has_nan = count_retrieved(part, self.columns.finite and self.pairs is None)
             self.counts.retrieved[some] += retrieved
             self.counts.has_nan[some] += has_nan
             before = Top(self.top.scores[some], self.top.last[some])
@@ -229,9 +230,10 @@ class _Group:
 
     def _counted(self, scores: Tensor, some: slice) -> ScoreCounts:
         """The counts over scores [query, column] of the queries ``some``."""
-        if self.limits is None:
-            return self.count(scores, self.own[some])
-        return count_open(scores, self.own[some], self.counts.greater[some] < self.limits[some])
+        own, finite = self.own[some], self.columns.finite
+        if self.limits is not None:
+            return count_open(scores, own, self.counts.greater[some] < self.limits[some], finite)
+        return count_by_sorting(scores, own) if self.sort else count_by_comparing(scores, own, finite=finite)
 
     def _of(self, scores: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Rows of the group, with their numbers in it; copied some at a time if they are not consecutive."""

@@ -28,6 +28,8 @@ class Columns:
     #: predicts the scores of judged items, given rows and items [query, entry], which saves one reading; returns None
     #: if it cannot predict
     guess: Callable[[slice | Tensor, Tensor], Tensor | None] | None = None
+    #: whether all scores are known to be finite
+    finite: bool = False
     #: this worker's part, if other workers have other columns of the same queries
     shard: Shard | None = None
 

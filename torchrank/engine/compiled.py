@@ -1,7 +1,8 @@
-"""The counting kernel as one compiled loop, on request. It reads the scores once for all counts."""
+"""The counting kernels as compiled loops, on request. They read the scores once for all counts."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,37 +13,43 @@ from torch import Tensor
 from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.threads import allow_cutting
 
+# The sign bit of a float32, and the bits of infinity.
+SIGN, INFINITY = -(2**31), 0x7F800000
+
 _requested = False
 
-_kernel: Callable[..., Any] | None = None
+#: the compiled functions by name
+_kernels: dict[str, Callable[..., Any]] = {}
 
 
 def use_compiled(enabled: bool) -> None:
-    """Compile the kernel that counts scores with :func:`torch.compile`, off by default. Results do not change.
+    """Compile the kernels that count scores with :func:`torch.compile`, off by default. Results do not change.
 
-    The kernel serves score matrices without mask and tie breaks. It reads them once for each right answer of a query.
+    The kernels serve score matrices without mask and tie breaks. They read them once for each right answer of a query,
+    and scores in float32 on a CPU once more if they contain -inf or NaN, or if a right answer has score 0.
     While it is on, torch's own threads serve all batches, also on a busy machine.
     The first batch compiles: about ten seconds on two cores, or one second if torch's cache contains the kernel.
     Another dtype or memory layout, or a dimension of 1, compiles again; other sizes do not. Compiling for the CPU
     requires a C++ compiler. If compiling fails, one warning is given, and the eager kernel is used from then on.
 
     Args:
-        enabled: whether to use the compiled kernel from now on.
+        enabled: whether to use the compiled kernels from now on.
 
     Example:
         >>> import torchrank as tr
         >>> tr.use_compiled(False)
     """
-    global _kernel
     _request(enabled)
-    if enabled and _kernel is None:
-        _kernel = torch.compile(_count, dynamic=True)
+    if enabled and not _kernels:
+        # Where torch gives up compiling, a graph of a whole function is an error. Uncompiled, it would fill the memory.
+        for function in (_compare, _compare_bits):
+            _kernels[function.__name__] = torch.compile(function, dynamic=True, fullgraph=True)
 
 
 def _request(enabled: bool) -> None:
     global _requested
     _requested = enabled
-    # The kernel keeps Python's lock, so parts of a batch on several threads would be counted one after the other.
+    # The kernels keep Python's lock, so parts of a batch on several threads would be counted one after the other.
     allow_cutting(not enabled)
 
 
@@ -51,32 +58,78 @@ def is_compiled() -> bool:
     return _requested
 
 
-def fused(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+def fused(scores: Tensor, own: Tensor, finite: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Count scores above and equal to ``own`` [query, entry].
 
+    Args:
+        scores: [query, candidate].
+        own: of the same dtype.
+        finite: whether all scores are known to be finite.
+
     Returns:
-        both counts, int64 [query, entry] each; the number of scores above -inf, int64 [query, 1]; and whether a score
-        is NaN, bool [query], or None on the CPU, where the third number usually rules it out.
+        both counts, int64 [query, entry] each; the number of scores above -inf, int64 [query]; and whether a score is
+        NaN, bool [query], or None where the third number usually rules it out.
     """
+    by_bits = scores.dtype == torch.float32 and reading_is_free(scores) and own.numel() > 0 < scores.shape[1]
     try:
-        assert _kernel is not None
         with torch.no_grad():  # always, because a kernel is compiled again if the gradient mode changes
-            counts = _kernel(scores, own)
+            return _fused_bits(scores, own, finite) if by_bits else _kernels["_compare"](scores, own)
     except Exception as error:
         _request(False)
         warnings.warn(
             f"torch.compile failed, so the scores are counted by the eager kernel from now on: {error}", stacklevel=2
         )
-        counts = _count(scores, own)
-    *numbers, has_nan = counts
-    greater, equal, retrieved = (number.long() for number in numbers)
-    return greater, equal, retrieved, has_nan
+        return _compare(scores, own)
 
 
-def _count(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+def _compare(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Count by comparisons."""
     wide, mine = scores.unsqueeze(1), own.unsqueeze(-1)
     # Vector registers hold twice as many counts of 32 bits as of 64, and no row has 2 ** 31 columns.
     greater = (wide > mine).sum(-1, dtype=torch.int32)
     equal = (wide == mine).sum(-1, dtype=torch.int32)
-    retrieved = (scores > float("-inf")).sum(-1, keepdim=True, dtype=torch.int32)
-    return greater, equal, retrieved, None if reading_is_free(scores) else scores.isnan().any(-1)
+    retrieved = (scores > float("-inf")).sum(-1, dtype=torch.int32)
+    has_nan = None if reading_is_free(scores) else scores.isnan().any(-1)
+    return greater.long(), equal.long(), retrieved.long(), has_nan
+
+
+def _fused_bits(scores: Tensor, own: Tensor, finite: bool) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Count float32 scores by their bits, which takes half the time of comparisons."""
+    kernel = _kernels["_compare_bits"]
+    bits, own = scores.view(torch.int32), own.contiguous() + 0.0  # no -0, whose bits differ from those of 0
+    greater, equal, largest = kernel(bits, own.view(torch.int32), not finite)
+    finite = finite or int(largest.max()) < INFINITY
+    zero = own == 0
+    if finite and not bool(zero.any()):
+        retrieved = torch.full_like(own[:, 0], scores.shape[1], dtype=torch.int64)
+        return greater, equal, retrieved, torch.zeros_like(retrieved, dtype=torch.bool)
+    marks = own.new_tensor([-0.0, -math.inf, math.inf]).expand(len(own), 3).contiguous()
+    above, same, _ = kernel(bits, marks.view(torch.int32), False)
+    # A NaN without sign is beyond inf, a NaN with a sign beyond -inf.
+    retrieved, has_nan = above[:, 1], (above[:, 2] > 0) | (above[:, 1] + same[:, 1] < scores.shape[1])
+    if bool(has_nan.any()):  # NaN is neither above nor equal to a score
+        greater, equal, retrieved, _ = _kernels["_compare"](scores, own)
+        return greater, equal, retrieved, has_nan
+    return greater, torch.where(zero, equal + same[:, :1], equal), retrieved, has_nan
+
+
+def _compare_bits(scores: Tensor, own: Tensor, find_largest: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Count by the bits of float32, given as int32. Zeros count as equal only if they have the same sign.
+
+    The bits of positive numbers are in the order of the numbers, the bits of negative numbers in the opposite order.
+    With all sign bits flipped, negative numbers are above positive ones. So two bounds, one below and one above the
+    bits of ``own``, leave of each score on which side it is. Each operation is one instruction.
+
+    Returns:
+        both counts, int64 [query, entry]; and the bits of the scores that are largest in magnitude, int32.
+    """
+    flip = own & SIGN
+    place = (own ^ flip).unsqueeze(-1)
+    wide = scores.unsqueeze(1)
+    side = torch.minimum(torch.maximum(wide ^ flip.unsqueeze(-1), place - 1), place + 1) - place
+    differing = (side & 1).sum(-1, dtype=torch.int32)
+    balance = side.sum(-1, dtype=torch.int32)  # scores on one side, minus scores on the other
+    greater = (differing + torch.where(flip == 0, balance, -balance)) // 2
+    # Expanded to the same shape as above, so that the compiler makes one loop.
+    largest = (wide & ~SIGN).expand(-1, own.shape[1], -1).amax(-1) if find_largest else None
+    return greater.long(), scores.shape[1] - differing.long(), largest

@@ -47,6 +47,7 @@ def count_by_comparing(
     mask: Tensor | None = None,
     tie_break: Tensor | None = None,
     own_tie_break: Tensor | None = None,
+    finite: bool = False,
 ) -> ScoreCounts:
     """Count by comparing all scores with the score of one judged item after the other.
 
@@ -56,20 +57,21 @@ def count_by_comparing(
         mask: bool [query, candidate], False = padding.
         tie_break: [query, candidate], the larger value ranks first among equal scores.
         own_tie_break: tie breaks of the judged items, [query, entry].
+        finite: whether all scores are known to be finite.
     """
     has_nan: Tensor | None = None
     if tie_break is not None and own_tie_break is not None:
         greater, equal = _by_tie_break(scores, own, mask, tie_break, own_tie_break)
-        retrieved = count_above(scores, torch.full_like(own[:, :1], float("-inf")), mask)
+        retrieved = count_above(scores, torch.full_like(own[:, :1], float("-inf")), mask).squeeze(-1)
     elif is_compiled() and mask is None:
-        greater, equal, retrieved, has_nan = fused(scores, own)
+        greater, equal, retrieved, has_nan = fused(scores, own, finite)
     else:
-        lowest = scalar(-math.inf, own.dtype, own.device).expand(len(own), 1)
-        bounds = torch.cat([own, next_below(own), lowest], dim=-1)
-        counted = count_above(scores, bounds, mask)
-        greater, at_least, retrieved = counted.tensor_split([own.shape[1], 2 * own.shape[1]], dim=-1)
+        finite = finite and mask is None
+        lowest = scalar(-math.inf, own.dtype, own.device).expand(len(own), 0 if finite else 1)
+        counted = count_above(scores, torch.cat([own, next_below(own), lowest], dim=-1), mask)
+        greater, at_least, above_lowest = counted.tensor_split([own.shape[1], 2 * own.shape[1]], dim=-1)
         equal = at_least - greater
-    retrieved = retrieved.squeeze(-1)
+        retrieved, has_nan = all_retrieved(scores) if finite else (above_lowest.squeeze(-1), None)
     has_nan = find_nan(scores, retrieved, mask) if has_nan is None else has_nan
     return ScoreCounts(greater, equal, retrieved, has_nan)
 
@@ -113,8 +115,19 @@ def count_equal(scores: Tensor, value: Tensor) -> Tensor:
     return at_least - greater
 
 
-def count_retrieved(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Number of scores above -inf, int64 [query], and whether a score is NaN, bool [query]."""
+def all_retrieved(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """The results of :func:`count_retrieved` for finite scores, which are not read."""
+    retrieved = torch.full((len(scores),), scores.shape[1], device=scores.device)
+    return retrieved, torch.zeros_like(retrieved, dtype=torch.bool)
+
+
+def count_retrieved(scores: Tensor, finite: bool = False) -> tuple[Tensor, Tensor]:
+    """Number of scores above -inf, int64 [query], and whether a score is NaN, bool [query].
+
+    ``finite``: whether all scores are known to be finite; then they are not read.
+    """
+    if finite:
+        return all_retrieved(scores)
     retrieved = count_above(scores, scores.new_full((len(scores), 1), float("-inf"))).squeeze(-1)
     return retrieved, find_nan(scores, retrieved)
 

@@ -35,7 +35,7 @@ def limits(reach: int, items: Tensor, pairs: Pairs | None) -> Tensor:
     return torch.where(items >= 0, reach + removed.unsqueeze(-1), 0)
 
 
-def count_open(scores: Tensor, own: Tensor, is_open: Tensor) -> ScoreCounts:
+def count_open(scores: Tensor, own: Tensor, is_open: Tensor, finite: bool) -> ScoreCounts:
     """Count as :func:`count_by_comparing`, at least for the open judged items; other counts can stay 0.
 
     This reads values, so it is for the CPU.
@@ -44,14 +44,15 @@ def count_open(scores: Tensor, own: Tensor, is_open: Tensor) -> ScoreCounts:
         scores: [query, candidate].
         own: scores of the judged items, [query, entry].
         is_open: whether the rank of a judged item may still be within reach, bool [query, entry].
+        finite: whether all scores are known to be finite.
     """
     query, entry = is_open.nonzero(as_tuple=True)
     if ALONE * len(query) > is_open.numel():
-        return count_by_comparing(scores, own)
+        return count_by_comparing(scores, own, finite=finite)
     counts = ScoreCounts.nothing(own.shape[0], own.shape[1], own.device)
-    counts.retrieved[:], counts.has_nan[:] = count_retrieved(scores)
+    counts.retrieved[:], counts.has_nan[:] = count_retrieved(scores, finite)
     step = max(1, BLOCK // max(1, scores.shape[1]))
     for part in zip(query.split(step), entry.split(step)):
-        alone = count_by_comparing(scores[part[0]], own[part].unsqueeze(-1))
+        alone = count_by_comparing(scores[part[0]], own[part].unsqueeze(-1), finite=finite)
         counts.greater[part], counts.equal[part] = alone.greater.squeeze(-1), alone.equal.squeeze(-1)
     return counts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -21,17 +22,27 @@ AHEAD = 256
 
 def rank_embedded(layout: EmbeddedLayout, need: Need) -> Iterator[Ranking]:
     """Score chunks of queries, some items at a time. Judged items get their scores from the same products as others."""
-    start = 0
+    start, finite = 0, _finite(layout.queries, layout.catalogue)
     for chunk in layout.blocks(need):
         queries = torch.arange(chunk.num_queries, device=layout.queries.device)
-        for ranking in _rank(chunk, need):  # type: ignore[arg-type]
+        for ranking in _rank(chunk, need, finite):  # type: ignore[arg-type]
             number = queries if ranking.queries is None else ranking.queries
             yield replace(ranking, queries=number + start)
         start += chunk.num_queries
 
 
-def _rank(layout: EmbeddedLayout, need: Need) -> Iterator[Ranking]:
-    """Rank one chunk of queries."""
+def _finite(queries: Tensor, catalogue: Tensor) -> bool:
+    """Whether all products are known to be finite. False where finding out costs more than it saves."""
+    dimension = queries.shape[1]
+    if not reading_is_free(queries) or not len(catalogue) or not 0 < dimension <= len(queries):
+        return False
+    # A comparison with NaN is False. Half of the largest number leaves room for rounding.
+    largest = [max(abs(float(bound)) for bound in x.aminmax()) for x in (queries, catalogue)]
+    return dimension * math.prod(largest) <= torch.finfo(queries.dtype).max / 2
+
+
+def _rank(layout: EmbeddedLayout, need: Need, finite: bool) -> Iterator[Ranking]:
+    """Rank one chunk of queries. ``finite``: whether all products are known to be finite."""
     queries, catalogue, chunk = layout.queries, layout.catalogue, layout.chunk
     starts = range(0, len(catalogue), chunk)
     # All products share one buffer: each is used up before the next one is computed.
@@ -55,7 +66,7 @@ def _rank(layout: EmbeddedLayout, need: Need) -> Iterator[Ranking]:
     made = list(products()) if len(starts) == 1 else None
     guess = None if made is not None else functools.partial(_guess, layout)
     read = products if made is None else lambda: made
-    columns = Columns(read, layout.total, queries.dtype, at_once=chunk, guess=guess, shard=layout.shard)
+    columns = Columns(read, layout.total, queries.dtype, at_once=chunk, guess=guess, finite=finite, shard=layout.shard)
     yield from rank_columns(columns, layout.judged, layout.exclude, layout.errors, layout.validate, need)
 
 
