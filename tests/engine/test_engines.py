@@ -556,7 +556,8 @@ def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
     assert_same(chunked, tr.Ranking.from_label(queries @ items.T, label[:20]))
     assert len(calls) > len(batches) + 7
     finite = [args[2] for args in calls]
-    assert not any(finite[: len(batches)]) and all(finite[len(batches) : len(batches) + 7])
+    assert not any(finite[: len(batches)])
+    assert all(finite[len(batches) : len(batches) + 7])
     assert fused.is_compiled()
 
 
