@@ -10,11 +10,14 @@ from torchrank.layouts.arrange import arrange
 from torchrank.state import rank_tables, scoring
 
 INF = float("inf")
-# Only metrics with a cutoff have a table. Cutoffs in one suite differ, so that their tables are cut at the largest.
+# Cutoffs in one suite differ, so that the tables are cut at the largest.
 SUITE = [
-    tr.RankingMetric.registry[config.name](**{"top_k": 2 + number % 5, **dict(config.parameters)})
+    tr.RankingMetric.registry[config.name](**cutoff, **dict(config.parameters))
     for number, config in enumerate(MANY)
     if "of_one_rank" in vars(tr.RankingMetric.registry[config.name])
+    for cutoff in ({}, {"top_k": 2 + number % 5})
+    if not cutoff or (config.name != "mr" and "top_k" not in dict(config.parameters))
+    if cutoff or dict(config.parameters).get("normalize") != "k" or "top_k" in dict(config.parameters)
 ]
 LOOKED_UP = [metric for metric in SUITE if metric.rank_decides]
 
@@ -55,7 +58,7 @@ def test_every_class_that_can_be_looked_up_is():
 def test_values_are_those_of_the_formulas(monkeypatch, computed, ties, candidates):
     read = []
     table = rank_tables._read
-    monkeypatch.setattr(rank_tables, "_read", lambda metrics, ranking: read.append(metrics) or table(metrics, ranking))
+    monkeypatch.setattr(rank_tables, "_read", lambda metrics, *given: read.append(metrics) or table(metrics, *given))
     suite = tr.RankingCollection({f"m{place}": metric for place, metric in enumerate(LOOKED_UP)})
     batch = labels(ties, candidates)
     values, wanted = suite.score(*batch), computed(suite, *batch)
@@ -77,7 +80,7 @@ def test_only_labels_are_looked_up(monkeypatch):
     """Lists of one item are not: the digits of a query would depend on the longest list of its batch."""
     asked = []
     table = rank_tables._read
-    monkeypatch.setattr(rank_tables, "_read", lambda metrics, ranking: asked.append(1) or table(metrics, ranking))
+    monkeypatch.setattr(rank_tables, "_read", lambda *given: asked.append(1) or table(*given))
     scores, metric = torch.rand(3, 5), tr.DCG(top_k=3)
     lists, pairs = [torch.tensor([1]), torch.tensor([4]), torch.tensor([2])], (torch.arange(3), torch.tensor([1, 4, 2]))
     others = [metric.score(scores, lists), metric.score(scores, pairs)]
@@ -109,7 +112,9 @@ def test_labels_in_chunks_and_beside_metrics_of_all_candidates(monkeypatch, comp
     wanted = computed(suite, *batch)
     monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 99)
     monkeypatch.setattr(
-        rank_tables, "_read", lambda metrics, ranking: read.append(ranking.num_queries) or table(metrics, ranking)
+        rank_tables,
+        "_read",
+        lambda metrics, ranking, reach: read.append(ranking.num_queries) or table(metrics, ranking, reach),
     )
     for key, value in suite.score(*batch).items():
         torch.testing.assert_close(value, wanted[key], rtol=1e-14, atol=1e-15, equal_nan=True)
@@ -138,7 +143,7 @@ def test_functions_of_the_user_and_long_cutoffs_are_not_looked_up():
     assert tr.NDCG(top_k=rank_tables.LONGEST).rank_decides
     others = [
         tr.NDCG(top_k=rank_tables.LONGEST + 1),
-        tr.NDCG(),
+        tr.Precision(),
         tr.NDCG(top_k=3, gain={1: 2}),
         tr.DCG(top_k=3, discount=torch.rsqrt),
         tr.MAP(top_k=3, gain={1: 2}),

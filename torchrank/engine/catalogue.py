@@ -64,6 +64,11 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
         group.add(0, scores)
         return group.ranking(layout.errors, layout.validate, need.reach)
     own = scores.gather(-1, column)
+    # Padding and NaN are not retrieved either. Counts for -inf are right for all of these, unless pairs are subtracted.
+    behind = engine is Engine.COUNT and tie_break is None and pairs is None
+    if behind:
+        lowest = scalar(-math.inf, own.dtype, own.device)
+        own = torch.where(valid, own, lowest).fmax(lowest)
     own_tie_break = None if tie_break is None else tie_break.gather(-1, column)
     if engine is Engine.SORT:
         counts = count_by_sorting(scores, own, mask)
@@ -75,7 +80,8 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
         pair_tie_break = None if tie_break is None else tie_break.take(at)
         subtract(counts, pairs, scores.take(at), own, pair_tie_break, own_tie_break)
     valid = valid if gone is None else valid & ~gone
-    return _as_ranking(counts, own, grade, valid, layout.errors, layout.validate, scores.shape[1], None, layout.ignored)
+    errors, validate, width = layout.errors, layout.validate, scores.shape[1]
+    return _as_ranking(counts, own, grade, valid, errors, validate, width, None, layout.ignored, behind)
 
 
 def rank_columns(
@@ -347,13 +353,17 @@ def _as_ranking(
     width: int,
     reach: int | None,
     ignored: Tensor | None,
+    behind: bool = False,
 ) -> Ranking:
-    """The ranking of judged items whose greater and equal scores were counted."""
+    """The ranking of judged items whose greater and equal scores were counted.
+
+    ``behind``: whether ``own`` is -inf for all items that are not retrieved, and the counts are for it.
+    """
     if validate:
         errors = errors + count(Problem.NAN_SCORES, counts.has_nan, ignored)
     dtype = widest_float(own.device)
     # A number of a floating dtype turns the counts into this dtype in the same operation.
     none, one = (scalar(number, dtype, own.device) for number in (0, 1))
-    tied = torch.where(valid & (own > float("-inf")), counts.equal, none)
-    first = counts.greater + one
-    return Ranking.in_rank_order(first, tied, grade, valid, counts.retrieved.to(dtype), errors, width, reach)
+    tied = counts.equal + none if behind else torch.where(valid & (own > float("-inf")), counts.equal, none)
+    first, lengths = counts.greater + one, counts.retrieved + none
+    return Ranking.in_rank_order(first, tied, grade, valid, lengths, errors, width, reach, behind=behind)

@@ -67,8 +67,8 @@ def fused(scores: Tensor, own: Tensor, finite: bool = False) -> tuple[Tensor, Te
         finite: whether all scores are known to be finite.
 
     Returns:
-        both counts, int64 [query, entry] each; the number of scores above -inf, int64 [query]; and whether a score is
-        NaN, bool [query], or None where the third number usually rules it out.
+        both counts, int64 [query, entry] each, where nothing equals -inf; the number of scores above -inf, int64
+        [query]; and whether a score is NaN, bool [query], or None where the third number usually rules it out.
     """
     by_bits = scores.dtype == torch.float32 and reading_is_free(scores) and own.numel() > 0 < scores.shape[1]
     try:
@@ -87,7 +87,7 @@ def _compare(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor, Tenso
     wide, mine = scores.unsqueeze(1), own.unsqueeze(-1)
     # Vector registers hold twice as many counts of 32 bits as of 64, and no row has 2 ** 31 columns.
     greater = (wide > mine).sum(-1, dtype=torch.int32)
-    equal = (wide == mine).sum(-1, dtype=torch.int32)
+    equal = (wide == mine).sum(-1, dtype=torch.int32) * (own > float("-inf"))
     retrieved = (scores > float("-inf")).sum(-1, dtype=torch.int32)
     has_nan = None if reading_is_free(scores) else scores.isnan().any(-1)
     return greater.long(), equal.long(), retrieved.long(), has_nan
@@ -110,7 +110,7 @@ def _fused_bits(scores: Tensor, own: Tensor, finite: bool) -> tuple[Tensor, Tens
     if bool(has_nan.any()):  # NaN is neither above nor equal to a score
         greater, equal, retrieved, _ = _kernels["_compare"](scores, own)
         return greater, equal, retrieved, has_nan
-    return greater, torch.where(zero, equal + same[:, :1], equal), retrieved, has_nan
+    return greater, (equal + zero * same[:, :1]) * (own > -math.inf), retrieved, has_nan
 
 
 def _compare_bits(scores: Tensor, own: Tensor, find_largest: bool) -> tuple[Tensor, Tensor, Tensor | None]:

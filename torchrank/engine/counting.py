@@ -12,7 +12,7 @@ from torch import Tensor
 from torchrank.engine.compiled import fused, is_compiled
 from torchrank.engine.tiles import bands, strips
 from torchrank.hardware.constants import scalar
-from torchrank.hardware.devices import reading_is_free
+from torchrank.hardware.devices import keeps_denormals, reading_is_free
 from torchrank.layouts.canonical import BLOCK
 
 
@@ -58,6 +58,9 @@ def count_by_comparing(
         tie_break: [query, candidate], the larger value ranks first among equal scores.
         own_tie_break: tie breaks of the judged items, [query, entry].
         finite: whether all scores are known to be finite.
+
+    Returns:
+        the counts; without tie breaks none is equal to a judged item with score -inf.
     """
     has_nan: Tensor | None = None
     if tie_break is not None and own_tie_break is not None:
@@ -184,6 +187,8 @@ def next_below(own: Tensor) -> Tensor:
     """The next number below ``own`` in the type in which scores are compared: scores above it are at least ``own``."""
     own = own.to(_wide(own.dtype))
     below = torch.nextafter(own, scalar(-math.inf, own.dtype, own.device))
+    if keeps_denormals(own.device):
+        return below
     # If the processor takes denormal numbers for 0, then the next number below 0 is a normal one. None is below -inf.
     return torch.where(below == own, own.clamp_max(-torch.finfo(own.dtype).tiny), below)
 

@@ -21,6 +21,11 @@ def autocast_off(device: torch.device) -> AbstractContextManager[Any]:
     return torch.autocast(device.type, enabled=False) if available else nullcontext()
 
 
+def keeps_denormals(device: torch.device) -> bool:
+    """Whether a device always distinguishes denormal numbers from 0. A CPU can be told not to, and Metal never does."""
+    return device.type not in ("cpu", "mps")
+
+
 def reading_is_free(x: Tensor) -> bool:
     """Whether the values of a tensor can be read without waiting for a device: True on the CPU.
 

@@ -119,7 +119,7 @@ class MAP(BinaryMetric):
         return "whose denominator is random if a tie group crosses the cutoff" if random else ""
 
     def of_one_rank(self) -> bool:
-        return self.gain is None
+        return self.gain is None and (self.normalize != "k" or self.top_k is not None)
 
     def measure(self, ranking: Ranking) -> Tensor:
         # The expectation of a ratio is not the ratio of expectations, so a random N needs a formula of its own.

@@ -147,7 +147,8 @@ class RankingMetric(Measure):
     def of_one_rank(self) -> bool:
         """Whether the rank of one relevant candidate of grade 1 decides the value, which is 0 behind ``top_k``.
 
-        Then values are looked up by rank. A class that does not define it itself is never looked up.
+        The length of the list may matter only if the candidate is not retrieved. Then values are looked up by rank. A
+        class that does not define it itself is never looked up.
         """
         return False
 
@@ -156,9 +157,8 @@ class RankingMetric(Measure):
         """Whether values for one relevant candidate can be looked up by its rank."""
         if "of_one_rank" not in vars(type(self)) or not self.of_one_rank():
             return False
-        reach = self.required().reach  # None for other treatments of unjudged candidates than "irrelevant"
-        usual = self.ties != "realistic" and self.empty_target_action != "listed"
-        return usual and reach is not None and reach <= LONGEST
+        usual = self.ties != "realistic" and self.empty_target_action != "listed" and self.unjudged == "irrelevant"
+        return usual and (self.top_k is None or self.top_k <= LONGEST)
 
     # ---- rank, score -------------------------------------------------------------------------------------------
 

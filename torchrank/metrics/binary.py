@@ -103,7 +103,7 @@ class Precision(BinaryMetric):
     adaptive_k: bool = flag(default=False)
 
     def of_one_rank(self) -> bool:
-        return not self.adaptive_k
+        return not self.adaptive_k and self.top_k is not None
 
     def measure(self, ranking: Ranking) -> Tensor:
         length = self.length(ranking)
@@ -198,7 +198,7 @@ class FBeta(BinaryMetric):
     beta: float = number(default=1, above=0)
 
     def of_one_rank(self) -> bool:
-        return True
+        return self.top_k is not None
 
     def measure(self, ranking: Ranking) -> Tensor:
         return _f_measure(self, ranking, self.beta**2)
@@ -235,7 +235,7 @@ class F1(BinaryMetric):
     monotone_behind = True
 
     def of_one_rank(self) -> bool:
-        return True
+        return self.top_k is not None
 
     def measure(self, ranking: Ranking) -> Tensor:
         return _f_measure(self, ranking, 1)

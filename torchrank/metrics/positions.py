@@ -289,6 +289,9 @@ class MR(PositionMetric):
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
         return chance.mean_rank(n, r)
 
+    def of_one_rank(self) -> bool:
+        return self.adjusted is None and self.average == "query" and self.mean is MEANS["mean"]
+
     def transform_result(self, average: Tensor, sums: Tensor) -> Tensor:
         return 1 / average if self.inverse else super().transform_result(average, sums)
 
@@ -365,7 +368,7 @@ class MRR(PositionMetric):
         return chance.reciprocal_rank(n, r, self.top_k, most)
 
     def of_one_rank(self) -> bool:
-        return self.adjusted is None
+        return self.adjusted is None and not self.filtered
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         return reciprocal_rank(ranking, self.relevance_level, self.top_k)
@@ -443,7 +446,7 @@ class HitRate(PositionMetric):
         return chance.hit(n, r, self.top_k, most)
 
     def of_one_rank(self) -> bool:
-        return self.adjusted is None
+        return self.adjusted is None and not self.filtered
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         return hit(ranking, self.relevance_level, self.top_k)

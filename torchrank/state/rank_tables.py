@@ -1,7 +1,7 @@
 """Measures of one relevant candidate, looked up by its rank for all metrics at once.
 
-With a label for each query, most measures cut at k depend on the rank of the label alone. Then k + 3 values of each
-metric are computed once, and a batch reads them: two cutoffs or fifty cost the same few operations.
+With a label for each query, most measures depend on the rank of the label alone. Then their values at all ranks that
+matter are computed once, and a batch reads them: two cutoffs or fifty cost the same few operations.
 """
 
 from __future__ import annotations
@@ -13,26 +13,28 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import kept, scalar
+from torchrank.hardware.constants import kept
+from torchrank.hardware.devices import reading_is_free
+from torchrank.ranking.intervals import lost_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measurements import Measured
 
 # Largest cutoff of a table.
 LONGEST = 1024
 
-# Columns of a table before the first rank: no relevant candidate, and one that was not retrieved.
-NONE, MISSING, BEFORE = 0, 1, 2
+# Largest number of metrics times the number of ranks of a table with metrics without a cutoff.
+ROOM = 2**17
 
 
 class Table(NamedTuple):
     """Measurements of some metrics by the rank of the relevant candidate."""
 
-    #: float64 [metric, column]: a column for no relevant candidate, one for a relevant candidate that was not
-    #: retrieved, one for each rank up to ``reach``, and one for all ranks behind it
+    #: float64 [metric, column]: a column for no relevant candidate, one for each rank up to ``reach``, and one for all
+    #: ranks behind it; then the same ranks again, of candidates that are not retrieved: the rank behind their list
     values: Tensor
     #: int8 [metric, column]
     status: Tensor
-    #: float64 [metric, number]: sums of the values over so many first ranks
+    #: float64 [2, metric, rank]: sums of the values over the ranks before a rank, and the digits lost in rounding them
     sums: Tensor
 
     @classmethod
@@ -42,17 +44,23 @@ class Table(NamedTuple):
         Raises:
             ValueError: a metric is not 0 behind its cutoff, so ``of_one_rank`` of its class is wrong.
         """
-        ranks = torch.tensor([0.0, math.inf, *range(1, reach + 2)], dtype=torch.float64, device="cpu")
-        lists = Ranking.from_ranks(ranks, torch.full_like(ranks, reach + 2))
+        each = torch.arange(1, reach + 2, dtype=torch.float64, device="cpu")
+        lists = Ranking.from_ranks(
+            torch.cat([each[:1] - 1, each, each + math.inf]),
+            torch.cat([each[:1], torch.full_like(each, reach + 2), each - 1]),
+        )
         values, _, status, *_ = zip(*(metric.measured(lists) for metric in metrics))
         found = torch.stack(values)
-        for metric, behind in zip(metrics, found[:, -1].tolist()):
-            if behind != 0:
+        for metric, behind in zip(metrics, found[:, reach + 1].tolist()):
+            if metric.top_k is not None and behind != 0:
                 raise ValueError(
                     f"Expected {metric.label} to be 0 for a relevant candidate behind top_k, got {behind:g}; let"
                     " of_one_rank return False"
                 )
-        sums = torch.nn.functional.pad(found[:, BEFORE:-1].cumsum(-1), (1, 0))
+        ranks = found[:, 1 : reach + 1]
+        sums = torch.nn.functional.pad(ranks.cumsum(-1), (1, 0))
+        # Nobody is at rank 0, and the sums begin before rank 1.
+        sums = torch.nn.functional.pad(torch.stack([sums, lost_of(ranks, sums)]), (1, 0))
         return cls._make(
             x.to(like.device, like.dtype if x.is_floating_point() else x.dtype, non_blocking=True)
             for x in (found, torch.stack(status), sums)
@@ -69,29 +77,47 @@ def looked_up(metrics: Sequence[Any], ranking: Ranking) -> Mapping[int, Measured
             by_ties.setdefault(metric.ties, []).append(place)
     found: dict[int, Measured] = {}
     for ties, places in by_ties.items():
+        places, reach = _within_room(metrics, places, ranking)
+        if not places:
+            continue
         own = [metrics[place] for place in places]
-        values, status = _read(own, ranking.under(ties))
+        values, status = _read(own, ranking.under(ties), reach)
         for place, metric, value, state in zip(places, own, values.unbind(), status.unbind()):
             errors = metric.errors(ranking) if metric.validate_args else torch.zeros_like(ranking.errors)
             found[place] = Measured(value, ranking.ones, state, errors)
     return found
 
 
-def _read(metrics: Sequence[Any], ranking: Ranking) -> tuple[Tensor, Tensor]:
+def _within_room(metrics: Sequence[Any], places: list[int], ranking: Ranking) -> tuple[list[int], int]:
+    """The places of the metrics of one table, and its largest rank. A table has no room for the ranks of long lists."""
+    cut = [place for place in places if metrics[place].top_k is not None]
+    reach = max((metrics[place].top_k for place in cut), default=1)
+    if len(cut) < len(places) and (longest := _longest(ranking)) is not None:
+        ranks = max(reach, 1 << longest.bit_length())  # lists of similar length share a table
+        if ranks * len(places) <= ROOM:
+            return places, ranks
+    return cut, reach
+
+
+def _longest(ranking: Ranking) -> int | None:
+    """A number that is not below the length of any list; None = unknown without waiting for a device."""
+    if reading_is_free(ranking.num_candidates):
+        return int(ranking.num_candidates.max()) if ranking.num_queries else 0
+    return ranking.depth if ranking.depth > 1 else None
+
+
+def _read(metrics: Sequence[Any], ranking: Ranking, reach: int) -> tuple[Tensor, Tensor]:
     """Values and status of metrics of one tie policy: float64 and int8 [metric, query]."""
-    reach = max(metric.required().reach for metric in metrics)
     first, tied, exists = (x.squeeze(-1) for x in (ranking.first, ranking.tied, ranking.valid))
     definitions = tuple((type(metric), metric._state) for metric in metrics)
-    key = (definitions, first.device, first.dtype)
+    key = (definitions, reach, first.device, first.dtype)
     table = kept(key, lambda: Table.of(metrics, reach, first))
-    missing, none = (scalar(column, first.dtype, first.device) for column in (MISSING, NONE))
-    column = torch.where(tied > 0, first.clamp_max(reach + 1) + (BEFORE - 1), missing)
-    column = torch.where(exists, column, none).long()
+    column = first.clamp_max(reach + 1).add(tied == 0, alpha=reach + 1).mul(exists).long()
     values, status = table.values.index_select(1, column), table.status.index_select(1, column)
     if ranking.untied:
         return values, status
     # The mean over the ranks of a tie group, as a difference of sums.
-    before = first - 1
-    ends = torch.cat([before, before + tied]).clamp(0, reach).long()
-    low, high = table.sums.index_select(1, ends).chunk(2, -1)
-    return torch.where(tied > 1, (high - low) / tied, values), status
+    ends = torch.stack([first, first + tied]).clamp_max(reach + 1).long()
+    before, up_to = table.sums.index_select(-1, ends.flatten()).unflatten(-1, (2, -1)).unbind(-2)
+    total, lost = up_to - before
+    return torch.where(tied > 1, (total + lost) / tied, values), status
