@@ -40,7 +40,7 @@ def computed(monkeypatch):
 
     def values(suite, *batch):
         with monkeypatch.context() as patch:
-            patch.setattr(scoring, "looked_up", lambda metrics, ranking: {})
+            patch.setattr(scoring, "looked_up", lambda metrics, ranking: [])
             return suite.score(*batch)
 
     return values

@@ -73,7 +73,9 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
     if engine is Engine.SORT:
         counts = count_by_sorting(scores, own, mask)
     else:
-        counts = count_by_comparing(scores, own, mask, tie_break, own_tie_break)
+        # Counts are subtracted as integers, and become ranks as floats.
+        dtype = widest_float(own.device) if behind else torch.int64
+        counts = count_by_comparing(scores, own, mask, tie_break, own_tie_break, dtype=dtype)
     # Excluded pairs are counted like all others and subtracted then, so that the scores are not copied.
     if pairs is not None:
         at = pairs.query * scores.shape[1] + pairs.item  # one index is faster than two
@@ -360,10 +362,10 @@ def _as_ranking(
     ``behind``: whether ``own`` is -inf for all items that are not retrieved, and the counts are for it.
     """
     if validate:
-        errors = errors + count(Problem.NAN_SCORES, counts.has_nan, ignored)
+        errors = count(Problem.NAN_SCORES, counts.has_nan, ignored, errors)
     dtype = widest_float(own.device)
     # A number of a floating dtype turns the counts into this dtype in the same operation.
     none, one = (scalar(number, dtype, own.device) for number in (0, 1))
-    tied = counts.equal + none if behind else torch.where(valid & (own > float("-inf")), counts.equal, none)
-    first, lengths = counts.greater + one, counts.retrieved + none
+    tied = counts.equal if behind else torch.where(valid & (own > float("-inf")), counts.equal, none)
+    first, lengths = counts.greater + one, counts.retrieved.to(dtype)
     return Ranking.in_rank_order(first, tied, grade, valid, lengths, errors, width, reach, behind=behind)

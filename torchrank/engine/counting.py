@@ -48,6 +48,7 @@ def count_by_comparing(
     tie_break: Tensor | None = None,
     own_tie_break: Tensor | None = None,
     finite: bool = False,
+    dtype: torch.dtype = torch.int64,
 ) -> ScoreCounts:
     """Count by comparing all scores with the score of one judged item after the other.
 
@@ -58,6 +59,7 @@ def count_by_comparing(
         tie_break: [query, candidate], the larger value ranks first among equal scores.
         own_tie_break: tie breaks of the judged items, [query, entry].
         finite: whether all scores are known to be finite.
+        dtype: the dtype of the counts.
 
     Returns:
         the counts; without tie breaks none is equal to a judged item with score -inf.
@@ -71,12 +73,12 @@ def count_by_comparing(
     else:
         finite = finite and mask is None
         lowest = scalar(-math.inf, own.dtype, own.device).expand(len(own), 0 if finite else 1)
-        counted = count_above(scores, torch.cat([own, next_below(own), lowest], dim=-1), mask)
+        counted = count_above(scores, torch.cat([own, next_below(own), lowest], dim=-1), mask, dtype)
         greater, at_least, above_lowest = counted.tensor_split([own.shape[1], 2 * own.shape[1]], dim=-1)
         equal = at_least - greater
         retrieved, has_nan = all_retrieved(scores) if finite else (above_lowest.squeeze(-1), None)
     has_nan = find_nan(scores, retrieved, mask) if has_nan is None else has_nan
-    return ScoreCounts(greater, equal, retrieved, has_nan)
+    return ScoreCounts(greater.to(dtype), equal.to(dtype), retrieved.to(dtype), has_nan)
 
 
 def _by_tie_break(
@@ -148,22 +150,23 @@ def find_nan(scores: Tensor, retrieved: Tensor, mask: Tensor | None = None) -> T
     return _joined(found).isnan()
 
 
-def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Number of scores of each row above each of its ``bounds`` [query, bound]: int64 [query, bound].
+def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None, dtype: torch.dtype = torch.int64) -> Tensor:
+    """Number of scores of each row above each of its ``bounds`` [query, bound]: [query, bound] in ``dtype``.
 
     All bounds are compared in one operation, and all comparisons are summed in another, while a tile stays in cache.
     """
-    dtype = _wide(scores.dtype)
-    bounds = bounds.to(dtype).unsqueeze(-1)
+    wide = _wide(scores.dtype)
+    bounds = bounds.to(wide).unsqueeze(-1)
     # torch sums floats with vector instructions, but not bool. So on a CPU comparisons are written as floats.
-    buffer = torch.empty(0, dtype=dtype if scores.device.type == "cpu" else torch.bool, device=scores.device)
+    as_floats = scores.device.type == "cpu"
+    buffer = torch.empty(0, dtype=wide if as_floats else torch.bool, device=scores.device)
     totals = []
     for rows, height, tiles in bands(scores, bounds.shape[1]):
         limits, found = bounds[rows].split(height), []
         for columns in tiles:
             # A short way from one tile to the next: each operation on a tile takes some twenty microseconds.
             parts: Iterable[Tensor] = scores[rows, columns].split(height)
-            if mask is not None or scores.dtype != dtype:
+            if mask is not None or scores.dtype != wide:
                 starts = range(rows.start, max(1, rows.stop), height)
                 parts = (_candidates(scores, mask, slice(start, start + height), columns) for start in starts)
             shape = min(height, len(bounds)), bounds.shape[1], scores[:0, columns].shape[1]
@@ -171,11 +174,12 @@ def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None) -> T
             out, sums = buffer[:size].view(shape), []
             for part, limit in zip(parts, limits):
                 whole = len(part) == len(out)
-                sums.append(torch.gt(part.unsqueeze(1), limit, out=out if whole else out[: len(part)]).sum(-1))
+                above = torch.gt(part.unsqueeze(1), limit, out=out if whole else out[: len(part)])
+                sums.append(above.sum(-1, dtype=None if as_floats else dtype))
             found.append(_joined(sums))
         # A float32 counts exactly up to 2 ** 24, more than a tile has.
-        totals.append(found[0] if len(found) == 1 else torch.stack(found).long().sum(0))
-    return _joined(totals).long()
+        totals.append(found[0] if len(found) == 1 else torch.stack(found).to(dtype).sum(0))
+    return _joined(totals).to(dtype)
 
 
 def _joined(strips: list[Tensor]) -> Tensor:

@@ -78,17 +78,19 @@ def no_errors(device: torch.device) -> Tensor:
     return torch.zeros(len(Problem), dtype=torch.int64, device=device)
 
 
-def count(kind: Problem, where: Tensor, ignored: Tensor | None = None) -> Tensor:
+def count(kind: Problem, where: Tensor, ignored: Tensor | None = None, others: Tensor | None = None) -> Tensor:
     """Counters that hold the number of True in ``where`` under one kind, without host synchronisation.
 
     Args:
         kind: the kind of problem.
         where: bool [...]; together with ``ignored`` bool [query] or [query, column].
         ignored: bool [query], the queries that do not count.
+        others: counters to be added.
     """
     if ignored is not None:
         where = where > (ignored if where.dim() == 1 else ignored.unsqueeze(-1))  # True and not ignored
-    return where.sum() * _one(kind, where.device)
+    one = _one(kind, where.device)
+    return where.sum() * one if others is None else torch.addcmul(others, one, where.sum())
 
 
 @constant

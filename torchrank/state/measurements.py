@@ -57,12 +57,14 @@ class Measurements:
     ignored: Tensor | None = None
     #: whether all weights are known to be 1 without a look at them
     all_ones: bool = False
+    #: whether all values of queries that are scored are known to be numbers without a look at them
+    all_numbers: bool = False
 
     @classmethod
     def of(cls, measured: Sequence[Measured], queries: Tensor | None, ones: Tensor | None = None) -> Measurements:
         """Stack the measurements of one ranking, one for each metric. Weights that are ``ones`` are known to be 1."""
         values, weights, status, errors, extra = zip(*measured)
-        tensors = torch.stack(values), _stacked(weights), _stacked(status), _stacked(errors)
+        tensors = torch.stack(values), stacked(weights), stacked(status), stacked(errors)
         # A single one could have been changed in place.
         all_ones = len(weights[0]) > 1 and list(map(id, weights)).count(id(ones)) == len(weights)
         return cls(*tensors, extra, queries, all_ones=all_ones)
@@ -80,7 +82,8 @@ class Measurements:
         numbers = [part.queries for part in parts if part.queries is not None]
         all_ones = all(part.all_ones for part in parts)
         queries = torch.cat(numbers) if numbers else None
-        return cls(values, weights, status, errors, extra, queries, all_ones=all_ones)
+        all_numbers = all(part.all_numbers for part in parts)
+        return cls(values, weights, status, errors, extra, queries, all_ones=all_ones, all_numbers=all_numbers)
 
     def in_order(self) -> Measurements:
         """These measurements with the queries in the order of the batch."""
@@ -116,7 +119,7 @@ class BatchResult:
     added: tuple[Tensor, Tensor] | None = None
 
 
-def _stacked(rows: tuple[Tensor, ...]) -> Tensor:
+def stacked(rows: tuple[Tensor, ...]) -> Tensor:
     """Stack tensors, one for each metric. Rows that all metrics share are not copied."""
     first = rows[0]
     shared = list(map(id, rows)).count(id(first)) == len(rows)

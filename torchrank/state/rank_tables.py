@@ -7,17 +7,17 @@ matter are computed once, and a batch reads them: two cutoffs or fifty cost the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import kept
+from torchrank.hardware.constants import constant, kept
 from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.intervals import lost_of
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.measurements import Measured
+from torchrank.state.measurements import Status
 
 # Largest cutoff of a table.
 LONGEST = 1024
@@ -42,7 +42,7 @@ class Table(NamedTuple):
         """The table of metrics on the device of a tensor of ranks, and in its dtype.
 
         Raises:
-            ValueError: a metric is not 0 behind its cutoff, so ``of_one_rank`` of its class is wrong.
+            ValueError: a metric is NaN, or not 0 behind its cutoff, so ``of_one_rank`` of its class is wrong.
         """
         each = torch.arange(1, reach + 2, dtype=torch.float64, device="cpu")
         lists = Ranking.from_ranks(
@@ -57,34 +57,51 @@ class Table(NamedTuple):
                     f"Expected {metric.label} to be 0 for a relevant candidate behind top_k, got {behind:g}; let"
                     " of_one_rank return False"
                 )
+        states = torch.stack(status)
+        for metric, unknown in zip(metrics, (found.isnan() & (states == Status.SCORED)).any(-1).tolist()):
+            if unknown:
+                raise ValueError(
+                    f"Expected a number from {metric.label} for every rank, got NaN; let of_one_rank return False"
+                )
         ranks = found[:, 1 : reach + 1]
         sums = torch.nn.functional.pad(ranks.cumsum(-1), (1, 0))
         # Nobody is at rank 0, and the sums begin before rank 1.
         sums = torch.nn.functional.pad(torch.stack([sums, lost_of(ranks, sums)]), (1, 0))
         return cls._make(
             x.to(like.device, like.dtype if x.is_floating_point() else x.dtype, non_blocking=True)
-            for x in (found, torch.stack(status), sums)
+            for x in (found, states, sums)
         )
 
 
-def looked_up(metrics: Sequence[Any], ranking: Ranking) -> Mapping[int, Measured]:
-    """The measurements that can be read from a table, by the places of their metrics."""
-    if not ranking.of_labels:
-        return {}
+class LookedUp(NamedTuple):
+    """Measurements of the metrics of one table."""
+
+    #: the indexes of the metrics in their suite
+    places: list[int]
+    #: float64 [metric, query]
+    values: Tensor
+    #: int8 [metric, query]
+    status: Tensor
+    #: int64 [kind] for each metric
+    errors: tuple[Tensor, ...]
+
+
+def looked_up(metrics: Sequence[Any], ranking: Ranking) -> list[LookedUp]:
+    """The measurements that can be read from tables, for a ranking of labels."""
     by_ties: dict[str, list[int]] = {}
     for place, metric in enumerate(metrics):
         if metric.rank_decides:
             by_ties.setdefault(metric.ties, []).append(place)
-    found: dict[int, Measured] = {}
+    found: list[LookedUp] = []
     for ties, places in by_ties.items():
         places, reach = _within_room(metrics, places, ranking)
         if not places:
             continue
         own = [metrics[place] for place in places]
-        values, status = _read(own, ranking.under(ties), reach)
-        for place, metric, value, state in zip(places, own, values.unbind(), status.unbind()):
-            errors = metric.errors(ranking) if metric.validate_args else torch.zeros_like(ranking.errors)
-            found[place] = Measured(value, ranking.ones, state, errors)
+        errors = tuple(
+            metric.errors(ranking) if metric.validate_args else torch.zeros_like(ranking.errors) for metric in own
+        )
+        found.append(LookedUp(places, *_read(own, ranking.under(ties), reach), errors))
     return found
 
 
@@ -112,12 +129,23 @@ def _read(metrics: Sequence[Any], ranking: Ranking, reach: int) -> tuple[Tensor,
     definitions = tuple((type(metric), metric._state) for metric in metrics)
     key = (definitions, reach, first.device, first.dtype)
     table = kept(key, lambda: Table.of(metrics, reach, first))
-    column = first.clamp_max(reach + 1).add(tied == 0, alpha=reach + 1).mul(exists).long()
-    values, status = table.values.index_select(1, column), table.status.index_select(1, column)
+    column = first.clamp_max(reach + 1).add(tied == 0, alpha=reach + 1).mul(exists)
     if ranking.untied:
-        return values, status
+        return _columns(table, column.long())
+    # One clamp serves the columns too, whose largest is 2 * (reach + 1).
+    places = torch.stack([column, first, first + tied]).minimum(_last(reach, first.dtype, first.device)).long()
+    values, status = _columns(table, places[0])
     # The mean over the ranks of a tie group, as a difference of sums.
-    ends = torch.stack([first, first + tied]).clamp_max(reach + 1).long()
-    before, up_to = table.sums.index_select(-1, ends.flatten()).unflatten(-1, (2, -1)).unbind(-2)
+    before, up_to = table.sums.index_select(-1, places[1:].flatten()).chunk(2, -1)
     total, lost = up_to - before
     return torch.where(tied > 1, (total + lost) / tied, values), status
+
+
+def _columns(table: Table, column: Tensor) -> tuple[Tensor, Tensor]:
+    return table.values.index_select(1, column), table.status.index_select(1, column)
+
+
+@constant
+def _last(reach: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The last column of the values of a table, and twice that of its sums: [3, 1]."""
+    return torch.tensor([[2], [1], [1]], dtype=dtype, device=device) * (reach + 1)

@@ -27,7 +27,7 @@ from torchrank.ranking.arithmetic import only
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.aggregation import MEANS, Mean
-from torchrank.state.measurements import BatchResult, Measured, Measurements, Status
+from torchrank.state.measurements import BatchResult, Measured, Measurements, Status, stacked
 from torchrank.state.rank_tables import looked_up
 
 CPU = torch.device("cpu")
@@ -238,8 +238,10 @@ def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measu
     """Measure some rankings one after the other."""
     parts: list[Measurements] = []
     for ranking in rankings:
-        found = _of_each(metrics, ranking) if ranking.draw is None else _over_draw(metrics, ranking)
-        part = Measurements.of(found, ranking.queries, ranking.ones)
+        if ranking.draw is None:
+            part = _of_each(metrics, ranking)
+        else:
+            part = Measurements.of(_over_draw(metrics, ranking), ranking.queries, ranking.ones)
         # From the second chunk on, copy the measurements after all temporaries of the chunk are freed. Otherwise they
         # would stay between the freed pieces of memory, and these would be too small for the next chunk.
         del ranking
@@ -248,13 +250,24 @@ def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measu
     return Measurements.join(parts)
 
 
-def _of_each(metrics: Sequence[Measuring], ranking: Ranking) -> list[Measured]:
+def _of_each(metrics: Sequence[Measuring], ranking: Ranking) -> Measurements:
     """Measure a ranking. The largest cutoffs come first, because smaller ones read from their tables."""
-    found = looked_up(metrics, ranking)
+    tables, ones = looked_up(metrics, ranking) if ranking.of_labels else [], ranking.ones
+    if len(tables) == 1 and len(tables[0].places) == len(metrics):  # nothing to stack
+        values, status, errors = tables[0].values, tables[0].status, tables[0].errors
+        weights, none = ones.expand(len(values), -1), (None,) * len(values)
+        several = len(ones) > 1  # a single one could be changed in place
+        return Measurements(
+            values, weights, status, stacked(errors), none, ranking.queries, all_ones=several, all_numbers=True
+        )
+    found: dict[int, Measured] = {}
+    for table in tables:
+        for place, value, status, error in zip(*table):
+            found[place] = Measured(value, ones, status, error)
     others = [n for n in range(len(metrics)) if n not in found]
     others.sort(key=lambda n: getattr(metrics[n], "top_k", None) or math.inf, reverse=True)
-    found = {**found, **{n: metrics[n].measured(ranking) for n in others}}
-    return list(map(found.__getitem__, range(len(metrics))))
+    found |= {n: metrics[n].measured(ranking) for n in others}
+    return Measurements.of(list(map(found.__getitem__, range(len(metrics)))), ranking.queries, ones)
 
 
 def _over_draw(metrics: Sequence[Measuring], ranking: Ranking) -> list[Measured]:
@@ -341,7 +354,9 @@ def weigh(
             forbidden = [action == "error" for action in actions]
             found = [count(Problem.EMPTY_QUERIES, row) * check for row, check in zip(empty, forbidden)]
             errors = errors + torch.stack(found)
-        queries, skipped = values.shape[1] - num_absent, absent | (empty & values.isnan())
+        queries, skipped = values.shape[1] - num_absent, values.isnan()
+        if not measured.all_numbers:
+            skipped = absent | (empty & skipped)
     if not total:
         return list(
             map(BatchResult, values, only(~skipped, inner), skipped, errors, values.new_empty((len(values), 0)))
@@ -355,9 +370,9 @@ def weigh(
         added = sums.summed(averaged, None, queries, num_empty, errors)
     else:
         # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
-        counted = ~skipped
-        inner = only(counted, inner)
-        averaged = only(counted if alike else inner > 0, averaged)
+        none = scalar(0.0, values.dtype, values.device)
+        inner = torch.where(skipped, none, inner)
+        averaged = torch.where(skipped, none, averaged) if alike else only(inner > 0, averaged)
         added = sums.summed(averaged, inner, queries, num_empty, errors, zero_or_one=alike)
     return list(map(BatchResult, values, inner, skipped, errors, added))
 

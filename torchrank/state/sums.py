@@ -30,6 +30,9 @@ SIZE = Sum.ERRORS + len(Problem)
 #: A batch is far if its sum of weights is above LARGE or below 1 / LARGE.
 LARGE = 2.0**460
 
+#: Largest number of values of a batch from which the differences to all centres are computed, three of each value.
+DIRECT = 2**16
+
 #: Weights of far batches are multiplied or divided by this before they are squared.
 SCALE = 2.0**540
 
@@ -101,10 +104,8 @@ def summed(
     return torch.cat([*counts, *squares(values, weights, wv, w, zero_or_one), errors.to(w.dtype)], dim=-1)
 
 
-def squares(
-    values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor, zero_or_one: bool = False
-) -> tuple[Tensor, Tensor]:
-    """The sums of one batch from which :func:`standard_error` is computed: two float [metric, 7].
+def squares(values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor, zero_or_one: bool = False) -> list[Tensor]:
+    """The sums of one batch from which :func:`standard_error` is computed: twice seven, as columns [metric, ...].
 
     With three centres c these are sum(w^2 (v - c)^2) for each c, sum(w^2 (v - c)) for each c, and sum(w^2). The first
     seven numbers are for usual batches, the others for far batches.
@@ -124,22 +125,30 @@ def squares(
     factors = None if zero_or_one else weights  # a second factor of 0 or 1 changes nothing
     if factors is not None and values.dtype == torch.float64:  # float32 cannot represent weights that are far
         light, heavy = w < 1 / LARGE, w > LARGE
-        zero, one, large, small = _factors(w.device)
+        one, large, small = _factors(w.device)
         weights = factors = factors * torch.where(light, large, torch.where(heavy, small, one)).unsqueeze(-1)
         far = (light | heavy).unsqueeze(-1)
     centre = centres(torch.nan_to_num(wv / w, 0.0, 0.0, 0.0))
-    # The sums around one centre near the values are accurate. The sums around the other centres are shifts of them.
-    apart = values - centre[..., 1:2]
-    apart = apart if weights is None else apart * weights
-    first = (apart if factors is None else factors * apart).sum(-1, keepdim=True)
-    w2 = w.unsqueeze(-1) if factors is None else (factors**2).sum(-1, keepdim=True)
-    second = apart.square_().sum(-1, keepdim=True)
-    shift = centre[..., 1:2] - centre
-    shifted = first + shift * w2
-    result = torch.cat([second + shift * (first + shifted), shifted, w2], dim=-1)
+    if factors is None and values.numel() <= DIRECT:
+        # In fewer operations: the differences to all centres.
+        wide, around = values.unsqueeze(-2), centre.unsqueeze(-1)
+        apart = wide - around if weights is None else torch.addcmul(wide, weights.unsqueeze(-2), around, value=-1)
+        first, w2 = apart.sum(-1), w.unsqueeze(-1)
+        second = apart.square_().sum(-1)
+    else:
+        # The sums around one centre near the values are accurate. The sums around the other centres are shifts of them.
+        apart = values - centre[..., 1:2]
+        apart = apart if weights is None else apart * weights
+        total = (apart if factors is None else factors * apart).sum(-1, keepdim=True)
+        w2 = w.unsqueeze(-1) if factors is None else (factors**2).sum(-1, keepdim=True)
+        shift = centre[..., 1:2] - centre
+        first = total + shift * w2
+        second = apart.square_().sum(-1, keepdim=True) + shift * (total + first)
+    nothing = scalar(0.0, w.dtype, w.device)
     if far is None:
-        return result, scalar(0.0, result.dtype, result.device).expand_as(result)
-    return torch.where(far, zero, result), torch.where(far, result, zero)
+        return [second, first, w2, nothing.expand(len(w), 7)]
+    result = torch.cat([second, first, w2], dim=-1)
+    return [torch.where(far, nothing, result), torch.where(far, result, nothing)]
 
 
 def centres(mean: Tensor) -> Tensor:
@@ -148,11 +157,11 @@ def centres(mean: Tensor) -> Tensor:
     A mean halfway between two points of one grid is not halfway between points of the other. So at least one grid
     rounds all means near it to the same point.
     """
-    places = 2.0 ** (39 if mean.dtype == torch.float64 else 10) + 1  # Veltkamp's splitting keeps the leading bits
     times, over = _grids(mean.dtype, mean.device)
     scaled = mean.unsqueeze(-1) * times
-    large = scaled * places
-    return (large - (large - scaled)) / over
+    lost, bits = (39, torch.int64) if mean.dtype == torch.float64 else (10, torch.int32)
+    scaled.view(bits).add_(1 << (lost - 1)).bitwise_and_(-(1 << lost))
+    return scaled / over
 
 
 @constant
@@ -163,8 +172,8 @@ def _grids(dtype: torch.dtype, device: torch.device) -> Tensor:
 
 @constant
 def _factors(device: torch.device) -> Tensor:
-    """0, 1, SCALE and 1 / SCALE, float64 [4]: factors of weights."""
-    return torch.tensor([0, 1, SCALE, 1 / SCALE], dtype=torch.float64, device=device)
+    """1, SCALE and 1 / SCALE, float64 [3]: factors of weights."""
+    return torch.tensor([1, SCALE, 1 / SCALE], dtype=torch.float64, device=device)
 
 
 def scaled(sums: Tensor) -> tuple[Tensor, Tensor]:
