@@ -223,6 +223,26 @@ def test_under_autocast_scores_stay_as_precise_as_the_embeddings(dtype, similari
             assert_same(tr.Ranking.from_embeddings(queries, items, label, similarity=similarity, **given), want)
 
 
+@pytest.mark.parametrize("bad", [NAN, INF, -INF, 1e30])
+@pytest.mark.parametrize("of", ["queries", "items"])
+def test_embeddings_whose_products_may_not_be_finite(engine, bad, of):
+    g = torch.Generator().manual_seed(3)
+    embeddings = {name: torch.randn(n, 8, generator=g) for name, n in (("queries", 20), ("items", 90))}
+    relevant = torch.randint(90, (20,), generator=g)
+    for number in (1.0, bad):
+        embeddings[of][5] = number
+        if number == 1e30:
+            embeddings = {name: x * 1e30 for name, x in embeddings.items()}
+        queries, items = embeddings["queries"], embeddings["items"]
+        chunked = tr.Ranking.from_embeddings(queries, items, relevant, chunk_size=16)
+        scores = torch.cat(products(queries, items, 16), dim=-1)
+        want = tr.Ranking.from_label(scores, relevant)
+        numbers = (~scores.isnan().any(-1)).nonzero().squeeze(-1)  # NaN is counted, and has no rank
+        assert_stands(chunked.take(numbers), places(want.take(numbers)))
+        assert torch.equal(chunked.num_candidates, want.num_candidates)
+        assert torch.equal(chunked.errors, want.errors)
+
+
 def test_progress_is_shown_on_request(capsys):
     queries, items, label = torch.randn(5, 3), torch.randn(40, 3), torch.arange(5)
     want = tr.Ranking.from_embeddings(queries, items, label, chunk_size=10, top_k=5)

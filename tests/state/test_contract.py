@@ -742,6 +742,19 @@ def test_a_weight_of_zero_is_as_if_the_query_were_not_there(kind):
     torch.testing.assert_close(metric.standard_error, without.standard_error, equal_nan=True)
 
 
+@pytest.mark.parametrize("name", ["mrr(aggregation=none)@2", "mr(aggregation=median)", "recall@2"])
+def test_a_label_of_weight_zero_is_as_if_it_were_not_there(name):
+    scores, label = torch.tensor([[0.1, 0.9, 0.5]] * 4), torch.tensor([1, 0, -1, 2])
+    metric, without = tr.parse(name), tr.parse(name)
+    metric.update(scores, label, weights=torch.tensor([1.0, 0.0, 1.0, 1.0]))
+    without.update(scores[[0, 2, 3]], label[[0, 2, 3]])
+    value = metric.compute()
+    if metric.aggregation == "none":
+        assert value[1].isnan()
+        value = value[[0, 2, 3]]
+    assert torch.equal(value.nan_to_num(9), without.compute().nan_to_num(9))
+
+
 @every_class
 def test_an_empty_query_of_weight_zero_is_no_error(cls):
     metric = make(cls, empty_target_action="error")

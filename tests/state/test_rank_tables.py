@@ -10,15 +10,21 @@ from torchrank.layouts.arrange import arrange
 from torchrank.state import rank_tables, scoring
 
 INF = float("inf")
-# Cutoffs in one suite differ, so that the tables are cut at the largest.
-SUITE = [
-    tr.RankingMetric.registry[config.name](**cutoff, **dict(config.parameters))
-    for number, config in enumerate(MANY)
-    if "of_one_rank" in vars(tr.RankingMetric.registry[config.name])
-    for cutoff in ({}, {"top_k": 2 + number % 5})
-    if not cutoff or (config.name != "mr" and "top_k" not in dict(config.parameters))
-    if cutoff or dict(config.parameters).get("normalize") != "k" or "top_k" in dict(config.parameters)
-]
+
+
+def metrics():
+    """Metrics of all classes that can be looked up, without a cutoff and with different ones."""
+    for number, config in enumerate(MANY):
+        cls, parameters = tr.RankingMetric.registry[config.name], dict(config.parameters)
+        if "of_one_rank" not in vars(cls):
+            continue
+        if "top_k" in parameters or parameters.get("normalize") != "k":  # which needs a cutoff
+            yield cls(**parameters)
+        if "top_k" not in parameters and config.name != "mr":
+            yield cls(top_k=2 + number % 5, **parameters)
+
+
+SUITE = list(metrics())
 LOOKED_UP = [metric for metric in SUITE if metric.rank_decides]
 
 
@@ -137,6 +143,45 @@ def test_a_class_with_values_behind_the_cutoff_is_refused():
 
     with pytest.raises(ValueError, match=r"Expected worst@4 to be 0 .* behind top_k, got 0.5; let of_one_rank"):
         Worst(top_k=4).score(*labels(ties=True))
+
+
+def test_a_class_without_a_number_for_a_rank_is_refused():
+    class Undefined(tr.MRR):
+        name = "undefined"
+
+        def of_one_rank(self):
+            return True
+
+        def measure(self, ranking):
+            return torch.where(ranking.first[:, 0] == 2, float("nan"), super().measure(ranking))
+
+    with pytest.raises(
+        ValueError, match=r"Expected a number from undefined@4 for every rank, got NaN; let of_one_rank"
+    ):
+        Undefined(top_k=4).score(*labels(ties=False))
+
+
+@pytest.mark.parametrize(("room", "looked_up"), [(16 * 3, ["mrr", "ndcg", "hitrate@2"]), (16 * 3 - 1, ["hitrate@2"])])
+def test_a_table_without_room_for_all_ranks_serves_metrics_with_a_cutoff(monkeypatch, computed, room, looked_up):
+    suite, batch, read = tr.RankingCollection(["mrr", "hitrate@2", "ndcg"]), labels(ties=True), []
+    table, wanted = rank_tables._read, computed(suite, *batch)
+    monkeypatch.setattr(rank_tables, "ROOM", room)
+    monkeypatch.setattr(
+        rank_tables, "_read", lambda metrics, *given: read.extend(x.label for x in metrics) or table(metrics, *given)
+    )
+    for key, value in suite.score(*batch).items():
+        torch.testing.assert_close(value, wanted[key], rtol=1e-14, atol=1e-15, equal_nan=True)
+    assert sorted(read) == sorted(looked_up)
+
+
+def test_digits_far_down_a_list_are_those_of_the_formula(computed):
+    scores = torch.zeros(2000, 3000).index_fill_(1, torch.arange(1500), 1.0)
+    scores[:, 1000:1002] = 0.5
+    label = torch.arange(2000) % 3000
+    suite = tr.RankingCollection(["mrr", "map", "ndcg", "mr", "mrr@1000"])
+    wanted = computed(suite, scores, label)
+    for key, value in suite.score(scores, label).items():
+        torch.testing.assert_close(value, wanted[key], rtol=1e-14, atol=0)
 
 
 def test_functions_of_the_user_and_long_cutoffs_are_not_looked_up():

@@ -88,9 +88,11 @@ def sums_of(values, weights, batches):
     return sums.summed(v, w, number, nothing, torch.zeros(batches, sums.SIZE - sums.Sum.ERRORS))
 
 
+@pytest.mark.parametrize("direct", [0, sums.DIRECT])
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("centre", CENTRES)
-def test_the_standard_error_of_large_values_is_that_of_exact_arithmetic(centre, weights):
+def test_the_standard_error_of_large_values_is_that_of_exact_arithmetic(monkeypatch, centre, weights, direct):
+    monkeypatch.setattr(sums, "DIRECT", direct)
     weights = WEIGHTS[weights]
     values = centre + torch.randn(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     metric, other = tr.CG(), tr.CG()

@@ -51,7 +51,8 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
     """Rank the judged items in a matrix of scores."""
     scores, mask, tie_break = layout.scores, layout.mask, layout.tie_break
     items, grade = layout.judged.rectangle()
-    column, valid = items.clamp_min(0), items >= 0
+    column = items.clamp_min(0)
+    valid = grade.view(torch.bool) if layout.judged.labels else items >= 0
     if mask is not None:
         valid = valid & mask.gather(-1, column)
     pairs, gone = removable(layout.exclude, items, grade, mask)
@@ -64,26 +65,29 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
         group.add(0, scores)
         return group.ranking(layout.errors, layout.validate, need.reach)
     own = scores.gather(-1, column)
-    # Padding and NaN are not retrieved either. Counts for -inf are right for all of these, unless pairs are subtracted.
-    behind = engine is Engine.COUNT and tie_break is None and pairs is None
-    if behind:
+    # Padding and NaN get the score -inf: nothing equals it, and all retrieved scores are above it. Not if pairs are
+    # subtracted, because a pair of score -inf equals it.
+    placed = engine is Engine.COUNT and tie_break is None and pairs is None
+    if placed:
         lowest = scalar(-math.inf, own.dtype, own.device)
         own = torch.where(valid, own, lowest).fmax(lowest)
     own_tie_break = None if tie_break is None else tie_break.gather(-1, column)
     if engine is Engine.SORT:
         counts = count_by_sorting(scores, own, mask)
     else:
-        # Counts are subtracted as integers, and become ranks as floats.
-        dtype = widest_float(own.device) if behind else torch.int64
+        # Pairs are subtracted from integers. Otherwise the counts are floats at once, as ranks are.
+        dtype = widest_float(own.device) if placed else torch.int64
         counts = count_by_comparing(scores, own, mask, tie_break, own_tie_break, dtype=dtype)
     # Excluded pairs are counted like all others and subtracted then, so that the scores are not copied.
     if pairs is not None:
-        at = pairs.query * scores.shape[1] + pairs.item  # one index is faster than two
+        # One index is faster than two. A pair of query -1 reads the last row, without effect.
+        at = pairs.query * scores.shape[1] + pairs.item
         pair_tie_break = None if tie_break is None else tie_break.take(at)
         subtract(counts, pairs, scores.take(at), own, pair_tie_break, own_tie_break)
     valid = valid if gone is None else valid & ~gone
-    errors, validate, width = layout.errors, layout.validate, scores.shape[1]
-    return _as_ranking(counts, own, grade, valid, errors, validate, width, None, layout.ignored, behind)
+    return _as_ranking(
+        counts, own, grade, valid, layout.errors, layout.validate, scores.shape[1], None, layout.ignored, placed=placed
+    )
 
 
 def rank_columns(
@@ -229,7 +233,7 @@ class _Group:
             # Excluded pairs could fill the best scores, so here they cannot be subtracted later.
             if self.pairs is not None:
                 part = _without(part, self.pairs, first, some.start or 0)
-            retrieved, has_nan = count_retrieved(part, self.columns.finite and self.pairs is None)
+            retrieved, has_nan = count_retrieved(part, finite=self.columns.finite and self.pairs is None)
             self.counts.retrieved[some] += retrieved
             self.counts.has_nan[some] += has_nan
             before = Top(self.top.scores[some], self.top.last[some])
@@ -355,17 +359,17 @@ def _as_ranking(
     width: int,
     reach: int | None,
     ignored: Tensor | None,
-    behind: bool = False,
+    placed: bool = False,
 ) -> Ranking:
     """The ranking of judged items whose greater and equal scores were counted.
 
-    ``behind``: whether ``own`` is -inf for all items that are not retrieved, and the counts are for it.
+    ``placed``: whether ``own`` was -inf for padding and NaN when it was counted.
     """
     if validate:
         errors = count(Problem.NAN_SCORES, counts.has_nan, ignored, errors)
     dtype = widest_float(own.device)
     # A number of a floating dtype turns the counts into this dtype in the same operation.
     none, one = (scalar(number, dtype, own.device) for number in (0, 1))
-    tied = counts.equal if behind else torch.where(valid & (own > float("-inf")), counts.equal, none)
+    tied = counts.equal if placed else torch.where(valid & (own > float("-inf")), counts.equal, none)
     first, lengths = counts.greater + one, counts.retrieved.to(dtype)
-    return Ranking.in_rank_order(first, tied, grade, valid, lengths, errors, width, reach, behind=behind)
+    return Ranking.in_rank_order(first, tied, grade, valid, lengths, errors, width, reach, placed=placed)

@@ -1,4 +1,4 @@
-"""The counting kernels as compiled loops, on request. They read the scores once for all counts."""
+"""The counting kernels as compiled loops, on request. They read the scores once for each right answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free
+from torchrank.hardware.devices import keeps_denormals, reading_is_free
 from torchrank.hardware.threads import allow_cutting
 
 # The sign bit of a float32, and the bits of infinity.
@@ -25,8 +25,8 @@ _kernels: dict[str, Callable[..., Any]] = {}
 def use_compiled(enabled: bool) -> None:
     """Compile the kernels that count scores with :func:`torch.compile`, off by default. Results do not change.
 
-    The kernels serve score matrices without mask and tie breaks. They read them once for each right answer of a query,
-    and scores in float32 on a CPU once more if they contain -inf or NaN, or if a right answer has score 0.
+    The kernels serve score matrices without mask and tie breaks. They read them once for each right answer of a query.
+    Scores in float32 on a CPU are read again if they contain NaN or infinite numbers, or if a right answer has score 0.
     While it is on, torch's own threads serve all batches, also on a busy machine.
     The first batch compiles: about ten seconds on two cores, or one second if torch's cache contains the kernel.
     Another dtype or memory layout, or a dimension of 1, compiles again; other sizes do not. Compiling for the CPU
@@ -41,7 +41,7 @@ def use_compiled(enabled: bool) -> None:
     """
     _request(enabled)
     if enabled and not _kernels:
-        # Where torch gives up compiling, a graph of a whole function is an error. Uncompiled, it would fill the memory.
+        # Without fullgraph, torch may run a function uncompiled, whose temporaries fill the memory.
         for function in (_compare, _compare_bits):
             _kernels[function.__name__] = torch.compile(function, dynamic=True, fullgraph=True)
 
@@ -58,8 +58,8 @@ def is_compiled() -> bool:
     return _requested
 
 
-def fused(scores: Tensor, own: Tensor, finite: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Count scores above and equal to ``own`` [query, entry].
+def fused(scores: Tensor, own: Tensor, finite: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor | None] | None:
+    """Count scores above and equal to ``own`` [query, entry]; None if compiling fails.
 
     Args:
         scores: [query, candidate].
@@ -70,16 +70,18 @@ def fused(scores: Tensor, own: Tensor, finite: bool = False) -> tuple[Tensor, Te
         both counts, int64 [query, entry] each, where nothing equals -inf; the number of scores above -inf, int64
         [query]; and whether a score is NaN, bool [query], or None where the third number usually rules it out.
     """
-    by_bits = scores.dtype == torch.float32 and reading_is_free(scores) and own.numel() > 0 < scores.shape[1]
+    by_bits = scores.dtype == torch.float32 and reading_is_free(scores) and scores.numel() > 0 and own.numel() > 0
     try:
         with torch.no_grad():  # always, because a kernel is compiled again if the gradient mode changes
-            return _fused_bits(scores, own, finite) if by_bits else _kernels["_compare"](scores, own)
+            if by_bits and keeps_denormals(scores.device):
+                return _by_bits(scores, own, finite)
+            return _kernels["_compare"](scores, own)
     except Exception as error:
         _request(False)
         warnings.warn(
             f"torch.compile failed, so the scores are counted by the eager kernel from now on: {error}", stacklevel=2
         )
-        return _compare(scores, own)
+        return None
 
 
 def _compare(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
@@ -93,7 +95,7 @@ def _compare(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor, Tenso
     return greater.long(), equal.long(), retrieved.long(), has_nan
 
 
-def _fused_bits(scores: Tensor, own: Tensor, finite: bool) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+def _by_bits(scores: Tensor, own: Tensor, finite: bool) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Count float32 scores by their bits, which takes half the time of comparisons."""
     kernel = _kernels["_compare_bits"]
     bits, own = scores.view(torch.int32), own.contiguous() + 0.0  # no -0, whose bits differ from those of 0
@@ -101,11 +103,10 @@ def _fused_bits(scores: Tensor, own: Tensor, finite: bool) -> tuple[Tensor, Tens
     finite = finite or int(largest.max()) < INFINITY
     zero = own == 0
     if finite and not bool(zero.any()):
-        retrieved = torch.full_like(own[:, 0], scores.shape[1], dtype=torch.int64)
-        return greater, equal, retrieved, torch.zeros_like(retrieved, dtype=torch.bool)
+        return greater, equal, torch.full_like(greater[:, 0], scores.shape[1]), None
     marks = own.new_tensor([-0.0, -math.inf, math.inf]).expand(len(own), 3).contiguous()
     above, same, _ = kernel(bits, marks.view(torch.int32), False)
-    # A NaN without sign is beyond inf, a NaN with a sign beyond -inf.
+    # By its bits, NaN is above inf or below -inf.
     retrieved, has_nan = above[:, 1], (above[:, 2] > 0) | (above[:, 1] + same[:, 1] < scores.shape[1])
     if bool(has_nan.any()):  # NaN is neither above nor equal to a score
         greater, equal, retrieved, _ = _kernels["_compare"](scores, own)
@@ -116,19 +117,21 @@ def _fused_bits(scores: Tensor, own: Tensor, finite: bool) -> tuple[Tensor, Tens
 def _compare_bits(scores: Tensor, own: Tensor, find_largest: bool) -> tuple[Tensor, Tensor, Tensor | None]:
     """Count by the bits of float32, given as int32. Zeros count as equal only if they have the same sign.
 
-    The bits of positive numbers are in the order of the numbers, the bits of negative numbers in the opposite order.
-    With all sign bits flipped, negative numbers are above positive ones. So two bounds, one below and one above the
-    bits of ``own``, leave of each score on which side it is. Each operation is one instruction.
+    As integers, the bits of positive numbers are in the order of the numbers. The bits of negative numbers are below
+    them, in the opposite order. If ``own`` is negative, then all sign bits are flipped, and all greater scores are
+    below it. A score that is clamped to the bits next to ``own``, minus ``own``, is -1, 0 or 1. Nothing is compared,
+    because the compiler makes several instructions of a comparison.
 
     Returns:
-        both counts, int64 [query, entry]; and the bits of the scores that are largest in magnitude, int32.
+        both counts, int64 [query, entry]; and the bits of the score that is largest in magnitude, int32 [query, entry],
+        or None.
     """
     flip = own & SIGN
     place = (own ^ flip).unsqueeze(-1)
     wide = scores.unsqueeze(1)
     side = torch.minimum(torch.maximum(wide ^ flip.unsqueeze(-1), place - 1), place + 1) - place
     differing = (side & 1).sum(-1, dtype=torch.int32)
-    balance = side.sum(-1, dtype=torch.int32)  # scores on one side, minus scores on the other
+    balance = side.sum(-1, dtype=torch.int32)  # bits above minus bits below
     greater = (differing + torch.where(flip == 0, balance, -balance)) // 2
     # Expanded to the same shape as above, so that the compiler makes one loop.
     largest = (wide & ~SIGN).expand(-1, own.shape[1], -1).amax(-1) if find_largest else None

@@ -17,13 +17,16 @@ from torchrank.layouts.canonical import BLOCK
 
 
 class ScoreCounts(NamedTuple):
-    """Counts over some columns of the scores. The counts of all columns are the sum over parts of the columns."""
+    """Counts over some columns of the scores, int64 unless another dtype was asked for.
 
-    #: int64 [query, entry]: candidates ahead of each judged item
+    The counts of all columns are the sum over parts of the columns.
+    """
+
+    #: [query, entry]: candidates ahead of each judged item
     greater: Tensor
-    #: int64 [query, entry]: candidates tied with each judged item, itself included
+    #: [query, entry]: candidates tied with each judged item, itself included
     equal: Tensor
-    #: int64 [query]: scores above -inf
+    #: [query]: scores above -inf
     retrieved: Tensor
     #: bool [query]: whether a score is NaN; the sum is "or"
     has_nan: Tensor
@@ -58,25 +61,25 @@ def count_by_comparing(
         mask: bool [query, candidate], False = padding.
         tie_break: [query, candidate], the larger value ranks first among equal scores.
         own_tie_break: tie breaks of the judged items, [query, entry].
-        finite: whether all scores are known to be finite.
+        finite: whether all scores are known to be finite; only without ``mask`` and tie breaks.
         dtype: the dtype of the counts.
 
     Returns:
         the counts; without tie breaks none is equal to a judged item with score -inf.
     """
-    has_nan: Tensor | None = None
+    counted: tuple[Tensor, Tensor, Tensor, Tensor | None] | None = None
     if tie_break is not None and own_tie_break is not None:
         greater, equal = _by_tie_break(scores, own, mask, tie_break, own_tie_break)
-        retrieved = count_above(scores, torch.full_like(own[:, :1], float("-inf")), mask).squeeze(-1)
-    elif is_compiled() and mask is None:
-        greater, equal, retrieved, has_nan = fused(scores, own, finite)
-    else:
-        finite = finite and mask is None
+        counted = greater, equal, *count_retrieved(scores, mask)
+    elif mask is None and is_compiled():
+        counted = fused(scores, own, finite)
+    if counted is None:
         lowest = scalar(-math.inf, own.dtype, own.device).expand(len(own), 0 if finite else 1)
-        counted = count_above(scores, torch.cat([own, next_below(own), lowest], dim=-1), mask, dtype)
-        greater, at_least, above_lowest = counted.tensor_split([own.shape[1], 2 * own.shape[1]], dim=-1)
-        equal = at_least - greater
-        retrieved, has_nan = all_retrieved(scores) if finite else (above_lowest.squeeze(-1), None)
+        above = count_above(scores, torch.cat([own, next_below(own), lowest], dim=-1), mask, dtype)
+        greater, at_least, above_lowest = above.tensor_split([own.shape[1], 2 * own.shape[1]], dim=-1)
+        retrieved, has_nan = count_retrieved(scores, finite=True) if finite else (above_lowest.squeeze(-1), None)
+        counted = greater, at_least - greater, retrieved, has_nan
+    greater, equal, retrieved, has_nan = counted
     has_nan = find_nan(scores, retrieved, mask) if has_nan is None else has_nan
     return ScoreCounts(greater.to(dtype), equal.to(dtype), retrieved.to(dtype), has_nan)
 
@@ -120,21 +123,16 @@ def count_equal(scores: Tensor, value: Tensor) -> Tensor:
     return at_least - greater
 
 
-def all_retrieved(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """The results of :func:`count_retrieved` for finite scores, which are not read."""
-    retrieved = torch.full((len(scores),), scores.shape[1], device=scores.device)
-    return retrieved, torch.zeros_like(retrieved, dtype=torch.bool)
-
-
-def count_retrieved(scores: Tensor, finite: bool = False) -> tuple[Tensor, Tensor]:
+def count_retrieved(scores: Tensor, mask: Tensor | None = None, finite: bool = False) -> tuple[Tensor, Tensor]:
     """Number of scores above -inf, int64 [query], and whether a score is NaN, bool [query].
 
     ``finite``: whether all scores are known to be finite; then they are not read.
     """
     if finite:
-        return all_retrieved(scores)
-    retrieved = count_above(scores, scores.new_full((len(scores), 1), float("-inf"))).squeeze(-1)
-    return retrieved, find_nan(scores, retrieved)
+        retrieved = torch.full((len(scores),), scores.shape[1], device=scores.device)
+        return retrieved, torch.zeros_like(retrieved, dtype=torch.bool)
+    retrieved = count_above(scores, scores.new_full((len(scores), 1), float("-inf")), mask).squeeze(-1)
+    return retrieved, find_nan(scores, retrieved, mask)
 
 
 def find_nan(scores: Tensor, retrieved: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -193,7 +191,7 @@ def next_below(own: Tensor) -> Tensor:
     below = torch.nextafter(own, scalar(-math.inf, own.dtype, own.device))
     if keeps_denormals(own.device):
         return below
-    # If the processor takes denormal numbers for 0, then the next number below 0 is a normal one. None is below -inf.
+    # Where denormal numbers are 0, the next number below 0 is a normal one. None is below -inf.
     return torch.where(below == own, own.clamp_max(-torch.finfo(own.dtype).tiny), below)
 
 

@@ -50,7 +50,7 @@ def count_open(scores: Tensor, own: Tensor, is_open: Tensor, finite: bool) -> Sc
     if ALONE * len(query) > is_open.numel():
         return count_by_comparing(scores, own, finite=finite)
     counts = ScoreCounts.nothing(own.shape[0], own.shape[1], own.device)
-    counts.retrieved[:], counts.has_nan[:] = count_retrieved(scores, finite)
+    counts.retrieved[:], counts.has_nan[:] = count_retrieved(scores, finite=finite)
     step = max(1, BLOCK // max(1, scores.shape[1]))
     for part in zip(query.split(step), entry.split(step)):
         alone = count_by_comparing(scores[part[0]], own[part].unsqueeze(-1), finite=finite)

@@ -12,6 +12,7 @@ from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import BLOCK, CatalogueLayout, Need
 from torchrank.layouts.cutting import groups
+from torchrank.layouts.items import Ragged
 from torchrank.ranking.entries import depth_of
 from torchrank.ranking.ranking import Ranking
 
@@ -29,6 +30,7 @@ def rank_sparse(layout: CatalogueLayout, need: Need) -> Iterator[Ranking]:
     For layouts without mask, exclusions and tie breaks, on the CPU.
     """
     scores, judged, errors = layout.scores, layout.judged, layout.errors
+    assert isinstance(judged, Ragged)  # labels are not
     queries, candidates = scores.shape
     sizes = judged.sizes
     owner = torch.repeat_interleave(torch.arange(queries, device="cpu"), sizes)

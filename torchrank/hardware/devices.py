@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_DENORMAL = torch.tensor(1e-40, device="cpu")
+
 
 def widest_float(device: torch.device) -> torch.dtype:
     """Return float64, or float32 on devices without float64."""
@@ -22,8 +24,8 @@ def autocast_off(device: torch.device) -> AbstractContextManager[Any]:
 
 
 def keeps_denormals(device: torch.device) -> bool:
-    """Whether a device always distinguishes denormal numbers from 0. A CPU can be told not to, and Metal never does."""
-    return device.type not in ("cpu", "mps")
+    """Whether a device distinguishes denormal numbers from 0. A CPU can be told not to, and Metal never does."""
+    return bool(_DENORMAL > 0) if device.type == "cpu" else device.type != "mps"
 
 
 def reading_is_free(x: Tensor) -> bool:

@@ -55,8 +55,6 @@ class Padded:
 
     #: int64 [query, entry]; negative = padding; IGNORED only if the query does not count
     items: Tensor
-    #: [query, entry]
-    grade: Tensor
     #: whether each query has one entry, a label without a grade
     labels: bool = False
 
@@ -67,7 +65,7 @@ class Padded:
 
     def __getitem__(self, rows: slice) -> Padded:
         """Judged items of consecutive queries."""
-        return Padded(self.items[rows], self.grade[rows], self.labels)
+        return Padded(self.items[rows], self.labels)
 
     @property
     def sizes(self) -> Tensor:
@@ -75,8 +73,8 @@ class Padded:
         return torch.tensor(self.items.shape[1], device="cpu").expand(len(self.items))
 
     def rectangle(self) -> tuple[Tensor, Tensor]:
-        """Items and grades [query, entry]; a negative item is padding."""
-        return self.items, self.grade
+        """Items and grades [query, entry]; a negative item is padding, of grade 0, and all others have grade 1."""
+        return self.items, (self.items >= 0).view(torch.int8)
 
     def again(self) -> Tensor | None:
         """bool, in any order: True for each repetition of an item within its query; None = there can be none."""

@@ -43,8 +43,7 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
         # A label of -100 ignores its query, but in padded ids -100 is padding like any other negative.
         items = items.unsqueeze(-1) if items.dim() == 1 else items.clamp_min(-1)
         items = items if items.shape[1] else items.new_full((num_queries, 1), -1)
-        grade = scalar(1, torch.int8, device).expand(items.shape)
-        judged = Padded(items, grade, labels=items.shape[1] == 1)
+        judged = Padded(items, labels=items.shape[1] == 1)
     else:
         got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else type_of(target, "target")
         dense = "grades of their shape, " * beside.startswith("preds [Q, D]")

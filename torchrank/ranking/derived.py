@@ -10,7 +10,6 @@ from typing import Any, Self, TypeGuard
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.arithmetic import as_numbers, either, only, ratio, row_sum, running_sum
 from torchrank.ranking.caching import cached, of_ranks
@@ -124,11 +123,8 @@ class Derived(RankIntervals):
 
     @cached_property
     def ones(self) -> Tensor:
-        """1 for each query, float64 [query], expanded from a single one, so that nobody can change it in place."""
-        like = self.num_candidates
-        # The one of a single query could be changed, so it is a new one.
-        one = scalar(1.0, like.dtype, like.device) if len(like) > 1 else like.new_ones(())
-        return one.expand(like.shape)
+        """1 for each query, float64 [query], expanded from a single one."""
+        return self.num_candidates.new_ones(()).expand(self.num_candidates.shape)
 
     @property
     def num_subtopics(self) -> int:

@@ -69,17 +69,17 @@ class RankIntervals:
         reach: int | None = None,
         queries: Tensor | None = None,
         subtopics: Tensor | None = None,
-        behind: bool = False,
+        placed: bool = False,
     ) -> Self:
         """Make a ranking of entries in any order: sort each row by rank.
 
-        Entries that are not retrieved get the rank behind their list. Padding follows them. ``behind``: whether both
-        have this rank already.
+        Entries that are not retrieved get the rank behind their list. Padding follows them. ``placed``: ``first`` is
+        already that rank for both.
         """
         # The bound from shapes is far too large for most data, which has no ties.
         if reading_is_free(first) and depth > 1:
             depth = depth_of(first, tied)
-        if not behind:
+        if not placed:
             first = torch.where(tied > 0, first, rank_after_list(num_candidates).unsqueeze(-1))
         if first.shape[-1] > 1:
             order = torch.where(valid, first, float("inf")).argsort(dim=-1, stable=True)

@@ -131,22 +131,24 @@ def lost_digits(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.d
     for start in range(0, limit, BLOCK):
         stop = min(start + BLOCK, limit)
         ranks = torch.arange(start + 1, stop + 1, dtype=dtype, device=device)
-        lost[start + 1 : stop + 1] = lost[start] + running_sum(_rounded(discount(ranks), table[start : stop + 1]))
-    return _behind_near(lost)
+        lost[start + 1 : stop + 1] = lost[start] + running_sum(
+            _rounding_errors(discount(ranks), table[start : stop + 1])
+        )
+    return _without_near(lost)
 
 
-def lost_of(values: Tensor, table: Tensor) -> Tensor:
-    """:func:`lost_digits` of any running sums.
+def lost_digits_of(values: Tensor, table: Tensor) -> Tensor:
+    """Exact sums minus running sums, as :func:`lost_digits`.
 
     Args:
         values: float [..., rank].
-        table: their sums over so many first ranks, [..., rank + 1].
+        table: running sums of the values, [..., rank + 1].
     """
-    return _behind_near(torch.nn.functional.pad(running_sum(_rounded(values, table)), (1, 0)))
+    return _without_near(torch.nn.functional.pad(running_sum(_rounding_errors(values, table)), (1, 0)))
 
 
-def _rounded(values: Tensor, table: Tensor) -> Tensor:
-    """The error of each addition in running sums ``table`` [..., rank + 1] of ``values`` [..., rank]."""
+def _rounding_errors(values: Tensor, table: Tensor) -> Tensor:
+    """The rounding error of each addition in running sums ``table`` [..., rank + 1] of ``values`` [..., rank]."""
     low, high = table[..., :-1], table[..., 1:]
     # ``step`` and its rounding error ``off`` make up the difference of two prefix sums (Knuth's TwoSum).
     step = high - low
@@ -155,8 +157,8 @@ def _rounded(values: Tensor, table: Tensor) -> Tensor:
     return values - step - off
 
 
-def _behind_near(lost: Tensor) -> Tensor:
-    """Lost digits without those of the first ranks, so that an interval among them has the same digits in any table."""
+def _without_near(lost: Tensor) -> Tensor:
+    """Lost digits without those of the first ranks, among which an interval has the same digits in any table."""
     if lost.shape[-1] <= NEAR:
         return torch.zeros_like(lost)
     return (lost - lost[..., NEAR : NEAR + 1]).index_fill_(-1, torch.arange(NEAR, device=lost.device), 0)

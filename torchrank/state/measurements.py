@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torchrank.hardware.constants import scalar
+
 
 class Status(IntEnum):
     """Whether a query counts in an average."""
@@ -57,17 +59,26 @@ class Measurements:
     ignored: Tensor | None = None
     #: whether all weights are known to be 1 without a look at them
     all_ones: bool = False
-    #: whether all values of queries that are scored are known to be numbers without a look at them
+    #: whether every scored query is known to have a number, without a look at the values
     all_numbers: bool = False
 
     @classmethod
     def of(cls, measured: Sequence[Measured], queries: Tensor | None, ones: Tensor | None = None) -> Measurements:
         """Stack the measurements of one ranking, one for each metric. Weights that are ``ones`` are known to be 1."""
         values, weights, status, errors, extra = zip(*measured)
-        tensors = torch.stack(values), stacked(weights), stacked(status), stacked(errors)
+        tensors = torch.stack(values), _stacked(weights), _stacked(status), _stacked(errors)
         # A single one could have been changed in place.
         all_ones = len(weights[0]) > 1 and list(map(id, weights)).count(id(ones)) == len(weights)
         return cls(*tensors, extra, queries, all_ones=all_ones)
+
+    @classmethod
+    def looked_up(
+        cls, values: Tensor, status: Tensor, errors: tuple[Tensor, ...], queries: Tensor | None
+    ) -> Measurements:
+        """Measurements [metric, query] that were read from a table of numbers, all with weight 1."""
+        weights = scalar(1.0, values.dtype, values.device).expand_as(values)
+        none = (None,) * len(values)
+        return cls(values, weights, status, _stacked(errors), none, queries, all_ones=True, all_numbers=True)
 
     @classmethod
     def join(cls, parts: Sequence[Measurements]) -> Measurements:
@@ -119,7 +130,7 @@ class BatchResult:
     added: tuple[Tensor, Tensor] | None = None
 
 
-def stacked(rows: tuple[Tensor, ...]) -> Tensor:
+def _stacked(rows: tuple[Tensor, ...]) -> Tensor:
     """Stack tensors, one for each metric. Rows that all metrics share are not copied."""
     first = rows[0]
     shared = list(map(id, rows)).count(id(first)) == len(rows)

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from torchrank.hardware.constants import constant, kept
 from torchrank.hardware.devices import reading_is_free
-from torchrank.ranking.intervals import lost_of
+from torchrank.ranking.intervals import lost_digits_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measurements import Status
 
-# Largest cutoff of a table.
+# Largest cutoff of a metric that is looked up.
 LONGEST = 1024
 
-# Largest number of metrics times the number of ranks of a table with metrics without a cutoff.
+# Largest number of metrics times ranks of a table with metrics without a cutoff: six numbers each, so that it is kept.
 ROOM = 2**17
 
 
@@ -45,9 +45,10 @@ class Table(NamedTuple):
             ValueError: a metric is NaN, or not 0 behind its cutoff, so ``of_one_rank`` of its class is wrong.
         """
         each = torch.arange(1, reach + 2, dtype=torch.float64, device="cpu")
+        # No relevant candidate; one at each rank; and one that is not retrieved, beside a list of each length.
         lists = Ranking.from_ranks(
-            torch.cat([each[:1] - 1, each, each + math.inf]),
-            torch.cat([each[:1], torch.full_like(each, reach + 2), each - 1]),
+            torch.cat([each.new_zeros(1), each, torch.full_like(each, math.inf)]),
+            torch.cat([each.new_zeros(1), torch.full_like(each, reach + 2), each - 1]),
         )
         values, _, status, *_ = zip(*(metric.measured(lists) for metric in metrics))
         found = torch.stack(values)
@@ -66,7 +67,7 @@ class Table(NamedTuple):
         ranks = found[:, 1 : reach + 1]
         sums = torch.nn.functional.pad(ranks.cumsum(-1), (1, 0))
         # Nobody is at rank 0, and the sums begin before rank 1.
-        sums = torch.nn.functional.pad(torch.stack([sums, lost_of(ranks, sums)]), (1, 0))
+        sums = torch.nn.functional.pad(torch.stack([sums, lost_digits_of(ranks, sums)]), (1, 0))
         return cls._make(
             x.to(like.device, like.dtype if x.is_floating_point() else x.dtype, non_blocking=True)
             for x in (found, states, sums)
@@ -118,6 +119,7 @@ def _within_room(metrics: Sequence[Any], places: list[int], ranking: Ranking) ->
 
 def _longest(ranking: Ranking) -> int | None:
     """A number that is not below the length of any list; None = unknown without waiting for a device."""
+    # On an accelerator ``depth`` is the number of columns of scores, or 1 for lists of ids.
     if reading_is_free(ranking.num_candidates):
         return int(ranking.num_candidates.max()) if ranking.num_queries else 0
     return ranking.depth if ranking.depth > 1 else None
@@ -129,14 +131,15 @@ def _read(metrics: Sequence[Any], ranking: Ranking, reach: int) -> tuple[Tensor,
     definitions = tuple((type(metric), metric._state) for metric in metrics)
     key = (definitions, reach, first.device, first.dtype)
     table = kept(key, lambda: Table.of(metrics, reach, first))
+    # Column 0 is for no relevant candidate. Then come the ranks, and the ranks of candidates that are not retrieved.
     column = first.clamp_max(reach + 1).add(tied == 0, alpha=reach + 1).mul(exists)
     if ranking.untied:
         return _columns(table, column.long())
-    # One clamp serves the columns too, whose largest is 2 * (reach + 1).
-    places = torch.stack([column, first, first + tied]).minimum(_last(reach, first.dtype, first.device)).long()
-    values, status = _columns(table, places[0])
+    # One clamp serves the columns too.
+    columns = torch.stack([column, first, first + tied]).minimum(_last(reach, first.dtype, first.device)).long()
+    values, status = _columns(table, columns[0])
     # The mean over the ranks of a tie group, as a difference of sums.
-    before, up_to = table.sums.index_select(-1, places[1:].flatten()).chunk(2, -1)
+    before, up_to = table.sums.index_select(-1, columns[1:].flatten()).chunk(2, -1)
     total, lost = up_to - before
     return torch.where(tied > 1, (total + lost) / tied, values), status
 
@@ -147,5 +150,5 @@ def _columns(table: Table, column: Tensor) -> tuple[Tensor, Tensor]:
 
 @constant
 def _last(reach: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The last column of the values of a table, and twice that of its sums: [3, 1]."""
+    """The last column of the values, and of the sums at both ends of a tie group: [3, 1]."""
     return torch.tensor([[2], [1], [1]], dtype=dtype, device=device) * (reach + 1)

@@ -27,7 +27,7 @@ from torchrank.ranking.arithmetic import only
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.aggregation import MEANS, Mean
-from torchrank.state.measurements import BatchResult, Measured, Measurements, Status, stacked
+from torchrank.state.measurements import BatchResult, Measured, Measurements, Status
 from torchrank.state.rank_tables import looked_up
 
 CPU = torch.device("cpu")
@@ -252,22 +252,17 @@ def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measu
 
 def _of_each(metrics: Sequence[Measuring], ranking: Ranking) -> Measurements:
     """Measure a ranking. The largest cutoffs come first, because smaller ones read from their tables."""
-    tables, ones = looked_up(metrics, ranking) if ranking.of_labels else [], ranking.ones
-    if len(tables) == 1 and len(tables[0].places) == len(metrics):  # nothing to stack
-        values, status, errors = tables[0].values, tables[0].status, tables[0].errors
-        weights, none = ones.expand(len(values), -1), (None,) * len(values)
-        several = len(ones) > 1  # a single one could be changed in place
-        return Measurements(
-            values, weights, status, stacked(errors), none, ranking.queries, all_ones=several, all_numbers=True
-        )
+    tables = looked_up(metrics, ranking) if ranking.of_labels else []
+    if len(tables) == 1 and len(tables[0].places) == len(metrics):
+        return Measurements.looked_up(tables[0].values, tables[0].status, tables[0].errors, ranking.queries)
     found: dict[int, Measured] = {}
     for table in tables:
-        for place, value, status, error in zip(*table):
-            found[place] = Measured(value, ones, status, error)
+        for place, value, status, error in zip(table.places, table.values, table.status, table.errors):
+            found[place] = Measured(value, ranking.ones, status, error)
     others = [n for n in range(len(metrics)) if n not in found]
     others.sort(key=lambda n: getattr(metrics[n], "top_k", None) or math.inf, reverse=True)
     found |= {n: metrics[n].measured(ranking) for n in others}
-    return Measurements.of(list(map(found.__getitem__, range(len(metrics)))), ranking.queries, ones)
+    return Measurements.of(list(map(found.__getitem__, range(len(metrics)))), ranking.queries, ranking.ones)
 
 
 def _over_draw(metrics: Sequence[Measuring], ranking: Ranking) -> list[Measured]:
@@ -355,7 +350,7 @@ def weigh(
             found = [count(Problem.EMPTY_QUERIES, row) * check for row, check in zip(empty, forbidden)]
             errors = errors + torch.stack(found)
         queries, skipped = values.shape[1] - num_absent, values.isnan()
-        if not measured.all_numbers:
+        if weights is not None or not measured.all_numbers:  # a query of weight 0 can have a number
             skipped = absent | (empty & skipped)
     if not total:
         return list(
@@ -370,9 +365,9 @@ def weigh(
         added = sums.summed(averaged, None, queries, num_empty, errors)
     else:
         # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
-        none = scalar(0.0, values.dtype, values.device)
-        inner = torch.where(skipped, none, inner)
-        averaged = torch.where(skipped, none, averaged) if alike else only(inner > 0, averaged)
+        zero = scalar(0.0, values.dtype, values.device)
+        inner = torch.where(skipped, zero, inner)
+        averaged = torch.where(skipped, zero, averaged) if alike else only(inner > 0, averaged)
         added = sums.summed(averaged, inner, queries, num_empty, errors, zero_or_one=alike)
     return list(map(BatchResult, values, inner, skipped, errors, added))
 

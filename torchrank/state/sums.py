@@ -30,8 +30,9 @@ SIZE = Sum.ERRORS + len(Problem)
 #: A batch is far if its sum of weights is above LARGE or below 1 / LARGE.
 LARGE = 2.0**460
 
-#: Largest number of values of a batch from which the differences to all centres are computed, three of each value.
-DIRECT = 2**16
+#: Largest number of values of a batch whose differences to all three centres are computed at once, in three times the
+#: memory.
+DIRECT = 2**15
 
 #: Weights of far batches are multiplied or divided by this before they are squared.
 SCALE = 2.0**540
@@ -105,7 +106,7 @@ def summed(
 
 
 def squares(values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor, zero_or_one: bool = False) -> list[Tensor]:
-    """The sums of one batch from which :func:`standard_error` is computed: twice seven, as columns [metric, ...].
+    """The sums of one batch from which :func:`standard_error` is computed, to be joined: twice seven columns.
 
     With three centres c these are sum(w^2 (v - c)^2) for each c, sum(w^2 (v - c)) for each c, and sum(w^2). The first
     seven numbers are for usual batches, the others for far batches.
@@ -119,7 +120,7 @@ def squares(values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor, zero_
         weights: float [metric, query]; None = all are 1.
         wv: float [metric]: sum(w v).
         w: float [metric]: sum(w).
-        zero_or_one: every weight is known to be 0 or 1.
+        zero_or_one: every weight is known to be 0 or 1, and values of weight 0 are 0.
     """
     far = None
     factors = None if zero_or_one else weights  # a second factor of 0 or 1 changes nothing
@@ -144,11 +145,11 @@ def squares(values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor, zero_
         shift = centre[..., 1:2] - centre
         first = total + shift * w2
         second = apart.square_().sum(-1, keepdim=True) + shift * (total + first)
-    nothing = scalar(0.0, w.dtype, w.device)
+    zero = scalar(0.0, w.dtype, w.device)
     if far is None:
-        return [second, first, w2, nothing.expand(len(w), 7)]
+        return [second, first, w2, zero.expand(len(w), 7)]
     result = torch.cat([second, first, w2], dim=-1)
-    return [torch.where(far, nothing, result), torch.where(far, result, nothing)]
+    return [torch.where(far, zero, result), torch.where(far, result, zero)]
 
 
 def centres(mean: Tensor) -> Tensor:
@@ -159,8 +160,9 @@ def centres(mean: Tensor) -> Tensor:
     """
     times, over = _grids(mean.dtype, mean.device)
     scaled = mean.unsqueeze(-1) * times
-    lost, bits = (39, torch.int64) if mean.dtype == torch.float64 else (10, torch.int32)
-    scaled.view(bits).add_(1 << (lost - 1)).bitwise_and_(-(1 << lost))
+    # Adding half of the last bit that stays, and clearing the bits below it, rounds to 14 leading bits.
+    cleared, integer = (39, torch.int64) if mean.dtype == torch.float64 else (10, torch.int32)
+    scaled.view(integer).add_(1 << (cleared - 1)).bitwise_and_(-(1 << cleared))
     return scaled / over
 
 
