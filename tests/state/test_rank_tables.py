@@ -7,7 +7,7 @@ from comparing import MANY
 import torchrank as tr
 from torchrank.hardware import constants
 from torchrank.layouts.arrange import arrange
-from torchrank.state import rank_tables, scoring
+from torchrank.state import rank_tables, scoring, sums
 
 INF = float("inf")
 
@@ -80,6 +80,31 @@ def test_a_metric_alone_has_the_bits_that_it_has_in_a_suite():
     for key, value in suite.score(*batch).items():
         assert torch.equal(value.nan_to_num(-1), tr.parse(key).score(*batch).nan_to_num(-1))
         assert torch.equal(value.nan_to_num(-1), tr.parse(key).score(tr.Ranking.from_label(*batch)).nan_to_num(-1))
+
+
+@pytest.mark.parametrize("weights", [None, "whole", "random"])
+@pytest.mark.parametrize("queries", [1, 3, 150])
+@pytest.mark.parametrize("direct", [0, sums.DIRECT])
+def test_a_metric_alone_has_the_state_that_it_has_in_a_suite(monkeypatch, queries, weights, direct):
+    monkeypatch.setattr(sums, "DIRECT", direct)
+    scores, label = labels(ties=True, queries=150)
+    weight = {None: None, "whole": label.abs() % 3, "random": torch.rand(150, dtype=torch.float64)}[weights]
+    batch = scores[-queries:], label[-queries:], None if weight is None else weight[-queries:]
+    # Some have weights of their own, some are not looked up, and some have infinite values.
+    names = [
+        "ndcg@3",
+        "mrr",
+        "mr",
+        "hitrate(ties=realistic)@2",
+        "mr(aggregation=harmonic)",
+        "mr(filtered=True,average=positive)",
+    ]
+    suite = tr.RankingCollection(names)
+    suite.update(*batch[:2], weights=batch[2])
+    for key, metric in suite.items():
+        alone = tr.parse(key)
+        alone.update(*batch[:2], weights=batch[2])
+        assert torch.equal(alone.sums.view(torch.int64), metric.sums.view(torch.int64)), key
 
 
 def test_only_labels_are_looked_up(monkeypatch):

@@ -30,9 +30,8 @@ SIZE = Sum.ERRORS + len(Problem)
 #: A batch is far if its sum of weights is above LARGE or below 1 / LARGE.
 LARGE = 2.0**460
 
-#: Largest number of values of a batch whose differences to all three centres are computed at once, in three times the
-#: memory.
-DIRECT = 2**15
+#: Largest number of queries whose differences to all three centres are computed at once, in three times the memory.
+DIRECT = 2**11
 
 #: Weights of far batches are multiplied or divided by this before they are squared.
 SCALE = 2.0**540
@@ -130,26 +129,41 @@ def squares(values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor, zero_
         weights = factors = factors * torch.where(light, large, torch.where(heavy, small, one)).unsqueeze(-1)
         far = (light | heavy).unsqueeze(-1)
     centre = centres(torch.nan_to_num(wv / w, 0.0, 0.0, 0.0))
-    if factors is None and values.numel() <= DIRECT:
-        # In fewer operations: the differences to all centres.
-        wide, around = values.unsqueeze(-2), centre.unsqueeze(-1)
-        apart = wide - around if weights is None else torch.addcmul(wide, weights.unsqueeze(-2), around, value=-1)
-        first, w2 = apart.sum(-1), w.unsqueeze(-1)
-        second = apart.square_().sum(-1)
+    w2 = w.unsqueeze(-1) if factors is None else (factors**2).sum(-1, keepdim=True)
+    # The number of metrics decides nothing here, so a metric alone has the bits that it has in a suite.
+    if values.shape[-1] <= DIRECT:
+        first, second = _around(values, centre, weights, factors)
     else:
         # The sums around one centre near the values are accurate. The sums around the other centres are shifts of them.
-        apart = values - centre[..., 1:2]
-        apart = apart if weights is None else apart * weights
-        total = (apart if factors is None else factors * apart).sum(-1, keepdim=True)
-        w2 = w.unsqueeze(-1) if factors is None else (factors**2).sum(-1, keepdim=True)
+        first, second = _around(values, centre[..., 1:2], weights, factors)
         shift = centre[..., 1:2] - centre
-        first = total + shift * w2
-        second = apart.square_().sum(-1, keepdim=True) + shift * (total + first)
+        shifted = first + shift * w2
+        first, second = shifted, second + shift * (first + shifted)
     zero = scalar(0.0, w.dtype, w.device)
     if far is None:
         return [second, first, w2, zero.expand(len(w), 7)]
     result = torch.cat([second, first, w2], dim=-1)
     return [torch.where(far, zero, result), torch.where(far, result, zero)]
+
+
+def _around(values: Tensor, centre: Tensor, weights: Tensor | None, factors: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The sums of w^2 (v - c) and of w^2 (v - c)^2 around some centres: float [metric, centre] each.
+
+    Args:
+        values: float [metric, query].
+        centre: float [metric, centre].
+        weights: float [metric, query]; None = all are 1.
+        factors: the weights; None = all are 0 or 1, and values of weight 0 are 0.
+    """
+    values, centre = values.unsqueeze(-2), centre.unsqueeze(-1)
+    if weights is None:
+        apart = values - centre
+    elif factors is None:
+        apart = torch.addcmul(values, weights.unsqueeze(-2), centre, value=-1)
+    else:
+        apart = (values - centre) * weights.unsqueeze(-2)
+    first = (apart if factors is None else factors.unsqueeze(-2) * apart).sum(-1)
+    return first, apart.square_().sum(-1)
 
 
 def centres(mean: Tensor) -> Tensor:
