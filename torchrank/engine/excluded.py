@@ -31,10 +31,11 @@ def removable(
     step = max(1, BLOCK // items.shape[1])
     for start in range(0, len(query), step):
         part = slice(start, start + step)
-        judged = (items[query[part]] == item[part].unsqueeze(-1)) & (query[part] >= 0).unsqueeze(-1)
-        relevant = (judged & (grade[query[part]] > 0)).any(-1)
-        gone.index_add_(0, query[part].clamp_min(0), (judged & ~relevant.unsqueeze(-1)).int())
-        query[part] = query[part].masked_fill(relevant, -1)
+        row = query[part]
+        judged = (items[row] == item[part].unsqueeze(-1)) & (row >= 0).unsqueeze(-1)
+        relevant = (judged & (grade[row] > 0)).any(-1)
+        gone.index_add_(0, row.clamp_min(0), (judged & ~relevant.unsqueeze(-1)).int())
+        query[part] = torch.where(relevant, -1, row)
     return Pairs(query, item), gone > 0
 
 

@@ -120,13 +120,11 @@ def excluded_pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tu
     if exclude is None:
         return None, no_errors(preds.device)
     query, item = _excluded(exclude, preds)
-    # Negative ids are padding in a list, as in a list of targets, but a mistake in a tuple of pairs.
-    padding = item < 0 if isinstance(exclude, list) else torch.zeros_like(item, dtype=torch.bool)
     outside = (query < 0) | (query >= preds.shape[0]) | (item < 0)
     if not catalogue:  # ids may be any numbers
         query, order = query.masked_fill(outside, -1).sort(stable=True)
         pairs = Pairs(query, item.masked_fill(outside, 0)[order])
-        return pairs if preds.shape[0] else None, count(Problem.OUT_OF_RANGE, outside & ~padding)
+        return pairs if preds.shape[0] else None, _out_of_range(exclude, outside, item)
     outside = outside | (item >= preds.shape[1])
     # Query and item in one integer, so that one sort finds duplicates. No matrix has 2 ** 32 columns.
     key = (query * 2**32 + item).masked_fill_(outside, -1)
@@ -135,13 +133,19 @@ def excluded_pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tu
         key.numpy().sort()  # in half the time of torch
     else:
         key = key.sort().values
+    # The first of equal keys, but never the key -1.
     once = key.diff(prepend=scalar(-1, key.dtype, key.device).expand(1)) > 0
     if not free:  # removing would wait for the device
         key = key.masked_fill(~once, -1)
     elif not every(once):
         key = key[once]
     pairs = Pairs(key >> 32, key.clamp_min(0) & (2**32 - 1))
-    return pairs if preds.shape[0] else None, count(Problem.OUT_OF_RANGE, outside & ~padding)
+    return pairs if preds.shape[0] else None, _out_of_range(exclude, outside, item)
+
+
+def _out_of_range(exclude: object, outside: Tensor, item: Tensor) -> Tensor:
+    """Counters of pairs out of range. Negative ids are padding in a list, but a mistake in a tuple of pairs."""
+    return count(Problem.OUT_OF_RANGE, outside & (item >= 0) if isinstance(exclude, list) else outside)
 
 
 def _excluded(exclude: object, preds: Tensor) -> tuple[Tensor, Tensor]:
