@@ -237,6 +237,18 @@ def test_a_table_is_made_once(monkeypatch):
     assert len(made) == 2
 
 
+@pytest.mark.parametrize("candidates", [5, 9])
+def test_a_label_with_score_nan_is_not_retrieved(candidates):
+    scores = torch.arange(float(candidates)).expand(3, -1).clone()
+    scores[0, 2] = scores[1, 0] = float("nan")
+    scores[1, 1] = -INF
+    label = torch.tensor([2, 0, candidates - 1])
+    rank = tr.MR(validate_args=False).score(scores, label)
+    assert rank.tolist() == [candidates, candidates - 1, 1]  # behind the others that are retrieved
+    assert tr.MRR(validate_args=False).score(scores, label).tolist() == [0, 0, 1]
+    assert tr.Ranking.from_label(scores, label).errors.sum() == 2
+
+
 def test_errors_are_counted():
     scores, label = labels(ties=False)
     scores[3, 2] = float("nan")
