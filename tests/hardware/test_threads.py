@@ -1,7 +1,12 @@
 """On a busy machine a batch is cut into parts on threads: the same numbers, and torch is serial in all of them."""
 
+import functools
+import math
 import os
+import subprocess
+import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,8 +16,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
-from torchrank.hardware import threads
-from torchrank.hardware.threads import Load, Time
+from torchrank.hardware import load, threads
+from torchrank.hardware.load import Load, Others, Time, Use
 
 SUITE = ["ndcg@5", "map", "mrr", "recall@3", "mr", "auroc", "bpref", "rbp", "hitrate@1"]
 
@@ -266,11 +271,11 @@ def test_a_forked_process_has_threads_of_its_own():
 # ---- is the machine busy? ----------------------------------------------------------------------------------------
 
 
-def judged(load, *batches):
+def judged(machine, *batches):
     found = []
     for seconds, waited in batches:
-        load.judge(seconds, waited)
-        found.append(load.quiet)
+        machine.judge(seconds, waited)
+        found.append(machine.quiet)
     return found
 
 
@@ -283,18 +288,18 @@ def test_a_machine_is_busy_when_threads_lack_a_core_for_a_tenth_of_the_time():
 
 
 def test_a_machine_that_was_busy_must_be_quiet_for_longer_each_time():
-    load = Load()
+    machine = Load()
     quiet, busy = (0.0625, 0.0), (0.0625, 0.02)
-    assert judged(load, quiet, busy) == [True, False]
-    assert judged(load, *[quiet] * 5) == [False, False, False, True, True]
-    assert judged(load, busy, *[quiet] * 7) == [False] * 7 + [True]
-    assert judged(load, *[(1.0, 0.0)] * 6, busy, *[quiet] * 4) == [True] * 6 + [False] * 4 + [True]
+    assert judged(machine, quiet, busy) == [True, False]
+    assert judged(machine, *[quiet] * 5) == [False, False, False, True, True]
+    assert judged(machine, busy, *[quiet] * 7) == [False] * 7 + [True]
+    assert judged(machine, *[(1.0, 0.0)] * 6, busy, *[quiet] * 4) == [True] * 6 + [False] * 4 + [True]
 
 
 def test_a_system_that_does_not_say_how_long_threads_wait_is_busy():
-    load = Load()
-    load.judge(1.0, 0.0, known=False)
-    assert not load.quiet
+    machine = Load()
+    machine.judge(1.0, 0.0, known=False)
+    assert not machine.quiet
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="this system does not say")
@@ -303,7 +308,7 @@ def test_the_time_without_a_core_is_read_for_every_thread():
     thread = threading.Thread(target=lambda: (begun.set(), end.wait()))
     thread.start()
     begun.wait()
-    before, after = threads.times(), threads.times()
+    before, after = load.times(), load.times()
     end.set()
     thread.join()
     assert {os.getpid(), thread.native_id} <= before.keys() & after.keys()
@@ -316,6 +321,53 @@ def test_waiting_for_threads_of_torch_itself_is_no_sign_of_a_busy_machine():
     with ThreadPoolExecutor(1, "torchrank-part") as pool:
         ours = pool.submit(threading.get_native_id).result()
         spent = {ours: Time(ran=4_000_000, waited=3_000_000), -1: Time(ran=2_000_000, waited=0)}
-        assert threads.lacking(spent, apart=True) == pytest.approx(0.001)
-        assert threads.lacking(spent, apart=False) == pytest.approx(0.003)
-        assert threads.lacking({ours: Time(4, 2), -1: Time(3, 1)}, apart=True) == 0
+        lacking = functools.partial(load.lacking, seconds=0.007, others=math.inf)
+        assert lacking(spent, apart=True) == pytest.approx(0.001)
+        assert lacking(spent, apart=False) == pytest.approx(0.003)
+        assert lacking({ours: Time(4, 2), -1: Time(3, 1)}, apart=True) == 0
+
+
+@pytest.mark.parametrize(("others", "threads", "waited"), [(0, 2, 0), (0.2, 2, 0), (0.3, 2, 5), (1, 2, 5), (0, 3, 5)])
+def test_waiting_beside_an_idle_core_is_no_sign_of_a_busy_machine(monkeypatch, others, threads, waited):
+    # On two cores, where all threads want a core all the time and take turns on one.
+    monkeypatch.setattr(load, "available_cores", lambda: 2)
+    spent = {-number: Time(ran=5 * 10**9, waited=5 * 10**9) for number in range(threads)}
+    assert load.lacking(spent, apart=False, seconds=10, others=others) == waited
+
+
+@pytest.fixture
+def readings(monkeypatch):
+    """Give readings of (time, use of the machine, use of this process), and find the use of others after each."""
+
+    def found(*uses):
+        given = iter(uses)
+        monkeypatch.setattr(Use, "read", lambda: Use(*next(given)))
+        others = Others()
+        return [others.cores() for _ in uses]
+
+    return found
+
+
+def test_the_cores_of_others_are_known_after_a_span(readings):
+    assert readings((5, 10, 1), (5.1, 10.2, 1.1), (6, 11, 1.75), (6.1, 19, 2)) == [math.inf, math.inf, 0.25, 0.25]
+    assert readings((5, 10, 1), (7, 11, 2.25)) == [math.inf, 0]  # steps of 10 ms are not exact
+
+
+def test_the_cores_of_others_are_unknown_where_the_system_hides_them(readings):
+    assert readings((5, math.nan, 1), (6, math.nan, 2)) == [math.inf, math.inf]
+    assert readings((5, 0, 1), (6, 0, 2), (7, 2, 2), (8, 2, 3)) == [math.inf, math.inf, 2, math.inf]
+
+
+@pytest.mark.xdist_group("processes")
+@pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="this system does not say")
+def test_a_process_that_spins_is_among_the_others():
+    others = Others()
+    with subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE
+    ) as spinning:
+        spinning.stdout.readline()
+        others.cores()
+        time.sleep(1)
+        found = others.cores()
+        spinning.kill()
+    assert 0.25 < found < 1.25 * os.cpu_count()

@@ -5,23 +5,23 @@ operations. On a busy machine each wait can be for a thread that has lost its co
 machine gets another scheme: the batch is cut once, into parts of whole queries. Each torchrank thread takes its parts
 through all operations, with torch running serially. There is one wait, at the end.
 
-On a quiet machine this scheme is up to 1.4 times as slow, because Python runs one thread at a time. So after each batch
-:class:`Load` reads for how long threads of this process were ready to run without a core. Linux keeps this time in
-``schedstat``; other systems count as busy. Results are the same in both schemes.
+On a quiet machine this scheme is up to 2.5 times as slow, because Python runs one thread at a time. So after each batch
+:class:`torchrank.hardware.load.Load` reads for how long threads of this process were ready to run without a core. Linux
+keeps this time; other systems count as busy. Results are the same in both schemes.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch.utils._device import DeviceContext
+
+from torchrank.hardware.load import NAME_PREFIX, Load
 
 P = ParamSpec("P")
 
@@ -37,115 +37,12 @@ R = TypeVar("R")
 MOST_THREADS = 4
 
 
-# Prefix of the names of these threads.
-NAME_PREFIX = "torchrank"
-
-
 # torch cuts an operation into pieces if it has more elements than this.
 GRAIN = 2**15
 
 
 # Largest number of user threads whose batches are cut into parts at the same time.
 CALLERS = 2
-
-
-# Seconds of batches between two verdicts on the machine, and the share of them that a busy machine exceeds: the time
-# for which a thread was ready to run without a core.
-WINDOW, WAITING_SHARE = 0.01, 0.1
-
-
-# A quiet machine is not measured again for this many windows after a measured batch, because measuring takes time.
-REST_WINDOWS = 5
-
-
-# Seconds of quiet batches after which a busy machine counts as quiet again: at least and at most.
-PATIENCE = (0.2, 5.0)
-
-
-class Load:
-    """Verdict on whether other processes keep the cores busy, from the waits of this process's threads in batches."""
-
-    def __init__(self) -> None:
-        self.quiet = False
-        self._seconds, self._waited, self._calm = 0.0, 0.0, 0.0
-        self._patience, self._next = 0.0, 0.0
-        self._lock = threading.Lock()
-
-    @contextlib.contextmanager
-    def measured(self) -> Iterator[None]:
-        """Context that measures the batch that runs inside it."""
-        resting = self.quiet and time.perf_counter() < self._next
-        # If another thread measures its batch now, both would count the same waits, so this batch is not measured.
-        if resting or not self._lock.acquire(blocking=False):
-            yield
-            return
-        try:
-            apart, before, start = not self.quiet, times(), time.perf_counter()
-            yield
-            seconds, after = time.perf_counter() - start, times()
-            self._next = start + seconds + REST_WINDOWS * WINDOW
-            # A thread that began or ended within the batch has no difference, so it is left out.
-            spent = {thread: after[thread] - before[thread] for thread in before.keys() & after.keys()}
-            self.judge(seconds, lacking(spent, apart), known=bool(spent))
-        finally:
-            self._lock.release()
-
-    def judge(self, seconds: float, waited: float, known: bool = True) -> None:
-        """Add a measured batch, and give a verdict if the window is full.
-
-        Args:
-            seconds: duration of the batch.
-            waited: seconds of these for which a thread was ready to run without a core.
-            known: False if this system does not tell the waits, which counts as busy.
-        """
-        self._seconds, self._waited = self._seconds + seconds, self._waited + waited
-        if self._seconds < WINDOW:
-            return
-        busy = not known or self._waited > WAITING_SHARE * self._seconds
-        least, most = PATIENCE
-        # A machine that alternates between quiet and busy would pay for many wrong verdicts. So the patience doubles
-        # each time, and starts again from the least after a long quiet time.
-        if busy and self.quiet:
-            self._patience = least if self._calm > most else min(max(2 * self._patience, least), most)
-        self._calm = 0.0 if busy else self._calm + self._seconds
-        self.quiet = not busy and self._calm >= self._patience
-        self._seconds, self._waited = 0.0, 0.0
-
-
-class Time(NamedTuple):
-    """Nanoseconds for which a thread ran, and for which it was ready to run without a core."""
-
-    ran: int
-    waited: int
-
-    def __sub__(self, earlier: Time) -> Time:
-        return Time(self.ran - earlier.ran, self.waited - earlier.waited)
-
-
-def lacking(spent: dict[int, Time], apart: bool) -> float:
-    """Seconds for which a thread had no core, without the waits that this process itself caused.
-
-    Args:
-        spent: the times of each thread during a batch, by thread.
-        apart: whether the batch ran on torchrank's threads. Then torch's own threads can take cores from it, because
-            they spin for some milliseconds after an operation.
-    """
-    ours = {thread.native_id for thread in threading.enumerate() if thread.name.startswith(NAME_PREFIX)}
-    own_fault = sum(time.ran for thread, time in spent.items() if thread not in ours) if apart else 0
-    return max(0, max((time.waited for time in spent.values()), default=0) - own_fault) / 1e9
-
-
-def times() -> dict[int, Time]:
-    """Times of this process's threads by thread id, for at most 64 threads; empty on systems other than Linux."""
-    found = {}
-    with contextlib.suppress(OSError):  # only Linux has the folder
-        for thread in os.listdir("/proc/self/task")[:64]:
-            path = f"/proc/self/task/{thread}/schedstat"
-            # A thread may end between the listing and the reading.
-            with contextlib.suppress(OSError, ValueError), open(path, "rb", buffering=0) as file:
-                ran, waited, _ = file.read().split()
-                found[int(thread)] = Time(int(ran), int(waited))
-    return found
 
 
 load = Load()

@@ -1,0 +1,167 @@
+"""Is the machine busy? How long threads of this process wait for a core, and the cores that other processes use.
+
+A thread can also wait while another core is idle: after a pause, Linux may wake two threads on one core. Such waits are
+no sign of a busy machine, so they count only while more cores are wanted than the machine has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+# Prefix of the names of torchrank's threads.
+NAME_PREFIX = "torchrank"
+
+# Seconds of batches between two verdicts on the machine, and the share of them that a busy machine exceeds: the time
+# for which a thread was ready to run without a core.
+WINDOW, WAITING_SHARE = 0.01, 0.1
+
+# A quiet machine is not measured again for this many windows after a measured batch, because measuring takes time.
+REST_WINDOWS = 5
+
+# Seconds of quiet batches after which a busy machine counts as quiet again: at least and at most.
+PATIENCE = (0.2, 5.0)
+
+# The system counts the use of its cores in steps of 10 ms. So it is read over so many seconds at least, and more cores
+# are wanted than there are only if the difference is larger than SLACK cores.
+SPAN, SLACK = 0.2, 0.25
+
+
+class Load:
+    """Verdict on whether other processes keep the cores busy, from the waits of this process's threads in batches."""
+
+    def __init__(self) -> None:
+        self.quiet = False
+        self._seconds, self._waited, self._calm = 0.0, 0.0, 0.0
+        self._patience, self._next = 0.0, 0.0
+        self._lock, self._others = threading.Lock(), Others()
+
+    @contextlib.contextmanager
+    def measured(self) -> Iterator[None]:
+        """Context that measures the batch that runs inside it."""
+        resting = self.quiet and time.perf_counter() < self._next
+        # If another thread measures its batch now, both would count the same waits, so this batch is not measured.
+        if resting or not self._lock.acquire(blocking=False):
+            yield
+            return
+        try:
+            apart, before, start = not self.quiet, times(), time.perf_counter()
+            yield
+            seconds, after = time.perf_counter() - start, times()
+            self._next = start + seconds + REST_WINDOWS * WINDOW
+            # A thread that began or ended within the batch has no difference, so it is left out.
+            spent = {thread: after[thread] - before[thread] for thread in before.keys() & after.keys()}
+            self.judge(seconds, lacking(spent, apart, seconds, self._others.cores()), known=bool(spent))
+        finally:
+            self._lock.release()
+
+    def judge(self, seconds: float, waited: float, known: bool = True) -> None:
+        """Add a measured batch, and give a verdict if the window is full.
+
+        Args:
+            seconds: duration of the batch.
+            waited: seconds of these for which a thread was ready to run without a core.
+            known: False if this system does not tell the waits, which counts as busy.
+        """
+        self._seconds, self._waited = self._seconds + seconds, self._waited + waited
+        if self._seconds < WINDOW:
+            return
+        busy = not known or self._waited > WAITING_SHARE * self._seconds
+        least, most = PATIENCE
+        # A machine that alternates between quiet and busy would pay for many wrong verdicts. So the patience doubles
+        # each time, and starts again from the least after a long quiet time.
+        if busy and self.quiet:
+            self._patience = least if self._calm > most else min(max(2 * self._patience, least), most)
+        self._calm = 0.0 if busy else self._calm + self._seconds
+        self.quiet = not busy and self._calm >= self._patience
+        self._seconds, self._waited = 0.0, 0.0
+
+
+class Time(NamedTuple):
+    """Nanoseconds for which a thread ran, and for which it was ready to run without a core."""
+
+    ran: int
+    waited: int
+
+    def __sub__(self, earlier: Time) -> Time:
+        return Time(self.ran - earlier.ran, self.waited - earlier.waited)
+
+
+def lacking(spent: dict[int, Time], apart: bool, seconds: float, others: float) -> float:
+    """Seconds for which a thread had no core, without the waits that this process itself caused.
+
+    Args:
+        spent: the times of each thread during a batch, by thread.
+        apart: whether the batch ran on torchrank's threads. Then torch's own threads can take cores from it, because
+            they spin for some milliseconds after an operation.
+        seconds: duration of the batch.
+        others: number of cores that other processes use.
+    """
+    named = {thread.native_id for thread in threading.enumerate() if thread.name.startswith(NAME_PREFIX)}
+    counted = [time for thread, time in spent.items() if thread in named or not apart]
+    wanted = sum(time.ran + time.waited for time in counted) / 1e9 + others * seconds
+    if wanted <= (available_cores() + SLACK) * seconds:
+        return 0.0
+    own_fault = sum(time.ran for thread, time in spent.items() if thread not in named) if apart else 0
+    return max(0, max((time.waited for time in spent.values()), default=0) - own_fault) / 1e9
+
+
+def available_cores() -> int:
+    """Number of cores on which this process may run."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Others:
+    """The cores that other processes use."""
+
+    def __init__(self) -> None:
+        self._cores, self._before = math.inf, Use(math.nan, math.nan, math.nan)
+
+    def cores(self) -> float:
+        """Mean number of cores over the last ``SPAN`` seconds or longer, inf if unknown."""
+        now = Use.read()
+        if not now.at - self._before.at < SPAN:
+            spent, self._before = now - self._before, now
+            # A system that hides its use from this process shows less than this process uses itself.
+            hidden = not spent.machine >= spent.process / 2
+            self._cores = math.inf if hidden else max(0.0, (spent.machine - spent.process) / spent.at)
+        return self._cores
+
+
+class Use(NamedTuple):
+    """Seconds of use of all cores by the whole machine and by this process, at a time."""
+
+    at: float
+    machine: float
+    process: float
+
+    def __sub__(self, earlier: Use) -> Use:
+        return Use(*(now - before for now, before in zip(self, earlier)))
+
+    @classmethod
+    def read(cls) -> Use:
+        """The use until now; NaN for a machine that does not tell it. Only Linux does."""
+        machine = math.nan
+        with contextlib.suppress(OSError, ValueError), open("/proc/stat", "rb", buffering=0) as file:
+            # The first line has the sums over all cores: user, nice, system, idle, iowait, irq, softirq, steal.
+            user, nice, system, _, _, irq, softirq, steal = map(int, file.read(512).splitlines()[0].split()[1:9])
+            machine = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+        return cls(time.perf_counter(), machine, time.process_time())
+
+
+def times() -> dict[int, Time]:
+    """Times of this process's threads by thread id, for at most 64 threads; empty on systems other than Linux."""
+    found = {}
+    with contextlib.suppress(OSError):  # only Linux has the folder
+        for thread in os.listdir("/proc/self/task")[:64]:
+            path = f"/proc/self/task/{thread}/schedstat"
+            # A thread may end between the listing and the reading.
+            with contextlib.suppress(OSError, ValueError), open(path, "rb", buffering=0) as file:
+                ran, waited, _ = file.read().split()
+                found[int(thread)] = Time(int(ran), int(waited))
+    return found
