@@ -160,10 +160,11 @@ class Layout:
         room = room // min(self.kept, 2 + need.metrics // SEVERAL) if need.reach is None else room
         if isinstance(elements, int):
             elements, queries = max(1, elements, self.width if need.all_candidates else 0), self.num_queries
-            # A remainder would be as many operations as a whole chunk, so a small one stays with the only chunk.
-            if queries * elements <= room + room // 4:
+            # A small remainder would be as many operations as a whole chunk. So one chunk, or two, may be larger.
+            most = max(1, room + room // 4)
+            if (count := -(-queries * elements // most)) < 2:
                 return [self]
-            step = max(1, room // elements)
+            step = max(1, min(-(-queries // 2), most // elements) if count == 2 else room // elements)
             return self._blocks([(start, min(start + step, queries)) for start in range(0, queries, step)])
         return self._blocks(rectangles(elements.clamp_min(self.width) if need.all_candidates else elements, room))
 

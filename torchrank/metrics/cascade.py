@@ -61,7 +61,7 @@ class ERR(RankingMetric):
         return Need(self.top_k, relevant=True)
 
     def empty(self, ranking: Ranking) -> Tensor:
-        return ranking.ideal(self.gain_function, UNDISCOUNTED, self.top_k) == 0
+        return ranking.worthless(self.gain_function, UNDISCOUNTED, self.top_k)
 
     def measure(self, ranking: Ranking) -> Tensor:
         if ranking.untied:

@@ -65,7 +65,7 @@ class GradedMetric(RankingMetric):
         """The function from ranks to discounts."""
         return UNDISCOUNTED
 
-    @property
+    @functools.cached_property
     def built_in(self) -> bool:
         """Whether gains and discounts are functions of torchrank. A function of the user may change between batches."""
         return isinstance(self.gain, str) and isinstance(getattr(self, "discount", ""), str)
@@ -81,6 +81,8 @@ class GradedMetric(RankingMetric):
         return super().errors(ranking) + count(Problem.BAD_GRADES, ~finite & ranking.finite())
 
     def empty(self, ranking: Ranking) -> Tensor:
+        if self.built_in:
+            return ranking.worthless(self.gain_function, self.discount_function, self.top_k)
         return self.ideal(ranking) == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
@@ -338,7 +340,7 @@ class PWA(GradedMetric):
         # The sum of 1 / i up to the length, as a difference of digamma functions. A list of unknown length (NaN)
         # reaches the cutoff. Without a cutoff the value is unknown, too.
         length = ranking.num_candidates.nan_to_num(nan=self.top_k or math.nan).clamp_max(self.top_k or math.inf)
-        return ratio(gained, torch.digamma(length + 1) - torch.digamma(torch.ones_like(length)))
+        return ratio(gained, torch.digamma(length + 1) - torch.digamma(length.new_ones(())))
 
 
 class NormalizedGain(GradedMetric):

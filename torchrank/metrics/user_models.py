@@ -70,7 +70,7 @@ class UserMetric(BoundedGain, RankingMetric):
         return Need(self.top_k, relevant=True)
 
     def empty(self, ranking: Ranking) -> Tensor:
-        return ranking.ideal(self.gain_function, UNDISCOUNTED, self.top_k) == 0
+        return ranking.worthless(self.gain_function, UNDISCOUNTED, self.top_k)
 
 
 class RBP(UserMetric):

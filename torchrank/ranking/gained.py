@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -88,6 +89,19 @@ class Gained(Derived):
         small = self._small_grades()
         return value if small is None else either(small, self._ideal_by_level(gain, discount, top_k, FEW_LEVELS), value)
 
+    def worthless(
+        self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
+    ) -> Tensor:
+        """bool [query]: whether no judged candidate has a gain above 0.
+
+        Then the ideal values are 0 for all cutoffs and for all discounts that are positive, so the first one that is
+        asked for tells it.
+        """
+        key = (Gained.worthless, gain)
+        if key not in self._cache:
+            self._cache[key] = self.ideal(gain, discount, top_k) == 0
+        return self._cache[key]
+
     def _ideal_by_rank(self, gain: Gain, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         best = self._best(gain)[:, :top_k]
         return row_sum(best * of_first_ranks(discount, best.shape[1], best.dtype, best.device))
@@ -102,12 +116,16 @@ class Gained(Derived):
         discounts = self._discounts_reached(discount, limit, levels)
         # The table of a function at 1, 2, ... serves gains of grades as well as discounts of ranks.
         by_level = of_first_ranks(gain, levels, self.first.dtype, self.first.device)
-        total, below = torch.zeros_like(self.num_candidates), 0.0
+        total, below = None, 0.0
         for worth, of_level in zip(by_level.tolist(), discounts):
-            # Steps of 1, the usual ones, need no product.
-            total += of_level if worth - below == 1 else (worth - below) * of_level
-            below = worth
-        return total
+            step, below = worth - below, worth
+            if total is None:
+                total = of_level * step
+            elif math.frexp(step)[0] == 0.5:  # a product with a power of 2 is exact, so it can be a part of the sum
+                total.add_(of_level, alpha=step)
+            else:
+                total += of_level * step
+        return torch.zeros_like(self.num_candidates) if total is None else total
 
     @cached
     def _discounts_reached(self, discount: Callable[[Tensor], Tensor], limit: int, levels: int) -> tuple[Tensor, ...]:

@@ -230,8 +230,8 @@ def _sums_only(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
         layout, need = _arranged(metrics, batch)
         found = each(lambda part: summed(rank(part, need), part.ignored), layout.parts())
     total = torch.stack(found).sum(0)
-    none = total.new_empty(0)
-    return [BatchResult(none, none, none.bool(), row[sums.SIZE :].long(), row[: sums.SIZE]) for row in total]
+    none, errors = total.new_empty(0), total[:, sums.SIZE :].long()
+    return [BatchResult(none, none, none.bool(), *rows) for rows in zip(errors, total[:, : sums.SIZE])]
 
 
 def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measurements:
