@@ -55,7 +55,7 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
     valid = grade.view(torch.bool) if layout.judged.labels else items >= 0
     if mask is not None:
         valid = valid & mask.gather(-1, column)
-    pairs, gone = removable(layout.exclude, items, grade, mask)
+    pairs, gone = removable(layout.exclude, items, grade, mask, layout.judged.labels)
     # The engine for the best scores takes no mask, tie breaks or exclusions.
     plain = mask is None and tie_break is None and layout.exclude is None
     engine = cheapest(items.shape[1], scores.shape[1], need.reach if plain else None, scores.device, tie_break)
@@ -196,7 +196,7 @@ class _Group:
         self.columns, self.rows, self.reach = columns, rows, reach
         self.items, self.grade = judged.rectangle()
         self.ignored = judged.ignored
-        self.pairs, self.gone = removable(exclude, self.items, self.grade, None)
+        self.pairs, self.gone = removable(exclude, self.items, self.grade, None, judged.labels)
         engine = cheapest(self.items.shape[1], _width(columns), reach, self.items.device, None)
         self.sort = engine is Engine.SORT
         self.top: Top | None = None

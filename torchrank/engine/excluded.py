@@ -12,21 +12,30 @@ from torchrank.layouts.items import Pairs
 
 
 def removable(
-    exclude: Pairs | None, items: Tensor, grade: Tensor, mask: Tensor | None
+    exclude: Pairs | None, items: Tensor, grade: Tensor, mask: Tensor | None, labels: bool = False
 ) -> tuple[Pairs | None, Tensor | None]:
     """The excluded pairs that must be removed, and the entries that they remove, bool [query, entry]; None = none.
 
     Pairs that are relevant, or no candidates under ``mask``, get query -1.
+
+    Args:
+        exclude: the pairs.
+        items: the judged items, int64 [query, entry].
+        grade: their grades, [query, entry].
+        mask: bool [query, candidate].
+        labels: each query has one judged item, which is relevant. So pairs remove no entries.
     """
     if exclude is None:
         return None, None
-    query, item = exclude.query.clone(), exclude.item
+    query, item = exclude.query, exclude.item
     if mask is not None:
         query = query.masked_fill(~mask[query, item], -1)
+    if labels:
+        return Pairs(query.masked_fill(items[:, 0][query] == item, -1), item), None
     if items.shape[1] > FEW:
         applies, gone = removed(Pairs(query, item), items, grade)
         return Pairs(query.masked_fill(~applies, -1), item), gone
-    gone = torch.zeros_like(items, dtype=torch.int32)
+    query, gone = query.clone(), torch.zeros_like(items, dtype=torch.int32)
     # Some pairs at a time, because each is compared with all judged items of its query.
     step = max(1, BLOCK // items.shape[1])
     for start in range(0, len(query), step):

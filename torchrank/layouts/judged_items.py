@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -120,15 +121,16 @@ def excluded_pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tu
     if exclude is None:
         return None, no_errors(preds.device)
     query, item = _excluded(exclude, preds)
-    outside = (query < 0) | (query >= preds.shape[0]) | (item < 0)
     if not catalogue:  # ids may be any numbers
+        outside = (query < 0) | (query >= preds.shape[0]) | (item < 0)
         query, order = query.masked_fill(outside, -1).sort(stable=True)
         pairs = Pairs(query, item.masked_fill(outside, 0)[order])
         return pairs if preds.shape[0] else None, _out_of_range(exclude, outside, item)
-    outside = outside | (item >= preds.shape[1])
     # Query and item in one integer, so that one sort finds duplicates. No matrix has 2 ** 32 columns.
-    key = (query * 2**32 + item).masked_fill_(outside, -1)
-    free = reading_is_free(key)
+    key, errors = query * 2**32 + item, no_errors(preds.device)
+    if not (free := reading_is_free(key)) or not (_below(preds.shape[0], query) and _below(preds.shape[1], item)):
+        outside = (query < 0) | (query >= preds.shape[0]) | (item < 0) | (item >= preds.shape[1])
+        key, errors = key.masked_fill_(outside, -1), _out_of_range(exclude, outside, item)
     if free:
         key.numpy().sort()  # in half the time of torch
     else:
@@ -139,8 +141,14 @@ def excluded_pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tu
         key = key.masked_fill(~once, -1)
     elif not every(once):
         key = key[once]
-    pairs = Pairs(key >> 32, key.clamp_min(0) & (2**32 - 1))
-    return pairs if preds.shape[0] else None, _out_of_range(exclude, outside, item)
+    pairs = Pairs(key >> 32, (key if free else key.clamp_min(0)) & (2**32 - 1))
+    return pairs if preds.shape[0] else None, errors
+
+
+def _below(stop: int, x: Tensor) -> bool:
+    """Whether all integers on the CPU are from 0 to below ``stop``."""
+    # As unsigned numbers, negative ones are above all others.
+    return not x.numel() or int(x.numpy().view(numpy.uint64).max()) < stop
 
 
 def _out_of_range(exclude: object, outside: Tensor, item: Tensor) -> Tensor:
