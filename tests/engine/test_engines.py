@@ -555,7 +555,7 @@ def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
     chunked = tr.Ranking.from_embeddings(queries, items, label[:20], chunk_size=128)
     assert_same(chunked, tr.Ranking.from_label(queries @ items.T, label[:20]))
     assert len(calls) > len(batches) + 7
-    finite = [args[2] for args in calls]
+    finite = [own.finite for _, own in calls]
     assert not any(finite[: len(batches)])
     assert all(finite[len(batches) : len(batches) + 7])
     assert fused.is_compiled()

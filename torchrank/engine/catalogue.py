@@ -19,6 +19,7 @@ from torchrank.engine.counting import (
     count_retrieved,
 )
 from torchrank.engine.excluded import removable, subtract
+from torchrank.engine.own import OwnScores
 from torchrank.engine.reach import count_open, limits
 from torchrank.engine.topk import Top
 from torchrank.hardware.constants import scalar
@@ -77,7 +78,7 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
     else:
         # Pairs are subtracted from integers. Otherwise the counts are floats at once, as ranks are.
         dtype = widest_float(own.device) if placed else torch.int64
-        counts = count_by_comparing(scores, own, mask, tie_break, own_tie_break, dtype=dtype)
+        counts = count_by_comparing(scores, OwnScores(own), mask, tie_break, own_tie_break, dtype)
     # Excluded pairs are counted like all others and subtracted then, so that the scores are not copied.
     if pairs is not None:
         # One index is faster than two. A pair of query -1 reads the last row, without effect.
@@ -211,6 +212,15 @@ class _Group:
         self.own = self.seen.own
         self.begin()
 
+    @property
+    def own(self) -> Tensor:
+        """Scores of the judged items, [query, entry]."""
+        return self._own.scores
+
+    @own.setter
+    def own(self, scores: Tensor) -> None:
+        self._own = OwnScores(scores, self.columns.finite)
+
     def begin(self) -> None:
         """Reset the counts, before another reading."""
         self.counts = ScoreCounts.nothing(len(self.items), self.items.shape[1], self.items.device)
@@ -242,10 +252,10 @@ class _Group:
 
     def _counted(self, scores: Tensor, some: slice) -> ScoreCounts:
         """The counts over scores [query, column] of the queries ``some``."""
-        own, finite = self.own[some], self.columns.finite
+        own = self._own if some == slice(None) else OwnScores(self.own[some], self.columns.finite)
         if self.limits is not None:
-            return count_open(scores, own, self.counts.greater[some] < self.limits[some], finite)
-        return count_by_sorting(scores, own) if self.sort else count_by_comparing(scores, own, finite=finite)
+            return count_open(scores, own, self.counts.greater[some] < self.limits[some])
+        return count_by_sorting(scores, own.scores) if self.sort else count_by_comparing(scores, own)
 
     def _of(self, scores: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Rows of the group, with their numbers in it; copied some at a time if they are not consecutive."""

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import keeps_denormals, reading_is_free
+from torchrank.engine.own import OwnScores
+from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.threads import allow_cutting
 
 # The sign bit of a float32, and the bits of infinity.
@@ -58,24 +59,22 @@ def is_compiled() -> bool:
     return _requested
 
 
-def fused(scores: Tensor, own: Tensor, finite: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor | None] | None:
+def fused(scores: Tensor, own: OwnScores) -> tuple[Tensor, Tensor, Tensor, Tensor | None] | None:
     """Count scores above and equal to ``own`` [query, entry]; None if compiling fails.
 
     Args:
         scores: [query, candidate].
         own: of the same dtype.
-        finite: whether all scores are known to be finite.
 
     Returns:
         both counts, int64 [query, entry] each, where nothing equals -inf; the number of scores above -inf, int64
         [query]; and whether a score is NaN, bool [query], or None where the third number usually rules it out.
     """
-    by_bits = scores.dtype == torch.float32 and reading_is_free(scores) and scores.numel() > 0 and own.numel() > 0
     try:
         with torch.no_grad():  # always, because a kernel is compiled again if the gradient mode changes
-            if by_bits and keeps_denormals(scores.device):
-                return _by_bits(scores, own, finite)
-            return _kernels["_compare"](scores, own)
+            if own.have_bits and scores.numel():
+                return _by_bits(scores, own)
+            return _kernels["_compare"](scores, own.scores)
     except Exception as error:
         _request(False)
         warnings.warn(
@@ -95,23 +94,23 @@ def _compare(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor, Tenso
     return greater.long(), equal.long(), retrieved.long(), has_nan
 
 
-def _by_bits(scores: Tensor, own: Tensor, finite: bool) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+def _by_bits(scores: Tensor, own: OwnScores) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Count float32 scores by their bits, which takes half the time of comparisons."""
     kernel = _kernels["_compare_bits"]
-    bits, own = scores.view(torch.int32), own.contiguous() + 0.0  # no -0, whose bits differ from those of 0
-    greater, equal, largest = kernel(bits, own.view(torch.int32), not finite)
-    finite = finite or int(largest.max()) < INFINITY
-    zero = own == 0
-    if finite and not bool(zero.any()):
+    bits, zeros = scores.view(torch.int32), own.zeros
+    greater, equal, largest = kernel(bits, own.bits, not own.finite)
+    finite = own.finite or int(largest.max()) < INFINITY
+    if finite and zeros is None:
         return greater, equal, torch.full_like(greater[:, 0], scores.shape[1]), None
-    marks = own.new_tensor([-0.0, -math.inf, math.inf]).expand(len(own), 3).contiguous()
+    marks = scores.new_tensor([-0.0, -math.inf, math.inf]).expand(len(scores), 3).contiguous()
     above, same, _ = kernel(bits, marks.view(torch.int32), False)
     # By its bits, NaN is above inf or below -inf.
     retrieved, has_nan = above[:, 1], (above[:, 2] > 0) | (above[:, 1] + same[:, 1] < scores.shape[1])
     if bool(has_nan.any()):  # NaN is neither above nor equal to a score
-        greater, equal, retrieved, _ = _kernels["_compare"](scores, own)
+        greater, equal, retrieved, _ = _kernels["_compare"](scores, own.scores)
         return greater, equal, retrieved, has_nan
-    return greater, (equal + zero * same[:, :1]) * (own > -math.inf), retrieved, has_nan
+    equal = equal if zeros is None else equal + zeros * same[:, :1]
+    return greater, equal * (own.scores > -math.inf), retrieved, has_nan
 
 
 def _compare_bits(scores: Tensor, own: Tensor, find_largest: bool) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.compiled import fused, is_compiled
+from torchrank.engine.own import OwnScores, compared_dtype, next_below
 from torchrank.engine.tiles import bands, strips
-from torchrank.hardware.constants import scalar
-from torchrank.hardware.devices import keeps_denormals, reading_is_free
+from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import BLOCK
 
 
@@ -41,27 +41,25 @@ class ScoreCounts(NamedTuple):
     def add(self, other: ScoreCounts, rows: slice = slice(None)) -> None:
         """Add, in place, the counts over other columns for the queries ``rows``."""
         for total, part in zip(self, other):
-            total[rows] += part
+            total[rows].add_(part)
 
 
 def count_by_comparing(
     scores: Tensor,
-    own: Tensor,
+    own: OwnScores,
     mask: Tensor | None = None,
     tie_break: Tensor | None = None,
     own_tie_break: Tensor | None = None,
-    finite: bool = False,
     dtype: torch.dtype = torch.int64,
 ) -> ScoreCounts:
     """Count by comparing all scores with the score of one judged item after the other.
 
     Args:
         scores: [query, candidate].
-        own: scores of the judged items, [query, entry].
+        own: scores of the judged items, [query, entry]; with ``mask`` or tie breaks, not known to be finite.
         mask: bool [query, candidate], False = padding.
         tie_break: [query, candidate], the larger value ranks first among equal scores.
         own_tie_break: tie breaks of the judged items, [query, entry].
-        finite: whether all scores are known to be finite; only without ``mask`` and tie breaks.
         dtype: the dtype of the counts.
 
     Returns:
@@ -69,18 +67,19 @@ def count_by_comparing(
     """
     counted: tuple[Tensor, Tensor, Tensor, Tensor | None] | None = None
     if tie_break is not None and own_tie_break is not None:
-        greater, equal = _by_tie_break(scores, own, mask, tie_break, own_tie_break)
+        greater, equal = _by_tie_break(scores, own.scores, mask, tie_break, own_tie_break)
         counted = greater, equal, *count_retrieved(scores, mask)
     elif mask is None and is_compiled():
-        counted = fused(scores, own, finite)
+        counted = fused(scores, own)
     if counted is None:
-        lowest = scalar(-math.inf, own.dtype, own.device).expand(len(own), 0 if finite else 1)
-        above = count_above(scores, torch.cat([own, next_below(own), lowest], dim=-1), mask, dtype)
-        greater, at_least, above_lowest = above.tensor_split([own.shape[1], 2 * own.shape[1]], dim=-1)
-        retrieved, has_nan = count_retrieved(scores, finite=True) if finite else (above_lowest.squeeze(-1), None)
-        counted = greater, at_least - greater, retrieved, has_nan
+        above, entries = count_above(scores, own.bounds, mask, dtype), own.scores.shape[1]
+        greater, at_least, above_lowest = above.tensor_split([entries, 2 * entries], dim=-1)
+        counted = greater, at_least - greater, above_lowest.squeeze(-1), None
     greater, equal, retrieved, has_nan = counted
-    has_nan = find_nan(scores, retrieved, mask) if has_nan is None else has_nan
+    if own.finite:
+        retrieved, has_nan = count_retrieved(scores, finite=True)
+    elif has_nan is None:
+        has_nan = find_nan(scores, retrieved, mask)
     return ScoreCounts(greater.to(dtype), equal.to(dtype), retrieved.to(dtype), has_nan)
 
 
@@ -153,7 +152,7 @@ def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None, dtyp
 
     All bounds are compared in one operation, and all comparisons are summed in another, while a tile stays in cache.
     """
-    wide = _wide(scores.dtype)
+    wide = compared_dtype(scores.dtype)
     bounds = bounds.to(wide).unsqueeze(-1)
     # torch sums floats with vector instructions, but not bool. So on a CPU comparisons are written as floats.
     as_floats = scores.device.type == "cpu"
@@ -185,25 +184,10 @@ def _joined(strips: list[Tensor]) -> Tensor:
     return strips[0] if len(strips) == 1 else torch.cat(strips)
 
 
-def next_below(own: Tensor) -> Tensor:
-    """The next number below ``own`` in the type in which scores are compared: scores above it are at least ``own``."""
-    own = own.to(_wide(own.dtype))
-    below = torch.nextafter(own, scalar(-math.inf, own.dtype, own.device))
-    if keeps_denormals(own.device):
-        return below
-    # Where denormal numbers are 0, the next number below 0 is a normal one. None is below -inf.
-    return torch.where(below == own, own.clamp_max(-torch.finfo(own.dtype).tiny), below)
-
-
 def _candidates(scores: Tensor, mask: Tensor | None, rows: slice, columns: slice) -> Tensor:
     """The scores of a tile; -inf where ``mask`` is False. Other types than float64 become float32, which is exact."""
-    tile = scores[rows, columns].to(_wide(scores.dtype))
+    tile = scores[rows, columns].to(compared_dtype(scores.dtype))
     return tile if mask is None else tile.masked_fill(~mask[rows, columns], float("-inf"))
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    """The type in which scores are compared: torch is slow with 16 bits."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def ahead_and_tied(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.counting import ScoreCounts, count_by_comparing, count_retrieved
+from torchrank.engine.own import OwnScores
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.items import Pairs
 
@@ -35,7 +36,7 @@ def limits(reach: int, items: Tensor, pairs: Pairs | None) -> Tensor:
     return torch.where(items >= 0, reach + removed.unsqueeze(-1), 0)
 
 
-def count_open(scores: Tensor, own: Tensor, is_open: Tensor, finite: bool) -> ScoreCounts:
+def count_open(scores: Tensor, own: OwnScores, is_open: Tensor) -> ScoreCounts:
     """Count as :func:`count_by_comparing`, at least for the open judged items; other counts can stay 0.
 
     This reads values, so it is for the CPU.
@@ -44,15 +45,14 @@ def count_open(scores: Tensor, own: Tensor, is_open: Tensor, finite: bool) -> Sc
         scores: [query, candidate].
         own: scores of the judged items, [query, entry].
         is_open: whether the rank of a judged item may still be within reach, bool [query, entry].
-        finite: whether all scores are known to be finite.
     """
     query, entry = is_open.nonzero(as_tuple=True)
     if ALONE * len(query) > is_open.numel():
-        return count_by_comparing(scores, own, finite=finite)
-    counts = ScoreCounts.nothing(own.shape[0], own.shape[1], own.device)
-    counts.retrieved[:], counts.has_nan[:] = count_retrieved(scores, finite=finite)
+        return count_by_comparing(scores, own)
+    counts = ScoreCounts.nothing(len(scores), own.scores.shape[1], scores.device)
+    counts.retrieved[:], counts.has_nan[:] = count_retrieved(scores, finite=own.finite)
     step = max(1, BLOCK // max(1, scores.shape[1]))
     for part in zip(query.split(step), entry.split(step)):
-        alone = count_by_comparing(scores[part[0]], own[part].unsqueeze(-1), finite=finite)
+        alone = count_by_comparing(scores[part[0]], OwnScores(own.scores[part].unsqueeze(-1), own.finite))
         counts.greater[part], counts.equal[part] = alone.greater.squeeze(-1), alone.equal.squeeze(-1)
     return counts

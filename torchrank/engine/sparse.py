@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from torchrank.engine.counting import count_by_comparing
+from torchrank.engine.own import OwnScores
 from torchrank.engine.sorting import sorted_rows
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem, count
@@ -46,7 +47,7 @@ def rank_sparse(layout: CatalogueLayout, need: Need) -> Iterator[Ranking]:
             valid = position < sizes[some].unsqueeze(-1)
             slot = torch.where(valid, start[some].unsqueeze(-1) + position, 0)
             mine = own[slot] if len(own) else own.new_zeros(slot.shape)
-            counts = count_by_comparing(scores if whole else scores[some], mine)
+            counts = count_by_comparing(scores if whole else scores[some], OwnScores(mine))
             retrieved = valid & (mine > float("-inf"))
             lengths = counts.retrieved.to(dtype)
             first = torch.where(retrieved, (counts.greater + 1).to(dtype), (lengths + 1).unsqueeze(-1))

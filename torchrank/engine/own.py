@@ -1,0 +1,63 @@
+"""Scores of the judged items, and the numbers that kernels compare with, made once for all columns."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchrank.hardware.constants import scalar
+from torchrank.hardware.devices import keeps_denormals, reading_is_free
+
+
+@dataclass(frozen=True, eq=False)
+class OwnScores:
+    """The scores of the judged items of each query, which are counted among the scores of its candidates."""
+
+    #: [query, entry]
+    scores: Tensor
+    #: whether the scores of all candidates are known to be finite
+    finite: bool = False
+
+    @functools.cached_property
+    def bounds(self) -> Tensor:
+        """[query, bound]: the scores, the next numbers below them, and -inf unless all scores are finite."""
+        own = self.scores
+        lowest = scalar(-math.inf, own.dtype, own.device).expand(len(own), 0 if self.finite else 1)
+        return torch.cat([own, next_below(own), lowest], dim=-1)
+
+    @functools.cached_property
+    def have_bits(self) -> bool:
+        """Whether to compare :attr:`bits`: of float32 on the CPU, where denormal numbers are not 0."""
+        own = self.scores
+        fits = own.dtype == torch.float32 and reading_is_free(own) and own.numel() > 0
+        return fits and keeps_denormals(own.device)
+
+    @functools.cached_property
+    def bits(self) -> Tensor:
+        """int32 [query, entry]: the bits of the scores."""
+        return (self.scores.contiguous() + 0.0).view(torch.int32)  # no -0, whose bits differ from those of 0
+
+    @functools.cached_property
+    def zeros(self) -> Tensor | None:
+        """bool [query, entry]: whether a score is 0; None if none is. For the CPU."""
+        zero = self.scores == 0
+        return zero if bool(zero.any()) else None
+
+
+def next_below(own: Tensor) -> Tensor:
+    """The next number below ``own`` in the type in which scores are compared: scores above it are at least ``own``."""
+    own = own.to(compared_dtype(own.dtype))
+    below = torch.nextafter(own, scalar(-math.inf, own.dtype, own.device))
+    if keeps_denormals(own.device):
+        return below
+    # Where denormal numbers are 0, the next number below 0 is a normal one. None is below -inf.
+    return torch.where(below == own, own.clamp_max(-torch.finfo(own.dtype).tiny), below)
+
+
+def compared_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The type in which scores are compared: torch is slow with 16 bits."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
