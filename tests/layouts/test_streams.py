@@ -132,9 +132,7 @@ def test_items_beyond_the_reach_are_counted_no_further(monkeypatch):
     counted = []
     monkeypatch.setattr(
         "torchrank.engine.reach.count_by_comparing",
-        lambda scores, own, **known: (
-            counted.append(scores.numel() * own.shape[1]) or count_by_comparing(scores, own, **known)
-        ),
+        lambda scores, own: counted.append(scores.numel() * own.scores.shape[1]) or count_by_comparing(scores, own),
     )
     g = torch.Generator().manual_seed(10)
     queries, items = (torch.randint(-3, 4, (n, 8), generator=g).float() for n in (40, 1000))
