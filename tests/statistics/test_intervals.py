@@ -220,6 +220,15 @@ def test_interval_of_a_weighted_median_is_that_of_repeated_values():
     )
 
 
+@pytest.mark.parametrize("how", ["median", "midpoint"])
+@pytest.mark.parametrize("unit", [1e-320, 1e-200, 1e200, 1e307])
+def test_median_and_its_interval_do_not_depend_on_the_unit_of_the_weights(how, unit):
+    values, weights = [n / 20 for n in range(20)], torch.tensor([1.0, 2.0, 3.0, 4.0] * 5, dtype=torch.float64)
+    plain, scaled = (with_values(values, x, aggregation=how) for x in (weights, weights * unit))
+    assert torch.equal(plain.compute(), scaled.compute())
+    same(scaled.interval(), plain.interval())
+
+
 def test_interval_of_one_over_a_median_is_one_over_that_of_the_median():
     scores, grades = batch(queries=100)
     plain, inverse = (tr.MR(aggregation="median", inverse=inverse) for inverse in (False, True))

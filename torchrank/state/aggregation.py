@@ -58,8 +58,10 @@ def aggregate(how: str | Callable[[Tensor], Tensor], values: Tensor, weights: Te
         return values.new_full((), float("nan"))
     if how in ("median", "midpoint"):
         values, order = values.sort()
-        # The two factors tolerate rounding in the sums of weights.
-        so_far, whole = weights[order].cumsum(0) * 2, weights.sum()
+        # Divided by the largest one, because sums of extreme weights are infinite. The two factors below tolerate
+        # rounding in the sums.
+        weights = weights[order] / weights.amax()
+        so_far, whole = weights.cumsum(0) * 2, weights.sum()
         lower = values[(so_far >= whole * (1 - 1e-12)).int().argmax()]
         return lower if how == "median" else (lower + values[(so_far > whole * (1 + 1e-12)).int().argmax()]) / 2
     if how in ("min", "max"):

@@ -172,7 +172,7 @@ def _of_median(values: Tensor, weights: Tensor, level: float) -> Interval:
     interval.
     """
     values, order = values.sort()
-    weights = weights[order]
+    weights = weights[order] / weights.amax()  # sums and squares of extreme weights are 0 or infinite
     n = float(weights.sum() ** 2 / weights.square().sum())
     reach = normal_quantile((1 + level) / 2) * math.sqrt(n) / 2
     below, above = math.floor(n / 2 + 0.5 - reach), math.ceil(n / 2 + 0.5 + reach)
