@@ -122,5 +122,6 @@ class NERR(ERR):
     monotone_behind = True
 
     def measure(self, ranking: Ranking) -> Tensor:
+        value = super().measure(ranking)  # first, because the ideal order takes as much memory as the ranking
         ideal = _ideal_running(ranking, self.gain_function)[:, : self.top_k]
-        return ratio(super().measure(ranking), ideal[:, -1:].sum(-1))
+        return ratio(value, ideal[:, -1:].sum(-1))
