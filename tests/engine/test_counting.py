@@ -178,7 +178,7 @@ def test_excluded_pairs_remove_judged_items_that_are_not_relevant(entries):
     items = torch.stack([torch.randperm(60, generator=generator)[:entries] for _ in range(4)])
     items[:, -2:], grade = -1, torch.randint(2, items.shape, generator=generator)
     query, item = torch.randint(-1, 4, (99,), generator=generator), torch.randint(60, (99,), generator=generator)
-    pairs, gone = excluded.removable(Pairs(query, item), items, grade, None)
+    pairs, gone = excluded.removable(Pairs(query, item), items, grade, None, False)
     given = set(zip(query.tolist(), item.tolist()))
     for row, judged in enumerate(items.tolist()):
         for entry, one in enumerate(judged):
@@ -188,3 +188,17 @@ def test_excluded_pairs_remove_judged_items_that_are_not_relevant(entries):
     }
     for before, after, one in zip(query.tolist(), pairs.query.tolist(), item.tolist()):
         assert after == (-1 if (before, one) in relevant else before)
+
+
+def test_excluded_pairs_beside_labels_are_those_beside_one_judged_item():
+    generator = torch.Generator().manual_seed(0)
+    labels, query, item = (
+        torch.randint(low, high, (n,), generator=generator)
+        for low, high, n in ((-1, 6, 30), (-1, 30, 300), (0, 6, 300))
+    )
+    items = labels.unsqueeze(-1)
+    given = Pairs(query, item), items, (items >= 0).to(torch.int8), None
+    (few, gone), (pairs, none) = (excluded.removable(*given, alone) for alone in (False, True))
+    assert few.query.tolist() == pairs.query.tolist()
+    assert none is None
+    assert not gone.any()

@@ -35,7 +35,7 @@ from torchrank.engine import choice, counting, rank, sorting, tiles, topk
 from torchrank.engine import compiled as fused
 from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.layouts.arrange import arrange
-from torchrank.layouts.bad_values import Problem
+from torchrank.layouts.bad_values import Problem, no_errors
 from torchrank.layouts.canonical import DenseLayout, Need
 
 TRIED = [config for config in FEW if config.name in REPRESENTATIVES]
@@ -555,7 +555,7 @@ def test_the_compiled_kernel_counts_alike(monkeypatch, compiled):
     chunked = tr.Ranking.from_embeddings(queries, items, label[:20], chunk_size=128)
     assert_same(chunked, tr.Ranking.from_label(queries @ items.T, label[:20]))
     assert len(calls) > len(batches) + 7
-    finite = [own.finite for _, own in calls]
+    finite = [own.among_finite for _, own in calls]
     assert not any(finite[: len(batches)])
     assert all(finite[len(batches) : len(batches) + 7])
     assert fused.is_compiled()
@@ -726,3 +726,21 @@ def test_the_last_columns_of_a_wide_row_are_searched_for_bad_scores(monkeypatch)
     ranking = tr.Ranking.from_label(scores, torch.tensor([3, 4, 5]))
     assert ranking.num_candidates[:2].tolist() == [100, 99]
     assert ranking.errors[Problem.NAN_SCORES] == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "sizes"),
+    [
+        ((12, 10), [12]),
+        ((13, 10), [7, 6]),
+        ((25, 10), [9, 9, 7]),
+        ((3, 80), [1, 1, 1]),
+        ((2, 500), [1, 1]),
+        ((0, 10), [0]),
+        ((4, 0), [4]),
+    ],
+)
+def test_chunks_are_alike_and_at_most_a_quarter_larger_than_the_room(monkeypatch, shape, sizes):
+    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 100)
+    layout = DenseLayout(no_errors(torch.device("cpu")), True, torch.zeros(shape), torch.zeros(shape))
+    assert [len(chunk.scores) for chunk in layout.blocks(Need(reach=1))] == sizes

@@ -1,6 +1,7 @@
 """On a busy machine a batch is cut into parts on threads: the same numbers, and torch is serial in all of them."""
 
 import functools
+import io
 import math
 import os
 import subprocess
@@ -25,7 +26,7 @@ SUITE = ["ndcg@5", "map", "mrr", "recall@3", "mr", "auroc", "bpref", "rbp", "hit
 @pytest.fixture(params=[2, 3, 9])
 def busy(request, monkeypatch):
     """Torch with several threads on a machine that counts as busy, and parts that are small enough to be many."""
-    monkeypatch.setattr(threads, "load", Load())
+    monkeypatch.setattr(threads, "machine", Load())
     monkeypatch.setattr(Load, "judge", lambda self, *args, **kwargs: None)
     for name in (
         "hardware.threads.GRAIN",
@@ -175,7 +176,7 @@ def test_a_mode_that_watches_operations_sees_them_all(busy, mode):
     counts = []
     tr.NDCG().update(*BATCHES["dense"][0])  # makes constants
     for quiet in (False, True):
-        threads.load.quiet = quiet
+        threads.machine.quiet = quiet
         with mode() as watching:
             tr.NDCG().update(*BATCHES["dense"][0])
         counts.append(watching.count)
@@ -251,7 +252,7 @@ def test_threads_of_the_user_can_update_metrics_of_their_own_at_once(busy):
 def status_of_a_fork():
     """The status of a process that is forked from one whose threads have ranked a batch."""
     torch.set_num_threads(2)
-    threads.load.quiet = False
+    threads.machine.quiet = False
     scores, grades = torch.rand(300, 200), torch.randint(2, (300, 200))
     tr.state.torchmetrics_fixes.LOCK.acquire()  # by a thread that is not in the child
     expected = tr.NDCG().score(scores, grades)
@@ -327,12 +328,35 @@ def test_waiting_for_threads_of_torch_itself_is_no_sign_of_a_busy_machine():
         assert lacking({ours: Time(4, 2), -1: Time(3, 1)}, apart=True) == 0
 
 
-@pytest.mark.parametrize(("others", "threads", "waited"), [(0, 2, 0), (0.2, 2, 0), (0.3, 2, 5), (1, 2, 5), (0, 3, 5)])
-def test_waiting_beside_an_idle_core_is_no_sign_of_a_busy_machine(monkeypatch, others, threads, waited):
-    # On two cores, where all threads want a core all the time and take turns on one.
+@pytest.fixture
+def two_cores(monkeypatch):
     monkeypatch.setattr(load, "available_cores", lambda: 2)
-    spent = {-number: Time(ran=5 * 10**9, waited=5 * 10**9) for number in range(threads)}
+
+
+@pytest.mark.parametrize(("others", "count", "waited"), [(0, 2, 0), (0.2, 2, 0), (0.3, 2, 5), (1, 2, 5), (0, 3, 5)])
+def test_waits_count_only_if_more_cores_are_wanted_than_there_are(two_cores, others, count, waited):
+    # All threads want a core all the time, and take turns on one.
+    spent = {-number: Time(ran=5 * 10**9, waited=5 * 10**9) for number in range(count)}
     assert load.lacking(spent, apart=False, seconds=10, others=others) == waited
+
+
+def test_threads_of_torch_that_spin_beside_parts_of_a_batch_want_no_core(two_cores):
+    with ThreadPoolExecutor(1, "torchrank-part") as pool:
+        ours = pool.submit(threading.get_native_id).result()
+        spent = {ours: Time(8 * 10**9, 2 * 10**9), -1: Time(10**9, 9 * 10**9), -2: Time(10**9, 9 * 10**9)}
+        assert load.lacking(spent, apart=True, seconds=10, others=0) == 0
+        assert load.lacking(spent, apart=True, seconds=10, others=2) == 7
+
+
+@pytest.mark.parametrize(("others", "quiet"), [(0, True), (math.inf, False)])
+def test_the_cores_of_others_decide_on_a_measured_batch(monkeypatch, two_cores, others, quiet):
+    readings = iter([{-1: Time(0, 0)}, {-1: Time(0, 10**7)}])
+    monkeypatch.setattr(load, "times", lambda: next(readings))
+    monkeypatch.setattr(Others, "cores", lambda self: others)
+    machine = Load()
+    with machine.measured():
+        time.sleep(0.02)
+    assert machine.quiet == quiet
 
 
 @pytest.fixture
@@ -350,12 +374,30 @@ def readings(monkeypatch):
 
 def test_the_cores_of_others_are_known_after_a_span(readings):
     assert readings((5, 10, 1), (5.1, 10.2, 1.1), (6, 11, 1.75), (6.1, 19, 2)) == [math.inf, math.inf, 0.25, 0.25]
-    assert readings((5, 10, 1), (7, 11, 2.25)) == [math.inf, 0]  # steps of 10 ms are not exact
+    # The system counts in steps of 10 ms, so it may not have counted a short batch yet.
+    assert readings((5, 10, 1), (7, 11, 2.25)) == [math.inf, 0]
+    assert readings((5, 10, 1), (5.25, 10, 1.01)) == [math.inf, 0]
 
 
 def test_the_cores_of_others_are_unknown_where_the_system_hides_them(readings):
     assert readings((5, math.nan, 1), (6, math.nan, 2)) == [math.inf, math.inf]
     assert readings((5, 0, 1), (6, 0, 2), (7, 2, 2), (8, 2, 3)) == [math.inf, math.inf, 2, math.inf]
+
+
+@pytest.mark.parametrize(("text", "cores"), [("max 100000", math.inf), ("150000 100000\n", 1.5), ("", math.inf)])
+def test_a_container_has_the_cores_of_its_quota(monkeypatch, text, cores):
+    monkeypatch.setattr(load, "open", lambda *args: io.StringIO(text), raising=False)
+    load._quota.cache_clear()
+    try:
+        assert load.available_cores() == min(cores, len(os.sched_getaffinity(0)))
+    finally:
+        load._quota.cache_clear()
+
+
+def test_idle_cores_are_not_in_use(monkeypatch):
+    text = b"cpu  100 20 30 4000 50 6 7 8 0 0\ncpu0 1 1 1\n"
+    monkeypatch.setattr(load, "open", lambda *args, **kwargs: io.BytesIO(text), raising=False)
+    assert Use.read().machine == 171 / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.xdist_group("processes")
@@ -365,9 +407,11 @@ def test_a_process_that_spins_is_among_the_others():
     with subprocess.Popen(
         [sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE
     ) as spinning:
-        spinning.stdout.readline()
-        others.cores()
-        time.sleep(1)
-        found = others.cores()
-        spinning.kill()
+        try:
+            spinning.stdout.readline()
+            others.cores()
+            time.sleep(1)
+            found = others.cores()
+        finally:
+            spinning.kill()
     assert 0.25 < found < 1.25 * os.cpu_count()

@@ -328,6 +328,24 @@ VALUES = {
         "2 labels, ids or (query, item) indices outside",
         0,
     ),
+    "excluded pair with a negative item": (
+        (SCORES, torch.tensor([0, 1])),
+        {"exclude": (torch.tensor([0]), torch.tensor([-1]))},
+        "1 label, id or (query, item) index outside",
+        0,
+    ),
+    "excluded pair with a query behind the last": (
+        (SCORES, torch.tensor([0, 1])),
+        {"exclude": (torch.tensor([2]), torch.tensor([0]))},
+        "1 label, id or (query, item) index outside",
+        None,
+    ),
+    "excluded pair with a negative query": (
+        (SCORES, torch.tensor([0, 1])),
+        {"exclude": (torch.tensor([-1]), torch.tensor([0]))},
+        "1 label, id or (query, item) index outside",
+        None,
+    ),
     "excluded id of a list out of range": (
         (SCORES, torch.tensor([0, 1])),
         {"exclude": [torch.tensor([0, -1]), torch.tensor([3])]},

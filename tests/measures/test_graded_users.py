@@ -8,6 +8,8 @@ import torch
 from oracles_graded import hasty
 
 import torchrank as tr
+from torchrank.metrics import GradedMetric
+from torchrank.ranking.arithmetic import only
 
 
 def listed(*grades, missing=()):
@@ -18,6 +20,36 @@ def listed(*grades, missing=()):
 
 def of(metric, *grades, **more):
     return metric.score(*listed(*grades, **more)).item()
+
+
+class BehindTheFirst(GradedMetric):
+    """Gains behind the first rank."""
+
+    name = "behindthefirst"
+
+    @property
+    def discount_function(self):
+        return lambda rank: (rank > 1).double()
+
+
+class FromTwoOn(GradedMetric):
+    """Gains, if the largest one is at least 2."""
+
+    name = "fromtwoon"
+
+    def ideal(self, ranking):
+        return only(super().ideal(ranking) >= 2, super().ideal(ranking))
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("own", [BehindTheFirst, FromTwoOn])
+def test_a_metric_of_the_user_leaves_empty_queries_of_others_alone(own, first):
+    scores, grades = torch.tensor([[3.0, 2.0, 1.0]] * 3), torch.tensor([[0, 0, 1], [0, 0, 0], [0, 1, 2]])
+    one, other = (metric(top_k=1, empty_target_action="skip") for metric in (own, tr.NDCG))
+    suite = tr.RankingCollection([one, other] if first else [other, one])
+    for metric, empty in ((one, [True, True, own is BehindTheFirst]), (other, [False, True, False])):
+        assert suite.score(scores, grades)[metric.label].isnan().tolist() == empty
+        assert metric.score(scores, grades).isnan().tolist() == empty
 
 
 # ---- by hand ---------------------------------------------------------------------------------------------------------

@@ -252,6 +252,7 @@ class _Group:
 
     def _counted(self, scores: Tensor, some: slice) -> ScoreCounts:
         """The counts over scores [query, column] of the queries ``some``."""
+        # Numbers of some rows are not kept: these rows are copied in each reading anyway.
         own = self._own if some == slice(None) else OwnScores(self.own[some], self.columns.finite)
         if self.limits is not None:
             return count_open(scores, own, self.counts.greater[some] < self.limits[some])

@@ -72,7 +72,7 @@ def fused(scores: Tensor, own: OwnScores) -> tuple[Tensor, Tensor, Tensor, Tenso
     """
     try:
         with torch.no_grad():  # always, because a kernel is compiled again if the gradient mode changes
-            if own.have_bits and scores.numel():
+            if own.comparable_by_bits and scores.numel():
                 return _by_bits(scores, own)
             return _kernels["_compare"](scores, own.scores)
     except Exception as error:
@@ -98,8 +98,8 @@ def _by_bits(scores: Tensor, own: OwnScores) -> tuple[Tensor, Tensor, Tensor, Te
     """Count float32 scores by their bits, which takes half the time of comparisons."""
     kernel = _kernels["_compare_bits"]
     bits, zeros = scores.view(torch.int32), own.zeros
-    greater, equal, largest = kernel(bits, own.bits, not own.finite)
-    finite = own.finite or int(largest.max()) < INFINITY
+    greater, equal, largest = kernel(bits, own.bits, not own.among_finite)
+    finite = own.among_finite or int(largest.max()) < INFINITY
     if finite and zeros is None:
         return greater, equal, torch.full_like(greater[:, 0], scores.shape[1]), None
     marks = scores.new_tensor([-0.0, -math.inf, math.inf]).expand(len(scores), 3).contiguous()

@@ -56,7 +56,7 @@ def count_by_comparing(
 
     Args:
         scores: [query, candidate].
-        own: scores of the judged items, [query, entry]; with ``mask`` or tie breaks, not known to be finite.
+        own: scores of the judged items, [query, entry], not ``among_finite`` together with ``mask`` or tie breaks.
         mask: bool [query, candidate], False = padding.
         tie_break: [query, candidate], the larger value ranks first among equal scores.
         own_tie_break: tie breaks of the judged items, [query, entry].
@@ -72,11 +72,12 @@ def count_by_comparing(
     elif mask is None and is_compiled():
         counted = fused(scores, own)
     if counted is None:
+        # Among finite scores there is no bound of -inf, so ``above_lowest`` is empty, and is not read.
         above, entries = count_above(scores, own.bounds, mask, dtype), own.scores.shape[1]
         greater, at_least, above_lowest = above.tensor_split([entries, 2 * entries], dim=-1)
         counted = greater, at_least - greater, above_lowest.squeeze(-1), None
     greater, equal, retrieved, has_nan = counted
-    if own.finite:
+    if own.among_finite:
         retrieved, has_nan = count_retrieved(scores, finite=True)
     elif has_nan is None:
         has_nan = find_nan(scores, retrieved, mask)

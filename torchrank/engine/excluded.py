@@ -12,7 +12,7 @@ from torchrank.layouts.items import Pairs
 
 
 def removable(
-    exclude: Pairs | None, items: Tensor, grade: Tensor, mask: Tensor | None, labels: bool = False
+    exclude: Pairs | None, items: Tensor, grade: Tensor, mask: Tensor | None, labels: bool
 ) -> tuple[Pairs | None, Tensor | None]:
     """The excluded pairs that must be removed, and the entries that they remove, bool [query, entry]; None = none.
 
@@ -23,14 +23,14 @@ def removable(
         items: the judged items, int64 [query, entry].
         grade: their grades, [query, entry].
         mask: bool [query, candidate].
-        labels: each query has one judged item, which is relevant. So pairs remove no entries.
+        labels: each query has at most one judged item, which is relevant. Then pairs remove no entries.
     """
     if exclude is None:
         return None, None
     query, item = exclude.query, exclude.item
     if mask is not None:
         query = query.masked_fill(~mask[query, item], -1)
-    if labels:
+    if labels:  # a pair of query -1 reads the last label, and keeps its -1
         return Pairs(query.masked_fill(items[:, 0][query] == item, -1), item), None
     if items.shape[1] > FEW:
         applies, gone = removed(Pairs(query, item), items, grade)

@@ -1,4 +1,4 @@
-"""Scores of the judged items, and the numbers that kernels compare with, made once for all columns."""
+"""Scores of the judged items, and the numbers that kernels compare with, computed once and kept."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class OwnScores:
 
     #: [query, entry]
     scores: Tensor
-    #: whether the scores of all candidates are known to be finite
-    finite: bool = False
+    #: whether the scores of all candidates, among which they are counted, are known to be finite
+    among_finite: bool = False
 
     @functools.cached_property
     def bounds(self) -> Tensor:
-        """[query, bound]: the scores, the next numbers below them, and -inf unless all scores are finite."""
+        """[query, bound]: the scores, the next numbers below them, and -inf unless all candidates are finite."""
         own = self.scores
-        lowest = scalar(-math.inf, own.dtype, own.device).expand(len(own), 0 if self.finite else 1)
+        lowest = scalar(-math.inf, own.dtype, own.device).expand(len(own), 0 if self.among_finite else 1)
         return torch.cat([own, next_below(own), lowest], dim=-1)
 
     @functools.cached_property
-    def have_bits(self) -> bool:
-        """Whether to compare :attr:`bits`: of float32 on the CPU, where denormal numbers are not 0."""
+    def comparable_by_bits(self) -> bool:
+        """Whether to compare :attr:`bits`: float32 on a CPU that distinguishes denormal numbers from 0."""
         own = self.scores
         fits = own.dtype == torch.float32 and reading_is_free(own) and own.numel() > 0
         return fits and keeps_denormals(own.device)
@@ -43,7 +43,7 @@ class OwnScores:
 
     @functools.cached_property
     def zeros(self) -> Tensor | None:
-        """bool [query, entry]: whether a score is 0; None if none is. For the CPU."""
+        """bool [query, entry]: whether each score is 0; None if no score is 0. Only on the CPU."""
         zero = self.scores == 0
         return zero if bool(zero.any()) else None
 

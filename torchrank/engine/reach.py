@@ -50,9 +50,9 @@ def count_open(scores: Tensor, own: OwnScores, is_open: Tensor) -> ScoreCounts:
     if ALONE * len(query) > is_open.numel():
         return count_by_comparing(scores, own)
     counts = ScoreCounts.nothing(len(scores), own.scores.shape[1], scores.device)
-    counts.retrieved[:], counts.has_nan[:] = count_retrieved(scores, finite=own.finite)
+    counts.retrieved[:], counts.has_nan[:] = count_retrieved(scores, finite=own.among_finite)
     step = max(1, BLOCK // max(1, scores.shape[1]))
     for part in zip(query.split(step), entry.split(step)):
-        alone = count_by_comparing(scores[part[0]], OwnScores(own.scores[part].unsqueeze(-1), own.finite))
+        alone = count_by_comparing(scores[part[0]], OwnScores(own.scores[part].unsqueeze(-1), own.among_finite))
         counts.greater[part], counts.equal[part] = alone.greater.squeeze(-1), alone.equal.squeeze(-1)
     return counts

@@ -1,12 +1,13 @@
 """Is the machine busy? How long threads of this process wait for a core, and the cores that other processes use.
 
 A thread can also wait while another core is idle: after a pause, Linux may wake two threads on one core. Such waits are
-no sign of a busy machine, so they count only while more cores are wanted than the machine has.
+no sign of a busy machine, so waits count only while more cores are wanted than this process may use.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import threading
@@ -27,8 +28,8 @@ REST_WINDOWS = 5
 # Seconds of quiet batches after which a busy machine counts as quiet again: at least and at most.
 PATIENCE = (0.2, 5.0)
 
-# The system counts the use of its cores in steps of 10 ms. So it is read over so many seconds at least, and more cores
-# are wanted than there are only if the difference is larger than SLACK cores.
+# The system counts the use of its cores in steps of 10 ms. So the use is a mean over at least SPAN seconds, and a
+# difference of up to SLACK cores does not count.
 SPAN, SLACK = 0.2, 0.25
 
 
@@ -93,27 +94,37 @@ class Time(NamedTuple):
 
 
 def lacking(spent: dict[int, Time], apart: bool, seconds: float, others: float) -> float:
-    """Seconds for which a thread had no core, without the waits that this process itself caused.
+    """Seconds for which a thread had no core: 0 if there are enough, and without waits that this process caused.
 
     Args:
         spent: the times of each thread during a batch, by thread.
         apart: whether the batch ran on torchrank's threads. Then torch's own threads can take cores from it, because
             they spin for some milliseconds after an operation.
         seconds: duration of the batch.
-        others: number of cores that other processes use.
+        others: number of cores that other processes use, inf if unknown.
     """
     named = {thread.native_id for thread in threading.enumerate() if thread.name.startswith(NAME_PREFIX)}
-    counted = [time for thread, time in spent.items() if thread in named or not apart]
-    wanted = sum(time.ran + time.waited for time in counted) / 1e9 + others * seconds
+    wanting = [one for thread, one in spent.items() if thread in named or not apart]
+    wanted = sum(one.ran + one.waited for one in wanting) / 1e9 + others * seconds
     if wanted <= (available_cores() + SLACK) * seconds:
         return 0.0
-    own_fault = sum(time.ran for thread, time in spent.items() if thread not in named) if apart else 0
-    return max(0, max((time.waited for time in spent.values()), default=0) - own_fault) / 1e9
+    own_fault = sum(one.ran for thread, one in spent.items() if thread not in named) if apart else 0
+    return max(0, max((one.waited for one in spent.values()), default=0) - own_fault) / 1e9
 
 
-def available_cores() -> int:
-    """Number of cores on which this process may run."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def available_cores() -> float:
+    """Number of cores that this process may use: those it may run on, or the quota of its container if it is less."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _quota())
+
+
+@functools.cache
+def _quota() -> float:
+    """The quota of a Linux container in cores, read once; inf if there is none."""
+    with contextlib.suppress(OSError, ValueError), open("/sys/fs/cgroup/cpu.max") as file:
+        quota, period = map(int, file.read().split())  # without a quota, the first word is "max"
+        return quota / period
+    return math.inf
 
 
 class Others:
@@ -127,9 +138,9 @@ class Others:
         now = Use.read()
         if not now.at - self._before.at < SPAN:
             spent, self._before = now - self._before, now
-            # A system that hides its use from this process shows less than this process uses itself.
-            hidden = not spent.machine >= spent.process / 2
-            self._cores = math.inf if hidden else max(0.0, (spent.machine - spent.process) / spent.at)
+            # A system that hides its use from this process shows less than this process has used itself.
+            known = spent.at > 0 and now.machine >= now.process  # False for NaN, so before the first reading
+            self._cores = max(0.0, (spent.machine - spent.process) / spent.at) if known else math.inf
         return self._cores
 
 

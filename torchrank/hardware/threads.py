@@ -5,9 +5,10 @@ operations. On a busy machine each wait can be for a thread that has lost its co
 machine gets another scheme: the batch is cut once, into parts of whole queries. Each torchrank thread takes its parts
 through all operations, with torch running serially. There is one wait, at the end.
 
-On a quiet machine this scheme is up to 2.5 times as slow, because Python runs one thread at a time. So after each batch
-:class:`torchrank.hardware.load.Load` reads for how long threads of this process were ready to run without a core. Linux
-keeps this time; other systems count as busy. Results are the same in both schemes.
+On a quiet machine this scheme is up to three times as slow, because Python runs one thread at a time. So
+:class:`torchrank.hardware.load.Load` measures for how long threads of this process were ready to run without a core,
+while more cores were wanted than there are. Only Linux tells; other systems count as busy. Results are the same in both
+schemes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ GRAIN = 2**15
 CALLERS = 2
 
 
-load = Load()
+machine = Load()
 
 
 # Whether batches may be cut into parts for torchrank's threads.
@@ -113,10 +114,10 @@ def _pool(number: int) -> _Pool:
 
 
 def _after_fork() -> None:
-    global _lock, load
+    global _lock, machine
     # The child has no copy of the threads, and a lock that another thread held would stay locked for ever.
     _pools.clear()
-    _lock, load = threading.Lock(), Load()
+    _lock, machine = threading.Lock(), Load()
 
 
 if hasattr(os, "register_at_fork"):
@@ -131,7 +132,7 @@ def parts_at_once() -> int:
 def available() -> int:
     """Number of threads on which the parts of a batch can run now: 1 inside a part and on a quiet machine."""
     number = _here.caller_threads or torch.get_num_threads()
-    together = not _cutting or _here.parts_at_once or load.quiet or _watched()
+    together = not _cutting or _here.parts_at_once or machine.quiet or _watched()
     return 1 if together else min(MOST_THREADS, number)
 
 
@@ -179,8 +180,8 @@ def serially(device: torch.device, size: int, work: Callable[P, R], *args: P.arg
     inside = _here.caller_threads or _here.parts_at_once
     if small or inside or not _cutting or torch.get_num_threads() < 2 or _watched():
         return work(*args, **kwargs)
-    with load.measured():
-        if load.quiet:
+    with machine.measured():
+        if machine.quiet:
             return work(*args, **kwargs)
         number, carried = torch.get_num_threads(), _in_our_modes(work)
 

@@ -100,7 +100,7 @@ class Layout:
 
     @property
     def room(self) -> int:
-        """Largest number of elements in one chunk of queries."""
+        """Number of elements for which chunks of queries are made; a chunk can have a quarter more."""
         return BLOCK
 
     @property
@@ -160,11 +160,11 @@ class Layout:
         room = room // min(self.kept, 2 + need.metrics // SEVERAL) if need.reach is None else room
         if isinstance(elements, int):
             elements, queries = max(1, elements, self.width if need.all_candidates else 0), self.num_queries
-            # A small remainder would be as many operations as a whole chunk. So one chunk, or two, may be larger.
-            most = max(1, room + room // 4)
-            if (count := -(-queries * elements // most)) < 2:
+            # Chunks of equal size, up to a quarter larger than the room: a small last one has as many operations.
+            most = max(1, (room + room // 4) // elements)
+            if queries <= most:
                 return [self]
-            step = max(1, min(-(-queries // 2), most // elements) if count == 2 else room // elements)
+            step = -(-queries // -(-queries // most))
             return self._blocks([(start, min(start + step, queries)) for start in range(0, queries, step)])
         return self._blocks(rectangles(elements.clamp_min(self.width) if need.all_candidates else elements, room))
 

@@ -128,7 +128,8 @@ def excluded_pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tu
         return pairs if preds.shape[0] else None, _out_of_range(exclude, outside, item)
     # Query and item in one integer, so that one sort finds duplicates. No matrix has 2 ** 32 columns.
     key, errors = query * 2**32 + item, no_errors(preds.device)
-    if not (free := reading_is_free(key)) or not (_below(preds.shape[0], query) and _below(preds.shape[1], item)):
+    free = reading_is_free(key)
+    if not (free and _below(query, preds.shape[0]) and _below(item, preds.shape[1])):
         outside = (query < 0) | (query >= preds.shape[0]) | (item < 0) | (item >= preds.shape[1])
         key, errors = key.masked_fill_(outside, -1), _out_of_range(exclude, outside, item)
     if free:
@@ -145,8 +146,8 @@ def excluded_pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tu
     return pairs if preds.shape[0] else None, errors
 
 
-def _below(stop: int, x: Tensor) -> bool:
-    """Whether all integers on the CPU are from 0 to below ``stop``."""
+def _below(x: Tensor, stop: int) -> bool:
+    """Whether all integers of a tensor on the CPU are >= 0 and < ``stop``."""
     # As unsigned numbers, negative ones are above all others.
     return not x.numel() or int(x.numpy().view(numpy.uint64).max()) < stop
 

@@ -10,7 +10,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from torchrank.formulas.gains import LINEAR, RECIPROCAL, UNDISCOUNTED, Clipped, Logarithmic, checked_gain, gain_of
+from torchrank.formulas.gains import (
+    LINEAR,
+    POSITIVE_DISCOUNTS,
+    RECIPROCAL,
+    UNDISCOUNTED,
+    Clipped,
+    Logarithmic,
+    checked_gain,
+    gain_of,
+)
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Need
@@ -65,7 +74,7 @@ class GradedMetric(RankingMetric):
         """The function from ranks to discounts."""
         return UNDISCOUNTED
 
-    @functools.cached_property
+    @property
     def built_in(self) -> bool:
         """Whether gains and discounts are functions of torchrank. A function of the user may change between batches."""
         return isinstance(self.gain, str) and isinstance(getattr(self, "discount", ""), str)
@@ -81,8 +90,9 @@ class GradedMetric(RankingMetric):
         return super().errors(ranking) + count(Problem.BAD_GRADES, ~finite & ranking.finite())
 
     def empty(self, ranking: Ranking) -> Tensor:
-        if self.built_in:
-            return ranking.worthless(self.gain_function, self.discount_function, self.top_k)
+        discount = self.discount_function
+        if type(self).ideal is GradedMetric.ideal and isinstance(discount, POSITIVE_DISCOUNTS):
+            return ranking.worthless(self.gain_function, discount, self.top_k)
         return self.ideal(ranking) == 0
 
     def measure(self, ranking: Ranking) -> Tensor:

@@ -92,10 +92,9 @@ class Gained(Derived):
     def worthless(
         self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:
-        """bool [query]: whether no judged candidate has a gain above 0.
+        """bool [query]: whether no judged candidate has a gain above 0. The discount must be above 0 at all ranks.
 
-        Then the ideal values are 0 for all cutoffs and for all discounts that are positive, so the first one that is
-        asked for tells it.
+        Then the ideal values of all such discounts and of all cutoffs are 0, so one of them is looked at for all.
         """
         key = (Gained.worthless, gain)
         if key not in self._cache:
@@ -121,7 +120,8 @@ class Gained(Derived):
             step, below = worth - below, worth
             if total is None:
                 total = of_level * step
-            elif math.frexp(step)[0] == 0.5:  # a product with a power of 2 is exact, so it can be a part of the sum
+            elif math.frexp(step)[0] == 0.5:
+                # With ``alpha`` torch may round once, after the sum. A product with a power of 2 is exact either way.
                 total.add_(of_level, alpha=step)
             else:
                 total += of_level * step

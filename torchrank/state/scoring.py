@@ -231,7 +231,7 @@ def _sums_only(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
         found = each(lambda part: summed(rank(part, need), part.ignored), layout.parts())
     total = torch.stack(found).sum(0)
     none, errors = total.new_empty(0), total[:, sums.SIZE :].long()
-    return [BatchResult(none, none, none.bool(), *rows) for rows in zip(errors, total[:, : sums.SIZE])]
+    return [BatchResult(none, none, none.bool(), bad, row) for bad, row in zip(errors, total[:, : sums.SIZE])]
 
 
 def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measurements:

@@ -92,16 +92,16 @@ def poisson_counts(ids: Tensor, seed: int, replicates: int) -> Tensor:
         seed: any integer of 64 bits.
         replicates: number of replicates.
     """
-    count = -(-replicates // COUNTS)
+    hashes = -(-replicates // COUNTS)
     key = splitmix64(torch.tensor([seed], dtype=torch.int64, device=ids.device))
     start = splitmix64(ids ^ key)
-    steps = torch.arange(1, count + 1, dtype=torch.int64, device=ids.device) * STEP
+    steps = torch.arange(1, hashes + 1, dtype=torch.int64, device=ids.device) * STEP
     bits = _mixed(start.unsqueeze(-1) + steps).view(torch.int16)[:, :replicates]
     counts = torch.zeros(bits.shape, dtype=torch.int8, device=ids.device)
     # numpy compares short integers several times as fast as torch on the CPU.
-    words: Any
+    shares: Any
     total: Any
-    words, total = (bits.numpy(), counts.numpy()) if reading_is_free(bits) else (bits, counts)
+    shares, total = (bits.numpy(), counts.numpy()) if reading_is_free(bits) else (bits, counts)
     for threshold in THRESHOLDS:
-        total += (words >= threshold).view(total.dtype)
+        total += (shares >= threshold).view(total.dtype)
     return counts
