@@ -400,6 +400,12 @@ def test_idle_cores_are_not_in_use(monkeypatch):
     assert Use.read().machine == 171 / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.parametrize("text", [b"", b"\n", b"cpu 1 2 3\n", b"cpu  a b c d e f g h\n", b"0 0"])
+def test_a_file_without_the_use_of_cores_is_no_error(monkeypatch, text):
+    monkeypatch.setattr(load, "open", lambda *args, **kwargs: io.BytesIO(text), raising=False)
+    assert math.isnan(Use.read().machine)
+
+
 @pytest.mark.xdist_group("processes")
 @pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="this system does not say")
 def test_a_process_that_spins_is_among_the_others():

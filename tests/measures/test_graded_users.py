@@ -52,6 +52,15 @@ def test_a_metric_of_the_user_leaves_empty_queries_of_others_alone(own, first):
         assert metric.score(scores, grades).isnan().tolist() == empty
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_ideal_value_that_underflows_leaves_other_measures_alone(first):
+    names = ["ndcg(log_base=1.2,empty_target_action=skip)", "cg(empty_target_action=skip)"]
+    grades = torch.tensor([[0.0, 5e-324]], dtype=torch.float64)
+    found = tr.RankingCollection(names[first:] + names[:first]).score(grades.flip(-1), grades)
+    assert found[names[0]].isnan()
+    assert found[names[1]] == 5e-324
+
+
 # ---- by hand ---------------------------------------------------------------------------------------------------------
 
 

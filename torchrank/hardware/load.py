@@ -160,7 +160,7 @@ class Use(NamedTuple):
         machine = math.nan
         with contextlib.suppress(OSError, ValueError), open("/proc/stat", "rb", buffering=0) as file:
             # The first line has the sums over all cores: user, nice, system, idle, iowait, irq, softirq, steal.
-            user, nice, system, _, _, irq, softirq, steal = map(int, file.read(512).splitlines()[0].split()[1:9])
+            user, nice, system, _, _, irq, softirq, steal = map(int, file.read(512).partition(b"\n")[0].split()[1:9])
             machine = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
         return cls(time.perf_counter(), machine, time.process_time())
 

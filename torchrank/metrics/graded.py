@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.gains import (
+    FALLING_DISCOUNTS,
     LINEAR,
-    POSITIVE_DISCOUNTS,
     RECIPROCAL,
     UNDISCOUNTED,
     Clipped,
@@ -91,7 +91,7 @@ class GradedMetric(RankingMetric):
 
     def empty(self, ranking: Ranking) -> Tensor:
         discount = self.discount_function
-        if type(self).ideal is GradedMetric.ideal and isinstance(discount, POSITIVE_DISCOUNTS):
+        if type(self).ideal is GradedMetric.ideal and isinstance(discount, FALLING_DISCOUNTS):
             return ranking.worthless(self.gain_function, discount, self.top_k)
         return self.ideal(ranking) == 0
 

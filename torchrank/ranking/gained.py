@@ -92,11 +92,11 @@ class Gained(Derived):
     def worthless(
         self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:
-        """bool [query]: whether no judged candidate has a gain above 0. The discount must be above 0 at all ranks.
+        """bool [query]: whether the ideal value is 0, for a discount that is above 0 at all ranks and never rises.
 
-        Then the ideal values of all such discounts and of all cutoffs are 0, so one of them is looked at for all.
+        Then it is 0 for all cutoffs, so that of the first one is looked at for all.
         """
-        key = (Gained.worthless, gain)
+        key = (Gained.worthless, gain, discount)
         if key not in self._cache:
             self._cache[key] = self.ideal(gain, discount, top_k) == 0
         return self._cache[key]
