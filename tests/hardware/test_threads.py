@@ -274,8 +274,8 @@ def test_a_forked_process_has_threads_of_its_own():
 
 def judged(machine, *batches):
     found = []
-    for seconds, waited in batches:
-        machine.judge(seconds, waited)
+    for batch in batches:
+        machine.judge(*batch)
         found.append(machine.quiet)
     return found
 
@@ -295,6 +295,14 @@ def test_a_machine_that_was_busy_must_be_quiet_for_longer_each_time():
     assert judged(machine, *[quiet] * 5) == [False, False, False, True, True]
     assert judged(machine, busy, *[quiet] * 7) == [False] * 7 + [True]
     assert judged(machine, *[(1.0, 0.0)] * 6, busy, *[quiet] * 4) == [True] * 6 + [False] * 4 + [True]
+
+
+def test_a_machine_is_quiet_as_soon_as_the_processes_that_kept_it_busy_are_gone():
+    quiet, busy = (0.02, 0.0), (0.02, 0.01)
+    assert judged(Load(), quiet, (*busy, 1.0), (*quiet, 1.0), (*quiet, 0.1)) == [True, False, False, True]
+    assert judged(Load(), quiet, busy, quiet, (*quiet, 0.1)) == [True, False, False, True]
+    # Threads of this process keep it busy, so that others are idle says nothing.
+    assert judged(Load(), quiet, (*busy, 0.1), (*quiet, 0.1), (*quiet, 0.1)) == [True, False, False, False]
 
 
 def test_a_system_that_does_not_say_how_long_threads_wait_is_busy():

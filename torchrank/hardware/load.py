@@ -39,7 +39,7 @@ class Load:
     def __init__(self) -> None:
         self.quiet = False
         self._seconds, self._waited, self._calm = 0.0, 0.0, 0.0
-        self._patience, self._next = 0.0, 0.0
+        self._patience, self._next, self._blamed = 0.0, 0.0, 0.0
         self._lock, self._others = threading.Lock(), Others()
 
     @contextlib.contextmanager
@@ -57,16 +57,18 @@ class Load:
             self._next = start + seconds + REST_WINDOWS * WINDOW
             # A thread that began or ended within the batch has no difference, so it is left out.
             spent = {thread: after[thread] - before[thread] for thread in before.keys() & after.keys()}
-            self.judge(seconds, lacking(spent, apart, seconds, self._others.cores()), known=bool(spent))
+            others = self._others.cores()
+            self.judge(seconds, lacking(spent, apart, seconds, others), others, known=bool(spent))
         finally:
             self._lock.release()
 
-    def judge(self, seconds: float, waited: float, known: bool = True) -> None:
+    def judge(self, seconds: float, waited: float, others: float = math.inf, known: bool = True) -> None:
         """Add a measured batch, and give a verdict if the window is full.
 
         Args:
             seconds: duration of the batch.
             waited: seconds of these for which a thread was ready to run without a core.
+            others: number of cores that other processes use, inf if unknown.
             known: False if this system does not tell the waits, which counts as busy.
         """
         self._seconds, self._waited = self._seconds + seconds, self._waited + waited
@@ -79,7 +81,10 @@ class Load:
         if busy and self.quiet:
             self._patience = least if self._calm > most else min(max(2 * self._patience, least), most)
         self._calm = 0.0 if busy else self._calm + self._seconds
-        self.quiet = not busy and self._calm >= self._patience
+        self._blamed = others if busy else self._blamed
+        # Patience is for waits that come and go. Other processes that kept the cores busy can be seen to have gone.
+        gone = others <= SLACK < self._blamed
+        self.quiet = not busy and (gone or self._calm >= self._patience)
         self._seconds, self._waited = 0.0, 0.0
 
 
