@@ -41,6 +41,23 @@ def test_every_type_is_counted_in_tiles_of_every_size(monkeypatch, dtype, cached
                 assert counts.equal[row, entry] == sum(x == mine > -INF for x in there)
 
 
+def test_a_count_by_sorting_is_one_by_comparing_also_beside_nan():
+    generator = torch.Generator().manual_seed(1)
+    for queries, candidates, entries in ((1, 1, 1), (40, 7, 3), (9, 60, 4)):
+        scores = drawn((queries, candidates), generator)
+        own = scores[:, torch.randint(candidates, (entries,), generator=generator)]
+        mask = torch.rand(scores.shape, generator=generator) > 0.3
+        for given in (None, mask):
+            got, want = (
+                counting.count_by_sorting(scores, own, given),
+                counting.count_by_comparing(scores, OwnScores(own), given),
+            )
+            # An item that was not retrieved gets no equal candidates later.
+            got = got._replace(equal=torch.where(own > -INF, got.equal, 0))
+            for one, other in zip(got, want):
+                assert torch.equal(one, other)
+
+
 @pytest.fixture
 def small(monkeypatch):
     """Tiles of 64, 128 and 256 results, none of which was tried."""

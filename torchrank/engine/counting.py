@@ -108,12 +108,14 @@ def count_by_sorting(scores: Tensor, own: Tensor, mask: Tensor | None = None) ->
         tile, mine = scores[rows], own[rows].contiguous()
         if mask is not None:
             tile = tile.masked_fill(~mask[rows], float("-inf"))
-        ordered = tile.sort(dim=-1).values  # NaN last
+        has_nan = tile.isnan().any(-1)
+        # NaN is neither above nor equal to a score. Among the sorted scores it would mislead the binary search.
+        ordered = tile.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf).sort(dim=-1).values
         greater = tile.shape[1] - torch.searchsorted(ordered, mine, right=True)
         equal = tile.shape[1] - greater - torch.searchsorted(ordered, mine)
         not_retrieved = torch.searchsorted(ordered, torch.full_like(ordered[:, :1], float("-inf")), right=True)
         retrieved = tile.shape[1] - not_retrieved.squeeze(-1)
-        total.add(ScoreCounts(greater, equal, retrieved, ordered[:, -1].isnan()), rows)
+        total.add(ScoreCounts(greater, equal, retrieved, has_nan), rows)
     return total
 
 
