@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.columns import Columns, Seen, within
+from torchrank.engine.compiled import is_compiled
 from torchrank.engine.counting import (
     ScoreCounts,
     count_by_comparing,
@@ -20,7 +21,7 @@ from torchrank.engine.counting import (
 )
 from torchrank.engine.excluded import removable, subtract
 from torchrank.engine.own import OwnScores
-from torchrank.engine.reach import count_open, limits
+from torchrank.engine.reach import count_open, limits, mostly
 from torchrank.engine.topk import Top
 from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free, widest_float
@@ -208,6 +209,8 @@ class _Group:
         self.limits: Tensor | None = None
         if reach is not None and engine is Engine.COUNT and self.top is None and reading_is_free(self.items):
             self.limits = limits(reach, self.items, self.pairs)
+        # Items above all scores of a part need no comparisons there. They are looked for while most items are such.
+        self.looks_ahead = columns.finite and engine is Engine.COUNT and self.top is None
         self.seen = Seen(columns, rows, self.items, self.pairs if self.top is None else None)
         self.own = self.seen.own
         self.begin()
@@ -254,8 +257,14 @@ class _Group:
         """The counts over scores [query, column] of the queries ``some``."""
         # Numbers of some rows are not kept: these rows are copied in each reading anyway.
         own = self._own if some == slice(None) else OwnScores(self.own[some], self.columns.finite)
-        if self.limits is not None:
-            return count_open(scores, own, self.counts.greater[some] < self.limits[some])
+        is_open = None if self.limits is None else self.counts.greater[some] < self.limits[some]
+        # The compiled kernel counts in the time of this search.
+        if self.looks_ahead and not is_compiled() and (is_open is None or mostly(is_open)):
+            below = own.scores <= scores.amax(-1, keepdim=True)
+            self.looks_ahead = not mostly(below)
+            is_open = below if is_open is None else is_open & below
+        if is_open is not None:
+            return count_open(scores, own, is_open)
         return count_by_sorting(scores, own.scores) if self.sort else count_by_comparing(scores, own)
 
     def _of(self, scores: Tensor) -> Iterator[tuple[slice, Tensor]]:

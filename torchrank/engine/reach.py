@@ -1,6 +1,7 @@
-"""Counts for judged items whose ranks matter up to a reach only.
+"""Counts for judged items, some of which need no comparisons.
 
-An item is open while its rank can still be within reach. Other items are counted no further.
+An item is open while its rank can still be within reach; other items are counted no further. Among the scores of a
+part, it is open unless it is above all of them; its counts there are 0 otherwise.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ from torchrank.layouts.items import Pairs
 
 # Open items are counted alone, each with a copy of its query's scores, if at most 1 / ALONE of all items are open.
 ALONE = 2
+
+
+def mostly(is_open: Tensor) -> bool:
+    """Whether so many items are open that all are counted. Reads values."""
+    return ALONE * int(is_open.sum()) > is_open.numel()
 
 
 def limits(reach: int, items: Tensor, pairs: Pairs | None) -> Tensor:
@@ -44,11 +50,11 @@ def count_open(scores: Tensor, own: OwnScores, is_open: Tensor) -> ScoreCounts:
     Args:
         scores: [query, candidate].
         own: scores of the judged items, [query, entry].
-        is_open: whether the rank of a judged item may still be within reach, bool [query, entry].
+        is_open: whether a judged item must be counted, bool [query, entry].
     """
-    query, entry = is_open.nonzero(as_tuple=True)
-    if ALONE * len(query) > is_open.numel():
+    if mostly(is_open):
         return count_by_comparing(scores, own)
+    query, entry = is_open.nonzero(as_tuple=True)
     counts = ScoreCounts.nothing(len(scores), own.scores.shape[1], scores.device)
     counts.retrieved[:], counts.has_nan[:] = count_retrieved(scores, finite=own.among_finite)
     step = max(1, BLOCK // max(1, scores.shape[1]))
