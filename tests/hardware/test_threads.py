@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -365,6 +366,20 @@ def test_the_cores_of_others_decide_on_a_measured_batch(monkeypatch, two_cores, 
     with machine.measured():
         time.sleep(0.02)
     assert machine.quiet == quiet
+
+
+def test_a_quiet_machine_is_not_measured_for_a_while_after_each_verdict(monkeypatch, two_cores):
+    clock, read = SimpleNamespace(now=100.0), []
+    monkeypatch.setattr(time, "perf_counter", lambda: clock.now)
+    monkeypatch.setattr(load, "times", lambda: read.append(clock.now) or {-1: Time(0, 0)})
+    monkeypatch.setattr(Others, "cores", lambda self: 0.0)
+    machine = Load()
+    for _ in range(2 * int(load.REST / 0.004)):
+        with machine.measured():
+            clock.now += 0.004
+    # Three batches fill a window. The first window and the one after the rest give a verdict.
+    assert machine.quiet
+    assert len(read) == 2 * 2 * 3
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ NAME_PREFIX = "torchrank"
 # for which a thread was ready to run without a core.
 WINDOW, WAITING_SHARE = 0.01, 0.1
 
-# A quiet machine is not measured again for this many windows after a measured batch, because measuring takes time.
-REST_WINDOWS = 5
+# Seconds after a verdict for which a quiet machine is not measured, because measuring takes time.
+REST = 0.25
 
 # Seconds of quiet batches after which a busy machine counts as quiet again: at least and at most.
 PATIENCE = (0.2, 5.0)
@@ -54,7 +54,6 @@ class Load:
             apart, before, start = not self.quiet, times(), time.perf_counter()
             yield
             seconds, after = time.perf_counter() - start, times()
-            self._next = start + seconds + REST_WINDOWS * WINDOW
             # A thread that began or ended within the batch has no difference, so it is left out.
             spent = {thread: after[thread] - before[thread] for thread in before.keys() & after.keys()}
             others = self._others.cores()
@@ -86,6 +85,7 @@ class Load:
         gone = others <= SLACK < self._blamed
         self.quiet = not busy and (gone or self._calm >= self._patience)
         self._seconds, self._waited = 0.0, 0.0
+        self._next = time.perf_counter() + REST
 
 
 class Time(NamedTuple):
