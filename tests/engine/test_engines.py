@@ -36,7 +36,7 @@ from torchrank.engine import compiled as fused
 from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, no_errors
-from torchrank.layouts.canonical import DenseLayout, Need
+from torchrank.layouts.canonical import CatalogueLayout, DenseLayout, Need
 
 TRIED = [config for config in FEW if config.name in REPRESENTATIVES]
 OWN = {name: cls for name, cls in tr.RankingMetric.registry.items() if cls.__module__.startswith("torchrank.")}
@@ -593,22 +593,26 @@ def test_where_compiling_fails_the_eager_kernel_goes_on(monkeypatch, compiled):
 @pytest.mark.parametrize(
     ("width", "relevant", "metrics", "flat", "engine"),
     [
-        (40, 4, 1, False, "rank_dense"),
-        (40, 4, 1, True, "rank_dense"),
-        (40, 4, 2, True, "rank_flat"),
-        (40, 1, 8, False, "rank_sparse"),
-        (40, 8, 2, False, "rank_dense"),
-        (2000, 20, 1, True, "rank_flat"),
-        (2000, 20, 1, False, "rank_sparse"),
+        (40, [4], 1, False, "rank_dense"),
+        (40, [4], 1, True, "rank_dense"),
+        (40, [4], 2, True, "rank_flat"),
+        (40, [1], 8, False, "rank_catalogue"),
+        (40, [0, 2], 8, False, "rank_sparse"),
+        (40, [8], 2, False, "rank_dense"),
+        (2000, [20], 1, True, "rank_flat"),
+        (2000, [20], 1, False, "rank_catalogue"),
+        (2000, [10, 30], 1, False, "rank_sparse"),
+        (2000, [400], 8, False, "rank_sparse"),
     ],
 )
 def test_all_candidates_are_sorted_for_few_metrics_of_short_lists(width, relevant, metrics, flat, engine):
     target = torch.zeros(100, width, dtype=torch.int8)
-    target[:, :relevant] = 1
+    for query, row in enumerate(target):
+        row[: relevant[query % len(relevant)]] = 1
     rows = {"indexes": torch.arange(100).repeat_interleave(width)} if flat else {}
     given = (x.flatten() if flat else x for x in (torch.rand(100, width), target))
     layout, chosen = choice.choose_engine(arrange(*given, **rows), Need(relevant=True, metrics=metrics))
-    names = {choice._ENGINES[DenseLayout]: "rank_dense"}
+    names = {choice._ENGINES[DenseLayout]: "rank_dense", choice._ENGINES[CatalogueLayout]: "rank_catalogue"}
     assert names.get(chosen, chosen.__name__) == engine
     assert isinstance(layout, DenseLayout) == (engine == "rank_dense")
 

@@ -22,7 +22,8 @@ from torchrank.engine.counting import (
 from torchrank.engine.excluded import removable, subtract
 from torchrank.engine.own import OwnScores
 from torchrank.engine.reach import count_open, limits, mostly
-from torchrank.engine.topk import Top
+from torchrank.engine.sorting import THREADS
+from torchrank.engine.topk import HEAP, Top
 from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem, count
@@ -171,21 +172,29 @@ def cheapest(
         device: device of the scores.
         tie_break: tie breaks; only counting reads them.
 
-    Costs on a CPU are nanoseconds per score, measured on two cores: counting 0.18 for each judged item; sorting
-    1.8 log2(candidates); the best k by maxima of groups 0.1 + 250 k / candidates, or by torch.topk
-    0.5 + 60 k / candidates. Costs on an accelerator are passes over the scores; sorting takes several dozen.
+    Costs on a CPU are nanoseconds per score, measured on one to two threads. Up to four threads numpy sorts and selects
+    on one of them, and torch does the rest on all. Costs on an accelerator are passes over the scores; sorting takes
+    several dozen.
     """
     if tie_break is not None:
         return Engine.COUNT
     share = math.inf if reach is None or reach >= candidates else reach / candidates
-    if device.type == "cpu":
-        cost = {
-            Engine.COUNT: 0.05 + 0.18 * entries,
-            Engine.TOP: 0.25 + min(250 * share, 0.4 + 60 * share),
-            Engine.SORT: 1.8 * math.log2(candidates + 1),
-        }
-    else:
+    if device.type != "cpu":
         cost = {Engine.COUNT: entries, Engine.TOP: 16 + 1000 * share, Engine.SORT: 64}
+        return min(cost, key=lambda engine: cost[engine])
+    threads, depth = torch.get_num_threads(), math.log2(candidates + 1)
+    # By the maxima of groups, in a heap, or by a selection.
+    best = min(500 * share, 0.8 + 120 * share if HEAP * share <= 1 else 7 + 25 * share) / threads
+    whole = 3.6 * depth / threads
+    if threads <= THREADS and share < 1:
+        best = min(best, 1.0)
+    if threads <= THREADS:
+        whole = 0.3 + 0.18 * depth
+    cost = {
+        Engine.COUNT: (0.1 + 0.36 * entries) / threads,
+        Engine.TOP: 0.5 / threads + best,
+        Engine.SORT: whole + 13 * depth * entries / max(1, candidates) / threads,  # each entry is looked up
+    }
     return min(cost, key=lambda engine: cost[engine])
 
 

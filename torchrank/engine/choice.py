@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.engine.catalogue import Engine, cheapest, rank_catalogue
+from torchrank.engine.catalogue import rank_catalogue
 from torchrank.engine.dense import rank_dense
 from torchrank.engine.flat import rank_flat
 from torchrank.engine.ids import positions, rank_ids
@@ -37,6 +37,9 @@ from torchrank.ranking.ranking import Ranking
 # Relevant candidates are looked up one by one if at most 1 / SPARSE of the candidates are relevant.
 SPARSE = 4
 
+# Queries with similar numbers of relevant candidates are listed, not grouped, if at most 1 / FEW are relevant.
+FEW = 20
+
 # Size of the sample of queries that is read first, to find out if the whole batch is worth reading.
 AHEAD = 64
 
@@ -53,7 +56,7 @@ class Few(Enum):
     """Ways to rank a dense layout with few relevant candidates."""
 
     LISTED = "as the judged items of a catalogue"
-    COUNTED = "by counting, queries with similar numbers of relevant candidates together"
+    GROUPED = "queries with similar numbers of relevant candidates together"
 
 
 def choose_engine(layout: Layout, need: Need) -> tuple[Layout, Rank]:
@@ -70,7 +73,7 @@ def choose_engine(layout: Layout, need: Need) -> tuple[Layout, Rank]:
         condensed = condense(layout, need)
         if condensed is not None:
             layout, few = condensed
-            return layout, rank_sparse if few is Few.COUNTED else _ENGINES[CatalogueLayout]
+            return layout, rank_sparse if few is Few.GROUPED else _ENGINES[CatalogueLayout]
         return layout, _rank_as_rows if _are_long(layout, need) else _ENGINES[DenseLayout]
     return layout, _ENGINES[type(layout)]
 
@@ -137,8 +140,9 @@ def condense(layout: DenseLayout, need: Need) -> tuple[CatalogueLayout, Few] | N
         search = 10 + 100 * mean / max(1, candidates)
         if counted and search >= 2 + math.log2(candidates + 1) + 3.5 * need.metrics:
             return None
-        if counted and mean * SPARSE <= candidates and cheapest(mean, candidates, None, CPU, None) is Engine.COUNT:
-            return Few.COUNTED
+        alike = most <= 1.25 * mean and FEW * mean <= candidates
+        if counted and SPARSE * mean <= candidates and not alike:
+            return Few.GROUPED
         return Few.LISTED if most * SPARSE <= candidates else None
 
     if not queries or kind((layout.grade[:AHEAD] > 0).sum(-1)) is None:

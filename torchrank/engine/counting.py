@@ -11,8 +11,9 @@ from torch import Tensor
 
 from torchrank.engine.compiled import fused, is_compiled
 from torchrank.engine.own import OwnScores, compared_dtype, next_below
+from torchrank.engine.sorting import ascending
 from torchrank.engine.tiles import bands, strips
-from torchrank.hardware.devices import reading_is_free
+from torchrank.hardware.devices import all_finite, reading_is_free
 from torchrank.layouts.canonical import BLOCK
 
 
@@ -102,21 +103,36 @@ def _by_tie_break(
 def count_by_sorting(scores: Tensor, own: Tensor, mask: Tensor | None = None) -> ScoreCounts:
     """Count as :func:`count_by_comparing`, for many entries per query: sort the scores, and look each entry up."""
     total = ScoreCounts.nothing(own.shape[0], own.shape[1], own.device)
-    height = max(1, BLOCK // scores.shape[1])
+    height, width = max(1, BLOCK // scores.shape[1]), scores.shape[1]
     for row in range(0, len(scores), height):
         rows = slice(row, row + height)
-        tile, mine = scores[rows], own[rows].contiguous()
-        if mask is not None:
-            tile = tile.masked_fill(~mask[rows], float("-inf"))
-        has_nan = tile.isnan().any(-1)
-        # NaN is neither above nor equal to a score. Among the sorted scores it would mislead the binary search.
-        ordered = tile.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf).sort(dim=-1).values
-        greater = tile.shape[1] - torch.searchsorted(ordered, mine, right=True)
-        equal = tile.shape[1] - greater - torch.searchsorted(ordered, mine)
-        not_retrieved = torch.searchsorted(ordered, torch.full_like(ordered[:, :1], float("-inf")), right=True)
-        retrieved = tile.shape[1] - not_retrieved.squeeze(-1)
-        total.add(ScoreCounts(greater, equal, retrieved, has_nan), rows)
+        tile, mine = _candidates(scores, mask, rows, slice(None)), own[rows].to(compared_dtype(own.dtype)).contiguous()
+        not_retrieved = total.retrieved[rows]  # 0
+        has_nan = total.has_nan[rows]  # False
+        if not all_finite(tile):
+            has_nan = tile.isnan().any(-1)
+            # NaN is neither above nor equal to a score. Among the sorted scores it would mislead the binary search.
+            tile = tile.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
+            not_retrieved = (tile == -math.inf).sum(-1)
+        ordered = ascending(tile)
+        behind = torch.searchsorted(ordered, mine, right=True)
+        total.add(ScoreCounts(width - behind, _equal(ordered, mine, behind), width - not_retrieved, has_nan), rows)
     return total
+
+
+def _equal(ordered: Tensor, own: Tensor, behind: Tensor) -> Tensor:
+    """Number of scores that equal each of ``own`` [query, entry]: int64 [query, entry].
+
+    Args:
+        ordered: the scores in ascending order, [query, candidate].
+        own: [query, entry].
+        behind: number of scores up to ``own``.
+    """
+    if reading_is_free(ordered):
+        last, before = (ordered.gather(-1, (behind - n).clamp_min_(0)) == own for n in (1, 2))
+        if not bool((before & (behind > 1)).any()):  # no ties, so a second search can be saved
+            return (last & (behind > 0)).long()
+    return behind - torch.searchsorted(ordered, own)
 
 
 def count_equal(scores: Tensor, value: Tensor) -> Tensor:

@@ -182,7 +182,7 @@ def by_key(key: Tensor, element: Tensor | None = None) -> Tensor:
 
 
 def ascending(x: Tensor) -> Tensor:
-    """Sort each row of an integer matrix in ascending order."""
+    """Sort each row of a matrix in ascending order, NaN last. Not for bfloat16."""
     if x.device.type != "cpu" or torch.get_num_threads() > THREADS:
         return x.sort(dim=-1).values
     return torch.from_numpy(numpy.sort(x.numpy(), axis=-1))

@@ -1,4 +1,4 @@
-"""Engine for lists with few relevant candidates, if all ranks matter: counting, for similar queries together."""
+"""Engine for lists with few relevant candidates, if all ranks matter: queries with similar numbers of them together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import torch
 
-from torchrank.engine.counting import count_by_comparing
+from torchrank.engine.catalogue import Engine, cheapest
+from torchrank.engine.counting import count_by_comparing, count_by_sorting
 from torchrank.engine.own import OwnScores
 from torchrank.engine.sorting import sorted_rows
 from torchrank.hardware.devices import widest_float
@@ -26,7 +27,7 @@ COPIED = 2**22
 
 
 def rank_sparse(layout: CatalogueLayout, need: Need) -> Iterator[Ranking]:
-    """Rank the judged items by counting, and yield rankings of queries with similar numbers of them.
+    """Rank the judged items, and yield rankings of queries with similar numbers of them.
 
     For layouts without mask, exclusions and tie breaks, on the CPU.
     """
@@ -47,7 +48,10 @@ def rank_sparse(layout: CatalogueLayout, need: Need) -> Iterator[Ranking]:
             valid = position < sizes[some].unsqueeze(-1)
             slot = torch.where(valid, start[some].unsqueeze(-1) + position, 0)
             mine = own[slot] if len(own) else own.new_zeros(slot.shape)
-            counts = count_by_comparing(scores if whole else scores[some], OwnScores(mine))
+            all_scores = scores if whole else scores[some]
+            engine = cheapest(width, candidates, None, scores.device, None)
+            compares = engine is Engine.COUNT
+            counts = count_by_comparing(all_scores, OwnScores(mine)) if compares else count_by_sorting(all_scores, mine)
             retrieved = valid & (mine > float("-inf"))
             lengths = counts.retrieved.to(dtype)
             first = torch.where(retrieved, (counts.greater + 1).to(dtype), (lengths + 1).unsqueeze(-1))
