@@ -258,8 +258,9 @@ class _Group:
             retrieved, has_nan = count_retrieved(part, finite=self.columns.finite and self.pairs is None)
             self.counts.retrieved[some] += retrieved
             self.counts.has_nan[some] += has_nan
-            before = Top(self.top.scores[some], self.top.last[some])
-            best = before.merge(Top.of(part, self.reach))
+            best = Top.of(part, self.reach)
+            if first:  # columns were read before
+                best = best.merge(Top(self.top.scores[some], self.top.last[some]))
             self.top.scores[some], self.top.last[some] = best.scores, best.last
 
     def _counted(self, scores: Tensor, some: slice) -> ScoreCounts:

@@ -10,7 +10,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.engine.counting import count_equal
+from torchrank.engine.counting import count_equal, number_equal
 from torchrank.engine.own import compared_dtype
 from torchrank.engine.sorting import THREADS
 from torchrank.hardware.devices import reading_is_free
@@ -165,8 +165,8 @@ class Top:
         """
         k = self.scores.shape[1]
         ascending, own = self.scores.flip(-1).contiguous(), own.contiguous()
-        greater = k - torch.searchsorted(ascending, own, right=True)
-        equal = k - greater - torch.searchsorted(ascending, own)
+        behind = torch.searchsorted(ascending, own, right=True)
+        greater, equal = k - behind, number_equal(ascending, own, behind)
         last = self.scores[:, -1:]
         # The last score may have equals beyond the k best, so its number is not the number in the list.
         equal = torch.where(own == last, self.last.unsqueeze(-1), equal)
