@@ -33,6 +33,7 @@ LOOKUPS = ("gather", "take", "index", "index_select")
 STAGES = {
     "arrange": "arrange",
     "rank_chunks": "rank",
+    "rank_dense": "rank",
     "measured": "measure",
     "_measure": "measure",
     "weigh": "weigh",

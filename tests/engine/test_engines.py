@@ -194,6 +194,31 @@ def test_every_engine_finds_the_same_places(monkeypatch, engine, dtype, options)
     assert engine in taken or options != "plain"
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("reach", [None, 4])
+def test_a_few_queries_with_ties_are_ranked_apart(monkeypatch, reach, masked):
+    monkeypatch.setattr("torchrank.engine.dense.MANY", 1)
+    monkeypatch.setattr("torchrank.engine.dense.FEW", 2)
+    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 20 * 9)
+    g = torch.Generator().manual_seed(13)
+    scores = torch.rand(50, 9, generator=g).argsort(-1).float()
+    tied = torch.tensor([3, 18, 19, 20, 45])
+    scores[tied, :2] = 100
+    grade = torch.randint(-1, 4, (50, 9), generator=g)
+    mask = torch.arange(9) < torch.randint(5, 10, (50, 1), generator=g) if masked else None
+    parts = list(rank(arrange(scores, grade, mask=mask), Need(reach, relevant=True)))
+    assert len(parts) > 3
+    assert torch.equal(torch.cat([part.queries for part in parts if not part.untied]), tied)
+    metrics = tr.RankingCollection(["ndcg@4", "map@4", "hitrate@2"] if reach else ["ndcg", "mrr", "auroc", "f1@3"])
+    together = metrics.score(scores, grade, mask=mask)
+    monkeypatch.setattr("torchrank.engine.dense.MANY", 1000)
+    for query in range(50):
+        one = slice(query, query + 1)
+        alone = metrics.score(scores[one], grade[one], mask=None if mask is None else mask[one])
+        for name, value in alone.items():
+            torch.testing.assert_close(together[name][one], value, rtol=1e-14, atol=1e-15, equal_nan=True)
+
+
 @options_and_dtypes
 def test_dense_lists_know_the_same_places(way, dtype, options):
     torch.manual_seed(7)
@@ -565,7 +590,8 @@ def test_on_a_device_the_kernel_itself_searches_for_nan(monkeypatch, compiled):
     scores, label = some_scores(40, 50), torch.randint(-1, 50, (40,))
     scores[3, 7], scores[5, :9], scores[6] = NAN, -math.inf, NAN
     want = tr.Ranking.from_label(scores, label)
-    monkeypatch.setattr(fused, "reading_is_free", lambda x: False)
+    for module in ("compiled", "own"):
+        monkeypatch.setattr(f"torchrank.engine.{module}.reading_is_free", lambda x: False)
     monkeypatch.setitem(fused._kernels, "_compare", fused._compare)
     monkeypatch.setattr(counting, "find_nan", None)
     compiled(True)

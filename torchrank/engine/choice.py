@@ -89,7 +89,7 @@ def _by_chunks(rank: Callable[[Any, Need], Ranking]) -> Rank:
 
 
 _ENGINES: dict[type[Layout], Rank] = {
-    DenseLayout: _by_chunks(rank_dense),
+    DenseLayout: rank_dense,
     CatalogueLayout: _by_chunks(rank_catalogue),
     RankedIds: _by_chunks(rank_ids),
     FlatRows: rank_flat,
@@ -188,9 +188,11 @@ def _rank_as_rows(layout: DenseLayout, need: Need) -> Iterator[Ranking]:
 
 def _rank_spread(layout: CatalogueLayout | RankedIds, need: Need) -> Iterator[Ranking]:
     """Rank every candidate, not only the judged ones."""
+    start = 0
     for judged_only in layout.blocks(need):
-        for chunk in spread(judged_only).blocks(need):  # type: ignore[arg-type]
-            yield rank_dense(chunk, need)  # type: ignore[arg-type]
+        for ranking in rank_dense(spread(judged_only), need):  # type: ignore[arg-type]
+            yield ranking if ranking.queries is None else replace(ranking, queries=ranking.queries + start)
+        start += judged_only.num_queries
 
 
 def spread(layout: CatalogueLayout | RankedIds) -> DenseLayout:

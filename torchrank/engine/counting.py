@@ -116,7 +116,9 @@ def count_by_sorting(scores: Tensor, own: Tensor, mask: Tensor | None = None) ->
             not_retrieved = (tile == -math.inf).sum(-1)
         ordered = ascending(tile)
         behind = torch.searchsorted(ordered, mine, right=True)
-        total.add(ScoreCounts(width - behind, number_equal(ordered, mine, behind), width - not_retrieved, has_nan), rows)
+        total.add(
+            ScoreCounts(width - behind, number_equal(ordered, mine, behind), width - not_retrieved, has_nan), rows
+        )
     return total
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,8 +24,24 @@ from torchrank.ranking.ranking import Ranking
 # Size of the sample of queries that is read first, to find out if a shortcut is worth trying.
 AHEAD = 64
 
+# Measures take about twice as long with ties. So queries with ties get a ranking of their own if there are at least
+# MANY entries, and if at most 1 / FEW of the queries have ties.
+MANY, FEW = 2**16, 8
 
-def rank_dense(layout: DenseLayout, need: Need) -> Ranking:
+
+def rank_dense(layout: DenseLayout, need: Need) -> Iterator[Ranking]:
+    """Rank the candidates of each list, chunk by chunk.
+
+    Rankings have the numbers of their queries unless all queries of a chunk are in order.
+    """
+    start = 0
+    for chunk in layout.blocks(need):
+        for ranking in _rank(chunk, need):  # type: ignore[arg-type]
+            yield ranking if ranking.queries is None else replace(ranking, queries=ranking.queries + start)
+        start += chunk.num_queries
+
+
+def _rank(layout: DenseLayout, need: Need) -> Iterator[Ranking]:
     """Rank all candidates by one sort, or only the candidates up to ``need.reach`` if that is cheaper."""
     scores, grade, mask, errors = layout.scores, layout.grade, layout.mask, layout.errors
     if mask is not None:
@@ -41,45 +59,102 @@ def rank_dense(layout: DenseLayout, need: Need) -> Ranking:
     ordered, order, begins = _in_order(scores, layout.tie_break, reach)
     if layout.validate:  # NaN sorts first, so the first column suffices
         errors = errors + count(Problem.NAN_SCORES, ordered[:, 0].isnan() if layout.exclude is None else has_nan)
-
-    untied = readable and every(begins)
-    first, tied, num_candidates = _intervals(ordered, begins, scores, untied)
-    ranking = Ranking(
-        first,
-        tied,
-        grade.gather(-1, order),
-        order.new_ones((), dtype=torch.bool).expand(order.shape) if mask is None else mask.gather(-1, order),
-        num_candidates,
-        errors,
-        depth=1 if untied else ordered.shape[1],
-        complete=mask is None,
-        all_candidates=ordered.shape[1] == scores.shape[1],
-        subtopics=None if layout.subtopics is None else of_entries(layout.subtopics, order),
-    )
-    if ranking.all_candidates:
-        return ranking
-    return replace(ranking, reach=reach, pool=grade if mask is None else grade.masked_fill(~mask, 0))
+    retrieved, num_candidates = _retrieved(ordered, scores)
+    if retrieved is not None and readable:  # candidates that are not retrieved are tied with nothing
+        begins = begins | ~retrieved
+    reach = None if ordered.shape == scores.shape else reach
+    lists = _Lists(begins, retrieved, num_candidates, order, grade, mask, layout.subtopics)
+    if not readable or begins.numel() < MANY or (parts := _by_ties(begins)) is None:
+        yield lists.ranking(errors, reach)
+        return
+    for number, queries in enumerate(parts):
+        yield lists.take(queries).ranking(torch.zeros_like(errors) if number else errors, reach, queries)
 
 
-def _intervals(ordered: Tensor, begins: Tensor, scores: Tensor, untied: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """``first`` and ``tied`` [query, entry] and ``num_candidates`` [query] of a ranking, all floating."""
-    dtype, width = widest_float(scores.device), ordered.shape[1]
-    retrieved = None if all_finite(scores) else ordered > float("-inf")
-    if retrieved is None:
-        num_candidates = scores.new_full((len(scores),), scores.shape[1], dtype=dtype)
-    else:
-        whole = ordered.shape == scores.shape
-        num_candidates = (retrieved if whole else scores > float("-inf")).sum(-1).to(dtype)
-    # Without ties, and with all entries retrieved, the rank of an entry is its column, in all queries alike. Later
-    # steps read this from the strides of expanded tensors.
-    if untied and (retrieved is None or every(retrieved[:, -1:])):
-        first = torch.arange(1, width + 1, dtype=dtype, device=scores.device).expand(len(ordered), -1)
-        return first, first.new_ones(()).expand(first.shape), num_candidates
-    start, stop = run_bounds(begins)
-    if retrieved is None:
-        return (start + 1).to(dtype), (stop - start).to(dtype), num_candidates
-    first = torch.where(retrieved, start.to(dtype), num_candidates.unsqueeze(-1)) + 1
-    return first, torch.where(retrieved, stop - start, 0).to(dtype), num_candidates
+class _Lists(NamedTuple):
+    """Sorted lists of candidates."""
+
+    #: bool [query, entry]: whether a tie group begins at an entry
+    begins: Tensor
+    #: bool [query, entry]; None = all entries are retrieved
+    retrieved: Tensor | None
+    #: floating [query]
+    num_candidates: Tensor
+    #: int64 [query, entry]: the columns of the entries
+    order: Tensor
+    #: [query, candidate]
+    grade: Tensor
+    #: bool [query, candidate], or None
+    mask: Tensor | None
+    #: [query, candidate, subtopic], or None
+    subtopics: Tensor | None
+
+    def take(self, queries: Tensor) -> _Lists:
+        """The lists of some queries, int64 [query]."""
+        return _Lists._make(None if x is None else x.index_select(0, queries) for x in self)
+
+    def ranking(self, errors: Tensor, reach: int | None, queries: Tensor | None = None) -> Ranking:
+        """The ranking of these lists. ``reach``: there are no entries behind this rank; None = all are entries."""
+        untied = reading_is_free(self.order) and every(self.begins)
+        # Columns behind the reach are for ties with it.
+        order, mask = self.order[:, : reach if untied else None], self.mask
+        first, tied = self._intervals(untied, order.shape[1])
+        return Ranking(
+            first,
+            tied,
+            self.grade.gather(-1, order),
+            order.new_ones((), dtype=torch.bool).expand(order.shape) if mask is None else mask.gather(-1, order),
+            self.num_candidates,
+            errors,
+            depth=1 if untied else order.shape[1],
+            reach=reach,
+            pool=None if reach is None else self.grade if mask is None else self.grade.masked_fill(~mask, 0),
+            complete=True,
+            queries=queries,
+            all_candidates=reach is None,
+            subtopics=None if self.subtopics is None else of_entries(self.subtopics, order),
+        )
+
+    def _intervals(self, untied: bool, width: int) -> tuple[Tensor, Tensor]:
+        """``first`` and ``tied`` of the ranking, floating [query, entry] each, for ``width`` entries."""
+        retrieved, lengths = (
+            None if self.retrieved is None else self.retrieved[:, :width],
+            self.num_candidates.unsqueeze(-1),
+        )
+        dtype = lengths.dtype
+        if untied:
+            # The rank of a retrieved entry is its column, in all queries alike. Later steps read this from the strides
+            # of expanded tensors.
+            first = torch.arange(1, width + 1, dtype=dtype, device=lengths.device).expand(len(lengths), -1)
+            if retrieved is None or every(retrieved[:, -1:]):
+                return first, first.new_ones(()).expand(first.shape)
+            return torch.where(retrieved, first, lengths + 1), retrieved.to(dtype)
+        start, stop = run_bounds(self.begins)
+        if retrieved is None:
+            return (start + 1).to(dtype), (stop - start).to(dtype)
+        first = torch.where(retrieved, start.to(dtype), lengths) + 1
+        return first, torch.where(retrieved, stop - start, 0).to(dtype)
+
+
+def _by_ties(begins: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The numbers of the queries without and with ties, int64 [query] each; None if not a few of many have ties."""
+    if every(begins):
+        return None
+    untied = torch.from_numpy(begins.numpy().all(-1))
+    number = len(untied) - int(untied.sum())
+    if number * FEW > len(untied):
+        return None
+    return untied.nonzero().squeeze(-1), (~untied).nonzero().squeeze(-1)
+
+
+def _retrieved(ordered: Tensor, scores: Tensor) -> tuple[Tensor | None, Tensor]:
+    """Whether each entry is retrieved, bool [query, entry], None = all are; and the lengths, floating [query]."""
+    dtype = widest_float(scores.device)
+    if all_finite(scores):
+        return None, scores.new_full((len(scores),), scores.shape[1], dtype=dtype)
+    retrieved = ordered > float("-inf")
+    whole = ordered.shape == scores.shape
+    return retrieved, (retrieved if whole else scores > float("-inf")).sum(-1).to(dtype)
 
 
 def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tuple[Tensor, Tensor, Tensor]:

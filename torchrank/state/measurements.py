@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from torchrank.hardware.constants import scalar
+from torchrank.ranking.parts import ascending_order
 
 
 class Status(IntEnum):
@@ -90,20 +92,34 @@ class Measurements:
         )
         errors = torch.stack([part.errors for part in parts]).sum(0)
         extra = tuple(None if x[0] is None else torch.cat(x, dim=-1) for x in zip(*(part.extra for part in parts)))
-        numbers = [part.queries for part in parts if part.queries is not None]
         all_ones = all(part.all_ones for part in parts)
-        queries = torch.cat(numbers) if numbers else None
+        queries = None
+        if any(part.queries is not None for part in parts):
+            starts = accumulate((part.values.shape[1] for part in parts), initial=0)
+            queries = torch.cat([part._numbers(start) for part, start in zip(parts, starts)])
         all_numbers = all(part.all_numbers for part in parts)
         return cls(values, weights, status, errors, extra, queries, all_ones=all_ones, all_numbers=all_numbers)
+
+    def _numbers(self, start: int) -> Tensor:
+        """The index of each query in its batch, int64 [query]; ``start`` is that of the first query in order."""
+        if self.queries is not None:
+            return self.queries
+        return torch.arange(start, start + self.values.shape[1], device=self.values.device)
 
     def in_order(self) -> Measurements:
         """These measurements with the queries in the order of the batch."""
         if self.queries is None:
             return self
-        order = self.queries.argsort()
-        tensors = {name: getattr(self, name)[:, order] for name in ("values", "weights", "status")}
+        order = ascending_order(self.queries)
+        weights = self.weights if self.all_ones else self.weights[:, order]
+        extra = tuple(None if x is None else x[:, order] for x in self.extra)
         return replace(
-            self, **tensors, extra=tuple(None if x is None else x[:, order] for x in self.extra), queries=None
+            self,
+            values=self.values[:, order],
+            weights=weights,
+            status=self.status[:, order],
+            extra=extra,
+            queries=None,
         )
 
     def clone(self) -> Measurements:
