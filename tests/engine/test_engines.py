@@ -34,6 +34,7 @@ import torchrank as tr
 from torchrank.engine import choice, counting, rank, sorting, tiles, topk
 from torchrank.engine import compiled as fused
 from torchrank.engine.catalogue import Engine, cheapest
+from torchrank.hardware.sorting import ascending
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, no_errors
 from torchrank.layouts.canonical import CatalogueLayout, DenseLayout, Need
@@ -746,7 +747,7 @@ def test_rows_are_sorted_as_torch_sorts_them(x):
     runs = [[not column or row[column] != row[column - 1] for column in range(len(row))] for row in rows]
     assert begins.tolist() == runs
     if not x.is_floating_point():
-        assert torch.equal(sorting.ascending(x.long()), x.long().sort(dim=-1).values)
+        assert torch.equal(ascending(x.long()), x.long().sort(dim=-1).values)
 
 
 def test_the_last_columns_of_a_wide_row_are_searched_for_bad_scores(monkeypatch):

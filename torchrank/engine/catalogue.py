@@ -22,10 +22,10 @@ from torchrank.engine.counting import (
 from torchrank.engine.excluded import removable, subtract
 from torchrank.engine.own import OwnScores
 from torchrank.engine.reach import count_open, limits, mostly
-from torchrank.engine.sorting import THREADS
-from torchrank.engine.topk import HEAP, Top
+from torchrank.engine.topk import Top
 from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free, widest_float
+from torchrank.hardware.sorting import HEAP, THREADS
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import BLOCK, CatalogueLayout, Need
 from torchrank.layouts.cutting import groups

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from torchrank.engine.compiled import fused, is_compiled
 from torchrank.engine.own import OwnScores, compared_dtype, next_below
-from torchrank.engine.sorting import ascending
 from torchrank.engine.tiles import bands, strips
 from torchrank.hardware.devices import all_finite, reading_is_free
+from torchrank.hardware.sorting import ascending
 from torchrank.layouts.canonical import BLOCK
 
 

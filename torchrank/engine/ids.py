@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchrank.engine.sorting import ascending
 from torchrank.hardware.devices import widest_float
+from torchrank.hardware.sorting import ascending
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import FEW, Need, RankedIds
 from torchrank.layouts.items import Pairs

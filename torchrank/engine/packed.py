@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchrank.engine.sorting import falling, list_width, sort_in_place, starts
+from torchrank.engine.sorting import falling, list_width, starts
 from torchrank.hardware.devices import reading_is_free
+from torchrank.hardware.sorting import sort_in_place
 from torchrank.layouts.canonical import FlatRows, Need
 
 # Rows whose integers are made, or read, at a time, so that temporaries stay small.

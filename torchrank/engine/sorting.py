@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import all_finite, every, reading_is_free
+from torchrank.hardware.sorting import ascending, by_numpy
 from torchrank.ranking.entries import run_bounds, run_starts
-
-# numpy sorts with vector instructions on one thread. With this many threads torch is as fast.
-THREADS = 4
 
 # Dtypes that are sorted by integer keys, at least at first.
 PACKED = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
@@ -45,7 +43,7 @@ class Descending(NamedTuple):
 
 def descending(x: Tensor) -> Descending:
     """Sort each row of a matrix in descending order."""
-    if x.device.type != "cpu" or torch.get_num_threads() > THREADS or x.shape[1] < 2 or x.dtype not in PACKED:
+    if not by_numpy(x) or x.shape[1] < 2 or x.dtype not in PACKED:
         values, order = x.sort(dim=-1, descending=True, stable=True)
         return Descending(values, order, run_starts(values))
     if x.dtype == torch.int64 and not _fits(x):
@@ -179,21 +177,6 @@ def by_key(key: Tensor, element: Tensor | None = None) -> Tensor:
     dtype = torch.int32 if 2 * bits < 32 else torch.int64
     element = torch.arange(key.shape[1], device=key.device) if element is None else element
     return (ascending((key.to(dtype) << bits) + element.to(dtype)) & ((1 << bits) - 1)).long()
-
-
-def ascending(x: Tensor) -> Tensor:
-    """Sort each row of a matrix in ascending order, NaN last. Not for bfloat16."""
-    if x.device.type != "cpu" or torch.get_num_threads() > THREADS:
-        return x.sort(dim=-1).values
-    return torch.from_numpy(numpy.sort(x.numpy(), axis=-1))
-
-
-def sort_in_place(x: Tensor) -> None:
-    """Sort each row of integers [..., element] in ascending order, for the CPU only."""
-    if torch.get_num_threads() > THREADS:
-        x.copy_(x.sort(dim=-1).values)
-    else:
-        x.numpy().sort(axis=-1)
 
 
 def list_width(indexes: Tensor) -> int | None:

@@ -6,14 +6,13 @@ import functools
 import math
 from dataclasses import dataclass
 
-import numpy
 import torch
 from torch import Tensor
 
 from torchrank.engine.counting import count_equal, number_equal
 from torchrank.engine.own import compared_dtype
-from torchrank.engine.sorting import THREADS
 from torchrank.hardware.devices import reading_is_free
+from torchrank.hardware.sorting import HEAP, by_numpy, largest
 from torchrank.hardware.threads import GRAIN
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.sharding import Shard
@@ -24,10 +23,6 @@ GROUP = 64
 
 # Maxima of groups are cheaper than torch.topk of all scores if there are at least this many groups for each of the k.
 GROUPS_PER_RANK = 8
-
-# torch.topk keeps the k best scores in a heap, in one pass, if there are at least this many scores for each of the k.
-# Otherwise it selects and sorts them, which takes several times as long.
-HEAP = 64
 
 
 def by_groups_pays(scores: Tensor, k: int) -> bool:
@@ -41,10 +36,10 @@ def best_pays(scores: Tensor, k: int) -> bool:
     The costs are nanoseconds per score on a CPU, measured on two cores with rows of 40 to 2,000 scores. numpy sorts on
     one thread. torch.topk runs on all threads if there are many scores. A sort has 20 microseconds more of calls.
     """
-    threads, width = torch.get_num_threads(), scores.shape[1]
-    if scores.device.type != "cpu" or threads > THREADS or HEAP * k <= width:
+    width = scores.shape[1]
+    if not by_numpy(scores) or HEAP * k <= width:
         return 2 * k <= width
-    best = (7 + 25 * k / width) / (threads if scores.numel() > GRAIN else 1)
+    best = (7 + 25 * k / width) / (torch.get_num_threads() if scores.numel() > GRAIN else 1)
     whole = 1.6 + 0.2 * math.log2(width + 1)
     return 2 * k <= width and (best - whole) * scores.numel() < 20_000
 
@@ -85,13 +80,9 @@ def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def best_scores(scores: Tensor, k: int) -> Tensor:
     """The k best scores of each row, best first, as :func:`top_k` finds them: [query, k]."""
-    on_one = scores.device.type == "cpu" and torch.get_num_threads() <= THREADS
-    if not on_one or not k or HEAP * k <= scores.shape[1]:
+    if by_groups_pays(scores, k):
         return top_k(scores, k)[0]
-    # Among few scores for each of the k, numpy selects on one thread several times as fast as torch.topk on four.
-    best = numpy.partition(scores.to(compared_dtype(scores.dtype)).numpy(), -k, axis=-1)[:, -k:]
-    best.sort(axis=-1)
-    return torch.from_numpy(best).flip(-1).to(scores.dtype)
+    return largest(scores.to(compared_dtype(scores.dtype)), k).to(scores.dtype)
 
 
 def _by_groups(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:

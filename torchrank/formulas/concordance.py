@@ -10,8 +10,9 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.engine.sorting import ascending, by_key, descending
+from torchrank.engine.sorting import by_key, descending
 from torchrank.hardware.devices import every, reading_is_free
+from torchrank.hardware.sorting import ascending
 from torchrank.ranking.caching import cached
 from torchrank.ranking.derived import Derived
 from torchrank.ranking.entries import run_bounds, run_starts

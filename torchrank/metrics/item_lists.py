@@ -12,8 +12,8 @@ from torch import Tensor
 
 import torchrank.state.sums as state
 from torchrank.engine.ids import found, kept_ids
-from torchrank.engine.sorting import ascending
 from torchrank.hardware.devices import widest_float
+from torchrank.hardware.sorting import ascending
 from torchrank.hardware.threads import GRAIN, available, each, serially
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, count

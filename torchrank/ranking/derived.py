@@ -45,7 +45,7 @@ class Derived(RankIntervals):
         "expected" keeps the intervals. "optimistic" and "pessimistic" are real orders, in which the higher or the lower
         grades rank first among equal scores. "realistic" gives each entry the middle of its interval.
         """
-        return self if ties == "expected" else self._resolved(ties)
+        return self if ties == "expected" or self.untied else self._resolved(ties)
 
     @cached
     def _resolved(self, ties: str) -> Self:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import every, reading_is_free
+from torchrank.hardware.sorting import ascending, largest
 from torchrank.ranking.arithmetic import as_numbers, either, only, row_sum
 from torchrank.ranking.caching import cached
 from torchrank.ranking.derived import Derived, at_least
@@ -169,8 +170,8 @@ class Gained(Derived):
         if self.pool is None:
             gains = self.gains(gain)
             several = gains.shape[1] > 1
-            return gains.sort(dim=-1, descending=True).values.clamp_min_(0) if several else gains.clamp_min(0)
-        return self.judged_gains(gain).topk(self._ideal_width()).values.clamp_min_(0)
+            return ascending(gains).flip(-1).clamp_min_(0) if several else gains.clamp_min(0)
+        return largest(self.judged_gains(gain), self._ideal_width()).clamp_min_(0)
 
     @cached
     def _ideal_grades(self) -> Tensor | None:
