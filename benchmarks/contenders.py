@@ -72,6 +72,16 @@ def dense(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (data.scores, data.target), {}
 
 
+def masked(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of ``update`` for scores, their target and a mask of the real candidates."""
+    return (data.scores, data.target), {"mask": data.mask}
+
+
+def listed(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of ``update`` for scores and one tensor of relevant ids per query."""
+    return (data.scores, list(data.relevant)), {}
+
+
 def filtered(data: Data) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of ``update`` for scores, their target and pairs to exclude."""
     return (data.scores, data.target), {"exclude": data.exclude}

@@ -31,6 +31,16 @@ def graded(shape: Shape, device: str) -> Data:
     return Data(device=device, scores=scores, target=target)
 
 
+def padded(shape: Shape, device: str) -> Data:
+    """Lists of graded documents of different lengths, padded to the longest, and one tie in 100 of them."""
+    data = graded({**shape, "decimals": None}, device)
+    queries, candidates = data.scores.shape
+    lengths = torch.randint(candidates // 2, candidates, (queries, 1), generator=seeded(device, 8), device=device)
+    data.mask = torch.arange(candidates, device=device) < lengths
+    data.scores[::100, 1] = data.scores[::100, 0]
+    return data
+
+
 def two_rankings(shape: Shape, device: str) -> Data:
     """Two weakly correlated scores of every candidate, float64, without ties."""
     size = shape["queries"], shape["candidates"]

@@ -66,6 +66,23 @@ def ltr(row: str, decimals: int | None) -> Workload:
     )
 
 
+def padded() -> Workload:
+    """Learning to rank with lists of different lengths, of which a few have ties, and measures of all ranks."""
+    suite = c.Suite("ndcg map mrr auroc", c.masked)
+    return Workload(
+        "padded",
+        "",
+        "{queries:,} x {candidates:,}, a quarter of it padding, 1 % with a tie, 4 measures without a cutoff",
+        shape={"queries": 8000, "candidates": 40, "grades": 5},
+        quick={"queries": 60, "candidates": 20, "grades": 5},
+        make=data.padded,
+        contenders={OURS: suite.update, NUMBERS: suite.numbers, "torch.sort": c.sort},
+        floor="torch.sort",
+        targets=(at_most(4, "torch.sort"),),
+        grow={"queries": "queries", "candidates": "candidates"},
+    )
+
+
 def forty() -> Workload:
     """Forty measures of one ranking."""
     suite = c.Suite(FORTY)
@@ -126,6 +143,24 @@ def all_ranks() -> Workload:
         references={"ranks by counting": c.counted("map ndcg")},
         targets=(Target(shape["queries"] * shape["candidates"] * 4 / 1e6, quantity="peak_mb"),),
         memory=(OURS,),
+        grow={"queries": "queries", "candidates": "candidates", "positives": "relevant"},
+    )
+
+
+def many_relevant() -> Workload:
+    """Scores over a catalogue, of which each query has many relevant items."""
+    suite = c.Suite("map recall@100 ndcg@100 mr", c.listed)
+    return Workload(
+        "many_relevant",
+        "",
+        "{queries:,} x {candidates:,}, {relevant} relevant, 4 measures",
+        shape={"queries": 1024, "candidates": 20_000, "relevant": 50},
+        quick={"queries": 20, "candidates": 500, "relevant": 20},
+        make=data.run,
+        contenders={OURS: suite.update, "torch.sort": c.sort, "amax": c.largest},
+        floor="torch.sort",
+        references={"ranks by counting": c.counted("map recall@100 ndcg@100 mr")},
+        targets=(at_most(0.5, "torch.sort"),),
         grow={"queries": "queries", "candidates": "candidates", "positives": "relevant"},
     )
 
@@ -330,12 +365,14 @@ def small(row: str, case: s.Case) -> Workload:
 WORKLOADS: tuple[Workload, ...] = (
     ltr("no ties", None),
     ltr("many ties", 1),
+    padded(),
     forty(),
     cutoffs("no ties", 8000, None, (at_most(3, "at one cutoff"),)),
     cutoffs("few queries", 64, None, ()),
     cutoffs("many ties", 8000, 1, ()),
     run(),
     all_ranks(),
+    many_relevant(),
     read("1,000,000 lines", files.written, "two files", (Target(600),), "numpy.loadtxt, three columns"),
     read("dictionaries", files.tables, "two dictionaries", (at_most(0.5, "pytrec_eval"),), None),
     frames(),

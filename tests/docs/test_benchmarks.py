@@ -152,11 +152,13 @@ def test_extra_memory_is_measured_in_a_fresh_process(parts):
 def test_every_workload_has_targets_as_data(parts):
     names = {
         "ltr",
+        "padded",
         "suite",
         "cutoffs",
         "correlation",
         "run",
         "all_ranks",
+        "many_relevant",
         "files",
         "frames",
         "command",

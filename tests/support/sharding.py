@@ -193,7 +193,8 @@ def make_blocks_small(monkeypatch):
         "engine.sorting.MANY": 4,
         "engine.sorting.AGAIN": 2,
     }
-    sizes |= {"engine.sparse.OVERHEAD": 8, "engine.sparse.COPIED": 100, "engine.dense.MANY": 4, "engine.dense.FEW": 1}
+    sizes |= {"engine.sparse.OVERHEAD": 8, "engine.sparse.COPIED": 100, "engine.dense.MANY": 4, "engine.dense.FEW": 2}
+    sizes |= {"engine.dense.TIED": 60}
     for name, size in sizes.items():
         monkeypatch.setattr(f"torchrank.{name}", size)
     monkeypatch.setattr("torchrank.engine.topk.GROUP", 3)

@@ -24,9 +24,9 @@ from torchrank.ranking.ranking import Ranking
 # Size of the sample of queries that is read first, to find out if a shortcut is worth trying.
 AHEAD = 64
 
-# Measures take about twice as long with ties. So queries with ties get a ranking of their own if there are at least
-# MANY entries, and if at most 1 / FEW of the queries have ties.
-MANY, FEW = 2**16, 8
+# Measures take twice the time and the memory with ties. If there are at least MANY entries, a few queries with ties, at
+# most 1 / FEW of all, get a ranking of their own. More of them get rankings of up to TIED entries.
+MANY, FEW, TIED = 2**16, 8, 5 * 2**15
 
 
 def rank_dense(layout: DenseLayout, need: Need) -> Iterator[Ranking]:
@@ -36,13 +36,15 @@ def rank_dense(layout: DenseLayout, need: Need) -> Iterator[Ranking]:
     """
     start = 0
     for chunk in layout.blocks(need):
-        for ranking in _rank(chunk, need):  # type: ignore[arg-type]
+        parts = _sorted(chunk, need)  # type: ignore[arg-type]
+        while parts:  # measures need the memory of lists that are ranked
+            ranking = parts.pop(0).ranking()
             yield ranking if ranking.queries is None else replace(ranking, queries=ranking.queries + start)
         start += chunk.num_queries
 
 
-def _rank(layout: DenseLayout, need: Need) -> Iterator[Ranking]:
-    """Rank all candidates by one sort, or only the candidates up to ``need.reach`` if that is cheaper."""
+def _sorted(layout: DenseLayout, need: Need) -> list[_Lists]:
+    """Sort all candidates, or only those up to ``need.reach`` if that is cheaper. Returns the lists of each ranking."""
     scores, grade, mask, errors = layout.scores, layout.grade, layout.mask, layout.errors
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
@@ -63,12 +65,8 @@ def _rank(layout: DenseLayout, need: Need) -> Iterator[Ranking]:
     if retrieved is not None and readable:  # candidates that are not retrieved are tied with nothing
         begins = begins | ~retrieved
     reach = None if ordered.shape == scores.shape else reach
-    lists = _Lists(begins, retrieved, num_candidates, order, grade, mask, layout.subtopics)
-    if not readable or begins.numel() < MANY or (parts := _by_ties(begins)) is None:
-        yield lists.ranking(errors, reach)
-        return
-    for number, queries in enumerate(parts):
-        yield lists.take(queries).ranking(torch.zeros_like(errors) if number else errors, reach, queries)
+    lists = _Lists(begins, retrieved, num_candidates, order, grade, mask, layout.subtopics, errors, reach)
+    return [lists] if not readable or begins.numel() < MANY or every(begins) else lists.cut()
 
 
 class _Lists(NamedTuple):
@@ -88,13 +86,36 @@ class _Lists(NamedTuple):
     mask: Tensor | None
     #: [query, candidate, subtopic], or None
     subtopics: Tensor | None
+    #: int64 [kind]: counters of bad values
+    errors: Tensor
+    #: there are no entries behind this rank, apart from ties with it; None = all candidates are entries
+    reach: int | None
+    #: int64 [query]: number of each query in its chunk; None = consecutive
+    queries: Tensor | None = None
 
-    def take(self, queries: Tensor) -> _Lists:
-        """The lists of some queries, int64 [query]."""
-        return _Lists._make(None if x is None else x.index_select(0, queries) for x in self)
+    def cut(self) -> list[_Lists]:
+        """Cut lists, some of which have ties, into those without and with ties if these are few, or into several."""
+        untied = torch.from_numpy(self.begins.numpy().all(-1))
+        number, tied = len(untied), len(untied) - int(untied.sum())
+        if tied * FEW <= number:
+            first, *rest = (self._take(some.nonzero().squeeze(-1)) for some in (untied, ~untied))
+        else:
+            step = -(-number // -(-self.begins.numel() // TIED))
+            first, *rest = (self._take(slice(start, start + step)) for start in range(0, number, step))
+        return [first, *(part._replace(errors=torch.zeros_like(self.errors)) for part in rest)]
 
-    def ranking(self, errors: Tensor, reach: int | None, queries: Tensor | None = None) -> Ranking:
-        """The ranking of these lists. ``reach``: there are no entries behind this rank; None = all are entries."""
+    def _take(self, queries: Tensor | slice) -> _Lists:
+        """The lists of some queries, int64 [query] or consecutive ones."""
+        fields = ("begins", "retrieved", "num_candidates", "order", "grade", "mask", "subtopics")
+        given = {name: x for name in fields if (x := getattr(self, name)) is not None}
+        some = {
+            name: x[queries] if isinstance(queries, slice) else x.index_select(0, queries) for name, x in given.items()
+        }
+        return self._replace(**some, queries=None if isinstance(queries, slice) else queries)
+
+    def ranking(self) -> Ranking:
+        """The ranking of these lists."""
+        reach = self.reach
         untied = reading_is_free(self.order) and every(self.begins)
         # Columns behind the reach are for ties with it.
         order, mask = self.order[:, : reach if untied else None], self.mask
@@ -105,23 +126,20 @@ class _Lists(NamedTuple):
             self.grade.gather(-1, order),
             order.new_ones((), dtype=torch.bool).expand(order.shape) if mask is None else mask.gather(-1, order),
             self.num_candidates,
-            errors,
+            self.errors,
             depth=1 if untied else order.shape[1],
             reach=reach,
             pool=None if reach is None else self.grade if mask is None else self.grade.masked_fill(~mask, 0),
             complete=True,
-            queries=queries,
+            queries=self.queries,
             all_candidates=reach is None,
             subtopics=None if self.subtopics is None else of_entries(self.subtopics, order),
         )
 
     def _intervals(self, untied: bool, width: int) -> tuple[Tensor, Tensor]:
         """``first`` and ``tied`` of the ranking, floating [query, entry] each, for ``width`` entries."""
-        retrieved, lengths = (
-            None if self.retrieved is None else self.retrieved[:, :width],
-            self.num_candidates.unsqueeze(-1),
-        )
-        dtype = lengths.dtype
+        retrieved = None if self.retrieved is None else self.retrieved[:, :width]
+        lengths, dtype = self.num_candidates.unsqueeze(-1), self.num_candidates.dtype
         if untied:
             # The rank of a retrieved entry is its column, in all queries alike. Later steps read this from the strides
             # of expanded tensors.
@@ -134,17 +152,6 @@ class _Lists(NamedTuple):
             return (start + 1).to(dtype), (stop - start).to(dtype)
         first = torch.where(retrieved, start.to(dtype), lengths) + 1
         return first, torch.where(retrieved, stop - start, 0).to(dtype)
-
-
-def _by_ties(begins: Tensor) -> tuple[Tensor, Tensor] | None:
-    """The numbers of the queries without and with ties, int64 [query] each; None if not a few of many have ties."""
-    if every(begins):
-        return None
-    untied = torch.from_numpy(begins.numpy().all(-1))
-    number = len(untied) - int(untied.sum())
-    if number * FEW > len(untied):
-        return None
-    return untied.nonzero().squeeze(-1), (~untied).nonzero().squeeze(-1)
 
 
 def _retrieved(ordered: Tensor, scores: Tensor) -> tuple[Tensor | None, Tensor]:

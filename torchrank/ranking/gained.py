@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import every, reading_is_free
-from torchrank.hardware.sorting import ascending, largest
+from torchrank.hardware.sorting import largest
 from torchrank.ranking.arithmetic import as_numbers, either, only, row_sum
 from torchrank.ranking.caching import cached
 from torchrank.ranking.derived import Derived, at_least
@@ -170,7 +170,7 @@ class Gained(Derived):
         if self.pool is None:
             gains = self.gains(gain)
             several = gains.shape[1] > 1
-            return ascending(gains).flip(-1).clamp_min_(0) if several else gains.clamp_min(0)
+            return largest(gains, gains.shape[1]).clamp_min_(0) if several else gains.clamp_min(0)
         return largest(self.judged_gains(gain), self._ideal_width()).clamp_min_(0)
 
     @cached
