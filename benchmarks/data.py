@@ -32,7 +32,7 @@ def graded(shape: Shape, device: str) -> Data:
 
 
 def padded(shape: Shape, device: str) -> Data:
-    """Lists of graded documents of different lengths, padded to the longest, and one tie in 100 of them."""
+    """Lists of graded documents of different lengths, padded to the longest; every hundredth has a tie."""
     data = graded({**shape, "decimals": None}, device)
     queries, candidates = data.scores.shape
     lengths = torch.randint(candidates // 2, candidates, (queries, 1), generator=seeded(device, 8), device=device)

@@ -41,7 +41,7 @@ def test_every_type_is_counted_in_tiles_of_every_size(monkeypatch, dtype, cached
                 assert counts.equal[row, entry] == sum(x == mine > -INF for x in there)
 
 
-def test_a_count_by_sorting_is_one_by_comparing_also_beside_nan():
+def test_counts_by_sorting_equal_counts_by_comparing_also_beside_nan():
     generator = torch.Generator().manual_seed(1)
     for queries, candidates, entries in ((1, 1, 1), (40, 7, 3), (9, 60, 4)):
         scores = drawn((queries, candidates), generator)

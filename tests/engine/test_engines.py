@@ -198,8 +198,8 @@ def test_every_engine_finds_the_same_places(monkeypatch, engine, dtype, options)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("reach", [None, 4])
 def test_a_few_queries_with_ties_are_ranked_apart(monkeypatch, reach, masked):
-    monkeypatch.setattr("torchrank.engine.dense.MANY", 1)
-    monkeypatch.setattr("torchrank.engine.dense.FEW", 2)
+    monkeypatch.setattr("torchrank.engine.dense.WORTH_CUTTING", 1)
+    monkeypatch.setattr("torchrank.engine.dense.TIED_SHARE", 2)
     monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 20 * 9)
     g = torch.Generator().manual_seed(13)
     scores = torch.rand(50, 9, generator=g).argsort(-1).float()
@@ -212,12 +212,30 @@ def test_a_few_queries_with_ties_are_ranked_apart(monkeypatch, reach, masked):
     assert torch.equal(torch.cat([part.queries for part in parts if not part.untied]), tied)
     metrics = tr.RankingCollection(["ndcg@4", "map@4", "hitrate@2"] if reach else ["ndcg", "mrr", "auroc", "f1@3"])
     together = metrics.score(scores, grade, mask=mask)
-    monkeypatch.setattr("torchrank.engine.dense.MANY", 1000)
+    monkeypatch.setattr("torchrank.engine.dense.WORTH_CUTTING", 1000)
     for query in range(50):
         one = slice(query, query + 1)
         alone = metrics.score(scores[one], grade[one], mask=None if mask is None else mask[one])
         for name, value in alone.items():
             torch.testing.assert_close(together[name][one], value, rtol=1e-14, atol=1e-15, equal_nan=True)
+
+
+@pytest.mark.parametrize("reach", [None, 2])
+def test_many_queries_with_ties_are_ranked_in_pieces(monkeypatch, reach):
+    monkeypatch.setattr("torchrank.engine.dense.WORTH_CUTTING", 1)
+    monkeypatch.setattr("torchrank.engine.dense.TIED_ENTRIES", 40)
+    g = torch.Generator().manual_seed(14)
+    scores = torch.randint(3, (30, 9), generator=g).float()
+    scores[[3, 20], 4] = NAN
+    grade = torch.randint(-1, 4, (30, 9), generator=g)
+    parts = list(rank(arrange(scores, grade), Need(reach, relevant=True)))
+    assert len(parts) > 4
+    assert max(part.first.numel() for part in parts) <= 40
+    assert sum(part.errors[Problem.NAN_SCORES] for part in parts) == 2
+    monkeypatch.setattr("torchrank.engine.dense.WORTH_CUTTING", 1000)
+    (whole,) = rank(arrange(scores, grade), Need(reach, relevant=True))
+    for name in ("first", "tied", "grade"):
+        torch.testing.assert_close(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name))
 
 
 @options_and_dtypes
@@ -518,6 +536,14 @@ def test_scores_of_which_few_are_relevant_are_not_copied():
     with workers.CONTEXT.Pool(1) as pool:
         grown = pool.apply_async(sharding.memory_of_sparse_lists).get(60)
     assert max(grown) < 110, "of the 160 MB of scores, in rows and transposed"  # 59 to 81 were seen
+
+
+@pytest.mark.xdist_group("processes")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of memory from /proc")
+def test_scores_of_which_the_best_are_selected_are_not_copied():
+    with workers.CONTEXT.Pool(1) as pool:
+        grown = pool.apply_async(sharding.memory_of_best_scores).get(60)
+    assert max(grown) < 64, "of 160 MB of float32 scores, and of 80 MB of float16"
 
 
 def test_queries_of_very_different_sizes_come_in_ascending_order_of_index():

@@ -175,7 +175,8 @@ def force(monkeypatch, engine):
         taken.append(engine if possible[engine] else Engine.COUNT)
         return taken[-1]
 
-    monkeypatch.setattr("torchrank.engine.catalogue.cheapest", chosen)
+    for module in ("catalogue", "sparse"):
+        monkeypatch.setattr(f"torchrank.engine.{module}.cheapest", chosen)
     return taken
 
 
@@ -185,16 +186,19 @@ def make_blocks_small(monkeypatch):
         "engine.catalogue.BLOCK": 7,
         "engine.counting.BLOCK": 200,
         "engine.topk.BLOCK": 20,
-    }
-    sizes |= {"engine.tiles.CACHED": 130, "engine.flat.BLOCK": 16, "engine.flat.OVERHEAD": 4}
-    sizes |= {
+        "engine.tiles.CACHED": 130,
+        "engine.flat.BLOCK": 16,
+        "engine.flat.OVERHEAD": 4,
         "engine.sorting.LONGEST": 64,
-        "engine.packed.ROWS": 8,
         "engine.sorting.MANY": 4,
         "engine.sorting.AGAIN": 2,
+        "engine.packed.ROWS": 8,
+        "engine.sparse.OVERHEAD": 8,
+        "engine.sparse.COPIED": 100,
+        "engine.dense.WORTH_CUTTING": 4,
+        "engine.dense.TIED_SHARE": 2,
+        "engine.dense.TIED_ENTRIES": 60,
     }
-    sizes |= {"engine.sparse.OVERHEAD": 8, "engine.sparse.COPIED": 100, "engine.dense.MANY": 4, "engine.dense.FEW": 2}
-    sizes |= {"engine.dense.TIED": 60}
     for name, size in sizes.items():
         monkeypatch.setattr(f"torchrank.{name}", size)
     monkeypatch.setattr("torchrank.engine.topk.GROUP", 3)
@@ -346,6 +350,22 @@ def memory_of_sparse_lists():
     for given in (scores, scores.view(400, 100_000).T):
         before = peak()
         tr.NDCG().score(given, grade)
+        grown.append((peak() - before) / 1e6)
+    return grown
+
+
+def memory_of_best_scores():
+    """The same of recall@100, for which the best scores of a matrix are selected, in two dtypes."""
+    torch.set_num_threads(1)
+    scores, items = torch.randn(20_000, 2000), torch.arange(10).expand(20_000, -1).contiguous()
+    recall = tr.Recall(top_k=100)
+    recall.score(scores[:9], list(items[:9]))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    grown = []
+    for given in (scores, scores.half()):
+        before = peak()
+        recall.score(given, list(items))
         grown.append((peak() - before) / 1e6)
     return grown
 

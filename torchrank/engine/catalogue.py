@@ -22,10 +22,10 @@ from torchrank.engine.counting import (
 from torchrank.engine.excluded import removable, subtract
 from torchrank.engine.own import OwnScores
 from torchrank.engine.reach import count_open, limits, mostly
-from torchrank.engine.topk import Top
+from torchrank.engine.topk import Top, count_among_best
 from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free, widest_float
-from torchrank.hardware.sorting import HEAP, THREADS
+from torchrank.hardware.sorting import HEAP, by_numpy, selection
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import BLOCK, CatalogueLayout, Need
 from torchrank.layouts.cutting import groups
@@ -62,11 +62,6 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
     # The engine for the best scores takes no mask, tie breaks or exclusions.
     plain = mask is None and tie_break is None and layout.exclude is None
     engine = cheapest(items.shape[1], scores.shape[1], need.reach if plain else None, scores.device, tie_break)
-    if engine is Engine.TOP:
-        columns = Columns(lambda: [(0, scores)], scores.shape[1], scores.dtype)
-        group = _Group(columns, slice(None), layout.judged, None, need.reach)
-        group.add(0, scores)
-        return group.ranking(layout.errors, layout.validate, need.reach)
     own = scores.gather(-1, column)
     # Padding and NaN get the score -inf: nothing equals it, and all retrieved scores are above it. Not if pairs are
     # subtracted, because a pair of score -inf equals it.
@@ -75,7 +70,10 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
         lowest = scalar(-math.inf, own.dtype, own.device)
         own = torch.where(valid, own, lowest).fmax(lowest)
     own_tie_break = None if tie_break is None else tie_break.gather(-1, column)
-    if engine is Engine.SORT:
+    if engine is Engine.TOP:
+        assert need.reach is not None
+        counts = count_among_best(scores, own, need.reach)
+    elif engine is Engine.SORT:
         counts = count_by_sorting(scores, own, mask)
     else:
         # Pairs are subtracted from integers. Otherwise the counts are floats at once, as ranks are.
@@ -88,8 +86,9 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
         pair_tie_break = None if tie_break is None else tie_break.take(at)
         subtract(counts, pairs, scores.take(at), own, pair_tie_break, own_tie_break)
     valid = valid if gone is None else valid & ~gone
+    reach = need.reach if engine is Engine.TOP else None
     return _as_ranking(
-        counts, own, grade, valid, layout.errors, layout.validate, scores.shape[1], None, layout.ignored, placed=placed
+        counts, own, grade, valid, layout.errors, layout.validate, scores.shape[1], reach, layout.ignored, placed=placed
     )
 
 
@@ -172,9 +171,9 @@ def cheapest(
         device: device of the scores.
         tie_break: tie breaks; only counting reads them.
 
-    Costs on a CPU are nanoseconds per score, measured on one to two threads. Up to four threads numpy sorts and selects
-    on one of them, and torch does the rest on all. Costs on an accelerator are passes over the scores; sorting takes
-    several dozen.
+    Costs on a CPU are nanoseconds per score, measured on one and two threads. Up to four threads numpy sorts and
+    selects on one of them; torch does the rest on all. Costs on an accelerator are passes over the scores; sorting
+    takes several dozen.
     """
     if tie_break is not None:
         return Engine.COUNT
@@ -183,18 +182,13 @@ def cheapest(
         cost = {Engine.COUNT: entries, Engine.TOP: 16 + 1000 * share, Engine.SORT: 64}
         return min(cost, key=lambda engine: cost[engine])
     threads, depth = torch.get_num_threads(), math.log2(candidates + 1)
-    # By the maxima of groups, in a heap, or by a selection.
-    best = min(500 * share, 0.8 + 120 * share if HEAP * share <= 1 else 7 + 25 * share) / threads
-    whole = 3.6 * depth / threads
-    if threads <= THREADS and share < 1:
-        best = min(best, 1.0)
-    if threads <= THREADS:
-        whole = 0.3 + 0.18 * depth
-    cost = {
-        Engine.COUNT: (0.1 + 0.36 * entries) / threads,
-        Engine.TOP: 0.5 / threads + best,
-        Engine.SORT: whole + 13 * depth * entries / max(1, candidates) / threads,  # each entry is looked up
-    }
+    whole = 0.3 + 0.18 * depth if by_numpy(device) else 3.6 * depth / threads
+    looked_up = 13 * depth * entries / max(1, candidates) / threads
+    cost = {Engine.COUNT: (0.1 + 0.36 * entries) / threads, Engine.SORT: whole + looked_up}
+    if share < 1:
+        heap, selected = (0.8 + 120 * share) / threads, 1.0 if by_numpy(device) else selection(share) / threads
+        by_groups = 500 * share / threads
+        cost[Engine.TOP] = 0.5 / threads + min(by_groups, heap if HEAP * share <= 1 else selected)
     return min(cost, key=lambda engine: cost[engine])
 
 
@@ -218,8 +212,8 @@ class _Group:
         self.limits: Tensor | None = None
         if reach is not None and engine is Engine.COUNT and self.top is None and reading_is_free(self.items):
             self.limits = limits(reach, self.items, self.pairs)
-        # Items above all scores of a part need no comparisons there. They are looked for while most items are such.
-        self.looks_ahead = columns.finite and engine is Engine.COUNT and self.top is None
+        # Whether to skip items above all scores of a part, while most items are such.
+        self.skips_best = columns.finite and engine is Engine.COUNT and self.top is None
         self.seen = Seen(columns, rows, self.items, self.pairs if self.top is None else None)
         self.own = self.seen.own
         self.begin()
@@ -259,7 +253,7 @@ class _Group:
             self.counts.retrieved[some] += retrieved
             self.counts.has_nan[some] += has_nan
             best = Top.of(part, self.reach)
-            if first:  # columns were read before
+            if first:  # the top is empty before column 0
                 best = best.merge(Top(self.top.scores[some], self.top.last[some]))
             self.top.scores[some], self.top.last[some] = best.scores, best.last
 
@@ -269,11 +263,11 @@ class _Group:
         own = self._own if some == slice(None) else OwnScores(self.own[some], self.columns.finite)
         is_open = None if self.limits is None else self.counts.greater[some] < self.limits[some]
         # The compiled kernel counts in the time of this search.
-        if self.looks_ahead and not is_compiled() and (is_open is None or mostly(is_open)):
+        if self.skips_best and not is_compiled() and (is_open is None or mostly(is_open)):
             below = own.scores <= scores.amax(-1, keepdim=True)
-            self.looks_ahead = not mostly(below)
+            self.skips_best = not mostly(below)
             is_open = below if is_open is None else is_open & below
-        if is_open is not None:
+        if is_open is not None and not mostly(is_open):
             return count_open(scores, own, is_open)
         return count_by_sorting(scores, own.scores) if self.sort else count_by_comparing(scores, own)
 
@@ -332,8 +326,8 @@ class _Group:
 def _groups(columns: Columns, judged: JudgedItems, exclude: Pairs | None, need: Need) -> Iterator[_Group]:
     """Group queries with similar numbers of judged items, if more groups cost less than padding."""
     sizes, device = judged.sizes, judged.items.device
-    # Only counting costs more for more judged items. From ``alike`` items on another engine is cheaper, so padding
-    # beyond this number is free. The range ends far above it.
+    # Counting costs most for more judged items. From ``alike`` items on another engine is cheaper, and padding costs
+    # little. The range ends far above it.
     numbers = range(1, 2**10)
     width = _width(columns)
     alike = bisect.bisect_left(

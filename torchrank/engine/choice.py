@@ -37,8 +37,12 @@ from torchrank.ranking.ranking import Ranking
 # Relevant candidates are looked up one by one if at most 1 / SPARSE of the candidates are relevant.
 SPARSE = 4
 
-# Queries with similar numbers of relevant candidates are listed, not grouped, if at most 1 / FEW are relevant.
-FEW = 20
+# Listing pads queries to the largest number of relevant candidates; grouping copies rows. Listing is faster if this
+# number is at most PADDED times the mean, and if at most 1 / RARE of the candidates are relevant.
+PADDED, RARE = 1.25, 20
+
+# Largest number of relevant candidates in a batch that is grouped: what is derived from them is as large as they are.
+GROUPED = 2**20
 
 # Size of the sample of queries that is read first, to find out if the whole batch is worth reading.
 AHEAD = 64
@@ -131,17 +135,17 @@ def condense(layout: DenseLayout, need: Need) -> tuple[CatalogueLayout, Few] | N
     plain = layout.mask is None and layout.exclude is None and layout.tie_break is None
     # The sparse engine has no mask, exclusions or tie breaks. It groups queries with similar numbers of relevant
     # candidates, so the mean decides for it. The catalogue engine pads to the largest number.
-    counted = plain and need.reach is None
+    groupable = plain and need.reach is None
 
     def kind(sizes: Tensor) -> Few | None:
         mean, most = float(sizes.float().mean()), int(sizes.max())
-        # Nanoseconds per candidate of lists of 40 to 1,000, measured on two cores: to find and count the relevant
+        # Nanoseconds per candidate of lists of 40 to 1,000, measured on two cores: to find and rank the relevant
         # candidates; or to sort all candidates, which each metric reads then.
         search = 10 + 100 * mean / max(1, candidates)
-        if counted and search >= 2 + math.log2(candidates + 1) + 3.5 * need.metrics:
+        if groupable and search >= 2 + math.log2(candidates + 1) + 3.5 * need.metrics:
             return None
-        alike = most <= 1.25 * mean and FEW * mean <= candidates
-        if counted and SPARSE * mean <= candidates and not alike:
+        padded = most <= PADDED * mean and RARE * mean <= candidates
+        if groupable and SPARSE * mean <= candidates and mean * queries <= GROUPED and not padded:
             return Few.GROUPED
         return Few.LISTED if most * SPARSE <= candidates else None
 
@@ -190,8 +194,7 @@ def _rank_spread(layout: CatalogueLayout | RankedIds, need: Need) -> Iterator[Ra
     """Rank every candidate, not only the judged ones."""
     start = 0
     for judged_only in layout.blocks(need):
-        for ranking in rank_dense(spread(judged_only), need):  # type: ignore[arg-type]
-            yield ranking if ranking.queries is None else replace(ranking, queries=ranking.queries + start)
+        yield from rank_dense(spread(judged_only), need, start)  # type: ignore[arg-type]
         start += judged_only.num_queries
 
 

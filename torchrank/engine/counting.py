@@ -103,38 +103,35 @@ def _by_tie_break(
 def count_by_sorting(scores: Tensor, own: Tensor, mask: Tensor | None = None) -> ScoreCounts:
     """Count as :func:`count_by_comparing`, for many entries per query: sort the scores, and look each entry up."""
     total = ScoreCounts.nothing(own.shape[0], own.shape[1], own.device)
-    height, width = max(1, BLOCK // scores.shape[1]), scores.shape[1]
+    width = scores.shape[1]
+    height = max(1, BLOCK // width)
     for row in range(0, len(scores), height):
         rows = slice(row, row + height)
-        tile, mine = _candidates(scores, mask, rows, slice(None)), own[rows].to(compared_dtype(own.dtype)).contiguous()
-        not_retrieved = total.retrieved[rows]  # 0
-        has_nan = total.has_nan[rows]  # False
-        if not all_finite(tile):
-            has_nan = tile.isnan().any(-1)
-            # NaN is neither above nor equal to a score. Among the sorted scores it would mislead the binary search.
+        tile = _candidates(scores, mask, rows, slice(None))
+        mine = own[rows].to(tile.dtype).contiguous()
+        finite = all_finite(tile)
+        retrieved, has_nan = count_retrieved(tile, finite=finite)
+        if not finite:  # NaN would mislead the binary search
             tile = tile.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
-            not_retrieved = (tile == -math.inf).sum(-1)
         ordered = ascending(tile)
-        behind = torch.searchsorted(ordered, mine, right=True)
-        total.add(
-            ScoreCounts(width - behind, number_equal(ordered, mine, behind), width - not_retrieved, has_nan), rows
-        )
+        up_to = torch.searchsorted(ordered, mine, right=True)
+        total.add(ScoreCounts(width - up_to, equal_in_order(ordered, mine, up_to), retrieved, has_nan), rows)
     return total
 
 
-def number_equal(ordered: Tensor, own: Tensor, behind: Tensor) -> Tensor:
-    """Number of scores that equal each of ``own`` [query, entry]: int64 [query, entry].
+def equal_in_order(ordered: Tensor, own: Tensor, up_to: Tensor) -> Tensor:
+    """Number of scores that equal each of ``own``, among scores in ascending order: int64 [query, entry].
 
     Args:
-        ordered: the scores in ascending order, [query, candidate].
+        ordered: [query, candidate].
         own: [query, entry].
-        behind: number of scores up to ``own``.
+        up_to: number of scores at most ``own``.
     """
     if reading_is_free(ordered):
-        last, before = (ordered.gather(-1, (behind - n).clamp_min_(0)) == own for n in (1, 2))
-        if not bool((before & (behind > 1)).any()):  # no ties, so a second search can be saved
-            return (last & (behind > 0)).long()
-    return behind - torch.searchsorted(ordered, own)
+        last, before = (ordered.gather(-1, (up_to - n).clamp_min_(0)) == own for n in (1, 2))
+        if not bool((before & (up_to > 1)).any()):  # no ties, so a second search can be saved
+            return (last & (up_to > 0)).long()
+    return up_to - torch.searchsorted(ordered, own)
 
 
 def count_equal(scores: Tensor, value: Tensor) -> Tensor:

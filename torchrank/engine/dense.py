@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,10 +12,7 @@ from torchrank.engine.sorting import descending
 from torchrank.engine.topk import best_pays, top_k
 from torchrank.hardware.devices import all_finite, every, reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import (
-    DenseLayout,
-    Need,
-)
+from torchrank.layouts.canonical import BLOCK, DenseLayout, Need
 from torchrank.layouts.items import Pairs
 from torchrank.ranking.entries import of_entries, run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking
@@ -24,27 +20,25 @@ from torchrank.ranking.ranking import Ranking
 # Size of the sample of queries that is read first, to find out if a shortcut is worth trying.
 AHEAD = 64
 
-# Measures take twice the time and the memory with ties. If there are at least MANY entries, a few queries with ties, at
-# most 1 / FEW of all, get a ranking of their own. More of them get rankings of up to TIED entries.
-MANY, FEW, TIED = 2**16, 8, 5 * 2**15
+# Measures take twice the time and the memory with ties. From WORTH_CUTTING entries on, queries with ties get a ranking
+# of their own if they are at most 1 / TIED_SHARE of all. Otherwise all get rankings of up to TIED_ENTRIES entries.
+WORTH_CUTTING, TIED_SHARE, TIED_ENTRIES = 2**16, 8, BLOCK // 16 * 5
 
 
-def rank_dense(layout: DenseLayout, need: Need) -> Iterator[Ranking]:
+def rank_dense(layout: DenseLayout, need: Need, start: int = 0) -> Iterator[Ranking]:
     """Rank the candidates of each list, chunk by chunk.
 
-    Rankings have the numbers of their queries unless all queries of a chunk are in order.
+    Rankings have the numbers of their queries, from ``start`` on, unless all queries of a chunk are in order.
     """
-    start = 0
     for chunk in layout.blocks(need):
         parts = _sorted(chunk, need)  # type: ignore[arg-type]
-        while parts:  # measures need the memory of lists that are ranked
-            ranking = parts.pop(0).ranking()
-            yield ranking if ranking.queries is None else replace(ranking, queries=ranking.queries + start)
+        while parts:  # no part and no ranking is kept while the next one is made
+            yield parts.pop(0).ranking(start)
         start += chunk.num_queries
 
 
 def _sorted(layout: DenseLayout, need: Need) -> list[_Lists]:
-    """Sort all candidates, or only those up to ``need.reach`` if that is cheaper. Returns the lists of each ranking."""
+    """Sort all candidates, or only those up to ``need.reach`` if that is cheaper: the lists of each ranking."""
     scores, grade, mask, errors = layout.scores, layout.grade, layout.mask, layout.errors
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
@@ -62,11 +56,12 @@ def _sorted(layout: DenseLayout, need: Need) -> list[_Lists]:
     if layout.validate:  # NaN sorts first, so the first column suffices
         errors = errors + count(Problem.NAN_SCORES, ordered[:, 0].isnan() if layout.exclude is None else has_nan)
     retrieved, num_candidates = _retrieved(ordered, scores)
-    if retrieved is not None and readable:  # candidates that are not retrieved are tied with nothing
+    if retrieved is not None and readable:  # not retrieved is no tie; a device would make a kernel of it
         begins = begins | ~retrieved
     reach = None if ordered.shape == scores.shape else reach
-    lists = _Lists(begins, retrieved, num_candidates, order, grade, mask, layout.subtopics, errors, reach)
-    return [lists] if not readable or begins.numel() < MANY or every(begins) else lists.cut()
+    untied = readable and every(begins)
+    lists = _Lists(begins, retrieved, num_candidates, order, grade, mask, layout.subtopics, errors, reach, untied)
+    return lists.cut() if readable and not untied and begins.numel() >= WORTH_CUTTING else [lists]
 
 
 class _Lists(NamedTuple):
@@ -82,7 +77,7 @@ class _Lists(NamedTuple):
     order: Tensor
     #: [query, candidate]
     grade: Tensor
-    #: bool [query, candidate], or None
+    #: bool [query, candidate], False = padding; None = no padding
     mask: Tensor | None
     #: [query, candidate, subtopic], or None
     subtopics: Tensor | None
@@ -90,36 +85,39 @@ class _Lists(NamedTuple):
     errors: Tensor
     #: there are no entries behind this rank, apart from ties with it; None = all candidates are entries
     reach: int | None
+    #: whether the lists are known to have no ties
+    untied: bool
     #: int64 [query]: number of each query in its chunk; None = consecutive
     queries: Tensor | None = None
 
     def cut(self) -> list[_Lists]:
-        """Cut lists, some of which have ties, into those without and with ties if these are few, or into several."""
+        """Part the lists with ties from the others if they are few; otherwise cut all lists into pieces."""
         untied = torch.from_numpy(self.begins.numpy().all(-1))
         number, tied = len(untied), len(untied) - int(untied.sum())
-        if tied * FEW <= number:
-            first, *rest = (self._take(some.nonzero().squeeze(-1)) for some in (untied, ~untied))
-        else:
-            step = -(-number // -(-self.begins.numel() // TIED))
-            first, *rest = (self._take(slice(start, start + step)) for start in range(0, number, step))
-        return [first, *(part._replace(errors=torch.zeros_like(self.errors)) for part in rest)]
+        if tied * TIED_SHARE <= number:
+            others, own = (self._take(some.nonzero().squeeze(-1)) for some in (untied, ~untied))
+            return [others._replace(untied=True), own._replace(errors=torch.zeros_like(self.errors))]
+        most = max(1, TIED_ENTRIES // self.begins.shape[1])
+        step = -(-number // -(-number // most))
+        first, *rest = (self._take(slice(start, start + step)) for start in range(0, number, step))
+        return [first, *(piece._replace(errors=torch.zeros_like(self.errors)) for piece in rest)]
 
     def _take(self, queries: Tensor | slice) -> _Lists:
         """The lists of some queries, int64 [query] or consecutive ones."""
-        fields = ("begins", "retrieved", "num_candidates", "order", "grade", "mask", "subtopics")
-        given = {name: x for name in fields if (x := getattr(self, name)) is not None}
-        some = {
-            name: x[queries] if isinstance(queries, slice) else x.index_select(0, queries) for name, x in given.items()
-        }
-        return self._replace(**some, queries=None if isinstance(queries, slice) else queries)
 
-    def ranking(self) -> Ranking:
-        """The ranking of these lists."""
-        reach = self.reach
-        untied = reading_is_free(self.order) and every(self.begins)
-        # Columns behind the reach are for ties with it.
-        order, mask = self.order[:, : reach if untied else None], self.mask
-        first, tied = self._intervals(untied, order.shape[1])
+        def some(x: Tensor) -> Tensor:  # an index takes four times as long as index_select
+            return x[queries] if isinstance(queries, slice) else x.index_select(0, queries)
+
+        fields = ("begins", "retrieved", "num_candidates", "order", "grade", "mask", "subtopics")
+        taken: dict[str, Any] = {name: some(x) for name in fields if (x := getattr(self, name)) is not None}
+        return self._replace(**taken, queries=None if isinstance(queries, slice) else queries)
+
+    def ranking(self, start: int) -> Ranking:
+        """The ranking of these lists; ``start`` is the number of the first query of the chunk."""
+        reach, mask = self.reach, self.mask
+        # Columns behind the reach are for ties with it, and for candidates that are not retrieved.
+        order = self.order[:, : reach if self.untied and self.retrieved is None else None]
+        first, tied = self._intervals(order.shape[1])
         return Ranking(
             first,
             tied,
@@ -127,20 +125,20 @@ class _Lists(NamedTuple):
             order.new_ones((), dtype=torch.bool).expand(order.shape) if mask is None else mask.gather(-1, order),
             self.num_candidates,
             self.errors,
-            depth=1 if untied else order.shape[1],
+            depth=1 if self.untied else order.shape[1],
             reach=reach,
             pool=None if reach is None else self.grade if mask is None else self.grade.masked_fill(~mask, 0),
             complete=True,
-            queries=self.queries,
+            queries=None if self.queries is None else self.queries + start,
             all_candidates=reach is None,
             subtopics=None if self.subtopics is None else of_entries(self.subtopics, order),
         )
 
-    def _intervals(self, untied: bool, width: int) -> tuple[Tensor, Tensor]:
+    def _intervals(self, width: int) -> tuple[Tensor, Tensor]:
         """``first`` and ``tied`` of the ranking, floating [query, entry] each, for ``width`` entries."""
         retrieved = None if self.retrieved is None else self.retrieved[:, :width]
         lengths, dtype = self.num_candidates.unsqueeze(-1), self.num_candidates.dtype
-        if untied:
+        if self.untied:
             # The rank of a retrieved entry is its column, in all queries alike. Later steps read this from the strides
             # of expanded tensors.
             first = torch.arange(1, width + 1, dtype=dtype, device=lengths.device).expand(len(lengths), -1)

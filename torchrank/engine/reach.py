@@ -1,7 +1,7 @@
-"""Counts for judged items, some of which need no comparisons.
+"""Counts for judged items that are compared only if necessary.
 
-An item is open while its rank can still be within reach; other items are counted no further. Among the scores of a
-part, it is open unless it is above all of them; its counts there are 0 otherwise.
+An item is open in a part of the scores if it must be compared there: its rank can still be within reach, and it is not
+above all scores of the part. Other items get no counts from the part.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def limits(reach: int, items: Tensor, pairs: Pairs | None) -> Tensor:
 
 
 def count_open(scores: Tensor, own: OwnScores, is_open: Tensor) -> ScoreCounts:
-    """Count as :func:`count_by_comparing`, at least for the open judged items; other counts can stay 0.
+    """Count as :func:`count_by_comparing`, but for the open judged items only; other counts are 0.
 
     This reads values, so it is for the CPU.
 
@@ -52,8 +52,6 @@ def count_open(scores: Tensor, own: OwnScores, is_open: Tensor) -> ScoreCounts:
         own: scores of the judged items, [query, entry].
         is_open: whether a judged item must be counted, bool [query, entry].
     """
-    if mostly(is_open):
-        return count_by_comparing(scores, own)
     query, entry = is_open.nonzero(as_tuple=True)
     counts = ScoreCounts.nothing(len(scores), own.scores.shape[1], scores.device)
     counts.retrieved[:], counts.has_nan[:] = count_retrieved(scores, finite=own.among_finite)

@@ -43,7 +43,7 @@ class Descending(NamedTuple):
 
 def descending(x: Tensor) -> Descending:
     """Sort each row of a matrix in descending order."""
-    if not by_numpy(x) or x.shape[1] < 2 or x.dtype not in PACKED:
+    if not by_numpy(x.device) or x.shape[1] < 2 or x.dtype not in PACKED:
         values, order = x.sort(dim=-1, descending=True, stable=True)
         return Descending(values, order, run_starts(values))
     if x.dtype == torch.int64 and not _fits(x):

@@ -43,15 +43,14 @@ def rank_sparse(layout: CatalogueLayout, need: Need) -> Iterator[Ranking]:
     dtype = widest_float(scores.device)
     for group, width in groups(sizes, max(1, OVERHEAD // candidates), BLOCK):
         whole = len(group) == queries
+        compares = cheapest(width, candidates, None, scores.device, None) is Engine.COUNT
         for some in [group] if whole else group.split(max(1, COPIED // candidates)):
             position = torch.arange(width, device="cpu")
             valid = position < sizes[some].unsqueeze(-1)
             slot = torch.where(valid, start[some].unsqueeze(-1) + position, 0)
             mine = own[slot] if len(own) else own.new_zeros(slot.shape)
-            all_scores = scores if whole else scores[some]
-            engine = cheapest(width, candidates, None, scores.device, None)
-            compares = engine is Engine.COUNT
-            counts = count_by_comparing(all_scores, OwnScores(mine)) if compares else count_by_sorting(all_scores, mine)
+            lists = scores if whole else scores[some]
+            counts = count_by_comparing(lists, OwnScores(mine)) if compares else count_by_sorting(lists, mine)
             retrieved = valid & (mine > float("-inf"))
             lengths = counts.retrieved.to(dtype)
             first = torch.where(retrieved, (counts.greater + 1).to(dtype), (lengths + 1).unsqueeze(-1))

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchrank.engine.counting import count_equal, number_equal
+from torchrank.engine.counting import ScoreCounts, count_equal, count_retrieved, equal_in_order
 from torchrank.engine.own import compared_dtype
 from torchrank.hardware.devices import reading_is_free
-from torchrank.hardware.sorting import HEAP, by_numpy, largest
+from torchrank.hardware.sorting import HEAP, by_numpy, largest, selection
 from torchrank.hardware.threads import GRAIN
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.sharding import Shard
@@ -31,17 +31,17 @@ def by_groups_pays(scores: Tensor, k: int) -> bool:
 
 
 def best_pays(scores: Tensor, k: int) -> bool:
-    """Whether finding the k best scores is faster than sorting all scores.
-
-    The costs are nanoseconds per score on a CPU, measured on two cores with rows of 40 to 2,000 scores. numpy sorts on
-    one thread. torch.topk runs on all threads if there are many scores. A sort has 20 microseconds more of calls.
-    """
+    """Whether finding the k best scores is faster than sorting all scores."""
     width = scores.shape[1]
-    if not by_numpy(scores) or HEAP * k <= width:
-        return 2 * k <= width
-    best = (7 + 25 * k / width) / (torch.get_num_threads() if scores.numel() > GRAIN else 1)
+    if 2 * k > width:
+        return False
+    if not by_numpy(scores.device) or HEAP * k <= width:
+        return True
+    # Nanoseconds per score, measured on two cores with rows of 40 to 2,000 scores. numpy sorts on one thread;
+    # torch.topk runs on all if there are many scores. A sort has 20 microseconds more of calls.
+    best = selection(k / width) / (torch.get_num_threads() if scores.numel() > GRAIN else 1)
     whole = 1.6 + 0.2 * math.log2(width + 1)
-    return 2 * k <= width and (best - whole) * scores.numel() < 20_000
+    return (best - whole) * scores.numel() < 20_000
 
 
 def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -82,7 +82,10 @@ def best_scores(scores: Tensor, k: int) -> Tensor:
     """The k best scores of each row, best first, as :func:`top_k` finds them: [query, k]."""
     if by_groups_pays(scores, k):
         return top_k(scores, k)[0]
-    return largest(scores.to(compared_dtype(scores.dtype)), k).to(scores.dtype)
+    step, wide = max(1, BLOCK // max(1, scores.shape[1])), compared_dtype(scores.dtype)
+    tiles = (scores[row : row + step] for row in range(0, max(1, len(scores)), step))
+    parts = [largest(tile.to(wide), k).to(scores.dtype) for tile in tiles]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _by_groups(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -156,9 +159,26 @@ class Top:
         """
         k = self.scores.shape[1]
         ascending, own = self.scores.flip(-1).contiguous(), own.contiguous()
-        behind = torch.searchsorted(ascending, own, right=True)
-        greater, equal = k - behind, number_equal(ascending, own, behind)
+        up_to = torch.searchsorted(ascending, own, right=True)
+        greater, equal = k - up_to, equal_in_order(ascending, own, up_to)
         last = self.scores[:, -1:]
         # The last score may have equals beyond the k best, so its number is not the number in the list.
         equal = torch.where(own == last, self.last.unsqueeze(-1), equal)
         return greater, torch.where(own < last, 1, equal)
+
+
+def count_among_best(scores: Tensor, own: Tensor, reach: int) -> ScoreCounts:
+    """Count scores as :func:`torchrank.engine.counting.count_by_comparing`, but exactly up to the rank ``reach`` only.
+
+    Args:
+        scores: [query, candidate].
+        own: scores of the judged items, [query, entry].
+        reach: the last exact rank.
+    """
+    total = ScoreCounts.nothing(own.shape[0], own.shape[1], own.device)
+    step = max(1, BLOCK // (reach + 1))  # queries whose best scores are held at a time
+    for row in range(0, len(scores), step):
+        rows = slice(row, row + step)
+        found = Top.of(scores[rows], reach).before_and_in_tie(own[rows])
+        total.add(ScoreCounts(*found, *count_retrieved(scores[rows])), rows)
+    return total

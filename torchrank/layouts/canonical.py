@@ -202,8 +202,8 @@ class DenseLayout(Layout):
 
     @property
     def room(self) -> int:
-        # With padding lists have ranks of their own, which take more memory than ranks that all lists share.
-        return BLOCK if self.mask is None else BLOCK * 3 // 4
+        # With padding, lists have ranks of their own, which take more memory than ranks that all lists share.
+        return BLOCK if self.mask is None and self.exclude is None else BLOCK * 3 // 4
 
     @property
     def reads(self) -> int:

@@ -200,16 +200,16 @@ class Gained(Derived):
     @cached
     def levels(self) -> int | None:
         """The largest grade if grades are small integers on the CPU, else None."""
-        largest = self._largest_grade()
-        if largest is None or not largest.numel():
+        top_grade = self._largest_grade()
+        if top_grade is None or not top_grade.numel():
             return None
-        most = int(largest.max())
+        most = int(top_grade.max())
         return max(0, most) if most <= FEW_LEVELS else None
 
     def _small_grades(self) -> Tensor | None:
         """bool [query]: the largest grade is a small integer; None if grades are floats, or not on the CPU."""
-        largest = self._largest_grade()
-        return None if largest is None else largest <= FEW_LEVELS
+        top_grade = self._largest_grade()
+        return None if top_grade is None else top_grade <= FEW_LEVELS
 
     @cached
     def _largest_grade(self) -> Tensor | None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import reading_is_free
+from torchrank.hardware.sorting import order_of
 from torchrank.hardware.threads import GRAIN, available
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.cutting import OVERHEAD, groups
@@ -188,11 +189,4 @@ def numbered(parts: Sequence[R], start: int = 0) -> list[R]:
 def batch_order(queries: Sequence[Tensor | None]) -> Tensor | None:
     """The place of each query of a batch in the joined parts, given the numbers in each part; None if in order."""
     numbers = [part for part in queries if part is not None]
-    return ascending_order(torch.cat(numbers)) if numbers else None
-
-
-def ascending_order(numbers: Tensor) -> Tensor:
-    """The order that sorts different numbers from 0 on: int64 [number]."""
-    if reading_is_free(numbers) and len(numbers) and int(numbers.max()) == len(numbers) - 1:  # no number is missing
-        return torch.empty_like(numbers).scatter_(0, numbers, torch.arange(len(numbers), device="cpu"))
-    return numbers.argsort()
+    return order_of(torch.cat(numbers)) if numbers else None

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.constants import scalar
-from torchrank.ranking.parts import ascending_order
+from torchrank.hardware.sorting import order_of
 
 
 class Status(IntEnum):
@@ -93,24 +93,20 @@ class Measurements:
         errors = torch.stack([part.errors for part in parts]).sum(0)
         extra = tuple(None if x[0] is None else torch.cat(x, dim=-1) for x in zip(*(part.extra for part in parts)))
         all_ones = all(part.all_ones for part in parts)
-        queries = None
+        numbers = None
+        # Numbers count within the batch, and parts without numbers lie in order.
         if any(part.queries is not None for part in parts):
-            starts = accumulate((part.values.shape[1] for part in parts), initial=0)
-            queries = torch.cat([part._numbers(start) for part, start in zip(parts, starts)])
+            ends = list(accumulate((part.values.shape[1] for part in parts), initial=0))
+            in_order = [torch.arange(*ends[n : n + 2], device=values.device) for n in range(len(parts))]
+            numbers = torch.cat([x if part.queries is None else part.queries for part, x in zip(parts, in_order)])
         all_numbers = all(part.all_numbers for part in parts)
-        return cls(values, weights, status, errors, extra, queries, all_ones=all_ones, all_numbers=all_numbers)
-
-    def _numbers(self, start: int) -> Tensor:
-        """The index of each query in its batch, int64 [query]; ``start`` is that of the first query in order."""
-        if self.queries is not None:
-            return self.queries
-        return torch.arange(start, start + self.values.shape[1], device=self.values.device)
+        return cls(values, weights, status, errors, extra, numbers, all_ones=all_ones, all_numbers=all_numbers)
 
     def in_order(self) -> Measurements:
         """These measurements with the queries in the order of the batch."""
         if self.queries is None:
             return self
-        order = ascending_order(self.queries)
+        order = order_of(self.queries)
         weights = self.weights if self.all_ones else self.weights[:, order]
         extra = tuple(None if x is None else x[:, order] for x in self.extra)
         return replace(
