@@ -143,7 +143,7 @@ def test_the_best_of_parts_know_the_candidates_around_a_score(monkeypatch, dtype
             assert torch.equal(got_greater[inside & listed], greater[inside & listed])
             assert torch.equal(got_equal[inside & listed], equal[inside & listed])
             assert (got_greater[~inside] == k).all()
-            assert (got_equal[~inside] == 1).all()
+            assert (got_equal[~inside] == 0).all()
 
 
 # ---- engines: the same places ------------------------------------------------------------------------------------
@@ -218,6 +218,29 @@ def test_a_few_queries_with_ties_are_ranked_apart(monkeypatch, reach, masked):
         alone = metrics.score(scores[one], grade[one], mask=None if mask is None else mask[one])
         for name, value in alone.items():
             torch.testing.assert_close(together[name][one], value, rtol=1e-14, atol=1e-15, equal_nan=True)
+
+
+@pytest.mark.parametrize("options", ["plain", "mask", "exclude", "tie_break"])
+def test_a_nan_score_beside_ties_is_counted_whatever_the_measure(options):
+    scores = torch.arange(6.0).repeat(3, 1)
+    scores[1, 1:3], scores[0, 0] = 100, NAN
+    given = {
+        "mask": torch.arange(6).expand(3, -1) < 5,
+        "exclude": (torch.tensor([0, 1]), torch.tensor([5, 5])),
+        "tie_break": torch.tensor([0, 1, 1, 2, 3, 4]),
+    }
+    given = {name: value for name, value in given.items() if name == options}
+    for config in TRIED:
+        for validate in (True, False):
+            metric = config.metric(validate_args=validate)
+            metric.update(scores, torch.tensor([[1, 2, 0, 1, 1, 0]]).expand(3, -1), **given)
+            if validate:
+                with pytest.raises(ValueError, match="1 query with NaN"):
+                    metric.compute()
+
+
+def test_no_query_of_very_many_candidates_has_no_value():
+    assert tr.MAP().score(torch.zeros(0, 600_000), torch.zeros(0, 600_000)).shape == (0,)
 
 
 @pytest.mark.parametrize("reach", [None, 2])

@@ -124,6 +124,10 @@ def test_errors_of_all_parts_are_counted_once(busy):
     scores[[0, 20, 36], 5] = float("nan")
     with pytest.raises(ValueError, match=r"^ndcg: 3 queries with NaN"):
         tr.NDCG().score(scores, grades)
+    # More parts than queries.
+    ranking = tr.Ranking.from_scores(scores[:1].repeat(1, 4000), grades[:1].repeat(1, 4000))
+    with pytest.raises(ValueError, match=r"^ndcg: 1 query with NaN"):
+        tr.NDCG().score(ranking)
 
 
 def test_torch_is_serial_in_every_function_that_sees_a_batch(busy, monkeypatch):

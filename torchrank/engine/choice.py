@@ -171,7 +171,7 @@ def condense(layout: DenseLayout, need: Need) -> tuple[CatalogueLayout, Few] | N
 
 def _are_long(layout: DenseLayout, need: Need) -> bool:
     """Whether lists are so long that entries for all candidates would take too much memory."""
-    plain = layout.exclude is None and layout.subtopics is None
+    plain = layout.exclude is None and layout.subtopics is None and len(layout.scores) > 0
     long = need.relevant and need.reach is None and plain and layout.scores.shape[1] > BLOCK
     return long and reading_is_free(layout.scores)
 

@@ -153,13 +153,16 @@ class _Lists(NamedTuple):
 
 
 def _retrieved(ordered: Tensor, scores: Tensor) -> tuple[Tensor | None, Tensor]:
-    """Whether each entry is retrieved, bool [query, entry], None = all are; and the lengths, floating [query]."""
+    """Whether each entry is retrieved, bool [query, entry], None = all are; and the lengths, floating [query].
+
+    NaN, a bad value that sorts first, counts as retrieved, so that the place of an entry in its row is its rank.
+    """
     dtype = widest_float(scores.device)
     if all_finite(scores):
         return None, scores.new_full((len(scores),), scores.shape[1], dtype=dtype)
-    retrieved = ordered > float("-inf")
+    retrieved = ordered != float("-inf")
     whole = ordered.shape == scores.shape
-    return retrieved, (retrieved if whole else scores > float("-inf")).sum(-1).to(dtype)
+    return retrieved, (retrieved if whole else scores != float("-inf")).sum(-1).to(dtype)
 
 
 def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -155,7 +155,7 @@ class Top:
     def before_and_in_tie(self, own: Tensor) -> tuple[Tensor, Tensor]:
         """Number of scores greater than, and equal to, each score of ``own`` [query, entry]: int64 each.
 
-        Scores below the k best are reported as rank k + 1 without ties.
+        A score below the k best is reported as rank k + 1, and as equal to nothing, for several have this rank.
         """
         k = self.scores.shape[1]
         ascending, own = self.scores.flip(-1).contiguous(), own.contiguous()
@@ -164,7 +164,7 @@ class Top:
         last = self.scores[:, -1:]
         # The last score may have equals beyond the k best, so its number is not the number in the list.
         equal = torch.where(own == last, self.last.unsqueeze(-1), equal)
-        return greater, torch.where(own < last, 1, equal)
+        return greater, torch.where(own < last, 0, equal)
 
 
 def count_among_best(scores: Tensor, own: Tensor, reach: int) -> ScoreCounts:

@@ -123,12 +123,12 @@ class Parted(Gained):
         return sum(part.first.numel() for part in self._rectangles)
 
     def _cut(self, count: int) -> Iterator[Self]:
-        """Cut into ``count`` rectangles of consecutive queries, the first with the counters of bad values."""
+        """Cut into up to ``count`` rectangles of consecutive queries, the first with the counters of bad values."""
+        count = min(count, max(1, self.num_queries))
         cuts = [self.num_queries * part // count for part in range(count + 1)]
         for start, stop in pairwise(cuts):
-            if start < stop or not stop:
-                errors = torch.zeros_like(self.errors) if start else self.errors
-                yield replace(self.take(slice(start, stop)), errors=errors)
+            errors = torch.zeros_like(self.errors) if start else self.errors
+            yield replace(self.take(slice(start, stop)), errors=errors)
 
     def _everything(self) -> Self:
         """The ranking with an entry for every candidate."""
