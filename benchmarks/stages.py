@@ -32,7 +32,7 @@ STAGES = {
         "torchrank.engine.flat:sorted_rows",
         "torchrank.engine.dense:descending",
     ),
-    "rank: ranks of a matrix": ("torchrank.engine.dense:_in_order", "torchrank.engine.dense:_intervals"),
+    "rank: ranks of a matrix": ("torchrank.engine.dense:_in_order", "torchrank.engine.dense:_Lists.ranking"),
     "rank: starts of queries": ("torchrank.engine.packed:starts",),
     "rank: entries": ("torchrank.engine.flat:_entries", "torchrank.engine.packed:PackedRows.entries"),
     "rank: ties": ("torchrank.engine.packed:PackedRows.tied", "torchrank.engine.packed:PackedRows.tie_groups"),

@@ -8,7 +8,21 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("__main__", "launches", "measure", "memory", "plan", "report", "rows", "scale", "table", "trace", "workloads")
+PARTS = (
+    "__main__",
+    "by_measure",
+    "launches",
+    "measure",
+    "memory",
+    "plan",
+    "report",
+    "rows",
+    "scale",
+    "stages",
+    "table",
+    "trace",
+    "workloads",
+)
 
 
 @pytest.fixture(scope="module")
@@ -234,6 +248,26 @@ def test_a_small_batch_makes_few_calls(parts, command, capsys):
     assert 50 < len(parts["trace"].of_update()) <= 157
     assert command("--trace") == 0
     assert "RankingMetric.update  metrics/base.py" in shown(capsys)
+
+
+def test_stages_of_a_class_take_time_in_one_of_the_orders(parts):
+    title, *lines = parts["stages"].table().splitlines()
+    assert "in no order" in title
+    times = {line[:42].strip(): [float(x) for x in line[42:].split()] for line in lines}
+    assert set(times) == {*parts["stages"].STAGES, parts["stages"].REST, "together", "torch.sort of int64 keys"}
+    idle = {"compute: rows of other metrics"}  # there are none
+    assert {name for name, both in times.items() if max(both) < 0.001} <= idle
+    for order in range(2):
+        whole = times["together"][order]
+        stages = sum(both[order] for name, both in times.items() if name not in ("together", [*times][-1]))
+        assert stages == pytest.approx(whole, abs=0.02)
+
+
+def test_a_profile_has_all_labels_and_shared_quantities(parts):
+    labels = parts["by_measure"].profile("ndcg@10 map mrr", queries=50).splitlines()
+    assert [line.split()[0] for line in sorted(labels[3:6])] == ["map", "mrr", "ndcg@10"]
+    shared = labels[labels.index("shared quantity: ms") + 1 :]
+    assert any("worthless(" in line for line in shared)
 
 
 def test_errors_of_long_sums_are_within_their_bounds(parts):

@@ -97,7 +97,7 @@ class Gained(Derived):
 
         Then it is 0 for all cutoffs, so that of the first one is looked at for all.
         """
-        key = (Gained.worthless, gain, discount)
+        key = (Gained.worthless, (gain, discount), ())  # the form of `cached`, but without top_k
         if key not in self._cache:
             self._cache[key] = self.ideal(gain, discount, top_k) == 0
         return self._cache[key]
