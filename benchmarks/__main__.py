@@ -109,7 +109,7 @@ def _measure(chosen: list[Workload], options: argparse.Namespace, path: Path | N
             settings = Settings(options.device, options.quick, options.budget, _shown(bar))
             watch = report.Watch()
             row: dict[str, Any] = measure(workload, settings)
-            row["measured"] = watch.told()
+            row["measured"] = watch.told(row.pop("cpu_seconds", 0.0))
             fresh[part][workload.key] = row
             if path:
                 report.write(_in_order(fresh), path)

@@ -241,7 +241,7 @@ def whole(shape: Shape, device: str) -> dict[str, dict[str, Any]]:
         try:
             seconds, printed[name] = timed(one, device)
         except subprocess.CalledProcessError as error:
-            skipped[name] = (error.stderr.strip() or "failed").splitlines()[-1]
+            skipped[name] = (error.stderr.strip() or "failed").splitlines()[-1].removeprefix(f"{sys.executable}: ")
             continue
         ready[name], wanted[name] = one, repetitions(seconds, shape["seconds"], (1 if not shape["seconds"] else 3, 10))
     times = interleaved(ready, wanted, device, lambda name: None)

@@ -78,11 +78,15 @@ class Watch:
     def __init__(self) -> None:
         self.start, self.before = time.monotonic(), _others()
 
-    def told(self) -> dict[str, Any]:
-        """Time, commit, and the cores of other processes (None = unknown on this system)."""
+    def told(self, own: float = 0.0) -> dict[str, Any]:
+        """Time, commit, and the cores of other processes (None = unknown on this system).
+
+        Args:
+            own: processor seconds of the measurement in processes that are no children of this one.
+        """
         found: dict[str, Any] = {"at": datetime.datetime.now().isoformat(timespec="minutes"), "commit": commit()}
         before, after, seconds = self.before, _others(), time.monotonic() - self.start
-        cores = None if before is None or after is None else round((after - before) / seconds, 2)
+        cores = None if before is None or after is None else round((after - before - own) / seconds, 2)
         return found | {"cores_of_others": cores}
 
 

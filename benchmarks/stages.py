@@ -102,6 +102,7 @@ def table() -> str:
     found = {order: _of_class("Precision", rows) for order, rows in orders.items()}
     names = [*STAGES, REST]
     lines = [f"RetrievalPrecision(top_k=10), ms{'':<14}" + "".join(f"{order:>14}" for order in found)]
+    lines += [f"{'rows':<42}" + "".join(f"{len(rows.keys):>14,}" for rows in orders.values())]
     lines += [f"{name:<42}" + "".join(f"{one.get(name, 0.0):14.3f}" for one in found.values()) for name in names]
     lines += [f"{'together':<42}" + "".join(f"{sum(one.values()):14.3f}" for one in found.values())]
     sorts = [_median(rows.keys.sort) for rows in orders.values()]

@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -73,7 +74,10 @@ def counting() -> Iterator[dict[str, int]]:
 
 
 def synchronised(shape: Shape, device: str) -> dict[str, Any]:
-    """Time and count in new worker processes. Returns contenders and checks as in the report."""
+    """Time and count in new worker processes.
+
+    Returns contenders and checks as in the report, and the processor seconds of the workers, ``cpu_seconds``.
+    """
     context = multiprocessing.get_context("forkserver" if sys.platform.startswith("linux") else "spawn")
     if context.get_start_method() == "forkserver":
         context.set_forkserver_preload(["torch", "torchmetrics", "torchrank"])  # imported once for all workers
@@ -86,7 +90,8 @@ def synchronised(shape: Shape, device: str) -> dict[str, Any]:
             worker.join()
         if failed := [rank for rank, worker in enumerate(workers) if worker.exitcode]:
             raise RuntimeError(f"Expected all workers to exit with status 0, got other statuses of workers {failed}")
-        return json.loads((Path(folder) / "results.json").read_text())
+        spent = sum(float(path.read_text()) for path in Path(folder).glob("cpu-*"))
+        return {**json.loads((Path(folder) / "results.json").read_text()), "cpu_seconds": spent}
 
 
 def work(rank: int, shape: Shape, folder: str) -> None:
@@ -111,6 +116,7 @@ def work(rank: int, shape: Shape, folder: str) -> None:
     times = interleaved(contenders, wanted, "cpu", lambda name: None)
     dist.barrier()
     dist.destroy_process_group()
+    (Path(folder) / f"cpu-{rank}").write_text(str(time.process_time()))
     if not rank:
         sizes = {OURS: len(cuts(SUITE)), THEIRS: len(THEIR_SUITE)}
         results = {

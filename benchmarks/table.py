@@ -42,8 +42,9 @@ def heading(report: Report) -> str:
     where = f"{machine['gpu']}, CUDA {machine['cuda']}" if "gpu" in machine else where
     told = [f"Python {versions['python']}"]
     told += [f"{name} {found}" for name, found in versions.items() if found and name not in ("python", "commit")]
+    of = f" of commit {versions['commit']}" if versions["commit"] else ""
     quick = " Quick run on small shapes: these times mean nothing." if report["quick"] else ""
-    return f"{where}; {', '.join(told)}; {report['date']}. Medians in ms (quartiles).{quick}"
+    return f"{where}; {', '.join(told)}; {report['date']}{of}. Medians in ms (quartiles).{quick}"
 
 
 # ---- the short table ------------------------------------------------------------------------------------------------
@@ -122,9 +123,15 @@ def _to_floor(row: dict[str, Any]) -> list[str]:
 
 def _other(row: dict[str, Any], name: str) -> str:
     told = f"{name} {_result(row['contenders'][name], spread=False)}"
-    units = {"peak_mb": " times its memory"}
-    asked = [_asked(t, units.get(t["quantity"], " times as long")) for t in row["targets"] if t["versus"] == name]
+    asked = [_asked(t, _unit(t)) for t in row["targets"] if t["versus"] == name]
     return f"{told}: {', '.join(asked)}" if asked else told
+
+
+def _unit(target: dict[str, Any]) -> str:
+    """The unit of a ratio: the other contender divided by torchrank, or torchrank divided by it."""
+    if target["at_least"]:
+        return " times as long"
+    return " of its memory" if target["quantity"] == "peak_mb" else " of its time"
 
 
 def _bounds(row: dict[str, Any], others: list[str]) -> list[str]:

@@ -25,7 +25,7 @@ RUN = "ndcg@10,100 mrr@10 map@100 recall@100 precision@10"
 
 FORTY = (
     "ndcg@5,10 ndcg(gain=exponential)@10 dcg@10 cg@10 mrr mrr@10 map map@10 map(normalize=min)@10 precision@1,5,10"
-    " recall@5,10 f1@10 hitrate@1,10 rprecision fallout@10 auroc bpref judged@10 err@10 nerr@10 rbp qmeasure@10"
+    " recall@5,10 f1@10 hitrate@10 rprecision fallout@10 auroc bpref judged@10 err@10 nerr@10 rbp qmeasure@10"
     " arp iprec(recall=0.3) elevenpoint relprecision@10 opa lrap coverageerror rankingloss accuracy@10 mcc@10"
     " pwa@10 setap mr mr(adjusted=index,filtered=True)"
 )

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,8 @@ def test_peers_that_are_not_installed_are_named(parts):
     }
     assert [target["met"] for target in row["targets"]] == [None, True, False]
     assert [(check["against"], check["agree"]) for check in row["checks"]] == [("sloppy", False)]
+    asked = r"sloppy .*: \S+ of its time \(at most 1e\+09\), \*\*\S+ times as long\*\* \(at least 1e\+09: missed\)"
+    assert re.search(asked, parts["table"].workloads({"w": row}))
 
 
 def test_rounds_are_interleaved_and_rotate(parts):
@@ -253,7 +256,8 @@ def test_a_small_batch_makes_few_calls(parts, command, capsys):
 def test_stages_of_a_class_take_time_in_one_of_the_orders(parts):
     title, *lines = parts["stages"].table().splitlines()
     assert "in no order" in title
-    times = {line[:42].strip(): [float(x) for x in line[42:].split()] for line in lines}
+    times = {line[:42].strip(): [float(x.replace(",", "")) for x in line[42:].split()] for line in lines}
+    assert all(size > 100_000 for size in times.pop("rows"))
     assert set(times) == {*parts["stages"].STAGES, parts["stages"].REST, "together", "torch.sort of int64 keys"}
     idle = {"compute: rows of other metrics"}  # there are none
     assert {name for name, both in times.items() if max(both) < 0.001} <= idle

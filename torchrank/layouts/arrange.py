@@ -89,8 +89,8 @@ def _dense(
         raise ValueError(
             f"Expected target of preds' shape {list(preds.shape)} (a grade per candidate), with one more dimension (a"
             f" grade per candidate and subtopic), or [{preds.shape[0]}] (the column of the positive), a (query, item)"
-            f" tuple or a list of {preds.shape[0]} id tensors, got shape {list(target.shape)}; pass padded ids beside"
-            " scores as list(target)"
+            f" tuple or a list of {preds.shape[0]} id tensors, got shape {list(target.shape)}; if these are padded"
+            " ids, pass list(target)"
         )
     grade = grades(target, preds.device)
     subtopics = grade if grade.dim() == 3 else None

@@ -43,7 +43,8 @@ MEANING = {
     Problem.OUT_OF_RANGE: (
         "label, id or (query, item) index outside the batch or the catalogue",
         "labels, ids or (query, item) indices outside the batch or the catalogue",
-        "query (a row of the batch) in 0 ... Q - 1, item in 0 ... D - 1",
+        "query (a row of the batch) in 0 ... Q - 1, item in 0 ... D - 1 for preds [Q, D] (if preds are ranked ids, pass"
+        " preds.long())",
     ),
     Problem.DUPLICATE_TARGETS: (
         "target given more than once for its query",

@@ -19,7 +19,10 @@ def one_of(argument: str, value: object, known: Iterable[object], or_callable: b
     if or_callable and callable(value):
         if name_of(value) in known:
             # A label shows only the name, so two definitions would have the same label.
-            raise ValueError(f"Expected {argument} to be a callable with a name of its own, got {value!r}; rename it")
+            raise ValueError(
+                f"Expected {argument} to be a callable with a name of its own, got {value!r}; pass"
+                f" {name_of(value)!r} for the known one, or rename it"
+            )
     elif value not in known:
         also = " or a callable with a name" if or_callable else ""
         hint = did_you_mean(value, [one for one in known if isinstance(one, str)]) if isinstance(value, str) else ""
