@@ -4,6 +4,7 @@ import io
 import math
 import pickle
 import random
+import warnings
 
 import numpy as np
 import pandas
@@ -218,6 +219,19 @@ def test_ids_of_different_types_match_nothing_and_warn():
         ranking = tr.Ranking.from_run(io.StringIO("1 0 2 1"), [("1", 2, 0.5)])
     assert caught[0].filename == __file__
     assert tr.MRR().score(ranking).tolist() == [0]
+
+
+def test_exchanged_judgments_and_run_warn():
+    grades, scores = {"q": {"a": 1, "b": 0, "c": 2}}, {"q": {"a": 12.9, "b": 10, "c": 4.2}}
+    with pytest.warns(UserWarning, match="grades such as 12.9, and all scores of the run are integers") as caught:
+        tr.Ranking.from_run(scores, grades)
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="pass the judgments first"):
+        tr.evaluate(scores, grades, "ndcg")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for judgments, run in ((grades, scores), (grades, grades), (scores, scores), (scores, {"q": {}})):
+            tr.Ranking.from_run(judgments, run)
 
 
 def test_a_run_keeps_its_rule_for_ties():

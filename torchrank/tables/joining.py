@@ -55,6 +55,7 @@ class Pairs:
     def of(cls, qrels: Qrels, run: Run) -> Pairs:
         """Find the judged documents in the run."""
         number = _queries_in_run(qrels, run)
+        _warn_if_exchanged(qrels, run)
         if isinstance(qrels.items, KeyIds) and isinstance(run.items, KeyIds):
             score, rows = _looked_up(qrels.items, run.items, number, qrels.query)
             if (number >= 0).any() and not (score > -np.inf).any():
@@ -186,6 +187,17 @@ def _warn_of_types(qrels: Qrels, run: Run) -> None:
         message = (
             f"No document of the run is judged: a document of the run is {theirs!r}, a judged document is {ours!r};"
             " use document ids of one type in both"
+        )
+        warnings.warn(message, stacklevel=6)
+
+
+def _warn_if_exchanged(qrels: Qrels, run: Run) -> None:
+    # Grades are mostly integers, and scores mostly are not.
+    fractional = qrels.value != qrels.value.round()
+    if len(run) and fractional.any() and (run.value == run.value.round()).all():
+        message = (
+            f"The judgments have grades such as {qrels.value[fractional.argmax()]:g}, and all scores of the run are"
+            " integers; if the two are exchanged, pass the judgments first"
         )
         warnings.warn(message, stacklevel=6)
 
