@@ -220,6 +220,44 @@ def test_a_few_queries_with_ties_are_ranked_apart(monkeypatch, reach, masked):
             torch.testing.assert_close(together[name][one], value, rtol=1e-14, atol=1e-15, equal_nan=True)
 
 
+@pytest.mark.parametrize("config", ["opa(average=pair)", "kendalltau", "ndcg"])
+def test_results_of_queries_that_are_ranked_apart_stay_with_their_queries(monkeypatch, config):
+    g = torch.Generator().manual_seed(15)
+    scores, grade = torch.rand(50, 9, generator=g), torch.randint(1, 4, (50, 9), generator=g)
+    scores[[3, 18, 45], :2] = 100
+    grade[7] = 1  # no pair, so OPA weighs each query by its own number of pairs
+    pairs = torch.ones(50, 9).nonzero().T
+    weights = torch.rand(50, generator=g)
+
+    def results():
+        metric = tr.parse(config)
+        metric.update(scores, grade, weights=weights)
+        listed = tr.parse(config)
+        listed.update(scores, (*pairs, grade.flatten()), weights=weights)
+        return metric.compute(), listed.compute(), tr.parse(config).score(scores, (*pairs, grade.flatten()))
+
+    want = results()
+    monkeypatch.setattr("torchrank.engine.dense.WORTH_CUTTING", 1)
+    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 20 * 9)
+    for got, whole in zip(results(), want):
+        torch.testing.assert_close(got, whole, rtol=1e-6, atol=0, equal_nan=True)
+
+
+def test_bad_scores_of_queries_that_are_ranked_apart_are_counted_once(monkeypatch):
+    monkeypatch.setattr("torchrank.engine.dense.WORTH_CUTTING", 1)
+    scores = torch.arange(9.0).repeat(20, 1)
+    scores[5, :2], scores[7, 3] = 100, NAN
+    parts = list(rank(arrange(scores, torch.ones(20, 9, dtype=torch.int64)), Need(relevant=True)))
+    assert len(parts) == 2
+    assert sum(part.errors[Problem.NAN_SCORES] for part in parts) == 1
+
+
+def test_a_ranking_of_the_best_says_how_far_it_reaches(monkeypatch):
+    taken = sharding.force(monkeypatch, Engine.TOP)
+    (found,) = rank(arrange(torch.rand(3, 50), torch.tensor([1, 2, 3])), Need(4, relevant=True))
+    assert (taken, found.reach) == ([Engine.TOP], 4)
+
+
 @pytest.mark.parametrize("options", ["plain", "mask", "exclude", "tie_break"])
 def test_a_nan_score_beside_ties_is_counted_whatever_the_measure(options):
     scores = torch.arange(6.0).repeat(3, 1)

@@ -39,6 +39,12 @@ def test_numbers_are_sorted_and_selected_as_by_plain_python(monkeypatch, dtype, 
             assert x.tolist() == want
 
 
+@pytest.mark.parametrize("numbers", [[], [0], [2, 0, 1], [5, 0, 9, 2], [7], [1, 2, 3]])
+def test_the_order_of_numbers_of_which_some_may_be_missing(numbers):
+    want = sorted(range(len(numbers)), key=numbers.__getitem__)
+    assert sorting.order_of(torch.tensor(numbers, dtype=torch.int64)).tolist() == want
+
+
 def equal(x, want):
     other = torch.tensor(want, dtype=torch.float64).view(x.shape)
     return torch.equal(x.double().nan_to_num(77), other.nan_to_num(77))
