@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from torchrank.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from torchrank.metrics.public import *  # noqa: F403
     from torchrank.public import *  # noqa: F403
 
-__version__ = "0.1.0"
 
 if not TYPE_CHECKING:
     # PyTorch takes seconds to import, which `torchrank --help` does not need: all names come with the first in use.

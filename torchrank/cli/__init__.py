@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from torchrank import __version__
 from torchrank.cli.formats import FORMATS
 from torchrank.names.presets import OPTIONS
+from torchrank.version import __version__
 
 #: treatments of unjudged documents
 UNJUDGED = ("irrelevant", "condensed", "lower", "upper")

@@ -16,7 +16,8 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import torchrank as tr
+from torchrank.collection.collection import RankingCollection
+from torchrank.wrappers.sampler import UnpaddedSampler
 
 MEASURES = ["ndcg@10", "map", "mrr", "precision@1,10", "recall@100", "rprecision", "auroc"]
 
@@ -42,7 +43,7 @@ class Digits(L.LightningDataModule):
     def _loader(self, data: TensorDataset, seed: int | None) -> DataLoader:
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         train = seed is not None  # in training, workers must keep step
-        share = tr.UnpaddedSampler(data, rank, world, shuffle=train, seed=seed or 0, drop_last=train)
+        share = UnpaddedSampler(data, rank, world, shuffle=train, seed=seed or 0, drop_last=train)
         return DataLoader(data, max(2, self.batch_size // world), sampler=share, drop_last=train)
 
     def train_dataloader(self) -> DataLoader:
@@ -80,7 +81,7 @@ class DigitSearch(L.LightningModule):
         super().__init__()
         self.encoder = encoder
         self.learning_rate = learning_rate
-        self.suite = tr.RankingCollection(MEASURES, prefix="val/")
+        self.suite = RankingCollection(MEASURES, prefix="val/")
 
     def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
         images, labels = batch
@@ -139,7 +140,7 @@ class Table(L.Callback):
         print(name.rjust(len("epoch")), *cells, sep="  ", flush=True)
 
 
-def plot(rows: list[dict[str, float]], suite: tr.RankingCollection, file: str) -> None:
+def plot(rows: list[dict[str, float]], suite: RankingCollection, file: str) -> None:
     """Draw a curve over the epochs for each measure, labelled with its first and last value."""
     from matplotlib.figure import Figure  # no pyplot: needs no display
     from matplotlib.ticker import MaxNLocator

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torchrank import __version__
 from torchrank.cli.files import STANDARD, Input, check_readable, in_python, source_of, write
 from torchrank.cli.formats import SEVERAL, formatted, per_query, print_json, rows_of
 from torchrank.cli.gates import Gate
@@ -27,6 +26,7 @@ from torchrank.tables.chunks import of_large
 from torchrank.tables.errors import NoCommonQueryError, ReadingError
 from torchrank.tables.sources import read_qrels, read_run, stem
 from torchrank.tables.table import Qrels
+from torchrank.version import __version__
 
 if TYPE_CHECKING:
     from torchrank.evaluation.evaluation import Evaluation

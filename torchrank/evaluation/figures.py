@@ -5,24 +5,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from torchrank.evaluation import svg
 from torchrank.evaluation.curves import Curve
 from torchrank.evaluation.markup import escaped, tag
+from torchrank.evaluation.reported import Reported
+from torchrank.statistics.comparison import Comparison, Row
 from torchrank.statistics.pair_statistics import differences_of
-
-if TYPE_CHECKING:
-    from torchrank.evaluation.evaluation import Evaluation
-    from torchrank.statistics.comparison import Comparison, Row
 
 #: most pairs of runs with a chart of their own, for each measure
 MOST_PAIRS = 12
 
 
-def figures(evaluation: Evaluation, comparison: Comparison | None) -> str:
+def figures(evaluation: Reported, comparison: Comparison | None) -> str:
     """All charts, with headings."""
     parts = []
     if comparison:
@@ -79,7 +76,7 @@ def _forests(comparison: Comparison) -> list[str]:
     return found
 
 
-def _cutoffs(evaluation: Evaluation) -> list[str]:
+def _cutoffs(evaluation: Reported) -> list[str]:
     """A chart for each measure that has a cutoff; cutoffs of one measure share their chart."""
     families: dict[str, str] = {}
     for label in _labels(evaluation):
@@ -96,7 +93,7 @@ def _cutoffs(evaluation: Evaluation) -> list[str]:
     return found
 
 
-def _precision_recall(evaluation: Evaluation) -> list[str]:
+def _precision_recall(evaluation: Reported) -> list[str]:
     curves = evaluation.precision_recall()
     chart = svg.lines(_lines(curves), "Precision over recall", "recall", "interpolated precision")
     return [_figure("Precision over recall", chart)]
@@ -106,7 +103,7 @@ def _lines(curves: Sequence[Curve]) -> list[svg.Line]:
     return [svg.Line(curve.run, curve.x, curve.y) for curve in curves]
 
 
-def _sorted_differences(evaluation: Evaluation, comparison: Comparison) -> str:
+def _sorted_differences(evaluation: Reported, comparison: Comparison) -> str:
     """Charts of all queries, a chart for each pair; those of the first measure are open."""
     parts: list[str] = []
     for measure in comparison.measures:
@@ -121,7 +118,7 @@ def _sorted_differences(evaluation: Evaluation, comparison: Comparison) -> str:
     return tag("h3", "Differences of queries, sorted") + note + "".join(parts) if parts else ""
 
 
-def _pair(evaluation: Evaluation, row: Row) -> str:
+def _pair(evaluation: Reported, row: Row) -> str:
     pair = row.pair
     found = evaluation[pair.a].deltas(evaluation[pair.b], pair.measure, None)
     before, after = (np.array(found[name], dtype=np.float64) for name in ("before", "after"))
@@ -136,7 +133,7 @@ def _pair(evaluation: Evaluation, row: Row) -> str:
     return _figure(title, chart, counts)
 
 
-def _sorted_values(evaluation: Evaluation) -> list[str]:
+def _sorted_values(evaluation: Reported) -> list[str]:
     """For each measure the values of the first run, the best first."""
     run = evaluation.runs[0]
     found = []
@@ -154,5 +151,5 @@ def _sorted_values(evaluation: Evaluation) -> list[str]:
     return found
 
 
-def _labels(evaluation: Evaluation) -> list[str]:
+def _labels(evaluation: Reported) -> list[str]:
     return evaluation[evaluation.runs[0]].labels

@@ -9,26 +9,24 @@ import math
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from torchrank import __version__
 from torchrank.evaluation.figures import figures
 from torchrank.evaluation.markup import Best, Head, clean, escaped, interval, number, table, tag
+from torchrank.evaluation.reported import Reported
 from torchrank.evaluation.verdict import listed, verdict
+from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.paired_tests import FAMILY_TESTS
-
-if TYPE_CHECKING:
-    from torchrank.evaluation.evaluation import Evaluation
-    from torchrank.statistics.comparison import Comparison
+from torchrank.version import __version__
 
 #: rows of a page of the table of queries, and the largest number of rows without the script
 PAGE, MOST_ROWS = 25, 500
 
 
 def report(
-    evaluation: Evaluation,
+    evaluation: Reported,
     comparison: Comparison | None = None,
     *,
     title: str | None = None,
@@ -62,7 +60,7 @@ def report(
     )
 
 
-def _check(evaluation: Evaluation, comparison: Comparison | None) -> None:
+def _check(evaluation: Reported, comparison: Comparison | None) -> None:
     if comparison is None:
         return
     if unknown := [one for one in comparison.systems if one not in evaluation.tables]:
@@ -94,7 +92,7 @@ def _gates(gates: Mapping[str, bool]) -> str:
     return tag("ul", "".join(items), class_="gates") if gates else ""
 
 
-def _about(evaluation: Evaluation, comparison: Comparison | None, about: Mapping[str, str]) -> str:
+def _about(evaluation: Reported, comparison: Comparison | None, about: Mapping[str, str]) -> str:
     counts = sorted({len(table) for table in evaluation.tables.values()})
     which = "all judged queries" if evaluation.queries == "judged" else "the judged queries of each run"
     lines = {
@@ -112,7 +110,7 @@ def _about(evaluation: Evaluation, comparison: Comparison | None, about: Mapping
     return _terms(lines)
 
 
-def _summary(evaluation: Evaluation, level: float) -> str:
+def _summary(evaluation: Reported, level: float) -> str:
     found = evaluation.summary(level)
     heads = [
         Head("Measure", numeric=False),
@@ -191,7 +189,7 @@ def _pair(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _coverage(evaluation: Evaluation) -> str:
+def _coverage(evaluation: Reported) -> str:
     found = evaluation.coverage
     names = {name: name[:1].upper() + name[1:] for name in found.columns}
     heads = [Head(names[name], numeric=name != "run") for name in found.columns]
@@ -199,7 +197,7 @@ def _coverage(evaluation: Evaluation) -> str:
     return table(heads, [(None, rows)], "Coverage") + _list(found.notes, "warnings")
 
 
-def _queries(evaluation: Evaluation, comparison: Comparison | None) -> str:
+def _queries(evaluation: Reported, comparison: Comparison | None) -> str:
     """The table that the script sorts and filters; without it, the largest losses of the first pair."""
     labels = evaluation[evaluation.runs[0]].labels
     pairs = _pairs(comparison)
@@ -231,7 +229,7 @@ def _pager() -> str:
     return tag("div", before + after + tag("output", id="status"), class_="controls", hidden="")
 
 
-def _worst(evaluation: Evaluation, comparison: Comparison | None, most: int) -> str:
+def _worst(evaluation: Reported, comparison: Comparison | None, most: int) -> str:
     """Lists of the worst queries in the first measure, by pair of runs, or by run without a comparison."""
     label = evaluation[evaluation.runs[0]].labels[0]
     found: list[tuple[str, list[str], list[list[str]]]] = []
@@ -279,7 +277,7 @@ def _pairs(comparison: Comparison | None) -> list[tuple[str, str]]:
     return list(dict.fromkeys((row.pair.a, row.pair.b) for row in comparison.rows)) if comparison else []
 
 
-def _losses(evaluation: Evaluation, a: str, b: str, label: str, most: int, gains: bool = False) -> list[list[str]]:
+def _losses(evaluation: Reported, a: str, b: str, label: str, most: int, gains: bool = False) -> list[list[str]]:
     """The queries with the largest losses, with those that gain or without them."""
     found = evaluation[a].deltas(evaluation[b], label, most).rows
     sign = 1 if evaluation[a].higher_is_better[label] else -1
@@ -292,7 +290,7 @@ def _losses(evaluation: Evaluation, a: str, b: str, label: str, most: int, gains
     ]
 
 
-def _lowest(evaluation: Evaluation, run: str, label: str, most: int) -> list[list[str]]:
+def _lowest(evaluation: Reported, run: str, label: str, most: int) -> list[list[str]]:
     """The queries with the worst values of a run."""
     found = evaluation[run]
     values = found.columns[label] if found.higher_is_better[label] else -found.columns[label]
@@ -300,7 +298,7 @@ def _lowest(evaluation: Evaluation, run: str, label: str, most: int) -> list[lis
     return [[str(found.ids[at]), number(float(found.columns[label][at]))] for at in order]
 
 
-def _data(evaluation: Evaluation, comparison: Comparison | None) -> dict[str, Any]:
+def _data(evaluation: Reported, comparison: Comparison | None) -> dict[str, Any]:
     """The values of all queries, in 7 digits, in the order of ids."""
     runs = evaluation.runs
     union = np.unique(np.concatenate([found.ids for found in evaluation.tables.values()])).tolist()

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from torchrank.evaluation.markup import interval, number
-
-if TYPE_CHECKING:
-    from torchrank.evaluation.evaluation import Evaluation
-    from torchrank.statistics.comparison import Comparison, Row
+from torchrank.evaluation.reported import Reported
+from torchrank.statistics.comparison import Comparison, Row
 
 
-def verdict(evaluation: Evaluation, comparison: Comparison | None, level: float = 0.95) -> str:
+def verdict(evaluation: Reported, comparison: Comparison | None, level: float = 0.95) -> str:
     """The best run in the first measure, and the runs than which it is significantly better."""
     label = evaluation[evaluation.runs[0]].labels[0]
     values = {run: found[label] for run, found in evaluation.means.items() if math.isfinite(found[label])}

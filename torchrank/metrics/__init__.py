@@ -11,7 +11,6 @@ from torchrank.metrics.positions import PositionMetric
 from torchrank.metrics.public import *  # noqa: F403
 from torchrank.metrics.rank_correlation import ComparingMetric
 from torchrank.metrics.user_models import UserMetric
-from torchrank.names.parse import parse
 
 __all__ = [
     "BinaryMetric",
@@ -22,7 +21,6 @@ __all__ = [
     "PerUserMetric",
     "PositionMetric",
     "UserMetric",
-    "parse",
 ]
 if not TYPE_CHECKING:
     __all__ += public.__all__

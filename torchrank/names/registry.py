@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 #: the registries of all kinds of measures; a name in a later registry wins
@@ -11,7 +10,6 @@ KINDS: list[dict[str, Any]] = []
 
 def measures() -> dict[str, Any]:
     """Every measure by its name, including measures of users."""
-    import_module("torchrank.metrics")  # which fills the registries; it imports this module
     found: dict[str, Any] = {}
     for kind in KINDS:
         found |= kind

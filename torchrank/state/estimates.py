@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -16,9 +16,6 @@ from torchrank.state.sums import Sum
 from torchrank.statistics.distributions import normal_quantile
 from torchrank.statistics.intervals import t_interval, wilson
 from torchrank.statistics.table import Table
-
-if TYPE_CHECKING:
-    from torchrank.state.query_mean import QueryMean
 
 #: the way to compute an interval
 Method = Literal["auto", "t", "wilson"]
@@ -38,6 +35,29 @@ class Interval(NamedTuple):
 
 
 NO_INTERVAL = Interval(math.nan, math.nan)
+
+
+class Estimable(Protocol):
+    """A metric whose value and standard error are functions of its sums."""
+
+    value_range: ClassVar[tuple[float, float]]
+    aggregation: Any
+
+    @property
+    def definition_name(self) -> str:
+        """The name of the metric, for errors."""
+
+    def value_of(self, sums: Tensor, rows: Tensor | None = None) -> Tensor:
+        """The value."""
+
+    def error_of(self, sums: Tensor) -> Tensor:
+        """The standard error of the value."""
+
+    def scored_of(self, sums: Tensor) -> Tensor:
+        """The number of queries with a value."""
+
+    def transform_result(self, average: Tensor, sums: Tensor) -> Tensor:
+        """The value of an average."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +91,7 @@ class Estimate:
 
 
 def estimate(
-    metric: QueryMean, sums: Tensor, rows: Tensor | None = None, level: float = 0.95, method: str = "auto"
+    metric: Estimable, sums: Tensor, rows: Tensor | None = None, level: float = 0.95, method: str = "auto"
 ) -> Estimate:
     """The estimate of one metric.
 
@@ -119,7 +139,7 @@ def check(level: float, method: str) -> None:
     one_of("method", method, get_args(Method))
 
 
-def _of_mean(metric: QueryMean, sums: Tensor, value: float, error: float, level: float, method: str) -> Interval:
+def _of_mean(metric: Estimable, sums: Tensor, value: float, error: float, level: float, method: str) -> Interval:
     scored = float(metric.scored_of(sums))
     binary = _binary(metric, sums, value)
     if method == "wilson" and not binary and scored > 0:
@@ -137,7 +157,7 @@ def _of_mean(metric: QueryMean, sums: Tensor, value: float, error: float, level:
     return Interval(*t_interval(value, error, scored - 1, level))
 
 
-def _binary(metric: QueryMean, sums: Tensor, value: float) -> bool:
+def _binary(metric: Estimable, sums: Tensor, value: float) -> bool:
     """Whether all values are 0 or 1 and their mean is reported: v^2 <= v on [0, 1], and equal only there."""
     squares, _ = state.scaled(sums)
     second, first = float(squares[0]), float(squares[3])
@@ -145,7 +165,7 @@ def _binary(metric: QueryMean, sums: Tensor, value: float) -> bool:
     return plain and metric.aggregation == "mean" and abs(second - first) <= 1e-12 * abs(first)
 
 
-def _of_rows(metric: QueryMean, rows: Tensor, level: float) -> Interval:
+def _of_rows(metric: Estimable, rows: Tensor, level: float) -> Interval:
     """The interval of an aggregate of kept values: order statistics for medians, the bootstrap for functions."""
     values, weights = rows[(rows[:, 1] > 0) & ~rows[:, 0].isnan()].T
     if len(values) < 2 or metric.aggregation in ("min", "max", "none") or bool((values == values[0]).all()):

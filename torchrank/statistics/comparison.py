@@ -10,6 +10,7 @@ from typing import Any
 
 from torchrank.names.nearest import did_you_mean
 from torchrank.statistics.corrections import correct
+from torchrank.statistics.forest import draw_forest
 from torchrank.statistics.intervals import check_share
 from torchrank.statistics.pair_statistics import PairStatistics
 from torchrank.statistics.paired_tests import OTHER_NULLS
@@ -295,9 +296,8 @@ class Comparison:
         Raises:
             ImportError: matplotlib is not installed.
         """
-        from torchrank.statistics.forest import draw_forest
-
-        return draw_forest(self, ax)
+        lower = {row.pair.measure for row in self.rows if not row.pair.higher_is_better}
+        return draw_forest(self.table.rows, lower, self.level, self.margin, ax)
 
 
 def comparison_of(
