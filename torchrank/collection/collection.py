@@ -33,6 +33,19 @@ from torchrank.state.torchmetrics_fixes import eager
 from torchrank.statistics.table import Table
 
 
+def results_of_batch(metrics: Sequence[Measure], batch: Batch, values: bool = True) -> dict[int, BatchResult]:
+    """The results of measures for a batch, which is ranked once, by the id of each measure.
+
+    Args:
+        metrics: the measures.
+        batch: the batch.
+        values: return the values of all queries and no sums; False = sums.
+    """
+    ranking = [metric for metric in metrics if isinstance(metric, RankingMetric)]
+    results = dict(zip(map(id, ranking), score_batch(ranking, batch, values, total=not values)))
+    return results | {id(metric): metric.of_batch(batch) for metric in metrics if isinstance(metric, ListMetric)}
+
+
 class RankingCollection(MetricCollection):
     """Metrics that are updated together: a batch is ranked once for all, and one all-reduce synchronises them.
 
@@ -230,7 +243,7 @@ class RankingCollection(MetricCollection):
     def _results_of(self, batch: Batch) -> dict[str, tuple[Any, BatchResult]]:
         """The metrics with per-query values, by key, each with its result for a batch."""
         kinds = {inner: m for inner, m in self._modules.items() if isinstance(m, RankingMetric | PerUserMetric)}
-        results = self._results(list(kinds.values()), batch)
+        results = results_of_batch(list(kinds.values()), batch)
         return {self._set_name(inner): (metric, results[id(metric)]) for inner, metric in kinds.items()}
 
     @contextlib.contextmanager
@@ -247,7 +260,7 @@ class RankingCollection(MetricCollection):
                     " update it by itself, or leave it out of this collection"
                 )
         ours = [metric for metric in members if isinstance(metric, Measure)]
-        results = added_together(ours, self._results(ours, batch, values=False))
+        results = added_together(ours, results_of_batch(ours, batch, values=False))
         # Other libraries receive only the keywords that the user has passed.
         given = {key: x for key, x in {**batch.options, "weights": batch.weights}.items() if x is not None}
         others = Pointwise(batch.preds, batch.target, given)
@@ -260,13 +273,6 @@ class RankingCollection(MetricCollection):
         ]
         with results_of(batch, results):
             yield calls
-
-    def _results(self, metrics: Sequence[Measure], batch: Batch, values: bool = True) -> dict[int, BatchResult]:
-        """The results of measures for a batch, by the id of each measure."""
-        ranking = [metric for metric in metrics if isinstance(metric, RankingMetric)]
-        results = dict(zip(map(id, ranking), score_batch(ranking, batch, values, total=not values)))
-        results |= {id(metric): metric.of_batch(batch) for metric in metrics if isinstance(metric, ListMetric)}
-        return results
 
     # ---- reduce once -------------------------------------------------------------------------------------------
 

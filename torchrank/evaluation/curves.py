@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from torchrank.collection.collection import RankingCollection
 from torchrank.formulas.first_relevant import first_rank
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
@@ -187,7 +186,7 @@ def _means(ranking: Ranking, metrics: Sequence[RankingMetric]) -> tuple[tuple[fl
     """The aggregate of each metric over the queries of a ranking, and the largest number of queries with a value."""
     keyed = {str(n): metric for n, metric in enumerate(metrics)}
     # A copy of the ranking has a cache of its own, which is freed.
-    values, weights = values_of(RankingCollection(keyed), copy.copy(ranking))
+    values, weights = values_of(keyed, copy.copy(ranking))
     table = QueryTable(range(ranking.num_queries), values, weights, keyed)
     return tuple(table.values().values()), max(int((~np.isnan(column)).sum()) for column in table.columns.values())
 

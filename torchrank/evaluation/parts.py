@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from torchrank.collection.collection import RankingCollection
 from torchrank.evaluation.options import Options, identical
 from torchrank.metrics.incomplete_judgments import Judged
 from torchrank.ranking.parts import numbered
@@ -19,6 +18,7 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks, QueryReturnsError, of_large
 from torchrank.tables.errors import ReadingError, no_common_query
 from torchrank.tables.ids import Ids, KeyIds
+from torchrank.tables.joining import join
 from torchrank.tables.sources import read_qrels, read_run
 from torchrank.tables.table import Qrels, Run, Ties
 from torchrank.wrappers.suites import Suite, collection_of, measures_of, values_of
@@ -27,6 +27,9 @@ Array = np.ndarray
 
 #: the rank up to which unjudged documents are counted, if no measure has a cutoff
 DEPTH = 10
+
+#: the key of the share of judged documents, beside the labels of the measures
+JUDGED = "judged documents"
 
 #: objects made of judgments, by their names; they go with the judgments
 _KEPT: WeakKeyDictionary[Qrels, dict[Hashable, Any]] = WeakKeyDictionary()
@@ -61,7 +64,6 @@ class Evaluator:
     qrels: Qrels
     #: the measures as the user gave them
     measures: Suite
-    suite: RankingCollection
     #: the measures by label
     metrics: Mapping[str, Any]
     options: Options
@@ -70,12 +72,11 @@ class Evaluator:
     @classmethod
     def of(cls, qrels: Any, measures: Suite, user: str, means: bool, options: Options, ties: Ties | None) -> Self:
         """Check the arguments of :func:`torchrank.evaluate`; ``user`` and ``means`` are those of `measures_of`."""
-        suite = collection_of(measures)
-        metrics = measures_of(suite, user, means=means)
+        metrics = measures_of(collection_of(measures), user, means=means)
         judgments = read_qrels(qrels)
         if not len(judgments.queries):
             raise ReadingError("Expected judgments of at least one query, got none; pass others", judgments.source)
-        return cls(judgments, measures, suite, metrics, options, ties)
+        return cls(judgments, measures, metrics, options, ties)
 
     @property
     def depth(self) -> int:
@@ -126,13 +127,16 @@ class Evaluator:
         found_itself = len(np.unique(run.query[itself]))
         run = self.options.apply(run, itself)
         numbers = self.numbers
-        at = np.array(sorted(numbers[key] for key in run.queries.hashable() if key in numbers), dtype=np.int64)
+        judged = np.array([numbers.get(key, -1) for key in run.queries.hashable()], dtype=np.int64)  # -1 = not judged
+        in_run = np.flatnonzero(judged >= 0)
+        in_run = in_run[judged[in_run].argsort()]  # in the order of the judgments
+        part = self._part(judged[in_run], run, in_run)
         example = run.queries.take(np.arange(1)).tolist()[0] if len(run.queries) else None
-        return replace(self._part(at, run), queries=len(run.queries), found_itself=found_itself, example=example)
+        return replace(part, queries=len(run.queries), found_itself=found_itself, example=example)
 
     def absent(self, at: Array) -> Part:
         """The part of some queries without a run, given by their numbers."""
-        return self._part(at, read_run({}))
+        return self._part(at, read_run({}), np.full(len(at), -1))
 
     @property
     def absent_of_all(self) -> Part:
@@ -153,20 +157,26 @@ class Evaluator:
         relevant = self.qrels.query[self.qrels.value >= level]
         return len(self.numbers) - len(np.unique(relevant))
 
-    def _part(self, at: Array, run: Run) -> Part:
-        """The part of some queries, given by their numbers in ascending order.
+    def _part(self, at: Array, run: Run, in_run: Array) -> Part:
+        """The part of some queries.
 
         Measures whose low values are good have no value where nothing is retrieved: an empty list would be a good one.
+
+        Args:
+            at: int64 [query], the numbers of the queries in the judgments, in ascending order.
+            run: the run.
+            in_run: int64 [query], the numbers of the same queries in the run; -1 = not in the run.
         """
         if not len(at):
             return Part(at, {label: np.zeros(0) for label in self.metrics}, None, np.zeros(0), ())
-        ranking = Ranking.from_run(self._judgments(at), run)
-        values, weights = (_arrays(found) for found in values_of(self.suite, ranking))
+        ranking = join(self._judgments(at), run, in_run)
+        coverage = Judged(top_k=self.depth)
+        values, weights = (_arrays(one) for one in values_of({**self.metrics, JUDGED: coverage}, ranking))
+        judged = values.pop(JUDGED)
         nothing = (ranking.num_candidates == 0).numpy()
         for label, metric in self.metrics.items():
             if not metric.higher_values_are_better:
                 values[label] = np.where(nothing, np.nan, values[label])
-        judged = Judged(top_k=self.depth).score(ranking).numpy()
         # Without the run, which takes far more memory.
         rankings = [replace(one, queries=torch.from_numpy(at)[one.queries]) for one in numbered(ranking.parts())]
         return Part(at, values, weights or None, judged, rankings)

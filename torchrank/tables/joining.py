@@ -14,6 +14,7 @@ from torchrank.engine.flat import Entries
 from torchrank.layouts.bad_values import no_errors
 from torchrank.layouts.canonical import IN_THE_POOL, OUTSIDE_THE_POOL
 from torchrank.ranking.entries import depth_of
+from torchrank.ranking.query_names import QueryNames
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.ids import KeyIds, blocks, pair_hashes
 from torchrank.tables.table import Qrels, RankedLists, Run, count_above
@@ -24,12 +25,18 @@ Array = np.ndarray
 ROOM = 32
 
 
-def join(qrels: Qrels, run: Run) -> Ranking:
+def join(qrels: Qrels, run: Run, number: Array | None = None) -> Ranking:
     """Rank the documents of a run, with the grades of the judgments; queries are in the order of ``qrels``.
 
     Entries are the judged documents. Documents without a judgment become entries when all candidates are read.
+
+    Args:
+        qrels: the judgments.
+        run: the run.
+        number: int64 [query of qrels], the number of each query in the run, -1 = not in the run; None = looked up.
     """
-    return ranking_of(Pairs.of(qrels, run))
+    ranking = ranking_of(Pairs.of(qrels, run, _queries_in_run(qrels, run) if number is None else number))
+    return ranking.with_names(QueryNames(qrels.queries))
 
 
 def ranking_of(pairs: Pairs) -> Ranking:
@@ -52,9 +59,8 @@ class Pairs:
     rows: Callable[[Array], Array]
 
     @classmethod
-    def of(cls, qrels: Qrels, run: Run) -> Pairs:
-        """Find the judged documents in the run."""
-        number = _queries_in_run(qrels, run)
+    def of(cls, qrels: Qrels, run: Run, number: Array) -> Pairs:
+        """Find the judged documents in the run; ``number`` as in :func:`join`."""
         _warn_if_exchanged(qrels, run)
         if isinstance(qrels.items, KeyIds) and isinstance(run.items, KeyIds):
             score, rows = _looked_up(qrels.items, run.items, number, qrels.query)

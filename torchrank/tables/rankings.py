@@ -18,8 +18,7 @@ from torchrank.tables.table import Qrels, Rows, Run, Ties
 
 def rank_run(qrels: Any, run: Any) -> Ranking:
     """The ranking of two tables, or of their sources."""
-    judgments = read_qrels(qrels)
-    return join(judgments, read_run(run)).with_names(QueryNames(judgments.queries))
+    return join(read_qrels(qrels), read_run(run))
 
 
 def rank_frame(

@@ -89,8 +89,10 @@ class QueryTable:
         if len(found) < len(self.ids):
             at = int(counts.argmax())
             raise ValueError(f"Expected each id once, got {found.tolist()[at]!r} {counts[at]} times; drop repetitions")
-        known, column = dict(metrics or {}), Column()
-        self._metrics = {label: known.get(label, column) for label in self.columns}
+        known = dict(metrics or {})
+        if missing := self.columns.keys() - known.keys():
+            known |= dict.fromkeys(missing, Column())
+        self._metrics = {label: known[label] for label in self.columns}
 
     @classmethod
     def of(cls, ranking: Ranking, suite: Suite) -> QueryTable:
@@ -116,10 +118,9 @@ class QueryTable:
                 "Expected a ranking with ids of its queries, got one without; make it by Ranking.from_table or"
                 " from_run, or update a PerQuery with query_ids"
             )
-        collection = collection_of(suite)
-        metrics = measures_of(collection, "QueryTable", means=False)
-        values, weights = values_of(collection, ranking)
-        return cls(_array(ranking.query_ids), values, weights, dict(metrics), ranking.groups)
+        metrics = measures_of(collection_of(suite), "QueryTable", means=False)
+        values, weights = values_of(metrics, ranking)
+        return cls(_array(ranking.query_ids), values, weights, metrics, ranking.groups)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.collection.collection import RankingCollection
+from torchrank.collection.collection import RankingCollection, results_of_batch
 from torchrank.collection.members import Metrics
 from torchrank.layouts.batch import Batch
 from torchrank.metrics.base import RankingMetric
@@ -31,10 +31,10 @@ Suite = Metrics
 
 def collection_of(suite: Suite) -> RankingCollection:
     """A copy of a suite as a collection, with empty states."""
-    found = suite if isinstance(suite, RankingCollection) else RankingCollection(suite)
-    made = copy.deepcopy(found)
-    made.reset()
-    return made
+    copied = copy.deepcopy(suite)
+    collection = copied if isinstance(copied, RankingCollection) else RankingCollection(copied)
+    collection.reset()
+    return collection
 
 
 def measures_of(suite: RankingCollection, user: str, means: bool) -> dict[str, Measure]:
@@ -73,16 +73,16 @@ def is_plain_mean(metric: QueryMean) -> bool:
     return metric.aggregation == "mean" and float(metric.value_of(sums)) == 0.25
 
 
-def values_of(suite: RankingCollection, ranking: Ranking) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
+def values_of(metrics: Mapping[str, Any], ranking: Ranking) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
     """The values [query] of each metric by key, NaN for skipped queries, and their weights; None = all weights are 1.
 
     Raises:
         ValueError: the ranking has bad values.
     """
     batch = Batch(ranking, None, None, {})
-    results = suite._results_of(batch)
-    values = {key: metric.scored(result, batch) for key, (metric, result) in results.items()}
-    weights = {key: torch.where(values[key].isnan(), 1.0, result.weights) for key, (_, result) in results.items()}
+    results = results_of_batch(list(metrics.values()), batch)
+    values = {key: metric.scored(results[id(metric)], batch) for key, metric in metrics.items()}
+    weights = {key: torch.where(value.isnan(), 1.0, results[id(metrics[key])].weights) for key, value in values.items()}
     return values, None if all(bool((one == 1).all()) for one in weights.values()) else weights
 
 
