@@ -7,6 +7,7 @@ from torchrank.collection.collection import RankingCollection
 from torchrank.engine.compiled import use_compiled
 from torchrank.evaluation.evaluate import evaluate
 from torchrank.evaluation.evaluation import Evaluation
+from torchrank.evaluation.partial import PartialEvaluation, merge, partial
 from torchrank.metrics import public
 from torchrank.metrics.public import *  # noqa: F403
 from torchrank.names.parse import parse
@@ -17,7 +18,9 @@ from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.power import queries_needed
 from torchrank.statistics.table import Table
+from torchrank.tables.chunks import read_chunks
 from torchrank.tables.errors import ReadingError
+from torchrank.tables.rankings import rank_frame, rank_run
 from torchrank.tables.sources import read_qrels, read_run
 from torchrank.tables.table import Qrels, Run
 from torchrank.wrappers.bootstrapped import Bootstrapped
@@ -31,11 +34,14 @@ from torchrank.wrappers.sampler import UnpaddedSampler
 from torchrank.wrappers.sliced import Sliced
 from torchrank.wrappers.tie_report import TieReport
 
+Ranking.join_run, Ranking.join_frame = rank_run, rank_frame  # `tables` imports Ranking
+
 __all__ = [
     "Bootstrapped",
     "Compared",
     "Comparison",
     "Evaluation",
+    "PartialEvaluation",
     "PerQuery",
     "Qrels",
     "QueryTable",
@@ -53,10 +59,13 @@ __all__ = [
     "evaluate",
     "hash_ids",
     "integrations",
+    "merge",
     "parse",
+    "partial",
     "plain",
     "preset",
     "queries_needed",
+    "read_chunks",
     "read_qrels",
     "read_run",
     "use_compiled",

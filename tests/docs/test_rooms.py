@@ -1,29 +1,45 @@
-"""The table of rooms is the order of their imports."""
+"""The table of rooms is the order of their imports, and no file imports a file that imports it."""
 
 import ast
 import re
+from graphlib import CycleError, TopologicalSorter
 
 import pytest
 from pages import ROOT
 
 PACKAGE = ROOT / "torchrank"
 TABLE = re.findall(r"^\| \[?`(\w+)(?:/|\.py)`", (PACKAGE / "README.md").read_text(), re.MULTILINE)
-#: the public names of `tables` on runs in parts, which it hands on when they are used
-HANDED_ON = {("tables/__init__.py", "evaluation")}
+FILES = sorted(PACKAGE.rglob("*.py"))
 
 
-def imported(file):
-    """The rooms that a file imports, in functions and for type checkers too."""
-    for node in ast.walk(ast.parse(file.read_text())):
+def module(name):
+    """The file of a module, or of the module that has this name in it; None if it is not of this package."""
+    parts = name.split(".")
+    while parts and parts[0] == "torchrank":
+        path = ROOT.joinpath(*parts)
+        for file in (path.with_suffix(".py"), path / "__init__.py"):
+            if file.exists():
+                return file
+        parts.pop()
+    return None
+
+
+def imported(text):
+    """The files that a text imports: at its top, in functions, for type checkers, and by the name in a string."""
+    for node in ast.walk(ast.parse(text)):
         names = []
         if isinstance(node, ast.Import):
-            names = [one.name for one in node.names]
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0
-            names = [f"{node.module}.{one.name}" for one in node.names]
-        for parts in (name.split(".") for name in names):
-            if parts[0] == "torchrank" and len(parts) > 1 and parts[1] != "__version__":
-                yield parts[1]
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names = [node.value] if re.fullmatch(r"torchrank(\.\w+)+\.?", node.value) else []
+        yield from {module(name.rstrip(".")) for name in names} - {None}
+
+
+def room(file):
+    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def test_every_room_is_in_the_table():
@@ -33,9 +49,31 @@ def test_every_room_is_in_the_table():
     assert len(TABLE) == len(set(TABLE))
 
 
-@pytest.mark.parametrize("room", TABLE)
-def test_a_room_imports_from_rooms_above_it_only(room):
-    above = {room, *TABLE[: TABLE.index(room)]}
-    for file in [*(PACKAGE / room).rglob("*.py"), *PACKAGE.glob(f"{room}.py")]:
-        name = str(file.relative_to(PACKAGE))
-        assert {one for one in imported(file) if (name, one) not in HANDED_ON} <= above, name
+@pytest.mark.parametrize("name", TABLE)
+def test_a_room_imports_from_rooms_above_it_only(name):
+    above = {name, *TABLE[: TABLE.index(name)]}
+    for file in FILES:
+        if room(file) == name:
+            assert {room(other) for other in imported(file.read_text())} <= above, file
+
+
+def test_no_file_imports_a_file_that_imports_it():
+    graph = {file: {*imported(file.read_text())} - {file} for file in FILES}
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(" -> ".join(str(file.relative_to(ROOT)) for file in error.args[1]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from torchrank.cli import files",
+        "def late():\n    import torchrank.cli.files",
+        "if TYPE_CHECKING:\n    from torchrank.cli.files import source_of",
+        "import_module('torchrank.cli.files')",
+        "import_module(f'torchrank.cli.files.{name}')",
+    ],
+)
+def test_imports_of_every_form_are_read(text):
+    assert [*imported(text)] == [PACKAGE / "cli/files.py"]

@@ -232,7 +232,7 @@ def test_results_of_measures_with_weights_of_queries_are_those_of_the_metrics():
         table = tr.QueryTable.of(ranking, name)
         assert table.other_results == [metric.label]
     with pytest.raises(ValueError, match="all queries count alike, got mr"):
-        tr.tables.partial(qrels, run, WEIGHTED[0])
+        tr.partial(qrels, run, WEIGHTED[0])
 
 
 def test_the_winner_is_found_by_the_direction_of_the_values_of_queries():

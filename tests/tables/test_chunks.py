@@ -12,8 +12,8 @@ import pytest
 import tqdm.auto
 
 import torchrank as tr
+from torchrank import read_chunks as read
 from torchrank.tables import chunks
-from torchrank.tables import read_chunks as read
 
 MEASURES = "ndcg map mrr recall@20"
 DRAW = random.Random(0)
@@ -197,13 +197,13 @@ def test_pipes_are_read_once_in_chunks(tmp_path, compressed):
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_bytes(gzip.compress(data) if compressed else data))
     writer.start()
-    found = [run.to_dict() for run in tr.tables.read_chunks(pipe, lines=1)]
+    found = [run.to_dict() for run in tr.read_chunks(pipe, lines=1)]
     writer.join()
     assert {query: one for run in found for query, one in run.items()} == {"q1": {"a": 1.0, "b": 0.5}, "q2": {"c": 1.0}}
 
 
 def test_an_iterator_of_pieces_is_not_read_for_a_second_time():
-    chunks = tr.tables.read_chunks(piece for piece in [[("q1", "a", 1.0)]])
+    chunks = tr.read_chunks(piece for piece in [[("q1", "a", 1.0)]])
     assert len(list(chunks)) == 1
     with pytest.raises(ValueError, match="pieces that can be read again"):
         list(chunks)
@@ -212,4 +212,4 @@ def test_an_iterator_of_pieces_is_not_read_for_a_second_time():
 def test_ids_of_all_pieces_have_one_type():
     for second in (("q1", 7, 0.5), (2, "a", 0.5)):
         with pytest.raises(ValueError, match="ids of queries and documents as before"):
-            list(tr.tables.read_chunks([[("q1", "a", 1.0)], [second]]))
+            list(tr.read_chunks([[("q1", "a", 1.0)], [second]]))

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchrank as tr
+from torchrank import merge, partial
 from torchrank.state import exact
 from torchrank.state.exact import ExactSums
-from torchrank.tables import merge, partial
 
 MEASURES = "ndcg ndcg(gain=exponential)@10 map mrr recall@100 err(max_grade=3) rbp(p=0.8) map(aggregation=geometric) mr"
 

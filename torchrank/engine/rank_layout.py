@@ -60,6 +60,9 @@ def rank_whole(layout: Layout, need: Need = ALL) -> Ranking:
         return serially(layout.errors.device, layout.size, work, layout, need)
 
 
+Ranking.rank = rank_whole
+
+
 def _rank_rows(layout: Layout, need: Need) -> Ranking:
     chunks = rank_parts(layout, lambda part: rank_flat(part, need))
     return Ranking.join(replace(chunk, only_relevant=need.relevant) for chunk in chunks)

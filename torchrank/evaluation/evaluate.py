@@ -48,7 +48,7 @@ def evaluate(
         run: a run: any source that :func:`torchrank.read_run` takes, e.g. a path or ``{query: {document: score}}``; or
             several, ``{name: run}``; or a list of paths, whose names are those of the files. A dictionary of empty
             dictionaries is one run if a key is a judged query, and several runs otherwise. A run that is larger than
-            memory is given by :func:`torchrank.tables.read_chunks`; files of 64 MB or more are read so by themselves,
+            memory is given by :func:`torchrank.read_chunks`; files of 64 MB or more are read so by themselves,
             if the rows of each query are together.
         measures: names separated by blanks, metrics, or a collection; default: ``"ndcg@10 map mrr recall@100"``, or
             all of the preset at the cutoffs of the tool.

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchrank import __version__
 from torchrank.evaluation.options import MEASURES, Options, Precision, Queries
 from torchrank.evaluation.parts import Evaluator, Part
 from torchrank.state.estimates import Estimate, Interval, estimate, estimate_table
@@ -19,6 +18,7 @@ from torchrank.statistics.table import Table
 from torchrank.tables.errors import no_common_query
 from torchrank.tables.ids import MIX, ObjectIds
 from torchrank.tables.table import Qrels, Ties
+from torchrank.version import __version__
 from torchrank.wrappers.hashing import hash_ids
 from torchrank.wrappers.suites import Suite
 
@@ -129,7 +129,7 @@ def partial(
 ) -> PartialEvaluation:
     """Evaluate a part of a run: some of its queries, each with all its documents.
 
-    Send the states of all parts to one process, and add them with :func:`torchrank.tables.merge`. The result is that
+    Send the states of all parts to one process, and add them with :func:`torchrank.merge`. The result is that
     of :func:`torchrank.evaluate` for the whole run: the same means to the bit. Judged queries that are in no part
     count as there.
 
@@ -152,7 +152,7 @@ def partial(
         >>> import torchrank as tr
         >>> qrels = tr.read_qrels({"q1": {"a": 1}, "q2": {"c": 2}})
         >>> parts = [{"q1": {"b": 0.9, "a": 0.5}}, {"q2": {"c": 0.3}}]
-        >>> tr.tables.merge(tr.tables.partial(qrels, part, "mrr") for part in parts).means
+        >>> tr.merge(tr.partial(qrels, part, "mrr") for part in parts).means
         {'mrr': 0.75}
     """
     options = Options.of(None, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision)
@@ -202,7 +202,7 @@ def merge(states: Iterable[PartialEvaluation]) -> PartialEvaluation:
     total: PartialEvaluation | None = None
     for state in states:
         if not isinstance(state, PartialEvaluation):
-            raise TypeError(f"Expected states of torchrank.tables.partial, got {type(state).__name__}")
+            raise TypeError(f"Expected states of torchrank.partial, got {type(state).__name__}")
         total = state if total is None else _added(total, state)
     if total is None:
         raise ValueError("Expected the state of at least one part, got none; evaluate an empty part")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -18,7 +18,6 @@ from torchrank.layouts.checks import check_tensor
 from torchrank.layouts.progress import progress_bar
 from torchrank.layouts.sharding import Shard
 from torchrank.names.arguments import integer
-from torchrank.ranking.hooks import Hook
 from torchrank.ranking.intents import Intended
 from torchrank.ranking.sampled import Draw
 from torchrank.ranking.two_lists import both_lists
@@ -51,10 +50,10 @@ class Ranking(Intended):
         Ranking(num_queries=1, num_entries=1, device='cpu')
     """
 
-    #: functions that rank a whole layout, and that join judgments and a run
-    rank = Hook["Ranking"]("torchrank.engine.rank_layout", "rank_whole")
-    join_run = Hook["Ranking"]("torchrank.tables.rankings", "rank_run")
-    join_frame = Hook["Ranking"]("torchrank.tables.rankings", "rank_frame")
+    #: Functions of rooms that import this one. The engine sets `rank`. `torchrank.public` sets the others, of `tables`.
+    rank: ClassVar[Callable[..., Ranking]]
+    join_run: ClassVar[Callable[..., Ranking]]
+    join_frame: ClassVar[Callable[..., Ranking]]
 
     def __repr__(self) -> str:
         # Numbers from shapes, padding included, so that printing neither joins parts nor waits for a device.

@@ -41,7 +41,7 @@ class QueryReturnsError(ReadingError):
 
 @dataclass(frozen=True, eq=False)
 class Chunks:
-    """A run in chunks of whole queries, made by :func:`torchrank.tables.read_chunks`.
+    """A run in chunks of whole queries, made by :func:`torchrank.read_chunks`.
 
     Iteration returns one :class:`torchrank.Run` after the other. :func:`torchrank.evaluate` takes it as a run.
     """
@@ -105,7 +105,7 @@ def read_chunks(
     Example:
         >>> import torchrank as tr
         >>> pieces = [[("q1", "a", 0.9)], [("q1", "b", 0.5), ("q2", "c", 0.3)]]
-        >>> [run.to_dict() for run in tr.tables.read_chunks(pieces)]
+        >>> [run.to_dict() for run in tr.read_chunks(pieces)]
         [{'q1': {'a': 0.9, 'b': 0.5}}, {'q2': {'c': 0.3}}]
     """
     integer("lines", lines, least=1, or_none=False)
