@@ -38,8 +38,9 @@ class RankingMetric(Measure):
     Targets given as labels or lists of ids judge relevant candidates only.
 
     Declare a parameter in one line of the class, e.g. ``p: float = number(default=0.5, above=0)``. It is checked,
-    stored as an attribute and shown in the label, see :mod:`torchrank.names.parameters`. Or define an ``__init__`` that
-    takes it as a keyword-only argument and passes it on, ``super().__init__(top_k, p=p, **kwargs)``.
+    stored as an attribute and shown in the label. :mod:`torchrank.extend` has all declarations and base classes. Or
+    define an ``__init__`` that takes it as a keyword-only argument and passes it on,
+    ``super().__init__(top_k, p=p, **kwargs)``.
 
     Pass gains and discounts as frozen dataclasses or module-level functions, not as lambdas, because results are cached
     for equal ones. The list of all measures is printed from ``known_as`` and the docstring. The docstring needs a

@@ -1,0 +1,65 @@
+"""All that a measure of your own needs, in one module.
+
+| for | use |
+|---|---|
+| the base class of a measure | :class:`BinaryMetric` of relevance, :class:`GradedMetric` of grades, :class:`IntentMetric` of subtopics, :class:`PositionMetric` of single ranks, :class:`UserMetric` of a browsing user, :class:`ComparingMetric` of two rankings; :class:`RankingMetric` for all else |
+| the base class of a measure of recommended lists | :class:`PerUserMetric` with a value for each user, :class:`ExposureMetric` of the whole catalogue |
+| the parameters of a measure | :func:`number`, :func:`integer`, :func:`flag`, :func:`one_of`, :func:`parameter` for any value, :func:`described` for data on a catalogue, :func:`fixed` for a parameter that a subclass does not offer |
+| the part of a ranking that a measure reads | :class:`Need` |
+| the ranking that :meth:`RankingMetric.measure` gets | :class:`Ranking` |
+| a gain of grades with known properties | :class:`Gain` |
+| a quotient that is 0 if the denominator is 0 | :func:`ratio` |
+
+Example:
+    >>> import torch
+    >>> from torchrank.extend import BinaryMetric, number, ratio
+    >>> class Weighted(BinaryMetric):
+    ...     name = "weighted"
+    ...     p: float = number(default=0.5, above=0, most=1)
+    ...
+    ...     def measure(self, ranking):
+    ...         hits = ranking.hits(self.relevance_level, self.top_k)
+    ...         return self.p * ratio(hits, ranking.num_relevant(self.relevance_level))
+    >>> Weighted(top_k=1).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]]))
+    tensor([0.2500], dtype=torch.float64)
+"""  # noqa: E501
+
+from torchrank.layouts.canonical import Need
+from torchrank.metrics import (
+    BinaryMetric,
+    ComparingMetric,
+    ExposureMetric,
+    GradedMetric,
+    IntentMetric,
+    PerUserMetric,
+    PositionMetric,
+    RankingMetric,
+    UserMetric,
+)
+from torchrank.names.parameters import described, fixed, flag, integer, number, one_of, parameter
+from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.gain import Gain
+from torchrank.ranking.ranking import Ranking
+
+__all__ = [
+    "BinaryMetric",
+    "ComparingMetric",
+    "ExposureMetric",
+    "Gain",
+    "GradedMetric",
+    "IntentMetric",
+    "Need",
+    "PerUserMetric",
+    "PositionMetric",
+    "Ranking",
+    "RankingMetric",
+    "UserMetric",
+    "described",
+    "fixed",
+    "flag",
+    "integer",
+    "number",
+    "one_of",
+    "parameter",
+    "ratio",
+]
