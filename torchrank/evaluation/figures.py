@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from markupsafe import Markup
 
 from torchrank.evaluation import svg
 from torchrank.evaluation.curves import Curve
-from torchrank.evaluation.markup import escaped, tag
 from torchrank.evaluation.reported import Reported
 from torchrank.statistics.comparison import Comparison, Row
 from torchrank.statistics.pair_statistics import differences_of
@@ -19,45 +20,48 @@ from torchrank.statistics.pair_statistics import differences_of
 MOST_PAIRS = 12
 
 
-def figures(evaluation: Reported, comparison: Comparison | None) -> str:
-    """All charts, with headings."""
+@dataclass(frozen=True)
+class Figure:
+    """A chart with its caption, and a line below the caption."""
+
+    caption: str
+    chart: Markup
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Charts under one heading: in a row, or in sections that can be folded."""
+
+    heading: str
+    figures: Sequence[Figure] = ()
+    note: str = ""
+    #: the sample of a line, and the run that has it
+    keys: Sequence[tuple[Markup, str]] = ()
+    #: the name of each section, and its charts
+    folded: Sequence[tuple[str, Sequence[Figure]]] = ()
+
+
+def figures(evaluation: Reported, comparison: Comparison | None) -> list[Part]:
+    """All charts, with headings; parts without a chart are left out."""
     parts = []
     if comparison:
-        heading = f"Differences with {100 * comparison.level:g} % intervals"
-        parts.append(_part(heading, _differences_legend(), _forests(comparison)))
+        note = "A full dot is a significant difference, a hollow one is not."
+        parts.append(Part(f"Differences with {100 * comparison.level:g} % intervals", _forests(comparison), note))
     if evaluation.rankings:
-        curves = [*_cutoffs(evaluation), *_precision_recall(evaluation)]
-        parts.append(_part("Curves", _legend(evaluation.runs), curves))
+        keys = [(Markup(svg.key(at)), run) for at, run in enumerate(evaluation.runs)]
+        parts.append(Part("Curves", [*_cutoffs(evaluation), *_precision_recall(evaluation)], keys=keys))
     if comparison:
-        parts.append(_sorted_differences(evaluation, comparison))
+        note = "The largest gain is on the left. The dashed line is the mean."
+        parts.append(
+            Part("Differences of queries, sorted", note=note, folded=_sorted_differences(evaluation, comparison))
+        )
     else:
-        parts.append(_part("Values of queries, sorted", "", _sorted_values(evaluation)))
-    return "".join(parts)
+        parts.append(Part("Values of queries, sorted", _sorted_values(evaluation)))
+    return [part for part in parts if part.figures or part.folded]
 
 
-def _part(heading: str, legend: str, found: Sequence[str]) -> str:
-    return tag("h3", escaped(heading)) + legend + _charts(found) if found else ""
-
-
-def _charts(found: Sequence[str]) -> str:
-    return tag("div", "".join(found), class_="charts single" if len(found) == 1 else "charts")
-
-
-def _figure(caption: str, chart: str, more: str = "") -> str:
-    small = tag("small", escaped(more)) if more else ""
-    return tag("figure", tag("figcaption", escaped(caption) + small) + chart)
-
-
-def _legend(runs: Sequence[str]) -> str:
-    items = (tag("li", svg.key(at) + tag("span", escaped(run))) for at, run in enumerate(runs))
-    return tag("ul", "".join(items), class_="legend")
-
-
-def _differences_legend() -> str:
-    return tag("p", "A full dot is a significant difference, a hollow one is not.", class_="notes")
-
-
-def _forests(comparison: Comparison) -> list[str]:
+def _forests(comparison: Comparison) -> list[Figure]:
     """For each measure a row for each pair."""
     found = []
     for measure in comparison.measures:
@@ -72,11 +76,11 @@ def _forests(comparison: Comparison) -> list[str]:
             for row in rows
         ]
         chart = svg.forest(differences, f"{measure}: differences of runs, with intervals", "difference")
-        found.append(_figure(measure, chart, "" if rows[0].pair.higher_is_better else "lower is better"))
+        found.append(Figure(measure, Markup(chart), "" if rows[0].pair.higher_is_better else "lower is better"))
     return found
 
 
-def _cutoffs(evaluation: Reported) -> list[str]:
+def _cutoffs(evaluation: Reported) -> list[Figure]:
     """A chart for each measure that has a cutoff; cutoffs of one measure share their chart."""
     families: dict[str, str] = {}
     for label in _labels(evaluation):
@@ -89,36 +93,32 @@ def _cutoffs(evaluation: Reported) -> list[str]:
             continue
         if len(curves[0].x) > 1 and any(math.isfinite(one) for curve in curves for one in curve.y):
             chart = svg.lines(_lines(curves), f"{family}@k over the cutoff k", "k (logarithmic)", family, log=True)
-            found.append(_figure(f"{family}@k", chart))
+            found.append(Figure(f"{family}@k", Markup(chart)))
     return found
 
 
-def _precision_recall(evaluation: Reported) -> list[str]:
+def _precision_recall(evaluation: Reported) -> list[Figure]:
     curves = evaluation.precision_recall()
     chart = svg.lines(_lines(curves), "Precision over recall", "recall", "interpolated precision")
-    return [_figure("Precision over recall", chart)]
+    return [Figure("Precision over recall", Markup(chart))]
 
 
 def _lines(curves: Sequence[Curve]) -> list[svg.Line]:
     return [svg.Line(curve.run, curve.x, curve.y) for curve in curves]
 
 
-def _sorted_differences(evaluation: Reported, comparison: Comparison) -> str:
-    """Charts of all queries, a chart for each pair; those of the first measure are open."""
-    parts: list[str] = []
+def _sorted_differences(evaluation: Reported, comparison: Comparison) -> list[tuple[str, list[Figure]]]:
+    """Charts of all queries, a chart for each pair, by measure."""
+    sections = []
     for measure in comparison.measures:
         rows = [row for row in comparison.rows if row.pair.measure == measure]
-        charts = [_pair(evaluation, row) for row in rows[:MOST_PAIRS] if row.pair.n]
-        if not charts:
-            continue
         more = f", the first {MOST_PAIRS} of {len(rows)} pairs" if len(rows) > MOST_PAIRS else ""
-        inside = tag("summary", escaped(measure + more)) + _charts(charts)
-        parts.append(tag("details", inside, open=None if parts else ""))
-    note = tag("p", "The largest gain is on the left. The dashed line is the mean.", class_="notes")
-    return tag("h3", "Differences of queries, sorted") + note + "".join(parts) if parts else ""
+        if charts := [_pair(evaluation, row) for row in rows[:MOST_PAIRS] if row.pair.n]:
+            sections.append((measure + more, charts))
+    return sections
 
 
-def _pair(evaluation: Reported, row: Row) -> str:
+def _pair(evaluation: Reported, row: Row) -> Figure:
     pair = row.pair
     found = evaluation[pair.a].deltas(evaluation[pair.b], pair.measure, None)
     before, after = (np.array(found[name], dtype=np.float64) for name in ("before", "after"))
@@ -130,10 +130,10 @@ def _pair(evaluation: Reported, row: Row) -> str:
         values.tolist(), names, f"{pair.measure}: {title}, by query", higher=pair.higher_is_better, mean=mean
     )
     counts = f"{pair.wins} better, {pair.ties} equal, {pair.losses} worse; mean {mean:+.4f}"
-    return _figure(title, chart, counts)
+    return Figure(title, Markup(chart), counts)
 
 
-def _sorted_values(evaluation: Reported) -> list[str]:
+def _sorted_values(evaluation: Reported) -> list[Figure]:
     """For each measure the values of the first run, the best first."""
     run = evaluation.runs[0]
     found = []
@@ -147,7 +147,7 @@ def _sorted_values(evaluation: Reported) -> list[str]:
             chart = svg.differences(
                 values[order].tolist(), names, f"{label} of queries, sorted", mean=mean, signed=False
             )
-            found.append(_figure(label, chart, f"mean of values {mean:.4f}"))
+            found.append(Figure(label, Markup(chart), f"mean of values {mean:.4f}"))
     return found
 
 

@@ -1,12 +1,10 @@
-"""HTML of the report: elements, tables and numbers, in which every text is escaped."""
+"""Texts, numbers and elements of the report. A template of the page escapes texts by itself; charts call `escaped`."""
 
 from __future__ import annotations
 
 import html
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 #: characters that HTML cannot hold: controls and lone surrogates
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -67,60 +65,3 @@ def interval(low: float, high: float, spec: str = ".4f") -> str:
         '[+0.10, +0.25]'
     """
     return "-" if math.isnan(low) or math.isnan(high) else f"[{low:{spec}}, {high:{spec}}]"
-
-
-class Best(str):
-    """The text of the cell that is the best of its group, which is printed in bold."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True)
-class Head:
-    """The head of a column.
-
-    Attributes:
-        text: the name of the column.
-        numeric: whether its cells are aligned on the right.
-        title: an explanation, shown if the pointer rests on it.
-    """
-
-    text: str
-    numeric: bool = True
-    title: str | None = None
-
-
-def table(
-    heads: Sequence[Head], groups: Sequence[tuple[str | None, Sequence[Sequence[str]]]], caption: str, **attributes: str
-) -> str:
-    """A table in a box that scrolls sideways if the page is narrow.
-
-    Args:
-        heads: the heads of the columns.
-        groups: texts of the cells of rows, by group. The name of a group is a further cell, over all its rows; None =
-            no such cell. The first text of a row is its name.
-        caption: the name of the table, read by screen readers.
-        **attributes: attributes of the table.
-    """
-    head = "".join(
-        tag("th", escaped(one.text), scope="col", class_="n" if one.numeric else None, title=one.title) for one in heads
-    )
-    bodies = "".join(tag("tbody", _group(name, rows, heads)) for name, rows in groups)
-    inner = tag("caption", escaped(caption)) + tag("thead", tag("tr", head)) + bodies
-    return tag(
-        "div", tag("table", inner, **attributes), class_="scroll", tabindex="0", role="region", aria_label=caption
-    )
-
-
-def _group(name: str | None, rows: Sequence[Sequence[str]], heads: Sequence[Head]) -> str:
-    lines: list[str] = []
-    for row in rows:
-        cells = (
-            [tag("th", escaped(name), scope="rowgroup", rowspan=len(rows))] if name is not None and not lines else []
-        )
-        for at, (cell, head) in enumerate(zip(row, heads[name is not None :])):
-            classes = " ".join(["n"] * head.numeric + ["best"] * isinstance(cell, Best))
-            scope = "row" if at == 0 else None
-            cells.append(tag("td" if scope is None else "th", escaped(cell), scope=scope, class_=classes or None))
-        lines.append(tag("tr", "".join(cells)))
-    return "".join(lines)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from string import Template
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from torchrank.evaluation.figures import figures
-from torchrank.evaluation.markup import Best, Head, clean, escaped, interval, number, table, tag
+from torchrank.evaluation.markup import clean, interval, number
 from torchrank.evaluation.reported import Reported
 from torchrank.evaluation.verdict import listed, verdict
 from torchrank.statistics.comparison import Comparison
@@ -38,26 +39,42 @@ def report(
     """The text of the report: arguments and errors of :meth:`torchrank.Evaluation.to_html`."""
     _check(evaluation, comparison)
     script = _file("page.js")
-    sections = [
-        ("Input and settings", _about(evaluation, comparison, about or {})),
-        ("Summary", _summary(evaluation, level)),
-        ("Comparison", _comparison(comparison) if comparison else ""),
-        ("Coverage", _coverage(evaluation)),
-        ("Charts", figures(evaluation, comparison)),
-        ("Queries", _queries(evaluation, comparison)),
-        ("Largest losses" if comparison else "Lowest values", _worst(evaluation, comparison, worst)),
-        ("How to read this", _legend(comparison, level)),
-    ]
-    return Template(_file("page.html")).substitute(
-        title=escaped(title or f"Evaluation of {listed(evaluation.runs)}"),
-        version=escaped(__version__),
-        style=_file("page.css").rstrip(),
-        verdict=tag("p", escaped(verdict(evaluation, comparison, level)), class_="verdict") + _gates(gates or {}),
-        sections="\n".join(_section(heading, inner) for heading, inner in sections if inner),
-        data=_json(_data(evaluation, comparison)),
-        script=script,
+    page = _template().render(
+        title=title or f"Evaluation of {listed(evaluation.runs)}",
+        version=__version__,
+        style=Markup(_file("page.css").rstrip()),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        verdict=verdict(evaluation, comparison, level),
+        gates=gates,
+        about=_about(evaluation, comparison, about or {}),
+        summary=_summary(evaluation, level),
+        interval_name=f"{100 * level:g} % interval",
+        coverage=evaluation.coverage,
+        charts_of_runs=figures(evaluation, comparison),
+        all_queries=_queries(evaluation, comparison),
+        worst=_worst(evaluation, comparison, worst),
+        legend=_legend(comparison, level),
+        data=_json(_data(evaluation, comparison)),
+        script=Markup(script),
+        comparison=comparison and _comparison(comparison),
     )
+    return f"{page}\n"
+
+
+@functools.cache
+def _template() -> Any:
+    """The page. Every value in it is cleaned of what HTML cannot hold, and escaped."""
+    from jinja2 import Environment, StrictUndefined  # installed with PyTorch; imported late, because it takes a while
+
+    page = Environment(
+        autoescape=True,
+        finalize=lambda value: value if isinstance(value, Markup) else clean(value),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    page.filters |= {"number": number, "interval": interval}
+    return page.from_string(_file("page.html.j2"))
 
 
 def _check(evaluation: Reported, comparison: Comparison | None) -> None:
@@ -79,20 +96,7 @@ def _check(evaluation: Reported, comparison: Comparison | None) -> None:
 # ---- sections --------------------------------------------------------------------------------------------------------
 
 
-def _section(heading: str, inner: str) -> str:
-    return tag("section", tag("h2", escaped(heading)) + inner)
-
-
-def _gates(gates: Mapping[str, bool]) -> str:
-    words = {True: "passed", False: "failed"}
-    items = (
-        tag("li", tag("strong", words[passed]) + tag("span", escaped(text)), class_=words[passed])
-        for text, passed in gates.items()
-    )
-    return tag("ul", "".join(items), class_="gates") if gates else ""
-
-
-def _about(evaluation: Reported, comparison: Comparison | None, about: Mapping[str, str]) -> str:
+def _about(evaluation: Reported, comparison: Comparison | None, about: Mapping[str, str]) -> dict[str, str]:
     counts = sorted({len(table) for table in evaluation.tables.values()})
     which = "all judged queries" if evaluation.queries == "judged" else "the judged queries of each run"
     lines = {
@@ -107,146 +111,60 @@ def _about(evaluation: Reported, comparison: Comparison | None, about: Mapping[s
         lines["Alpha"] = f"{comparison.alpha:g}"
         lines["Baseline"] = comparison.baseline or "none, all pairs of runs"
     lines["Version"] = f"torchrank {__version__}"
-    return _terms(lines)
+    return lines
 
 
-def _summary(evaluation: Reported, level: float) -> str:
-    found = evaluation.summary(level)
-    heads = [
-        Head("Measure", numeric=False),
-        Head("Run", numeric=False),
-        Head("Value"),
-        Head(f"{100 * level:g} % interval"),
-        Head("Standard\nerror"),
-        Head("Queries"),
-        Head("Empty", title="queries that have nothing to measure"),
-    ]
+def _summary(evaluation: Reported, level: float) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The rows of each measure; a row has a mark if it is the best."""
     higher = evaluation[evaluation.runs[0]].higher_results_are_better
+    by_measure: dict[str, list[dict[str, Any]]] = {}
+    for row in evaluation.summary(level).rows:
+        by_measure.setdefault(row["measure"], []).append(row)
     groups = []
-    for label in dict.fromkeys(found["measure"]):
-        rows = [row for row in found.rows if row["measure"] == label]
+    for label, rows in by_measure.items():
         values = [row["value"] for row in rows if not math.isnan(row["value"])]
         best = (max if higher[label] else min)(values) if len(set(values)) > 1 else math.nan
         name = label if higher[label] else f"{label}\n(lower is better)"
-        groups.append((name, [_estimate(row, best) for row in rows]))
-    return table(heads, groups, "Summary")
+        groups.append((name, [{**row, "best": row["value"] == best} for row in rows]))
+    return groups
 
 
-def _estimate(row: Mapping[str, Any], best: float) -> list[str]:
-    value = number(row["value"])
-    return [
-        row["run"],
-        Best(value) if row["value"] == best else value,
-        interval(row["low"], row["high"]),
-        number(row["standard error"]),
-        number(row["queries"], "d"),
-        number(row["empty"], "d"),
-    ]
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    rows = comparison.table.rows
+    return {
+        "groups": [(name, [row for row in rows if row["measure"] == name]) for name in comparison.measures],
+        "margin": comparison.margin is not None,
+        "interval_name": f"{100 * comparison.level:g} % interval",
+        "warnings": comparison.warnings,
+        "notes": comparison.notes,
+    }
 
 
-def _comparison(comparison: Comparison) -> str:
-    margin = comparison.margin is not None
-    heads = [
-        Head("Measure", numeric=False),
-        Head("Run", numeric=False),
-        Head("Against", numeric=False),
-        Head("Mean"),
-        Head("Other\nmean"),
-        Head("Difference"),
-        Head(f"{100 * comparison.level:g} % interval"),
-        Head("p"),
-        Head("p\ncorrected"),
-        Head("Winner", numeric=False),
-        Head("Effect", title="difference in standard deviations of the differences"),
-        Head("Better,\nequal,\nworse", title="numbers of queries"),
-        Head("n", title="queries that are compared"),
-        *([Head("Equivalent", numeric=False), Head("Not worse", numeric=False)] if margin else []),
-    ]
-    described = comparison.table.rows
-    groups = [
-        (measure, [_pair(row) for row in described if row["measure"] == measure]) for measure in comparison.measures
-    ]
-    shown = table(heads, groups, "Comparison", id="comparison")
-    return shown + _list(comparison.warnings, "warnings") + _list(comparison.notes, "notes")
-
-
-def _pair(row: Mapping[str, Any]) -> list[str]:
-    verdicts = {True: "yes", False: "no", None: "-"}
-    return [
-        row["b"],
-        row["a"],
-        number(row["mean_b"]),
-        number(row["mean_a"]),
-        number(row["difference"], "+.4f"),
-        interval(row["low"], row["high"], "+.4f"),
-        number(row["p"], ".2g"),
-        number(row["p_corrected"], ".2g"),
-        row["winner"] or "-",
-        number(row["effect"], "+.3f"),
-        f"{row['wins']}, {row['ties']}, {row['losses']}",
-        number(row["n"], "d"),
-        *(verdicts[row[name]] for name in ("equivalent", "not_worse") if name in row),
-    ]
-
-
-def _coverage(evaluation: Reported) -> str:
-    found = evaluation.coverage
-    names = {name: name[:1].upper() + name[1:] for name in found.columns}
-    heads = [Head(names[name], numeric=name != "run") for name in found.columns]
-    rows = [[number(value, "d" if isinstance(value, int) else ".4f") for value in row.values()] for row in found.rows]
-    return table(heads, [(None, rows)], "Coverage") + _list(found.notes, "warnings")
-
-
-def _queries(evaluation: Reported, comparison: Comparison | None) -> str:
+def _queries(evaluation: Reported, comparison: Comparison | None) -> dict[str, Any]:
     """The table that the script sorts and filters; without it, the largest losses of the first pair."""
-    labels = evaluation[evaluation.runs[0]].labels
-    pairs = _pairs(comparison)
-    if pairs:
+    label = evaluation[evaluation.runs[0]].labels[0]
+    if pairs := _pairs(comparison):
         a, b = pairs[0]
-        rows = _losses(evaluation, a, b, labels[0], MOST_ROWS, gains=True)
-        about, heads = f"{labels[0]}, {b} against {a}", [a, b, "Difference"]
-    else:
-        rows = _lowest(evaluation, evaluation.runs[0], labels[0], MOST_ROWS)
-        about, heads = labels[0], evaluation.runs[:1]
-    columns = [Head("Query", numeric=False), *map(Head, heads)]
-    text = f"Without JavaScript this table has one order, the worst first, and {len(rows)} queries: {about}."
-    script_off = tag("noscript", tag("p", escaped(text), class_="notes"))
-    return _controls() + script_off + table(columns, [(None, rows)], "Queries", id="queries") + _pager()
+        rows = _losses(evaluation, a, b, label, MOST_ROWS, gains=True)
+        return {"about": f"{label}, {b} against {a}", "heads": [a, b, "Difference"], "rows": rows}
+    run = evaluation.runs[0]
+    return {"about": label, "heads": [run], "rows": _lowest(evaluation, run, label, MOST_ROWS)}
 
 
-def _controls() -> str:
-    measure = tag("label", "Measure" + tag("select", id="measure"))
-    pair = tag("label", "Runs" + tag("select", id="pair"))
-    find = tag("label", "Query contains" + '<input id="find" type="search" autocomplete="off">')
-    return tag("div", measure + pair + find, class_="controls", hidden="")
-
-
-def _pager() -> str:
-    before, after = (
-        tag("button", "Previous", type="button", id="before"),
-        tag("button", "Next", type="button", id="after"),
-    )
-    return tag("div", before + after + tag("output", id="status"), class_="controls", hidden="")
-
-
-def _worst(evaluation: Reported, comparison: Comparison | None, most: int) -> str:
+def _worst(
+    evaluation: Reported, comparison: Comparison | None, most: int
+) -> list[tuple[str, list[str], list[list[str]]]]:
     """Lists of the worst queries in the first measure, by pair of runs, or by run without a comparison."""
     label = evaluation[evaluation.runs[0]].labels[0]
-    found: list[tuple[str, list[str], list[list[str]]]] = []
-    for a, b in _pairs(comparison):
-        found.append((f"{b} against {a}, {label}", [a, b, "Difference"], _losses(evaluation, a, b, label, most)))
-    for run in [] if comparison else evaluation.runs:
-        found.append((f"{run}, {label}", [label], _lowest(evaluation, run, label, most)))
-    return tag("div", "".join(_list_of(*one) for one in found), class_="lists")
+    if comparison is None:
+        return [(f"{run}, {label}", [label], _lowest(evaluation, run, label, most)) for run in evaluation.runs]
+    return [
+        (f"{b} against {a}, {label}", [a, b, "Difference"], _losses(evaluation, a, b, label, most))
+        for a, b in _pairs(comparison)
+    ]
 
 
-def _list_of(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    columns = [Head("Query", numeric=False), *map(Head, heads)]
-    inner = table(columns, [(None, rows)], title) if rows else tag("p", "No query.")
-    return tag("div", tag("h3", escaped(title)) + inner)
-
-
-def _legend(comparison: Comparison | None, level: float) -> str:
+def _legend(comparison: Comparison | None, level: float) -> dict[str, str]:
     lines = {
         "bold": "the best run of a measure, whether significantly or not",
         "interval": f"with a probability of {100 * level:g} % such an interval contains the expected value over queries"
@@ -267,7 +185,7 @@ def _legend(comparison: Comparison | None, level: float) -> str:
         }
     lines["judged"] = "queries of the judgments; missing: those that a run lacks"
     lines["unjudged@k"] = "mean share of the first k documents that nobody has judged; they count as not relevant"
-    return _terms(lines)
+    return lines
 
 
 # ---- rows of queries -------------------------------------------------------------------------------------------------
@@ -320,20 +238,9 @@ def _spread(ids: Sequence[Any], values: np.ndarray, at: Mapping[Any, int]) -> li
     return row
 
 
-# ---- parts -----------------------------------------------------------------------------------------------------------
-
-
-def _terms(lines: Mapping[str, str]) -> str:
-    return tag("dl", "".join(tag("dt", escaped(name)) + tag("dd", escaped(text)) for name, text in lines.items()))
-
-
-def _list(found: Sequence[str], kind: str) -> str:
-    return tag("ul", "".join(tag("li", escaped(one)) for one in found), class_=kind) if found else ""
-
-
-def _json(data: Any) -> str:
+def _json(data: Any) -> Markup:
     """JSON for an element ``script``: ASCII, and without "<", which could end the element."""
-    return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    return Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def _file(name: str) -> str:
