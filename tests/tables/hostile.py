@@ -87,8 +87,8 @@ CASES = [
         "q1 d1 0.5\n",
         (
             1,
-            "Expected fields like 'query Q0 document rank score tag', got 3; pass columns={'query': 0, 'item': ...,"
-            " 'score': ...}: 'q1 d1 0.5'",
+            "Expected fields like 'query Q0 document rank score tag', got 3; read it by"
+            " tr.read_run(source, columns={'query': 0, 'item': 1, 'score': ...}): 'q1 d1 0.5'",
         ),
     ),
     (
@@ -96,8 +96,8 @@ CASES = [
         "q1\td1\t0.5\n",
         (
             1,
-            "Expected the third field to be a rank, each once for a query; if it is a score, pass columns={'query': 0,"
-            " 'item': 1, 'score': 2}: 'q1\\td1\\t0.5'",
+            "Expected the third field to be a rank, each once for a query; if it is a score, read it by"
+            " tr.read_run(source, columns={'query': 0, 'item': 1, 'score': 2}): 'q1\\td1\\t0.5'",
         ),
     ),
     (
@@ -105,8 +105,8 @@ CASES = [
         "q1 Q0 d1 1 0.5 t x\n",
         (
             1,
-            "Expected fields like 'query Q0 document rank score tag', got 7; pass columns={'query': 0, 'item': ...,"
-            " 'score': ...}: 'q1 Q0 d1 1 0.5 t x'",
+            "Expected fields like 'query Q0 document rank score tag', got 7; read it by"
+            " tr.read_run(source, columns={'query': 0, 'item': 1, 'score': ...}): 'q1 Q0 d1 1 0.5 t x'",
         ),
     ),
     (
@@ -138,8 +138,9 @@ CASES = [
         QRELS,
         (
             1,
-            "Expected fields like 'query Q0 document rank score tag', got 4; pass columns={'query': 0, 'item': ...,"
-            " 'score': ...}, or exchange the judgments and the run: 'q1 0 d1 1'",
+            "Expected fields like 'query Q0 document rank score tag', got 4; read it by"
+            " tr.read_run(source, columns={'query': 0, 'item': 1, 'score': ...}), or exchange the judgments and the run:"
+            " 'q1 0 d1 1'",
         ),
     ),
     (
@@ -147,8 +148,9 @@ CASES = [
         RUN,
         (
             1,
-            "Expected fields like 'query 0 document grade', got 6; pass columns={'query': 0, 'item': ..., 'grade':"
-            " ...}, or exchange the judgments and the run: 'q1 Q0 d2 1 0.75 t'",
+            "Expected fields like 'query 0 document grade', got 6; read it by"
+            " tr.read_qrels(source, columns={'query': 0, 'item': 1, 'grade': ...}), or exchange the judgments and the run:"
+            " 'q1 Q0 d2 1 0.75 t'",
         ),
     ),
     ("Grade `0.5` in qrels", "q1 0 d1 0.5\n", {"q1": {"d1": 0.5}}),

@@ -213,7 +213,7 @@ def test_blocks_of_rows_and_of_text_change_nothing(monkeypatch):
 
 
 def test_ids_of_different_types_match_nothing_and_warn():
-    with pytest.warns(UserWarning, match="a query of the run is 1, a judged query is '1'; use the same query ids"):
+    with pytest.warns(UserWarning, match="a query of the run is 1, a judged query is '1'; use ids of one type in both"):
         tr.Ranking.from_run(io.StringIO("1 0 2 1"), [(1, 2, 0.5)])
     with pytest.warns(UserWarning, match="a document of the run is 2, a judged document is '2'") as caught:
         ranking = tr.Ranking.from_run(io.StringIO("1 0 2 1"), [("1", 2, 0.5)])

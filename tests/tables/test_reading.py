@@ -152,10 +152,10 @@ RECORD = '{"qid": "a", "docid": "b", "score": 1}\n'
         ("q Q0 d 1 0.5\np Q0 d 1 0.5\nq Q0 d 3 0.4\n", 3, "first in line 1; pass duplicates='first' or 'best': 'q Q0"),
         ("q Q0 d 1 0.5\nq Q0 d\0 1 0.5\n", 2, "control character 0x00"),
         ("q Q0 d 1 0.5\nq Q0 \x1bd 1 0.5\n", 2, "control character 0x1b"),
-        ("q d 1 0.5\n", 1, "Expected fields like 'query Q0 document rank score tag', got 4; pass"),
+        ("q d 1 0.5\n", 1, "Expected fields like 'query Q0 document rank score tag', got 4; read it by tr.read_run(source"),
         ("qid,docid,score\nq,d,1\n", 1, "read files between commas as a data frame"),
-        ("q d 1\n", 1, "got 3; pass columns="),
-        ("\tq d 1\n", 1, "got 3; pass columns="),
+        ("q d 1\n", 1, "got 3; read it by tr.read_run(source, columns="),
+        ("\tq d 1\n", 1, "got 3; read it by tr.read_run(source, columns="),
         ("q\td\t1\nq\te\t1.5\n", 2, "the third field to be a rank"),
         ("q\td\t1\nq\te\t1\n", 2, "the third field to be a rank"),
         ("qid\tdocid\tscore\nq\td\n", 2, "3 fields between tabs, as in the first line, got 2: 'q"),
@@ -321,7 +321,7 @@ def test_usual_names_of_columns_are_found():
         assert tr.read_run(frame).to_dict() == {"q": {"d": 0.5}}
         frame = pandas.DataFrame({grade: [3], item: ["d"], query: ["q"]})
         assert tr.read_qrels(frame).to_dict() == {"q": {"d": 3}}
-    with pytest.raises(tr.ReadingError, match=r"a column of item ids named like document, doc.*columns qid, score, x"):
+    with pytest.raises(tr.ReadingError, match=r"a column of item ids named like docno, doc_id.*columns qid, score, x"):
         tr.read_run({"qid": [1], "score": [1], "x": [2]})
 
 
@@ -358,7 +358,8 @@ def test_missing_values_in_frames_are_refused_with_their_row():
     with pytest.raises(tr.ReadingError, match="row 1: Expected query ids to be text"):
         tr.read_run(frame[2:])
     with pytest.raises(
-        tr.ReadingError, match=r"query ids to be text or integers, got 1.0 of type float; read ids as text"
+        tr.ReadingError,
+        match=r"row 2: Expected query ids to be text or integers, got None; leave out rows without an id",
     ):
         tr.read_run(pandas.DataFrame({"qid": [1, None], "docid": ["x", "y"], "score": [1, 2]}))
 

@@ -30,6 +30,13 @@ USAGES = {
 #: tests of `compare`
 TESTS = ("t", "randomization", "wilcoxon", "sign", "bootstrap", "tukey", "randomized-tukey")
 
+#: the option --duplicates
+DUPLICATES: dict[str, Any] = {
+    "choices": ("error", "first", "best"),
+    "default": "error",
+    "help": "the line of a document that a query has twice (default: error)",
+}
+
 #: end of the help of commands on files
 STATUSES = """\
 exit status: 0 = done, 2 = wrong call or unreadable file, 3 = wrong data"""
@@ -218,6 +225,7 @@ def _add_evaluations(commands: Any) -> None:
         metavar="GRADE",
         help="lowest relevant grade of measures that do not use grades, as map and mrr (default: 1)",
     )
+    files.add_argument("--duplicates", **DUPLICATES)
     files.add_argument("--unjudged", choices=UNJUDGED, help="treatment of unjudged documents (default: irrelevant)")
 
     evaluate = commands.add_parser(
@@ -281,6 +289,7 @@ def _add_evaluations(commands: Any) -> None:
         description="Read a run in any format and write it as .run, .tsv, .json or .jsonl, or these with .gz.",
     )
     convert.add_argument("source", metavar="IN", help="file of a run; - = standard input")
+    convert.add_argument("--duplicates", **DUPLICATES)
     convert.add_argument("out", metavar="OUT", help="file to write; its ending selects the format")
     convert.set_defaults(run=_convert)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from torchrank.cli.files import check_readable, in_python, write
+from torchrank.cli.files import check_readable, in_shell, write
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.sources import read_run
 
@@ -27,9 +27,9 @@ def converted(options: argparse.Namespace) -> int:
         check_readable(options.source, folder=True)
         if Path(options.out).exists() and Path(options.source).exists():
             _refuse_same(options.source, options.out)
-        write(options.out, "".join(_lines(read_run(options.source).to_dict(), kind)))
+        write(options.out, "".join(_lines(read_run(options.source, duplicates=options.duplicates).to_dict(), kind)))
     except (ReadingError, OSError, ImportError, ValueError) as error:
-        print(f"torchrank convert: {error}{in_python(error)}", file=sys.stderr)
+        print(f"torchrank convert: {in_shell(error)}", file=sys.stderr)
         return 3 if isinstance(error, ReadingError) else 2
     return 0
 

@@ -7,6 +7,7 @@ import hashlib
 import platform
 import sys
 import threading
+import warnings
 from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torchrank.cli.files import STANDARD, Input, check_readable, in_python, source_of, write
+from torchrank.cli.files import STANDARD, Input, check_readable, in_shell, source_of, write
 from torchrank.cli.formats import SEVERAL, formatted, per_query, print_json, rows_of
 from torchrank.cli.gates import Gate
 from torchrank.cli.lean import import_torchmetrics
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 #: options of the command that are arguments of :func:`torchrank.evaluate`
 ARGUMENTS = (
     *("preset", "queries", "ignore_identical_ids", "precision", "ties"),
-    *("depth", "relevance_level", "unjudged"),
+    *("depth", "relevance_level", "unjudged", "duplicates"),
 )
 
 #: exit statuses
@@ -87,6 +88,8 @@ def compared(options: argparse.Namespace) -> int:
         return _refused(
             ValueError(f"Expected one of --format {several} with --worst, got {options.format}; leave --worst out")
         )
+    if len(options.runs) < 2:
+        return _refused(_one_run(options))
     found = _evaluation(options)
     if isinstance(found, int):
         return found
@@ -133,6 +136,8 @@ def compared(options: argparse.Namespace) -> int:
 
 def powered(options: argparse.Namespace) -> int:
     """``torchrank power``: print the numbers of queries that show a difference, and the differences that are shown."""
+    if len(options.runs) < 2:
+        return _refused(_one_run(options))
     found = _evaluation(options)
     if isinstance(found, int):
         return found
@@ -175,11 +180,14 @@ def _read(options: argparse.Namespace) -> tuple[Qrels, dict[str, Any]]:
         check_readable(path, folder=True)
     importing.start()  # takes seconds, most of them without a core's work
     options.qrels_source = source_of(options.qrels)
-    qrels = read_qrels(options.qrels_source)
+    qrels = read_qrels(options.qrels_source, duplicates=options.duplicates)
     sources: dict[str, Any] = {name: source_of(path) for name, path in runs.items()}
     name, first = next(iter(sources.items()))
-    chunks = of_large(first)
-    sources[name] = read_run(first, ties=options.ties) if chunks is None else chunks.begun(importing.is_alive)
+    chunks = of_large(first, options.duplicates)
+    if chunks is None:
+        sources[name] = read_run(first, ties=options.ties, duplicates=options.duplicates)
+    else:
+        sources[name] = chunks.begun(importing.is_alive)
     importing.join()
     import_module("torchrank.evaluation.evaluate")
     return qrels, sources
@@ -188,12 +196,17 @@ def _read(options: argparse.Namespace) -> tuple[Qrels, dict[str, Any]]:
 def _evaluation(options: argparse.Namespace) -> Evaluation | int:
     """The evaluation of all runs, or the exit status if there is none."""
     try:
-        qrels, sources = _read(options)
-        from torchrank.evaluation.evaluate import evaluate  # not all of torchrank
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default", UserWarning)
+            qrels, sources = _read(options)
+            from torchrank.evaluation.evaluate import evaluate  # not all of torchrank
 
-        arguments = {name: getattr(options, name) for name in ARGUMENTS}
-        watched = sys.stderr.isatty() and find_spec("tqdm") is not None
-        return evaluate(qrels, sources, options.measures, **arguments, progress=watched)
+            arguments = {name: getattr(options, name) for name in ARGUMENTS}
+            watched = sys.stderr.isatty() and find_spec("tqdm") is not None
+            found = evaluate(qrels, sources, options.measures, **arguments, progress=watched)
+        for one in caught:
+            print(f"torchrank: {in_shell(one.message)}", file=sys.stderr)
+        return found
     except (OSError, ImportError) as error:
         return _refused(error)
     except ReadingError as error:
@@ -202,6 +215,10 @@ def _evaluation(options: argparse.Namespace) -> Evaluation | int:
         return _refused(error, DATA)
     except ValueError as error:
         return _refused(error)
+
+
+def _one_run(options: argparse.Namespace) -> ValueError:
+    return ValueError(f"Expected two or more runs to compare, got {options.runs[0]}; name the files of both")
 
 
 def _named(texts: list[str]) -> dict[str, str]:
@@ -224,7 +241,7 @@ def _named(texts: list[str]) -> dict[str, str]:
 
 
 def _refused(error: Exception, status: int = UNREADABLE) -> int:
-    print(f"torchrank: {error}{in_python(error)}", file=sys.stderr)
+    print(f"torchrank: {in_shell(error)}", file=sys.stderr)
     return status
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -14,16 +15,21 @@ STANDARD = "-"
 
 #: ways out of errors that only Python has, and the calls that have them
 IN_PYTHON = {
-    "pass columns=": "tr.read_run(path, columns=...)",
-    "pass duplicates=": "tr.read_run(path, duplicates=...)",
+    "by tr.read_qrels(": "tr.evaluate(tr.read_qrels(path, columns=...), run)",
+    "by tr.read_run(": "tr.evaluate(qrels, tr.read_run(path, columns=...))",
     "as a data frame": "tr.evaluate(qrels, frame)",
 }
 
 
-def in_python(error: Exception) -> str:
-    """The call that has the way out of an error, if the command does not have it."""
-    calls = [call for text, call in IN_PYTHON.items() if text in str(error)]
-    return f"; in Python: {calls[0]}" if calls else ""
+def in_shell(message: object) -> str:
+    """A message with options of the command for arguments of Python, and the call of ways out that only Python has."""
+    text = re.sub(r"\b(duplicates|ties)='(\w+)'( or )?('\w+')?", _option, str(message))
+    calls = [call for way_out, call in IN_PYTHON.items() if way_out in text]
+    return f"{text}; in Python: {calls[0]}" if calls else text
+
+
+def _option(found: re.Match[str]) -> str:
+    return f"--{found[1]} {found[2]}{found[3] or ''}{(found[4] or '').strip(chr(39))}"
 
 
 class Input(io.BytesIO):

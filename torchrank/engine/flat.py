@@ -48,6 +48,14 @@ class Entries:
         """:meth:`rankings` in rectangles whose width depends on no other query, so that values do not either."""
         return self._rectangles(octaves(self.sizes, BLOCK), errors)
 
+    def of_subtopics(self, grades: Tensor, errors: Tensor) -> Ranking:
+        """The ranking of all queries in one rectangle, with ``grades`` [entry, subtopic]."""
+        width = int(self.sizes.max())
+        (one,) = self._rectangles([(torch.arange(len(self.sizes)), width)], errors)
+        at = (self.start.unsqueeze(-1) + torch.arange(width)).clamp_max(max(0, len(grades) - 1))
+        subtopics = torch.where(one.valid.unsqueeze(-1), grades[at], 0.0)
+        return replace(one, subtopics=subtopics, queries=None)
+
     def _rectangles(self, cuts: Iterable[tuple[Tensor, int]], errors: Tensor) -> Iterator[Ranking]:
         queries, widths = zip(*cuts)
         # The queries of all rectangles are looked up at once, and then cut into those of each.

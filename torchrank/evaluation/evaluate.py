@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from torchrank.tables.chunks import Chunks
 from torchrank.tables.frames import is_columns
 from torchrank.tables.ids import ObjectIds, of_objects
 from torchrank.tables.sources import stem
-from torchrank.tables.table import Qrels, Ties
+from torchrank.tables.table import Duplicates, Qrels, Ties
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.suites import Suite
 
@@ -38,6 +38,7 @@ def evaluate(
     depth: int | None = None,
     relevance_level: float | None = None,
     unjudged: Unjudged | None = None,
+    duplicates: Duplicates = "error",
     progress: bool = False,
 ) -> Evaluation:
     """Evaluate one or several runs with the same judgments.
@@ -66,6 +67,8 @@ def evaluate(
         relevance_level: the lowest relevant grade, as ``trec_eval -l``, of all measures that have this parameter and
             whose names do not set it. ``measures`` must be names.
         unjudged: the treatment of unjudged documents, likewise; "condensed" removes them, as ``trec_eval -J``.
+        duplicates: "error", or the grade and the score to keep of a document that is given twice, as
+            :func:`torchrank.read_run`: "first", or "best", the largest.
         progress: show a progress bar if it takes more than a second; requires tqdm.
 
     Returns:
@@ -88,7 +91,7 @@ def evaluate(
     if measures is None:
         measures = MEASURES if preset is None else preset_of(preset, *CUTOFFS[preset])
     measures = with_parameters(measures, relevance_level=relevance_level, unjudged=unjudged)
-    evaluator = Evaluator.of(qrels, measures, "evaluate", False, options, ties)
+    evaluator = Evaluator.of(qrels, measures, "evaluate", False, options, ties, duplicates)
     tables: dict[str, QueryTable] = {}
     other: dict[str, QueryTable] = {}
     rankings: dict[str, Ranking] = {}
@@ -153,9 +156,10 @@ def _named(run: Any, judged: Container[Any]) -> dict[str, Any]:
         return {"run": run} if any(one in judged for one in queries) else {str(name): {} for name in run}
     if isinstance(run, Mapping) and not _is_table(run):
         # an empty run, or a query without documents, tells nothing about the depth of the dictionary
-        first = next((one for one in run.values() if not isinstance(one, Mapping) or one), {})
+        first: Any = next((one for one in run.values() if not isinstance(one, Sized) or len(one)), {})
         inner = next(iter(first.values()), None) if isinstance(first, Mapping) else None
-        several = not isinstance(first, Mapping) or isinstance(inner, Mapping)
+        by_query = isinstance(first, Mapping)
+        several = isinstance(inner, Mapping) or _is_ranked(inner) if by_query else not _is_ranked(first)
         return {str(name): one for name, one in run.items()} if run and several else {"run": run}
     if isinstance(run, list | tuple) and run and all(isinstance(one, str | Path) for one in run):
         names = [stem(one) for one in run]
@@ -165,6 +169,14 @@ def _named(run: Any, judged: Container[Any]) -> dict[str, Any]:
     if isinstance(run, Chunks):
         return {stem(run.name) if run.name else "run": run}
     return {stem(run) if isinstance(run, str | Path) else "run": run}
+
+
+def _is_ranked(docs: Any) -> bool:
+    """Whether a list has the documents of a query, ids or pairs (document, score), and not the rows of a run."""
+    if not isinstance(docs, list | tuple | set | np.ndarray | torch.Tensor) or getattr(docs, "ndim", 1) == 0:
+        return False
+    one = next(iter(docs), "")
+    return len(one) == 2 if isinstance(one, list | tuple) else isinstance(one, str | int | np.integer | torch.Tensor)
 
 
 def _is_table(run: Mapping[Any, Any]) -> bool:

@@ -100,13 +100,17 @@ class Evaluation:
         """
         left = "such documents are left out"
         if not self.ignored_identical_ids:
-            left = "ignore_identical_ids=True leaves such documents out"
+            left = "ignore_identical_ids=True, in the command --ignore-identical-ids, leaves such documents out"
         notes = [
             f"{row['run']}: {row['found itself']} queries have retrieved themselves; {left}"
             for row in self.rows
-            if row["found itself"] > 0.01 * max(1, row["queries"])
+            if row["found itself"] > 0.01 * max(1, row["queries"]) and self._has_names(row["run"])
         ]
         return Table.of_rows(list(self.rows), notes=[*self._others(), *notes])
+
+    def _has_names(self, run: str) -> bool:
+        """Whether ids of queries are texts other than numbers: a user and an item with one number are not the same."""
+        return any(isinstance(one, str) and not one.isdecimal() for one in self.tables[run].ids.tolist())
 
     def missing(self, name: str) -> list[Any]:
         """The ids of the judged queries that a run lacks; they count 0 in means over judged queries.
@@ -132,7 +136,7 @@ class Evaluation:
         """
         if len(self.tables) < 2:
             raise ValueError(
-                f"Expected two or more runs to compare, got {', '.join(self.runs)}; evaluate {{name: run}}"
+                f"Expected two or more runs to compare, got {', '.join(self.runs)}; evaluate {{'a': run, 'b': other}}"
             )
         return compare(self.tables, baseline, missing="drop" if self.queries == "both" else "error", **options)
 

@@ -15,9 +15,9 @@ from torchrank.state.estimates import Estimate, Interval, estimate, estimate_tab
 from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
 from torchrank.statistics.table import Table
-from torchrank.tables.errors import no_common_query
+from torchrank.tables.errors import no_common_query, warn
 from torchrank.tables.ids import MIX, ObjectIds
-from torchrank.tables.table import Qrels, Ties
+from torchrank.tables.table import Duplicates, Qrels, Ties
 from torchrank.version import __version__
 from torchrank.wrappers.hashing import hash_ids
 from torchrank.wrappers.suites import Suite
@@ -58,8 +58,8 @@ class PartialEvaluation:
     shares: ExactSums
     #: sums by the name of a column of the coverage
     counts: Mapping[str, int]
-    #: the id of a query of the run, and of a judged query
-    examples: tuple[Any, Any]
+    #: the id of a query of the run, and of a judged query; documents of both if none is in both, as a sentence
+    examples: tuple[Any, Any, str]
 
     @property
     def labels(self) -> list[str]:
@@ -87,9 +87,11 @@ class PartialEvaluation:
         Raises:
             ValueError: the parts have queries, but none of them is judged; or ``level`` is not between 0 and 1.
         """
-        theirs, ours = self.examples
+        theirs, ours, disjoint = self.examples
         if theirs is not None and not self.seen.any() and self.judged.any():
             raise no_common_query(theirs, ours)
+        if disjoint and not self.counts["common"]:
+            warn(disjoint)
         return {label: self._estimate(label, level) for label in self.metrics}
 
     def _estimate(self, label: str, level: float) -> Estimate:
@@ -126,6 +128,7 @@ def partial(
     ignore_identical_ids: bool = False,
     precision: Precision = "double",
     ties: Ties | None = None,
+    duplicates: Duplicates = "error",
 ) -> PartialEvaluation:
     """Evaluate a part of a run: some of its queries, each with all its documents.
 
@@ -142,6 +145,7 @@ def partial(
         ignore_identical_ids: as there.
         precision: as there.
         ties: as there.
+        duplicates: as there.
 
     Raises:
         ReadingError: a source cannot be read, or there are no judgments.
@@ -156,7 +160,7 @@ def partial(
         {'mrr': 0.75}
     """
     options = Options.of(None, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision)
-    evaluator = Evaluator.of(qrels, measures, "partial", True, options, ties)
+    evaluator = Evaluator.of(qrels, measures, "partial", True, options, ties, duplicates)
     found = evaluator.part(part)
     everything = evaluator.absent_of_all if queries == "judged" else evaluator.absent(found.at[:0])
     at = found.at if queries == "judged" else found.at[:0]
@@ -170,6 +174,7 @@ def partial(
         "ignore_identical_ids": ignore_identical_ids,
         "precision": precision,
         "ties": ties or "document",
+        "duplicates": duplicates,
         "depth": evaluator.depth,
         "no relevant": evaluator.no_relevant,
     }
@@ -182,8 +187,12 @@ def partial(
         np.bincount(judged, minlength=BUCKETS).astype(np.int32),
         np.bincount(judged[found.at], minlength=BUCKETS).astype(np.int32),
         ExactSums.of(found.judged),
-        {"without judgments": found.queries - len(found.at), "found itself": found.found_itself},
-        (found.example, next(iter(evaluator.qrels.query_ids), None)),
+        {
+            "without judgments": found.queries - len(found.at),
+            "found itself": found.found_itself,
+            "common": found.common,
+        },
+        (found.example, next(iter(evaluator.qrels.query_ids), None), found.disjoint),
     )
 
 
@@ -227,6 +236,7 @@ def _added(one: PartialEvaluation, two: PartialEvaluation) -> PartialEvaluation:
         return {label: ours[label] + theirs[label] for label in ours}
 
     example = two.examples[0] if one.examples[0] is None else one.examples[0]
+    disjoint = one.examples[2] or two.examples[2]
     return replace(
         one,
         found=both("found"),
@@ -234,7 +244,7 @@ def _added(one: PartialEvaluation, two: PartialEvaluation) -> PartialEvaluation:
         counts=both("counts"),
         seen=one.seen + two.seen,
         shares=one.shares + two.shares,
-        examples=(example, one.examples[1]),
+        examples=(example, one.examples[1], disjoint),
     )
 
 
@@ -263,7 +273,9 @@ def _digest(evaluator: Evaluator) -> tuple[str, np.ndarray]:
 
 def _digest_of(qrels: Qrels) -> tuple[str, np.ndarray]:
     queries = _mixed(_hashes(qrels.queries))
-    grades = _mixed((qrels.value + 0.0).view(np.uint64))  # -0.0 and 0.0 are one grade
+    grades = np.zeros(len(qrels), np.uint64)
+    for column in (qrels.value[:, None] if qrels.subtopics is None else qrels.subtopics).T:
+        grades = _mixed(grades * SECOND + _mixed((column + 0.0).view(np.uint64)))  # -0.0 and 0.0 are one grade
     rows = _mixed(queries[qrels.query] + np.uint64(3) * _mixed(_hashes(qrels.items)) + np.uint64(5) * grades)
     # Sums do not depend on the order of the rows.
     parts = [int(np.add.reduce(one, dtype=np.uint64)) for one in (queries, rows, _mixed(rows ^ SECOND))]

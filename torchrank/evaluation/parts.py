@@ -13,14 +13,15 @@ import torch
 
 from torchrank.evaluation.options import Options, identical
 from torchrank.metrics.incomplete_judgments import Judged
+from torchrank.metrics.intent_aware import IntentMetric
 from torchrank.ranking.parts import numbered
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks, QueryReturnsError, of_large
-from torchrank.tables.errors import ReadingError, no_common_query
+from torchrank.tables.errors import ReadingError, no_common_query, warn
 from torchrank.tables.ids import Ids, KeyIds
-from torchrank.tables.joining import join
+from torchrank.tables.joining import Pairs, ranking_of
 from torchrank.tables.sources import read_qrels, read_run
-from torchrank.tables.table import Qrels, Run, Ties
+from torchrank.tables.table import Duplicates, Qrels, Run, Ties
 from torchrank.wrappers.suites import Suite, collection_of, measures_of, values_of
 
 Array = np.ndarray
@@ -55,6 +56,9 @@ class Part:
     found_itself: int = 0
     #: the id of a query; None = there is none
     example: Any = None
+    #: number of judged documents in the run, and what judgments and run lack in common if there is none
+    common: int = 0
+    disjoint: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,15 +72,32 @@ class Evaluator:
     metrics: Mapping[str, Any]
     options: Options
     ties: Ties | None
+    duplicates: Duplicates
 
     @classmethod
-    def of(cls, qrels: Any, measures: Suite, user: str, means: bool, options: Options, ties: Ties | None) -> Self:
+    def of(
+        cls,
+        qrels: Any,
+        measures: Suite,
+        user: str,
+        means: bool,
+        options: Options,
+        ties: Ties | None,
+        duplicates: Duplicates,
+    ) -> Self:
         """Check the arguments of :func:`torchrank.evaluate`; ``user`` and ``means`` are those of `measures_of`."""
         metrics = measures_of(collection_of(measures), user, means=means)
-        judgments = read_qrels(qrels)
-        if not len(judgments.queries):
-            raise ReadingError("Expected judgments of at least one query, got none; pass others", judgments.source)
-        return cls(judgments, measures, metrics, options, ties)
+        judgments = read_qrels(qrels, duplicates=duplicates)
+        if not len(judgments):
+            message = "Expected judgments of at least one document, got none; pass (query, document, grade) rows"
+            raise ReadingError(message, judgments.source)
+        intents = [label for label, metric in metrics.items() if isinstance(metric, IntentMetric)]
+        if intents and judgments.subtopics is None:
+            warn(
+                f"The judgments have no subtopics, so {', '.join(intents)} counts each query as one subtopic; pass rows"
+                " (query, subtopic, document, grade)"
+            )
+        return cls(judgments, measures, metrics, options, ties, duplicates)
 
     @property
     def depth(self) -> int:
@@ -101,7 +122,7 @@ class Evaluator:
         Raises:
             QueryReturnsError: a large file is not grouped by query; read it as a whole.
         """
-        chunks = source if isinstance(source, Chunks) else of_large(source)
+        chunks = source if isinstance(source, Chunks) else of_large(source, self.duplicates)
         yield from [self.part(source)] if chunks is None else map(self.part, chunks)
 
     def all_parts(self, source: Any, done: Callable[[int], None]) -> list[Part]:
@@ -122,7 +143,7 @@ class Evaluator:
 
     def part(self, source: Any) -> Part:
         """The values of the judged queries of a source of :func:`torchrank.read_run`."""
-        run = read_run(source, ties=self.ties)
+        run = read_run(source, ties=self.ties, duplicates=self.duplicates)
         itself = identical(run)
         found_itself = len(np.unique(run.query[itself]))
         run = self.options.apply(run, itself)
@@ -169,7 +190,8 @@ class Evaluator:
         """
         if not len(at):
             return Part(at, {label: np.zeros(0) for label in self.metrics}, None, np.zeros(0), ())
-        ranking = join(self._judgments(at), run, in_run)
+        pairs = Pairs.of(self._judgments(at), run, in_run)
+        ranking = ranking_of(pairs)
         coverage = Judged(top_k=self.depth)
         values, weights = (_arrays(one) for one in values_of({**self.metrics, JUDGED: coverage}, ranking))
         judged = values.pop(JUDGED)
@@ -179,7 +201,7 @@ class Evaluator:
                 values[label] = np.where(nothing, np.nan, values[label])
         # Without the run, which takes far more memory.
         rankings = [replace(one, queries=torch.from_numpy(at)[one.queries]) for one in numbered(ranking.parts())]
-        return Part(at, values, weights or None, judged, rankings)
+        return Part(at, values, weights or None, judged, rankings, common=pairs.common, disjoint=pairs.disjoint)
 
     def _judgments(self, at: Array) -> Qrels:
         """The judgments of some queries."""
@@ -192,7 +214,8 @@ class Evaluator:
         items: Ids = qrels.items
         items = KeyIds([items.tables[one] for one in at.tolist()]) if isinstance(items, KeyIds) else items.take(rows)
         query = number[qrels.query[rows]].astype(qrels.query.dtype)
-        return Qrels(qrels.queries.take(at), query, items, qrels.value[rows], qrels.source)
+        subtopics = None if qrels.subtopics is None else qrels.subtopics[rows]
+        return Qrels(qrels.queries.take(at), query, items, qrels.value[rows], qrels.source, subtopics=subtopics)
 
 
 def _arrays(found: Mapping[str, torch.Tensor] | None) -> dict[str, Array]:
@@ -204,7 +227,9 @@ def _has_level(metric: Any) -> bool:
 
 
 def check_queries(evaluator: Evaluator, parts: Sequence[Part], name: str) -> None:
-    """Raise NoCommonQueryError if judgments and a run have queries, but none in common."""
+    """Raise NoCommonQueryError if judgments and a run have queries, but none in common; warn if no document is."""
     theirs = next((part.example for part in parts if part.queries), None)
     if theirs is not None and evaluator.numbers and not any(len(part.at) for part in parts):
         raise no_common_query(theirs, evaluator.qrels.query_ids[0], f" in run {name!r}")
+    if (disjoint := [part.disjoint for part in parts if part.disjoint]) and not any(part.common for part in parts):
+        warn(f"Run {name!r}: {disjoint[0]}")

@@ -95,7 +95,7 @@ class Parted(Gained):
             _cache={},
         )
         # ``subtopics`` has a default on the class, so that reading it does not call __getattr__: join now.
-        if parts[0].subtopics is not None:
+        if any(part.subtopics is not None for part in parts):
             whole._join_parts()
         return whole
 
@@ -157,8 +157,9 @@ class Parted(Gained):
             for name in ("first", "tied", "grade", "valid")
         ]
         lengths = torch.cat([part.num_candidates for part in parts])
-        grades = [part.subtopics for part in parts if part.subtopics is not None]  # dense layouts, so of equal width
-        subtopics = torch.cat(grades) if grades else None
+        grades = [part.subtopics for part in parts if part.subtopics is not None]
+        pad = torch.nn.functional.pad
+        subtopics = torch.cat([pad(one, (0, 0, 0, width - one.shape[1])) for one in grades]) if grades else None
         joined = self.in_rank_order(first, tied, grade, valid, lengths, self.errors, self.depth, subtopics=subtopics)
         order = batch_order([part.queries for part in parts])
         joined = joined if order is None else joined.take(order)

@@ -326,7 +326,7 @@ class Ranking(Intended):
         return cls.rank(streamed(blocks, relevant, exclude, top_k), Need(integer("top_k", top_k, least=1)))
 
     @classmethod
-    def from_run(cls, qrels: Any, run: Any) -> Ranking:
+    def from_run(cls, qrels: Any, run: Any, *, duplicates: str = "error") -> Ranking:
         """Rank a run with judgments, as trec_eval does.
 
         Queries are in the order of ``qrels``; ``query_ids`` has their ids. Scores are compared in double precision, and
@@ -337,6 +337,8 @@ class Ranking(Intended):
         Args:
             qrels: any source that :func:`read_qrels` takes: a path, a frame, a dict ``{query: {document: grade}}``.
             run: any source that :func:`read_run` takes: a path, a frame, a dict ``{query: {document: score}}``.
+            duplicates: "error", or the number to keep of a document that is given twice: "first", or "best", the
+                largest.
 
         Raises:
             ReadingError: a source cannot be read, or has a NaN or a document twice.
@@ -347,7 +349,7 @@ class Ranking(Intended):
             >>> tr.MRR().score(ranking), ranking.grade[ranking.valid]  # c, b, a
             (tensor([0.3333], dtype=torch.float64), tensor([-2.,  0.,  1.], dtype=torch.float64))
         """
-        return cls.join_run(qrels, run)
+        return cls.join_run(qrels, run, duplicates)
 
     @classmethod
     def from_table(
@@ -360,6 +362,7 @@ class Ranking(Intended):
         grade: str | None = None,
         group: str | None = None,
         ties: str = "expected",
+        duplicates: str = "error",
     ) -> Ranking:
         """Rank the rows of one data frame, which has both scores and grades.
 
@@ -374,6 +377,8 @@ class Ranking(Intended):
             grade: the name of the column of grades; None = found among usual names.
             group: the name of a column with one value for each query, e.g. its language; missing = in no group.
             ties: "expected", or "document": equal scores rank by item id, the larger first.
+            duplicates: "error", or the row to keep of an item that a query has twice: "first", or "best", of the
+                largest score.
 
         Raises:
             ReadingError: a column is missing or has other types; a query has an item twice, or two groups.
@@ -384,7 +389,9 @@ class Ranking(Intended):
             >>> tr.MRR().score(tr.Ranking.from_table(frame))
             tensor([0.5000, 0.5000], dtype=torch.float64)
         """
-        return cls.join_frame(frame, query=query, item=item, score=score, grade=grade, group=group, ties=ties)
+        return cls.join_frame(
+            frame, query=query, item=item, score=score, grade=grade, group=group, ties=ties, duplicates=duplicates
+        )
 
     def sampled(self, num_negatives: int, *, replacement: bool = False) -> Ranking:
         r"""This ranking under a sampled protocol: measures are expectations over a random draw of negatives.

@@ -116,8 +116,29 @@ def cluster_numbers(clusters: Any, ids: list[Hashable] | None, queries: int) -> 
         given = _listed(clusters)
         if len(given) != queries:
             raise ValueError(f"Expected clusters of {queries} queries, got {len(given)}; give one for each query")
+    return numbered_clusters(given, range(queries) if ids is None else ids)
+
+
+def numbered_clusters(clusters: Sequence[Any], queries: Sequence[Any]) -> Array:
+    """The number of the cluster of each query, int64 [query]: clusters are equal as keys of a dictionary are.
+
+    Raises:
+        ValueError: a cluster is missing, None or NaN, or cannot be a key.
+
+    Example:
+        >>> numbered_clusters([1, "1", ("ann", 2), ("ann", 2)], [0, 1, 2, 3]).tolist()
+        [0, 1, 2, 2]
+    """
     numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(cluster, len(numbers)) for cluster in given], dtype=np.int64)
+    found = np.empty(len(clusters), dtype=np.int64)
+    for at, (cluster, query) in enumerate(zip(clusters, queries)):
+        if cluster is None or not isinstance(cluster, Hashable) or cluster != cluster:
+            raise ValueError(
+                f"Expected the cluster of each query to be a text, a number or a tuple, got {cluster!r} for query"
+                f" {query!r}; leave the query out, or give it a cluster of its own"
+            )
+        found[at] = numbers.setdefault(cluster, len(numbers))
+    return found
 
 
 def _runs(name: str, system: Any) -> list[_Run]:

@@ -138,11 +138,11 @@ class _Once:
         return self.pieces
 
 
-def of_large(source: Any) -> Chunks | None:
+def of_large(source: Any, duplicates: Duplicates = "error") -> Chunks | None:
     """The chunks of a path, if it is a file of lines that needs much memory to be read as a whole; else None."""
     if not isinstance(source, str | Path) or not _is_large(Path(source)):
         return None
-    return replace(read_chunks(source), automatic=True)
+    return replace(read_chunks(source, duplicates=duplicates), automatic=True)
 
 
 def _is_large(path: Path) -> bool:

@@ -2,34 +2,62 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchrank.names.nearest import did_you_mean
-from torchrank.tables.errors import ReadingError
+from torchrank.tables.errors import ReadingError, warn
 
-#: usual names of each column, in the order in which they are looked for, with "_" for "-" and blanks
-USUAL = {
-    "query": ("query", "query_id", "qid", "q_id", "queryid", "topic", "topic_id", "user", "user_id", "userid"),
-    "item": (
-        *("document", "doc", "doc_id", "docid", "docno", "document_id", "corpus_id", "passage_id", "pid"),
-        *("item", "item_id", "itemid", "product_id", "movie_id"),
+#: usual names of each column: first names of ids, then names that a column of texts may have, too; of a group the first
+#: is read, and the others are an ambiguity
+USUAL: dict[str, tuple[tuple[str, ...], ...]] = {
+    "query": (
+        ("query_id", "qid", "topic_id", "user_id", "uid", "user_idx", "session_id"),
+        ("query", "topic", "user", "session"),
     ),
-    "score": ("score", "scores", "sim", "similarity", "prediction", "pred", "rating"),
-    "grade": ("grade", "relevance", "rel", "label", "judgment", "judgement", "score", "rating", "target"),
-    "rank": ("rank", "position"),
+    "item": (
+        ("docno",),  # PyTerrier has internal numbers in "docid"
+        ("doc_id", "item_id", "document_id", "corpus_id", "passage_id", "pid", "iid", "item_idx", "movie_id")
+        + ("product_id", "article_id", "track_id", "asin"),
+        ("document", "doc", "passage", "item", "movie", "product", "article", "track"),
+    ),
+    "score": (("score", "scores", "similarity", "sim", "prediction", "pred", "est"), ("rating",)),
+    "grade": (
+        ("grade", "relevance", "rel", "label", "judgment", "judgement"),
+        ("score", "rating", "target", "r_ui"),
+    ),
+    "rank": (("rank", "position"),),
+    "subtopic": (("subtopic", "subtopic_id", "intent", "intent_id", "aspect"), ("iteration", "iter")),
 }
+#: columns of interactions that hold no grade
+TIMES = ("timestamp", "time", "datetime", "date")
 
 Columns = Mapping[str, Any] | Sequence[Any] | None
 
 
-def usual_form(name: str) -> str:
-    """The form in which names are compared."""
-    return name.strip().lower().replace("-", "_").replace(" ", "_")
+def usual_form(name: Any) -> str:
+    """The form in which names are compared: of ``User-ID``, ``userId`` and RecBole's ``user_id:token`` "userid"."""
+    return re.sub(r"[\s_-]", "", str(name).lower()).partition(":")[0]
 
 
-def find(columns: Columns, names: Sequence[str], value: str, source: str, item: bool = True) -> dict[str, int]:
-    """The numbers of the columns of a table with names: of ``query``, ``item``, and the value or ``rank``.
+def is_usual(name: Any) -> bool:
+    """Whether a name is a usual name of a column."""
+    return any(usual_form(name) == usual_form(one) for groups in USUAL.values() for group in groups for one in group)
+
+
+def find(
+    columns: Columns,
+    names: Sequence[Any],
+    value: str,
+    source: str,
+    item: bool = True,
+    taken: Sequence[int] = (),
+    way_out: str = "",
+) -> dict[str, int]:
+    """The numbers of the columns ``query``, ``item``, the value or ``rank``, and ``subtopic`` of a table with names.
+
+    Rows without any other column than query, item and time are interactions: they have no column of grades.
 
     Args:
         columns: the user's choice: names or numbers, by column or in the order query, item, value; None = usual names.
@@ -37,6 +65,8 @@ def find(columns: Columns, names: Sequence[str], value: str, source: str, item: 
         value: "score" or "grade".
         source: the name of the source.
         item: whether the column of items must be there.
+        taken: the numbers of columns that hold something else.
+        way_out: how to name a column, with "{}" for query, item or the value; "" = by :func:`choice`.
 
     Raises:
         ReadingError: a column is not there.
@@ -45,28 +75,48 @@ def find(columns: Columns, names: Sequence[str], value: str, source: str, item: 
         >>> find(None, ["query-id", "corpus-id", "score"], "grade", "")
         {'query': 0, 'item': 1, 'grade': 2}
     """
-    chosen, found = given(columns, value), {}
-    forms = [usual_form(str(name)) for name in names]
-    for column in ("query", "item", value):
+    chosen, found = given(columns, value), dict[str, int]()
+    forms = [usual_form(name) for name in names]
+    way_out = way_out or choice(value)
+
+    def usual(column: str) -> list[int]:
+        """The columns of the first group of usual names that has some."""
+        known = set(taken) | set(found.values())
+        groups = (
+            [forms.index(form) for name in group if (form := usual_form(name)) in forms] for group in USUAL[column]
+        )
+        return next((left for group in groups if (left := [at for at in group if at not in known])), [])
+
+    several: list[tuple[str, list[int]]] = []
+    for column in ("query", "item", value, *(["subtopic"] if value == "grade" and item else [])):
         asked = chosen.get(column, chosen.get("rank") if column == value else None)
         if asked is not None:
             found["rank" if column not in chosen else column] = number(asked, names, source)
+        elif known := usual(column):
+            found[column] = known[0]
+            several += [(column, known)] * (len(known) > 1)
+        elif column == "score" and (ranks := usual("rank")):
+            found["rank"] = ranks[0]
+        elif column == "grade" and item and all(at in found.values() or forms[at] in TIMES for at in range(len(forms))):
             continue
-        usual = [forms.index(name) for name in USUAL[column] if name in forms]
-        usual = [one for one in usual if one not in found.values()]
-        if usual:
-            found[column] = usual[0]
-        elif column == "score" and any(name in forms for name in USUAL["rank"]):
-            found["rank"] = next(forms.index(name) for name in USUAL["rank"] if name in forms)
-        elif item or column != "item":
+        elif column != "subtopic" and (item or column != "item"):
+            what = f"{column} ids" if column in ("query", "item") else f"{column}s"
+            listed = ", ".join([name for group in USUAL[column] for name in group][:4])
             raise ReadingError(
-                f"Expected a column of {column} ids named like {', '.join(USUAL[column][:4])}"
-                if column in ("query", "item")
-                else f"Expected a column of {column}s named like {', '.join(USUAL[column][:4])}",
+                f"Expected a column of {what} named like {listed}, got the columns {', '.join(map(str, names))};"
+                f" {way_out.format(column)}",
                 source,
-                text=f"columns {', '.join(map(str, names))}; pass columns={{'{column}': ...}}",
             )
+    for column, known in several:
+        first, *others = (str(names[at]) for at in known)
+        warn(f"Column {first} is read as the {column}, not {' or '.join(others)}; if wrong, {way_out.format(column)}")
     return found
+
+
+def choice(value: str) -> str:
+    """The way out of errors of columns, with "{}" for the name of a column."""
+    reader = "read_qrels" if value == "grade" else "read_run"
+    return f"read it by tr.{reader}(source, columns={{{{'{{}}': ...}}}})"
 
 
 def given(columns: Columns, value: str) -> dict[str, Any]:
@@ -79,11 +129,11 @@ def given(columns: Columns, value: str) -> dict[str, Any]:
         return {}
     if isinstance(columns, str) or not isinstance(columns, Mapping | Sequence):
         raise TypeError(f"Expected columns to be a dictionary or three names, got {columns!r}")
-    known = ("query", "item", value, "rank") if value == "score" else ("query", "item", value)
+    known = ("query", "item", value, "rank" if value == "score" else "subtopic")
     if not isinstance(columns, Mapping):
         if len(columns) != 3:
             raise ValueError(f"Expected columns to be query, item and {value}, got {list(columns)!r}")
-        return dict(zip(known, columns))
+        return dict(zip(known[:3], columns))
     for name in columns:
         if name not in known:
             hint = did_you_mean(str(name), known)

@@ -15,15 +15,16 @@ import numpy as np
 from torchrank.tables import columns as names
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.ids import PADDING, TextIds, factorise
-from torchrank.tables.table import Rows
+from torchrank.tables.records import is_json_lines, relevant
+from torchrank.tables.table import Rows, subtopics_of
 from torchrank.tables.text import Text, fields, is_comment, numbers, refuse_control_characters
 
 Array = np.ndarray
 Format = Literal["auto", "trec", "tsv", "json", "jsonl", "parquet"]
 
-# Columns of files without a header, by the number of fields: query, document, and score or grade.
+# Columns of files without a header, by the number of fields: query, document, score or grade, and subtopic.
 RUN_FIELDS = {5: (0, 2, 4), 6: (0, 2, 4)}
-QRELS_FIELDS = {4: (0, 2, 3)}
+QRELS_FIELDS = {4: (0, 2, 3, 1)}
 # Of fields between tabs; the third field of a run is a rank (MS MARCO).
 BETWEEN_TABS = (0, 1, 2)
 
@@ -95,8 +96,6 @@ def recognise(text: Text) -> Format:
     start = _rest(text, 1000).lstrip()[:1]
     if start not in (b"{", b"["):
         return "trec"
-    from torchrank.tables.records import is_json_lines
-
     return "jsonl" if start == b"{" and is_json_lines(text) else "json"
 
 
@@ -144,19 +143,19 @@ def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows
         found = _without_header(text, width, value, chosen, len(line.rstrip().split(b"\t")) == width)
     else:
         text = text.after_first_line()
-    wanted = [found["query"], found["item"], found.get(value, found.get("rank", -1))]
-    query, item, third = fields(text, wanted, width, cut_at_tabs)
-    codes, queries = factorise(query)
-    del query  # the places of ten million queries take 80 MB
-    what = value if value in found else "rank"
-    values = numbers(text, third, what)
-    if what == "rank":
+    cut = dict(zip(found, fields(text, list(found.values()), width, cut_at_tabs)))
+    codes, queries = factorise(cut.pop("query"))  # the places of ten million queries take 80 MB
+    item, third = cut["item"], cut.get(value, cut.get("rank"))
+    subtopic = subtopics_of(codes, cut.pop("subtopic", None))
+    what = "rank" if "rank" in found else value
+    values = relevant(len(item), text.name) if third is None else numbers(text, third, what)
+    if what == "rank" and third is not None:
         values = _from_ranks(text, codes, third, values)
 
     def error(message: str, row: int) -> ReadingError:
         return text.error(message, int(item.start[row]))
 
-    return Rows(queries, codes, item, values, text.name, error)
+    return Rows(queries, codes, item, values, text.name, error, subtopic)
 
 
 def header_of(text: Text, value: str, chosen: names.Columns, tabs: bool) -> tuple[bytes, int]:
@@ -199,7 +198,7 @@ def _without_header(text: Text, width: int, value: str, chosen: names.Columns, b
     asked = names.given(chosen, value)
     if asked:
         known = {"query", "item", "rank" if "rank" in asked else value}
-        if set(asked) != known:
+        if set(asked) - {"subtopic"} != known and (value, set(asked)) != ("grade", {"query", "item"}):
             raise ValueError(f"Expected columns to number query, item and {value}, got {dict(asked)!r}")
         if not all(isinstance(one, int) and 0 <= one < width for one in asked.values()):
             raise text.error(f"Expected columns to be numbers from 0 to {width - 1}, got {asked}", text.begin)
@@ -210,13 +209,14 @@ def _without_header(text: Text, width: int, value: str, chosen: names.Columns, b
         return dict(zip(("query", "item", third), BETWEEN_TABS))
     if usual is None:
         form = "query Q0 document rank score tag" if value == "score" else "query 0 document grade"
-        way_out = f"pass columns={{'query': 0, 'item': ..., '{value}': ...}}"
+        third = f", '{value}': ..." if width > 2 or value == "score" else ""
+        way_out = names.choice(value).format("query").replace("...", f"0, 'item': 1{third}")
         if width in (QRELS_FIELDS if value == "score" else RUN_FIELDS):
             way_out += ", or exchange the judgments and the run"
         if width == 1:
             way_out = "read files between commas as a data frame"
         raise text.error(f"Expected fields like '{form}', got {width}; {way_out}", text.begin)
-    return dict(zip(("query", "item", value), usual))
+    return dict(zip(("query", "item", value, "subtopic"), usual))
 
 
 def _from_ranks(text: Text, query: Array, column: TextIds, ranks: Array) -> Array:
@@ -230,8 +230,8 @@ def _from_ranks(text: Text, query: Array, column: TextIds, ranks: Array) -> Arra
         if not wrong.any():
             place = int(np.flatnonzero((codes << 32 | ranks.astype(np.int64)) == again[0])[1])
         raise text.error(
-            "Expected the third field to be a rank, each once for a query; if it is a score, pass columns={'query': 0,"
-            " 'item': 1, 'score': 2}",
+            "Expected the third field to be a rank, each once for a query; if it is a score, read it by"
+            " tr.read_run(source, columns={'query': 0, 'item': 1, 'score': 2})",
             int(column.start[place]),
         )
     return -ranks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from torchrank.tables import columns as names
 from torchrank.tables import native
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.ids import NumberIds, TextIds, factorise
-from torchrank.tables.records import id_column, rows_of
+from torchrank.tables.records import id_column, of_columns
 from torchrank.tables.table import Rows
 
 
@@ -28,11 +28,11 @@ def is_frame(source: Any) -> bool:
     )
 
 
-def is_columns(source: Any) -> bool:
-    """Whether a dictionary has columns, not dictionaries."""
-    if not isinstance(source, Mapping) or not source:
+def is_columns(source: Any, chosen: names.Columns = None) -> bool:
+    """Whether a dictionary has columns, not documents by query: a key is a usual name, or the user has named some."""
+    if not isinstance(source, Mapping) or (chosen is None and not any(map(names.is_usual, source))):
         return False
-    return not any(isinstance(one, Mapping) or np.ndim(one) == 0 for one in source.values())
+    return not any(isinstance(one, Mapping | set | frozenset) or np.ndim(one) == 0 for one in source.values())
 
 
 @dataclass(frozen=True)
@@ -164,10 +164,8 @@ def of_frame(source: Any, value: str, chosen: names.Columns, name: str) -> Rows:
     """Rows of a data frame with the columns query, document and value."""
     frame = frame_of(source, name)
     at = names.find(chosen, frame.labels, value, name)
-    by_rank = "rank" in at
-    query, item = frame.ids(at["query"]), frame.ids(at["item"])
-    rows = rows_of(query, item, frame.values(at["rank" if by_rank else value]), name, value)
-    return replace(rows, value=-rows.value) if by_rank else rows
+    columns = {key: (frame.ids if key in ("query", "item", "subtopic") else frame.values)(n) for key, n in at.items()}
+    return of_columns(columns, value, name)
 
 
 def of_both(source: Any, chosen: dict[str, str], ties: str) -> tuple[Any, Any, Any, Any, Any]:
@@ -180,11 +178,11 @@ def of_both(source: Any, chosen: dict[str, str], ties: str) -> tuple[Any, Any, A
     named = {name: column for name, column in chosen.items() if column is not None}
     group = named.pop("group", None)
     with_score = {name: column for name, column in named.items() if name != "grade"}
-    at = names.find(with_score, frame.labels, "score", "frame", item=ties == "document")
+    way_out = "pass {}= with the name of its column"
+    at = names.find(with_score, frame.labels, "score", "frame", ties == "document", way_out=way_out)
     # A column "score" or "rating" holds the scores here, so the grades are looked for in other columns.
-    others = ["" if number == at.get("score") else label for number, label in enumerate(frame.labels)]
-    with_grade = {name: column for name, column in named.items() if name not in ("score", "rank")}
-    at["grade"] = names.find(with_grade, others, "grade", "frame", item=False)["grade"]
+    with_grade = {"query": frame.labels[at["query"]]} | ({"grade": named["grade"]} if "grade" in named else {})
+    at["grade"] = names.find(with_grade, frame.labels, "grade", "frame", False, [*at.values()], way_out)["grade"]
 
     def error(message: str, row: int) -> ReadingError:
         return ReadingError(message, "frame", row + 1, frame.row(row), "row")

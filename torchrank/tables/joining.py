@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from torchrank.layouts.canonical import IN_THE_POOL, OUTSIDE_THE_POOL
 from torchrank.ranking.entries import depth_of
 from torchrank.ranking.query_names import QueryNames
 from torchrank.ranking.ranking import Ranking
-from torchrank.tables.ids import KeyIds, blocks, pair_hashes
+from torchrank.tables.errors import warn
+from torchrank.tables.ids import Ids, KeyIds, blocks, pair_hashes
 from torchrank.tables.table import Qrels, RankedLists, Run, count_above
 
 Array = np.ndarray
@@ -25,24 +26,22 @@ Array = np.ndarray
 ROOM = 32
 
 
-def join(qrels: Qrels, run: Run, number: Array | None = None) -> Ranking:
+def join(qrels: Qrels, run: Run) -> Ranking:
     """Rank the documents of a run, with the grades of the judgments; queries are in the order of ``qrels``.
 
-    Entries are the judged documents. Documents without a judgment become entries when all candidates are read.
-
-    Args:
-        qrels: the judgments.
-        run: the run.
-        number: int64 [query of qrels], the number of each query in the run, -1 = not in the run; None = looked up.
+    Entries are the judged documents. Documents without a judgment become entries when all candidates are read. Warns if
+    no query or no document is in both.
     """
-    ranking = ranking_of(Pairs.of(qrels, run, _queries_in_run(qrels, run) if number is None else number))
-    return ranking.with_names(QueryNames(qrels.queries))
+    pairs = Pairs.of(qrels, run)
+    if pairs.disjoint:
+        warn(pairs.disjoint)
+    return ranking_of(pairs)
 
 
 def ranking_of(pairs: Pairs) -> Ranking:
     """The ranking of judgments whose places in a run are known."""
-    judged = pairs.judged_entries()
-    return Ranking.with_others(_rankings(judged, pairs.lengths), pairs)
+    ranking = Ranking.with_others(_rankings(pairs.judged_entries(), pairs.lengths, pairs.subtopics), pairs)
+    return ranking.with_names(QueryNames(pairs.qrels.queries))
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,17 +58,21 @@ class Pairs:
     rows: Callable[[Array], Array]
 
     @classmethod
-    def of(cls, qrels: Qrels, run: Run, number: Array) -> Pairs:
-        """Find the judged documents in the run; ``number`` as in :func:`join`."""
+    def of(cls, qrels: Qrels, run: Run, number: Array | None = None) -> Pairs:
+        """Find the judged documents in the run.
+
+        Args:
+            qrels: the judgments.
+            run: the run.
+            number: int64 [query of qrels], the number of each query in the run, -1 = not in the run; None = looked up.
+        """
+        if number is None:
+            numbers: dict[Hashable, int] = {key: at for at, key in enumerate(run.queries.hashable())}
+            number = np.array([numbers.get(key, -1) for key in qrels.queries.hashable()], dtype=np.int64)
         _warn_if_exchanged(qrels, run)
         if isinstance(qrels.items, KeyIds) and isinstance(run.items, KeyIds):
-            score, rows = _looked_up(qrels.items, run.items, number, qrels.query)
-            if (number >= 0).any() and not (score > -np.inf).any():
-                _warn_of_types(qrels, run)
-            return cls(qrels, run, number, score, rows)
+            return cls(qrels, run, number, *_looked_up(qrels.items, run.items, number, qrels.query))
         qrels, run = qrels.columns, run.columns
-        if (number >= 0).any():
-            _warn_of_types(qrels, run)
         return cls._at(qrels, run, number, matches(qrels, run, number[qrels.query]))
 
     @classmethod
@@ -81,6 +84,26 @@ class Pairs:
     def _at(cls, qrels: Qrels, run: Run, number: Array, row: Array) -> Pairs:
         score = np.where(row < 0, -np.inf, run.value[row] if len(run) else -np.inf)
         return cls(qrels, run, number, score, _Taken(row))
+
+    @cached_property
+    def common(self) -> int:
+        """Number of judged documents that the run has."""
+        return int((self.score > -np.inf).sum()) or int((self.rows(np.arange(len(self.score))) >= 0).sum())
+
+    @property
+    def disjoint(self) -> str:
+        """A sentence if judgments and run have queries or documents, but none in common; else ""."""
+        qrels, run = self.qrels, self.run
+        if self.common or not len(run):
+            return ""
+        if not len(qrels):
+            return f"No document is judged: the judgments {qrels.source} are empty; pass others"
+        known = self.number[self.number >= 0]
+        if not len(known):
+            return _unlike("query", run.queries, qrels.queries, 0, 0)
+        theirs = np.flatnonzero(np.isin(run.query, known))[:1]
+        ours = np.flatnonzero(self.number[qrels.query] >= 0)[:1]
+        return _unlike("document", run.items, qrels.items, theirs[0], ours[0]) if len(theirs) and len(ours) else ""
 
     @property
     def lengths(self) -> Array:
@@ -108,6 +131,11 @@ class Pairs:
                 tied[in_tie] = 1
         return query, first, tied, np.maximum(self.qrels.value, IN_THE_POOL)
 
+    @property
+    def subtopics(self) -> Array | None:
+        """float64 [judgment, subtopic]: the grades for each subtopic."""
+        return None if self.qrels.subtopics is None else np.maximum(self.qrels.subtopics, IN_THE_POOL)
+
     def __call__(self) -> Ranking:
         """The ranking with an entry for every candidate."""
         query, first, tied, grade = self.judged_entries()
@@ -128,7 +156,10 @@ class Pairs:
         # Grades outside the pool are below those of unjudged candidates in it.
         them = *them[:3], rest.value
         both = [np.concatenate(pair) for pair in zip((query, first, tied, grade), them)]
-        return Ranking.join(_rankings((both[0], both[1], both[2], both[3]), self.lengths))
+        subtopics = self.subtopics
+        if subtopics is not None:
+            subtopics = np.concatenate([subtopics, np.repeat(rest.value[:, None], subtopics.shape[1], axis=1)])
+        return Ranking.join(_rankings((both[0], both[1], both[2], both[3]), self.lengths, subtopics))
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,31 +201,14 @@ def _looked_up(judged: KeyIds, retrieved: KeyIds, number: Array, query: Array) -
     return np.array([float(score) for score in scores], dtype=np.float64), _Located(judged, retrieved, number, query)
 
 
-def _queries_in_run(qrels: Qrels, run: Run) -> Array:
-    numbers: dict[Hashable, int] = {key: number for number, key in enumerate(run.queries.hashable())}
-    found = [numbers.get(key, -1) for key in qrels.queries.hashable()]
-    if numbers and found and max(found) < 0:
-        theirs, ours = run.queries.take(np.arange(1)).tolist()[0], qrels.queries.take(np.arange(1)).tolist()[0]
-        message = (
-            f"No query of the run is judged: a query of the run is {theirs!r}, a judged query is {ours!r};"
-            " use the same query ids in both"
-        )
-        warnings.warn(message, stacklevel=6)
-    return np.array(found, dtype=np.int64)
-
-
-def _warn_of_types(qrels: Qrels, run: Run) -> None:
-    if not (len(qrels) and len(run)):
-        return
-    # The first id tells the kind: columns have one kind, and of dictionaries no document was found.
-    first = run.items.take(np.arange(1)), qrels.items.take(np.arange(1))
-    if {one.kind for one in first} == {"text", "integers"}:
-        theirs, ours = (one.tolist()[0] for one in first)
-        message = (
-            f"No document of the run is judged: a document of the run is {theirs!r}, a judged document is {ours!r};"
-            " use document ids of one type in both"
-        )
-        warnings.warn(message, stacklevel=6)
+def _unlike(what: str, theirs: Ids, ours: Ids, their_row: int, our_row: int) -> str:
+    """The sentence that shows an id of a run and a judged id, of which none is in both."""
+    one, other = theirs.take(np.array([their_row])), ours.take(np.array([our_row]))
+    same = "ids of one type" if {one.kind, other.kind} == {"text", "integers"} else "the same ids"
+    return (
+        f"No {what} of the run is judged: a {what} of the run is {one.tolist()[0]!r}, a judged {what} is"
+        f" {other.tolist()[0]!r}; use {same} in both"
+    )
 
 
 def _warn_if_exchanged(qrels: Qrels, run: Run) -> None:
@@ -205,7 +219,7 @@ def _warn_if_exchanged(qrels: Qrels, run: Run) -> None:
             f"The judgments have grades such as {qrels.value[fractional.argmax()]:g}, and all scores of the run are"
             " integers; if the two are exchanged, pass the judgments first"
         )
-        warnings.warn(message, stacklevel=6)
+        warn(message)
 
 
 # ---- documents that are in both --------------------------------------------------------------------------------------
@@ -291,8 +305,11 @@ def _place_in_tie(run: Run, lists: RankedLists, begin: Array, size: Array, rows:
     return place[by_row[np.searchsorted(members, rows, sorter=by_row)]]
 
 
-def _rankings(judged: tuple[Array, Array, Array, Array], lengths: Array) -> Iterator[Ranking]:
-    """Rankings of queries with similar numbers of entries, from the query, rank, tie and grade of each entry."""
+def _rankings(judged: tuple[Array, Array, Array, Array], lengths: Array, subtopics: Array | None) -> Iterator[Ranking]:
+    """Rankings of queries with similar numbers of entries, from the query, rank, tie and grade of each entry.
+
+    With grades for subtopics, float64 [entry, subtopic], one ranking of all queries.
+    """
     order = np.lexsort((judged[2] == 0, judged[1], judged[0]))
     query, first, tied, grade = (torch.from_numpy(np.ascontiguousarray(x[order])) for x in judged)
     sizes = torch.bincount(query, minlength=len(lengths))
@@ -305,4 +322,6 @@ def _rankings(judged: tuple[Array, Array, Array, Array], lengths: Array) -> Iter
         torch.from_numpy(lengths).double(),
         depth_of(first, tied),
     )
-    return entries.alone(no_errors(torch.device("cpu")))
+    if subtopics is None:
+        return entries.alone(no_errors(torch.device("cpu")))
+    return iter([entries.of_subtopics(torch.from_numpy(subtopics[order]), no_errors(torch.device("cpu")))])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from torchrank.tables import columns as names
-from torchrank.tables.errors import ReadingError
+from torchrank.tables.errors import ReadingError, warn
 from torchrank.tables.ids import NumberIds, TextIds, of_objects
 from torchrank.tables.table import Rows
 from torchrank.tables.text import Text
@@ -19,25 +19,33 @@ from torchrank.tables.text import Text
 def rows_of(
     query: Any,
     item: Any,
-    value: Sequence[Any],
+    value: Sequence[Any] | None,
     source: str,
     what: str,
     error: Callable[[str, int], ReadingError] | None = None,
+    subtopic: Any = None,
 ) -> Rows:
-    """Rows of columns that are lists, arrays or columns of ids.
+    """Rows of columns that are lists, arrays or columns of ids; ``value`` None = interactions, of grade 1.
 
     Raises:
         ReadingError: an id is neither text nor an integer, or a column has both; a value is no number.
     """
 
     def at_row(message: str, row: int) -> ReadingError:
-        shown = ", ".join(repr(_at(column, row)) for column in (query, item, value))
+        shown = ", ".join(repr(_at(column, row)) for column in (query, item, value) if column is not None)
         return ReadingError(message, source, row + 1, shown, "row")
 
     error = error or at_row
-    values = _numbers(value, what, error)
+    values = relevant(len(item), source) if value is None else _numbers(value, what, error)
     queries, items = id_column(query, "query ids", error), id_column(item, "document ids", error)
-    return Rows.of(queries, items, values, source, error)
+    subtopics = None if subtopic is None else id_column(subtopic, "subtopics", error)
+    return Rows.of(queries, items, values, source, error, subtopics)
+
+
+def relevant(rows: int, source: str) -> np.ndarray:
+    """The grades of interactions, which have none: float64 [row]."""
+    warn(f"The judgments {source} have no grades: each pair is relevant, with the grade 1")
+    return np.ones(rows, dtype=np.float64)
 
 
 def id_column(values: Any, what: str, error: Callable[[str, int], ReadingError]) -> TextIds | NumberIds:
@@ -65,10 +73,16 @@ def id_column(values: Any, what: str, error: Callable[[str, int], ReadingError])
             raise error(str(large), row) from None
         return _refuse_empty(column, what, error)
     allowed = texts or {kind for kind, integer in kinds.items() if integer}
+    wanted = "text" if texts else "text or integers"
+    # Integers become floats where some are missing, so the missing id is the one to mend.
+    missing = next((row for row, value in enumerate(listed) if value is None or value != value), None)
+    if missing is not None:
+        floats = " and convert the others to integers" if float in kinds and not texts else ""
+        message = f"Expected {what} to be {wanted}, got {listed[missing]!r}; leave out rows without an id{floats}"
+        raise error(message, missing)
     row = next(row for row, value in enumerate(listed) if type(value) not in allowed)
-    wanted, kind = "text" if texts else "text or integers", type(listed[row])
-    # Integer ids become floats where some are missing.
-    way_out = "; read ids as text" if issubclass(kind, float) else ""
+    kind = type(listed[row])
+    way_out = "; convert ids to integers or to text" if issubclass(kind, float) else ""
     raise error(f"Expected {what} to be {wanted}, got {listed[row]!r} of type {kind.__name__}{way_out}", row)
 
 
@@ -87,24 +101,63 @@ def _at(column: Any, row: int) -> Any:
 def _numbers(values: Sequence[Any], what: str, error: Callable[[str, int], ReadingError]) -> np.ndarray:
     if isinstance(values, np.ndarray) and values.dtype.kind in "iufb":
         return values.astype(np.float64)
+    numbers = np.empty(len(values), dtype=np.float64)
     for row, value in enumerate(values):
-        if isinstance(value, str) or not hasattr(value, "__float__"):
+        try:
+            if isinstance(value, str):
+                raise ValueError
+            numbers[row] = float(value)
+        except (TypeError, ValueError, OverflowError, RuntimeError):
             text = ", a text; convert the column to float" if isinstance(value, str) else ""
-            raise error(f"Expected {what} to be a number, got {value!r}{text}", row)
-    try:
-        return np.fromiter(map(float, values), np.float64, len(values))
-    except (TypeError, ValueError, OverflowError) as wrong:
-        raise ReadingError(f"Expected each {what} to be a number, got {wrong}") from wrong
+            raise error(f"Expected {what} to be a number, got {value!r}{text}", row) from None
+    return numbers
+
+
+def of_lists(tables: Mapping[Any, Any], value: str, source: str) -> Rows:
+    """Rows of ``{query: [documents]}`` or ``{query: [(document, value), ...]}``; another query may have a dictionary.
+
+    The documents of a run are ranked, the best first. Those of judgments have the grade 1.
+
+    Raises:
+        ReadingError: a query has something else, a set in place of a ranking, or pairs of another length.
+    """
+    query: list[int] = []
+    pairs: list[tuple[Any, Any]] = []
+    for number, (name, docs) in enumerate(tables.items()):
+        listed = [*docs.items()] if isinstance(docs, Mapping) else docs.tolist() if hasattr(docs, "tolist") else docs
+        if isinstance(listed, set | frozenset) and value == "score":
+            raise ReadingError(f"Expected a list of documents, the best first, got a set for query {name!r}", source)
+        if not isinstance(listed, list | tuple | set | frozenset):
+            form = f"{{query: {{document: {value}}}}} or {{query: [documents]}}"
+            raise ReadingError(f"Expected {form}, got {type(docs).__name__} for query {name!r}", source)
+        ids = [one for one in listed if not isinstance(one, list | tuple)]
+        if ids:
+            listed = [(one, 1.0 if value == "grade" else -rank) for rank, one in enumerate(listed, 1)]
+        wrong = next((one for one in listed if len(one) != 2), None)
+        if wrong is not None or 0 < len(ids) < len(listed):
+            got = f"both for query {name!r}" if wrong is None else f"{wrong!r} for query {name!r}"
+            raise ReadingError(f"Expected documents or pairs (document, {value}), got {got}", source)
+        pairs += listed
+        query += [number] * len(listed)
+
+    def error(message: str, row: int) -> ReadingError:
+        return ReadingError(message, source, text=f"{list(tables)[query[row]]!r}: {pairs[row]!r}")
+
+    item = id_column([item for item, _ in pairs], "document ids", error)
+    values = _numbers([number for _, number in pairs], value, error)
+    return Rows(of_objects(list(tables)), np.array(query, np.int32), item, values, source, error)  # type: ignore[arg-type]
 
 
 def of_tuples(tuples: Iterable[Any], value: str, chosen: names.Columns, source: str) -> Rows:
     """Rows of an iterable of tuples (query, document, value), named tuples or dictionaries.
 
-    Tuples of four, (query, iteration, document, grade), are judgments as in a file.
+    Tuples of four, (query, iteration, document, grade), are judgments as in a file, those of two have the grade 1.
     """
-    rows = list(tuples)
+    rows = _whole(tuples).tolist() if hasattr(tuples, "tolist") else list(tuples)
     if not rows:
         return rows_of([], [], [], source, value)
+    if isinstance(rows[0], np.ndarray) and len({np.shape(one) for one in rows}) == 1:
+        rows = _whole(rows).tolist()
     first = rows[0]
     if isinstance(first, Mapping):
         return of_dictionaries(rows, value, chosen, source, None)
@@ -115,19 +168,38 @@ def of_tuples(tuples: Iterable[Any], value: str, chosen: names.Columns, source: 
         )
     if fields or chosen is not None:
         found = names.find(chosen, fields or [""] * len(first), value, source)
-        at = [found["query"], found["item"], found.get(value, found.get("rank", -1))]
-    elif len(first) == 3 or (len(first) == 4 and value == "grade"):
-        found, at = {}, [0, len(first) - 2, len(first) - 1]
+    elif len(first) == 3 or (len(first) in (2, 4) and value == "grade"):
+        places = {2: (0, 1), 3: (0, 1, 2), 4: (0, 2, 3, 1)}[len(first)]
+        found = dict(zip(("query", "item", value, "subtopic"), places))
     else:
+        way_out = names.choice(value).format("query").replace("...", "0, ...") if len(first) > 2 else f"add the {value}"
         raise ReadingError(
-            f"Expected rows to be tuples (query, document, {value}), got {len(first)} fields; pass columns=",
+            f"Expected rows to be tuples (query, document, {value}), got {len(first)} fields; {way_out}",
             source, 1, repr(first), "row",
         )  # fmt: skip
     for row, one in enumerate(rows):
         if not isinstance(one, Sequence) or len(one) != len(first):
             raise ReadingError(f"Expected {len(first)} fields, as in the first row", source, row + 1, repr(one), "row")
-    query, item, third = ([one[number] for one in rows] for number in at)
-    return _ranked(rows_of(query, item, third, source, value), "rank" in found)
+    return of_columns({name: [one[at] for one in rows] for name, at in found.items()}, value, source)
+
+
+def _whole(table: Any) -> np.ndarray:
+    """An array of rows, whose columns may be whole numbers in floats: these are integers in an array of ids."""
+    array = np.asarray(table.detach().cpu() if hasattr(table, "detach") else table)
+    if array.ndim == 2 and array.dtype.kind == "f":
+        whole = [column.astype(np.int64) if (column == column.round()).all() else column for column in array.T]
+        array = np.array([list(row) for row in zip(*(column.tolist() for column in whole))], dtype=object)
+    return array
+
+
+def of_columns(
+    columns: dict[str, Any], value: str, source: str, error: Callable[[str, int], ReadingError] | None = None
+) -> Rows:
+    """Rows of the columns query, item, value or rank or none of both, and subtopic."""
+    by_rank = "rank" in columns
+    third, subtopic = columns.get("rank" if by_rank else value), columns.get("subtopic")
+    rows = rows_of(columns["query"], columns["item"], third, source, value, error, subtopic)
+    return replace(rows, value=-rows.value) if by_rank else rows
 
 
 def of_dictionaries(
@@ -136,17 +208,12 @@ def of_dictionaries(
     """Rows that are dictionaries with the same keys, as in JSON lines."""
     keys = list(rows[0])
     found = names.find(chosen, keys, value, source)
-    wanted = [keys[found["query"]], keys[found["item"]], keys[found.get(value, found.get("rank", -1))]]
+    wanted = {name: keys[at] for name, at in found.items()}
     for row, one in enumerate(rows):
-        if not isinstance(one, Mapping) or any(key not in one for key in wanted):
-            message = f"Expected the keys {', '.join(map(repr, wanted))}"
+        if not isinstance(one, Mapping) or any(key not in one for key in wanted.values()):
+            message = f"Expected the keys {', '.join(map(repr, wanted.values()))}"
             raise error(message, row) if error else ReadingError(message, source, row + 1, repr(one), "row")
-    query, item, third = ([one[key] for one in rows] for key in wanted)
-    return _ranked(rows_of(query, item, third, source, value, error), "rank" in found)
-
-
-def _ranked(rows: Rows, by_rank: bool) -> Rows:
-    return replace(rows, value=-rows.value) if by_rank else rows
+    return of_columns({name: [one[key] for one in rows] for name, key in wanted.items()}, value, source, error)
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------------
@@ -159,7 +226,9 @@ def is_json_lines(text: Text) -> bool:
         first = json.loads(line)
     except ValueError:
         return False
-    return isinstance(first, dict) and len(first) > 0 and not any(isinstance(one, dict) for one in first.values())
+    if not isinstance(first, dict) or any(isinstance(one, dict) for one in first.values()):
+        return False
+    return not all(isinstance(one, list) for one in first.values())  # {query: [documents]}
 
 
 def _lines(text: Text) -> list[bytes]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+import numpy as np
+
 from torchrank.names.arguments import one_of
 from torchrank.tables import files, frames, records
 from torchrank.tables.columns import Columns
@@ -134,10 +136,12 @@ def found_in(
         return _of_ir_datasets(source, value)
     if isinstance(source, str | Path) or hasattr(source, "read"):
         return _of_file(source, value, columns, format, subset, split)
-    if isinstance(source, Mapping) and not frames.is_columns(source):
-        return source, ""
+    if isinstance(source, Mapping) and not frames.is_columns(source, columns):
+        return _by_query(source, value, "")
     if hasattr(source, "to_dict") and not isinstance(source, Mapping) and not frames.is_frame(source):
         return source.to_dict(), ""  # Qrels and Run of ranx
+    if (kinds := getattr(getattr(source, "dtype", None), "names", None)) and np.ndim(source) == 1:
+        source = {name: source[name] for name in kinds}  # an array of numpy with named columns
     if isinstance(source, Mapping) or frames.is_frame(source):
         return frames.of_frame(source, value, columns, f"<{type(source).__name__}>")
     if isinstance(source, Iterable) and not isinstance(source, bytes):
@@ -157,10 +161,17 @@ def _of_file(
     if known == "parquet":
         return frames.of_frame(files.parquet(text), value, columns, text.name)
     if known == "json":
-        return records.json_tables(text, subset, split), text.name
+        return _by_query(records.json_tables(text, subset, split), value, text.name)
     if known == "jsonl":
         return records.json_lines(text, value, columns)
     return files.delimited(text, value, columns, tabs=known == "tsv")
+
+
+def _by_query(tables: Mapping[Any, Any], value: str, name: str) -> Rows | tuple[Mapping[Any, Any], str]:
+    """Documents by query: dictionaries as they are, lists as rows."""
+    if all(isinstance(one, Mapping) for one in tables.values()):
+        return tables, name
+    return records.of_lists(tables, value, name)
 
 
 def _predictions(folder: Path) -> Path:

@@ -17,6 +17,8 @@ from torchrank.tables.ids import Ids, KeyIds, NumberIds, TextIds, factorise, of_
 Array = np.ndarray
 Duplicates = Literal["error", "first", "best"]
 Ties = Literal["document", "expected"]
+# Most values of the second column of judgments, for a query, that are read as its subtopics.
+MOST_SUBTOPICS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +32,7 @@ class Rows:
         value: float64 [row].
         source: the name of the source.
         error: returns the error of a row, given a message and the number of the row, from 0.
+        subtopic: integer [row], the number of the subtopic in its query, as :func:`subtopics_of` returns it.
     """
 
     queries: TextIds | NumberIds
@@ -38,6 +41,7 @@ class Rows:
     value: Array
     source: str
     error: Callable[[str, int], ReadingError]
+    subtopic: Array | None = None
 
     @classmethod
     def of(
@@ -47,10 +51,91 @@ class Rows:
         value: Array,
         source: str,
         error: Callable[[str, int], ReadingError],
+        subtopic: TextIds | NumberIds | None = None,
     ) -> Self:
-        """Rows whose queries are given by the id of each row."""
+        """Rows whose queries and subtopics are given by the ids of each row."""
         numbers, queries = factorise(query)
-        return cls(queries, numbers, item, value, source, error)
+        return cls(queries, numbers, item, value, source, error, subtopics_of(numbers, subtopic))
+
+    def take(self, rows: Array | None) -> Rows:
+        """Some rows, int64 [n]; None = all."""
+        if rows is None:
+            return self
+        subtopic = None if self.subtopic is None else self.subtopic[rows]
+        columns = {"query": self.query[rows], "item": self.item.take(rows), "value": self.value[rows]}
+        return replace(self, **columns, subtopic=subtopic)
+
+    @cached_property
+    def hashes(self) -> Array:
+        """uint64 [row]: a hash of query and document."""
+        return pair_hashes(self.query, self.item)
+
+    def without_duplicates(self, duplicates: Duplicates) -> Array | None:
+        """The rows that stay if every document of a query, or of its subtopic, is there once; None = all.
+
+        Raises:
+            ReadingError: a document occurs twice, and ``duplicates`` is "error".
+        """
+        group, hashes = self.query, self.hashes
+        if self.subtopic is not None:
+            group = group.astype(np.int64) * MOST_SUBTOPICS + self.subtopic
+            hashes = pair_hashes(group, self.item)
+        again = _repeated(hashes, group)
+        keep = np.ones(len(group), dtype=bool)
+        seen: dict[tuple[int, Hashable], int] = {}
+        suspects = np.flatnonzero(np.isin(hashes, again)) if len(again) else again.astype(np.int64)
+        for row, key in zip(suspects.tolist(), self.item.take(suspects).hashable()):
+            first = seen.setdefault((int(group[row]), key), row)
+            if first == row:
+                continue
+            if duplicates == "error":
+                place = self.error("", first)
+                before = f"first in {place.unit} {place.line}" if place.line else "first before it"
+                raise self.error(
+                    f"Expected every document once for its {'query' if self.subtopic is None else 'subtopic'}, got one"
+                    f" twice, {before}; pass duplicates='first' or 'best'",
+                    row,
+                )
+            better = duplicates == "best" and self.value[row] > self.value[first]
+            keep[first if better else row] = False
+            seen[int(group[row]), key] = row if better else first
+        return None if keep.all() else np.flatnonzero(keep)
+
+
+def _repeated(hashes: Array, group: Array) -> Array:
+    """Hashes that several rows have; rows of one hash are of one group."""
+    cuts = np.array([0, len(hashes)])
+    if (group[1:] >= group[:-1]).all():
+        # Rows of one group are together, so that blocks of whole groups can be sorted, in little memory.
+        cuts = np.unique([*np.searchsorted(group, group[:: 2**18]), len(hashes)])
+    repeated = [np.zeros(0, dtype=np.uint64)]
+    for start, stop in pairwise(cuts.tolist()):
+        ordered = np.sort(hashes[start:stop])
+        repeated.append(ordered[1:][ordered[1:] == ordered[:-1]])
+    return np.concatenate(repeated)
+
+
+def subtopics_of(query: Array, ids: TextIds | NumberIds | None) -> Array | None:
+    """The number of the subtopic of each row among those of its query, in the order of their ids: int64 [row].
+
+    None if no query has several, or if a query has more than :data:`MOST_SUBTOPICS`: then the ids have another meaning.
+
+    Example:
+        >>> subtopics_of(np.array([0, 0, 1, 0]), TextIds.of(["10", "2", "7", "2"])).tolist()
+        [1, 0, 0, 0]
+    """
+    if ids is None:
+        return None
+    code, distinct = factorise(ids)
+    number = len(distinct)
+    several = np.unique(query.astype(np.int64) * number + code) // max(1, number)
+    if not 1 < np.bincount(several).max(initial=0) <= MOST_SUBTOPICS:
+        return None
+    names = [str(one) for one in distinct.tolist()]
+    order = sorted(range(number), key=lambda at: (len(names[at]), names[at]))  # "10" after "2"
+    pair = query.astype(np.int64) * number + np.argsort(order)[code]
+    known = np.unique(pair)
+    return np.searchsorted(known, pair) - np.searchsorted(known, query.astype(np.int64) * number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,49 +203,12 @@ class PairTable:
         if bad.any():
             row = int(bad.argmax())
             raise rows.error(f"Expected {cls.value_name} to be {cls.expected}, got {_shown(rows.value[row])}", row)
-        table = cls(rows.queries, rows.query, rows.item, rows.value, rows.source)
-        return table._without_duplicates(rows, duplicates)
+        return cls.of_distinct(rows.take(rows.without_duplicates(duplicates)))
 
-    def _repeated_hashes(self) -> Array:
-        """Hashes that several rows have."""
-        cuts = np.array([0, len(self)])
-        if (self.query[1:] >= self.query[:-1]).all():
-            # Rows of one query are together, so that blocks of whole queries can be sorted, in little memory.
-            cuts = np.unique([*np.searchsorted(self.query, self.query[:: 2**18]), len(self)])
-        repeated = [np.zeros(0, dtype=np.uint64)]
-        for start, stop in pairwise(cuts.tolist()):
-            ordered = np.sort(self.hashes[start:stop])
-            repeated.append(ordered[1:][ordered[1:] == ordered[:-1]])
-        return np.concatenate(repeated)
-
-    def _without_duplicates(self, rows: Rows, duplicates: Duplicates) -> Self:
-        again = self._repeated_hashes()
-        keep = np.ones(len(self), dtype=bool)
-        seen: dict[tuple[int, Hashable], int] = {}
-        suspects = np.flatnonzero(np.isin(self.hashes, again)) if len(again) else again
-        keys = self.items.take(suspects).hashable() if len(again) else []
-        for row, key in zip(suspects.tolist(), keys):
-            first = seen.setdefault((int(self.query[row]), key), row)
-            if first == row:
-                continue
-            if duplicates == "error":
-                place = rows.error("", first)
-                before = f"first in {place.unit} {place.line}" if place.line else "first before it"
-                raise rows.error(
-                    "Expected every document once for its query, got one twice,"
-                    f" {before}; pass duplicates='first' or 'best'",
-                    row,
-                )
-            better = duplicates == "best" and self.value[row] > self.value[first]
-            keep[first if better else row] = False
-            seen[int(self.query[row]), key] = row if better else first
-        if keep.all():
-            return replace(self, known_hashes=self.hashes)
-        kept = np.flatnonzero(keep)
-        items = self.items.take(kept)
-        return replace(
-            self, query=self.query[kept], items=items, value=self.value[kept], known_hashes=self.hashes[kept]
-        )
+    @classmethod
+    def of_distinct(cls, rows: Rows) -> Self:
+        """The table of checked rows, each of another document."""
+        return cls(rows.queries, rows.query, rows.item, rows.value, rows.source, rows.hashes)
 
     @classmethod
     def of_dict(cls, tables: Mapping[Any, Mapping[Any, Any]], source: str = "") -> Self:
@@ -215,7 +263,8 @@ class PairTable:
 class Qrels(PairTable):
     """Judgments: a grade for each judged (query, document) pair; made by :func:`read_qrels`.
 
-    Columns: ``query`` integer [row], the number of the query in ``query_ids``; ``grades`` float64 [row].
+    Columns: ``query`` integer [row], the number of the query in ``query_ids``; ``grades`` float64 [row]; ``subtopics``
+    float64 [row, subtopic], the grade for each subtopic of the query, of which ``grades`` has the largest; None = none.
 
     Example:
         >>> import torchrank as tr
@@ -226,6 +275,23 @@ class Qrels(PairTable):
 
     value_name = "grade"
     expected = "a finite number"
+    subtopics: Array | None = field(default=None, repr=False)
+
+    @classmethod
+    def of_distinct(cls, rows: Rows) -> Self:
+        if rows.subtopic is None:
+            return super().of_distinct(rows)
+        item, _ = factorise(rows.item)
+        pair = rows.query.astype(np.int64) * (1 + item.max()) + item
+        _, first, row = np.unique(pair, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        row = np.argsort(order)[row]  # documents in the order of their first rows
+        value = np.full(len(first), -np.inf)
+        np.maximum.at(value, row, rows.value)
+        # A document is not relevant to other subtopics, or not judged if it is so for none.
+        grades = np.repeat(np.minimum(value, 0)[:, None], 1 + rows.subtopic.max(), axis=1)
+        grades[row, rows.subtopic] = rows.value
+        return replace(super().of_distinct(rows.take(first[order])), value=value, subtopics=grades)
 
     @classmethod
     def _bad(cls, values: Array) -> Array:

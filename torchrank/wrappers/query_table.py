@@ -20,6 +20,7 @@ from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.sums import Sum
 from torchrank.statistics.intervals import t_interval
+from torchrank.statistics.matching import numbered_clusters
 from torchrank.statistics.reading import FEW_CLUSTERS
 from torchrank.statistics.table import Table, imported
 from torchrank.wrappers.hashing import hash_ids
@@ -181,7 +182,7 @@ class QueryTable:
             groups = np.array([group[one] for one in self.ids.tolist()], dtype=object)
         return QueryTable(own, self.columns, self.weights, self._metrics, groups)
 
-    def _aligned(self, keys: Any, name: str) -> np.ndarray:
+    def _aligned(self, keys: Any, name: str) -> list[Any]:
         """One key for each query, from a dict by id, or by the texts whose hashes are the ids.
 
         No sequence is accepted, because it would be in the order of the data, and a table is in the order of its ids.
@@ -199,7 +200,7 @@ class QueryTable:
                 f"Expected a key in {name} for every id, got none for {len(missing)} of {len(ids)} ids, e.g."
                 f" {missing[0]!r}; give each id a key, a number as a number, a text as a text"
             )
-        return np.array([known[one] for one in ids])
+        return [known[one] for one in ids]
 
     # ---- results -----------------------------------------------------------------------------------------------
 
@@ -249,16 +250,17 @@ class QueryTable:
             Liang and Zeger, Longitudinal data analysis using generalized linear models, Biometrika 1986.
 
         Raises:
-            ValueError: an argument has an unknown value, or clusters have another length or lack an id.
+            ValueError: an argument has an unknown value, clusters lack an id, or the cluster of an id is None or NaN.
         """
         check(level, "auto")
         found = {label: self._estimate(label, level, "auto") for label in self.columns}
         if clusters is None:
             return estimate_table(found, level)
-        names, cluster = np.unique(self._aligned(clusters, "clusters"), return_inverse=True)
-        found = {label: self._clustered(label, one, cluster.ravel(), level) for label, one in found.items()}
-        notes = [f"{len(names)} clusters: standard errors and intervals allow for dependence within them"]
-        if len(names) < FEW_CLUSTERS:
+        cluster = numbered_clusters(self._aligned(clusters, "clusters"), self.ids.tolist())
+        count = 1 + int(cluster.max(initial=-1))
+        found = {label: self._clustered(label, one, cluster, level) for label, one in found.items()}
+        notes = [f"{count} clusters: standard errors and intervals allow for dependence within them"]
+        if count < FEW_CLUSTERS:
             notes.append(f"fewer than {FEW_CLUSTERS} clusters: the standard errors are too small")
         return estimate_table(found, level, notes)
 
@@ -270,7 +272,7 @@ class QueryTable:
             level: the probability that an interval contains the expected value.
         """
         check(level, "auto")
-        groups = self._own_groups() if slices is None else self._aligned(slices, "slices")
+        groups = self._own_groups() if slices is None else np.array(self._aligned(slices, "slices"))
         known = groups[[one is not None for one in groups]]
         try:
             names = np.unique(known).tolist()
