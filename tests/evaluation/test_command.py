@@ -161,7 +161,39 @@ def test_ways_out_that_only_python_has_are_called_so(files, capsys, tmp_path):
         assert capsys.readouterr().err.endswith("in Python: tr.evaluate(qrels, frame)\n")
     (tmp_path / "a.run").write_text("q1 d1 0.5\n")
     assert main(["eval", files[0], str(tmp_path / "a.run")]) == 3
-    assert capsys.readouterr().err.endswith("in Python: tr.read_run(path, columns=...)\n")
+    assert capsys.readouterr().err.endswith("in Python: tr.evaluate(qrels, tr.read_run(path, columns=...))\n")
+
+
+def test_ways_out_in_a_shell_are_options_of_the_command(tmp_path, capsys):
+    (tmp_path / "qrels").write_text("q1 0 a 1\nq2 0 b 1\n")
+    (tmp_path / "a.run").write_text("q1 Q0 b 1 0.5 t\nq1 Q0 a 2 0.1 t\nq1 Q0 a 3 0.7 t\n")
+    (tmp_path / "b.run").write_text("q1 Q0 a 1 0.5 t\n")
+    qrels, first, second = (str(tmp_path / name) for name in ("qrels", "a.run", "b.run"))
+    for call in (["eval", qrels, first], ["compare", qrels, first, second], ["convert", first, str(tmp_path / "c.run")]):
+        assert main(call) == 3
+        assert "pass --duplicates first or best: 'q1 Q0 a 3 0.7 t'\n" in capsys.readouterr().err
+        assert main([*call, "--duplicates", "best"]) == 0
+        capsys.readouterr()
+    assert tr.read_run(tmp_path / "c.run").to_dict() == {"q1": {"a": 0.7, "b": 0.5}}
+    for one, wanted in (("first", 0.25), ("best", 0.5)):
+        text = output(capsys, "eval", qrels, first, "-m", "mrr", "--duplicates", one, "--format", "json")[1]
+        assert json.loads(text)["summary"]["value"] == [wanted]
+        assert json.loads(text)["options"]["duplicates"] == one
+    for command in (["compare"], ["power", "--delta", "0.1"]):
+        assert main([*command, qrels, first]) == 2
+        error = capsys.readouterr().err
+        assert error == f"torchrank: Expected two or more runs to compare, got {first}; name the files of both\n"
+    assert main(["compare", qrels, first, second, "--duplicates", "first"]) == 0
+
+
+def test_warnings_are_lines_of_the_command(tmp_path, capsys):
+    (tmp_path / "qrels").write_text("q1 0 D001 1\n")
+    (tmp_path / "a.run").write_text("q1 Q0 X001 1 0.5 t\n")
+    assert main(["eval", str(tmp_path / "qrels"), str(tmp_path / "a.run"), "-m", "mrr"]) == 0
+    assert capsys.readouterr().err == (
+        "torchrank: Run 'a': No document of the run is judged: a document of the run is 'X001', a judged document is"
+        " 'D001'; use the same ids in both\n"
+    )
 
 
 def test_integers_and_texts_that_never_meet_are_told_apart():

@@ -154,7 +154,7 @@ def test_integer_ids_and_texts_are_kept():
         (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "mrr", precision="half"), "precision to be one of"),
         (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "mrrr"), "did you mean"),
         (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": math.nan}}, "mrr"), "NaN"),
-        (lambda: tr.evaluate({}, {"q": {"a": 1.0}}, "mrr"), "judgments of at least one query"),
+        (lambda: tr.evaluate({}, {"q": {"a": 1.0}}, "mrr"), "judgments of at least one document"),
         (
             lambda: tr.evaluate({1: {"a": 1}, "b": {"a": 1}}, {1: {"a": 1.0}}, "mrr"),
             "query ids of one type, got 1 and 'b'",
@@ -233,6 +233,18 @@ def test_results_of_measures_with_weights_of_queries_are_those_of_the_metrics():
         assert table.other_results == [metric.label]
     with pytest.raises(ValueError, match="all queries count alike, got mr"):
         tr.partial(qrels, run, WEIGHTED[0])
+
+
+WEIGHTED_MRR = "mrr(filtered=True,average=positive)"
+
+
+def test_a_measure_with_weights_has_the_weight_1_for_a_query_that_the_run_lacks():
+    # Unequal weights come from the run alone: q counts its two positives, p, which is missing, counts as one query.
+    found = tr.evaluate({"q": {"a": 1, "b": 1}, "p": {"c": 1}}, {"q": {"a": 2.0, "x": 1.0, "b": 0.5}}, WEIGHTED_MRR)
+    assert found.means["run"][WEIGHTED_MRR] == pytest.approx((1 + 1 / 2 + 0) / 3)
+    one = tr.parse("mrr(filtered=True,average=positive)")
+    one.update(tr.Ranking.from_run({"q": {"a": 1, "b": 1}, "p": {"c": 1}}, {"q": {"a": 2.0, "x": 1.0, "b": 0.5}}))
+    assert found.means["run"][WEIGHTED_MRR] == pytest.approx(one.compute().item())
 
 
 def test_the_winner_is_found_by_the_direction_of_the_values_of_queries():

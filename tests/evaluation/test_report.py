@@ -236,6 +236,26 @@ def test_one_run_has_its_values_and_no_comparison():
     assert json.loads(page.scripts[0])["pairs"] == []
 
 
+def test_measures_whose_low_values_are_good_say_so_and_have_charts_of_the_queries_with_a_value():
+    qrels, runs = made()
+    found = tr.evaluate(qrels, runs, "mrr mr")
+    text = found.to_html()
+    names = [row[0] for row in Page(text).tables["Summary"] if row[1] == "bm25"]
+    assert names == ["mrr", "mr\n(lower is better)"]
+    assert re.findall(r"<figcaption>(mrr?)(?:<small>(lower is better)</small>)?</figcaption>", text) == [
+        ("mrr", ""),
+        ("mr", "lower is better"),
+    ]
+    alone = tr.evaluate(qrels, {"bm25": runs["bm25"]}, "mrr mr")
+    missing = np.isnan(alone["bm25"].columns["mr"])
+    assert 0 < missing.sum() < len(missing)
+    charts = alone.to_html().split("Values of queries, sorted")[1]
+    mean = np.nanmean(alone["bm25"].columns["mr"])
+    assert f"<figcaption>mr<small>mean of values {mean:.4f}</small></figcaption>" in charts
+    one = tr.evaluate({"q": {"a": 1}, "p": {"a": 1}}, {"q": {"a": 1.0}}, "mr").to_html()
+    assert "<figcaption>mr<small>mean of values 1.0000</small></figcaption>" in one
+
+
 def test_one_query_and_missing_values_are_shown_as_dashes():
     found = tr.evaluate({"q": {"a": 1}}, {"x": {"q": {"a": 1.0}}, "y": {"q": {"b": 1.0}}}, "mrr auroc")
     page = Page(found.to_html())

@@ -129,7 +129,7 @@ def test_columns_are_chosen_by_name_or_number():
     assert tr.read_run(frame, columns={"query": "who", "item": "movie", "score": "p"}).to_dict() == {1: {2: 0.5}}
     with pytest.raises(tr.ReadingError, match=r"one of the columns who, movie, p, rank, got 'pp'"):
         tr.read_run(frame, columns=["who", "movie", "pp"])
-    with pytest.raises(ValueError, match="among query, item, grade, got 'score'"):
+    with pytest.raises(ValueError, match="among query, item, grade, subtopic, got 'score'"):
         tr.read_qrels(frame, columns={"score": "p"})
 
 
@@ -141,6 +141,8 @@ RECORD = '{"qid": "a", "docid": "b", "score": 1}\n'
     [
         ("q Q0 d 1 0.5 t\nq Q0 e 2 0.4\n", 2, "6 fields between white space, as in the first line, got 5: 'q Q0"),
         ("q Q0 d 1 0.5 t\n\nq Q0 e 2 0.4 t t\n", 3, "got 7"),
+        ("q Q0 d 1 0.5 t\nq Q0 e 2 0.4\nq Q0 f 3 0.3 0.3 t\n", 2, "got 5"),  # as many fields as three lines have
+        ("q Q0 d 1 0.5 t\nq Q0 e 2 0.4 0.4 t\nq Q0 f 3 0.3\n", 2, "got 7"),
         ("q Q0 d 1 0.5 t\nq Q0 e\n2 0.4 t\n", 2, "got 3"),
         ("q Q0 d 1 0.5\nq Q0 e 2 half\n", 2, "score to be a number, got 'half': 'q Q0 e 2 half'"),
         ("q Q0 d 1 0.5\nq Q0 e 2 1_0\n", 2, "got '1_0'"),

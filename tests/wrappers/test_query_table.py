@@ -46,6 +46,31 @@ def test_clustered_errors_are_those_of_statsmodels(weighted):
     assert [row["low"], row["high"]] == pytest.approx(fit.conf_int()[0], rel=1e-9)
 
 
+@pytest.mark.parametrize("missing", [None, math.nan, [1]])
+def test_clusters_are_compared_alike_in_summary_and_compare(missing):
+    ids = [f"q{n}" for n in range(6)]
+    one, other = (tr.QueryTable(ids, {"mrr": np.random.default_rng(seed).random(6)}) for seed in (1, 2))
+
+    def both(clusters):
+        by_id = dict(zip(ids, clusters))
+        summary = one.summary(clusters=by_id)
+        compared = [
+            tr.compare({"a": one, "b": other}, clusters=by_id),
+            tr.compare({"a": one.columns["mrr"], "b": other.columns["mrr"]}, clusters=clusters),
+        ]
+        assert compared[0].rows[0].pair.standard_error == compared[1].rows[0].pair.standard_error
+        return summary["standard error"], compared[0].rows[0].pair.standard_error
+
+    numbers = both([0, 0, 1, 1, 2, 2])
+    assert both([1, 1, "1", "1", ("1",), ("1",)]) == numbers
+    assert both([("ann", 1)] * 2 + [("ann", 2)] * 2 + [("bob", 1)] * 2) == numbers
+    assert both([0, 1] * 3) != numbers
+    for call in (lambda d: one.summary(clusters=d), lambda d: tr.compare({"a": one, "b": other}, clusters=d)):
+        with pytest.raises(ValueError, match="a number or a tuple, got .* for query 'q3'; leave the query out"):
+            call(dict(zip(ids, [1, 1, 2, missing, missing, 3])))
+        call(dict(zip(ids, [1, 1, 2, "own", "own", 3])))
+
+
 def test_clusters_of_single_queries_have_the_plain_error_and_few_clusters_a_note():
     values, weights, _ = users(2, 12)
     table = tr.QueryTable(range(len(values)), {"x": values}, {"x": weights})

@@ -89,7 +89,7 @@ class Evaluator:
         metrics = measures_of(collection_of(measures), user, means=means)
         judgments = read_qrels(qrels, duplicates=duplicates)
         if not len(judgments):
-            message = "Expected judgments of at least one document, got none; pass (query, document, grade) rows"
+            message = "Expected judgments of at least one document, got none; pass rows (query, document, grade)"
             raise ReadingError(message, judgments.source)
         intents = [label for label, metric in metrics.items() if isinstance(metric, IntentMetric)]
         if intents and judgments.subtopics is None:

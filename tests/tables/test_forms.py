@@ -1,0 +1,235 @@
+"""What people bring: names of columns, lists by query, rows without grades; and judgments that do not fit the run."""
+
+import io
+import warnings
+
+import numpy as np
+import pandas
+import pytest
+import torch
+
+import torchrank as tr
+
+# ---- names of columns ------------------------------------------------------------------------------------------------
+
+# As PyTerrier has them: the text of the query, and the internal number of the document, beside their ids.
+PYTERRIER = {
+    "qid": ["1", "1", "2", "2"],
+    "query": ["blue sky", "blue sky", "red", "red"],
+    "docno": ["a", "b", "c", "d"],
+    "docid": [7, 8, 7, 8],
+    "score": [0.5, 0.9, 0.8, 0.1],
+    "label": [1, 0, 1, 0],
+}
+
+
+@pytest.fixture(autouse=True)
+def no_other_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def test_ids_are_read_before_texts_and_internal_numbers():
+    frame = pandas.DataFrame(PYTERRIER)
+    for columns in (list(frame), list(frame)[::-1]):
+        found = frame[columns]
+        assert tr.read_run(found).to_dict() == {"1": {"a": 0.5, "b": 0.9}, "2": {"c": 0.8, "d": 0.1}}
+        assert tr.read_qrels(found).to_dict() == {"1": {"a": 1, "b": 0}, "2": {"c": 1, "d": 0}}
+        assert tr.evaluate(found, found, "mrr").means["run"]["mrr"] == 0.75
+        assert tr.MRR().score(tr.Ranking.from_table(found, ties="document")).tolist() == [0.5, 1]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("userId", "movieId", "rating", "timestamp"),
+        ("userID", "itemID", "rating", "timestamp"),
+        ("User-ID", "item id", "Rating", "Date"),
+        ("user_idx", "item_idx", "rating", "time"),
+        ("uid", "iid", "r_ui", "timestamp"),
+        ("user_id:token", "item_id:token", "rating:float", "timestamp:float"),
+        ("session_id", "PRODUCT_ID", "label", "time"),
+    ],
+)
+def test_headers_of_recommenders_are_known(names):
+    frame = pandas.DataFrame([[1, 2, 4.0, 9], [1, 3, 5.0, 9]], columns=names)
+    wanted = {1: {2: 4.0, 3: 5.0}}
+    assert tr.read_qrels(frame).to_dict() == tr.read_qrels(frame.to_dict("list")).to_dict() == wanted
+    assert tr.read_qrels(frame.to_dict("records")).to_dict() == wanted
+    text = "\t".join(names) + "\n1\t2\t4.0\t9\n1\t3\t5.0\t9\n"
+    assert tr.read_qrels(io.StringIO(text)).to_dict() == {"1": {"2": 4.0, "3": 5.0}}
+
+
+def test_two_columns_that_may_be_meant_are_said():
+    frame = pandas.DataFrame([[1, 7, 2, 0.5], [2, 7, 2, 0.5]], columns=["qid", "user_id", "docno", "score"])
+    with pytest.warns(UserWarning, match="Column qid is read as the query, not user_id; if wrong, read it by") as caught:
+        assert tr.read_run(frame).to_dict() == {1: {2: 0.5}, 2: {2: 0.5}}
+    assert caught[0].filename == __file__
+    assert tr.read_run(frame, columns={"query": "qid"}).query_ids == [1, 2]
+    with pytest.warns(UserWarning, match="if wrong, pass query= with the name of its column"):
+        tr.Ranking.from_table(frame.assign(label=1))
+    assert tr.Ranking.from_table(frame.assign(label=1, docno=[3, 4]), query="user_id").query_ids == [7]
+
+
+# ---- lists by query --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "docs", [["b", "a"], ("b", "a"), [("a", 0.5), ("b", 0.75)], [["a", 1], ["b", 2]], {"a": 1.0, "b": 2.0}]
+)
+def test_a_list_by_query_is_a_run_best_first(docs):
+    qrels = {"q": {"a": 1}, "p": {"b": 1}}
+    runs = {"q": docs, "p": docs}
+    wanted = {"mrr": 0.75}
+    assert tr.evaluate(qrels, runs, "mrr").means == {"run": wanted}
+    assert tr.evaluate(qrels, {"x": runs, "y": runs}, "mrr").means == {"x": wanted, "y": wanted}
+    assert tr.MRR()(tr.Ranking.from_run(qrels, runs)).item() == 0.75
+    assert tr.read_run({"q": docs, "p": []}).query_ids == ["q", "p"]
+
+
+def test_lists_of_a_json_file_are_those_of_python(tmp_path):
+    for text, wanted in (('{"q": ["b", "a"]}', {"b": -1, "a": -2}), ('{"q": [["b", 3]], "p": []}', {"b": 3})):
+        (tmp_path / "run.json").write_text(text)
+        assert tr.read_run(tmp_path / "run.json").to_dict()["q"] == wanted
+
+
+@pytest.mark.parametrize("ids", [[3, 4], {3, 4}, np.array([3, 4]), torch.tensor([3, 4]), [(3, 1), (4, 1)]])
+def test_a_list_by_query_is_relevant_documents(ids):
+    assert tr.read_qrels({1: ids}).to_dict() == {1: {3: 1, 4: 1}}
+    run = {1: ids if isinstance(ids, np.ndarray | torch.Tensor) else [4, 3]}
+    assert tr.evaluate({1: ids}, run, "map").means["run"]["map"] == 1
+
+
+@pytest.mark.parametrize(
+    ("docs", "message"),
+    [
+        ({"a", "b"}, "a list of documents, the best first, got a set for query 'q'"),
+        ("abc", r"\{query: \[documents\]\}, got str for query 'q'"),
+        (3, r"\{query: \[documents\]\}, got int for query 'q'"),
+        (["a", ("b", 1)], r"documents or pairs \(document, score\), got both for query 'q'"),
+        ([("a", 1, 2)], r"documents or pairs \(document, score\), got \('a', 1, 2\) for query 'q'"),
+        ([("a", "b")], "score to be a number, got 'b'.*'q': \\('a', 'b'\\)"),
+        (["a", "a"], "every document once for its query, got one twice"),
+        (["a", None], "document ids to be text, got None"),
+    ],
+)
+def test_other_values_by_query_are_refused(docs, message):
+    with pytest.raises(tr.ReadingError, match=message):
+        tr.read_run({"q": docs, "p": ["a"]})
+
+
+def test_a_set_in_order_is_a_run():
+    assert tr.read_run({"q": sorted({"b", "a"})}).to_dict() == {"q": {"a": -1, "b": -2}}
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+PAIRS = [(1, 2), (1, 3), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        PAIRS,
+        [list(row) for row in PAIRS],
+        np.array(PAIRS),
+        torch.tensor(PAIRS),
+        pandas.DataFrame(PAIRS, columns=["user_id", "item_id"]),
+        pandas.DataFrame(PAIRS, columns=["user_id", "item_id"]).assign(timestamp=[5, 6, 7]),
+        [{"user": user, "item": item} for user, item in PAIRS],
+        {"user": [1, 1, 2], "item": [2, 3, 2]},
+    ],
+)
+def test_interactions_have_the_grade_1_which_is_said(rows):
+    with pytest.warns(UserWarning, match="have no grades: each pair is relevant, with the grade 1") as caught:
+        assert tr.read_qrels(rows).to_dict() == {1: {2: 1, 3: 1}, 2: {2: 1}}
+    assert (len(caught), caught[0].filename) == (1, __file__)
+
+
+def test_interactions_of_a_file_have_the_grade_1():
+    with pytest.warns(UserWarning, match="no grades"):
+        assert tr.read_qrels(io.StringIO("user\titem\n1\t2\n")).to_dict() == {"1": {"2": 1}}
+    with pytest.warns(UserWarning, match="no grades"):
+        assert tr.read_qrels(io.StringIO("1 2\n"), columns={"query": 0, "item": 1}).to_dict() == {"1": {"2": 1}}
+
+
+def test_a_column_of_an_unknown_name_is_not_taken_for_interactions():
+    frame = pandas.DataFrame([[1, 2, 0]], columns=["user_id", "item_id", "usefulness"])
+    with pytest.raises(tr.ReadingError, match=r"columns user_id, item_id, usefulness; read it by tr.read_qrels\("):
+        tr.read_qrels(frame)
+    assert tr.read_qrels(frame, columns={"grade": "usefulness"}).to_dict() == {1: {2: 0}}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(1, 2, 0.5), (1, 3, 2.0)],
+        [[1, 2, 0.5], [1, 3, 2.0]],
+        np.array([[1, 2, 0.5], [1, 3, 2.0]]),
+        torch.tensor([[1, 2, 0.5], [1, 3, 2.0]]),
+        list(np.array([[1, 2, 0.5], [1, 3, 2.0]])),
+        np.array([(1, 2, 0.5), (1, 3, 2.0)], dtype=[("user", "i8"), ("item", "i8"), ("score", "f8")]),
+    ],
+)
+def test_rows_of_arrays_are_rows(rows):
+    assert tr.read_run(rows).to_dict() == {1: {2: 0.5, 3: 2.0}}
+
+
+def test_ids_of_an_array_that_are_no_integers_are_refused():
+    with pytest.raises(tr.ReadingError, match="row 1: Expected document ids to be text or integers, got 2.5"):
+        tr.read_run(np.array([[1, 2.5, 0.5]]))
+
+
+# ---- judgments that do not fit the run -------------------------------------------------------------------------------
+
+
+def fitting(form, qrels, run):
+    """Judgments and a run, as dictionaries or as rows."""
+    if form == "dictionaries":
+        return qrels, run
+    return tuple([(q, d, value) for q, docs in table.items() for d, value in docs.items()] for table in (qrels, run))
+
+
+@pytest.mark.parametrize("form", ["dictionaries", "rows"])
+@pytest.mark.parametrize(("ours", "theirs"), [("D001", "X001"), (1, 7)])
+def test_no_document_in_common_is_said_everywhere(form, ours, theirs):
+    qrels, run = fitting(form, {"q": {ours: 1}, "p": {"z" if ours == "D001" else 9: 1}}, {"q": {theirs: 0.5}, "p": {}})
+    message = f"No document of the run is judged: a document of the run is {theirs!r}, a judged document is {ours!r}"
+    calls = [
+        lambda: tr.Ranking.from_run(qrels, run),
+        lambda: tr.evaluate(qrels, run, "mrr"),
+        lambda: tr.merge([tr.partial(qrels, run, "mrr"), tr.partial(qrels, {}, "mrr")]).means,
+    ]
+    for call in calls:
+        with pytest.warns(UserWarning, match=message) as caught:
+            call()
+        assert (len(caught), caught[0].filename) == (1, __file__)
+
+
+def test_no_document_in_common_is_said_of_a_frame():
+    frame = pandas.DataFrame({"qid": [1, 1], "docno": ["a", "b"], "score": [0.5, None], "label": [None, 1]})
+    with pytest.warns(UserWarning, match="No row has both a score and a grade") as caught:
+        tr.Ranking.from_table(frame)
+    assert caught[0].filename == __file__
+
+
+def test_one_document_in_common_is_enough():
+    qrels = {"q": {"a": 1}, "p": {"b": 1}}
+    tr.evaluate(qrels, {"q": {"x": 0.5}, "p": {"b": 0.1}}, "mrr")
+    tr.evaluate(qrels, tr.read_chunks([{"q": {"x": 0.5}}, {"p": {"b": 0.1}}]), "mrr")
+    tr.evaluate(qrels, {}, "mrr")
+    tr.Ranking.from_run(qrels, {"q": {"a": float("-inf")}})
+    states = [tr.partial(qrels, run, "mrr") for run in ({"q": {"x": 0.5}}, {"p": {"b": 0.1}})]
+    assert tr.merge(states).means == {"mrr": 0.5}
+
+
+@pytest.mark.parametrize("qrels", [{"q": {}}, [], {}])
+def test_judgments_of_no_document_are_an_error_or_said(qrels):
+    for call in (tr.evaluate, tr.partial):
+        with pytest.raises(tr.ReadingError, match=r"at least one document, got none; pass rows \(query"):
+            call(qrels, {"q": {"a": 1.0}}, "mrr")
+        call([("q", "a", 1)], {"q": {"a": 1.0}}, "mrr")
+    with pytest.warns(UserWarning, match="No document is judged"):
+        tr.Ranking.from_run(qrels, {"q": {"a": 1.0}})
