@@ -169,7 +169,11 @@ def test_ways_out_in_a_shell_are_options_of_the_command(tmp_path, capsys):
     (tmp_path / "a.run").write_text("q1 Q0 b 1 0.5 t\nq1 Q0 a 2 0.1 t\nq1 Q0 a 3 0.7 t\n")
     (tmp_path / "b.run").write_text("q1 Q0 a 1 0.5 t\n")
     qrels, first, second = (str(tmp_path / name) for name in ("qrels", "a.run", "b.run"))
-    for call in (["eval", qrels, first], ["compare", qrels, first, second], ["convert", first, str(tmp_path / "c.run")]):
+    for call in (
+        ["eval", qrels, first],
+        ["compare", qrels, first, second],
+        ["convert", first, str(tmp_path / "c.run")],
+    ):
         assert main(call) == 3
         assert "pass --duplicates first or best: 'q1 Q0 a 3 0.7 t'\n" in capsys.readouterr().err
         assert main([*call, "--duplicates", "best"]) == 0

@@ -139,8 +139,8 @@ CASES = [
         (
             1,
             "Expected fields like 'query Q0 document rank score tag', got 4; read it by"
-            " tr.read_run(source, columns={'query': 0, 'item': 1, 'score': ...}), or exchange the judgments and the run:"
-            " 'q1 0 d1 1'",
+            " tr.read_run(source, columns={'query': 0, 'item': 1, 'score': ...}), or exchange the judgments and the"
+            " run: 'q1 0 d1 1'",
         ),
     ),
     (
@@ -149,8 +149,8 @@ CASES = [
         (
             1,
             "Expected fields like 'query 0 document grade', got 6; read it by"
-            " tr.read_qrels(source, columns={'query': 0, 'item': 1, 'grade': ...}), or exchange the judgments and the run:"
-            " 'q1 Q0 d2 1 0.75 t'",
+            " tr.read_qrels(source, columns={'query': 0, 'item': 1, 'grade': ...}), or exchange the judgments and the"
+            " run: 'q1 Q0 d2 1 0.75 t'",
         ),
     ),
     ("Grade `0.5` in qrels", "q1 0 d1 0.5\n", {"q1": {"d1": 0.5}}),

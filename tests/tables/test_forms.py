@@ -63,7 +63,9 @@ def test_headers_of_recommenders_are_known(names):
 
 def test_two_columns_that_may_be_meant_are_said():
     frame = pandas.DataFrame([[1, 7, 2, 0.5], [2, 7, 2, 0.5]], columns=["qid", "user_id", "docno", "score"])
-    with pytest.warns(UserWarning, match="Column qid is read as the query, not user_id; if wrong, read it by") as caught:
+    with pytest.warns(
+        UserWarning, match="Column qid is read as the query, not user_id; if wrong, read it by"
+    ) as caught:
         assert tr.read_run(frame).to_dict() == {1: {2: 0.5}, 2: {2: 0.5}}
     assert caught[0].filename == __file__
     assert tr.read_run(frame, columns={"query": "qid"}).query_ids == [1, 2]
@@ -178,7 +180,7 @@ def test_rows_of_arrays_are_rows(rows):
 
 
 def test_ids_of_an_array_that_are_no_integers_are_refused():
-    with pytest.raises(tr.ReadingError, match="row 1: Expected document ids to be text or integers, got 2.5"):
+    with pytest.raises(tr.ReadingError, match=r"row 1: Expected document ids to be text or integers, got 2.5"):
         tr.read_run(np.array([[1, 2.5, 0.5]]))
 
 

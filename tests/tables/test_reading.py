@@ -154,7 +154,7 @@ RECORD = '{"qid": "a", "docid": "b", "score": 1}\n'
         ("q Q0 d 1 0.5\np Q0 d 1 0.5\nq Q0 d 3 0.4\n", 3, "first in line 1; pass duplicates='first' or 'best': 'q Q0"),
         ("q Q0 d 1 0.5\nq Q0 d\0 1 0.5\n", 2, "control character 0x00"),
         ("q Q0 d 1 0.5\nq Q0 \x1bd 1 0.5\n", 2, "control character 0x1b"),
-        ("q d 1 0.5\n", 1, "Expected fields like 'query Q0 document rank score tag', got 4; read it by tr.read_run(source"),
+        ("q d 1 0.5\n", 1, "Expected fields like 'query Q0 document rank score tag', got 4; read it by tr.read_run("),
         ("qid,docid,score\nq,d,1\n", 1, "read files between commas as a data frame"),
         ("q d 1\n", 1, "got 3; read it by tr.read_run(source, columns="),
         ("\tq d 1\n", 1, "got 3; read it by tr.read_run(source, columns="),
@@ -171,7 +171,7 @@ RECORD = '{"qid": "a", "docid": "b", "score": 1}\n'
         ('{"q": {"d": 1, "d": 2}}', None, "each key once, got 'd' twice"),
         ('{"q": {"d": null}}', None, "score to be a number, got None for document 'd' of query 'q'"),
         ('{"q": {"d": "1"}}', None, "score to be a number, got '1' for document 'd' of query 'q'"),
-        ('{"q": {"d": {"x": 1}}, "p": {"d": 1}}', None, "split to be one of q, p, got None; pass split="),
+        ('{"q": {"d": {"x": 1}}, "p": {"d": 1}}', None, "one of q, p, got None; read it by tr.read_run(source, s"),
         ('{"q": {"d": NaN}}', None, "score to be a number, got NaN for document 'd' of query 'q'"),
         ('[1, 2]', None, "got a list"),
         ("", None, "an empty file"),
@@ -249,7 +249,9 @@ def test_predictions_of_mteb_are_read_from_a_file_or_its_folder(tmp_path):
     path.write_text(json.dumps({"en": {"test": RUN_DICT}, "de": {"dev": {"q": {"d": 1}}, "test": {}}}))
     assert tr.read_run(path, subset="en").to_dict() == RUN_DICT
     assert tr.read_run(path, subset="de", split="dev").to_dict() == {"q": {"d": 1}}
-    with pytest.raises(tr.ReadingError, match="subset to be one of en, de, got None; pass subset="):
+    with pytest.raises(
+        tr.ReadingError, match=r"subset to be one of en, de, got None; read it by tr.read_run\(source, subset=...\)"
+    ):
         tr.read_run(path)
     (tmp_path / "Other_predictions.json").write_text("{}")
     with pytest.raises(tr.ReadingError, match=r"one JSON file of predictions, got Other_predictions.json, Task_"):
@@ -289,7 +291,7 @@ def test_tuples_named_tuples_and_dictionaries_are_rows():
         tr.read_run([("q", 2**63, 1)])
     with pytest.raises(TypeError, match="Expected a path, a data frame, a dictionary or tuples, got int"):
         tr.read_run(3)
-    with pytest.raises(TypeError, match="exchange the arguments"):
+    with pytest.raises(TypeError, match="exchange the judgments and the run"):
         tr.read_run(tr.read_qrels({"q": {"a": 1}}))
 
 

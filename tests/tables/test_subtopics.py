@@ -1,4 +1,4 @@
-"""Judgments of subtopics, from any source, have the numbers of plain Python and of a target [query, document, subtopic]."""
+"""Judgments of subtopics, from any source, have the numbers of plain Python and of a target with subtopics."""
 
 import io
 import json
@@ -49,7 +49,7 @@ def plain(rows, run):
             if q == query:
                 relevant.setdefault(document, set()).update({s} if grade >= 1 else set())
 
-        def gained(order, k):
+        def gained(order, k, subtopics=subtopics, relevant=relevant):
             seen = dict.fromkeys(subtopics, 0)
             total = 0.0
             for rank, document in enumerate(order[:k], 1):
@@ -205,7 +205,15 @@ def test_the_command_reads_subtopics(tmp_path, capsys):
     rows, run = made("command")
     (tmp_path / "qrels").write_text("".join(f"{q} {s} {d} {grade}\n" for q, s, d, grade in rows))
     (tmp_path / "run.json").write_text(json.dumps(run))
-    call = ["eval", str(tmp_path / "qrels"), str(tmp_path / "run.json"), "-m", "alphandcg@5 erria@5", "--format", "json"]
+    call = [
+        "eval",
+        str(tmp_path / "qrels"),
+        str(tmp_path / "run.json"),
+        "-m",
+        "alphandcg@5 erria@5",
+        "--format",
+        "json",
+    ]
     assert main(call) == 0
     out = capsys.readouterr()
     assert out.err == ""

@@ -1,6 +1,7 @@
 """Each way out that a message names is taken, in the function that gave the message, and works."""
 
 import io
+import json
 import math
 
 import numpy as np
@@ -85,7 +86,9 @@ def test_other_tuples_are_numbered_or_get_a_score():
 def test_duplicates_are_an_argument_of_the_function_that_refuses_them(join):
     qrels, run = [*rows(QRELS), ("q", "a", 0)], [*rows(RUN), ("p", "b", 0.9)]
     for call in (lambda **more: join(qrels, RUN, **more), lambda **more: join(QRELS, run, **more)):
-        with pytest.raises(tr.ReadingError, match="got one twice, first in row [13]; pass duplicates='first' or 'best'"):
+        with pytest.raises(
+            tr.ReadingError, match=r"got one twice, first in row [13]; pass duplicates='first' or 'best'"
+        ):
             call()
     assert [join(qrels, RUN, duplicates=one) for one in ("first", "best")] == [0.75, 0.75]
     assert [join(QRELS, run, duplicates=one) for one in ("first", "best")] == [0.75, 1.0]
@@ -109,7 +112,7 @@ def test_duplicates_of_a_frame_with_both_keep_the_row_of_the_score():
     frame = pandas.DataFrame(
         {"qid": [1] * 5, "docno": list("abaab"), "score": [0.2, 0.5, 0.9, None, None], "label": [1, 0, 0, 2, 0]}
     )
-    with pytest.raises(tr.ReadingError, match="row 3: .*first in row 1; pass duplicates='first' or 'best'"):
+    with pytest.raises(tr.ReadingError, match=r"row 3: .*first in row 1; pass duplicates='first' or 'best'"):
         tr.Ranking.from_table(frame)
     first, best = (tr.Ranking.from_table(frame, duplicates=one) for one in ("first", "best"))
     assert (first.grade.tolist(), best.grade.tolist()) == ([[0, 1]], [[0, 0]])
@@ -168,3 +171,35 @@ def test_a_third_field_that_is_a_score_is_read_as_the_message_says():
         tr.read_run(io.StringIO(text))
     columns = eval(str(error.value).split("columns=")[1].split("}")[0] + "}")
     assert tr.read_run(io.StringIO(text), columns=columns).to_dict() == {"q": {"a": 0.5, "b": 0.25}}
+
+
+@every_join
+def test_tied_ids_of_several_types_are_tied_as_the_message_says(join):
+    run = {"q": {"a": 0.5, 7: 0.5}, "p": {"b": 0.1}}
+    with pytest.raises(TypeError, match=r"got int and str; read the run by tr.read_run\(source, ties='expected'\)"):
+        join(QRELS, run)
+    assert join(QRELS, tr.read_run(run, ties="expected")) == 0.875
+
+
+@every_join
+def test_a_subset_of_predictions_is_chosen_as_the_message_says(join, tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({"en": {"test": RUN}, "de": {"test": {}}}))
+    with pytest.raises(tr.ReadingError, match=r"one of en, de, got None; read it by tr.read_run\(source, subset=...\)"):
+        join(QRELS, tmp_path / "a.json")
+    assert join(QRELS, tr.read_run(tmp_path / "a.json", subset="en")) == 0.75
+    with pytest.raises(tr.ReadingError, match="grade to be a finite number, got"):
+        join(tmp_path / "a.json", RUN)
+
+
+def test_what_is_no_frame_is_given_as_columns():
+    with pytest.raises(TypeError, match="a data frame or a dictionary of columns, got list"):
+        tr.Ranking.from_table([(1, 2, 0.5, 1)])
+    columns = dict(zip(("user", "item", "score", "label"), [[1], [2], [0.5], [1]]))
+    assert tr.MRR()(tr.Ranking.from_table(columns)).item() == 1
+
+
+def test_exchanged_tables_are_exchanged():
+    qrels, run = tr.read_qrels(QRELS), tr.read_run(RUN)
+    with pytest.raises(TypeError, match="exchange the judgments and the run"):
+        tr.evaluate(run, qrels, "mrr")
+    assert tr.evaluate(qrels, run, "mrr").means["run"]["mrr"] == 0.75

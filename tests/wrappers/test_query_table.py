@@ -66,7 +66,7 @@ def test_clusters_are_compared_alike_in_summary_and_compare(missing):
     assert both([("ann", 1)] * 2 + [("ann", 2)] * 2 + [("bob", 1)] * 2) == numbers
     assert both([0, 1] * 3) != numbers
     for call in (lambda d: one.summary(clusters=d), lambda d: tr.compare({"a": one, "b": other}, clusters=d)):
-        with pytest.raises(ValueError, match="a number or a tuple, got .* for query 'q3'; leave the query out"):
+        with pytest.raises(ValueError, match=r"a number or a tuple, got .* for query 'q3'; leave the query out"):
             call(dict(zip(ids, [1, 1, 2, missing, missing, 3])))
         call(dict(zip(ids, [1, 1, 2, "own", "own", 3])))
 

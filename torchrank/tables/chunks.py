@@ -131,9 +131,7 @@ class _Once:
 
     def __iter__(self) -> Iterator[Any]:
         if self.begun:
-            raise ValueError(
-                "Expected pieces that can be read again, got an iterator; pass a list, or call read_chunks"
-            )
+            raise ValueError("Expected pieces that can be read again, got an iterator; pass a list to read_chunks")
         self.begun = True
         return self.pieces
 
@@ -272,7 +270,9 @@ def _whole_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
         if len(starts):
             own = rows.queries.kind, rows.item.kind
             if kinds not in (None, own) and "objects" not in (*own, *(kinds or ())):
-                raise rows.error(f"Expected ids of queries and documents as before, {kinds}, got {own}; read text", 0)
+                raise rows.error(
+                    f"Expected ids of queries and documents as before, {kinds}, got {own}; read ids as text", 0
+                )
             kinds = own
         if len(empty):
             yield Rows(
@@ -287,7 +287,10 @@ def _whole_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
         for start, key in zip(starts, keys):
             if key in seen:
                 shown = rows.queries.take(rows.query[[start]]).tolist()[0]
-                message = f"Expected the rows of each query together, got query {shown!r} again; read it as a whole"
+                message = (
+                    f"Expected the rows of each query together, got query {shown!r} again; read it as a whole by"
+                    " read_run"
+                )
                 found = rows.error(message, start)
                 raise QueryReturnsError(message, found.source, found.line, found.text, found.unit)
             seen.add(key)

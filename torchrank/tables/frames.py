@@ -145,7 +145,7 @@ def _converted(frame: Any) -> Any:
         raise ImportError("Reading this data frame needs pyarrow or polars: pip install pyarrow")
     if hasattr(frame, "to_pandas"):
         return frame.to_pandas()
-    raise TypeError(f"Expected a data frame, got {type(frame).__name__}") from None
+    raise TypeError(f"Expected a data frame or a dictionary of columns, got {type(frame).__name__}") from None
 
 
 def _values(column: Any) -> Any:

@@ -235,9 +235,9 @@ class ObjectIds:
         try:
             numbers = {value: number for number, value in enumerate(sorted(set(self.values)))}
         except TypeError as error:
-            raise TypeError(
-                f"Expected tied documents to have ids of one type, got {error}; pass ties='expected'"
-            ) from error
+            kinds = " and ".join(sorted({type(value).__name__ for value in self.values}))
+            way_out = "read the run by tr.read_run(source, ties='expected')"
+            raise TypeError(f"Expected tied documents to have ids of one type, got {kinds}; {way_out}") from error
         return [np.fromiter((numbers[value] for value in self.values), np.int64, len(self))]
 
 

@@ -253,12 +253,12 @@ def json_lines(text: Text, value: str, chosen: names.Columns) -> Rows:
     return of_dictionaries(rows, value, chosen, text.name, error)
 
 
-def json_tables(text: Text, subset: str | None, split: str | None) -> Mapping[str, Any]:
+def json_tables(text: Text, value: str, subset: str | None, split: str | None) -> Mapping[str, Any]:
     """Read ``{query: {document: number}}``, or MTEB's ``{subset: {split: {query: {document: score}}}}``."""
     found = _loads(bytes(text.buffer[text.begin : text.end]), text.name, None)
     if not isinstance(found, dict):
         raise ReadingError(f"Expected {{query: {{document: number}}}}, got a {type(found).__name__}", text.name)
-    for name, asked in (("subset", subset), ("split", split)):
+    for name, asked in (("subset", subset), ("split", split)) if value == "score" else ():
         if _depth(found) > (3 if name == "subset" else 2):
             # Beside the subsets stands the description of the model.
             found = {key: one for key, one in found.items() if name == "split" or not key.startswith("mteb_")}
@@ -279,7 +279,11 @@ def _chosen(found: dict[str, Any], name: str, asked: str | None, source: str) ->
     if asked is None and len(found) == 1:
         return next(iter(found.values()))
     if asked not in found:
-        raise ReadingError(f"Expected {name} to be one of {', '.join(found)}, got {asked!r}; pass {name}=", source)
+        raise ReadingError(
+            f"Expected {name} to be one of {', '.join(found)}, got {asked!r}; read it by tr.read_run(source,"
+            f" {name}=...)",
+            source,
+        )
     return found[asked]
 
 

@@ -27,16 +27,20 @@ def read_qrels(
     Args:
         source: a path, "-" for standard input, or an open file, of which gzip is recognised; a data frame of pandas,
             polars, pyarrow or another library that narwhals or the Arrow interface covers, or a dictionary of columns;
-            a dictionary ``{query: {document: grade}}``, which is not copied, so leave it unchanged; an iterable of
-            (query, document, grade) or (query, iteration, document, grade) tuples, of named tuples or of dictionaries;
+            a dictionary ``{query: {document: grade}}``, which is not copied, so leave it unchanged, or ``{query:
+            [documents]}`` of relevant documents; an iterable or array of (query, document, grade) rows, of (query,
+            subtopic, document, grade), or of (query, document), which have the grade 1; named tuples or dictionaries;
             ``Qrels`` of ranx, or another object whose ``to_dict()`` returns such a dictionary;
             ``"irds:..."``, a dataset of ir_datasets.
         columns: the columns of query, item (the document) and grade, by name, or by number from 0 in files without a
-            header: a dictionary, or the three in this order; None = found by their usual names and places.
-        format: the format of a file: "trec" (fields between any white space: query, iteration, document, grade),
+            header: a dictionary, which may name a subtopic, too, or the three in this order; None = found by their
+            usual names and places.
+        format: the format of a file: "trec" (fields between any white space: query, subtopic, document, grade),
             "tsv" (fields between single tabs, with a header as in BEIR or without), "json", "jsonl", "parquet", or
             "auto": recognised by the content. Between white space, a line that begins with "# " is a comment.
         duplicates: "error", or the grade to keep of a document that is given twice: "first", or "best", the largest.
+
+    The grade of a document is the largest over its subtopics, which measures as :class:`AlphaNDCG` read one by one.
 
     Raises:
         ReadingError: a line cannot be read, a grade is NaN, a document occurs twice. It names source, line and text.
@@ -66,8 +70,8 @@ def read_run(
     -inf is not retrieved.
 
     Args:
-        source: as in :func:`read_qrels`, with scores in place of grades; or the file or folder of predictions that MTEB
-            writes.
+        source: as in :func:`read_qrels`, with scores in place of grades; lists of documents begin with the best; or the
+            file or folder of predictions that MTEB writes.
         columns: the columns of query, item (the document) and score, as in :func:`read_qrels`; ``{"rank": ...}`` in
             place of the score takes ranks, 1 for the best.
         format: the format of a file: "trec" (fields between any white space: query, Q0, document, rank, score, and a
@@ -120,7 +124,7 @@ def _read(
     if isinstance(source, kind):
         return source
     if isinstance(source, PairTable):
-        raise TypeError(f"Expected a source of {kind.__name__}, got {source!r}; exchange the arguments")
+        raise TypeError(f"Expected a source of {kind.__name__}, got {source!r}; exchange the judgments and the run")
     found = found_in(kind.value_name, source, columns, format, subset, split)
     if isinstance(found, Rows):
         return kind.of_rows(found, duplicates)
@@ -161,7 +165,7 @@ def _of_file(
     if known == "parquet":
         return frames.of_frame(files.parquet(text), value, columns, text.name)
     if known == "json":
-        return _by_query(records.json_tables(text, subset, split), value, text.name)
+        return _by_query(records.json_tables(text, value, subset, split), value, text.name)
     if known == "jsonl":
         return records.json_lines(text, value, columns)
     return files.delimited(text, value, columns, tabs=known == "tsv")
