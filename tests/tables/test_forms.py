@@ -94,6 +94,8 @@ def test_lists_of_a_json_file_are_those_of_python(tmp_path):
     for text, wanted in (('{"q": ["b", "a"]}', {"b": -1, "a": -2}), ('{"q": [["b", 3]], "p": []}', {"b": 3})):
         (tmp_path / "run.json").write_text(text)
         assert tr.read_run(tmp_path / "run.json").to_dict()["q"] == wanted
+    (tmp_path / "run.json").write_text('{"qid": ["q", "q"], "docno": ["a", "b"], "score": [1, 2]}')
+    assert tr.read_run(tmp_path / "run.json").to_dict() == {"q": {"a": 1, "b": 2}}
 
 
 @pytest.mark.parametrize("ids", [[3, 4], {3, 4}, np.array([3, 4]), torch.tensor([3, 4]), [(3, 1), (4, 1)]])

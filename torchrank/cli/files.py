@@ -23,13 +23,10 @@ IN_PYTHON = {
 
 def in_shell(message: object) -> str:
     """A message with options of the command for arguments of Python, and the call of ways out that only Python has."""
-    text = re.sub(r"\b(duplicates|ties)='(\w+)'( or )?('\w+')?", _option, str(message))
+    options = re.compile(r"\b(duplicates|ties)=('\w+'(?: or '\w+')?)")
+    text = options.sub(lambda found: f"--{found[1]} {found[2]}".replace("'", ""), str(message))
     calls = [call for way_out, call in IN_PYTHON.items() if way_out in text]
     return f"{text}; in Python: {calls[0]}" if calls else text
-
-
-def _option(found: re.Match[str]) -> str:
-    return f"--{found[1]} {found[2]}{found[3] or ''}{(found[4] or '').strip(chr(39))}"
 
 
 class Input(io.BytesIO):

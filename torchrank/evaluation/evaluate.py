@@ -173,7 +173,10 @@ def _named(run: Any, judged: Container[Any]) -> dict[str, Any]:
 
 def _is_ranked(docs: Any) -> bool:
     """Whether a list has the documents of a query, ids or pairs (document, score), and not the rows of a run."""
-    if not isinstance(docs, list | tuple | set | np.ndarray | torch.Tensor) or getattr(docs, "ndim", 1) == 0:
+    if (
+        not isinstance(docs, list | tuple | set | frozenset | np.ndarray | torch.Tensor)
+        or getattr(docs, "ndim", 1) == 0
+    ):
         return False
     one = next(iter(docs), "")
     return len(one) == 2 if isinstance(one, list | tuple) else isinstance(one, str | int | np.integer | torch.Tensor)

@@ -41,9 +41,13 @@ def usual_form(name: Any) -> str:
     return re.sub(r"[\s_-]", "", str(name).lower()).partition(":")[0]
 
 
+_FORMS = {column: [[usual_form(name) for name in group] for group in groups] for column, groups in USUAL.items()}
+_ALL_FORMS = {form for groups in _FORMS.values() for group in groups for form in group}
+
+
 def is_usual(name: Any) -> bool:
     """Whether a name is a usual name of a column."""
-    return any(usual_form(name) == usual_form(one) for groups in USUAL.values() for group in groups for one in group)
+    return usual_form(name) in _ALL_FORMS
 
 
 def find(
@@ -82,19 +86,19 @@ def find(
     def usual(column: str) -> list[int]:
         """The columns of the first group of usual names that has some."""
         known = set(taken) | set(found.values())
-        groups = (
-            [forms.index(form) for name in group if (form := usual_form(name)) in forms] for group in USUAL[column]
-        )
+        groups = ([forms.index(form) for form in group if form in forms] for group in _FORMS[column])
         return next((left for group in groups if (left := [at for at in group if at not in known])), [])
 
-    several: list[tuple[str, list[int]]] = []
     for column in ("query", "item", value, *(["subtopic"] if value == "grade" and item else [])):
         asked = chosen.get(column, chosen.get("rank") if column == value else None)
         if asked is not None:
             found["rank" if column not in chosen else column] = number(asked, names, source)
         elif known := usual(column):
             found[column] = known[0]
-            several += [(column, known)] * (len(known) > 1)
+            if len(known) > 1:
+                first, *others = (str(names[at]) for at in known)
+                message = f"Column {first} is read as the {column}, not {' or '.join(others)}"
+                warn(f"{message}; if wrong, {way_out.format(column)}")
         elif column == "score" and (ranks := usual("rank")):
             found["rank"] = ranks[0]
         elif column == "grade" and item and all(at in found.values() or forms[at] in TIMES for at in range(len(forms))):
@@ -107,9 +111,6 @@ def find(
                 f" {way_out.format(column)}",
                 source,
             )
-    for column, known in several:
-        first, *others = (str(names[at]) for at in known)
-        warn(f"Column {first} is read as the {column}, not {' or '.join(others)}; if wrong, {way_out.format(column)}")
     return found
 
 

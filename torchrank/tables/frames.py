@@ -30,9 +30,13 @@ def is_frame(source: Any) -> bool:
 
 def is_columns(source: Any, chosen: names.Columns = None) -> bool:
     """Whether a dictionary has columns, not documents by query: a key is a usual name, or the user has named some."""
-    if not isinstance(source, Mapping) or (chosen is None and not any(map(names.is_usual, source))):
+    if not isinstance(source, Mapping) or not source:
         return False
-    return not any(isinstance(one, Mapping | set | frozenset) or np.ndim(one) == 0 for one in source.values())
+    other = str, bytes, Mapping, set, frozenset
+    for one in source.values():
+        if isinstance(one, other) or not hasattr(one, "__len__") or getattr(one, "ndim", 1) == 0:
+            return False
+    return chosen is not None or any(map(names.is_usual, source))
 
 
 @dataclass(frozen=True)

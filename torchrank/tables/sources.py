@@ -140,13 +140,13 @@ def found_in(
         return _of_ir_datasets(source, value)
     if isinstance(source, str | Path) or hasattr(source, "read"):
         return _of_file(source, value, columns, format, subset, split)
-    if isinstance(source, Mapping) and not frames.is_columns(source, columns):
-        return _by_query(source, value, "")
     if hasattr(source, "to_dict") and not isinstance(source, Mapping) and not frames.is_frame(source):
         return source.to_dict(), ""  # Qrels and Run of ranx
     if (kinds := getattr(getattr(source, "dtype", None), "names", None)) and np.ndim(source) == 1:
         source = {name: source[name] for name in kinds}  # an array of numpy with named columns
-    if isinstance(source, Mapping) or frames.is_frame(source):
+    if isinstance(source, Mapping):
+        return _of_dictionary(source, value, columns, "")
+    if frames.is_frame(source):
         return frames.of_frame(source, value, columns, f"<{type(source).__name__}>")
     if isinstance(source, Iterable) and not isinstance(source, bytes):
         return records.of_tuples(source, value, columns, f"<{type(source).__name__}>")
@@ -165,17 +165,23 @@ def _of_file(
     if known == "parquet":
         return frames.of_frame(files.parquet(text), value, columns, text.name)
     if known == "json":
-        return _by_query(records.json_tables(text, value, subset, split), value, text.name)
+        return _of_dictionary(records.json_tables(text, value, subset, split), value, columns, text.name)
     if known == "jsonl":
         return records.json_lines(text, value, columns)
     return files.delimited(text, value, columns, tabs=known == "tsv")
 
 
-def _by_query(tables: Mapping[Any, Any], value: str, name: str) -> Rows | tuple[Mapping[Any, Any], str]:
-    """Documents by query: dictionaries as they are, lists as rows."""
-    if all(isinstance(one, Mapping) for one in tables.values()):
-        return tables, name
-    return records.of_lists(tables, value, name)
+def _of_dictionary(
+    found: Mapping[Any, Any], value: str, columns: Columns, name: str
+) -> Rows | tuple[Mapping[Any, Any], str]:
+    """The rows of columns or of lists of documents by query; dictionaries by query as they are."""
+    if frames.is_columns(found, columns):
+        return frames.of_frame(found, value, columns, name or f"<{type(found).__name__}>")
+    return (
+        (found, name)
+        if all(isinstance(one, Mapping) for one in found.values())
+        else records.of_lists(found, value, name)
+    )
 
 
 def _predictions(folder: Path) -> Path:
