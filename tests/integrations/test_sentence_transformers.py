@@ -1,4 +1,4 @@
-"""The evaluator of sentence-transformers: with a model of the same methods, and with the library itself.
+"""The evaluators of sentence-transformers: with models of the same methods, and with the library itself.
 
 ``pip install sentence-transformers accelerate datasets`` runs all tests; those with the library are skipped without.
 """
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from torchrank.integrations.sentence_transformers import RankingEvaluator
+from torchrank.integrations.sentence_transformers import RankingEvaluator, RerankingEvaluator
 
 #: their name of each measure
 THEIRS = {"accuracy": "hitrate", "precision": "precision", "recall": "recall", "ndcg": "ndcg", "mrr": "mrr"}
@@ -29,17 +29,26 @@ RELEVANT["q7"] = set()
 del RELEVANT["q9"]
 
 
+#: scores of queries and documents by their embeddings
+SIMILARITIES = {
+    "dot": lambda queries, corpus: queries @ corpus.T,
+    "cosine": lambda queries, corpus: torch.nn.functional.cosine_similarity(queries[:, None], corpus, dim=-1),
+    "euclidean": lambda queries, corpus: -(queries[:, None] - corpus).square().sum(-1).sqrt(),
+    "manhattan": lambda queries, corpus: -(queries[:, None] - corpus).abs().sum(-1),
+}
+
+
 class Words:
     """A model with the methods of SentenceTransformer: a random vector for each word."""
 
-    def __init__(self):
+    def __init__(self, similarity="cosine"):
         self.vectors = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
+        self.similarity_fn_name, self.similarity = similarity, SIMILARITIES[similarity]
         self.calls = []
 
-    def encode(self, texts, normalize_embeddings=False, **options):
+    def encode(self, texts, **options):
         self.calls.append((len(texts), options))
-        found = torch.stack([self.vectors[[int(word[1:]) for word in text.split()]].sum(0) for text in texts])
-        return torch.nn.functional.normalize(found, dim=-1) if normalize_embeddings else found
+        return torch.stack([self.vectors[[int(word[1:]) for word in text.split()]].sum(0) for text in texts])
 
     encode_query = encode_document = encode
 
@@ -49,32 +58,43 @@ def expected(similarity, suite=SUITE):
     judged = [query for query in QUERIES if RELEVANT.get(query)]
     queries = Words().encode([QUERIES[query] for query in judged]).double()
     corpus = Words().encode(list(CORPUS.values())).double()
-    if similarity == "cosine":
-        queries, corpus = (x / x.norm(dim=-1, keepdim=True) for x in (queries, corpus))
     grades = torch.tensor([[int(document in RELEVANT[query]) for document in CORPUS] for query in judged])
     found = tr.RankingCollection(suite)
-    found.update(queries @ corpus.T, grades)
+    found.update(SIMILARITIES[similarity](queries, corpus), grades)
     return {f"{similarity}_{key}": value.item() for key, value in found.compute().items()}
 
 
 @pytest.mark.parametrize("chunk", [50_000, 300, 77])
-@pytest.mark.parametrize("similarity", ["cosine", "dot"])
-def test_values_are_those_of_the_matrix_of_scores(similarity, chunk):
-    evaluator = RankingEvaluator(QUERIES, CORPUS, RELEVANT, SUITE, similarity=similarity, corpus_chunk_size=chunk)
-    model = Words()
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_values_are_those_of_the_matrix_of_scores_by_the_similarity_of_the_model(similarity, chunk):
+    evaluator = RankingEvaluator(QUERIES, CORPUS, RELEVANT, SUITE, corpus_chunk_size=chunk)
+    model = Words(similarity)
     assert evaluator(model) == pytest.approx(expected(similarity), abs=1e-6)
     assert [size for size, _ in model.calls] == [18, *[min(chunk, 300 - n) for n in range(0, 300, chunk)]]
     assert evaluator(model) == pytest.approx(expected(similarity), abs=1e-6)  # nothing is left of the first call
 
 
+def test_each_model_has_its_own_similarity_in_keys_and_primary_metric():
+    evaluator = RankingEvaluator(QUERIES, CORPUS, RELEVANT, SUITE, name="dev")
+    assert not hasattr(evaluator, "primary_metric")
+    with pytest.raises(AttributeError, match=r"pass similarity=model\.similarity_fn_name to the evaluator"):
+        evaluator.primary_metric  # noqa: B018
+    for similarity in ("dot", "cosine"):
+        found = evaluator(Words(similarity))
+        assert found == pytest.approx({f"dev_{key}": value for key, value in expected(similarity).items()}, abs=1e-6)
+        assert evaluator.primary_metric == f"dev_{similarity}_ndcg@3"
+    known = RankingEvaluator(QUERIES, CORPUS, RELEVANT, SUITE, similarity=Words("dot").similarity_fn_name)
+    assert known.primary_metric == "dot_ndcg@3"
+
+
 def test_keys_primary_metric_and_file(tmp_path):
     suite = tr.RankingCollection(["mr", "ndcg(log_base=2.5,gain=exponential)@10"])
     evaluator = RankingEvaluator(QUERIES, CORPUS, RELEVANT, suite, name="dev")
-    assert (evaluator.primary_metric, evaluator.greater_is_better) == ("dev_cosine_mr", False)
     key = "ndcg(log_base=2.5,gain=exponential)@10"
-    other = RankingEvaluator(QUERIES, CORPUS, RELEVANT, suite, primary_metric=key)
+    other = RankingEvaluator(QUERIES, CORPUS, RELEVANT, suite, primary_metric=key, similarity="cosine")
     assert (other.primary_metric, other.greater_is_better) == (f"cosine_{key}", True)
     found = [evaluator(Words(), str(tmp_path / "eval"), epoch, steps) for epoch, steps in ((0.5, 10), (1.0, 20))]
+    assert (evaluator.primary_metric, evaluator.greater_is_better) == ("dev_cosine_mr", False)
     with (tmp_path / "eval" / "Ranking_evaluation_dev_results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row.pop("epoch"), row.pop("steps")) for row in rows] == [("0.5", "10"), ("1.0", "20")]
@@ -91,15 +111,16 @@ def test_grades_and_options_of_the_model():
         query: dict(zip(CORPUS, row))
         for query, row in zip(
             QUERIES,
-            (Words().encode(list(QUERIES.values()), True) @ Words().encode(list(CORPUS.values()), True).T).tolist(),
+            SIMILARITIES["cosine"](*(Words().encode(list(texts.values())) for texts in (QUERIES, CORPUS))).tolist(),
         )
     }
     judged = {query: found for query, found in grades.items() if found}
     peer = tr.evaluate(judged, {"run": run}, "ndcg(gain=exponential)").means["run"]
     assert list(evaluator(model).values()) == pytest.approx(list(peer.values()), abs=1e-6)
     (_, of_queries), (_, of_corpus) = model.calls
-    assert of_queries.items() >= {"prompt": "query: ", "prompt_name": None, "batch_size": 7, "truncate_dim": 5}.items()
-    assert of_corpus.items() >= {"prompt": None, "prompt_name": "passage", "batch_size": 7}.items()
+    shared = {"batch_size": 7, "show_progress_bar": False, "convert_to_tensor": True, "truncate_dim": 5}
+    assert of_queries == {"prompt": "query: ", **shared}
+    assert of_corpus == {"prompt_name": "passage", **shared}
     assert evaluator.get_config_dict() == {
         "truncate_dim": 5,
         "query_prompt": "query: ",
@@ -110,9 +131,12 @@ def test_grades_and_options_of_the_model():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"relevant": {"q1": {"x"}}}, "got 'x' of query 'q1', which is not in it; add it to the corpus"),
+        (
+            {"relevant": {"q1": {"x"}}},
+            "relevant documents of query 'q1' in the corpus, got 'x', which is not in it; add",
+        ),
         ({"relevant": {"other": {"d1"}}}, "Expected relevant documents of a query, got none"),
-        ({"similarity": "euclidean"}, "Expected similarity to be one of 'cosine', 'dot'"),
+        ({"similarity": "angle"}, "Expected similarity to be one of 'cosine', 'dot', 'euclidean', 'manhattan'"),
         ({"primary_metric": "mrr"}, "Expected primary_metric to be one of 'ndcg@10'"),
         ({"corpus_chunk_size": 0}, "Expected corpus_chunk_size to be an integer >= 1"),
     ],
@@ -123,59 +147,195 @@ def test_errors_name_the_argument(change, message):
         RankingEvaluator(**arguments)
 
 
+# ---- candidates of a reranker ----------------------------------------------------------------------------------------
+
+#: 30 documents, and for some queries a few relevant ones
+CANDIDATES = {
+    query: list(dict.fromkeys(DRAW.sample(list(CORPUS), 30) + sorted(RELEVANT.get(query, ()))[:3])) for query in QUERIES
+}
+
+
+class Pairs:
+    """A model with the method of CrossEncoder: the number of words that two texts share, so with many ties."""
+
+    def __init__(self):
+        self.calls = []
+
+    def predict(self, pairs, **options):
+        self.calls.append((len(pairs), options))
+        return torch.tensor([float(len(set(query.split()) & set(text.split()))) for query, text in pairs])
+
+
+def test_reranked_candidates_have_the_values_of_an_evaluation_of_runs_with_ties(tmp_path):
+    evaluator = RerankingEvaluator(
+        QUERIES, CORPUS, CANDIDATES, RELEVANT, SUITE, name="dev", batch_size=9, prompt_name="web"
+    )
+    model = Pairs()
+    judged = {query: dict.fromkeys(found, 1) for query, found in RELEVANT.items() if found}
+    expected = tr.RankingCollection(SUITE)
+    for query, grades in judged.items():
+        missing = [document for document in grades if document not in CANDIDATES[query]]
+        scores = Pairs().predict([(QUERIES[query], CORPUS[document]) for document in CANDIDATES[query]])
+        every = torch.cat([scores, torch.full((len(missing),), -torch.inf)])
+        relevant = [int(document in grades) for document in CANDIDATES[query] + missing]
+        expected.update(every[None], torch.tensor([relevant]))
+    assert any(set(RELEVANT[query]) - set(CANDIDATES[query]) for query in judged)
+    for _ in range(2):  # nothing is left of the first call
+        found = evaluator(model, str(tmp_path), 1, 2)
+        assert found == pytest.approx(
+            {f"dev_{key}": value.item() for key, value in expected.compute().items()}, abs=1e-6
+        )
+    options = {"batch_size": 9, "show_progress_bar": False, "convert_to_tensor": True, "prompt_name": "web"}
+    assert model.calls == [(sum(len(CANDIDATES[query]) for query in judged), options)] * 2
+    assert (evaluator.primary_metric, evaluator.greater_is_better) == ("dev_ndcg@3", True)
+    assert evaluator.get_config_dict() == {"prompt_name": "web"}
+    with (tmp_path / "Reranking_evaluation_dev_results.csv").open(newline="") as file:
+        assert [float(row["dev_mrr@10"]) for row in csv.DictReader(file)] == [found["dev_mrr@10"]] * 2
+
+
+def test_candidates_may_be_a_run_and_relevant_documents_graded():
+    grades = {"q1": {"d1": 3, "d2": 1, "d3": 0}, "q2": {"d2": 2}}
+    run = {"q1": {"d3": 2.5, "d1": 0.5, "d9": 0.1}}
+    found = RerankingEvaluator(QUERIES, CORPUS, run, grades, "ndcg@10, numret")(Pairs())
+    scores = dict(zip(run["q1"], Pairs().predict([(QUERIES["q1"], CORPUS[document]) for document in run["q1"]])))
+    target = torch.tensor([[3, 1, 0, 0], [2, 0, 0, 0]])
+    preds = torch.full((2, 4), -torch.inf)
+    preds[0, [0, 2, 3]] = torch.stack([scores["d1"], scores["d3"], scores["d9"]])
+    expected = tr.RankingCollection("ndcg@10, numret")
+    expected.update(preds, target)
+    assert found == pytest.approx({key: value.item() for key, value in expected.compute().items()})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"candidates": {"q1": ["x"]}}, "candidates of query 'q1' in the corpus, got 'x', which is not in it; add"),
+        ({"candidates": {"other": ["d1"]}}, "Expected candidates of a query, got none"),
+        ({"relevant": {"other": {"d1"}}}, "Expected relevant documents of a query, got none"),
+        ({"primary_metric": "mrr"}, "Expected primary_metric to be one of 'ndcg@10'"),
+    ],
+)
+def test_errors_of_a_reranker_name_the_argument(change, message):
+    arguments = {"queries": QUERIES, "corpus": CORPUS, "candidates": CANDIDATES, "relevant": RELEVANT, **change}
+    with pytest.raises(ValueError, match=message):
+        RerankingEvaluator(**arguments)
+
+
+def test_a_reranker_with_several_scores_of_a_pair_is_refused():
+    class Classes:
+        def predict(self, pairs, **options):
+            return torch.zeros(len(pairs), 3)
+
+    with pytest.raises(ValueError, match=r"Expected one score of each pair, got shape \[\d+, 3\]; .*num_labels=1"):
+        RerankingEvaluator(QUERIES, CORPUS, CANDIDATES, RELEVANT)(Classes())
+
+
 # ---- the library itself ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def model():
-    """A bag of words and a random matrix."""
-    library = pytest.importorskip(
-        "sentence_transformers", reason="pip install sentence-transformers accelerate datasets"
-    )
-    from sentence_transformers.sentence_transformer.modules import BoW, Dense
+def models():
+    """Functions that make small models."""
+    pytest.importorskip("sentence_transformers", reason="pip install sentence-transformers accelerate datasets")
+    import small_models
 
-    torch.manual_seed(0)
-    modules = [BoW([f"w{n}" for n in range(40)]), Dense(40, 8, bias=False)]
-    return library.SentenceTransformer(modules=modules, device="cpu")
+    return small_models
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "dot"])
-def test_numbers_of_their_evaluator(model, similarity, tmp_path):
-    from sentence_transformers import util
+def translated(theirs, similarity):
+    """Their results with the names of this library."""
+    names = {**THEIRS, "map": "map(normalize=min)"}
+    found = {}
+    for key, value in theirs.items():
+        measure, *cutoff = key.removeprefix(f"dev_{similarity}_").split("@")
+        if cutoff:  # the results of sparse models have sizes too
+            found[f"dev_{similarity}_{names[measure]}@{cutoff[0]}"] = value
+    return found
+
+
+CUTOFFS = {"ndcg_at_k": [3, 10], "accuracy_at_k": [1, 3], "precision_recall_at_k": [1, 3], "map_at_k": [20]}
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean", "manhattan"])
+def test_numbers_of_their_evaluator(models, similarity, named, tmp_path):
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
-    functions = {"cosine": util.cos_sim, "dot": util.dot_score}
-    cutoffs = {"ndcg_at_k": [3, 10], "accuracy_at_k": [1, 3], "precision_recall_at_k": [1, 3], "map_at_k": [20]}
-    peer = InformationRetrievalEvaluator(
-        *(QUERIES, CORPUS, RELEVANT),
-        **cutoffs,
-        name="dev",
-        score_functions={similarity: functions[similarity]},
-        query_prompt="w1 ",
-    )
+    model = models.dense()
+    model.similarity_fn_name = similarity
+    peer = InformationRetrievalEvaluator(QUERIES, CORPUS, RELEVANT, **CUTOFFS, name="dev", query_prompt="w1 ")
+    theirs = peer(model)
+    if named:
+        model.similarity_fn_name = "cosine" if similarity == "dot" else "dot"
     evaluator = RankingEvaluator(
-        QUERIES, CORPUS, RELEVANT, SUITE, name="dev", similarity=similarity, query_prompt="w1 ", corpus_chunk_size=100
+        *(QUERIES, CORPUS, RELEVANT, SUITE),
+        name="dev",
+        similarity=similarity if named else None,
+        query_prompt="w1 ",
+        corpus_chunk_size=100,
     )
-    theirs, ours = peer(model), evaluator(model, str(tmp_path), 1, 2)
-    names = {**THEIRS, "map": "map(normalize=min)"}
-    translated = {}
-    for key, value in theirs.items():
-        measure, cutoff = key.removeprefix(f"dev_{similarity}_").split("@")
-        translated[f"dev_{similarity}_{names[measure]}@{cutoff}"] = value
-    assert ours == pytest.approx(translated, abs=1e-6)
+    ours = evaluator(model, str(tmp_path), 1, 2)
+    assert ours == pytest.approx(translated(theirs, similarity), abs=1e-6)
     assert evaluator.primary_metric == f"dev_{similarity}_ndcg@3"
     assert model.model_card_data.eval_results_dict[evaluator] == ours
     assert evaluator.description == "Ranking"
 
 
-def test_their_trainer_selects_the_checkpoint(model, tmp_path):
-    datasets = pytest.importorskip("datasets")
-    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean", "manhattan"])
+def test_numbers_of_their_evaluator_of_sparse_models(models, similarity):
+    from sentence_transformers.sparse_encoder.evaluation import SparseInformationRetrievalEvaluator
 
-    evaluator = RankingEvaluator(QUERIES, CORPUS, RELEVANT, "mr, ndcg@10", name="dev")
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(tmp_path),
+    model = models.sparse()
+    model.similarity_fn_name = similarity
+    theirs = SparseInformationRetrievalEvaluator(QUERIES, CORPUS, RELEVANT, **CUTOFFS, name="dev")(model)
+    ours = RankingEvaluator(QUERIES, CORPUS, RELEVANT, SUITE, name="dev", corpus_chunk_size=77)(model)
+    assert ours == pytest.approx(translated(theirs, similarity), abs=2e-4)  # some texts have equal scores
+
+
+def test_numbers_of_their_evaluator_of_a_vector_for_each_word(models, tmp_path):
+    from sentence_transformers.multi_vector_encoder.evaluation import MultiVectorInformationRetrievalEvaluator
+
+    model = models.multi_vector(tmp_path)
+    theirs = MultiVectorInformationRetrievalEvaluator(QUERIES, CORPUS, RELEVANT, **CUTOFFS, name="dev")(model)
+    ours = RankingEvaluator(QUERIES, CORPUS, RELEVANT, SUITE, name="dev", corpus_chunk_size=77)(model)
+    assert ours == pytest.approx(translated(theirs, "maxsim"), abs=1e-6)
+
+
+def test_numbers_of_their_evaluator_of_rerankers(models, tmp_path):
+    from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
+
+    model = models.cross_encoder(tmp_path)
+    samples = [
+        {
+            "query": QUERIES[query],
+            "positive": [CORPUS[document] for document in found if document in CANDIDATES[query]],
+            "negative": [CORPUS[document] for document in CANDIDATES[query] if document not in found],
+        }
+        for query, found in RELEVANT.items()
+        if found
+    ]
+    theirs = CrossEncoderRerankingEvaluator(samples, name="dev")(model)
+    found = {query: found & set(CANDIDATES[query]) for query, found in RELEVANT.items()}
+    evaluator = RerankingEvaluator(QUERIES, CORPUS, CANDIDATES, found, "map, mrr@10, ndcg@10", name="dev")
+    ours = evaluator(model)
+    assert ours == pytest.approx(theirs, abs=1e-6)
+    assert model.model_card_data.eval_results_dict[evaluator] == ours
+    assert evaluator.description == "Reranking"
+
+
+@pytest.mark.parametrize("kind", ["SentenceTransformer", "SparseEncoder", "CrossEncoder"])
+def test_their_trainers_select_the_checkpoint(models, kind, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    import sentence_transformers as library
+
+    model, loss = models.to_train(kind, tmp_path)
+    if kind == "CrossEncoder":
+        evaluator = RerankingEvaluator(QUERIES, CORPUS, CANDIDATES, RELEVANT, "mr, ndcg@10", name="dev")
+    else:
+        similarity = model.similarity_fn_name
+        evaluator = RankingEvaluator(QUERIES, CORPUS, RELEVANT, "mr, ndcg@10", name="dev", similarity=similarity)
+    arguments = getattr(library, f"{kind}TrainingArguments")(
+        output_dir=str(tmp_path / "out"),
         max_steps=4,
         eval_strategy="steps",
         eval_steps=2,
@@ -189,12 +349,12 @@ def test_their_trainer_selects_the_checkpoint(model, tmp_path):
     )
     pairs = [(QUERIES[query], CORPUS[document]) for query, found in RELEVANT.items() for document in sorted(found)[:2]]
     train = datasets.Dataset.from_dict(dict(zip(("anchor", "positive"), map(list, zip(*pairs)))))
-    trainer = SentenceTransformerTrainer(
-        model, arguments, train_dataset=train, loss=MultipleNegativesRankingLoss(model), evaluator=evaluator
-    )
+    trainer = getattr(library, f"{kind}Trainer")(model, arguments, train_dataset=train, loss=loss, evaluator=evaluator)
     trainer.train()
-    logged = [row["eval_dev_cosine_mr"] for row in trainer.state.log_history if "eval_dev_cosine_mr" in row]
+    key = f"eval_{evaluator.primary_metric}"
+    logged = [row[key] for row in trainer.state.log_history if key in row]
     assert len(logged) == 2
     assert trainer.state.best_metric == min(logged)
-    with (tmp_path / "eval" / "Ranking_evaluation_dev_results.csv").open(newline="") as file:
-        assert [float(row["dev_cosine_mr"]) for row in csv.DictReader(file)] == pytest.approx(logged)
+    (path,) = (tmp_path / "out" / "eval").glob("*_results.csv")
+    with path.open(newline="") as file:
+        assert [float(row[evaluator.primary_metric]) for row in csv.DictReader(file)] == pytest.approx(logged)

@@ -42,10 +42,15 @@ def floats(suite: Metric | MetricCollection) -> dict[str, float]:
     """
     found: Any = suite.compute()
     if not isinstance(found, dict):
-        found = {getattr(suite, "label", type(suite).__name__): found}
+        found = dict.fromkeys(members(suite), found)
     for key, value in found.items():
         if not isinstance(value, Tensor) or value.numel() != 1:
             raise ValueError(
                 f"Expected one number of each metric, got several of {key!r}; leave this metric out of the suite"
             )
     return {key: value.item() for key, value in found.items()}
+
+
+def members(suite: Any) -> dict[str, Any]:
+    """The metrics of a suite by key; the key of a single metric is its label."""
+    return dict(suite.items()) if hasattr(suite, "items") else {getattr(suite, "label", type(suite).__name__): suite}

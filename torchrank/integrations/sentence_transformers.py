@@ -1,9 +1,9 @@
-"""sentence-transformers: an evaluator of a retriever, for its trainer and for itself."""
+"""sentence-transformers: evaluators of retrievers and of rerankers, for its trainers and for themselves."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchrank.integrations.alone import AnySuite, alone, floats
+from torchrank.integrations.alone import AnySuite, alone, floats, members
 from torchrank.names.arguments import integer, one_of
 from torchrank.ranking.ranking import Ranking
 
 
 def _base() -> Any:
-    """The class of their evaluators, because their trainer accepts its subclasses only."""
+    """The class of their evaluators, because their trainers accept its subclasses only."""
     if find_spec("sentence_transformers") is None:
         return object
     try:
@@ -28,30 +28,116 @@ def _base() -> Any:
 
 
 if TYPE_CHECKING:
-    Evaluator = object
+    Base = object
 else:
-    Evaluator = _base()
+    Base = _base()
 
 #: relevant documents of each query, or their grades
 Relevant = Mapping[Any, Collection[Any] | Mapping[Any, float]]
 
-#: settings that are shown in model cards
-SHOWN = ("truncate_dim", "query_prompt", "query_prompt_name", "corpus_prompt", "corpus_prompt_name")
+#: similarities of embeddings
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+
+
+class Evaluator(Base):
+    """The suite, the keys, the CSV file and the model card of an evaluator; subclasses compute the scores."""
+
+    def __init__(
+        self,
+        suite: AnySuite,
+        name: str,
+        primary_metric: str | None,
+        write_csv: bool,
+        options: dict[str, Any],
+        settings: dict[str, Any],
+        similarity: str | None = "",
+    ) -> None:
+        super().__init__()
+        self.suite, self.name, self.write_csv = alone(suite), name, write_csv
+        self.options, self.settings = options, {key: value for key, value in settings.items() if value is not None}
+        self.similarity: Any = similarity  # in the keys; "" = not in the keys, None = not known yet
+        better = {key: metric.higher_is_better for key, metric in members(self.suite).items()}
+        self.primary_metric = next(iter(better)) if primary_metric is None else primary_metric
+        one_of("primary_metric", self._primary, better)
+        self.greater_is_better = better[self._primary] is not False
+
+    @property
+    def primary_metric(self) -> str:
+        """The key of a result that selects checkpoints, e.g. for ``metric_for_best_model``.
+
+        Raises:
+            AttributeError: the key has the similarity of a model, and no model has been evaluated yet.
+        """
+        if self.similarity is None:
+            raise AttributeError(
+                "Expected an evaluation before primary_metric is read, because the model names its similarity, got"
+                " none; pass similarity=model.similarity_fn_name to the evaluator"
+            )
+        return self._key(self._primary)
+
+    @primary_metric.setter
+    def primary_metric(self, label: str) -> None:  # the constructor of their class sets None
+        self._primary = label
+
+    def __call__(
+        self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
+    ) -> dict[str, float]:
+        """Compute the scores of a model, and return the values of the suite, floats by key.
+
+        Args:
+            model: a model of sentence-transformers.
+            output_path: the folder of the CSV file; None = write none.
+            epoch: time of the evaluation, for the CSV file and the model card; -1 = after training.
+            steps: number of training steps, for the same.
+        """
+        try:
+            self._update(model)
+            values = {self._key(label): value for label, value in floats(self.suite).items()}
+        finally:
+            self.suite.reset()
+        if output_path is not None and self.write_csv:
+            self._write(Path(output_path), {"epoch": epoch, "steps": steps, **values})
+        if hasattr(model, "model_card_data"):
+            model.model_card_data.set_evaluation_metrics(self, values, epoch, steps)
+        return values
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """The settings for a model card."""
+        return dict(self.settings)
+
+    def _update(self, model: Any) -> None:
+        """Update the suite with the scores of a model."""
+        raise NotImplementedError
+
+    def _key(self, label: str) -> str:
+        return "_".join(part for part in (self.name, self.similarity, label) if part)
+
+    def _write(self, folder: Path, row: Mapping[str, Any]) -> None:
+        """Append a row to the CSV file, which begins with the keys."""
+        folder.mkdir(parents=True, exist_ok=True)
+        kind = type(self).__name__.removesuffix("Evaluator")
+        path = folder / f"{kind}_evaluation{'_' * bool(self.name)}{self.name}_results.csv"
+        new = not path.exists()
+        with path.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(row))
+            if new:
+                writer.writeheader()
+            writer.writerow(row)
 
 
 class RankingEvaluator(Evaluator):
     """The measures of a suite for queries and a corpus that a model encodes; a ``SentenceEvaluator``.
 
-    It has the interface of ``InformationRetrievalEvaluator``: keys ``name_cosine_ndcg@10``, ``primary_metric``,
-    ``greater_is_better``, a CSV file, and model cards. The embeddings of the corpus are in memory once. Scores are
-    counted as they are computed, so memory never holds the matrix [query, document] nor a list of the best documents.
+    Models are ``SentenceTransformer``, ``SparseEncoder`` and ``MultiVectorEncoder``. It has the interface of
+    ``InformationRetrievalEvaluator``: keys ``name_cosine_ndcg@10``, ``primary_metric``, ``greater_is_better``, a CSV
+    file, and model cards. The embeddings of the corpus are in memory once, scores a chunk of documents at a time.
 
     For the same settings the numbers are those of ``InformationRetrievalEvaluator``: ``hitrate@k`` is its accuracy@k,
     and ``precision@k``, ``recall@k``, ``mrr@k`` and ``ndcg@k`` have its names. ``map(normalize=min)@k`` is its map@k.
     These differ:
 
     - Documents with equal scores, e.g. of equal texts, have the expectation over their orders. There the smaller id
-      is first. Products of other sizes round in other ways, so that nearly equal scores may change places.
+      is first.
     - A relevant document that is not in the corpus raises ValueError. There it counts as not found.
     - Grades are used; there all relevant documents are equal.
 
@@ -62,16 +148,18 @@ class RankingEvaluator(Evaluator):
         suite: a metric, names of metrics, or a collection. It is copied, and does not change.
         name: the beginning of keys, and part of the name of the CSV file.
         primary_metric: the key in the suite of the metric that selects checkpoints; None = the first one.
-        similarity: "cosine" or "dot".
+        similarity: "cosine", "dot", "euclidean" or "manhattan", the last two as negative distances. None = the
+            similarity of the model, whose name is in the keys.
         batch_size: number of texts in one batch of the model.
-        corpus_chunk_size: number of documents in one call of the model.
+        corpus_chunk_size: number of documents in one call of the model. Their scores for all queries are in memory.
         show_progress_bar: show progress bars of the model.
         write_csv: append a row to ``<output_path>/Ranking_evaluation_<name>_results.csv`` at each call.
         truncate_dim: number of dimensions of embeddings to use; None = all.
         query_prompt, query_prompt_name, corpus_prompt, corpus_prompt_name: as in ``model.encode``.
 
     Attributes:
-        primary_metric: the key of a result that selects checkpoints, e.g. for ``metric_for_best_model``.
+        primary_metric: the key of a result that selects checkpoints, e.g. for ``metric_for_best_model``. With
+            ``similarity=None`` it is there after the first evaluation.
         greater_is_better: whether a higher value of the primary metric is better.
 
     Raises:
@@ -79,13 +167,14 @@ class RankingEvaluator(Evaluator):
 
     Example:
         >>> import torch, torchrank as tr
-        >>> class Letters:  # a SentenceTransformer has these methods
+        >>> class Letters:  # a SentenceTransformer has these attributes
         ...     def encode_query(self, texts, **options):
         ...         return torch.tensor([[float(text.count(letter)) for letter in "abc"] for text in texts])
         ...     encode_document = encode_query
+        ...     similarity_fn_name, similarity = "dot", staticmethod(lambda queries, documents: queries @ documents.T)
         >>> evaluator = tr.integrations.sentence_transformers.RankingEvaluator(
         ...     {"q1": "a", "q2": "b"}, {"d1": "aaac", "d2": "bc", "d3": "ab"}, {"q1": {"d1"}, "q2": {"d3"}},
-        ...     "mrr recall@1", name="dev", similarity="dot",
+        ...     "mrr recall@1", name="dev",
         ... )
         >>> evaluator(Letters())
         {'dev_dot_mrr': 0.875, 'dev_dot_recall@1': 0.75}
@@ -102,7 +191,7 @@ class RankingEvaluator(Evaluator):
         *,
         name: str = "",
         primary_metric: str | None = None,
-        similarity: str = "cosine",
+        similarity: str | None = None,
         batch_size: int = 32,
         corpus_chunk_size: int = 50_000,
         show_progress_bar: bool = False,
@@ -113,127 +202,172 @@ class RankingEvaluator(Evaluator):
         corpus_prompt: str | None = None,
         corpus_prompt_name: str | None = None,
     ) -> None:
-        super().__init__()
-        one_of("similarity", similarity, ("cosine", "dot"))
+        if similarity is not None:
+            one_of("similarity", similarity, SIMILARITIES)
+        options = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+        settings = {
+            "truncate_dim": truncate_dim,
+            "query_prompt": query_prompt,
+            "query_prompt_name": query_prompt_name,
+            "corpus_prompt": corpus_prompt,
+            "corpus_prompt_name": corpus_prompt_name,
+        }
+        super().__init__(suite, name, primary_metric, write_csv, options, settings, similarity)
+        self.named = similarity is not None
         self.corpus_chunk_size = integer("corpus_chunk_size", corpus_chunk_size, least=1, or_none=False) or 1
-        self.suite, self.name, self.similarity = alone(suite), name, similarity
-        self.batch_size, self.show_progress_bar = batch_size, show_progress_bar
-        self.write_csv, self.truncate_dim = write_csv, truncate_dim
-        self.query_prompt, self.query_prompt_name = query_prompt, query_prompt_name
-        self.corpus_prompt, self.corpus_prompt_name = corpus_prompt, corpus_prompt_name
-        judged = {query: relevant[query] for query in queries if len(relevant.get(query, ()))}
-        if not judged:
-            raise ValueError("Expected relevant documents of a query, got none; use the same query ids in both")
+        judged = _judged(queries, relevant)
         self.queries, self.corpus = [queries[query] for query in judged], list(corpus.values())
-        self.relevant = _pairs(judged, {document: number for number, document in enumerate(corpus)})
-        better = {key: metric.higher_is_better for key, metric in _members(self.suite).items()}
-        primary = next(iter(better)) if primary_metric is None else primary_metric
-        one_of("primary_metric", primary, better)
-        self.primary_metric = self._key(primary)
-        self.greater_is_better = better[primary] is not False
+        numbers = {document: number for number, document in enumerate(corpus)}
+        rows = [
+            (number, _of_corpus(numbers, document, f"relevant documents of query {query!r}"), grade)
+            for number, (query, grades) in enumerate(judged.items())
+            for document, grade in grades.items()
+        ]
+        query, item, grade = (torch.tensor(column, device="cpu") for column in zip(*rows))
+        self.relevant = query, item, grade.float()
         # A metric that cannot read such rankings raises now, and not after the corpus is encoded.
         one = torch.ones((1, 1), dtype=torch.float32, device="cpu")
-        self.suite.update(Ranking.from_embeddings(one, one, [torch.zeros(1, dtype=torch.int64, device="cpu")]))
+        self.suite.update(Ranking.from_score_blocks([one], torch.zeros(1, dtype=torch.int64, device="cpu")))
         self.suite.reset()
 
-    def __call__(
-        self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
-    ) -> dict[str, float]:
-        """Encode the queries and the corpus, and return the values of the suite, floats by key.
+    def _update(self, model: Any) -> None:
+        if self.named:
+            from sentence_transformers.util import SimilarityFunction
 
-        Args:
-            model: a ``SentenceTransformer``.
-            output_path: the folder of the CSV file; None = write none.
-            epoch: time of the evaluation, for the CSV file and the model card; -1 = after training.
-            steps: number of training steps, for the same.
-        """
-        try:
-            queries, corpus = self._queries_of(model), self._corpus_of(model)
-            query, item, grade = (x.to(queries.device) for x in self.relevant)
-            self.suite.update(Ranking.from_embeddings(queries, corpus, (query, item, grade)))
-            values = {self._key(key): value for key, value in floats(self.suite).items()}
-        finally:
-            self.suite.reset()
-        if output_path is not None and self.write_csv:
-            self._write(Path(output_path), {"epoch": epoch, "steps": steps, **values})
-        if hasattr(model, "model_card_data"):
-            model.model_card_data.set_evaluation_metrics(self, values, epoch, steps)
-        return values
+            similarity = SimilarityFunction.to_similarity_fn(self.similarity)
+        else:
+            similarity, self.similarity = model.similarity, model.similarity_fn_name
+        queries = self._encode(model.encode_query, self.queries, "query")
+        starts = range(0, len(self.corpus), self.corpus_chunk_size)
+        chunks = [self.corpus[start : start + self.corpus_chunk_size] for start in starts]
+        corpus = [self._encode(model.encode_document, chunk, "corpus") for chunk in chunks]
+        blocks = lambda: (similarity(queries, chunk) for chunk in corpus)  # noqa: E731
+        self.suite.update(Ranking.from_score_blocks(blocks, self.relevant))
 
-    def get_config_dict(self) -> dict[str, Any]:
-        """The settings for a model card."""
-        return {name: getattr(self, name) for name in SHOWN if getattr(self, name) is not None}
-
-    def _key(self, label: str) -> str:
-        return "_".join([self.name] * bool(self.name) + [self.similarity, label])
-
-    # ---- embeddings ----------------------------------------------------------------------------------------------
-
-    def _queries_of(self, model: Any) -> Tensor:
-        return self._encode(model.encode_query, self.queries, self.query_prompt, self.query_prompt_name)
-
-    def _corpus_of(self, model: Any) -> Tensor:
-        """The embeddings [document, dimension], in memory once and a chunk of them twice."""
-        found = torch.empty(0, device="cpu")
-        for start in range(0, len(self.corpus), self.corpus_chunk_size):
-            texts = self.corpus[start : start + self.corpus_chunk_size]
-            part = self._encode(model.encode_document, texts, self.corpus_prompt, self.corpus_prompt_name)
-            if len(part) == len(self.corpus):
-                return part
-            if not start:
-                found = part.new_empty(len(self.corpus), part.shape[1])
-            found[start : start + len(part)] = part
-        return found
-
-    def _encode(self, encode: Any, texts: list[Any], prompt: str | None, prompt_name: str | None) -> Tensor:
-        embeddings: Tensor = encode(
-            texts,
-            prompt=prompt,
-            prompt_name=prompt_name,
-            batch_size=self.batch_size,
-            show_progress_bar=self.show_progress_bar,
-            convert_to_tensor=True,
-            truncate_dim=self.truncate_dim,
-            normalize_embeddings=self.similarity == "cosine",
-        )
-        return embeddings
-
-    def _write(self, folder: Path, row: Mapping[str, Any]) -> None:
-        """Append a row to the CSV file, which begins with the keys."""
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"Ranking_evaluation{'_' * bool(self.name)}{self.name}_results.csv"
-        new = not path.exists()
-        with path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(row))
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+    def _encode(self, encode: Any, texts: list[Any], kind: str) -> Any:
+        """Embeddings of texts: a tensor, dense or sparse; or of a MultiVectorEncoder a list of tensors."""
+        names = {"truncate_dim": "truncate_dim", "prompt": f"{kind}_prompt", "prompt_name": f"{kind}_prompt_name"}
+        settings = {name: self.settings[key] for name, key in names.items() if key in self.settings}
+        if "maxsim" not in self.similarity:
+            settings["convert_to_tensor"] = True
+        return encode(texts, **self.options, **settings)
 
 
-def _members(suite: Any) -> dict[str, Any]:
-    """The metrics of a suite by key."""
-    return dict(suite.items()) if hasattr(suite, "items") else {getattr(suite, "label", type(suite).__name__): suite}
+class RerankingEvaluator(Evaluator):
+    """The measures of a suite for candidates that a ``CrossEncoder`` scores; a ``SentenceEvaluator``.
 
+    It is used as :class:`RankingEvaluator`, with keys ``name_ndcg@10``. A relevant document that is not a candidate of
+    its query was not retrieved, so it lowers recall and nDCG. For the same candidates the numbers are those of
+    ``CrossEncoderRerankingEvaluator``, if no scores are equal. All its positives are candidates, unless
+    ``always_rerank_positives=False``.
 
-def _pairs(judged: Relevant, numbers: Mapping[Hashable, int]) -> tuple[Tensor, Tensor, Tensor]:
-    """Judgments as queries, items and grades, each [judgment].
+    Args:
+        queries: texts by id. A query without relevant documents is left out.
+        corpus: texts of documents by id.
+        candidates: ids of documents, or a dict from ids to scores of a first retriever, for each query id.
+        relevant: a set of document ids, or a dict from document ids to grades, for each query id.
+        suite, name, primary_metric, batch_size, show_progress_bar: as in :class:`RankingEvaluator`.
+        write_csv: append a row to ``<output_path>/Reranking_evaluation_<name>_results.csv`` at each call.
+        prompt, prompt_name: as in ``model.predict``.
+
+    Attributes:
+        primary_metric, greater_is_better: as in :class:`RankingEvaluator`.
 
     Raises:
-        ValueError: a document is not in the corpus.
+        ValueError: an argument has an unknown value, a candidate is not in the corpus, or no query has relevant
+            documents and candidates. Of the call: the model has several scores for a pair.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> class Overlap:  # a CrossEncoder has this method
+        ...     def predict(self, pairs, **options):
+        ...         return torch.tensor([float(len(set(query) & set(document))) for query, document in pairs])
+        >>> evaluator = tr.integrations.sentence_transformers.RerankingEvaluator(
+        ...     {"q1": "ab", "q2": "b"}, {"d1": "abc", "d2": "b", "d3": "ac"},
+        ...     {"q1": ["d3", "d1"], "q2": ["d1", "d3"]}, {"q1": {"d1"}, "q2": {"d1", "d2"}}, "mrr recall@1",
+        ... )
+        >>> evaluator(Overlap())
+        {'mrr': 1.0, 'recall@1': 0.75}
     """
-    rows: list[tuple[int, int, float]] = []
-    for number, (query, documents) in enumerate(judged.items()):
-        grades = documents if isinstance(documents, Mapping) else dict.fromkeys(documents, 1.0)
-        for document, grade in grades.items():
-            if document not in numbers:
-                raise ValueError(
-                    f"Expected relevant documents of the corpus, got {document!r} of query {query!r}, which is not in"
-                    " it; add it to the corpus, or leave it out"
-                )
-            rows.append((number, numbers[document], float(grade)))
-    query_of, item, grade_of = zip(*rows)
-    return (
-        torch.tensor(query_of, device="cpu"),
-        torch.tensor(item, device="cpu"),
-        torch.tensor(grade_of, dtype=torch.float32, device="cpu"),
-    )
+
+    def __init__(
+        self,
+        queries: Mapping[Any, Any],
+        corpus: Mapping[Any, Any],
+        candidates: Mapping[Any, Iterable[Any]],
+        relevant: Relevant,
+        suite: AnySuite = "ndcg@10",
+        *,
+        name: str = "",
+        primary_metric: str | None = None,
+        batch_size: int = 32,
+        show_progress_bar: bool = False,
+        write_csv: bool = True,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+    ) -> None:
+        options = {"batch_size": batch_size, "show_progress_bar": show_progress_bar, "convert_to_tensor": True}
+        super().__init__(
+            suite, name, primary_metric, write_csv, options, {"prompt": prompt, "prompt_name": prompt_name}
+        )
+        self.pairs: list[Any] = []
+        rows: list[tuple[int, float, bool]] = []
+        for number, (query, grades) in enumerate(_judged(queries, relevant).items()):
+            chosen = dict.fromkeys(candidates.get(query, ()))
+            texts = [_of_corpus(corpus, document, f"candidates of query {query!r}") for document in chosen]
+            self.pairs += [(queries[query], text) for text in texts]
+            rows += [(number, grades.get(document, 0.0), True) for document in chosen]
+            rows += [(number, grade, False) for document, grade in grades.items() if document not in chosen]
+        if not self.pairs:
+            raise ValueError(
+                "Expected candidates of a query, got none; use the same query ids in queries and candidates"
+            )
+        self.query, self.grade, self.scored = (torch.tensor(column, device="cpu") for column in zip(*rows))
+        self._add(torch.zeros(len(self.pairs), device="cpu"))  # a metric that cannot read such rows raises now
+        self.suite.reset()
+
+    def _update(self, model: Any) -> None:
+        scores = model.predict(self.pairs, **self.options, **self.settings)
+        if scores.dim() != 1:
+            raise ValueError(
+                f"Expected one score of each pair, got shape {list(scores.shape)}; make the CrossEncoder with"
+                " num_labels=1"
+            )
+        self._add(scores)
+
+    def _add(self, scores: Tensor) -> None:
+        query, grade, scored = (x.to(scores.device) for x in (self.query, self.grade, self.scored))
+        every = scores.new_full((len(query),), -torch.inf)
+        every[scored] = scores
+        self.suite.update(every, grade, indexes=query)
+
+
+def _judged(queries: Mapping[Any, Any], relevant: Relevant) -> dict[Any, Mapping[Any, float]]:
+    """The grades of documents, for each query that has relevant documents.
+
+    Raises:
+        ValueError: no query has relevant documents.
+    """
+    judged = {query: relevant[query] for query in queries if len(relevant.get(query, ()))}
+    if not judged:
+        raise ValueError("Expected relevant documents of a query, got none; use the same query ids in both")
+    return {
+        query: {document: float(grade) for document, grade in found.items()}
+        if isinstance(found, Mapping)
+        else dict.fromkeys(found, 1.0)
+        for query, found in judged.items()
+    }
+
+
+def _of_corpus(corpus: Mapping[Any, Any], document: Any, whose: str) -> Any:
+    """The value of a document in a corpus.
+
+    Raises:
+        ValueError: the document is not in the corpus.
+    """
+    if document not in corpus:
+        raise ValueError(
+            f"Expected {whose} in the corpus, got {document!r}, which is not in it; add it to the corpus, or leave it"
+            " out"
+        )
+    return corpus[document]
