@@ -1,0 +1,130 @@
+"""The evaluator for PyKEEN: with its models, its pipelines and its early stopper."""
+
+import pytest
+import torch
+
+import torchrank as tr
+
+pytest.importorskip("pykeen", reason="pip install pykeen")
+
+from pykeen.datasets import Nations
+from pykeen.evaluation import RankBasedEvaluator
+from pykeen.models import TransE
+from pykeen.pipeline import pipeline
+
+from torchrank.integrations.pykeen import RankingEvaluator
+
+
+class Rounded(TransE):
+    """A model with ties."""
+
+    def predict(self, *args, **kwargs):
+        return super().predict(*args, **kwargs).mul(2).round()
+
+
+@pytest.fixture(scope="module")
+def nations():
+    return Nations()
+
+
+def evaluated(evaluator, nations, model=None, **options):
+    model = model or Rounded(triples_factory=nations.training, random_seed=0, embedding_dim=8)
+    known = [nations.training.mapped_triples, nations.validation.mapped_triples]
+    options = {"batch_size": 64, "use_tqdm": False, "additional_filter_triples": known, **options}
+    return evaluator.evaluate(model, nations.testing.mapped_triples, **options)
+
+
+@pytest.mark.parametrize("targets", [("head", "tail"), ("tail",)])
+def test_all_keys_and_numbers_are_those_of_their_evaluator(nations, targets):
+    theirs = evaluated(RankBasedEvaluator(), nations, targets=targets)
+    evaluator = RankingEvaluator()
+    for _ in range(2):  # nothing is left of the first evaluation
+        ours = evaluated(evaluator, nations, targets=targets)
+        shared = ours.data.keys() & theirs.data.keys()
+        assert {key: ours.data[key] for key in shared} == pytest.approx(
+            {key: theirs.data[key] for key in shared}, rel=1e-5
+        )
+        assert {key.side for key in shared} == {*targets, "both"}
+        # Their key of adjusted hits has no cutoff.
+        assert {key.metric for key in ours.data.keys() - shared} == {
+            f"{kind}_hits_at_{k}" for kind in ("adjusted", "z") for k in (1, 3, 5, 10)
+        }
+        assert len(shared) == 15 * (1 + len(targets))
+    for name in (None, "mrr", "hits@10", "hits_at_k", "tail.mean_rank", "both.realistic.hits_at_3"):
+        assert ours.get_metric(name) == pytest.approx(theirs.get_metric(name), rel=1e-5)
+
+
+def test_numbers_are_theirs_if_entities_are_restricted(nations):
+    entities = torch.tensor([12, 3, 0, 7, 5, 9, 1])
+    inside = torch.isin(nations.testing.mapped_triples[:, [0, 2]], entities).all(-1)
+    triples = nations.testing.mapped_triples[inside]
+    model = Rounded(triples_factory=nations.training, random_seed=0, embedding_dim=8)
+    options = {"restrict_entities_to": entities.tolist(), "batch_size": 16, "use_tqdm": False}
+    known = {"additional_filter_triples": nations.training.mapped_triples}
+    theirs, ours = (
+        one.evaluate(model, triples, **options, **known) for one in (RankBasedEvaluator(), RankingEvaluator())
+    )
+    for name in ("mrr", "hits@3", "head.mean_rank", "amri"):
+        assert ours.get_metric(name) == pytest.approx(theirs.get_metric(name), rel=1e-5)
+
+
+def test_measures_that_they_lack_have_keys_with_side_and_tie_policy(nations):
+    suite = tr.RankingCollection({"mrr": "mrr", "worst": "mrr(ties=pessimistic)", "ndcg@3": "ndcg@3"})
+    ours = evaluated(RankingEvaluator(suite), nations)
+    theirs = evaluated(RankBasedEvaluator(), nations)
+    assert {key.split(".", 1)[1] for key in ours.to_flat_dict()} == {
+        *("expected.mrr", "pessimistic.worst", "expected.ndcg@3")
+    }
+    assert ours.get_metric("pessimistic.worst") == pytest.approx(theirs.get_metric("pessimistic.mrr"))
+    assert ours.get_metric("mrr") == ours.get_metric("both.expected.mrr") != theirs.get_metric("mrr")
+    head, tail = (ours.get_metric(f"{side}.ndcg@3") for side in ("head", "tail"))
+    assert ours.get_metric("ndcg@3") == pytest.approx((head + tail) / 2)
+    assert suite["mrr"].num_queries == 0
+    with pytest.raises(KeyError, match=r"Expected one of .*both.expected.ndcg@3.*, got 'hits@10'"):
+        ours.get_metric("hits@10")
+
+
+def test_scores_that_are_nan_raise(nations):
+    class Broken(TransE):
+        def predict(self, *args, **kwargs):
+            return super().predict(*args, **kwargs) * torch.nan
+
+    with pytest.raises(ValueError, match="NaN"):
+        evaluated(RankingEvaluator(), nations, Broken(triples_factory=nations.training))
+
+
+@pytest.mark.parametrize("suite", [None, "mrr, ndcg@10"])
+def test_a_pipeline_stops_early_by_a_measure(suite, tmp_path):
+    metric = "hits@10" if suite is None else "ndcg@10"
+    stopper = {"metric": metric, "frequency": 1, "patience": 1, "relative_delta": 9.0}
+    result = pipeline(
+        dataset="nations",
+        model="TransE",
+        random_seed=0,
+        training_kwargs={"num_epochs": 9, "use_tqdm": False},
+        evaluation_kwargs={"use_tqdm": False},
+        evaluator=RankingEvaluator(suite),
+        stopper="early",
+        stopper_kwargs={**stopper, "best_model_path": tmp_path / "best.pt"},
+        use_testing_data=False,
+    )
+    assert len(result.losses) == 2  # the second evaluation is not ten times better
+    assert result.stopper.results[0] == pytest.approx(result.get_metric(metric))
+    result.save_to_directory(tmp_path / "saved", save_replicates=False, save_training=False)
+
+
+def test_an_optimisation_takes_the_class(tmp_path):
+    from pykeen.hpo import hpo_pipeline
+
+    result = hpo_pipeline(
+        dataset="nations",
+        model="TransE",
+        n_trials=1,
+        training_kwargs={"num_epochs": 1, "use_tqdm": False},
+        evaluation_kwargs={"use_tqdm": False},
+        evaluator=RankingEvaluator,
+        evaluator_kwargs={"suite": "ndcg@10"},
+        metric="ndcg@10",
+    )
+    assert 0 < result.study.best_value < 1
+    assert result.study.user_attrs["metric"] == "both.expected.ndcg@10"
