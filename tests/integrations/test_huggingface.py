@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+import trainers
 
 import torchrank as tr
 from torchrank.integrations.huggingface import compute_metrics
+from torchrank.retrieval import RetrievalMAP, RetrievalMRR, RetrievalNormalizedDCG
 
 NAMES = ["ndcg@5,10", "map", "mrr", "recall@3"]
 
@@ -98,6 +100,21 @@ def test_padding_is_no_candidate_and_a_query_of_padding_does_not_count():
     assert compute_metrics(NAMES)(Prediction(scores, labels)) == pytest.approx(expected, rel=1e-6)
 
 
+def test_retrieval_joins_a_query_that_batches_cut():
+    scores, grades = drawn()
+    columns = scores.flatten(), (grades > 0).astype(int).flatten(), np.arange(23).repeat(9)
+    call = compute_metrics(
+        {"map": RetrievalMAP(), "mrr": RetrievalMRR(), "ndcg@5": RetrievalNormalizedDCG(top_k=5)}, trainers.rows
+    )
+    starts = range(0, len(columns[0]), 20)  # no batch ends with a query, but the last one
+    for _ in range(2):
+        for start in starts:
+            found, target, query = (torch.as_tensor(column[start : start + 20]) for column in columns)
+            result = call(Prediction(found, (target, query)), compute_result=start == starts[-1])
+        expected = by_hand(torch.tensor(scores), torch.tensor(grades > 0), names=["map", "mrr", "ndcg@5"])
+        assert result == pytest.approx(expected, rel=1e-6)
+
+
 def test_unpack_chooses_the_arguments():
     scores, grades = drawn()
     several = Prediction((np.zeros(3), scores), (grades, scores > 2), np.ones(3))
@@ -174,18 +191,37 @@ def test_nothing_is_synchronised(tmp_path, monkeypatch):
 def test_trainer_has_the_values_of_the_suite(workers, tmp_path):
     pytest.importorskip("transformers", reason="pip install transformers accelerate")
     pytest.importorskip("accelerate")
-    import trainers
-
     labels = {
         "one column": trainers.column(),
         "grades": trainers.grades(),
         "ragged grades": trainers.grades(ragged=True),
     }
-    for found in trainers.run(workers, tmp_path):
+    flags = labels["grades"] > 0
+    of_pairs = {
+        "all": by_hand(trainers.scores(), flags, names=["map", "mrr"]),
+        "half": by_hand(trainers.scores()[:10], flags[:10], names=["map", "mrr"]),
+    }
+    for found, pairs in trainers.run(workers, tmp_path, trainers.evaluate_both):
         for (kind, *_), (values, queries) in found.items():
             scores, target = trainers.scores(), labels[kind]
             keywords = {"mask": target != -100} if kind == "ragged grades" else {}
             expected = by_hand(scores, target, **keywords)
             assert queries == len(target)  # repeats of the last batch are cut, and the queries of others counted once
             assert {key: values[f"eval_{key}"] for key in expected} == pytest.approx(expected, rel=1e-5)
-    assert len(found) == 3 * 3
+        assert len(found) == 3 * 3
+        for values in pairs.values():
+            for part, expected in of_pairs.items():
+                assert {key: values[f"eval_{part}_{key}"] for key in expected} == pytest.approx(expected, rel=1e-5)
+        assert len(pairs) == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_accelerate_trains_with_even_batches_and_evaluates_each_query_once(workers, tmp_path):
+    pytest.importorskip("accelerate", reason="pip install accelerate")
+    results = trainers.run(workers, tmp_path, trainers.accelerate)
+    assert [batches for batches, *_ in results] == [6 // workers] * workers
+    assert sum(batches for _, batches, *_ in results) == 6
+    for _, _, values, scores in results:
+        assert values.pop("numq") == trainers.QUERIES
+        expected = by_hand(scores, trainers.column())
+        assert {key: value.item() for key, value in values.items()} == pytest.approx(expected, rel=1e-5)

@@ -9,6 +9,8 @@ import pytest
 import torch
 import workers
 
+import torchrank as tr
+
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("lightning") is None, reason="the extra [lightning] is not installed"),
     pytest.mark.xdist_group("processes"),
@@ -102,3 +104,14 @@ def test_a_checkpoint_in_mid_epoch(runs, tmp_path):
         twin.train_mrr.update(*arguments)
     assert len(module.trained) == 6
     assert torch.equal(twin.train_mrr.compute(), runs.direct("mrr", module.trained))
+
+
+def test_a_checkpoint_has_the_value_in_its_file_name_and_no_folder():
+    from lightning.pytorch.callbacks import ModelCheckpoint
+
+    logged = {"epoch": 0, "val/ndcg@10": torch.tensor(0.517), "val_ndcg_at_10": torch.tensor(0.517)}
+    of_value = ModelCheckpoint(filename="{epoch}-{val/ndcg@10:.4f}", auto_insert_metric_name=False)
+    assert of_value.format_checkpoint_name(logged) == "0-0.5170.ckpt"
+    of_key = ModelCheckpoint(filename="{epoch}-{val_ndcg_at_10:.4f}")
+    assert of_key.format_checkpoint_name(logged) == "epoch=0-val_ndcg_at_10=0.5170.ckpt"
+    assert list(tr.RankingCollection(["ndcg@10"], prefix="val_", keys="plain")) == ["val_ndcg_at_10"]

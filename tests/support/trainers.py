@@ -1,4 +1,4 @@
-"""Evaluations by Hugging Face's Trainer, on one or several processes; not imported without ``transformers``."""
+"""Evaluations by Trainer of Hugging Face and by Accelerate on one or several processes, which import both."""
 
 import multiprocessing
 import os
@@ -7,7 +7,9 @@ import socket
 
 import torch
 
+import torchrank as tr
 from torchrank.integrations.huggingface import compute_metrics, scores_and_labels
+from torchrank.retrieval import RetrievalMAP, RetrievalMRR
 
 QUERIES, CANDIDATES, BATCH = 23, 9, 4
 NAMES = ["ndcg@5,10", "map", "mrr", "recall@3"]
@@ -67,7 +69,7 @@ def collate(rows):
     }
 
 
-def evaluate(folder):
+def evaluate_lists(folder):
     """The values of Trainer and the number of queries that were added, by labels and by the way to call."""
     from transformers import Trainer, TrainingArguments
 
@@ -107,22 +109,102 @@ def evaluate(folder):
     return found
 
 
-def work(rank, world, port, folder):
+class Pairs(torch.utils.data.Dataset):
+    """A row for each query and candidate, so that batches cut queries."""
+
+    def __len__(self):
+        return QUERIES * CANDIDATES
+
+    def __getitem__(self, row):
+        query, candidate = divmod(row, CANDIDATES)
+        labels = int(grades()[query, candidate] > 0)
+        return {"x": scores()[query, candidate], "labels": labels, "qid": query}
+
+
+class OfPairs(Model):
+    """A model that gets the query of each row, as labels do."""
+
+    def forward(self, x, labels=None, qid=None):
+        return super().forward(x)
+
+
+def evaluate_both(folder):
+    """The results for lists and for pairs."""
+    return evaluate_lists(folder), evaluate_pairs(folder)
+
+
+def evaluate_pairs(folder):
+    """The values of Trainer for two evaluation sets of rows, with the classes that join the pieces of a query."""
+    from transformers import Trainer, TrainingArguments
+
+    found = {}
+    for by_batch in (False, True):
+        arguments = TrainingArguments(
+            output_dir=folder,
+            per_device_eval_batch_size=BATCH,
+            batch_eval_metrics=by_batch,
+            label_names=["labels", "qid"],
+            report_to=[],
+            use_cpu=True,
+            disable_tqdm=True,
+        )
+        trainer = Trainer(
+            OfPairs(),
+            arguments,
+            eval_dataset={"all": Pairs(), "half": torch.utils.data.Subset(Pairs(), range(10 * CANDIDATES))},
+            compute_metrics=compute_metrics({"map": RetrievalMAP(), "mrr": RetrievalMRR()}, rows),
+            preprocess_logits_for_metrics=lambda logits, labels: logits * 2,
+        )
+        found[by_batch] = trainer.evaluate()
+    return found
+
+
+def rows(prediction):
+    """The arguments of rows whose labels are a grade and a query."""
+    return {"preds": prediction.predictions, "target": prediction.label_ids[0], "indexes": prediction.label_ids[1]}
+
+
+def accelerate(folder):
+    """Numbers of batches of a training loop, and the values of a validation loader that repeats nothing."""
+    from accelerate import Accelerator
+    from torch.utils.data import DataLoader, TensorDataset
+
+    torch.manual_seed(0)
+    data = TensorDataset(scores(), column())
+    accelerator = Accelerator(cpu=True)
+    buffers = torch.nn.BatchNorm1d(CANDIDATES, momentum=0.0)  # DDP sends buffers in every forward
+    network = torch.nn.Sequential(torch.nn.Linear(CANDIDATES, CANDIDATES), buffers)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    network, optimizer, train = accelerator.prepare(network, optimizer, DataLoader(data, BATCH))
+    accelerator.even_batches = False
+    validation = accelerator.prepare(DataLoader(data, BATCH))
+    suite = tr.RankingCollection([*NAMES, "numq"])
+    for x, y in train:
+        accelerator.backward(torch.nn.functional.cross_entropy(network(x), y))
+        optimizer.step()
+        optimizer.zero_grad()
+    model = accelerator.unwrap_model(network).eval()
+    for x, y in validation:
+        suite.update(model(x).detach(), y)
+    return len(train), len(validation), suite.compute(), model(scores()).detach()
+
+
+def work(rank, world, port, folder, task):
     """The main function of a process."""
     torch.set_num_threads(1)
     names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ |= {name: str(value) for name, value in names.items()} if world > 1 else {}
     with open(f"{folder}/{rank}.pickle", "wb") as file:
-        pickle.dump(evaluate(str(folder)), file)
+        pickle.dump(task(str(folder)), file)
 
 
-def run(world, folder):
-    """The results of each process."""
+def run(world, folder, task):
+    """The results of a function of a folder on each process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=work, args=(rank, world, port, folder)) for rank in range(world)]
+    processes = [context.Process(target=work, args=(rank, world, port, folder, task)) for rank in range(world)]
     for process in processes:
         process.start()
     for process in processes:
