@@ -18,7 +18,7 @@ PREPARE = (
 def project(tmp_path_factory):
     """The files that metadata is made from."""
     folder = tmp_path_factory.mktemp("project")
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "torchrank/__init__.py"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "torchrank/version.py"):
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     return folder
