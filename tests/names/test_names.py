@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from torchrank.cli.spellings import read_here, read_there, table
 from torchrank.names.labels import read
 from torchrank.names.parse import parse_all, resolve
 from torchrank.names.registry import measures
@@ -76,6 +77,12 @@ LABELS = {
     "alpha_ndcg_10": "alphandcg@10",
     "err_20": "err@20",
     "P5": "precision@5",
+    # k in its place
+    "ndcg_at_k@2": "ndcg@2",
+    "precision_at_k@5": "precision@5",
+    "RECALL_K@5": "recall@5",
+    "bpref_at_10": "bpref@10",
+    "rbp_at_10": "rbp@10",
     # ranx
     "ndcg@10": "ndcg@10",
     "map@10-l2": "map(relevance_level=2)@10",
@@ -109,6 +116,7 @@ LABELS = {
     "RetrievalMAP@5": "map(normalize=retrieved)@5",
     "RetrievalNormalizedDCG@5": "ndcg@5",
     "retrieval_reciprocal_rank": "mrr",
+    "RetrievalAUROC": "auroc(empty_target_action=neg)",
     "RetrievalRPrecision": "rprecision",
     "LinkPredMAP@5": "map(normalize=min)@5",
     "LinkPredHitRatio@5": "hitrate@5",
@@ -124,10 +132,11 @@ LABELS = {
     "RecipRank@5": "mrr@5",
     "AveragePrecision@5": "map@5",
     "GAUC": "auroc",
-    "PrecisionAtK@5": "precision(adaptive_k=True)@5",
     "AvgPrecisionAt@5": "map(normalize=min)@5",
     "psndcg@5": "psndcg@5",
-    "psprecision@5": "psp@5",
+    "psprecision@5": "psp(average=pooled)@5",
+    "coverage_error": "coverageerror(ties=pessimistic)",
+    "label_ranking_loss": "rankingloss(ties=pessimistic)",
     # by their whole names
     "discounted_cumulative_gain": "dcg",
     "normalized_discounted_cumulative_gain@5": "ndcg@5",
@@ -144,10 +153,10 @@ OF_LISTS = {
     "itemcoverage@5": ("coverage@5", ITEMS),
     "ItemCoverage": ("coverage", ITEMS),
     "LinkPredCoverage@5": ("coverage@5", ITEMS),
-    "CatalogCoverage@5": ("coverage@5", ITEMS),
+    "CatalogCoverage(normalize=True)@5": ("coverage@5", ITEMS),
     "ListGini": ("gini", ITEMS),
     "ExposureGini": ("gini(discount=geometric)", ITEMS),
-    "shannonentropy@5": ("entropy@5", ITEMS),
+    "shannonentropy@5": (f"entropy(normalize=distinct,log_base={math.e})@5", ITEMS),
     "MeanInvUserFreq@5": ("novelty@5", COUNTS),
     "Surprisal@5": ("novelty(normalize=True)@5", COUNTS),
     "averagepopularity@5": ("popularity@5", {"interactions": COUNTS["interactions"]}),
@@ -234,26 +243,52 @@ def test_arguments_win_over_what_the_name_says():
         "map(relevance_level=3,ties=optimistic)@5"
     )
     assert tr.parse("set_F_4", beta=3).label == "fbeta(beta=3)"
+    assert tr.parse("P", top_k=5).label == tr.parse("precision@1,2", top_k=5).label == "precision@5"
 
 
 @pytest.mark.parametrize(
     ("name", "nearest"),
     [
-        ("ndgc@10", "ndcg"),
-        ("ndcg_cutt_10", "ndcg_cut_10"),
+        ("ndgc@10", "ndcg@10"),
+        ("ndcg_cutt_20", "ndcg_cut_20"),
         ("recip_rnk", "recip_rank"),
         ("arithmetic_mean_rnk", "arithmetic_mean_rank"),
         ("ngcd", "ndcg"),
-        ("ngcd_10", "ndcg"),
-        ("hitrat@5", "hitrate"),
-        ("precison@5", "precision"),
+        ("ngcd_10", "ndcg@10"),
+        ("ngcd_at_k@10", "ndcg@10"),
+        ("hitrat@5", "hitrate@5"),
+        ("precison@5", "precision@5"),
+        ("precison(rel=2)@5", "precision(rel=2)@5"),
+        ("recal@10", "recall@10"),
+        ("recal-10", "recall@10"),
+        ("mrs@10", "mr"),
+        *((f"{name}10", f"{name}@10") for name in ("ndcg", "mrr", "map", "hits", "hr", "precision", "ap", "rr")),
+        ("ndcg_at_k", "ndcg"),
+        ("mr5", "mr"),
+        ("bpref-10", "bpref"),  # a measure of its own, which counts 10 more irrelevant candidates
+        ("bpref_10", "bpref"),
+        ("f_2", "f"),
+        ("NDCGAtK@5", "ndcg_at@5"),  # metrax has another gain
     ],
 )
-def test_an_unknown_name_suggests_the_nearest_of_all_names(name, nearest):
-    with pytest.raises(ValueError, match=f"did you mean '{nearest}'") as raised:
+def test_an_unknown_name_suggests_names_that_work_and_keep_its_cutoff(name, nearest):
+    with pytest.raises(ValueError, match=f"did you mean '{re.escape(nearest)}'") as raised:
         tr.parse(name)
     assert str(raised.value).count(" or ") <= 2
     assert len(str(raised.value)) < 200
+    tr.parse(nearest)
+
+
+@pytest.mark.parametrize("name", ["NDCG@10 ", "ndcg@ 10", "ndcg @10", "nDCG-10", "NDCG_At_10"])
+def test_spaces_and_case_do_not_matter(name):
+    assert tr.parse(name).label == "ndcg@10"
+
+
+@pytest.mark.parametrize("name", [None, 3, b"ndcg", ["ndcg"], tr.NDCG(), ("recbole",)])
+def test_a_name_that_is_no_text_is_an_error_that_says_so(name):
+    for function in (tr.parse, tr.preset):
+        with pytest.raises(TypeError, match=rf"Expected the name of a .* got {type(name).__name__}"):
+            function(name)
 
 
 def test_a_name_like_no_other_gets_the_command_that_lists_them():
@@ -324,8 +359,8 @@ FURTHER = {
     "SetP(relative=False,rel=2)": ("precision", {"rel": 2}, ""),
     "Rprec_mult_0.80": ("rprecision", {"multiple": 0.8}, ""),
     "iprec_at_recall_0.30": ("iprec", {"recall": 0.3}, ""),
-    "IPrec@0.1": ("iprec", {"recall": 0.1}, ""),
-    "IPrec(rel=2)@.1": ("iprec", {"recall": 0.1, "rel": 2}, ""),
+    "IPrec@0.1": ("iprec", {"recall": 0.1, "rounding": "up"}, ""),
+    "IPrec(rel=2)@.1": ("iprec", {"recall": 0.1, "rounding": "up", "rel": 2}, ""),
     "iprec(recall=0.1)": ("iprec", {"recall": 0.1}, ""),
     "11pt_avg": ("elevenpoint", {}, ""),
     "gm_map": ("map", {"aggregation": "geometric"}, ""),
@@ -334,7 +369,17 @@ FURTHER = {
     "rbp.p=0.9": ("rbp", {"p": 0.9}, ""),
     "rbp.95": ("rbp", {"p": 0.95}, ""),
     "RBP(p=0.8)": ("rbp", {"p": 0.8}, ""),
-    "utility_1.0,-1.0,0,.5": ("utility", {"hit": 1, "false_alarm": -1, "miss": 0, "rejection": 0.5}, ""),
+    "RBP(rel=2)@3": ("rbp", {"p": 0.8, "relevance_level": 2}, "3"),
+    "RBP(rel=2, p=0.9)": ("rbp", {"p": 0.9, "relevance_level": 2}, ""),
+    "Accuracy(rel=2)": ("auroc", {"relevance_level": 2}, ""),
+    "NERR10(max_rel=3)": ("cwl", {"user": "nerr10", "p": 0.9, "max_rel": 3}, ""),
+    "P": ("precision", {}, "5,10,15,20,30,100,200,500,1000"),
+    "success": ("hitrate", {}, "1,5,10"),
+    "utility_1.0,-1.0,0,.5": (
+        "utility",
+        {"hit": 1, "false_alarm": -1, "miss": 0, "rejection": 0.5, "collection_size": 0},
+        "",
+    ),
     "INST(max_rel=3)": ("cwl", {"user": "inst", "max_rel": 3}, ""),
     "SDCG(max_rel=3)@10": ("cwl", {"user": "sdcg", "max_rel": 3}, "10"),
     "\N{GREEK SMALL LETTER ALPHA}_nDCG(alpha=0.4)@10": ("alphandcg", {"alpha": 0.4}, "10"),
@@ -357,21 +402,63 @@ def test_parameters_in_a_spelling_are_those_of_its_label(name):
     assert (label.name, label.parameters, label.at) == FURTHER[name]
 
 
-#: names that mean one measure in most libraries, and another in one
-SHARED = {"F1Beta": "fbeta", "hits": "hitrate"}
+def squashed(name):
+    return re.sub("[^a-z0-9]", "", name.lower())
 
 
-def test_every_name_in_another_library_is_understood_as_its_measure():
-    for measure in measures().values():
-        for one in known(measure):
-            text = without_optional(one.theirs)
-            for hole, value in (("{k}", "10"), ("{x}", "0.25"), ("{p}", "0.5")):
-                text = text.replace(hole, value)
-            if not one.same or not text or "{" in text or read(text).name.lower() in measures():
-                continue
-            # Names that several libraries have for different measures are those of the measure under "parse".
-            names = {label.name for label in resolve(text)}
-            assert names == {SHARED.get(one.theirs, measure.name)}, one
+def test_a_name_that_one_library_has_is_read_as_there_or_refused():
+    every = [(m, one) for m in measures().values() for one in known(m) if one.theirs]
+    owners = {}
+    for measure, one in every:
+        owners.setdefault(squashed(without_optional(one.theirs)), set()).add((one.library, measure.name, one.settings))
+    alone = 0
+    for measure, one in every:
+        name = squashed(without_optional(one.theirs))
+        if squashed(read(without_optional(one.theirs)).name) in measures() or len(owners[name]) > 1:
+            continue  # our own name, or one that libraries share
+        alone += 1
+        here = read_here(measure.name, one)
+        assert here == (read_there(measure.name, one) if one.same else []), one
+    assert alone > 100
+
+
+def test_the_page_of_spellings_promises_what_is_read():
+    page, others = table().split("Names that mean something else in a library:")
+    rows = [re.findall(r"`([^`]*)`", line) for line in page.splitlines() if line.startswith("| `")]
+    assert len(rows) > 150
+    numbers = {"k": 10, "x": 0.5, "root": math.sqrt(0.5)}
+    for label, *names in rows:
+        for name in names:
+            values = {hole: numbers.get(hole, 0.5) for hole in re.findall(r"{(\w+)}", name + label)}
+            want = [(one.name, one.parameters, one.at) for one in map(read, re.split(r",\s", label.format(**values)))]
+            cuts = ("", "@10") if "@" not in label and measures()[want[0][0]].takes_top_k else ("",)
+            found = {cut: read_or_none(name.format(**values) + cut) for cut in cuts}
+            assert any(found[cut] == [(n, p, at or cut[1:]) for n, p, at in want] for cut in cuts), (label, name)
+    assert "| `NDCG` | `ndcg` | RecTools: `ndcg(normalize=k)`; LensKit: `ndcg(discount=clipped)` |" in others
+    assert "| `11pt_avg` | `elevenpoint` | pytrec_eval: `elevenpoint(rounding=up)` |" in others
+    assert "AtK`" not in page
+
+
+def read_or_none(name):
+    try:
+        return [(one.name, one.parameters, one.at) for one in resolve(name)]
+    except ValueError:
+        return None
+
+
+def test_every_suggestion_is_a_name():
+    every = [without_optional(one.theirs) for m in measures().values() for one in known(m) if one.theirs]
+    suggested = []
+    for number, name in enumerate([*measures(), *every][::20]):
+        name = re.sub("{.*?}", "7", read(name).name)
+        wrong = (f"{name}{name[-1]}@3,4", f"{name[0]}{name}_5", f"{name[:-1]}(ties=optimistic)")[number % 3]
+        try:
+            resolve(wrong)
+        except ValueError as error:
+            suggested += re.findall(r"'([^']*)'", str(error).partition("did you mean ")[2])
+    assert len(suggested) > 10
+    for name in suggested:
+        resolve(name)
 
 
 def test_spellings_of_measures_that_are_not_there_are_unknown_names(monkeypatch):

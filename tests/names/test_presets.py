@@ -82,6 +82,11 @@ def test_errors():
         tr.preset("ranx")
     with pytest.raises(ValueError, match="at least one cutoff for recbole"):
         tr.preset("recbole")
+    with pytest.raises(ValueError, match=r"got \[5, 10\]; pass preset\('recbole', 5, 10\)"):
+        tr.preset("recbole", [5, 10])
+    for name, near in (("RecBole", "recbole"), ("scikit-learn", "sklearn"), ("pytrec_eval", "trec_eval9")):
+        with pytest.raises(ValueError, match=f"did you mean '{near}'"):
+            tr.preset(name, 5)
     for k in (0, 2.0, True, "3"):
         with pytest.raises(ValueError, match="integers >= 1"):
             tr.preset("recbole", k)

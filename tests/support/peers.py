@@ -38,6 +38,21 @@ def collections(tied, seeds=range(5), **kwargs):
     return qrels, run
 
 
+def edges(grades=(0, 0, 1, 2, 3)):
+    """Judgments and a run of short lists: of no, one, or more relevant documents than are listed."""
+    rng = random.Random(5)
+    documents = [f"d{i}" for i in range(12)]
+    positive, others = [[g for g in grades if (g > 0) == sign] for sign in (True, False)]
+    qrels, run = {}, {}
+    for number in range(40):
+        relevant = (0, 1, 1, 2, 5, 11)[number % 6]
+        judged = rng.sample(documents, max(relevant, 1) + number % 2)
+        qrels[f"edge{number}"] = {d: rng.choice(positive if i < relevant else others) for i, d in enumerate(judged)}
+        listed = rng.sample(documents, rng.randint(1, 4))
+        run[f"edge{number}"] = {d: float(s) for d, s in zip(listed, rng.sample(range(100), len(listed)))}
+    return qrels, run
+
+
 def by_trec_eval(qrels, run, measures, level=1):
     names = {name if name in pytrec_eval.supported_measures else ".".join(name.rsplit("_", 1)) for name in measures}
     found = pytrec_eval.RelevanceEvaluator(qrels, names, relevance_level=level).evaluate(run)

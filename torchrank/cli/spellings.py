@@ -1,18 +1,54 @@
-"""``torchrank spellings``: the names of measures in other libraries, as a table in Markdown."""
+"""``torchrank spellings``: the names of measures in other libraries, as tables in Markdown."""
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
+from typing import Any
+
+from torchrank.names.labels import Label, read, write
+from torchrank.names.parse import resolve
 from torchrank.names.registry import measures
-from torchrank.names.spellings import known, without_optional
+from torchrank.names.spellings import PARSE, TITLES, Known, known, without_optional
+
+#: numbers in place of the names in braces
+_NUMBERS: dict[str, Any] = defaultdict(lambda: 0.5, k=10, root=math.sqrt(0.5))
 
 
 def table() -> str:
-    """The table: a row for each label, in alphabetical order, with all its spellings."""
+    """A row for each label with all its spellings, then the names that have another meaning in their library."""
     spellings: dict[str, dict[str, None]] = {}
+    others: dict[str, dict[str, None]] = {}
     for name, measure in measures().items():
         for one in known(measure):
-            if one.same and one.theirs and without_optional(one.theirs) != name:
-                label = ", ".join(name + without_optional(setting) for setting in one.settings)
-                spellings.setdefault(label, {})[f"`{without_optional(one.theirs)}`"] = None
+            theirs = without_optional(one.theirs)
+            label = ", ".join(name + without_optional(setting) for setting in one.settings)
+            here = read_here(name, one) if theirs else []
+            if one.same and here == read_there(name, one):
+                if theirs != name:
+                    spellings.setdefault(label, {})[f"`{theirs}`"] = None
+            elif here and one.library != PARSE:
+                row = f"| `{theirs}` | `{', '.join(write(it.name, it.parameters, None) for it in here)}` |"
+                others.setdefault(row, {})[f"{TITLES[one.library]}: {f'`{label}`' if one.same else one.remark}"] = None
     rows = [f"| `{label}` | {', '.join(spellings[label])} |" for label in sorted(spellings)]
-    return "\n".join(["| label | spellings |", "| --- | --- |", *rows])
+    rows = ["| label | spellings |", "| --- | --- |", *rows, "", "Names that mean something else in a library:", ""]
+    differing = [f"{row} {'; '.join(others[row])} |" for row in sorted(others, key=str.lower)]
+    return "\n".join([*rows, "| name | here | there |", "| --- | --- | --- |", *differing])
+
+
+def read_there(name: str, one: Known, cut: str = "") -> list[Label]:
+    """The labels of a measure's name as its library means it, with numbers in braces."""
+    return [read(name + without_optional(setting).format_map(_NUMBERS) + cut) for setting in one.settings]
+
+
+def read_here(name: str, one: Known) -> list[Label]:
+    """The labels of a name as it is read here, alone or before a cutoff; none if it is refused."""
+    found: list[Label] = []
+    for cut in ("", "@10"):
+        try:
+            found = resolve(without_optional(one.theirs).format_map(_NUMBERS) + cut)
+            if found == read_there(name, one, cut):
+                return read_there(name, one)
+        except ValueError:
+            pass
+    return found

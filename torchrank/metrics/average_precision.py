@@ -81,7 +81,7 @@ class MAP(BinaryMetric):
         "TensorFlow Ranking": {
             "MeanAveragePrecisionMetric": "with item weights `gain=linear` of grades that are 0 or the weight",
         },
-        "metrax": "AveragePrecisionAtK",
+        "metrax": "",
         "rectools": {"MAP": "", "MAP(divide_by_k=True)": "(normalize=k)"},
         "pyg": {"LinkPredMAP": "(normalize=min)"},
         "recbole": {"map": "(normalize=min)"},

@@ -94,7 +94,7 @@ class Popularity(PerUserMetric):
 
     known_as = {
         "pyg": "LinkPredAveragePopularity",
-        "recbole": "AveragePopularity",
+        "recbole": "averagepopularity",
         "rectools": {"AvgRecPopularity": "", "AvgRecPopularity(normalize=True)": "(normalize=True)"},
         "Elliot": "ARP",
     }

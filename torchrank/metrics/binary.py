@@ -79,7 +79,7 @@ class Precision(BinaryMetric):
     """
 
     known_as = {
-        "parse": "P prec",
+        "parse": {"prec": "", "P": "@5,10,15,20,30,100,200,500,1000"},
         "trec_eval": {"P_{k}": "@{k}", "set_P": ""},
         "ir_measures": "P SetP SetP(relative=False)",
         "beir": "P",
@@ -94,7 +94,7 @@ class Precision(BinaryMetric):
         "ranking-metrics-torch": "precision_at",
         "rax": {"precision_metric": "(adaptive_k=True)"},
         "TensorFlow Ranking": {"PrecisionMetric": "(adaptive_k=True)"},
-        "metrax": {"PrecisionAtK": "(adaptive_k=True)"},
+        "metrax": {"": "(adaptive_k=True)"},
         "lenskit": {"Precision": "(adaptive_k=True,empty_target_action=listed)"},
     }
     name = "precision"
@@ -145,7 +145,7 @@ class Recall(BinaryMetric):
         "torchmetrics": {"RetrievalRecall": "of the relevant candidates in the list only"},
         "rax": {"recall_metric": "of the relevant candidates in the list only"},
         "TensorFlow Ranking": {"RecallMetric": "of the relevant candidates in the list only"},
-        "metrax": {"RecallAtK": "of the relevant candidates in the list only"},
+        "metrax": {"": "of the relevant candidates in the list only"},
         "torcheval": {"": "of the relevant candidates in the list only"},
         "Transformers4Rec": {"RecallAt": "of the relevant candidates in the list only"},
         "ranking-metrics-torch": {"recall_at": "of the relevant candidates in the list only"},
@@ -187,8 +187,8 @@ class FBeta(BinaryMetric):
     """
 
     known_as = {
-        "parse": {"F_beta": "", "F1_beta": "", "fbeta_score": "", "F{x}": "(beta={x})", "set_F_{x}": "(beta={root})"},
-        "rectools": "",
+        "parse": {"F_beta": "", "fbeta_score": "", "F{x}": "(beta={x})", "set_F_{x}": "(beta={root})"},
+        "rectools": "F1Beta",
         "trec_eval": {"": "`set_F_x`, whose x is beta squared"},
         "ir_measures": {"SetF(beta={x})": "(beta={root})"},
     }
@@ -229,7 +229,6 @@ class F1(BinaryMetric):
         "ir_measures": "SetF",
         "ranx": "f1",
         "pyg": "LinkPredF1",
-        "rectools": "F1Beta",
     }
     name = "f1"
     monotone_behind = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from torchmetrics.utilities.plot import plot_curve
 import torchrank.state.sums as state
 from torchrank.metrics.item_lists import ExposureMetric, ListMetric, Recommended
 from torchrank.metrics.rank_discount import Discount, RankDiscount
-from torchrank.names.parameters import flag, number
+from torchrank.names.parameters import number, one_of
 from torchrank.state.sums import Sum
 
 __all__ = ["Coverage", "Entropy", "Gini", "LorenzCurve", "Personalization"]
@@ -43,8 +43,8 @@ class Coverage(ExposureMetric):
     known_as = {
         "parse": "catalogue_coverage",
         "pyg": "LinkPredCoverage",
-        "rectools": "CatalogCoverage",
-        "recbole": "ItemCoverage",
+        "rectools": {"CatalogCoverage(normalize=True)": "", "CatalogCoverage": "~ the number instead of the share"},
+        "recbole": "itemcoverage",
         "RePlay": {"Coverage": "of the items seen in training"},
         "lenskit": {"UniqueItemCount": "~ the number instead of the share"},
     }
@@ -126,7 +126,8 @@ class Entropy(Spread):
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         num_items: N, the number of items in the catalogue.
-        normalize: divide by :math:`\log_b N`, the entropy of the uniform distribution.
+        normalize: True divides by :math:`\log_b N`, the entropy of the uniform distribution; "distinct", as in RecBole,
+            by the number of different items in the lists.
         log_base: b, the base of the logarithm, > 1.
         discount: the exposure of an item at a rank; see :class:`RankDiscount`.
         patience: the base of the geometric discount.
@@ -143,25 +144,25 @@ class Entropy(Spread):
         tensor(1.5000)
     """
 
-    known_as = {
-        "recbole": {"ShannonEntropy": "natural logarithm, divided by the number of different items in the lists"}
-    }
+    known_as = {"recbole": {"shannonentropy": f"(normalize=distinct,log_base={math.e})"}}
     name = "entropy"
     value_range = (0.0, math.inf)
 
-    normalize: bool = flag(default=False)
+    normalize: bool | Literal["distinct"] = one_of(False, True, "distinct", default=False)
     log_base: float = number(default=2, above=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.normalize and self.log_base != 2:
+        if self.normalize is True and self.log_base != 2:
             raise ValueError(f"Expected no log_base together with normalize=True, got {self.log_base}")
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
         share = exposure / exposure.sum()
         nats = -torch.xlogy(share, share).sum()
-        largest = max(math.log(len(exposure)), 1e-300)  # avoids 0 / 0 if the catalogue has one item
-        return nats / (largest if self.normalize else math.log(self.log_base))
+        if self.normalize is True:
+            return nats / max(math.log(len(exposure)), 1e-300)  # avoids 0 / 0 if the catalogue has one item
+        distinct = (exposure > 0).sum() if self.normalize else 1
+        return nats / math.log(self.log_base) / distinct
 
 
 class Gini(Spread):
@@ -189,7 +190,7 @@ class Gini(Spread):
         tensor(0.3750)
     """
 
-    known_as = {"recbole": "GiniIndex", "lenskit": {"ListGini": "", "ExposureGini": "(discount=geometric)"}}
+    known_as = {"recbole": "giniindex", "lenskit": {"ListGini": "", "ExposureGini": "(discount=geometric)"}}
     name = "gini"
     higher_is_better = False
 

@@ -168,7 +168,7 @@ class Utility(ConfusionMetric):
     known_as = {
         "parse": {
             "utility_{hit},{false_alarm},{miss},{rejection}": (
-                "(hit={hit},false_alarm={false_alarm},miss={miss},rejection={rejection})"
+                "(hit={hit},false_alarm={false_alarm},miss={miss},rejection={rejection},collection_size=0)"
             )
         },
         "trec_eval": "utility",

@@ -172,7 +172,7 @@ class DCG(GradedMetric):
         "pytorchltr": "",
         "rax": {"dcg_metric": "(gain=exponential)"},
         "TensorFlow Ranking": {"DCGMetric": "(gain=exponential)"},
-        "metrax": {"DCGAtK": "(gain=exponential)"},
+        "metrax": {"": "(gain=exponential)"},
         "lenskit": {"DCG": "(discount=clipped)", "DCG(gain=rating)": "(discount=clipped,empty_target_action=neg)"},
     }
     name = "dcg"
@@ -252,7 +252,7 @@ class NDCG(DCG):
         },
         "rax": {"ndcg_metric": "(gain=exponential)"},
         "TensorFlow Ranking": {"NDCGMetric": "(gain=exponential) with item weights `gain=linear` of weighted gains"},
-        "metrax": {"NDCGAtK": "(gain=exponential)"},
+        "metrax": {"": "(gain=exponential)"},
         "pytorchltr": {"": "(gain=exponential)"},
         "lenskit": {"NDCG": "(discount=clipped)", "NDCG(gain=rating)": "(discount=clipped,empty_target_action=neg)"},
     }

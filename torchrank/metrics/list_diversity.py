@@ -52,7 +52,7 @@ class IntraListDiversity(PerUserMetric):
     """
 
     known_as = {
-        "parse": "ILD intra_list_diversity LinkPredDiversity",
+        "parse": "ILD intra_list_diversity",
         "pyg": {"LinkPredDiversity": "~ one category for each item, and lists shorter than k are divided by k (k - 1)"},
         "rectools": {"IntraListDiversity": "~ the Hamming distance is a count, and a list of one item scores 0"},
         "lenskit": {"ILS": "~ the mean similarity"},

@@ -101,7 +101,6 @@ class CoverageError(BinaryMetric):
     """
 
     known_as = {
-        "parse": "coverage_error",
         "sklearn": {"coverage_error": "(ties=pessimistic)"},
         "torchmetrics": {"MultilabelCoverageError": "(ties=pessimistic)"},
     }
@@ -141,7 +140,7 @@ class RankingLoss(BinaryMetric):
     """
 
     known_as = {
-        "parse": "ranking_loss label_ranking_loss",
+        "parse": "ranking_loss",
         "sklearn": {"label_ranking_loss": "(ties=pessimistic)"},
         "torchmetrics": {"MultilabelRankingLoss": "(ties=pessimistic)"},
     }

@@ -99,7 +99,7 @@ class TailPercentage(APLT):
         tensor([0.5000, 1.0000], dtype=torch.float64)
     """
 
-    known_as = {"recbole": {"TailPercentage": "whose `tail_ratio` is `tail`"}}
+    known_as = {"recbole": {"tailpercentage": "whose `tail_ratio` is `tail`"}}
     name = "tailpercentage"
 
     interactions: Tensor = described()

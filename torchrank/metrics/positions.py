@@ -403,7 +403,7 @@ class HitRate(PositionMetric):
 
     known_as = {
         "parse": {
-            "success": "",
+            "success": "@1,5,10",
             "hits": "",
             "hit": "",
             "HR": "",

@@ -184,7 +184,7 @@ class InterpolatedPrecision(BinaryMetric):
     Args:
         recall: the recall to reach, from 0 to 1.
         rounding: the rounding of r R: "nearest", halves up, as in trec_eval 10; "up", the integer part of r R + 0.9, as
-            in trec_eval up to 9.
+            in trec_eval up to 9, pytrec_eval, ir_measures and ranx.
         relevance_level: a grade at or above it is relevant; > 0.
         kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
@@ -204,8 +204,8 @@ class InterpolatedPrecision(BinaryMetric):
         },
         "trec_eval": {"iprec_at_recall_0.50": "(recall=0.5)"},
         "trec_eval9": {"iprec_at_recall_0.50": "(recall=0.5,rounding=up)"},
-        "ir_measures": {"IPrec@{x}": "(recall={x}) with `rounding=up`"},
-        "ranx": {"interpolated_precision_at_recall_{x}": "(recall={x}) with `rounding=up`"},
+        "ir_measures": {"IPrec@{x}": "(recall={x},rounding=up)"},
+        "ranx": {"interpolated_precision_at_recall_{x}": "(recall={x},rounding=up)"},
     }
     name = "iprec"
     top_k: None = None

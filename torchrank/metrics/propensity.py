@@ -77,7 +77,7 @@ class PSP(PropensityScored):
         tensor([0.2500], dtype=torch.float64)
     """
 
-    known_as = {"parse": "psprecision", "pyxclib": {"psprecision": "(average=pooled)"}}
+    known_as = {"pyxclib": {"psprecision": "(average=pooled)"}}
     name = "psp"
 
 

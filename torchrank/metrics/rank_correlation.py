@@ -102,7 +102,7 @@ class KendallTau(ComparingMetric):
     """
 
     known_as = {
-        "parse": "kendall tau kendall_tau_b kendall_rank_corr_coef",
+        "parse": "kendall tau kendall_tau_b",
         "scipy": {"kendalltau": "with its variants b and c"},
         "torchmetrics": {"KendallRankCorrCoef": "~ over all samples, and its variant a is gamma here"},
     }
@@ -275,7 +275,7 @@ class Spearman(ComparingMetric):
     """
 
     known_as = {
-        "parse": "spearman_rho spearman_corr_coef",
+        "parse": "spearman_rho",
         "scipy": "spearmanr",
         "torchmetrics": {"SpearmanCorrCoef": "~ over all samples"},
     }

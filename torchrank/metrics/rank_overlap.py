@@ -262,7 +262,6 @@ class LIP(ComparingMetric):
     """
 
     known_as = {
-        "parse": "least_item_promoted",
         "lenskit_reranking": {
             "least_item_promoted": "~ counts ranks by `target` from 0, so it is 1 less for a value above 0"
         },

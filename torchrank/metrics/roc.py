@@ -46,9 +46,9 @@ class AUROC(BinaryMetric):
     """
 
     known_as = {
-        "parse": "AUC roc_auc gauc rocauc retrieval_auroc",
+        "parse": "AUC roc_auc gauc rocauc",
         "torchmetrics": {"RetrievalAUROC": "(empty_target_action=neg)"},
-        "ir_measures": "Accuracy",
+        "ir_measures": {"Accuracy": "", "Accuracy(rel={rel})": "(relevance_level={rel})"},
         "sklearn": {"roc_auc_score": "of one query"},
         "RePlay": {"RocAuc": "1 if the first k are all relevant"},
         "recbole": {"gauc": "~ weighs queries by their positives: pass weights"},

@@ -104,7 +104,7 @@ class RBP(UserMetric):
         "parse": {"rank_biased_precision": "", "rbp{x}": "(p={x})", "rbp_p={p}": "(p={p})", "rbp_{p}": "(p={p})"},
         "trec_eval": {"rbp": "~ of the same p, with the largest grade of a query as `max_grade` if that exceeds 1"},
         "trec_eval9": {},
-        "ir_measures": {"RBP": "(p=0.8)"},
+        "ir_measures": {"RBP(rel={rel})": "(p=0.8,relevance_level={rel})"},
         "ranx": {"rbp{x}": "(p={x}) whose gains are the grades, so `max_grade` times as much"},
         "lenskit": {"RBP": "(p=0.85)"},
     }
@@ -148,7 +148,6 @@ class RBPResidual(RankingMetric):
     """
 
     known_as = {
-        "parse": {"rbp_resid": "", "rbp_resid_p={p}": "(p={p})", "rbp_resid_{p}": "(p={p})"},
         "trec_eval": {"rbp_resid": "~ omits the first term if all is judged"},
         "trec_eval9": {},
         "cwl_eval": {"": "its residuals"},
@@ -287,7 +286,7 @@ class CWL(UserModel, UserMetric):
             "SDCG": "(user=sdcg)",
             "NERR8": "(user=nerr8)",
             "NERR9": "(user=nerr9)",
-            "NERR10": "(user=nerr10)",
+            "NERR10": "(user=nerr10,p=0.9)",
             "NERR11": "(user=nerr11)",
         },
     }

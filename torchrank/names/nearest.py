@@ -8,7 +8,10 @@ from collections.abc import Iterable
 
 
 def nearest(names: Iterable[str], known: dict[str, str]) -> list[str]:
-    """Up to three names of different measures that are most like the given ones."""
+    """Up to three names of different measures that are most like the given ones; a known one alone."""
+    names = tuple(names)
+    if exact := [name for name in names if name in known]:
+        return exact[:1]
     likeness = {other: max(_likeness(name, other) for name in names) for other in known}
     found: dict[str, str] = {}
     # Close to the best and not too far from the name: a bad hint is worse than none.
@@ -28,6 +31,5 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of an error message for an unknown name: the nearest known names, or nothing."""
     name = str(name)  # an argument of another type is unknown, too
     by_lower = {other.lower(): other for other in known}
-    exact = name.lower() in by_lower
-    near = [name.lower()] if exact else nearest({name.lower()}, {other: other for other in by_lower})
+    near = nearest([name.lower()], {other: other for other in by_lower})
     return f"; did you mean {' or '.join(repr(by_lower[other]) for other in near)}?" if near else ""

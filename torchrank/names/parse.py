@@ -26,8 +26,12 @@ def parse(name: str, **overrides: Any) -> Any:
     ``"adjusted_arithmetic_mean_rank_index"``), ranx (``"map@10-l2"``), MTEB (``"ndcg_at_10"``) and others. ``known_as``
     of the classes lists them.
 
-    Two names have other meanings elsewhere. ``hits@k`` is :class:`HitRate`; ranx counts the hits, which is
+    A name that one library has gives the number of that library, or an error. Some names have other meanings elsewhere,
+    and ``torchrank spellings`` lists them. ``hits@k`` is :class:`HitRate`; ranx counts the hits, which is
     ``numrelret@k``. ``accuracy@k`` is RecTools' accuracy; in sentence-transformers and BEIR it is ``hitrate@k``.
+    ``iprec_at_recall_0.40`` rounds as trec_eval 10; pytrec_eval and ir_measures, whose name is ``IPrec@0.4``, round up.
+
+    ``k`` in a name stands for the cutoff after ``@``: ``ndcg_at_k@2`` is ``ndcg_at_2``.
 
     A name defines the measure only. :func:`torchrank.preset` also sets a library's treatment of ties, its aggregate and
     its value of queries without a relevant candidate.
@@ -90,16 +94,35 @@ def resolve(name: str) -> list[Label]:
     if plain in registry:
         return [Label(plain, label.parameters, label.at)]
     cut = _CUT.fullmatch(label.name)
-    if cut and not label.at and cut["name"].lower() not in _NUMBERED:
+    if cut and _is_cutoff(cut, label):
         try:
-            return resolve(write(cut["name"], label.parameters, None) + f"@{cut['k']}")
+            return resolve(write(cut["name"], label.parameters, None) + f"@{label.at or cut['k']}")
         except ValueError:
             pass  # the error below shows the name as it was given
-    # Names without their cutoff are more alike, as ndgc_10 and ndcg.
-    stems = {own, cut["name"].lower()} if cut else {own}
-    near = nearest(stems, {**dict(zip(registry, registry)), **{one.example: one.measure for one in spellings}})
+    near = _suggestions(label, cut, spellings)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     raise ValueError(f"Expected the name of a measure, got {name!r}: {hint}`torchrank measures` lists them")
+
+
+def _is_cutoff(cut: re.Match[str], label: Label) -> bool:
+    """Whether a name ends with a cutoff: ``ndcg_10``, ``ndcg_at_10``; or with its placeholder: ``ndcg_at_k@10``."""
+    link, placeholder = (cut["link"] or "").lower(), cut["k"].lower() == "k"
+    return link != "" and placeholder == bool(label.at) and ("at" in link or cut["name"].lower() not in _NUMBERED)
+
+
+def _suggestions(label: Label, cut: re.Match[str] | None, spellings: Sequence[_Spelling]) -> list[str]:
+    """The names that are most like an unknown one, with its parameters and its cutoff."""
+    own = label.name.lower()
+    stem, at = (cut["name"].lower(), label.at or cut["k"]) if cut else (own, label.at)
+    if stem in _NUMBERED or not re.fullmatch(_FORMS["k"], at):
+        at = ""
+    examples = {one.name + "@{k}" * one.takes_top_k: one.name for one in measures().values()}
+    examples |= {one.example: one.measure for one in spellings if one.example}
+    known, after = {}, {}
+    for example, measure in examples.items():
+        text = example.removesuffix("@{k}").replace("{k}", at or "10")
+        known[text], after[text] = measure, f"@{at}" if at and example.endswith("@{k}") else ""
+    return [write(near, label.parameters, None) + after[near] for near in nearest((own, stem), known)]
 
 
 @functools.lru_cache(maxsize=8)  # a new measure makes a new list
@@ -112,12 +135,18 @@ def _ordered(measures: tuple[type, ...]) -> list[_Spelling]:
 _LEVEL = re.compile(r"\s*(?P<name>[^()]+(?:\(.*\))?[^()]*?)-l(?P<level>\d+)\s*", re.IGNORECASE)
 
 
-#: a cutoff as MTEB and others write it, ndcg_at_10, ndcg_10
-_CUT = re.compile(r"(?P<name>.*?[^\W\d].*?)[_-](?:at[_-])?(?P<k>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)", re.IGNORECASE)
+#: patterns of the names in braces; any other name is one number
+_NUMBER = r"-?(?:\d+\.?\d*|\.\d+)"
+_NUMBERS = rf"{_NUMBER}(?:,{_NUMBER})*"
+_FORMS = {"k": r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", "x": _NUMBERS, "xs": _NUMBERS}
 
 
-#: after these names a number may be their parameter instead of a cutoff
-_NUMBERED = ("f", "fbeta", "f_beta", "rbp", "rbo")
+#: a cutoff as MTEB and others write it, ndcg_at_10, ndcg_10; or k in its place
+_CUT = re.compile(rf"(?P<name>.*?[^\W\d].*?)(?P<link>[_-](?:at[_-])?)?(?P<k>k|{_FORMS['k']})", re.IGNORECASE)
+
+
+#: after these names a number may be their parameter instead of a cutoff; bpref-10 is another measure
+_NUMBERED = ("f", "fbeta", "f_beta", "rbp", "rbo", "bpref")
 
 
 def _at_level(label: Label, suffixed: re.Match[str]) -> Label:
@@ -140,7 +169,7 @@ def _metrics(label: Label, name: str, defaults: Mapping[str, Any], overrides: di
             f"Expected {', '.join(wanted)} for {name!r}, got none; pass"
             f" tr.{measure.__name__}({', '.join(f'{key}=...' for key in wanted)})"
         )
-    cuts: list[dict[str, Any]] = [{"top_k": cut} for cut in label.cuts] or [{}]
+    cuts: list[dict[str, Any]] = [{"top_k": cut} for cut in label.cuts if "top_k" not in overrides] or [{}]
     more = {key: value for key, value in defaults.items() if key in known}
     return [measure(**{**cut, **more, **given, **overrides}) for cut in cuts]
 
@@ -174,14 +203,6 @@ def _arguments(label: Label) -> dict[str, Any]:
 
 # ---- spellings -------------------------------------------------------------------------------------------------------
 
-_NUMBER = r"-?(?:\d+\.?\d*|\.\d+)"
-
-
-#: patterns of the names in braces; any other name is one number
-_NUMBERS = rf"{_NUMBER}(?:,{_NUMBER})*"
-_FORMS = {"k": r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", "x": _NUMBERS, "xs": _NUMBERS}
-
-
 _HOLE = re.compile(r"{(\w+)}")
 
 
@@ -196,7 +217,7 @@ class _Spelling:
     at: re.Pattern[str] | None
     #: templates of the labels
     labels: Sequence[str]
-    #: a name that fits, for hints
+    #: a name that fits, for hints, with ``{k}`` for a cutoff; empty if it needs parameters or stands for several labels
     example: str
     #: the name in lower case, as it is written there
     literal: str
@@ -206,15 +227,19 @@ class _Spelling:
     rank: tuple[int, bool]
 
     @classmethod
-    def of(cls, name: str, one: Known) -> _Spelling:
+    def of(cls, measure: Any, one: Known) -> _Spelling:
         parts = read(without_optional(one.theirs))
-        labels = [name + without_optional(setting) for setting in one.settings]
+        labels = [measure.name + without_optional(setting) for setting in one.settings]
         theirs = _snake(parts.name)
-        example = _HOLE.sub(lambda hole: "10" if hole[1] == "k" else "0.5", theirs)
+        example = _HOLE.sub(lambda hole: hole[0] if hole[1] == "k" else "0.5", theirs)
+        if parts.parameters or ("{k}" not in example and ("@" in "".join(labels) or len(labels) > 1)):
+            example = ""
+        elif "{k}" not in example and measure.takes_top_k:
+            example += "@{k}"
         at = re.compile(_pattern(parts.at)) if parts.at else None
         rank = (-len(parts.parameters) - bool(at), one.library != PARSE)
         pattern = re.compile(_pattern(theirs), re.IGNORECASE)
-        return cls(pattern, parts.parameters, at, labels, example, parts.name.lower(), name, rank)
+        return cls(pattern, parts.parameters, at, labels, example, parts.name.lower(), measure.name, rank)
 
     def fit(self, label: Label) -> list[Label]:
         """The labels of a name in this spelling; nothing if the name does not fit."""
@@ -262,4 +287,4 @@ def _snake(name: str) -> str:
 
 @functools.cache
 def _spellings(measure: Any) -> list[_Spelling]:
-    return [_Spelling.of(measure.name, one) for one in known(measure) if one.same and one.theirs]
+    return [_Spelling.of(measure, one) for one in known(measure) if one.same and one.theirs]

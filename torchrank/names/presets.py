@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchrank.names.labels import read, write
 from torchrank.names.nearest import did_you_mean
-from torchrank.names.parse import required
+from torchrank.names.parse import parse, required
 from torchrank.names.registry import measures
 from torchrank.names.spellings import TITLES, Known, known, plain, without_optional
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 #: The libraries with a preset, and the versions that were compared.
 LIBRARIES = {"trec_eval": "trec_eval 10", "trec_eval9": "trec_eval 9, pytrec_eval"} | {
@@ -154,21 +158,30 @@ def _cell(measure: Any, one: Known) -> Cell:
     return Cell(theirs, ours)
 
 
-def preset(name: str, *k: int) -> dict[str, str]:
+def preset(name: str, *k: int, num_items: int | None = None, interactions: Tensor | None = None) -> dict[str, Any]:
     """The measures of another library under its own names, with the settings that reproduce its numbers.
 
     Measures without such a setting are left out. :data:`EXCEPT` lists the cases in which the numbers still differ.
     :func:`torchrank.evaluate` also takes a preset, with the tool's queries, precision and cutoffs.
 
+    Measures of recommended lists, such as coverage, are included if the catalogue that they need is passed. They read
+    ids, so the suite takes ``scores.topk(max(k)).indices`` in place of scores.
+
     Args:
         name: a key of :data:`LIBRARIES`: "trec_eval" (10), "trec_eval9", "beir", "beir_custom", "mteb", "msmarco",
             "sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen" or "rax".
         k: cutoffs. Without any, measures that require one are left out.
+        num_items: the number of items in the catalogue, for coverage, Gini index and entropy. RecBole and its scores
+            count the padding item, too: ``dataset.item_num``.
+        interactions: [item], the number of interactions of each item in the training data, for popularity and the long
+            tail.
 
     Returns:
-        {their name: our label}, for :class:`torchrank.RankingCollection`.
+        {their name: our label}, for :class:`torchrank.RankingCollection`; a metric in place of the label if it has a
+        catalogue.
 
     Raises:
+        TypeError: the name is not a text.
         ValueError: the library is unknown, a cutoff is not an integer >= 1, or all measures of the library require a
             cutoff and ``k`` is empty.
 
@@ -176,24 +189,30 @@ def preset(name: str, *k: int) -> dict[str, str]:
         >>> import torchrank as tr
         >>> tr.preset("recbole", 5)["map@5"]
         'map(normalize=min,empty_target_action=skip)@5'
-        >>> suite = tr.RankingCollection(tr.preset("recbole", 5, 10))
+        >>> suite = tr.RankingCollection(tr.preset("recbole", 5, 10, num_items=1000))
+        >>> suite["itemcoverage@10"]
+        Coverage(coverage@10)
     """
+    if not isinstance(name, str):
+        raise TypeError(f"Expected the name of a library, for example 'trec_eval', got {type(name).__name__}")
     if name not in LIBRARIES:
-        parses = name.lower() in {title.lower() for title in TITLES.values()}
-        hint = "; its names parse without a preset" if parses else did_you_mean(name, LIBRARIES)
+        key = {title.lower(): key for key, title in TITLES.items()}.get(name.lower(), name)
+        parses = key in TITLES and key not in LIBRARIES
+        hint = "; its names parse without a preset" if parses else did_you_mean(key, LIBRARIES)
         raise ValueError(f"Expected the name of a library, one of {', '.join(LIBRARIES)}, got {name!r}{hint}")
     for cut in k:
         if not isinstance(cut, Integral) or isinstance(cut, bool) or cut < 1:
-            raise ValueError(f"Expected cutoffs to be integers >= 1, got {cut!r}")
-    found: dict[str, str] = {}
-    for theirs, ours, _ in (cell for row in rows().values() for cell in row.get(name, [])):
-        if ours is None:
-            continue
-        cuts: tuple[int | None, ...] = (None,)  # one label without a cutoff
-        if "{k}" in ours and (k or "[" not in ours):
-            cuts = k
-        for at in cuts:
-            found[_fill(theirs, at)] = _with(_fill(ours, at), ALWAYS.get(name, {}))
+            way_out = f"; pass preset({name!r}, 5, 10) for several" if isinstance(cut, list | tuple) else ""
+            raise ValueError(f"Expected cutoffs to be integers >= 1, got {cut!r}{way_out}")
+    found: dict[str, Any] = {}
+    always = ALWAYS.get(name, {})
+    cells = [(cell, dict[str, Any]()) for row in rows().values() for cell in row.get(name, [])]
+    cells += _of_catalogue(name, num_items=num_items, interactions=interactions)
+    for (theirs, ours, _), catalogue in cells:
+        if ours is not None:
+            for at in _cuts(ours, k):
+                label = _fill(ours, at)
+                found[_fill(theirs, at)] = parse(label, **catalogue) if catalogue else _with(label, always)
     if not found:
         raise ValueError(f"Expected at least one cutoff for {name}, as in preset({name!r}, 10), got none")
     return found
@@ -211,6 +230,21 @@ def table() -> str:
 
 def _shown(cell: Cell) -> str:
     return plain(f"none: {cell.why}" if cell.ours is None else f"`{cell.ours}`")
+
+
+def _of_catalogue(library: str, **catalogue: Any) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """The measures of a library that require arguments about the catalogue, and these; None is a missing argument."""
+    for measure in measures().values():
+        needed = {key: catalogue.get(key) for key in required(measure)}
+        if needed and None not in needed.values():
+            for one in known(measure):
+                if one.library == library and one.theirs and one.same:
+                    yield _cell(measure, one), needed
+
+
+def _cuts(ours: str, k: tuple[int, ...]) -> tuple[int | None, ...]:
+    """The cutoffs of a label; None for a label without one."""
+    return k if "{k}" in ours and (k or "[" not in ours) else (None,)
 
 
 def _fill(text: str, k: int | None) -> str:
