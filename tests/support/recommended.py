@@ -145,6 +145,10 @@ METRICS = {
         lambda k: tr.Entropy(k, num_items=ITEMS, normalize=True, discount="log2"),
         lambda lists, _: entropy(exposure(lists, lambda rank: 1 / math.log2(1 + rank)), ITEMS),
     ),
+    "entropy(normalize=distinct,log_base=3)": (
+        lambda k: tr.Entropy(k, num_items=ITEMS, normalize="distinct", log_base=3),
+        lambda lists, _: entropy(exposure(lists), 3) / len(set().union(*lists)),
+    ),
     "gini": (lambda k: tr.Gini(k, num_items=ITEMS), lambda lists, _: gini(exposure(lists))),
     "gini(discount=geometric)": (
         lambda k: tr.Gini(k, num_items=ITEMS, discount="geometric"),
