@@ -236,7 +236,7 @@ def _of_catalogue(library: str, **catalogue: Any) -> Iterator[tuple[Cell, dict[s
     """The measures of a library that require arguments about the catalogue, and these; None is a missing argument."""
     for measure in measures().values():
         needed = {key: catalogue.get(key) for key in required(measure)}
-        if needed and None not in needed.values():
+        if needed and all(value is not None for value in needed.values()):
             for one in known(measure):
                 if one.library == library and one.theirs and one.same:
                     yield _cell(measure, one), needed
