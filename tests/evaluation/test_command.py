@@ -324,7 +324,7 @@ def test_the_largest_losses_are_printed_where_several_tables_fit(files, capsys, 
         (["compare", "--worst", "1.5"], "Expected an integer >= 1, got '1.5'"),
         (["power", "--delta", "0"], "Expected a difference other than 0, as 0.01, got '0'"),
         (["eval", "-q", "-", "--format", "json"], "name a file"),
-        (["eval", "-m", "map", "-m", "ndgc@10"], "did you mean 'ndcg'"),
+        (["eval", "-m", "map", "-m", "ndgc@10"], "did you mean 'ndcg@10' or"),
         (["eval", "-m", "ndcg@10,mpa"], "did you mean 'map'"),
     ],
 )
