@@ -86,4 +86,4 @@ def test_errors():
     with pytest.raises(ValueError, match="with subtopics"):
         tr.Ranking.from_scores(SCORES, TARGET[..., 0]).with_intents(torch.ones(1))
     with pytest.raises(TypeError, match="probabilities"):
-        ranking.with_intents([0.5, 0.5])
+        ranking.with_intents((0.5, 0.5))

@@ -273,6 +273,8 @@ class RankingCollection(MetricCollection):
         ]
         with results_of(batch, results):
             yield calls
+        for metric in ours[:1]:
+            metric.notice_cut(batch)
 
     # ---- reduce once -------------------------------------------------------------------------------------------
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
+from torchrank.hardware.devices import reading_is_free
+from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import CatalogueLayout, DenseLayout, FlatRows, Layout, RankedIds
 from torchrank.layouts.checks import (
-    bad_grades,
     bad_tie_break,
+    check_floating,
     check_not_exchanged,
     check_tensor,
     comparable,
@@ -22,35 +25,41 @@ from torchrank.layouts.checks import (
     integer_ids,
     on_grid,
     one_column,
+    warn,
 )
-from torchrank.layouts.judged_items import excluded_pairs, judged_items
+from torchrank.layouts.judged_items import excluded_pairs, judged_items, way_out
+
+#: the options of a batch, in the order in which they are read
+OPTIONS = ("mask", "indexes", "exclude", "tie_break")
 
 
-def arrange(
-    preds: Tensor,
-    target: object,
-    *,
-    mask: Tensor | None = None,
-    indexes: Tensor | None = None,
-    exclude: object = None,
-    tie_break: Tensor | None = None,
-    validate: bool = True,
-) -> Layout:
-    """Convert the arguments of ``update`` to a canonical layout, recognised by their shapes and dtypes.
+def arrange(preds: Any, target: Any, *, validate: bool = True, scores: bool = False, **options: Any) -> Layout:
+    """Convert the arguments of ``update`` to a canonical layout; see :func:`arrange_batch`."""
+    return arrange_batch(Batch(preds, target, None, options), validate, scores)
+
+
+def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False) -> Layout:
+    """Convert a batch to a canonical layout, recognised by its shapes and dtypes.
+
+    Args:
+        batch: the arguments; its weights are not read.
+        validate: whether the engine counts bad values too.
+        scores: whether ``preds`` must be scores. If False, integers are ranked ids.
 
     Raises:
         TypeError: an argument has a type or dtype that no layout takes.
         ValueError: shapes do not fit together, or the layout does not take one of the arguments.
     """
-    check_tensor(preds, "preds", "a tensor of scores or ids or a Ranking")
-    preds = preds.detach()
+    target, (mask, indexes, exclude, tie_break) = batch.target, map(batch.options.get, OPTIONS)
+    preds = check_tensor(batch.preds, "preds", "a tensor of scores or ids or a Ranking").detach()
     if isinstance(target, Tensor):
         check_tensor(target, "target")
-        if not preds.is_floating_point():
+        if target.is_floating_point():
             check_not_exchanged(preds, target)
     if tie_break is not None:
-        check_tensor(tie_break, "tie_break")
-        tie_break = comparable(tie_break)
+        tie_break = comparable(check_tensor(tie_break, "tie_break"))
+    if scores:
+        check_floating(preds, "preds")
     if preds.is_complex() or preds.dtype == torch.bool:
         raise TypeError(f"Expected preds to be floating point scores or integer ids, got {preds.dtype}")
     if preds.dim() == 1 or indexes is not None:
@@ -65,8 +74,7 @@ def arrange(
     if mask is not None:
         mask = on_grid(mask, "mask", preds, dtype=torch.bool)
     if tie_break is not None:
-        tie_break = tie_break.expand_as(preds) if tie_break.shape == preds.shape[1:] else tie_break
-        tie_break = on_grid(tie_break, "tie_break", preds, also=f" or {list(preds.shape[1:])}")
+        tie_break = on_grid(tie_break, "tie_break", preds)
     if isinstance(target, Tensor) and target.dim() in (2, 3):
         return _dense(preds, target, mask, exclude, tie_break, validate)
     judged, errors = judged_items(target, preds, "preds [Q, D] of scores", limit=preds.shape[1])
@@ -89,12 +97,13 @@ def _dense(
         raise ValueError(
             f"Expected target of preds' shape {list(preds.shape)} (a grade per candidate), with one more dimension (a"
             f" grade per candidate and subtopic), or [{preds.shape[0]}] (the column of the positive), a (query, item)"
-            f" tuple or a list of {preds.shape[0]} id tensors, got shape {list(target.shape)}; if these are padded"
-            " ids, pass list(target)"
+            f" tuple or a list of {preds.shape[0]} id tensors, got shape {list(target.shape)}"
+            f"{way_out(target, 'target', preds)}"
         )
-    grade = grades(target, preds.device)
+    (grade, errors), pairs = grades(target, preds.device, mask), None
     subtopics = grade if grade.dim() == 3 else None
-    errors, pairs = bad_grades(grade, mask), None
+    if mask is None and reading_is_free(grade) and subtopics is None and bool((grade[:, -1:] < 0).any()):
+        _notice_padding(preds, grade)
     if tie_break is not None:
         errors = errors + bad_tie_break(tie_break, mask)
     if exclude is not None:
@@ -109,6 +118,26 @@ def _dense(
     return DenseLayout(errors, validate, preds, grade, mask, tie_break, pairs, subtopics)
 
 
+def _notice_padding(scores: Tensor, grade: Tensor) -> None:
+    """Warn if negative grades, which mean "unjudged", seem to be padding: of candidates, or of ids. On the CPU only."""
+    padding = grade < 0
+    lengths = (~padding).sum(-1)
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    if shortest == longest or bool((padding[:, :-1] > padding[:, 1:]).any()):
+        return  # lists need padding only if their lengths differ, and only at their ends
+    behind, last = scores[padding], scores[:, -1:].expand_as(scores)[padding]
+    # A model gives all padding of a list one score.
+    if shortest + 1 < grade.shape[1] and bool(behind.isfinite().all()) and behind.equal(last):
+        warn(
+            "Read negative grades at the ends of lists, all of one score, as unjudged candidates; if they are padding,"
+            " pass mask=target >= 0"
+        )
+    elif not grade.is_floating_point() and longest < int(grade.max()) < grade.shape[1]:
+        ordered = grade.sort(-1).values
+        if not bool(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any()):
+            warn("Read target, in which all numbers of a list differ, as grades; if they are ids, pass list(target)")
+
+
 def _flat(
     preds: Tensor,
     target: Any,
@@ -121,14 +150,11 @@ def _flat(
     if indexes is None:
         raise ValueError(
             f"Expected indexes [{preds.shape[0]}] naming the query of each row of preds, got None;"
-            " pass a single query as preds.unsqueeze(0), target.unsqueeze(0)"
+            f" pass indexes=[0] * {preds.shape[0]} for a single query"
         )
     if preds.dim() != 1:
         raise ValueError(f"Expected flat preds [row] together with indexes, got preds of shape {list(preds.shape)}")
-    if not preds.is_floating_point():
-        raise TypeError(
-            f"Expected floating point scores in flat rows, got {preds.dtype}; pass integer scores as preds.float()"
-        )
+    check_floating(preds, "preds", "scores in flat rows")
     if exclude is not None:
         raise ValueError("Expected no exclude for flat rows, got exclude; leave the rows out, or pass mask [row]")
     target, indexes = on_grid(target, "target", preds), on_grid(indexes, "indexes", preds)
@@ -136,8 +162,7 @@ def _flat(
     tie_break = None if tie_break is None else on_grid(tie_break, "tie_break", preds)
     if indexes.is_floating_point() or indexes.is_complex() or indexes.dtype in (torch.bool, torch.uint64):
         raise TypeError(f"Expected integer indexes that int64 can hold, got {indexes.dtype}; pass indexes.long()")
-    grade = grades(target, preds.device)
-    errors = bad_grades(grade, mask)
+    grade, errors = grades(target, preds.device, mask)
     if tie_break is not None:
         errors = errors + bad_tie_break(tie_break, mask)
     return FlatRows(errors, validate, preds, grade, comparable(indexes), mask, tie_break)
@@ -160,3 +185,22 @@ def _ranked_ids(
     if not ids.shape[1]:
         ids, mask = ids.new_full((ids.shape[0], 1), -1), None
     return RankedIds(errors, validate, ids.long(), judged, mask, pairs)
+
+
+def notice_scores(layout: RankedIds) -> None:
+    """Warn if integers that are read as ranked ids must be scores. Values are read on the CPU only."""
+    ids, judged = layout.ids, layout.judged
+    if not reading_is_free(ids) or layout.mask is not None:
+        return
+    numbers, (queries, columns) = ids.numpy(), ids.shape
+    why = ""
+    # Two tools may pad with numbers of their own, as -1 and -100.
+    if ids.numel() and numbers.min() < -2 and len(numpy.unique(numbers[numbers < 0])) > 2:
+        why = "though they have more than two different negative numbers"
+    elif judged.labels and 1 < columns <= queries:
+        label = judged.items.numpy()
+        # By chance, the labels of so many queries are neither all small ids nor all missing from their lists.
+        if label.min() >= 0 and label.max() < columns and not (numbers == label).any():
+            why = f"though no label is in its list and each is one of the {columns} columns"
+    if why:
+        warn(f"Read integer preds as ranked ids, {why}; if they are scores, pass preds.float()")

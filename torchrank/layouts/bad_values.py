@@ -43,13 +43,15 @@ MEANING = {
     Problem.OUT_OF_RANGE: (
         "label, id or (query, item) index outside the batch or the catalogue",
         "labels, ids or (query, item) indices outside the batch or the catalogue",
-        "query (a row of the batch) in 0 ... Q - 1, item in 0 ... D - 1 for preds [Q, D] (if preds are ranked ids, pass"
-        " preds.long())",
+        "query (a row of the batch) in 0 ... Q - 1, item (a column) in 0 ... D - 1 for preds [Q, D] (if preds are"
+        " ranked ids, pass preds.long(); to exclude ids [Q, M] among candidates with ids [Q, D], pass"
+        " mask=(ids.unsqueeze(-1) != excluded.unsqueeze(1)).all(-1))",
     ),
     Problem.DUPLICATE_TARGETS: (
         "target given more than once for its query",
         "targets given more than once for their query",
-        "each relevant item once (if these are grades of integer scores, pass preds.float())",
+        "each relevant item once (if the target has grades, not ids, pass preds.float() and torch.as_tensor(target), or"
+        " target.nonzero(as_tuple=True))",
     ),
     Problem.DUPLICATE_IDS: (
         "id that occurs more than once in a ranked list",
@@ -59,7 +61,8 @@ MEANING = {
     Problem.BAD_RANKS: (
         "rank below 1, beyond num_candidates, NaN or equal to another of its query",
         "ranks below 1, beyond num_candidates, NaN or equal to another of their query",
-        "1 for the best, infinite for not retrieved, 0 or negative for padding",
+        "1 for the best, infinite for not retrieved, negative for padding, or 0 in ranks [query, entry] (if ranks count"
+        " from 0, pass ranks + 1)",
     ),
     Problem.BAD_WEIGHTS: (
         "query weight that is negative or not finite",

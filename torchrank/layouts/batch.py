@@ -1,26 +1,42 @@
-"""A batch as the user gave it. It can be cut by queries, to find the first query with a bad value."""
+"""A batch of the user, in tensors. It can be cut by queries, to find the first query with a bad value."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchrank.layouts.bad_values import Problem
+from torchrank.layouts.checks import shape_of, tensor_of
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Arguments of ``update`` or ``score``, before any check."""
+    """Arguments of ``update`` or ``score``, before any check. Arrays and lists of numbers become tensors.
+
+    A list as ``target`` or ``exclude`` stays a list, with the ids of one query in each element. A ``mask`` or
+    ``tie_break`` of the catalogue, [candidate] or [1, candidate], gets a row for each query, which takes no memory.
+    """
 
     preds: Any
-    target: Any
-    weights: Any
+    target: Any = None
+    weights: Any = None
     #: mask, indexes, exclude and tie_break, by name
-    options: dict[str, Any]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, x in [*vars(self).items(), *self.options.items()]:
+            if x is None or isinstance(x, Tensor | dict) or (isinstance(x, list) and name in ("target", "exclude")):
+                continue
+            (self.options if name in self.options else vars(self))[name] = tensor_of(x)
+        for name in ("mask", "tie_break"):
+            if (x := self.options.get(name)) is not None:
+                shape, per_item = shape_of(self.preds), shape_of(x)
+                if len(shape) == 2 and shape != per_item and per_item in (shape[1:], [1, shape[1]]):
+                    self.options[name] = x.expand(shape)
 
     def is_part_of(self, other: Batch) -> bool:
         """Whether all arguments are the very ones of another batch, which may have further options."""
@@ -43,15 +59,16 @@ class Batch:
         if indexes is not None:
             rows = torch.isin(indexes, indexes.unique()[start:stop])
 
-        def cut(x: Any, name: str = "") -> Any:
+        def cut(x: Any) -> Any:
             if isinstance(x, tuple):  # of pairs: the first tensor holds queries, which are numbered from 0 again
+                x = tuple(map(tensor_of, x))
                 inside = (x[0] >= start) & (x[0] < stop)
                 return tuple(part[inside.to(part.device)] - (0 if at else start) for at, part in enumerate(x))
-            if not isinstance(x, Tensor | list) or (name == "tie_break" and x.dim() < self.preds.dim()):  # type: ignore[union-attr]
-                return x  # the same for all queries
+            if x is None:
+                return None
             return x[rows.to(x.device) if isinstance(rows, Tensor) and isinstance(x, Tensor) else rows]
 
-        options = {name: cut(x, name) for name, x in self.options.items()}
+        options = {name: cut(x) for name, x in self.options.items()}
         weights = None if self.weights is None else self.weights[start:stop]
         return Batch(cut(self.preds), cut(self.target), weights, options)
 

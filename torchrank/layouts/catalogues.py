@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchrank.hardware.devices import autocast_off
 from torchrank.layouts.canonical import PRODUCT, EmbeddedLayout, StreamedLayout
-from torchrank.layouts.checks import check_tensor
+from torchrank.layouts.checks import check_floating, check_tensor, tensor_of
 from torchrank.layouts.judged_items import excluded_pairs, judged_items
 from torchrank.names.arguments import integer
 
@@ -31,10 +31,9 @@ def embedded(
     The arguments are as in :meth:`torchrank.Ranking.from_embeddings`. ``shard`` is a function from the numbers of items
     and of queries to this worker's part of the catalogue; None = this process has the whole catalogue.
     """
-    for name, x in (("queries", queries), ("items", catalogue)):
-        check_tensor(x, name, "a floating point tensor")
-        if not x.is_floating_point():
-            raise TypeError(f"Expected {name} to be a floating point tensor, got {x.dtype}")
+    queries, catalogue = check_tensor(queries, "queries"), check_tensor(catalogue, "items")
+    check_floating(queries, "queries", "embeddings")
+    check_floating(catalogue, "items", "embeddings")
     if queries.dim() != 2 or catalogue.dim() != 2 or queries.shape[1] != catalogue.shape[1]:
         raise ValueError(
             "Expected queries [query, dimension] and items [item, dimension] of one dimension, got shapes"
@@ -46,7 +45,10 @@ def embedded(
             f" {queries.dtype} on {queries.device} and {catalogue.dtype} on {catalogue.device}"
         )
     if similarity not in ("dot", "cosine"):
-        raise ValueError(f"Expected similarity to be 'dot' or 'cosine', got {similarity!r}")
+        raise ValueError(
+            f"Expected similarity to be 'dot' or 'cosine', got {similarity!r}; for a distance, pass"
+            " Ranking.from_score_blocks(lambda: (-torch.cdist(queries, part) for part in items.split(4096)), relevant)"
+        )
     chunk_size = integer("chunk_size", chunk_size, least=1)
     queries, catalogue = queries.detach(), catalogue.detach()
     if similarity == "cosine":
@@ -94,7 +96,7 @@ def streamed(blocks: object, relevant: object, exclude: object, top_k: int | Non
     first = next(ahead, None)
     if first is None:
         raise ValueError("Expected at least one block of scores [query, item], got none")
-    first = _checked_block(first, first)
+    first = _checked_block(first, tensor_of(first))
     begun = [chain([first], ahead)]  # the first reading goes on after the block that was read for its shape
 
     def read() -> Iterator[Tensor]:
@@ -109,10 +111,8 @@ def streamed(blocks: object, relevant: object, exclude: object, top_k: int | Non
 
 
 def _checked_block(block: object, first: Tensor) -> Tensor:
-    check_tensor(block, "each of blocks", "a floating point tensor")
-    assert isinstance(block, Tensor)
-    if not block.is_floating_point():
-        raise TypeError(f"Expected blocks of floating point scores, got {block.dtype}")
+    block = check_tensor(block, "each of blocks")
+    check_floating(block, "block", "scores")
     if block.dim() != 2 or first.dim() != 2 or len(block) != len(first) or block.dtype != first.dtype:
         raise ValueError(
             "Expected blocks of scores [query, item] of the same queries and one dtype, got"

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import numpy
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import all_finite
+from torchrank.hardware.devices import all_finite, reading_is_free
 from torchrank.layouts.bad_values import Problem, count, no_errors
 
 # Dtypes that torch can compare. The others have 8-bit floats or integers of fewer than 8 bits.
@@ -16,14 +22,23 @@ DTYPES = (
 )
 
 
-def grades(target: Tensor, device: torch.device) -> Tensor:
-    """Check relevance grades, a dense tensor, and move them to a device, in their dtype; bool becomes int8."""
+def grades(target: Tensor, device: torch.device, where: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Check relevance grades, a dense tensor, and move them to a device, in their dtype; bool becomes int8.
+
+    Also returns counters of the grades that are NaN or infinite, at the positions of ``where`` (None = all).
+    """
     if target.is_complex() or target.dtype in (torch.uint16, torch.uint32, torch.uint64):
         hint = "" if target.is_complex() else "; pass target.long()"
         raise TypeError(f"Expected grades to be integer, bool or floating point, got {target.dtype}{hint}")
     target = target.detach().to(device)
     # Grades are subtracted and sorted, and torch does not subtract bool.
-    return target.to(torch.int8) if target.dtype == torch.bool else target
+    grade = target.to(torch.int8) if target.dtype == torch.bool else target
+    if not grade.is_floating_point() or all_finite(grade):
+        return grade, no_errors(device)
+    bad = ~grade.isfinite()
+    if where is not None:
+        bad = bad & (where.unsqueeze(-1) if bad.dim() > where.dim() else where)
+    return grade, count(Problem.BAD_GRADES, bad)
 
 
 def bad_tie_break(tie_break: Tensor, mask: Tensor | None, ignored: Tensor | None = None) -> Tensor:
@@ -35,16 +50,6 @@ def bad_tie_break(tie_break: Tensor, mask: Tensor | None, ignored: Tensor | None
     return count(Problem.NAN_SCORES, bad.any(-1) if bad.dim() > 1 else bad, ignored)
 
 
-def bad_grades(grade: Tensor, where: Tensor | None) -> Tensor:
-    """Counters of the grades that are NaN or infinite, at the positions of ``where`` (None = all)."""
-    if not grade.is_floating_point() or all_finite(grade):
-        return no_errors(grade.device)
-    bad = ~grade.isfinite()
-    if where is not None:
-        bad = bad & (where.unsqueeze(-1) if bad.dim() > where.dim() else where)
-    return count(Problem.BAD_GRADES, bad)
-
-
 def integer_ids(ids: Tensor, name: str, beside: str) -> Tensor:
     """Check that ids are integers that int64 can hold, and detach them.
 
@@ -53,7 +58,7 @@ def integer_ids(ids: Tensor, name: str, beside: str) -> Tensor:
         name: their name in an error.
         beside: the name of the other argument in an error.
     """
-    check_tensor(ids, name)
+    ids = check_tensor(ids, name)
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         way_out = f"; pass {name}.long()" if name.isidentifier() else ""
         if beside.startswith("integer preds"):
@@ -70,8 +75,23 @@ def integer_ids(ids: Tensor, name: str, beside: str) -> Tensor:
 
 
 def check_not_exchanged(preds: Tensor, target: Tensor) -> None:
-    """Raise TypeError if integers were given in the place of scores, and scores in the place of labels."""
-    if preds.is_complex() or not target.is_floating_point():
+    """Raise TypeError, or warn, if labels were given in the place of scores, and scores in the place of labels.
+
+    Args:
+        preds: of any dtype.
+        target: floating point.
+    """
+    if preds.is_complex():
+        return
+    if preds.is_floating_point():
+        # Labels are whole numbers that repeat. Scores have fractions, and most of them differ.
+        if target.shape == preds.shape and reading_is_free(preds) and _whole(preds[:1]) and not _whole(target):
+            labels, scores = (2 * len(x.unique()) < x.numel() for x in (preds, target))
+            if _whole(preds) and labels and not scores:
+                warn(
+                    "Read preds, whole numbers that repeat, as scores, and target, fractions that differ, as grades; if"
+                    " they are labels and scores, exchange preds and target"
+                )
         return
     if target.shape == preds.shape:
         # Integer scores with float grades are an error too, with another way out. So values decide which error it is;
@@ -88,10 +108,25 @@ def check_not_exchanged(preds: Tensor, target: Tensor) -> None:
         )
 
 
-def check_tensor(x: object, name: str, wanted: str = "a tensor") -> None:
-    """Raise TypeError unless an argument is a dense tensor of a dtype that torch can compare."""
+def _whole(x: Tensor) -> bool:
+    """Whether all elements are whole and finite numbers."""
+    return all_finite(x) and bool((x == x.round()).all())
+
+
+def check_floating(x: Tensor, name: str, what: str = "scores") -> None:
+    """Raise TypeError unless scores or embeddings are floating point."""
+    if not x.is_floating_point():
+        way_out = "" if x.is_complex() else f"; pass {name}.float()"
+        raise TypeError(f"Expected {name} to be floating point {what}, got {x.dtype}{way_out}")
+
+
+def check_tensor(x: object, name: str, wanted: str = "a tensor") -> Tensor:
+    """An argument as a tensor. Raises TypeError unless it is dense, of a dtype that torch can compare."""
+    x = x if isinstance(x, Tensor) else tensor_of(x)
     if not isinstance(x, Tensor):
         raise TypeError(f"Expected {name} to be {wanted}, got {type_of(x, name)}")
+    if type(x) is not Tensor or torch._C._functorch.is_functorch_wrapped_tensor(x):
+        _check_values(x, name)
     if x.is_nested:
         raise TypeError(
             f"Expected {name} to be a dense tensor, got a nested tensor; pass"
@@ -104,35 +139,93 @@ def check_tensor(x: object, name: str, wanted: str = "a tensor") -> None:
         )
     if x.dtype not in DTYPES and not x.is_complex():
         raise TypeError(f"Expected {name} in a dtype that torch can compare, got {x.dtype}; pass it as .float()")
+    return x
+
+
+def _check_values(x: Tensor, name: str) -> None:
+    """Raise TypeError for a tensor that has not all its values in this process, or has none."""
+    got = ""
+    if hasattr(x, "full_tensor"):
+        got = f"DTensor; pass {name}.full_tensor(), or {name}.to_local() if the batch is split by queries"
+    elif hasattr(x, "get_mask"):
+        got = f"MaskedTensor; pass {name}.get_data(), and its get_mask() as mask"
+    elif hasattr(x, "fake_mode"):
+        got = "FakeTensor, as under torch.export; leave the metric out of the exported function"
+    elif type(x) is Tensor:
+        got = "one of torch.vmap or torch.func; call the metric outside of the transformed function"
+    if got:
+        raise TypeError(f"Expected {name} to be a tensor whose values can be read, got {got}")
+
+
+def tensor_of(x: Any) -> Any:
+    """A tensor on the CPU for an array, or for a list of numbers or of equally long lists; anything else as it is."""
+    if isinstance(x, Tensor) or not (isinstance(x, list) or hasattr(x, "__array__")):
+        return x
+    try:
+        if isinstance(x, list) and x and isinstance(x[0], Tensor):
+            return torch.stack(x)
+        array = numpy.asarray(x)
+        if not array.dtype.isnative or any(stride < 0 for stride in array.strides):  # torch cannot share its memory
+            array = array.astype(array.dtype.newbyteorder("="), order="C")
+        if not array.flags.writeable:  # torch would warn, but the memory is only read
+            memory = array.__array_interface__
+            memory |= {"data": (memory["data"][0], False)}
+            array = numpy.asarray(SimpleNamespace(__array_interface__=memory, owner=array))
+        return torch.from_numpy(array)
+    except (TypeError, ValueError, RuntimeError):  # lists of several lengths, texts
+        return x
 
 
 def type_of(x: object, name: str) -> str:
     """The type of an argument that is no tensor, with the call that makes it one if there is one."""
     if isinstance(getattr(x, "indices", None), Tensor):  # the result of torch.topk or sort
         return f"{type(x).__name__}; pass {name}.indices"
-    hint = f"; pass torch.as_tensor({name})" if isinstance(x, list | tuple) or hasattr(x, "__array__") else ""
-    return type(x).__name__ + hint
+    if hasattr(x, "__array__"):
+        return f"{type(x).__name__} of {getattr(x, 'dtype', 'objects')}; pass {name}.tolist()"
+    if isinstance(x, tuple):
+        return f"tuple; pass list({name})"
+    lengths = {len(one) for one in x if hasattr(one, "__len__")} if isinstance(x, list) else set()
+    if len(lengths) > 1:
+        return (
+            f"lists of {min(lengths)} to {max(lengths)} numbers; pass torch.nn.utils.rnn.pad_sequence("
+            f"[torch.as_tensor(x) for x in {name}], True, {_padding(x)})"
+        )
+    return type(x).__name__
 
 
-def shape_of(x: object) -> object:
+def _padding(lists: list) -> object:
+    """What means "no candidate" in lists of bools, ids or scores."""
+    kinds = {numpy.asarray(one).dtype.kind for one in lists if len(one)}
+    return False if kinds == {"b"} else "-torch.inf" if "f" in kinds else -1
+
+
+def warn(message: str) -> None:
+    """Warn at the line of the user that called this library. Python shows a warning once for each line."""
+    inside, frame, level = {"torchrank", "torchmetrics", "torch", "contextlib"}, sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in inside:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
+
+
+def shape_of(x: object) -> list[int] | str:
     """The shape of a tensor, or the type of any other object, for an error."""
     if not isinstance(x, Tensor):
         return type(x).__name__
     return "nested" if x.is_nested else list(x.shape)
 
 
-def on_grid(x: object, name: str, preds: Tensor, dtype: torch.dtype | None = None, also: str = "") -> Tensor:
+def on_grid(x: object, name: str, preds: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Check that an argument is a tensor of the shape of ``preds``, detach it and move it to their device.
 
     Raises:
         TypeError, ValueError: it has another type, dtype or shape.
     """
-    check_tensor(x, name, wanted := "a bool tensor" if dtype is torch.bool else "a tensor")
-    assert isinstance(x, Tensor)
+    x = check_tensor(x, name, wanted := "a bool tensor" if dtype is torch.bool else "a tensor")
     if dtype is not None and x.dtype != dtype:
         way_out = f"; pass {name}.bool()" if dtype is torch.bool else ""
         raise TypeError(f"Expected {name} to be {wanted}, got {x.dtype}{way_out}")
     if x.shape != preds.shape:
+        also = f" or {list(preds.shape[1:])}" if preds.dim() > 1 else ""
         raise ValueError(f"Expected {name} of preds' shape {list(preds.shape)}{also}, got {list(x.shape)}")
     return x.detach().to(preds.device)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import every, reading_is_free
 from torchrank.layouts.bad_values import Problem, count, no_errors
-from torchrank.layouts.checks import bad_grades, check_tensor, grades, integer_ids, shape_of, type_of
+from torchrank.layouts.checks import check_tensor, grades, integer_ids, shape_of, tensor_of, type_of, warn
 from torchrank.layouts.items import JudgedItems, Padded, Pairs, Ragged
 
 
@@ -29,15 +30,22 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
         beside: the name of ``preds`` in an error.
         limit: all items must be smaller; None = any id.
     """
-    num_queries, device = preds.shape[0], preds.device
+    num_queries, device, dense = preds.shape[0], preds.device, beside.startswith("preds [Q, D]")
     errors: list[Tensor] = []
     judged: JudgedItems
+    target = target if isinstance(target, list) else tensor_of(target)
     if isinstance(target, Tensor):
         check_tensor(target, "target")
     if isinstance(target, tuple):
         judged, bad = _of_pairs(target, num_queries, device)
         errors.append(bad)
     elif isinstance(target, list):
+        longest = max((len(x) for x in target if isinstance(x, list | numpy.ndarray)), default=0)
+        if dense and longest and longest == limit:
+            raise ValueError(
+                f"Expected target to be grades or ids, got lists of {limit} numbers for {limit} candidates, which can"
+                " be both; pass torch.as_tensor(target) if they are grades, [torch.as_tensor(x) for x in target] if ids"
+            )
         judged = _of_lists(target, num_queries, device)
     elif isinstance(target, Tensor) and target.shape[:1] == preds.shape[:1] and target.dim() in (1, 2):
         items = integer_ids(target, "target", beside).to(device=device).long()
@@ -47,10 +55,10 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
         judged = Padded(items, labels=items.shape[1] == 1)
     else:
         got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else type_of(target, "target")
-        dense = "grades of their shape, " * beside.startswith("preds [Q, D]")
+        hint = way_out(target, "target", preds) if isinstance(target, Tensor) else ""
         raise (ValueError if isinstance(target, Tensor) else TypeError)(
-            f"Expected target beside {beside} to be {dense}ids [{num_queries}], a list of {num_queries} id tensors or a"
-            f" (query, item[, grade]) tuple, got {got}"
+            f"Expected target beside {beside} to be {'grades of their shape, ' * dense}ids [{num_queries}], a list of"
+            f" {num_queries} id tensors or a (query, item[, grade]) tuple, got {got}{hint}"
         )
     if limit is not None:
         outside = judged.items >= limit
@@ -69,39 +77,78 @@ def _of_lists(target: list, num_queries: int, device: torch.device) -> Ragged:
 
 def _id_lists(lists: list, name: str, num_queries: int, device: torch.device) -> tuple[Tensor, list[int]]:
     """Join the ids of a list with one tensor per query, int64 [id], and return the number of ids of each query."""
-    if len(lists) != num_queries or not all(isinstance(x, Tensor) and not x.is_nested and x.dim() == 1 for x in lists):
+    tensors = list(map(tensor_of, lists))
+    if len(lists) != num_queries or not _are_1d(tensors):
         raise ValueError(
             f"Expected {name} to be a list of {num_queries} 1-D id tensors, one per query, got a list of {len(lists)}"
-            f" with {[shape_of(x) for x in lists[:3]]}; {_to_tensors(lists, name)}"
+            f" with {[shape_of(x) for x in lists[:3]]}{_to_ids(lists, name)}"
         )
-    ids = [(integer_ids(x, f"the ids of {name}", "a list") if len(x) else x).to(device).long() for x in lists]
-    return torch.cat([torch.empty(0, dtype=torch.int64, device=device), *ids]), [len(x) for x in lists]
+    ids = [(integer_ids(x, f"the ids of {name}", "a list") if len(x) else x).to(device).long() for x in tensors]
+    joined, sizes = torch.cat([torch.empty(0, dtype=torch.int64, device=device), *ids]), list(map(len, ids))
+    if reading_is_free(joined):
+        _check_ids(joined, ids, sizes, name)
+    return joined, sizes
 
 
-def _to_tensors(lists: list, name: str) -> str:
-    """Advice for an error on a list that is no list of id tensors."""
-    if all(isinstance(x, Tensor) for x in lists):
-        return f"if they are (query, item) pairs, which DataLoader collation turns into a list, pass tuple({name})"
-    if not any(isinstance(x, Tensor) or hasattr(x, "__len__") for x in lists):  # one number per query
-        return f"pass {'torch.as_tensor(target)' if name == 'target' else f'[torch.as_tensor([x]) for x in {name}]'}"
-    grades = f"; if they are grades, pass torch.as_tensor({name})" * (name == "target")
-    ids = "list(x)" if any(isinstance(x, set | frozenset) for x in lists) else "x"
-    return f"if they are ids, pass [torch.as_tensor({ids}) for x in {name}]{grades}"
+def _check_ids(joined: Tensor, ids: list[Tensor], sizes: list[int], name: str) -> None:
+    """Raise ValueError for rows of a 0/1 matrix, or pairs, in the place of a list with the ids of each query.
+
+    Warns if the list can be ids as well as pairs.
+
+    Args:
+        joined: the ids of all queries, on the CPU.
+        ids: the ids of each query.
+        sizes: their numbers.
+        name: the name of the list.
+    """
+    # Ids are different, so three of them are not all 0 or 1.
+    if min(sizes, default=0) > 2 and _below(joined, 2):
+        raise ValueError(
+            f"Expected {name} to be a list of ids, got 0 and 1 alone, the rows of a matrix; pass"
+            f" torch.stack([torch.as_tensor(x) for x in {name}]).nonzero(as_tuple=True)"
+        )
+    if len(ids) not in (2, 3) or len(set(sizes)) > 1 or ids[0].unique_consecutive().tolist() != [*range(len(ids))]:
+        return
+    if sizes[0] > len(ids):  # the first row has an id twice, or the queries of pairs
+        raise ValueError(
+            f"Expected {name} to be a list of ids, got (query, item) pairs, which DataLoader collation turns into a"
+            f" list; pass tuple({name})"
+        )
+    if not ids[0].equal(ids[1]):
+        warn(
+            f"Read {name}, a list of {len(ids)} tensors for {len(ids)} queries, as the ids of each query; if they are"
+            f" (query, item) pairs, which DataLoader collation turns into a list, pass tuple({name})"
+        )
 
 
-def _of_pairs(target: tuple, num_queries: int, device: torch.device) -> tuple[Ragged, Tensor]:
+def _are_1d(tensors: Sequence[Any]) -> bool:
+    return all(isinstance(x, Tensor) and not x.is_nested and x.dim() == 1 for x in tensors)
+
+
+def _to_ids(lists: list, name: str) -> str:
+    """Advice for an error on a list that has no ids for each query."""
+    if any(isinstance(x, set | frozenset) for x in lists):
+        return f"; pass [list(x) for x in {name}]"
+    if not any(hasattr(x, "__len__") and shape_of(x) for x in lists):  # one number per query
+        return f"; pass {'torch.as_tensor(target)' if name == 'target' else f'[[x] for x in {name}]'}"
+    pairs = "(query, item) pairs, which DataLoader collation turns into a list"
+    return f"; if they are {pairs}, pass tuple({name})" if len(lists) in (2, 3) else ""
+
+
+def _of_pairs(pairs: tuple, num_queries: int, device: torch.device) -> tuple[Ragged, Tensor]:
+    target = tuple(map(tensor_of, pairs))
     shapes = [shape_of(x) for x in target]
-    if len(target) not in (2, 3) or not all(isinstance(x, Tensor) and not x.is_nested and x.dim() == 1 for x in target):
-        hint = "" if all(isinstance(x, Tensor) for x in target) else "; pass tuple(map(torch.as_tensor, target))"
-        raise ValueError(f"Expected a (query, item) or (query, item, grade) tuple of 1-D tensors, got {shapes}{hint}")
+    if len(target) not in (2, 3) or not _are_1d(target):
+        raise ValueError(f"Expected a (query, item) or (query, item, grade) tuple of 1-D tensors, got {shapes}")
     if len({len(x) for x in target}) != 1:
         raise ValueError(f"Expected the tensors of a (query, item[, grade]) tuple to be equally long, got {shapes}")
     query, item = (integer_ids(x, name, "a tuple").to(device).long() for x, name in zip(target, ("query", "item")))
-    if len(target) == 3:
-        check_tensor(target[2], "grades")
-    grade = grades(target[2], device) if len(target) == 3 else torch.ones_like(item, dtype=torch.int8)
     outside = (query < 0) | (query >= num_queries) | (item < 0)
-    errors = count(Problem.OUT_OF_RANGE, outside) + bad_grades(grade, ~outside)
+    errors = count(Problem.OUT_OF_RANGE, outside)
+    grade = torch.ones_like(item, dtype=torch.int8)
+    if len(target) == 3:
+        grade, bad = grades(check_tensor(target[2], "grades"), device, ~outside)
+        errors = errors + bad
     # Pairs outside get the number behind the last query, so that they stand last and can be cut off.
     query, order = query.masked_fill(outside, num_queries).sort(stable=True)
     sizes = torch.zeros(num_queries + 1, dtype=torch.int64, device=device)
@@ -166,16 +213,40 @@ def _excluded(exclude: object, preds: Tensor) -> tuple[Tensor, Tensor]:
             torch.arange(queries, device="cpu"), torch.tensor(sizes, dtype=torch.int64, device="cpu")
         )
         return query.to(device, non_blocking=True), item
-    pairs: Any = exclude if isinstance(exclude, tuple) else ()
-    tensors = all(isinstance(x, Tensor) and not x.is_nested for x in pairs)
-    if not tensors or [x.dim() for x in pairs] != [1, 1] or len(pairs[0]) != len(pairs[1]):
+    exclude = tensor_of(exclude)
+    pairs: Any = tuple(map(tensor_of, exclude)) if isinstance(exclude, tuple) else ()
+    if len(pairs) != 2 or not _are_1d(pairs) or len(pairs[0]) != len(pairs[1]):
         got = [shape_of(x) for x in pairs] if pairs else type(exclude).__name__
-        hint = "" if tensors else "; pass tuple(map(torch.as_tensor, exclude))"
-        if isinstance(exclude, Tensor):
-            hint = "; pass mask=~exclude" if exclude.dtype == torch.bool else "; pass list(exclude)"
+        hint = way_out(exclude, "exclude", preds) if isinstance(exclude, Tensor) else ""
         raise ValueError(
             "Expected exclude to be a (query, item) tuple of equally long 1-D tensors, or a list of"
             f" {queries} 1-D id tensors, one per query, got {got}{hint}"
         )
     query, item = (integer_ids(x, "exclude", "a tuple").to(device).long() for x in pairs)
     return query, item
+
+
+def way_out(x: Tensor, name: str, preds: Tensor) -> str:
+    """Advice for an error on a tensor in the place of pairs or of lists of ids. Reads values."""
+    queries, whole = len(preds), not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
+    if x.is_nested:
+        return f"; pass list({name}.unbind())"
+    if x.layout is not torch.strided:
+        return f"; pass tuple({name}.to_sparse_coo().coalesce().indices())"
+    if name == "exclude" and x.dim() == 1:
+        for_all = f"{name if whole else f'{name}.nonzero().squeeze(-1)'}.expand({queries}, -1)"
+        return f"; pass list({f'{name}.unsqueeze(-1)' if whole and len(x) == queries else for_all})"
+    if x.dim() != 2:
+        return ""
+    marks = name == "exclude" and len(x) == queries and bool(((x == 0) | (x == 1)).all())
+    if marks and x.shape == preds.shape:
+        return f"; pass {name}.nonzero(as_tuple=True)"
+    matrix = marks and (not whole or x.shape[1] > 2)  # ids are different, so three of them are not all 0 or 1
+    ids = name if whole else f"{name}.long()"
+    ways = {
+        f"{name}.nonzero(as_tuple=True) if it is a matrix of 0 and 1": matrix,
+        f"tuple({ids}) if its rows are queries and items": len(x) == 2,
+        f"list({ids}) if its rows are the ids of each query": len(x) == queries and not matrix,
+    }
+    fitting = [way for way, fits in ways.items() if fits]
+    return f"; pass {', or '.join(fitting)}" if fitting else ""

@@ -240,16 +240,16 @@ class RankingMetric(Measure):
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> None:
-        """Add a batch of whole queries.
+        """Add a batch of whole queries. Arrays and lists of numbers count as tensors.
 
         Args:
             preds: floating scores [query, candidate] or, with ``indexes``, [row]; integer ids [query, position], best
                 first, negative = padding; or a :class:`Ranking`. A score of -inf = not retrieved.
             target: grades [query, candidate] or [row]; int [query], the column (or id) of the positive, negative =
                 no positive, but -100 = no query, as cross-entropy ignores it; a (query, item) or (query, item, grade)
-                tuple of 1-D tensors; a list of one id tensor per query; beside ids also [query, entry], negative =
-                padding.
-            mask: bool like ``preds``, True for real candidates.
+                tuple of 1-D tensors; a list with the ids of one query in each element; beside ids also [query, entry],
+                negative = padding.
+            mask: bool like ``preds``, or [candidate]; True for real candidates.
             indexes: int [row], the query of each flat row; queries count in ascending order of index.
             exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
                 candidates, unless they are relevant.
@@ -263,7 +263,10 @@ class RankingMetric(Measure):
         """
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         batch = Batch(preds, target, weights, options)
-        self.accumulate(result_for(self, batch) or score_batch([self], batch, values=False)[0])
+        known = result_for(self, batch)
+        self.accumulate(known or score_batch([self], batch, values=False)[0])
+        if known is None and indexes is not None:
+            self.notice_cut(batch)
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Plot one value, or a list of values over time, with the bounds of the measure. Needs matplotlib."""

@@ -44,7 +44,7 @@ class Intended(Parted, Named):
             >>> tr.PIA(top_k=2).score(ranking.with_intents(torch.tensor([0.9, 0.1])))  # 0.9 * 2/2 + 0.1 * 1/2
             tensor([0.9500], dtype=torch.float64)
         """
-        check_tensor(probabilities, "probabilities")
+        probabilities = check_tensor(probabilities, "probabilities")
         if self.subtopics is None:
             raise ValueError(
                 "Expected a ranking with subtopics, got one without;"

@@ -73,14 +73,14 @@ class Ranking(Intended):
         exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
         tie_break: Tensor | None = None,
     ) -> Ranking:
-        """Rank scores.
+        """Rank scores. Arrays and lists of numbers count as tensors, here and in the other constructors.
 
         Args:
             preds: floating [query, candidate].
             target: grades [query, candidate]; or the column of the relevant candidate, int [query], negative = nothing
                 relevant, but -100 = no query; or a (query, item) or (query, item, grade) tuple of 1-D tensors; or a
                 list of one id tensor per query.
-            mask: bool [query, candidate], True for real candidates, False for padding.
+            mask: bool [query, candidate] or [candidate], True for real candidates, False for padding.
             exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
                 candidates, unless they are relevant.
             tie_break: [query, candidate] or [candidate]; the larger value ranks first among equal scores.
@@ -88,7 +88,7 @@ class Ranking(Intended):
         Raises:
             TypeError, ValueError: the arguments do not fit together.
         """
-        return cls.rank(arrange(preds, target, mask=mask, exclude=exclude, tie_break=tie_break))
+        return cls.rank(arrange(preds, target, mask=mask, exclude=exclude, tie_break=tie_break, scores=True))
 
     @classmethod
     def from_label(
@@ -104,11 +104,10 @@ class Ranking(Intended):
 
         A negative label = nothing relevant, but -100 = no query, as in cross-entropy.
         """
-        check_tensor(label, "label")
-        check_tensor(preds, "preds")
+        label, preds = check_tensor(label, "label"), check_tensor(preds, "preds")
         if label.dim() != 1:
             raise ValueError(f"Expected label of shape [{len(preds)}], got {list(label.shape)}")
-        return cls.rank(arrange(preds, label, mask=mask, exclude=exclude, tie_break=tie_break))
+        return cls.from_scores(preds, label, mask=mask, exclude=exclude, tie_break=tie_break)
 
     @classmethod
     def from_flat(
@@ -144,7 +143,7 @@ class Ranking(Intended):
         ``relevant``: ids [query], -100 = no query; [query, entry] padded with negatives; a list of one id tensor per
         query; or a (query, id) or (query, id, grade) tuple of 1-D tensors.
         """
-        check_tensor(ids, "ids")
+        ids = check_tensor(ids, "ids")
         if ids.is_floating_point():
             raise TypeError(
                 f"Expected ids to be integer, best first, got {ids.dtype}; pass scores to Ranking.from_scores"
@@ -169,8 +168,8 @@ class Ranking(Intended):
             >>> tr.KendallTau().score(ranking), tr.Overlap(top_k=2).score(ranking)
             (tensor([0.3333], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
         """
+        one, other = (check_tensor(x, name, "integer ids, best first") for x, name in ((one, "one"), (other, "other")))
         for name, x in (("one", one), ("other", other)):
-            check_tensor(x, name, "integer ids, best first")
             if x.is_floating_point() or x.dtype in (torch.bool, torch.uint64):
                 raise TypeError(f"Expected {name} to be integer ids that int64 can hold, best first, got {x.dtype}")
         if one.dim() != 2 or other.dim() != 2 or len(one) != len(other):
@@ -187,23 +186,25 @@ class Ranking(Intended):
 
         Args:
             ranks: [query] or [query, entry], the rank of each relevant candidate: 1 = best, infinite = not retrieved,
-                0 or negative = padding. Fractional ranks are kept. The ranks of a query are ranks in one list, so no
-                two are equal. Pass filtered ranks as [query], one query for each relevant candidate.
+                negative = padding, as is 0 in [query, entry]. Fractional ranks are kept. The ranks of a query are ranks
+                in one list, so no two are equal. Pass filtered ranks as [query], one query for each relevant candidate.
             num_candidates: length of the lists, a number or [query]. Without it, measures that need it are NaN: mean
                 rank if a candidate was not retrieved, fall-out, precision without ``top_k``.
 
-        Bad values are NaN, ranks between 0 and 1, ranks beyond ``num_candidates``, and equal ranks in one query.
+        Bad values are NaN, 0 in ranks [query], ranks between 0 and 1, ranks beyond ``num_candidates``, and equal ranks
+        in one query.
 
         Raises:
             TypeError: ranks are no tensor of numbers.
             ValueError: ranks are neither [query] nor [query, entry].
         """
-        check_tensor(ranks, "ranks")
+        ranks = check_tensor(ranks, "ranks")
         if ranks.is_complex() or ranks.dtype == torch.bool:
             raise TypeError(f"Expected ranks to be integer or floating point, got {ranks.dtype}")
         if ranks.dim() not in (1, 2):
             raise ValueError(f"Expected ranks of shape [query] or [query, entry], got {list(ranks.shape)}")
         first = ranks.detach().to(widest_float(ranks.device))
+        zeros = first == 0 if first.dim() == 1 else first.new_zeros(0, dtype=torch.bool)  # ranks counted from 0
         first = first.unsqueeze(-1) if first.dim() == 1 else first
         first = first if first.shape[1] else first.new_zeros((len(first), 1))
         length = float("nan") if num_candidates is None else num_candidates
@@ -220,7 +221,7 @@ class Ranking(Intended):
             valid.to(torch.int8),
             valid,
             length,
-            count(Problem.BAD_RANKS, bad) + count(Problem.BAD_RANKS, again),
+            count(Problem.BAD_RANKS, torch.cat([x.flatten() for x in (bad, again, zeros)])),
             depth=1,
         )
 
@@ -230,8 +231,8 @@ class Ranking(Intended):
 
         ``pos`` is [query] or [query, positive], ``neg`` is [query, negative].
         """
+        pos, neg = check_tensor(pos, "pos"), check_tensor(neg, "neg")
         for name, x in (("pos", pos), ("neg", neg)):
-            check_tensor(x, name)
             if x.is_complex() or x.dtype == torch.bool:
                 raise TypeError(f"Expected {name} to be scores, integer or floating point, got {x.dtype}")
         pos = pos.unsqueeze(-1) if pos.dim() == 1 else pos
@@ -270,7 +271,7 @@ class Ranking(Intended):
                 per query; or a (query, item) or (query, item, grade) tuple.
             exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
                 candidates, unless they are relevant.
-            similarity: "dot" or "cosine".
+            similarity: "dot" or "cosine". Rank by a distance with :meth:`from_score_blocks`.
             top_k: the last rank that metrics will read, which is cheaper if many items are relevant. Metrics that need
                 larger ranks raise ValueError.
             chunk_size: number of items to score at a time; None = chosen for the device. At most 64 MB of scores exist

@@ -18,10 +18,10 @@ from torchrank.engine import rank, rank_parts
 from torchrank.hardware.constants import constant, scalar
 from torchrank.hardware.devices import autocast_off, reading_is_free
 from torchrank.hardware.threads import GRAIN, each, serially
-from torchrank.layouts.arrange import arrange
+from torchrank.layouts.arrange import arrange_batch, notice_scores
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.batch import Batch
-from torchrank.layouts.canonical import Layout, Need
+from torchrank.layouts.canonical import Layout, Need, RankedIds
 from torchrank.layouts.checks import check_tensor
 from torchrank.ranking.arithmetic import only
 from torchrank.ranking.ranking import Ranking
@@ -172,7 +172,10 @@ def _checked(metrics: Sequence[Measuring], batch: Batch) -> tuple[torch.device, 
 def _arranged(metrics: Sequence[Measuring], batch: Batch) -> tuple[Layout, Need]:
     need = functools.reduce(operator.or_, map(operator.methodcaller("required"), metrics))
     validate = any(map(operator.attrgetter("validate_args"), metrics))
-    return arrange(batch.preds, batch.target, validate=validate, **batch.options), need
+    layout = arrange_batch(batch, validate)
+    if isinstance(layout, RankedIds):
+        notice_scores(layout)
+    return layout, need
 
 
 def _parts(metrics: Sequence[Measuring], ranking: Ranking) -> list[Ranking]:
@@ -270,7 +273,7 @@ def _over_draw(metrics: Sequence[Measuring], ranking: Ranking) -> list[Measured]
     draw = ranking.draw
     assert draw is not None
     # Every list that can be sampled: the relevant candidate at each rank, then not retrieved, then none relevant.
-    ranks = [*range(1, draw.places + 1), math.inf, 0]
+    ranks = [*range(1, draw.places + 1), math.inf, -1]
     lengths = [*[draw.places] * draw.places, draw.num_negatives, draw.num_negatives]
     like = ranking.num_candidates
     lists = Ranking.from_ranks(like.new_tensor(ranks), like.new_tensor(lengths))
@@ -322,7 +325,7 @@ def weigh(
     if left_out is not None:
         values = torch.where(left_out, scalar(math.nan, values.dtype, values.device), values)
     if weights is not None:
-        check_tensor(weights, "weights", f"a tensor [{values.shape[1]}], one per query")
+        weights = check_tensor(weights, "weights", f"a tensor [{values.shape[1]}], one per query")
         if weights.shape != values.shape[1:]:
             expected = f"[{values.shape[1]}], one per query"
             raise ValueError(f"Expected weights of shape {expected}, got {list(weights.shape)}")

@@ -14,8 +14,10 @@ from torchmetrics import Metric
 import torchrank.state.sums as state
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.bad_values import explain
+from torchrank.layouts.batch import Batch
+from torchrank.layouts.checks import warn
 from torchrank.state.synchronisation import appended
-from torchrank.state.torchmetrics_fixes import SafeMetric
+from torchrank.state.torchmetrics_fixes import SafeMetric, eager
 
 
 class SummedMetric(SafeMetric):
@@ -25,6 +27,9 @@ class SummedMetric(SafeMetric):
         super().__init__(**kwargs)
         self.leave_meta()
         self._state = ""
+        # The indexes of the first and the last row of the last update of flat rows.
+        self._ends: tuple[int, int] | None = None
+        self._in_forward = False
         # Counters of bad values of all workers, since the last compute.
         self._errors: Tensor | None = None
 
@@ -49,6 +54,35 @@ class SummedMetric(SafeMetric):
     def reducible(self) -> bool:
         """Whether the state can be reduced together with the states of other metrics now."""
         return self.dist_sync_fn is None and self.sync_on_compute and not self._is_synced
+
+    def notice_cut(self, batch: Batch) -> None:
+        """Warn if the first query of a batch of flat rows is the last query of the batch before. On the CPU only."""
+        indexes = batch.options.get("indexes")
+        if indexes is None or not reading_is_free(indexes) or not len(indexes):
+            return
+        before, self._ends = self._ends, (int(indexes[0]), int(indexes[-1]))
+        # If each batch numbers its queries from 0, it begins where the batch before began.
+        if before is not None and before[0] < before[1] == self._ends[0] == int(indexes.min()):
+            warn(
+                "Counted the last query of an update and the first query of the next one, which have the same index, as"
+                " two queries; if they are one, pass it whole, or use the classes of torchrank.retrieval, which join"
+                " the rows of a query"
+            )
+
+    @eager
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Add a batch and return its own value. A call that raises changes nothing."""
+        self._in_forward = True
+        try:
+            return super().forward(*args, **kwargs)
+        finally:
+            self._in_forward = False
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        super().reset()
+        if not self._in_forward:  # forward resets as well, but restores the state
+            self._ends = None
 
     @contextlib.contextmanager
     def over_all_workers(self) -> Iterator[None]:

@@ -19,7 +19,6 @@ from torchrank.names.types import Pairs, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import estimate_table
 from torchrank.state.measure import Measure
-from torchrank.state.measurements import BatchResult
 from torchrank.state.scoring import weigh
 from torchrank.state.sums import SIZE, Sum
 from torchrank.state.torchmetrics_fixes import LOCK
@@ -150,12 +149,10 @@ class Compared(SuiteMetric):
                 " system has not retrieved the score -inf"
             )
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
+        batches = [Batch(preds[name], target, weights, options) for name in self.systems]
         metrics = list(self.tally.metrics.values())
-        found: list[list[BatchResult]] = []
         with torch.no_grad():
-            for name in self.systems:
-                measured = measure_suite(metrics, Batch(preds[name], target, None, options))
-                found.append(weigh(metrics, measured, weights))
+            found = [weigh(metrics, measure_suite(metrics, batch), batch.weights) for batch in batches]
             sizes = {name: len(results[0].values) for name, results in zip(self.systems, found)}
             if len(set(sizes.values())) > 1:
                 raise ValueError(f"Expected the same queries for all systems, got different numbers of them: {sizes}")
@@ -166,6 +163,7 @@ class Compared(SuiteMetric):
             sums = torch.cat([torch.stack(pairs).flatten(), own.flatten()])
         with LOCK:
             self._set("sums", state.add(self.sums, sums.to(self.sums.device)))
+        self.notice_cut(batches[0])
 
     # ---- results -----------------------------------------------------------------------------------------------
 

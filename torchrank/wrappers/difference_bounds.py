@@ -18,8 +18,9 @@ from torch import Tensor
 
 from torchrank.formulas.gains import Geometric
 from torchrank.hardware.devices import widest_float
-from torchrank.layouts.arrange import arrange
+from torchrank.layouts.arrange import arrange_batch
 from torchrank.layouts.bad_values import explain
+from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import BLOCK, DenseLayout
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import F1, BinaryMetric, FBeta, Precision, Recall, RelativePrecision
@@ -225,16 +226,17 @@ FORMS: dict[type[RankingMetric], Callable[[Any], _Parts | str]] = {
 
 def _dense(name: str, preds: Any, target: Any, mask: Tensor | None) -> DenseLayout:
     """The checked scores and grades of a system."""
-    for argument, x in ((name, preds), ("target", target)):
+    batch = Batch(preds, target, options={"mask": mask})
+    for argument, x in ((name, batch.preds), ("target", batch.target)):
         if not isinstance(x, Tensor) or x.dim() != 2 or not x.shape[1]:
             got = f"shape {list(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
             raise TypeError(
                 f"Expected {argument} of shape [query, candidate], whose columns are the same candidates for both"
                 f" systems, got {got}; pass scores and grades of all candidates of either list"
             )
-    layout = arrange(preds, target, mask=mask)
+    layout = arrange_batch(batch)
     if not isinstance(layout, DenseLayout):
-        raise TypeError(f"Expected {name} to be floating point scores, got {preds.dtype}")
+        raise TypeError(f"Expected {name} to be floating point scores, got {batch.preds.dtype}")
     return layout
 
 

@@ -102,7 +102,8 @@ class PerQuery(SummedMetric):
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
         """
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        measured = measure_suite(list(self.metrics.values()), Batch(preds, target, weights, options))
+        batch = Batch(preds, target, weights, options)
+        measured, weights = measure_suite(list(self.metrics.values()), batch), batch.weights
         if query_ids is None and isinstance(preds, Ranking):
             query_ids = preds.query_ids  # type: ignore[assignment]  # checked here
         ids = check_ids(query_ids, measured.values.shape[-1], measured.values.device, "PerQuery")
@@ -119,6 +120,7 @@ class PerQuery(SummedMetric):
         with LOCK:
             self._set("sums", self.sums + errors.to(self.sums))
             self._append(rows)
+        self.notice_cut(batch)
 
     def _rows(self, ids: Tensor, values: Tensor, weights: Tensor, counted: Tensor, alike: bool) -> dict[str, Tensor]:
         """The fields of a batch, each [query, column], without columns that no reader needs."""

@@ -68,6 +68,7 @@ class SuiteMetric(SummedMetric):
                 sums = torch.cat([counters.to(sums), sums])
         with LOCK:
             self._set("sums", state.add(self.sums, sums.to(self.sums.device)))
+        self.notice_cut(batch)
 
     def parts(self, sums: Tensor) -> Tensor:
         """The sums [group, size] of each group, from the whole vector."""

@@ -136,9 +136,8 @@ class TieReport(SummedMetric):
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`."""
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         metrics = [metric for three in self._three.values() for metric in three]
-        *results, groups = score_batch(
-            [*metrics, TieGroups.in_ranks_of(metrics)], Batch(preds, target, weights, options)
-        )
+        added = Batch(preds, target, weights, options)
+        *results, groups = score_batch([*metrics, TieGroups.in_ranks_of(metrics)], added)
         by_metric = [results[at : at + len(POLICIES)] for at in range(0, len(results), len(POLICIES))]
         own, widths = zip(*(_width(*three[1:]) for three in by_metric))
         largest = torch.where(groups.weights > 0, groups.values, 0.0)
@@ -148,6 +147,7 @@ class TieReport(SummedMetric):
         with LOCK:
             self._set("sums", state.add(self.sums, batch))
             self._set("most", torch.maximum(self.most, most))
+        self.notice_cut(added)
 
     # ---- compute -----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,154 @@
+"""Arrays, lists and arguments of the whole catalogue count as the tensors that they stand for, at every entry point."""
+
+import numpy as np
+import pytest
+import torch
+from torch import tensor
+from torchmetrics.regression import MeanAbsoluteError
+
+import torchrank as tr
+
+SCORES = torch.rand(3, 5, generator=torch.Generator().manual_seed(0)).round(decimals=1)
+GRADES = tensor([[0, 2, 0, 1, 0], [0, 0, 1, 0, 0], [1, 0, 0, 0, 1]])
+MASK = tensor([True, True, False, True, True])
+ORDER = tensor([2, 3, 1, 5, 4])
+PAIRS = (tensor([0, 2, 2]), tensor([0, 1, 3]))
+WEIGHTS = tensor([1.0, 2.0, 0.5])
+IDS = [tensor([1, 3]), tensor([2]), tensor([0, 4])]
+
+
+def lists(x):
+    return x.tolist() if isinstance(x, torch.Tensor) else type(x)(map(lists, x))
+
+
+def arrays(x):
+    return x.numpy() if isinstance(x, torch.Tensor) else type(x)(map(arrays, x))
+
+
+def reversed_arrays(x):
+    """Arrays that torch cannot share, because they are stored backwards, in the other byte order, or read-only."""
+    if not isinstance(x, torch.Tensor):
+        return type(x)(map(reversed_arrays, x))
+    found = x.numpy()[..., ::-1].copy()[..., ::-1]
+    found = found.astype(found.dtype.newbyteorder())
+    found.flags.writeable = False
+    return found
+
+
+CONVERSIONS = {"lists": lists, "arrays": arrays, "odd arrays": reversed_arrays}
+
+
+def wrapped(metric, **more):
+    def value(preds, target, **options):
+        metric.reset()
+        metric.update(preds, target, **options, **more)
+        found = metric.compute()
+        return found.columns if isinstance(found, tr.QueryTable) else found
+
+    return value
+
+
+def scored(metric):
+    return lambda preds, target, **options: metric.score(preds, target, **options)
+
+
+ENTRIES = {
+    "score": scored(tr.NDCG()),
+    "update": wrapped(tr.NDCG()),
+    "forward": lambda preds, target, **options: tr.NDCG()(preds, target, **options),
+    "collection": wrapped(tr.RankingCollection("ndcg, map")),
+    "collection score": scored(tr.RankingCollection("ndcg, map")),
+    "Sliced": wrapped(tr.Sliced("ndcg", ["a"]), slices=tensor([0, 0, -1])),
+    "PerQuery": wrapped(tr.PerQuery("ndcg"), query_ids=[1, 2, 3]),
+    "Bootstrapped": wrapped(tr.Bootstrapped("ndcg", replicates=9), query_ids=[1, 2, 3]),
+    "TieReport": wrapped(tr.TieReport("ndcg")),
+    "Compared": lambda preds, target, **options: wrapped(tr.Compared("ndcg", ["a", "b"]))(
+        {"a": preds, "b": preds}, target, **options
+    ),
+    "from_scores": lambda preds, target, weights, **options: tr.MAP().score(
+        tr.Ranking.from_scores(preds, target, **options), weights=weights
+    ),
+}
+
+
+def assert_same(one, other):
+    torch.testing.assert_close(one, other, equal_nan=True)
+
+
+@pytest.mark.parametrize("conversion", CONVERSIONS)
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_arrays_and_lists_have_the_values_of_tensors(entry, conversion):
+    value, convert = ENTRIES[entry], CONVERSIONS[conversion]
+    options = {"mask": MASK.repeat(3, 1), "exclude": PAIRS, "tie_break": ORDER.repeat(3, 1), "weights": WEIGHTS}
+    converted = {name: convert(x) for name, x in options.items()}
+    preds = convert(SCORES.double())
+    assert_same(value(preds, convert(IDS), **converted), value(SCORES.double(), IDS, **options))
+    if conversion != "lists":  # a list of lists has ids
+        assert_same(value(preds, convert(GRADES), **converted), value(SCORES.double(), GRADES, **options))
+
+
+@pytest.mark.parametrize("conversion", CONVERSIONS)
+def test_flat_rows_and_ids_can_be_arrays_and_lists(conversion):
+    convert = CONVERSIONS[conversion]
+    rows = (SCORES.double().flatten(), GRADES.flatten())
+    indexes = torch.arange(3).repeat_interleave(5)
+    want = tr.NDCG().score(*rows, indexes=indexes)
+    assert_same(tr.NDCG().score(*map(convert, rows), indexes=convert(indexes)), want)
+    ids = SCORES.argsort(descending=True)  # integers of an array are ids, too
+    want = tr.MAP().score(ids, IDS, exclude=PAIRS)
+    assert_same(tr.MAP().score(convert(ids), convert(IDS), exclude=convert(PAIRS)), want)
+    lists = tr.Coverage(num_items=5)
+    lists.update(convert(ids[:, :2]), weights=convert(WEIGHTS))
+    assert lists.compute() == len(ids[:, :2].unique()) / 5
+
+
+@pytest.mark.parametrize("shape", [(5,), (1, 5)])
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_a_mask_and_a_tie_break_of_the_catalogue_are_those_of_each_query(entry, shape):
+    value = ENTRIES[entry]
+    each = value(SCORES, GRADES, mask=MASK.repeat(3, 1), tie_break=ORDER.repeat(3, 1), weights=WEIGHTS)
+    assert_same(value(SCORES, GRADES, mask=MASK.view(shape), tie_break=ORDER.view(shape), weights=WEIGHTS), each)
+    each = value(SCORES, IDS, mask=MASK.repeat(3, 1), weights=WEIGHTS)
+    assert_same(value(SCORES, IDS, mask=MASK.view(shape), weights=WEIGHTS), each)
+
+
+def test_a_mask_of_the_catalogue_reaches_ids_and_metrics_of_other_libraries():
+    ids = tensor([[3, 1, 2, 0, 4], [0, 1, 4, 2, 3], [2, 4, 1, 0, 3]])
+    want = tr.MRR().score(ids, IDS, mask=MASK.repeat(3, 1))
+    assert_same(tr.MRR().score(ids, IDS, mask=MASK), want)
+    suite = tr.RankingCollection([tr.MRR(), MeanAbsoluteError()])
+    suite.update(SCORES.numpy(), GRADES.float().numpy(), mask=MASK)
+    error = (SCORES - GRADES).abs()[:, MASK].mean()
+    torch.testing.assert_close(suite.compute()["MeanAbsoluteError"], error)
+
+
+def test_the_query_with_a_bad_value_is_named_beside_a_mask_of_the_catalogue():
+    scores = SCORES.clone()
+    scores[2, 0] = float("nan")
+    with pytest.raises(ValueError, match="first in query 2;"):
+        tr.MRR().score(scores.numpy(), [[1], [2], [3]], mask=MASK.tolist(), exclude=([0], [1]), tie_break=ORDER.numpy())
+
+
+def test_numbers_of_python_keep_their_digits():
+    scores = [[0.1, 0.1 + 1e-12]]  # equal in float32
+    assert tr.MRR().score(scores, [[1]]).tolist() == [1]
+
+
+def test_memory_of_an_array_is_shared():
+    array = np.random.default_rng(0).random((100, 200))
+    for found in (array, np.broadcast_to(array[:1], (100, 200)), array.T, array[::2]):
+        found.flags.writeable = False
+        assert tr.layouts.checks.tensor_of(found).data_ptr() == found.ctypes.data
+
+
+@pytest.mark.parametrize("wrong", ["text", {1: 2}, np.array(["a"]), np.array([[1, None]], dtype=object)])
+def test_objects_without_numbers_are_refused(wrong):
+    with pytest.raises(TypeError, match=r"^Expected preds to be a tensor of scores or ids or a Ranking, got"):
+        tr.MRR().score(wrong, GRADES)
+
+
+def test_numbers_among_objects_have_a_way_out():
+    scores = SCORES.numpy().astype(object)
+    with pytest.raises(TypeError, match=r"got ndarray of object; pass preds\.tolist\(\)"):
+        tr.MRR().score(scores, GRADES)
+    assert tr.MRR().score(scores.tolist(), GRADES).tolist() == tr.MRR().score(SCORES, GRADES).tolist()

@@ -1,0 +1,168 @@
+"""Arguments that seem to mean something else than they are read as: a warning says so, and none is given for others."""
+
+import warnings
+
+import pytest
+import torch
+from torch import tensor
+
+import torchrank as tr
+from torchrank import retrieval
+
+
+def warned(call):
+    """The warnings of a call; all of them name this file, where the call is."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        call()
+    assert all(one.filename == __file__ for one in found)
+    return [str(one.message) for one in found]
+
+
+def random(*shape, seed=0):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def integers(low, high, *shape, dtype=torch.int64, seed=0):
+    return torch.randint(low, high, shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+METRICS = {"metric": lambda: tr.MRR(), "collection": lambda: tr.RankingCollection("mrr, ndcg")}
+
+
+@pytest.mark.parametrize("make", METRICS.values(), ids=METRICS)
+@pytest.mark.parametrize("call", ["update", "forward", "score"])
+def test_integer_scores_that_cannot_be_ids_are_noticed(make, call):
+    similar = integers(0, 100_000, 16, 16)  # of a batch with itself
+    (message,) = warned(lambda: getattr(make(), call)(similar, torch.arange(16)))
+    assert "no label is in its list" in message
+    assert message.endswith("if they are scores, pass preds.float()")
+    (message,) = warned(lambda: getattr(make(), call)(integers(-128, 127, 2, 6, dtype=torch.int8), tensor([1, 2])))
+    assert "two different negative numbers" in message
+
+
+def test_ranked_ids_are_never_taken_for_scores():
+    scores = random(50, 50)
+    every = scores.argsort(descending=True)
+    metric = tr.MRR()
+    assert not warned(lambda: metric.update(every, torch.arange(50)))  # of a catalogue of 50
+    assert not warned(lambda: metric.update(every[:, :10], torch.arange(50)))
+    assert not warned(lambda: metric.update(tensor([[10, 70, 50, 20]]), tensor([1])))  # one query can miss
+    assert not warned(lambda: metric.update(tensor([[10, -1], [4, -100], [-1, -1]]), tensor([3, 4, 5])))
+    assert not warned(
+        lambda: tr.Ranking.from_ids(integers(0, 100_000, 16, 16), torch.arange(16))
+    )  # says that it has ids
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_exchanged_scores_and_labels_are_noticed(flat):
+    scores = random(8, 10).log()
+    labels = (random(8, 10, seed=1) > 0.7).float()
+    options = {"indexes": torch.arange(8).repeat_interleave(10)} if flat else {}
+    shape = (-1,) if flat else (8, 10)
+    scores, labels = scores.reshape(shape), labels.reshape(shape)
+    (message,) = warned(lambda: tr.NDCG().update(labels, scores, **options))
+    assert message.endswith("exchange preds and target")
+    assert not warned(lambda: tr.NDCG().update(scores, labels, **options))
+    assert not warned(lambda: tr.NDCG().update(scores.round(), labels / 2, **options))
+    assert not warned(lambda: tr.NDCG().update(torch.zeros_like(scores), labels / 2, **options))  # a constant scorer
+    assert not warned(lambda: tr.NDCG().update(scores, scores.exp(), **options))
+
+
+LENGTHS = tensor([3, 7, 10, 5])
+PADDING = torch.arange(10) >= LENGTHS.unsqueeze(-1)
+
+
+def test_negative_grades_that_pad_lists_are_noticed():
+    scores = random(4, 10).masked_fill(PADDING, 0.4)
+    grades = integers(0, 3, 4, 10).masked_fill(PADDING, -1)
+    (message,) = warned(lambda: tr.NDCG().update(scores, grades))
+    assert message.endswith("if they are padding, pass mask=target >= 0")
+    assert not warned(lambda: tr.NDCG().update(scores, grades, mask=grades >= 0))
+
+
+def test_unjudged_candidates_are_never_taken_for_padding():
+    grades = integers(0, 3, 4, 10)
+    scores = random(4, 10)
+    behind = grades.masked_fill(PADDING, -1)
+    assert not warned(lambda: tr.NDCG().update(scores, behind))  # the judged candidates are given first
+    assert not warned(lambda: tr.NDCG().update(scores.masked_fill(PADDING, -torch.inf), behind))  # not retrieved
+    assert not warned(lambda: tr.NDCG().update(scores * 0, grades.masked_fill(scores > 0.5, -1)))
+    assert not warned(
+        lambda: tr.NDCG().update(scores * 0, behind.masked_fill(torch.arange(10) > 2, -1))
+    )  # of one length
+
+
+def test_padded_ids_as_wide_as_the_catalogue_are_noticed():
+    ids = tensor([[3, 1, -1, -1, -1], [0, -1, -1, -1, -1], [4, 2, 0, -1, -1]])
+    scores = random(3, 5)
+    (message,) = warned(lambda: tr.MRR().update(scores, ids))
+    assert message.endswith("if they are ids, pass list(target)")
+    assert not warned(lambda: tr.MRR().update(scores, list(ids)))
+
+
+def test_pairs_that_a_loader_made_a_list_are_noticed():
+    scores, pairs = random(2, 9), [tensor([0, 1]), tensor([5, 7])]
+    (message,) = warned(lambda: tr.MRR().update(scores, pairs))
+    assert message.endswith("pass tuple(target)")
+    (message,) = warned(lambda: tr.MRR().update(scores, tensor([1, 2]), exclude=pairs))
+    assert message.endswith("pass tuple(exclude)")
+    (message,) = warned(
+        lambda: tr.NDCG().update(random(3, 9), [tensor([0, 1, 2]), tensor([5, 7, 8]), tensor([1, 3, 2])])
+    )
+    assert message.endswith("pass tuple(target)")
+    for ids in ([tensor([1, 0]), tensor([5, 7])], [tensor([0, 2]), tensor([5, 7])], [tensor([0, 1]), tensor([5])]):
+        assert not warned(lambda: tr.MRR().update(scores, ids))
+    # Positives before negatives are columns, the same for both queries.
+    assert not warned(lambda: tr.Ranking.from_negatives(random(2, 2), random(2, 5)))
+
+
+SUITES = {
+    "metric": lambda: tr.MAP(),
+    "kept values": lambda: tr.MAP(aggregation="median"),
+    "collection": lambda: tr.RankingCollection("map, mrr"),
+    "Sliced": lambda: tr.Sliced("map", ["a", "b"]),
+    "Bootstrapped": lambda: tr.Bootstrapped("map", replicates=5),
+    "PerQuery": lambda: tr.PerQuery("map"),
+    "TieReport": lambda: tr.TieReport("map"),
+    "Compared": lambda: tr.Compared("map", ["x", "y"]),
+}
+
+
+def added(metric, indexes, call="update"):
+    """Add flat rows of some queries."""
+    queries = tensor(sorted(set(indexes)))
+    ids = {"query_ids": queries} if isinstance(metric, tr.PerQuery | tr.Bootstrapped) else {}
+    slices = {"slices": queries * 0} if isinstance(metric, tr.Sliced) else {}
+    scores = random(len(indexes))
+    preds = {"x": scores, "y": scores} if isinstance(metric, tr.Compared) else scores
+    getattr(metric, call)(preds, torch.ones(len(indexes)), indexes=tensor(indexes), **ids, **slices)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("call", ["update", "forward"])
+def test_a_query_that_is_cut_between_two_updates_is_noticed(suite, call):
+    metric = SUITES[suite]()
+    added(metric, [0, 0, 1], call)
+    (message,) = warned(lambda: added(metric, [1, 1, 2], call))
+    assert "torchrank.retrieval" in message
+    assert not warned(lambda: added(metric, [3, 4], call))
+    metric.reset()
+    assert not warned(lambda: added(metric, [4, 5], call))
+
+
+def test_queries_that_each_batch_numbers_by_itself_are_never_taken_for_cut_ones():
+    metric = tr.MAP()
+    for indexes in ([0, 0, 1], [0, 1], [0], [0, 0], [0, 1, 1], [1, 0, 1], [1, 0], [1, 0, 2]):
+        assert not warned(lambda: added(metric, indexes))  # noqa: B023
+    for indexes in ([7, 7, 8], [9, 9], [10], [11, 12]):
+        assert not warned(lambda: metric.score(random(len(indexes)), torch.ones(len(indexes)), indexes=tensor(indexes)))  # noqa: B023
+        assert not warned(lambda: added(metric, indexes))  # noqa: B023
+
+
+def test_rows_of_cut_queries_are_joined_by_the_classes_that_the_warning_names():
+    pieces = [([0.9, 0.2, 0.8], [0, 1, 0], [0, 0, 1]), ([0.7, 0.6], [0, 1], [1, 1])]
+    joined = tr.RankingCollection({"map": retrieval.RetrievalMAP()})
+    for preds, target, indexes in pieces:
+        assert not warned(lambda: joined.update(tensor(preds), tensor(target), indexes=tensor(indexes)))  # noqa: B023
+    assert joined.compute()["map"].item() == pytest.approx((1 / 2 + 1 / 3) / 2)

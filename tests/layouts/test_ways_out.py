@@ -1,0 +1,228 @@
+"""Each error of a layout names a call, and the call works in the function that raised the error."""
+
+import re
+
+import pytest
+import torch
+from torch import tensor
+from torch.masked import masked_tensor
+
+import torchrank as tr
+
+SCORES = tensor([[0.9, 0.8, 0.7, 0.6, 0.5], [0.9, 0.8, 0.7, 0.6, 0.5]])
+GRADES = tensor([[0, 0, 1, 0, 0], [0, 0, 1, 0, 0]])
+SEEN = tensor([[0, 1, 0, 0, 0], [1, 1, 0, 0, 0]])
+ITEMS = torch.eye(5)
+
+
+def way_out(error, number=0, **names):
+    """The value of the expression that an error says to pass."""
+    ways = re.search(r"pass (.+?)$", str(error.value))[1].split(", or ")
+    return eval(ways[number].split(" if ")[0], {"torch": torch, "Ranking": tr.Ranking, **names})
+
+
+#: functions with an argument ``exclude``, over the same candidates
+EXCLUDING = {
+    "grades": lambda x: tr.MRR().score(SCORES, GRADES, exclude=x),
+    "labels": lambda x: tr.MRR().score(SCORES, tensor([2, 2]), exclude=x),
+    "ids": lambda x: tr.MRR().score(SCORES.argsort(descending=True), tensor([2, 2]), exclude=x),
+    "collection": lambda x: tr.RankingCollection("mrr").score(SCORES, GRADES, exclude=x)["mrr"],
+    "from_scores": lambda x: tr.MRR().score(tr.Ranking.from_scores(SCORES, GRADES, exclude=x)),
+    "from_embeddings": lambda x: tr.MRR().score(tr.Ranking.from_embeddings(SCORES, ITEMS, tensor([2, 2]), exclude=x)),
+    "from_score_blocks": lambda x: tr.MRR().score(tr.Ranking.from_score_blocks([SCORES], tensor([2, 2]), exclude=x)),
+}
+#: forms of the seen items that are neither pairs nor lists of ids
+SEEN_AS = {
+    "0 and 1": SEEN,
+    "bool": SEEN > 0,
+    "floats": SEEN.float(),
+    "an array": SEEN.numpy(),
+    "sparse": SEEN.to_sparse(),
+    "a matrix by rows": list(SEEN),
+    "lists of 0 and 1": SEEN.tolist(),
+    "padded ids": tensor([[1, -1], [1, 0]]),
+    "padded floats": tensor([[1.0, -1], [1, 0]]),
+}
+
+
+@pytest.mark.parametrize("form", SEEN_AS)
+@pytest.mark.parametrize("door", EXCLUDING)
+def test_seen_items_in_any_form_have_a_way_out_that_excludes_them(door, form):
+    call, seen = EXCLUDING[door], SEEN_AS[form]
+    assert call(SEEN.nonzero(as_tuple=True)).tolist() == [0.5, 1]
+    with pytest.raises(ValueError, match=r"^Expected exclude to be .*; pass ") as error:
+        call(seen)
+    number = 1 if form.startswith("padded") else 0  # the first way is for pairs of two rows
+    assert call(way_out(error, number, exclude=torch.as_tensor(seen) if form == "an array" else seen)).tolist() == [
+        0.5,
+        1,
+    ]
+
+
+@pytest.mark.parametrize("door", EXCLUDING)
+def test_pairs_that_are_one_tensor_have_a_way_out(door):
+    pairs = tensor([[0, 1, 1, 1], [1, 0, 1, 4]])  # the query in the first row, the item in the second
+    with pytest.raises(ValueError, match=r"tuple\(exclude\)") as error:
+        EXCLUDING[door](pairs)
+    assert EXCLUDING[door](way_out(error, 0, exclude=pairs)).tolist() == [0.5, 1]
+
+
+@pytest.mark.parametrize(
+    ("exclude", "want"),
+    [
+        (tensor([1, 0]), [0.5, 0.5]),
+        (tensor([0, 1, 4]), [1, 1]),
+        (tensor([True, False, False, False, False]), [0.5, 0.5]),
+    ],
+    ids=["an id of each query", "ids for all queries", "marks of the catalogue"],
+)
+def test_one_row_to_exclude_has_a_way_out(exclude, want):
+    with pytest.raises(ValueError, match=r"; pass list\(exclude") as error:
+        tr.MRR().score(SCORES, GRADES, exclude=exclude)
+    assert tr.MRR().score(SCORES, GRADES, exclude=way_out(error, exclude=exclude)).tolist() == want
+
+
+TARGETS = {
+    "scores": lambda x: tr.MRR().score(SCORES, x),
+    "ids": lambda x: tr.MRR().score(SCORES.argsort(descending=True), x),
+    "from_embeddings": lambda x: tr.MRR().score(tr.Ranking.from_embeddings(SCORES, ITEMS, x)),
+}
+
+
+@pytest.mark.parametrize("door", TARGETS)
+def test_pairs_for_three_queries_that_are_one_tensor_have_a_way_out(door):
+    pairs = tensor([[0, 0, 1, 1], [2, 4, 4, 3]])
+    three = SCORES[[0, 0, 0]]
+    calls = {
+        "scores": lambda x: tr.MRR().score(three, x),
+        "ids": lambda x: tr.MRR().score(three.argsort(descending=True), x),
+        "from_embeddings": lambda x: tr.MRR().score(tr.Ranking.from_embeddings(three, ITEMS, x)),
+    }
+    with pytest.raises(ValueError, match=r"; pass tuple\(target\)") as error:
+        calls[door](pairs)
+    assert calls[door](way_out(error, target=pairs)).tolist() == pytest.approx([1 / 3, 1 / 4, 0])
+
+
+def test_padded_ids_beside_scores_have_a_way_out():
+    ids, three = tensor([[2, 4], [0, -1], [3, -1]]), SCORES[[0, 0, 0]]
+    with pytest.raises(ValueError, match=r"; pass list\(target\)") as error:
+        tr.MRR().score(three, ids)
+    assert tr.MRR().score(three, way_out(error, target=ids)).tolist() == pytest.approx([1 / 3, 1, 1 / 4])
+
+
+@pytest.mark.parametrize("door", TARGETS)
+@pytest.mark.parametrize("form", ["tensors", "lists"])
+def test_rows_of_a_matrix_as_lists_of_relevant_ids_have_a_way_out(door, form):
+    target = list(GRADES) if form == "tensors" else GRADES.tolist()
+    with pytest.raises(ValueError, match=r"^Expected target .*; pass ") as error:
+        TARGETS[door](target)
+    assert TARGETS[door](way_out(error, target=target)).tolist() == pytest.approx([1 / 3, 1 / 3])
+
+
+def test_lists_that_can_be_grades_as_well_as_ids_are_refused():
+    scores, target = tensor([[0.9, 0.1], [0.9, 0.1]]), [[1, 0], [0, 1]]
+    with pytest.raises(ValueError, match=r"grades or ids, got lists of 2 numbers for 2 candidates") as error:
+        tr.MRR().score(scores, target)
+    grades, ids = re.search(r"pass (.+) if they are grades, (.+) if ids", str(error.value)).groups()
+    names = {"torch": torch, "target": target}
+    assert tr.MRR().score(scores, eval(grades, names)).tolist() == [1, 0.5]
+    assert tr.MRR().score(scores, eval(ids, names)).tolist() == [1, 1]
+    assert tr.MRR().score(tensor([[5, 0], [1, 5]]), target).tolist() == [0.5, 1]  # beside ids there are no grades
+
+
+def test_pairs_of_a_loader_with_more_pairs_than_queries_have_a_way_out():
+    pairs = [tensor([0, 0, 1]), tensor([2, 4, 3])]
+    for name, call in {"target": TARGETS["scores"], "exclude": EXCLUDING["grades"]}.items():
+        with pytest.raises(ValueError, match=r"pairs, which DataLoader collation turns into a list") as error:
+            call(pairs)
+        assert len(call(way_out(error, **{name: pairs}))) == 2
+
+
+INTEGERS = tensor([[10, 70, 50, 20]])
+PROMISED = {
+    "from_scores": ("preds", lambda x: tr.Ranking.from_scores(x, tensor([1]))),
+    "from_scores of grades": ("preds", lambda x: tr.Ranking.from_scores(x, tensor([[0, 1, 0, 0]]))),
+    "from_label": ("preds", lambda x: tr.Ranking.from_label(x, tensor([1]))),
+    "from_flat": ("preds", lambda x: tr.Ranking.from_flat(x[0], tensor([0, 1, 0, 0]), tensor([0, 0, 0, 0]))),
+    "from_score_blocks": ("block", lambda x: tr.Ranking.from_score_blocks([x], tensor([1]))),
+    "from_embeddings": ("queries", lambda x: tr.Ranking.from_embeddings(x, torch.eye(4), tensor([1]))),
+    "from_embeddings of items": ("items", lambda x: tr.Ranking.from_embeddings(torch.ones(1, 1), x.T, tensor([1]))),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
+@pytest.mark.parametrize("door", PROMISED)
+def test_integers_in_the_place_of_scores_have_a_way_out(door, dtype):
+    name, make = PROMISED[door]
+    with pytest.raises(TypeError, match=rf"floating point .*, got {dtype}; pass {name}\.float\(\)$") as error:
+        make(INTEGERS.to(dtype))
+    assert tr.MRR().score(make(way_out(error, **{name: INTEGERS}))).tolist() == [1]
+
+
+def test_integer_scores_of_positives_and_negatives_need_no_conversion():
+    assert tr.MRR().score(tr.Ranking.from_negatives(tensor([70]), tensor([[10, 50, 20]]))).tolist() == [1]
+
+
+def test_ranks_that_count_from_0_are_an_error():
+    ranks = tensor([0, 1, 2])
+    with pytest.raises(ValueError, match=r"1 rank below 1.*\(if ranks count from 0, pass ranks \+ 1\)"):
+        tr.MRR().score(tr.Ranking.from_ranks(ranks))
+    assert tr.MRR().score(tr.Ranking.from_ranks(ranks + 1)).tolist() == pytest.approx([1, 1 / 2, 1 / 3])
+    # 0 stays padding beside other ranks of a query, and a negative rank means that nothing is relevant.
+    assert tr.MRR().score(tr.Ranking.from_ranks(tensor([[2, 0], [1, 3]]))).tolist() == [0.5, 1]
+    assert tr.MRR().score(tr.Ranking.from_ranks(tensor([-1, 2]))).tolist() == [0, 0.5]
+
+
+def test_ids_of_a_catalogue_in_the_place_of_columns_have_a_way_out():
+    ids = tensor([[70, 30, 20, 90, 10], [40, 30, 70, 80, 50]])  # of the candidates
+    excluded = tensor([[30, -1], [40, 30]])
+    with pytest.raises(ValueError, match=r"indices outside .*item \(a column\)") as error:
+        tr.MRR().score(SCORES, GRADES, exclude=list(excluded))
+    mask = eval(re.search(r"mask=(.+)\)$", str(error.value))[1], {"ids": ids, "excluded": excluded})
+    assert tr.MRR().score(SCORES, GRADES, mask=mask).tolist() == [0.5, 1]
+
+
+def test_lists_of_several_lengths_have_a_way_out():
+    with pytest.raises(TypeError, match="got lists of 1 to 2 numbers; pass torch.nn.utils.rnn") as error:
+        tr.MRR().score([[0.1, 0.2], [0.3]], [[0], [0]])
+    preds = way_out(error, preds=[[0.1, 0.2], [0.3]])
+    assert tr.MRR().score(preds, [[0], [0]]).tolist() == [0.5, 1]
+    with pytest.raises(TypeError, match="got lists of 1 to 2 numbers") as error:
+        tr.MRR().score([[7, 5], [9]], [[5], [9]])
+    assert tr.MRR().score(way_out(error, preds=[[7, 5], [9]]), [[5], [9]]).tolist() == [0.5, 1]
+    with pytest.raises(TypeError, match="mask to be a bool tensor, got lists of 1 to 2 numbers") as error:
+        tr.MRR().score(preds, [[0], [0]], mask=[[True, True], [True]])
+    mask = way_out(error, mask=[[True, True], [True]])
+    assert tr.MRR().score(preds, [[0], [0]], mask=mask).tolist() == [0.5, 1]
+
+
+@pytest.mark.parametrize("similarity", ["euclidean", "l2"])
+def test_a_distance_has_a_way_out(similarity):
+    queries, items = torch.rand(3, 4), torch.rand(9, 4)
+    relevant = tensor([[1, 2], [3, -1], [8, 0]])
+    with pytest.raises(ValueError, match=f"'dot' or 'cosine', got '{similarity}'") as error:
+        tr.Ranking.from_embeddings(queries, items, relevant, similarity=similarity)
+    ranking = way_out(error, queries=queries, items=items, relevant=relevant)
+    distance = (queries.unsqueeze(1) - items).square().sum(-1)
+    torch.testing.assert_close(tr.MAP().score(ranking), tr.MAP().score(-distance, list(relevant)))
+
+
+def test_a_masked_tensor_has_a_way_out():
+    preds = masked_tensor(SCORES, SEEN == 0)
+    with pytest.raises(TypeError, match=r"got MaskedTensor; pass preds\.get_data\(\), and its get_mask\(\) as mask"):
+        tr.MRR().score(preds, GRADES)
+    assert tr.MRR().score(preds.get_data(), GRADES, mask=preds.get_mask()).tolist() == [0.5, 1]
+
+
+@pytest.mark.parametrize("call", ["score", "update"])
+def test_transforms_of_functions_are_named_as_the_reason(call):
+    metric = tr.NDCG()
+
+    def work(scores):
+        getattr(metric, call)(scores, GRADES)
+        return scores.sum()
+
+    with pytest.raises(TypeError, match=r"got one of torch\.vmap or torch\.func; call the metric outside"):
+        torch.func.grad(work)(SCORES)
+    with pytest.raises(TypeError, match=r"got one of torch\.vmap or torch\.func; call the metric outside"):
+        torch.vmap(work)(SCORES[None])
