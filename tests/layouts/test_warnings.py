@@ -112,7 +112,7 @@ def test_pairs_that_a_loader_made_a_list_are_noticed():
     )
     assert message.endswith("pass tuple(target)")
     for ids in ([tensor([1, 0]), tensor([5, 7])], [tensor([0, 2]), tensor([5, 7])], [tensor([0, 1]), tensor([5])]):
-        assert not warned(lambda: tr.MRR().update(scores, ids))
+        assert not warned(lambda: tr.MRR().update(scores, ids))  # noqa: B023
     # Positives before negatives are columns, the same for both queries.
     assert not warned(lambda: tr.Ranking.from_negatives(random(2, 2), random(2, 5)))
 

@@ -183,7 +183,7 @@ def test_ids_of_a_catalogue_in_the_place_of_columns_have_a_way_out():
 
 
 def test_lists_of_several_lengths_have_a_way_out():
-    with pytest.raises(TypeError, match="got lists of 1 to 2 numbers; pass torch.nn.utils.rnn") as error:
+    with pytest.raises(TypeError, match=r"got lists of 1 to 2 numbers; pass torch\.nn\.utils\.rnn") as error:
         tr.MRR().score([[0.1, 0.2], [0.3]], [[0], [0]])
     preds = way_out(error, preds=[[0.1, 0.2], [0.3]])
     assert tr.MRR().score(preds, [[0], [0]]).tolist() == [0.5, 1]

@@ -176,7 +176,7 @@ def tensor_of(x: Any) -> Any:
         return x
 
 
-def type_of(x: object, name: str) -> str:
+def type_of(x: Any, name: str) -> str:
     """The type of an argument that is no tensor, with the call that makes it one if there is one."""
     if isinstance(getattr(x, "indices", None), Tensor):  # the result of torch.topk or sort
         return f"{type(x).__name__}; pass {name}.indices"
