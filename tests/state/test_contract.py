@@ -180,7 +180,7 @@ def test_forward_of_bad_values_is_nan_and_loses_nothing(kind, on_step):
 
 WRONG = {
     "shape": (ValueError, (torch.zeros(2, 3), torch.zeros(2, 4)), {}),
-    "type": (TypeError, ([[0.1]], torch.zeros(1, 1)), {}),
+    "type": (TypeError, ({}, torch.zeros(1, 1)), {}),
     "weights": (ValueError, BATCHES[0], {"weights": torch.ones(9)}),
 }
 
@@ -773,7 +773,7 @@ def test_all_weights_zero_is_nan(kind):
     assert metric.num_queries == 0
 
 
-@pytest.mark.parametrize("weights", [torch.ones(4), torch.ones(5, 1), [1.0] * 5, 1.0])
+@pytest.mark.parametrize("weights", [torch.ones(4), torch.ones(5, 1), [1.0] * 4, 1.0])
 def test_weights_of_another_shape_raise(weights):
     with pytest.raises((ValueError, TypeError), match="weights"):
         tr.NDCG().update(*FIVE, weights=weights)
