@@ -98,6 +98,7 @@ from torch import Tensor
 
 from torchrank.engine import rank
 from torchrank.hardware.devices import autocast_off
+from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import explain
 from torchrank.layouts.canonical import BLOCK, Need
@@ -679,3 +680,8 @@ class RetrievalRecallAtFixedPrecision(RetrievalPrecisionRecallCurve, stock.Retri
         best = torch.where(enough.any(), best, 0.0)
         reached = torch.where(enough & (recall == best), ranks, 0).amax()
         return best, torch.where(best == 0, ranks[-1], reached)
+
+
+# torchmetrics defines the constructors, and torch.compile cannot trace them.
+for _cls, _constructor in [(globals()[_name], globals()[_name].__init__) for _name in __all__]:
+    _cls.__init__ = eager(_constructor)

@@ -704,6 +704,28 @@ def test_where_compiling_fails_the_eager_kernel_goes_on(monkeypatch, compiled):
     assert not fused.is_compiled()
 
 
+def test_the_limit_of_compilations_is_named_and_the_next_request_goes_on(monkeypatch, compiled):
+    kernel = torch.compile(fused._compare, dynamic=True, fullgraph=True, backend="eager")
+    monkeypatch.setitem(fused._kernels, "_compare", kernel)
+    label = torch.arange(5)
+    batches = [some_scores(5, 50, dtype) for dtype in (torch.float64, torch.float16, torch.bfloat16)]
+    want = [tr.Ranking.from_label(scores, label) for scores in batches]
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(recompile_limit=2):
+        compiled(True)
+        with pytest.warns(UserWarning, match=r"(?s)until use_compiled\(True\): .*recompile_limit") as record:
+            found = [tr.Ranking.from_label(scores, label) for scores in batches]
+        assert len(record) == 1
+        for one, ranking in zip(found, want):
+            assert_same(one, ranking)
+        assert not fused.is_compiled()
+    compiled(True)
+    for scores, ranking in zip(batches, want):
+        assert_same(tr.Ranking.from_label(scores, label), ranking)
+    assert fused.is_compiled()
+    torch._dynamo.reset()
+
+
 @pytest.mark.parametrize(
     ("width", "relevant", "metrics", "flat", "engine"),
     [

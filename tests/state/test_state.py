@@ -320,6 +320,44 @@ def test_torch_compile_leaves_the_update_out_of_its_graphs(make, method):
         torch.testing.assert_close(one, other)
 
 
+SUITE, LISTED, ONES = tr.RankingCollection(["ndcg@5", "mrr"]), tr.Unrepeated(top_k=3), torch.ones(3)
+#: Calls with scores [query, candidate], grades like them, and one label for each query.
+CALLS = {
+    "score": lambda x, grades, label: SUITE["mrr"].score(x, grades),
+    "score of a collection": lambda x, grades, label: SUITE.score(x, grades),
+    "score of lists": lambda x, grades, label: LISTED.score(grades),
+    "compute": lambda x, grades, label: SUITE["mrr"].compute(),
+    "a metric": lambda x, grades, label: tr.FBeta(3, beta=2.0).score(x, grades),
+    "a metric with data": lambda x, grades, label: tr.Popularity(3, interactions=label),
+    "a collection": lambda x, grades, label: tr.RankingCollection("ndcg@5, mrr"),
+    "a wrapper": lambda x, grades, label: tr.Sliced("mrr", 2),
+    "of torchrank.retrieval": lambda x, grades, label: RetrievalMRR(),
+    "from_scores": lambda x, grades, label: tr.Ranking.from_scores(x, grades),
+    "from_label": lambda x, grades, label: tr.Ranking.from_label(x, label),
+    "from_flat": lambda x, grades, label: tr.Ranking.from_flat(ONES, label, label),
+    "from_ids": lambda x, grades, label: tr.Ranking.from_ids(grades, label),
+    "from_rankings": lambda x, grades, label: tr.Ranking.from_rankings(grades, grades),
+    "from_ranks": lambda x, grades, label: tr.Ranking.from_ranks(label),
+    "from_negatives": lambda x, grades, label: tr.Ranking.from_negatives(x, x),
+    "from_embeddings": lambda x, grades, label: tr.Ranking.from_embeddings(x, x, label),
+    "from_score_blocks": lambda x, grades, label: tr.Ranking.from_score_blocks([x, x], label),
+}
+
+
+def test_torch_compile_leaves_calls_and_constructors_out_of_its_graphs():
+    from torch._dynamo.testing import CompileCounter  # here, because workers import this module without the compiler
+
+    torch._dynamo.reset()
+    arguments = torch.rand(3, 9), torch.stack([torch.arange(9)] * 3), torch.arange(1, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, call in CALLS.items():
+            counter = CompileCounter()
+            torch.compile(call, backend=counter)(*arguments)
+            assert (name, counter.op_count) == (name, 0)
+    torch._dynamo.reset()
+
+
 def use_without_the_compiler():
     suite = tr.RankingCollection(["ndcg@5", "mrr(aggregation=median)"])
     suite.update(torch.rand(3, 9), torch.ones(3, 9))

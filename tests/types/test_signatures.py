@@ -40,6 +40,43 @@ def test_a_signature_has_every_argument_with_type_and_default(cls):
 
 
 @every_class
+def test_the_constructor_has_the_signature_of_its_class_behind_self(cls):
+    constructor = inspect.signature(cls.__init__)
+    assert inspect.isfunction(vars(cls)["__init__"])
+    assert constructor.parameters == {"self": constructor.parameters["self"], **known(cls)}
+    assert constructor.replace(return_annotation=None).parameters == constructor.parameters
+    assert str(constructor) == str(inspect.signature(cls)).replace("(", "(self, ", 1)
+
+
+def test_constructors_pass_on_in_the_order_of_their_classes():
+    class Bounded(Discounted):
+        name = "testbounded"
+
+        def __init__(self, *, limit=1.0, **kwargs):
+            super().__init__(limit=2 * limit, **kwargs)
+
+    class Named(Discounted):
+        name = "testnamed"
+        kind: str = one_of("a", "b", default="a")
+
+    class Both(Named, Bounded):
+        name = "testboth"
+
+    assert list(inspect.signature(Both.__init__).parameters)[:3] == ["self", "kind", "limit"]
+    metric = Both(limit=3.0, kind="b", p=0.25)
+    assert (metric.limit, metric.kind, metric.p) == (6.0, "b", 0.25)
+
+
+def test_jsonargparse_sets_the_parameters_of_a_metric():
+    jsonargparse = pytest.importorskip("jsonargparse")
+    parser = jsonargparse.ArgumentParser()
+    parser.add_subclass_arguments(tr.RankingMetric, "metric")
+    chosen = parser.parse_args(["--metric=torchrank.MAP", "--metric.top_k=3", "--metric.normalize=min"])
+    make = getattr(parser, "instantiate", None) or parser.instantiate_classes
+    assert make(chosen).metric.label == "map(normalize=min)@3"
+
+
+@every_class
 def test_help_prints_the_arguments(cls):
     said = pydoc.render_doc(cls, renderer=pydoc.plaintext)
     first = said[said.index(f"{cls.__name__}(top_k") :].split("\n", 1)[0]

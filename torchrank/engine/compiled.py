@@ -31,7 +31,8 @@ def use_compiled(enabled: bool) -> None:
     While it is on, torch's own threads serve all batches, also on a busy machine.
     The first batch compiles: about ten seconds on two cores, or one second if torch's cache contains the kernel.
     Another dtype or memory layout, or a dimension of 1, compiles again; other sizes do not. Compiling for the CPU
-    requires a C++ compiler. If compiling fails, one warning is given, and the eager kernel is used from then on.
+    requires a C++ compiler. If compiling fails, or has reached torch's ``recompile_limit`` of eight kinds of batch, one
+    warning is given, and the eager kernel is used until the next ``use_compiled(True)``.
 
     Args:
         enabled: whether to use the compiled kernels from now on.
@@ -78,7 +79,9 @@ def fused(scores: Tensor, own: OwnScores) -> tuple[Tensor, Tensor, Tensor, Tenso
     except Exception as error:
         _request(False)
         warnings.warn(
-            f"torch.compile failed, so the scores are counted by the eager kernel from now on: {error}", stacklevel=2
+            "torch.compile failed, so the scores are counted by the eager kernel until use_compiled(True):"
+            f" {error.__cause__ or error}",
+            stacklevel=2,
         )
         return None
 

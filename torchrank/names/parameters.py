@@ -191,6 +191,22 @@ class _Signature:
         return signature(owner)
 
 
+class _WithSelf(inspect.Signature):
+    """The signature of a class, behind ``self``. It is made when it is read, because types may follow the class."""
+
+    def __init__(self, owner: type[Parametrised]) -> None:
+        super().__init__()
+        self._owner = owner
+
+    @property
+    def parameters(self) -> types.MappingProxyType[str, inspect.Parameter]:
+        this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return types.MappingProxyType({"self": this, **signature(self._owner).parameters})
+
+    def replace(self, **changes: Any) -> inspect.Signature:  # type: ignore[override]
+        return inspect.Signature([*self.parameters.values()]).replace(**changes)
+
+
 @dataclass_transform(
     eq_default=False,
     kw_only_default=True,
@@ -206,12 +222,15 @@ class Parametrised:
     #: all parameters by name: first the parameters of the class itself, then those of its parents
     declared: ClassVar[Mapping[str, Parameter]] = {}
     _own_parameters: ClassVar[Mapping[str, Parameter]] = {}
+    #: the constructor as it is written in the nearest class that has one
+    _written: ClassVar[Callable[..., None]] = object.__init__
     __signature__ = _Signature()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         parents = _merged(cls.__mro__[1:])
         cls._own_parameters = {**_in_body(cls, parents), **_in_constructor(cls, parents)}
         cls.declared = _merged(cls.__mro__)
+        cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
         super().__init_subclass__(**kwargs)
 
 
@@ -251,6 +270,23 @@ def _in_constructor(cls: type, parents: Mapping[str, Parameter]) -> dict[str, Pa
     return found
 
 
+def _constructor(cls: type[Parametrised]) -> Callable[..., None]:
+    """The ``__init__`` of a class with the signature of the class. Some tools, such as jsonargparse, read no other."""
+    own = vars(cls).get("__init__")
+    if own:
+        cls._written = own
+
+    @functools.wraps(cls._written)
+    def constructor(self: Any, *args: Any, **kwargs: Any) -> None:
+        if own:
+            own(self, *args, **kwargs)
+        else:
+            super(cls, self).__init__(*args, **kwargs)
+
+    constructor.__signature__ = _WithSelf(cls)  # type: ignore[attr-defined]
+    return constructor
+
+
 def bind(
     cls: type[Parametrised], by_position: Sequence[Any], by_name: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -287,7 +323,7 @@ def bind(
 
 def signature(cls: type[Parametrised]) -> inspect.Signature:
     """The arguments of the constructor of a class, with the arguments that it passes on to its parents."""
-    written = [*inspect.signature(cls.__init__).parameters.values()][1:]
+    written = [*inspect.signature(cls._written).parameters.values()][1:]
     kinds = {one.kind for one in written}
     ours = [_argument(cls, name, one) for name, one in cls.declared.items() if one.init]
     if inspect.Parameter.VAR_POSITIONAL in kinds:  # the class has no constructor of its own

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import autocast_off, widest_float
+from torchrank.hardware.graphs import eager
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Need
@@ -64,6 +65,7 @@ class Ranking(Intended):
     # ---- from each layout --------------------------------------------------------------------------------------
 
     @classmethod
+    @eager
     def from_scores(
         cls,
         preds: Tensor,
@@ -91,6 +93,7 @@ class Ranking(Intended):
         return cls.rank(arrange(preds, target, mask=mask, exclude=exclude, tie_break=tie_break, scores=True))
 
     @classmethod
+    @eager
     def from_label(
         cls,
         preds: Tensor,
@@ -110,6 +113,7 @@ class Ranking(Intended):
         return cls.from_scores(preds, label, mask=mask, exclude=exclude, tie_break=tie_break)
 
     @classmethod
+    @eager
     def from_flat(
         cls,
         preds: Tensor,
@@ -130,6 +134,7 @@ class Ranking(Intended):
         return cls.rank(rows, Need(relevant=not judged))
 
     @classmethod
+    @eager
     def from_ids(
         cls,
         ids: Tensor,
@@ -151,6 +156,7 @@ class Ranking(Intended):
         return cls.rank(arrange(ids, relevant, mask=mask, exclude=exclude))
 
     @classmethod
+    @eager
     def from_rankings(cls, one: Tensor, other: Tensor) -> Ranking:
         """Make a ranking that compares two lists of ids per query, for rank correlations and overlaps.
 
@@ -181,6 +187,7 @@ class Ranking(Intended):
         return replace(cls.in_rank_order(*entries, depth=1), all_candidates=True)
 
     @classmethod
+    @eager
     def from_ranks(cls, ranks: Tensor, num_candidates: Tensor | int | None = None) -> Ranking:
         """Make a ranking of given ranks of the relevant candidates.
 
@@ -226,6 +233,7 @@ class Ranking(Intended):
         )
 
     @classmethod
+    @eager
     def from_negatives(cls, pos: Tensor, neg: Tensor) -> Ranking:
         """Rank positives among sampled negatives, both given by their scores.
 
@@ -249,6 +257,7 @@ class Ranking(Intended):
         return cls.rank(arrange(scores, list(columns)))
 
     @classmethod
+    @eager
     def from_embeddings(
         cls,
         queries: Tensor,
@@ -296,6 +305,7 @@ class Ranking(Intended):
             return cls.rank(layout, Need(integer("top_k", top_k, least=1)))
 
     @classmethod
+    @eager
     def from_score_blocks(
         cls,
         blocks: Iterable[Tensor] | Callable[[], Iterable[Tensor]],
@@ -327,6 +337,7 @@ class Ranking(Intended):
         return cls.rank(streamed(blocks, relevant, exclude, top_k), Need(integer("top_k", top_k, least=1)))
 
     @classmethod
+    @eager
     def from_run(cls, qrels: Any, run: Any, *, duplicates: str = "error") -> Ranking:
         """Rank a run with judgments, as trec_eval does.
 
@@ -353,6 +364,7 @@ class Ranking(Intended):
         return cls.join_run(qrels, run, duplicates)
 
     @classmethod
+    @eager
     def from_table(
         cls,
         frame: Any,

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import threading
 from collections.abc import Callable
 from inspect import Signature
 from types import FunctionType, MethodType
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-F = TypeVar("F", bound=Callable[..., Any])
+from torchrank.hardware.graphs import eager
 
 #: Held while a state is replaced, so that threads lose no update. One for all metrics, because locks cannot be pickled.
 LOCK = threading.Lock()
@@ -24,25 +23,6 @@ LOCK = threading.Lock()
 # A thread of the parent may hold the lock during a fork. It does not exist in the child and would never release it.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=LOCK._at_fork_reinit)  # type: ignore[attr-defined]
-
-
-def eager(function: F) -> F:
-    """Exclude a function from the graphs of torch.compile and torch.jit.script.
-
-    Like torch.compiler.disable, but without its import, which takes seconds.
-    """
-    disabled: list[Callable[..., Any]] = []
-
-    @functools.wraps(function)
-    def outside(*args: Any, **kwargs: Any) -> Any:
-        if "torch._dynamo" not in sys.modules:  # no function is compiled in this process
-            return function(*args, **kwargs)
-        if not disabled:
-            disabled.append(torch.compiler.disable(function))
-        return disabled[0](*args, **kwargs)
-
-    outside._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return cast(F, torch.jit.unused(outside))
 
 
 @functools.cache
@@ -60,6 +40,8 @@ class SafeMetric(Metric):
     """A :class:`torchmetrics.Metric` that a call that raises leaves unchanged, and that no worker waits for forever."""
 
     full_state_update = False
+    #: the dict of its results, for an error message
+    results_to_log = "metric.compute()"
     #: names of attributes that cannot be set any more
     _fixed = frozenset[str]()
 
@@ -68,6 +50,8 @@ class SafeMetric(Metric):
         # torch.jit.script of a module with a metric evaluates its annotations and compiles its properties. Skip both.
         cls.__annotations__ = {}
         cls.__jit_unused_properties__ = sorted({name for base in cls.__mro__ for name in _properties(base)})
+        for name in {"__init__", "score"} & vars(cls).keys():
+            setattr(cls, name, eager(vars(cls)[name]))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._fixed:
@@ -81,6 +65,14 @@ class SafeMetric(Metric):
             own[name] = value
         else:
             super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "items":  # asked for by Lightning's log_dict
+            raise AttributeError(
+                f"Expected a dict or a collection, got a {type(self).__name__}; log one value with self.log(name,"
+                f" metric), several in on_validation_epoch_end: self.log_dict({self.results_to_log}); metric.reset()"
+            )
+        return super().__getattr__(name)
 
     def leave_meta(self) -> None:
         """Keep the state on the CPU if the default device is "meta", where tensors have no values."""
@@ -131,7 +123,7 @@ class SafeMetric(Metric):
                 self.unsync(self._is_synced and self._should_unsync)
                 raise
 
-        return computed
+        return eager(computed)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = "") -> Any:
         # fn may change the dtype as well, e.g. in `half()`. Apply it to an empty tensor and follow its device only.

@@ -1,0 +1,31 @@
+"""Functions outside of the graphs of torch.compile, which would trace a ranking for minutes, for new shapes again."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import torch
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def eager(function: F) -> F:
+    """Exclude a function from the graphs of torch.compile and torch.jit.script.
+
+    Like torch.compiler.disable, but without its import, which takes seconds.
+    """
+    disabled: list[Callable[..., Any]] = []
+
+    @functools.wraps(function)
+    def outside(*args: Any, **kwargs: Any) -> Any:
+        if "torch._dynamo" not in sys.modules:  # no function is compiled in this process
+            return function(*args, **kwargs)
+        if not disabled:
+            disabled.append(torch.compiler.disable(function))
+        return disabled[0](*args, **kwargs)
+
+    outside._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return cast(F, torch.jit.unused(outside))
