@@ -1,5 +1,6 @@
 """Many metrics, one ranking: every member of a collection has the value of the same metric alone."""
 
+import collections.abc
 import copy
 import math
 import pickle
@@ -667,3 +668,65 @@ def test_a_member_that_changes_its_batch_has_the_value_that_it_has_alone():
     suite.update(preds, target, mask=mask)
     assert suite.compute()["ofthenegated"] == want.compute() != suite.compute()["mrr"]
     assert suite(preds, target, mask=mask)["ofthenegated"] == want.compute()
+
+
+# ---- elements and arguments ------------------------------------------------------------------------------------------
+
+
+class ConfigList(collections.abc.Sequence):
+    """A list of a configuration library, e.g. Hydra's ListConfig."""
+
+    def __init__(self, elements):
+        self.elements = elements
+
+    def __len__(self):
+        return len(self.elements)
+
+    def __getitem__(self, at):
+        return self.elements[at]
+
+
+GIVEN = ["ndcg@10", "mrr"]
+
+
+@pytest.mark.parametrize("make", [ConfigList, iter, dict.fromkeys, lambda names: (name for name in names)])
+def test_metrics_are_any_iterable_of_names(make):
+    given = make(GIVEN)
+    assert list(tr.RankingCollection(given.keys() if isinstance(given, dict) else given).keys()) == GIVEN
+
+
+def test_lists_of_configurations_are_lists_everywhere():
+    names, judged, run = ConfigList(GIVEN), {"q": {"a": 1, "b": 0}}, {"q": {"a": 0.1, "b": 0.2}}
+    for wrapped in (tr.Sliced(names, ConfigList(["x", "y"])), tr.PerQuery(names), tr.TieReport(names)):
+        assert list(wrapped.suite.keys() if hasattr(wrapped, "suite") else GIVEN) == GIVEN
+    assert list(tr.Compared(names, ConfigList(["x", "y"])).systems) == ["x", "y"]
+    for more in ({}, {"relevance_level": 1}):
+        (table,) = tr.evaluate(judged, run, names, **more).tables.values()
+        assert table.labels == GIVEN
+    assert tr.integrations.huggingface.compute_metrics(names)
+
+
+def test_arguments_of_torchmetrics_reach_every_metric_that_is_given_by_its_name():
+    def available():
+        return False
+
+    options = {"sync_on_compute": False, "compute_on_cpu": True, "distributed_available_fn": available}
+    own = tr.MAP(**options)
+    suite = tr.RankingCollection(["ndcg@5,10, mrr", "mae", own], **options)
+    suite.add_metrics("rmse")
+    twin = copy.deepcopy(suite.clone(prefix="val/"))
+    twin.add_metrics({"last": "mr"})
+    assert len(suite) == 6
+    for metric in [*suite.values(), *twin.values()]:
+        assert {name: getattr(metric, name) for name in options} == options
+    assert suite["map"] is own
+
+
+def test_a_metric_with_other_arguments_than_its_collection_is_refused():
+    for metrics in ([tr.MRR()], {"a": tr.MRR()}, torchmetrics.MetricCollection([torchmetrics.MeanMetric()])):
+        with pytest.raises(
+            ValueError, match=r"with sync_on_compute=False, as its collection, got True; make the metric"
+        ):
+            tr.RankingCollection(metrics, sync_on_compute=False)
+    with pytest.raises(TypeError, match=r"Expected arguments prefix, .*sync_on_compute, .*got 'sync'"):
+        tr.RankingCollection("mrr", sync=False)

@@ -6,10 +6,11 @@ import pickle
 import pytest
 import torch
 from torchmetrics import MeanAbsoluteError, MeanMetric, MeanSquaredError, MinMaxMetric, PearsonCorrCoef
-from torchmetrics.classification import MulticlassAccuracy
+from torchmetrics.classification import BinaryAccuracy, MulticlassAccuracy
 from torchmetrics.retrieval import RetrievalMRR
 
 import torchrank as tr
+from torchrank.retrieval import RetrievalMRR as Drop
 
 NAMES = ["ndcg@3", "mae", "rmse", "mse"]
 NAN = float("nan")
@@ -179,3 +180,75 @@ def test_targets_of_bool_are_0_and_1_to_metrics_of_single_scores():
     suite = tr.RankingCollection(["map", "mae"])
     suite.update(scores, target)
     assert {name: value.item() for name, value in suite.compute().items()} == {"map": 0.5, "mae": 0.875}
+
+
+# ---- arguments that others do not have -------------------------------------------------------------------------------
+
+SCORES, TARGET = torch.tensor([[0.9, 0.8, 0.2, 0.1], [0.3, 0.6, 0.7, 0.4]]), torch.tensor([[0, 1, 0, 0], [1, 0, 0, 1]])
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_excluded_candidates_are_hidden_as_by_a_mask_unless_they_are_relevant(listed):
+    pairs = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([0, 0, 1, 2, 3, 3])  # one twice; (0, 1), (1, 3) are relevant
+    exclude = [pairs[1][pairs[0] == query] for query in range(2)] if listed else pairs
+    mask = torch.tensor([[True, True, True, False], [True, True, True, True]])
+    hidden = torch.tensor([[True, False, False, False], [False, False, True, False]])
+    members = {"mrr": "mrr", "accuracy": BinaryAccuracy(), "error": "mae"}
+    for given in (None, mask):
+        both, alone = tr.RankingCollection(members).clone(), tr.RankingCollection(members).clone()
+        both.update(SCORES, TARGET, exclude=exclude, mask=given)
+        alone.update(SCORES, TARGET, mask=~hidden if given is None else ~hidden & given)
+        assert both.compute() == alone.compute()
+    assert alone.compute()["accuracy"] == pytest.approx(2 / 5)
+    with pytest.raises(ValueError, match="a value for each score, beside exclude for BinaryAccuracy"):
+        both.update(SCORES, torch.tensor([1, 0]), exclude=exclude)
+    assert both["mrr"].num_queries == 2
+
+
+def test_excluded_pairs_outside_of_the_batch_raise_in_compute_only():
+    suite = tr.RankingCollection({"mrr": "mrr", "accuracy": BinaryAccuracy()})
+    suite.update(SCORES, TARGET, exclude=(torch.tensor([0, 5]), torch.tensor([9, 0])))
+    assert suite["accuracy"].compute() == BinaryAccuracy()(SCORES, TARGET)
+    with pytest.raises(ValueError, match="outside the batch"):
+        suite.compute()
+
+
+@pytest.mark.parametrize("metric", [MeanAbsoluteError, BinaryAccuracy, RetrievalMRR])
+def test_weights_for_a_metric_that_takes_none_are_an_error(metric):
+    suite = tr.RankingCollection({"mrr": "mrr", "other": metric()})
+    indexes = torch.arange(2)[:, None].expand(2, 4)
+    with pytest.raises(ValueError, match=f"Expected no weights for {metric.__name__}, whose update takes none"):
+        suite.update(SCORES.flatten(), TARGET.flatten(), indexes=indexes.flatten(), weights=torch.tensor([1.0, 2.0]))
+    assert suite["mrr"].num_queries == 0
+
+
+def test_weights_reach_a_metric_that_takes_them():
+    class Weighted(MeanMetric):
+        def update(self, preds, target, weights=None):
+            super().update(preds.amax(-1), 1.0 if weights is None else weights)
+
+    suite = tr.RankingCollection({"mrr": "mrr", "best": Weighted()})
+    suite.update(SCORES, TARGET, weights=torch.tensor([1.0, 3.0]))
+    assert suite.compute()["best"].item() == pytest.approx((0.9 + 3 * 0.7) / 4)
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+def test_calls_that_do_not_fit_a_metric_of_torchmetrics_say_so(method):
+    for target in ((torch.tensor([0]), torch.tensor([1])), [torch.tensor([1]), torch.tensor([2])]):
+        suite = tr.RankingCollection({"mrr": "mrr", "other": BinaryAccuracy()})
+        with pytest.raises(ValueError, match=r"target to be a tensor for BinaryAccuracy, got a (tuple|list)"):
+            getattr(suite, method)(SCORES, target)
+    for metric in (RetrievalMRR(), Drop()):
+        suite = tr.RankingCollection({"mrr": "mrr", "other": metric})
+        with pytest.raises(ValueError, match="indexes for RetrievalMRR, got none; pass flat rows preds, target"):
+            getattr(suite, method)(SCORES, TARGET)
+        assert suite["mrr"].num_queries == 0
+        rows = {"indexes": torch.arange(2).repeat_interleave(4)}
+        getattr(suite, method)(SCORES.flatten(), TARGET.flatten(), **rows)
+        torch.testing.assert_close(suite.compute()["other"], suite.compute()["mrr"])
+
+
+def test_a_wrapper_of_our_metric_takes_the_targets_of_our_metric():
+    suite = tr.RankingCollection({"mrr": "mrr", "range": MinMaxMetric(tr.MRR())})
+    suite.update(SCORES, (torch.tensor([0, 1]), torch.tensor([1, 3])))
+    assert suite.compute()["range_raw"] == suite.compute()["mrr"]

@@ -252,3 +252,11 @@ def test_clusters_go_by_the_texts_whose_hashes_are_the_ids():
     hashed = tr.QueryTable(tr.hash_ids(texts), {"x": values})
     assert hashed.summary(clusters=keyed) == tr.QueryTable(texts, {"x": values}).summary(clusters=keyed)
     assert kept.compute().summary(clusters=keyed)["queries"] == [len(values)]
+
+
+def test_deltas_are_the_ten_largest_losses_unless_another_number_is_asked_for():
+    ids = list(range(14))
+    before, after = tr.QueryTable(ids, {"mrr": [1.0] * 14}), tr.QueryTable(ids, {"mrr": [one / 20 for one in ids]})
+    assert before.deltas(after, "mrr")["id"] == ids[:10]
+    assert before.deltas(after, "mrr", most=None)["id"] == ids
+    assert before.deltas(after, "mrr", most=3)["id"] == ids[:3]

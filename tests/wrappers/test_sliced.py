@@ -369,3 +369,86 @@ def test_forward_returns_the_results_of_the_batch():
         found = metric(scores[part], grades[part], slices=slices[part])
         same(found, sliced(scores[part], grades[part], slices[part]).compute())
     same(metric.compute(), sliced(scores, grades, slices).compute())
+
+
+# ---- wrong calls, and what their errors say --------------------------------------------------------------------------
+
+
+def obeyed(message, **names):
+    """The value of the expression behind "pass" in an error message."""
+    return eval(message.split("; pass ")[1], {"torch": torch}, names)
+
+
+@pytest.mark.parametrize("slices", [["x", "y", "y"], [0, 1, 1], torch.tensor([0.0, 1.0, 1.0])], ids=str)
+def test_the_way_out_of_wrong_slices_works(slices):
+    scores, labels = torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([0, 1, 1])
+    sliced, right = tr.Sliced("mrr", ["x", "y"]), tr.Sliced("mrr", ["x", "y"])
+    with pytest.raises(TypeError, match="Expected slices to be an int tensor") as error:
+        sliced.update(scores, labels, slices=slices)
+    sliced.update(scores, labels, slices=obeyed(str(error.value), slices=slices))
+    right.update(scores, labels, slices=torch.tensor([0, 1, 1]))
+    assert sliced.compute() == right.compute()
+
+
+def test_forgotten_arguments_are_named():
+    scores, labels = torch.tensor([[0.9, 0.1]]), torch.tensor([0])
+    with pytest.raises(TypeError, match=r"Expected slices .*, got none; pass slices= to every update$"):
+        tr.Sliced("mrr", ["x", "y"]).update(scores, labels)
+    for wrapper in (tr.PerQuery("mrr"), tr.Bootstrapped("mrr", 2)):
+        with pytest.raises(ValueError, match=r"Expected query_ids in every update .*, got none; pass query_ids=, an"):
+            wrapper.update(scores, labels)
+    compared = tr.Compared("mrr", ["old", "new"])
+    with pytest.raises(TypeError, match=r"got Tensor; pass {'old': \.\.\., 'new': \.\.\.}"):
+        compared.update(scores, labels)
+
+
+def test_what_the_error_of_log_dict_says_can_be_logged():
+    scores, labels, zero = torch.tensor([[0.9, 0.1]]), torch.tensor([0]), torch.tensor([0])
+    made = {
+        tr.Sliced("mrr", 1): {"slices": zero},
+        tr.Bootstrapped("mrr", 2): {"query_ids": zero},
+        tr.PerQuery("mrr"): {"query_ids": zero},
+        tr.TieReport("mrr"): {},
+    }
+    for metric, options in made.items():
+        metric.update(scores, labels, **options)
+        with pytest.raises(
+            AttributeError, match=f"Expected a dict or a collection, got a {type(metric).__name__}"
+        ) as error:
+            metric.items()
+        logged = eval(str(error.value).split("self.log_dict(")[1].split("); metric.reset")[0], {"metric": metric})
+        assert {type(key) for key in logged} == {str}
+        assert all(torch.as_tensor(value).numel() == 1 for value in logged.values())
+    with pytest.raises(AttributeError, match=r"got a MRR; log one value with self\.log"):
+        tr.MRR().items()
+    with pytest.raises(AttributeError, match="no attribute 'other'"):
+        tr.MRR().other  # noqa: B018  it raises
+
+
+class Summing:
+    """A function of the user that gathers a state as if two workers had the same one."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, state, group=None):
+        self.calls += 1
+        return [state, state]
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (lambda **kwargs: tr.Sliced("mrr", ["x", "y"], **kwargs), {"slices": torch.tensor([0, 1, 1])}),
+        (lambda **kwargs: tr.Bootstrapped("mrr", 3, **kwargs), {"query_ids": torch.arange(3)}),
+    ],
+    ids=["sliced", "bootstrapped"],
+)
+def test_a_function_of_the_user_synchronises_a_suite(make, options):
+    gather = Summing()
+    metric = make(dist_sync_fn=gather, distributed_available_fn=lambda: True)
+    metric.update(torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([0, 1, 1]), **options)
+    assert metric.summary()["queries"][0] == 6
+    assert metric.compute()["mrr"] == pytest.approx(2.5 / 3)
+    assert gather.calls == 2
+    assert metric.num_queries == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 from urllib.parse import unquote
 
@@ -16,6 +17,7 @@ from torchmetrics.metric import jit_distributed_available
 from torchrank.collection.members import Member, Metrics, keyed
 from torchrank.collection.plots import plot_lines, plot_steps, plot_values
 from torchrank.collection.pointwise import Pointwise
+from torchrank.hardware.graphs import eager
 from torchrank.layouts.batch import Batch
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import ListMetric, PerUserMetric
@@ -29,7 +31,6 @@ from torchrank.state.measurements import BatchResult
 from torchrank.state.query_mean import QueryMean, added_together
 from torchrank.state.scoring import results_of, score_batch
 from torchrank.state.synchronisation import JointReduction, WorkersDifferError
-from torchrank.state.torchmetrics_fixes import eager
 from torchrank.statistics.table import Table
 
 
@@ -54,12 +55,12 @@ class RankingCollection(MetricCollection):
     that is computed by itself makes its own. The order of members may differ between workers; if the members differ,
     all workers raise ValueError.
 
-    Members from other libraries receive the ``preds`` and ``target`` of candidates, where ``mask`` is True. ``"mae"``,
-    ``"mse"`` and ``"rmse"`` are torchmetrics' metrics. A collection can contain any
-    :class:`torchmetrics.MetricCollection`, and can be contained in one if no label has a dot.
+    Members from other libraries receive ``preds`` and ``target`` of the candidates that ``mask`` and ``exclude`` leave.
+    ``"mae"``, ``"mse"`` and ``"rmse"`` are torchmetrics' metrics, which take no ``weights``. A collection can contain
+    any :class:`torchmetrics.MetricCollection`, and can be contained in one if no label has a dot.
 
     Args:
-        metrics: names, metrics, collections, or a sequence of these; or a dict from keys to names or metrics. A name
+        metrics: names, metrics, collections, or an iterable of these; or a dict from keys to names or metrics. A name
             can stand for several metrics: ``"ndcg@5,10"`` for two, ``"recall@1-3, mrr"`` for four.
         more: further names or metrics.
         prefix: text before every key.
@@ -67,10 +68,13 @@ class RankingCollection(MetricCollection):
         keys: the spelling of all keys, those of a dict too: "label" as they are; "plain" for loggers that refuse
             ``@``, ``(`` or ``=``, e.g. ``ndcg_at_10``; "identifier" also without ``.`` and ``-``. See
             :func:`torchrank.plain`. States keep their names, so checkpoints fit collections of any spelling.
+        kwargs: of :class:`torchmetrics.Metric`, e.g. ``sync_on_compute=False``, for all metrics that are given by their
+            names. Other metrics must have been made with them.
 
     Raises:
-        ValueError: a name is unknown, two keys are equal or have one spelling, or an element is neither a name nor a
-            metric.
+        TypeError: an argument is unknown.
+        ValueError: a name is unknown, two keys are equal or have one spelling, an element is neither a name nor a
+            metric, or a metric was made with other ``kwargs``.
 
     Example:
         >>> import torch, torchrank as tr
@@ -81,8 +85,11 @@ class RankingCollection(MetricCollection):
     """
 
     __jit_unused_properties__: ClassVar = ["metric_state", "compute_groups"]
-    _style = "label"  # the constructor of MetricCollection reads it, and pickles of older versions do
+    # The constructor of MetricCollection reads them, and pickles of older versions do.
+    _style = "label"
+    _options: Mapping[str, Any] = MappingProxyType({})
 
+    @eager
     def __init__(
         self,
         metrics: Metrics,
@@ -90,11 +97,15 @@ class RankingCollection(MetricCollection):
         prefix: str | None = None,
         postfix: str | None = None,
         keys: KeyStyle = "label",
+        **kwargs: Any,
     ) -> None:
         one_of("keys", keys, get_args(KeyStyle))
+        known = [name for name, one in Measure.declared.items() if one.of_torchmetrics]
+        for name in kwargs.keys() - {*known}:
+            raise TypeError(f"Expected arguments prefix, postfix, keys, {', '.join(known)}, got {name!r}")
         # torchmetrics' groups share states of equal metrics. Here metrics share the ranking, and groups are not needed.
         super().__init__([], prefix=prefix, postfix=postfix, compute_groups=False)
-        self._style = keys
+        self._style, self._options = keys, kwargs
         self.add_metrics(metrics, *more)
 
     def add_metrics(self, metrics: Metrics, *more: Member) -> None:
@@ -103,7 +114,7 @@ class RankingCollection(MetricCollection):
         # The constructor of MetricCollection calls this method, so it cannot rely on attributes.
         if "_joint" not in self.__dict__:
             self._joint = JointReduction({})
-        found = [*self._unprefixed().items(), *keyed(metrics, *more)]
+        found = [*self._unprefixed().items(), *keyed(metrics, *more, options=self._options)]
         check_different([key for key, _ in found], self._style)
         for key, metric in found[len(self) :]:
             self[self._inner(key)] = metric
@@ -217,6 +228,7 @@ class RankingCollection(MetricCollection):
             values = [metric(*arguments, **keywords) for metric, arguments, keywords in calls]
         return self._shown(dict(zip(self._modules, values)))
 
+    @eager
     def score(
         self,
         preds: Tensor | Ranking,

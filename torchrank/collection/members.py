@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeGuard
 
 from torchmetrics import Metric, MetricCollection
 
@@ -16,38 +16,61 @@ from torchrank.state.measure import Measure
 Member = str | Metric | MetricCollection
 
 #: the elements of a collection
-Metrics = Member | Sequence[Member] | Mapping[str, Member]
+Metrics = Member | Iterable[Member] | Mapping[str, Member]
 
 
-def keyed(metrics: Metrics, *more: Member) -> Iterator[tuple[str, Metric]]:
-    """The keys and metrics of all arguments of a collection."""
+def several(metrics: object) -> TypeGuard[Iterable[Any]]:
+    """Whether the elements of a collection are given as an iterable, for example a list, or a ListConfig of Hydra."""
+    # torchmetrics.Metric has an `__iter__`, which raises.
+    return isinstance(metrics, Iterable) and not isinstance(metrics, str | bytes | Mapping | Metric | MetricCollection)
+
+
+def keyed(metrics: Metrics, *more: Member, options: Mapping[str, Any] | None = None) -> Iterator[tuple[str, Metric]]:
+    """The keys and metrics of all arguments of a collection.
+
+    Args:
+        metrics: names, metrics or collections.
+        more: further ones.
+        options: arguments of :class:`torchmetrics.Metric` for metrics that are given by their names.
+
+    Raises:
+        ValueError: an element is none of these, or a metric was made with other options.
+    """
+    options = options or {}
     if isinstance(metrics, Mapping) and not isinstance(metrics, MetricCollection):
         for key, value in metrics.items():
-            found = _metrics(value)
+            found = _metrics(value, options)
             if len(found) != 1 and not isinstance(value, MetricCollection):
                 raise ValueError(f"Expected one metric for key {key!r}, got {len(found)}: {value!r}")
             for name, metric in found:
                 yield f"{key}_{name}" if isinstance(value, MetricCollection) else str(key), metric
-        given: Sequence[Any] = more
+        given: tuple[Any, ...] = more
     else:
-        given = (*metrics, *more) if isinstance(metrics, list | tuple) else (metrics, *more)
+        given = (*metrics, *more) if several(metrics) else (metrics, *more)
     for value in given:
-        yield from _metrics(value)
+        yield from _metrics(value, options)
 
 
-def _metrics(value: Any) -> list[tuple[str, Metric]]:
+def _metrics(value: Any, options: Mapping[str, Any]) -> list[tuple[str, Metric]]:
     """The keys and metrics of one element of a collection."""
     if isinstance(value, str):
         if value.lower() in POINTWISE:
-            return [(value.lower(), POINTWISE[value.lower()]())]
+            return [(value.lower(), POINTWISE[value.lower()](**options))]
         if len(names := split(value)) > 1:
-            return [found for name in names for found in _metrics(name)]
-        return [(metric.label, metric) for metric in parse_all(value)]
+            return [found for name in names for found in _metrics(name, options)]
+        return [(metric.label, metric) for metric in parse_all(value, **options)]
     if isinstance(value, MetricCollection):
-        return [(str(key), metric) for key, metric in value.items(keep_base=False)]
-    if isinstance(value, Measure):
-        return [(value.label, value)]
-    if isinstance(value, Metric):
-        return [(type(value).__name__, value)]
-    way_out = f"; make one, {value.__name__}()" if isinstance(value, type) and issubclass(value, Metric) else ""
-    raise ValueError(f"Expected the name of a measure or a torchmetrics.Metric, got {value!r}{way_out}")
+        found = [(str(key), metric) for key, metric in value.items(keep_base=False)]
+    elif isinstance(value, Metric):
+        found = [(value.label if isinstance(value, Measure) else type(value).__name__, value)]
+    else:
+        way_out = f"; make one, {value.__name__}()" if isinstance(value, type) and issubclass(value, Metric) else ""
+        raise ValueError(f"Expected the name of a measure or a torchmetrics.Metric, got {value!r}{way_out}")
+    for key, metric in found:
+        for name, option in options.items():
+            if getattr(metric, name) != option:
+                raise ValueError(
+                    f"Expected {key} with {name}={option!r}, as its collection, got {getattr(metric, name)!r}; make the"
+                    " metric with it, or give its name"
+                )
+    return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from torchrank.collection.members import several
 from torchrank.names.arguments import integer, one_of
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.parse import parse_all
@@ -110,7 +111,7 @@ def with_parameters(measures: Suite, **parameters: Any) -> Any:
     if isinstance(measures, Mapping):
         found = {key: _named(name, given) for key, name in measures.items()}
         return {key: metrics[0] if len(metrics) == 1 else measures[key] for key, metrics in found.items()}
-    every: Sequence[Any] = measures if isinstance(measures, list | tuple) else [measures]
+    every = measures if several(measures) else [measures]
     return [metric for name in every for metric in _named(name, given)]
 
 

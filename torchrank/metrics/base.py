@@ -30,7 +30,9 @@ class RankingMetric(Measure):
     """Base of all ranking metrics. A subclass sets its name and its range, and defines :meth:`measure`.
 
     A metric averages one value per query. Its state is one small float64 vector of sums, so the result does not depend
-    on how queries are split over batches and workers. Every query must arrive whole in one ``update``.
+    on how queries are split over batches and workers. Every query must arrive whole in one ``update``. On several
+    workers :meth:`compute` and :meth:`interval` are of all workers, but :attr:`standard_error`, :attr:`num_queries` and
+    :attr:`num_empty` of this worker, outside of ``metric.sync_context()``.
 
     To add a measure, set a unique ``name`` (lower-case letters and digits) and ``value_range``, and define
     :meth:`measure` and :meth:`empty`. :meth:`need` declares the part of a ranking that the formula reads: by default

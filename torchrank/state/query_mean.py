@@ -56,6 +56,10 @@ class QueryMean(SummedMetric):
     a sum keeps the values. Several threads may call ``update`` at once, but not ``forward``, ``compute`` or ``reset``.
     For a batch with bad values ``forward`` returns NaN, and :meth:`compute` raises.
 
+    On several workers :meth:`compute`, :meth:`interval` and the summary of a collection are of all workers, and wait
+    for them. The properties :attr:`standard_error`, :attr:`num_queries` and :attr:`num_empty` do not wait: they are of
+    this worker, and within ``metric.sync_context()`` of all.
+
     Args:
         aggregation, empty_target_action, validate_args: as :class:`torchrank.RankingMetric`.
         kwargs: of :class:`torchmetrics.Metric`.
@@ -129,7 +133,7 @@ class QueryMean(SummedMetric):
                 self._set("values", appended(self.rows or [], [rows]))
 
     def compute(self) -> Tensor:
-        """The aggregate of all queries, of all workers.
+        """The aggregate of all queries, of all workers, unlike :attr:`standard_error` and :attr:`num_queries`.
 
         Returns:
             float32 []; NaN if no query was scored. With ``aggregation="none"`` float32 [query], NaN for skipped
@@ -195,12 +199,12 @@ class QueryMean(SummedMetric):
 
     @property
     def num_empty(self) -> int:
-        """Number of empty queries among :attr:`num_queries`: they have nothing to measure."""
+        """Number of empty queries among :attr:`num_queries`, of the same workers: they have nothing to measure."""
         return int(state.read(self.sums)[Sum.EMPTY])
 
     @property
     def standard_error(self) -> Tensor:
-        """Standard error of the mean over queries, float32 []; within ``metric.sync_context()`` over all workers.
+        """Standard error of the mean over queries of this worker, float32 []; in ``metric.sync_context()`` of all.
 
         Three digits or more are exact down to a spread of 1e-11 of the values, for weights of any size. For a geometric
         or harmonic mean it is of first order in the spread of the values. For a sum it is the error of the mean, times

@@ -133,9 +133,9 @@ class Compared(SuiteMetric):
                 systems have different numbers of queries.
         """
         if not isinstance(preds, Mapping):
-            got = type(preds).__name__
+            scores = ", ".join(f"{name!r}: ..." for name in self.systems)
             raise TypeError(
-                f'Expected preds to be a dict from system to scores, got {got}; pass {{"a": ..., "b": ...}}'
+                f"Expected preds to be a dict from system to scores, got {type(preds).__name__}; pass {{{scores}}}"
             )
         if preds.keys() != set(self.systems):
             raise ValueError(

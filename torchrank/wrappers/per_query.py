@@ -56,6 +56,7 @@ class PerQuery(SummedMetric):
 
     higher_is_better = None
     is_differentiable = False
+    results_to_log = "metric.compute().values()"
 
     def __init__(self, suite: Suite, dtype: torch.dtype = torch.float64, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -121,10 +121,16 @@ class Sliced(SuiteMetric):
         """Membership, bool [query, slice], and the counters of the batch."""
         size = len(self.names)
         if not isinstance(slices, Tensor) or slices.is_floating_point() or slices.is_complex():
-            got = slices.dtype if isinstance(slices, Tensor) else type(slices).__name__
+            got, way_out = type(slices).__name__, "pass torch.as_tensor(slices)"
+            if slices is None:
+                got, way_out = "none", "pass slices= to every update"
+            elif isinstance(slices, Tensor):
+                got, way_out = str(slices.dtype), "pass slices.long()"
+            elif isinstance(slices, list | tuple) and any(isinstance(one, str) for one in slices):
+                got, way_out = "texts", f"pass torch.tensor([{self.names}.index(one) for one in slices])"
             raise TypeError(
                 f"Expected slices to be an int tensor [query], the positions in {tuple(self.names)}, or a bool tensor"
-                f" [query, {size}], got {got}; pass torch.as_tensor(slices)"
+                f" [query, {size}], got {got}; {way_out}"
             )
         if slices.dtype == torch.bool:
             if slices.dim() != 2 or slices.shape[1] != size:

@@ -132,8 +132,8 @@ def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> Tensor
     """
     if ids is None:
         raise ValueError(
-            f"Expected query_ids in every update of {user}, got none; pass an int64 tensor or a list of texts (running"
-            " numbers would depend on the split of the queries over batches and workers)"
+            f"Expected query_ids in every update of {user}, got none; pass query_ids=, an int64 tensor or a list of"
+            " texts (running numbers would depend on the split of the queries over batches and workers)"
         )
     if isinstance(ids, list | tuple):
         integers = all(isinstance(one, int) and not isinstance(one, bool) for one in ids)
