@@ -5,6 +5,7 @@ import io
 import itertools
 import math
 import pickle
+import re
 import statistics
 from collections import Counter
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 
 import torchrank as tr
 from torchrank.layouts.bad_values import Problem
+from torchrank.retrieval import RetrievalMRR
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -461,6 +463,107 @@ def test_checkpoints_hold_no_state_unless_asked(kind):
     other.persistent(True)
     with pytest.raises(RuntimeError, match="Unexpected key"):
         other.load_state_dict(metric.state_dict())
+
+
+#: What can stand in the place of a vector of sums, and of a list of values.
+WRONG_SUMS = {
+    "integers": lambda x: x.long(),
+    "float32": lambda x: x.float(),
+    "float16": lambda x: x.half(),
+    "complex": lambda x: x.to(torch.complex128),
+    "bool": lambda x: x > 0,
+    "short": lambda x: x[:3],
+    "long": lambda x: torch.cat([x, x]),
+    "a matrix": lambda x: torch.stack([x, x]),
+    "a number": lambda x: x.sum(),
+    "sparse": lambda x: x.to_sparse(),
+    "meta": lambda x: x.to("meta"),
+    "a list": lambda x: x.tolist(),
+    "None": lambda x: None,
+    "counts below 0": lambda x: -x,
+    "NaN counts": lambda x: x * NAN,
+}
+WRONG_ROWS = {
+    "one tensor": lambda rows: torch.cat(rows),
+    "numbers": lambda rows: [row.tolist() for row in rows],
+    "None": lambda rows: None,
+    "None in it": lambda rows: [None, *rows],
+    "one column": lambda rows: [row[:, :1] for row in rows],
+    "flat": lambda rows: [row.flatten() for row in rows],
+    "complex": lambda rows: [row.to(torch.complex64) for row in rows],
+}
+WRONG = [("sums", name, wrong) for name, wrong in WRONG_SUMS.items()]
+WRONG += [("values", name, wrong) for name, wrong in WRONG_ROWS.items()]
+
+
+@pytest.mark.parametrize(("field", "wrong"), [(f, w) for f, _, w in WRONG], ids=[f"{f}: {n}" for f, n, _ in WRONG])
+def test_a_wrong_state_is_refused_and_changes_nothing(field, wrong):
+    for kind in [KINDS["kept, none"], *([KINDS["sums"]] if field == "sums" else [])]:
+        metric, owner = filled(kind), nn.Module()
+        metric.persistent(True)
+        owner.inner = metric
+        before, name = states(metric), f"{metric.label}:{field}"
+        bad = {**states(metric), name: wrong(metric.metric_state[name])}
+        with pytest.raises(ValueError, match=rf"^Expected {re.escape(name)} to .*, got .*; pass a metric"):
+            metric.merge_state(bad)
+        for module, prefix in ((metric, ""), (owner, "inner.")):
+            with pytest.raises(RuntimeError, match=rf"Expected {re.escape(name)} to .*, got .*; leave its keys out"):
+                module.load_state_dict({prefix + key: x for key, x in bad.items()})
+        owner.load_state_dict({})  # as the error says
+        same_states(states(metric), before)
+        check(metric.compute(), aggregated(metric, BATCHES))
+
+
+def test_a_state_without_one_of_its_parts_is_refused():
+    metric = filled(KINDS["kept, none"])
+    state = {name: x for name, x in states(metric).items() if name.endswith("sums")}
+    with pytest.raises(RuntimeError, match=r":values to be a list of tensors as in metric_state, got NoneType"):
+        metric.load_state_dict(state)
+
+
+@pytest.mark.parametrize("field", ["ids", "values", "counted", "sums"])
+def test_a_wrong_state_of_a_wrapper_is_refused_and_changes_nothing(field):
+    kept, suite = tr.PerQuery("mrr"), tr.Sliced("mrr", 2)
+    kept.update(*BATCHES[0], query_ids=torch.arange(5))
+    suite.update(*BATCHES[0], slices=torch.arange(5) % 2)
+    for metric in (kept, suite) if field == "sums" else (kept,):
+        before, name = states(metric), f"{metric._state}:{field}"
+        bad = {**before, name: -before[name] - 1 if field == "sums" else [x[:2] for x in before[name]]}
+        for change, error in ((metric.merge_state, ValueError), (metric.load_state_dict, RuntimeError)):
+            with pytest.raises(error, match=r"Expected .* got"):
+                change(dict(bad))
+        same_states(states(metric), before)
+
+
+def test_a_wrong_state_of_rows_is_refused_and_changes_nothing():
+    metric = RetrievalMRR()
+    metric.update(torch.tensor([0.1, 0.2]), torch.tensor([1, 0]), indexes=torch.tensor([0, 0]))
+    before = states(metric)
+    for wrong in (None, [None], [torch.ones(3)], [torch.ones(2, 1)], torch.ones(2)):
+        for change, error in ((metric.merge_state, ValueError), (metric.load_state_dict, RuntimeError)):
+            with pytest.raises(error, match=r"Expected .* got"):
+                change({**before, "rows:preds": wrong})
+        same_states(states(metric), before)
+
+
+# ---- inside sync_context ---------------------------------------------------------------------------------------------
+
+
+@each_state
+def test_an_exception_inside_sync_context_leaves_the_state_of_this_worker(kind):
+    metric = kind.make(distributed_available_fn=lambda: True)
+    metric.update(*BATCHES[0])
+
+    def work():
+        with metric.sync_context(dist_sync_fn=lambda x, group=None: [x, x]):
+            assert metric.num_queries == 10
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        work()
+    assert not metric._is_synced
+    metric.update(*BATCHES[1])
+    assert metric.num_queries == 6
 
 
 # ---- precision -------------------------------------------------------------------------------------------------------

@@ -456,6 +456,88 @@ def checkpoints(rank, world):
     return suite.compute(), {name: value for name, value in twin.compute().items() if "none" not in name}
 
 
+def all_kinds():
+    made = [*map(tr.parse, MIXED), tr.Sliced("mrr", 2), tr.PerQuery("mrr"), tr.Coverage(num_items=9), RetrievalMRR()]
+    for metric in made:
+        metric.persistent(True)
+    return made
+
+
+def add(metric, batches, start=0):
+    """Add batches to a metric of any kind. Queries are numbered from ``start``."""
+    for preds, target in batches:
+        ids = start + torch.arange(len(preds))
+        start += len(preds)
+        if isinstance(metric, RetrievalMRR):
+            rows = ids[:, None].expand_as(preds).flatten()
+            metric.update(preds.flatten(), (target.flatten() > 0).long(), indexes=rows)
+        elif isinstance(metric, tr.Coverage):
+            metric.update(preds.topk(2).indices)
+        elif isinstance(metric, tr.Sliced):
+            metric.update(preds, target, slices=torch.arange(len(preds)) % 2)
+        elif isinstance(metric, tr.PerQuery):
+            metric.update(preds, target, query_ids=ids)
+        else:
+            metric.update(preds, target)
+
+
+def results(metric):
+    """All results as tensors without an order, rounded where the order of additions counts."""
+    found = metric.compute()
+    found = found if isinstance(found, dict) else found.compute() if isinstance(found, tr.QueryTable) else {"": found}
+    return {key: value.reshape(-1).sort().values.round(decimals=5) for key, value in found.items()}
+
+
+@scenario(of_two=True)
+def a_checkpoint_of_all_workers_loads_into_any_number(rank, world):
+    values = []
+    for first, second in zip(all_kinds(), all_kinds()):
+        add(first, share(BATCHES, rank, world), 1000 * rank)
+        saved = first.state_dict(prefix="inner.")
+        with first.sync_context():
+            saved.update(first.state_dict(prefix="inner."))
+        add(second, MORE[:1], 10**6)  # is forgotten
+        outer = torch.nn.Module()
+        outer.inner = second
+        outer.load_state_dict(saved)
+        assert plain(results(second)) == plain(results(first))
+        add(second, share(MORE, rank, world), 10**5 + 1000 * rank)
+        values.append(results(second))
+    return values
+
+
+@scenario(alone=False, of_two=True)
+def a_checkpoint_of_one_worker_is_refused_by_the_others(rank, world):
+    for first, second, empty in zip(all_kinds(), all_kinds(), all_kinds()):
+        add(first, share(BATCHES, rank, world), 1000 * rank)
+        box = [first.state_dict(), empty.state_dict()]
+        dist.broadcast_object_list(box)
+        theirs, nothing = map(dict, box)
+        second.load_state_dict(nothing)
+        if rank:
+            add(second, MORE[:1])
+            before = second.state_dict()
+            error = errors_of(lambda: second.load_state_dict(theirs), RuntimeError)  # noqa: B023  called at once
+            assert (
+                f"[worker, of] [{rank}, {world}], got that of [0, {world}]; save it in metric.sync_context()" in error
+            )
+            assert plain(second.state_dict()) == plain(before)
+        else:
+            second.load_state_dict(theirs)
+        second.load_state_dict(first.state_dict())  # each worker its own
+        assert plain(results(second)) == plain(results(first))
+
+
+@scenario(alone=False)
+def a_metric_that_is_not_synchronised_is_the_whole_on_each_worker(rank, world):
+    metric, twin = (tr.MRR(sync_on_compute=False) for _ in range(2))
+    metric.persistent(True)
+    fill(metric, BATCHES[: 1 + rank])
+    assert list(metric.state_dict()) == ["mrr:sums"]
+    twin.load_state_dict(metric.state_dict())
+    assert plain(twin.compute()) == plain(metric.compute()) == plain(expected("mrr", BATCHES[: 1 + rank]))
+
+
 # ---- long states, names, other groups --------------------------------------------------------------------------------
 
 

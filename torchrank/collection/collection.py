@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 from urllib.parse import unquote
 
@@ -30,6 +29,7 @@ from torchrank.state.measure import Measure
 from torchrank.state.measurements import BatchResult
 from torchrank.state.query_mean import QueryMean, added_together
 from torchrank.state.scoring import results_of, score_batch
+from torchrank.state.summed import SummedMetric
 from torchrank.state.synchronisation import JointReduction, WorkersDifferError
 from torchrank.statistics.table import Table
 
@@ -87,7 +87,7 @@ class RankingCollection(MetricCollection):
     __jit_unused_properties__: ClassVar = ["metric_state", "compute_groups"]
     # The constructor of MetricCollection reads them, and pickles of older versions do.
     _style = "label"
-    _options: Mapping[str, Any] = MappingProxyType({})
+    _options = dict[str, Any]()
 
     @eager
     def __init__(
@@ -429,7 +429,7 @@ class RankingCollection(MetricCollection):
         if list(other._modules) != list(self._modules):
             raise ValueError(f"Expected a collection of {list(self.keys())}, got {list(other.keys())}")
         for inner, metric in self._modules.items():
-            if isinstance(metric, QueryMean):  # check all before the first one changes
+            if isinstance(metric, SummedMetric):  # check all before the first one changes
                 metric.mergeable(other._modules[inner])
         for inner, metric in self._modules.items():
             metric.merge_state(other._modules[inner])

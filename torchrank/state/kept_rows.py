@@ -69,8 +69,18 @@ class KeepsRows(SafeMetric):
                 parts[:] = [torch.cat(parts) if parts else torch.empty(0, dtype=dtype, device=self.device)]
         return Rows(*(parts[0] for parts in self._parts()))
 
+    def fits(self, name: str, rows: Tensor) -> bool:
+        return rows.dim() == 1
+
     def merge_state(self, incoming_state: Any) -> None:
-        """Add the rows of another metric of this class."""
+        """Add the rows of another metric of this class.
+
+        Raises:
+            ValueError: it is no state of such a metric.
+        """
+        theirs = incoming_state.metric_state if isinstance(incoming_state, SafeMetric) else incoming_state
+        if isinstance(theirs, dict) and (fault := self.fault(theirs)):
+            raise ValueError(f"{fault}; pass a metric, or its metric_state")
         super().merge_state(incoming_state)
         self._computed = None
 

@@ -21,7 +21,7 @@ from torchrank.names.types import EmptyAction
 from torchrank.state.aggregation import AGGREGATIONS, MEANS, Mean, aggregate, from_sums
 from torchrank.state.estimates import Estimate, Interval, Method
 from torchrank.state.measurements import BatchResult
-from torchrank.state.summed import SummedMetric
+from torchrank.state.summed import COUNTS, SummedMetric
 from torchrank.state.sums import Sum
 from torchrank.state.synchronisation import JointReduction, appended
 from torchrank.state.torchmetrics_fixes import LOCK
@@ -112,6 +112,12 @@ class QueryMean(SummedMetric):
         """Per-query (value, weight), float [query, 2] for each part; None for a mean or a sum, which keep none."""
         name = f"{self._state}:values"
         return getattr(self, name) if name in self._defaults else None
+
+    def counts(self, sums: Tensor) -> Tensor:
+        return sums[COUNTS]
+
+    def fits(self, name: str, rows: Tensor) -> bool:
+        return rows.dim() == 2 and rows.shape[1] == 2 and rows.is_floating_point()
 
     # ---- add, compute ------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -16,8 +16,12 @@ from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.bad_values import explain
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.checks import warn
+from torchrank.state.sums import Sum
 from torchrank.state.synchronisation import appended
 from torchrank.state.torchmetrics_fixes import SafeMetric, eager
+
+#: the sums of a mean that are never below 0
+COUNTS = [Sum.W, Sum.QUERIES, Sum.EMPTY, Sum.W2, *range(Sum.ERRORS, state.SIZE)]
 
 
 class SummedMetric(SafeMetric):
@@ -88,11 +92,8 @@ class SummedMetric(SafeMetric):
     def over_all_workers(self) -> Iterator[None]:
         """Context in which the state is that of all workers, as in :meth:`compute`. All workers must enter it."""
         sync = not self._is_synced and self.sync_on_compute
-        self.sync(dist_sync_fn=self.dist_sync_fn, should_sync=sync)
-        try:
+        with self.sync_context(self.dist_sync_fn, should_sync=sync, should_unsync=sync):
             yield
-        finally:
-            self.unsync(sync and self._is_synced)
 
     def _narrow(self, value: Tensor) -> Tensor:
         """A value in float32, unless it is finite in float64 only."""
@@ -148,12 +149,25 @@ class SummedMetric(SafeMetric):
         """The state of another metric with the same label.
 
         Raises:
-            ValueError: it has another label, or is no state.
+            ValueError: it has another label, or is no state of such a metric.
         """
         theirs = other.metric_state if isinstance(other, Metric) else other
         if not isinstance(theirs, dict) or theirs.keys() != self._defaults.keys():
             raise ValueError(f"Expected the state of another {self._state}, got {getattr(other, 'label', other)!r}")
+        if fault := self.fault(theirs):
+            raise ValueError(f"{fault}; pass a metric, or its metric_state")
         return theirs
+
+    def counts(self, sums: Tensor) -> Tensor:
+        """The numbers in a state [number] that are never below 0."""
+        return sums[:0]
+
+    def fault(self, states: Mapping[str, Any]) -> str:
+        name = f"{self._state}:sums"
+        if found := super().fault(states):
+            return found
+        counts = self.counts(state.read(self.restored(states[name])))
+        return "" if bool((counts >= 0).all()) else f"Expected {name} to have counts >= 0, got {float(counts.min()):g}"
 
     def moved(self, x: Tensor, device: torch.device) -> Tensor:
         is_state = x.dtype == torch.float64 or state.compensated(x)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from inspect import Signature
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torchmetrics import Metric
 
@@ -117,13 +119,28 @@ class SafeMetric(Metric):
         def computed(*args: Any, **kwargs: Any) -> Any:
             if self._to_sync and self.distributed_available_fn():
                 self._computed = None  # a worker that returned a cached value would leave the others waiting
-            try:
-                return stock(*args, **kwargs)
-            except Exception:
-                self.unsync(self._is_synced and self._should_unsync)
-                raise
+            return stock(*args, **kwargs)
 
         return eager(computed)
+
+    @contextlib.contextmanager
+    def sync_context(
+        self,
+        dist_sync_fn: Callable[..., Any] | None = None,
+        process_group: Any = None,
+        should_sync: bool = True,
+        should_unsync: bool = True,
+        distributed_available: Callable[..., bool] | None = None,
+    ) -> Iterator[None]:
+        """Context in which the state is that of all workers, as :meth:`torchmetrics.Metric.sync_context`.
+
+        All workers must enter it. The state of this worker is back afterwards, also after an exception.
+        """
+        self.sync(dist_sync_fn, process_group, should_sync, distributed_available)
+        try:
+            yield
+        finally:
+            self.unsync(self._is_synced and should_unsync)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = "") -> Any:
         # fn may change the dtype as well, e.g. in `half()`. Apply it to an empty tensor and follow its device only.
@@ -136,27 +153,93 @@ class SafeMetric(Metric):
         """A state or another tensor of the metric, on another device."""
         return x.to(device)
 
+    # ---- checkpoints ---------------------------------------------------------------------------------------------
+
+    def place(self) -> tuple[int, int]:
+        """The rank of this worker, and the number of workers whose states are added; (0, 1) if it is alone."""
+        if not self.sync_on_compute or not self.distributed_available_fn() or not dist.is_initialized():
+            return 0, 1
+        return dist.get_rank(self.process_group), dist.get_world_size(self.process_group)
+
+    @property
+    def _part(self) -> str:
+        """The key in a checkpoint of the worker whose state it is, and the number of workers; [0, 1] = of all workers."""
+        return f"{next(iter(self._defaults)).rpartition(':')[0]}:part"
+
+    def state_dict(self, *args: Any, prefix: str = "", **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        """The state if it is persistent, and on several workers the rank of this worker and their number.
+
+        Within ``metric.sync_context()``, which all workers enter, it is the state of all workers. It loads into any
+        number of workers: the first takes it, the others begin empty. The state of one worker loads into the worker of
+        the same rank among as many workers. Elsewhere ``load_state_dict`` raises RuntimeError, unless the state is
+        empty, as it is between epochs.
+        """
+        saved = super().state_dict(*args, prefix=prefix, **kwargs)  # type: ignore[misc]
+        place = self.place()
+        if place[1] > 1 and any(self._persistent.values()):
+            saved[prefix + self._part] = torch.tensor((0, 1) if self._is_synced else place, device=self.device)
+        return saved
+
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
-        saved = [name for name in self._defaults if prefix + name in state_dict]
+        found = {name: state_dict.pop(prefix + name) for name in self._defaults if prefix + name in state_dict}
+        part = state_dict.pop(prefix + self._part, None)
         super()._load_from_state_dict(state_dict, prefix, *args)
-        wrong: list[str] = args[-1]  # load_state_dict raises an error with these messages
-        for name in saved:
-            value, default = getattr(self, name), self._defaults[name]
-            if isinstance(value, Tensor) and isinstance(default, Tensor):
-                value = self.restored(value).clone()  # the metric must not share memory with the checkpoint
-                if value.shape != default.shape:
-                    wrong.append(
-                        f"Expected {prefix}{name} to have shape {list(default.shape)}, got {list(value.shape)}, saved"
-                        " by another version of torchrank; evaluate again."
-                    )
-                    value = default.clone()
+        if not found:
+            return
+        (rank, world), saved = self.place(), part.tolist() if isinstance(part, Tensor) else part
+        fault, way_out = self.fault(found), "leave its keys out of the state_dict"
+        whole = saved in (None, [0, 1])
+        if not (fault or whole or saved == [rank, world] or all(map(_is_empty, found.values()))):
+            fault = f"Expected the state of all workers, or of [worker, of] [{rank}, {world}], got that of {saved}"
+            way_out = f"save it in metric.sync_context() on all workers, or {way_out}"
+        if fault:  # load_state_dict raises an error with these messages
+            args[-1].append(f"{prefix[:-1]}: {fault}; {way_out}.".removeprefix(": "))
+            return
+        # Only the sum over workers counts, so one of them takes the whole.
+        for name, value in (found if not whole or rank == 0 else self._defaults).items():
+            # A copy, because the metric must not share memory with the checkpoint.
+            copied = self.restored(value).clone() if isinstance(value, Tensor) else [self.restored(x) for x in value]
+            setattr(self, name, copied)
+        self._computed = None
+        self._update_count = max(1, self._update_count)
+
+    def fault(self, states: Mapping[str, Any]) -> str:
+        """What is wrong with states that are to be loaded or merged, "Expected ..., got ..."; empty = nothing."""
+        numbers = set()
+        for name, default in self._defaults.items():
+            value = states.get(name)
+            if isinstance(default, Tensor):
+                if not _is_readable(value) or _told(self.restored(value)) != _told(default):
+                    return f"Expected {name} to be {_told(default)}, got {_told(value)}"
+            elif isinstance(value, list | tuple) and all(_is_readable(x) and self.fits(name, x) for x in value):
+                numbers.add(sum(map(len, value)))
             else:
-                value = [self.restored(x) for x in value]
-            setattr(self, name, value)
-        if saved:
-            self._computed = None
-            self._update_count = max(1, self._update_count)
+                return f"Expected {name} to be a list of tensors as in metric_state, got {_told(value)}"
+        return "" if len(numbers) < 2 else f"Expected as many rows in all lists of the state, got {sorted(numbers)}"
+
+    def fits(self, name: str, rows: Tensor) -> bool:
+        """Whether a tensor can be in a list of the state."""
+        return True
 
     def restored(self, x: Tensor) -> Tensor:
         """A saved state, possibly of another device, as it is on this device."""
         return x.to(self.device)
+
+
+def _is_readable(x: object) -> TypeGuard[Tensor]:
+    """Whether a state is a dense tensor of real numbers."""
+    if not isinstance(x, Tensor) or x.is_nested or x.is_meta or x.is_quantized:
+        return False
+    return x.layout is torch.strided and not x.is_complex()
+
+
+def _is_empty(value: Tensor | list[Tensor]) -> bool:
+    """Whether a state is that of a metric without queries."""
+    return not any(bool(x.any()) if x is value else len(x) for x in ([value] if isinstance(value, Tensor) else value))
+
+
+def _told(x: object) -> str:
+    """A state in an error message."""
+    if isinstance(x, list | tuple):
+        return f"a {type(x).__name__} of {', '.join(map(_told, x[:3])) or 'nothing'}"
+    return f"a tensor {list(x.shape)} of {x.dtype}" if isinstance(x, Tensor) and not x.is_nested else type(x).__name__

@@ -203,6 +203,14 @@ class PerQuery(SummedMetric):
             return appended(*_alike(earlier, [x.to(self.device) for x in later]))
         return super().joined(name, earlier, later)
 
+    def counts(self, sums: Tensor) -> Tensor:
+        return sums
+
+    def fits(self, name: str, rows: Tensor) -> bool:
+        number = len(self.metrics)
+        widths = {"ids": (1,), "values": (number,), "weights": (0, number), "counted": (0, 1)}
+        return rows.dim() == 2 and rows.shape[1] in widths[name.rpartition(":")[2]]
+
     def moved(self, x: Tensor, device: torch.device) -> Tensor:
         return x.to(device, dtype=widest_float(device)) if x.dtype == torch.float64 else x.to(device)
 

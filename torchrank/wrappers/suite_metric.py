@@ -12,7 +12,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 import torchrank.state.sums as state
 from torchrank.layouts.batch import Batch
 from torchrank.state.estimates import estimate_table
-from torchrank.state.summed import SummedMetric
+from torchrank.state.summed import COUNTS, SummedMetric
 from torchrank.state.synchronisation import all_reduce
 from torchrank.state.torchmetrics_fixes import LOCK
 from torchrank.statistics.table import Table
@@ -69,6 +69,9 @@ class SuiteMetric(SummedMetric):
         with LOCK:
             self._set("sums", state.add(self.sums, sums.to(self.sums.device)))
         self.notice_cut(batch)
+
+    def counts(self, sums: Tensor) -> Tensor:
+        return torch.cat([part[:, COUNTS] for part in self.tally.of_metrics(self.parts(sums)).values()])
 
     def parts(self, sums: Tensor) -> Tensor:
         """The sums [group, size] of each group, from the whole vector."""
