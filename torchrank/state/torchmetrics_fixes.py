@@ -163,7 +163,7 @@ class SafeMetric(Metric):
 
     @property
     def _part(self) -> str:
-        """The key in a checkpoint of the worker that saved it, and of the number of workers; [0, 1] = of all of them."""
+        """The key in a checkpoint of the worker that saved it, and of the number of workers; [0, 1] = of all."""
         return f"{next(iter(self._defaults)).rpartition(':')[0]}:part"
 
     def state_dict(self, *args: Any, prefix: str = "", **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
