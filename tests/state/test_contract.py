@@ -492,11 +492,13 @@ WRONG_ROWS = {
     "flat": lambda rows: [row.flatten() for row in rows],
     "complex": lambda rows: [row.to(torch.complex64) for row in rows],
 }
-WRONG = [("sums", name, wrong) for name, wrong in WRONG_SUMS.items()]
-WRONG += [("values", name, wrong) for name, wrong in WRONG_ROWS.items()]
+WRONG_STATES = [("sums", name, wrong) for name, wrong in WRONG_SUMS.items()]
+WRONG_STATES += [("values", name, wrong) for name, wrong in WRONG_ROWS.items()]
 
 
-@pytest.mark.parametrize(("field", "wrong"), [(f, w) for f, _, w in WRONG], ids=[f"{f}: {n}" for f, n, _ in WRONG])
+@pytest.mark.parametrize(
+    ("field", "wrong"), [(f, w) for f, _, w in WRONG_STATES], ids=[f"{f}: {n}" for f, n, _ in WRONG_STATES]
+)
 def test_a_wrong_state_is_refused_and_changes_nothing(field, wrong):
     for kind in [KINDS["kept, none"], *([KINDS["sums"]] if field == "sums" else [])]:
         metric, owner = filled(kind), nn.Module()
