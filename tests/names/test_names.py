@@ -551,3 +551,33 @@ def test_functions_of_one_name_have_states_of_their_own_after_one_is_gone():
     gc.collect()
     metrics.append(tr.MRR(aggregation=make()))
     assert metrics[0].metric_state.keys().isdisjoint(metrics[1].metric_state)
+
+
+@pytest.mark.parametrize("text", ["a_1", "x-l", "a-l1", "-l1", "a_", "(a", "a@", "a(b)", "[", "1,", "{", "'", "a "])
+@pytest.mark.parametrize("form", ["{}", "map{}", "a(b={})", "a(b=1,{})", "mrr{}x", "a@{}-", "a{}(", "a(b{}'"])
+@pytest.mark.parametrize("size", [20_000, 9_980, 90])
+def test_a_long_name_is_refused_at_once(text, form, size):
+    with pytest.raises(ValueError, match="Expected"):
+        tr.parse(form.format((text * size)[:size]) + " " * size + "(")
+
+
+def test_brackets_and_signs_nested_deeply_are_text():
+    for text in ("-" * 5000 + "1", "[" * 5000, "{" + "-" * 5000 + "1:2}"):
+        with pytest.raises(ValueError, match="Expected"):
+            tr.parse(f"ndcg(gain={text})")
+
+
+def test_a_name_has_one_relevance_level_and_its_numbers_have_a_largest_length():
+    assert tr.parse("map-l2").label == "map(relevance_level=2)"
+    with pytest.raises(ValueError, match=r"Expected one relevance level, .* got several in 'map-l1-l2'"):
+        tr.parse("map-l1-l2")
+    for name in ("map" + "-l1" * 3000, f"ndcg@{'9' * 5000}", f"map-l{'9' * 5000}", f"ndcg@1-{'9' * 5000}"):
+        with pytest.raises(ValueError, match="Expected"):
+            tr.parse(name)
+
+
+def test_labels_with_a_thousand_cutoffs_and_gains_are_read():
+    cuts = ",".join(map(str, range(5000, 6000)))
+    assert len(parse_all(f"ndcg@{cuts}")) == 1000
+    gains = ",".join(f"{grade}:{2 * grade}" for grade in range(500))
+    assert tr.parse(f"ndcg(gain={{{gains}}})").gain[499] == 998

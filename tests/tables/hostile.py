@@ -48,13 +48,15 @@ CASES = [
     ("5 columns, no tag", RUN.replace(" t\n", "\n"), TABLE),
     ("Header between tabs", HEADER + "q1\td2\t0.75\nq1\td1\t0.5\n", TABLE),
     ("3 columns between tabs: ranks, as in MS MARCO", "q1\td2\t1\nq1\td1\t2\n", {"q1": {"d2": -1.0, "d1": -2.0}}),
-    ("Very long line", named("d" * 100_000), {"q1": {"d" * 100_000: 0.5}}),
+    ("Id of 100,000 bytes", named("d" * 100_000), {"q1": {"d" * 100_000: 0.5}}),
+    ("Line of 1,000,000 bytes", "q1 Q0 d1 1 0.5 t".ljust(1_000_000) + "\n" + RUN[:18], {"q1": {"d1": 0.5, "d2": 0.75}}),
     # ids
     *[
         (f"Id `{name}`", named(name), {"q1": {name: 0.5}})
         for name in ("007", "1e5", "NA", "null", "#3", '"a', "é", "日本")
     ],
     ("Id of 300 bytes", named(LONG), {"q1": {LONG: 0.5}}),
+    ("Id of bytes that are not UTF-8", b"q1 Q0 \xe9\xff 1 0.5 t\n", {"q1": {"\udce9\udcff": 0.5}}),
     # scores
     *[
         (f"Score `{text}`", scored(text), {"q1": {"d1": value}})
@@ -159,6 +161,20 @@ CASES = [
         "q1 0 d1 inf\n",
         (1, "Expected grade to be a finite number, got inf: 'q1 0 d1 inf'"),
     ),
+    (
+        "Id of 100,001 bytes",
+        RUN + named("d" * 100_001),
+        (3, f"Expected fields of at most 100,000 bytes, got one of 100,001; shorten it: 'q1 Q0 {'d' * 111}...'"),
+    ),
+    (
+        "Line of 1,000,001 bytes",
+        RUN + "q1 Q0 d3 1 0.5 t".ljust(1_000_001) + "\n",
+        (
+            3,
+            "Expected lines of at most 1,000,000 bytes, got a longer one; end each row with a line break:"
+            f" '{'q1 Q0 d3 1 0.5 t'.ljust(117)}...'",
+        ),
+    ),
     ("Empty file", "", (None, "Expected lines of text, got an empty file")),
     ("Only blanks", " \n\t\n", (None, "Expected lines of text, got an empty file")),
     ("Only a header", HEADER, {}),
@@ -172,6 +188,20 @@ CASES = [
             " reached",
         ),
     ),
+    *[
+        (
+            f"Compressed, as `{call}` can undo",
+            start + RUN.encode(),
+            (None, f"Expected text or gzip, got another compression; decompress it with {call}"),
+        )
+        for start, call in {
+            b"\x04\x22\x4d\x18": "lz4 -d",
+            b"\x28\xb5\x2f\xfd": "zstd -d",
+            b"BZh91AY&SY": "bzip2 -d",
+            b"\xfd7zXZ\0": "xz -d",
+            b"PK\x03\x04": "unzip",
+        }.items()
+    ],
     (
         "NUL byte",
         RUN.replace("d1", "d\0"),
@@ -186,6 +216,15 @@ CASES = [
         "JSON cut at its end",
         '{"q1": {"d1": 0.5',
         (1, "Expected JSON, got Expecting ',' delimiter: line 1 column 18 (char 17): '{\"q1\": {\"d1\": 0.5'"),
+    ),
+    (
+        "JSON nested 500 deep",
+        '{"q1": {"d1": ' + '{"a": ' * 498 + "1" + "}" * 500,
+        (
+            None,
+            "Expected score to be a number, got {'a': {'a': {'a': {'a': {'a': {'a': {...}}}}}}} for document 'a' of"
+            " query 'a'",
+        ),
     ),
     ("JSON with a key twice", '{"q1": {"d1": 1, "d1": 2}}', (None, "Expected each key once, got 'd1' twice")),
     ("A folder", None, (None, "Expected a folder with one JSON file of predictions, got none; pass a file")),

@@ -93,6 +93,18 @@ def test_pieces_may_cut_a_query(whole, kind, size):
     same(tr.evaluate(QRELS, read(iter(pieces)), "ndcg mrr"), whole)
 
 
+def test_a_query_in_many_pieces_is_joined_once(monkeypatch):
+    joined = []
+    of_objects = chunks.of_objects
+    monkeypatch.setattr(chunks, "of_objects", lambda names: joined.append(len(names)) or of_objects(names))
+    pieces = [[("q", f"{piece} {number}", piece) for number in range(2)] for piece in range(300)]
+    (found,) = read(pieces)
+    assert (len(found), joined) == (600, [600])
+    pieces[200][1] = pieces[7][1]
+    with pytest.raises(tr.ReadingError, match=r"row 2: Expected every document once .* first in row 2;"):
+        list(read(pieces))
+
+
 def test_queries_without_documents_are_in_the_run():
     pieces = [{"q1": {"d1": 0.5}, "q2": {}}, {}, [], {"q3": {"d1": 0.5}}]
     (row,) = tr.evaluate(QRELS, read(pieces), "mrr", queries="both").coverage.rows

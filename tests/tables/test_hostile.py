@@ -1,12 +1,17 @@
 """Files that other readers get wrong are read as they are meant, or refused with the exact place."""
 
+import gzip
+import io
+import json
 import math
 import os
+import tracemalloc
 
 import pytest
 from hostile import CASES, outcome, read
 
 import torchrank as tr
+from torchrank.tables.ids import decode, encode
 
 
 @pytest.mark.parametrize(("title", "content", "want"), CASES, ids=[title for title, _, _ in CASES])
@@ -35,3 +40,109 @@ def test_a_cut_last_line_is_refused_if_a_field_is_missing_and_read_if_none_is(tm
             tr.read_run(path)
     path.write_text(f"{line}\nq2 Q0 d1 2 0.7")  # 0.75 without its last digit: no reader can tell
     assert tr.read_run(path).to_dict()["q2"] == {"d1": 0.7}
+
+
+def peak(call):
+    """The result of a call, and the most memory that it had, in MB; NumPy's arrays count."""
+    tracemalloc.start()
+    try:
+        return call(), tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_tied_documents_beside_one_long_id_are_ordered_in_memory_of_the_size_of_the_file(tmp_path):
+    names = [*(f"d{number}" for number in range(20_000)), "d1" * 50_000, "d1" * 49_999 + "d0", "d1" * 49_999]
+    (tmp_path / "run").write_text("".join(f"q Q0 {name} 1 0.5 t\n" for name in names))
+    tr.evaluate({"q": {"d": 1}}, {"q": {"d": 0.5}}, "mr")  # imports, which are slow where memory is watched
+    found, size = peak(lambda: tr.evaluate({"q": {"d0": 1, names[-2]: 1}}, tmp_path / "run", "mr"))
+    ordered = sorted(names, reverse=True)
+    assert found.means["run"]["mr"] == sum(ordered.index(name) + 1 for name in ("d0", names[-2])) / 2
+    assert size < 50
+
+
+def test_long_ids_among_many_short_ones_are_told_apart():
+    long = [f"{'d' * 99_990}{number}" for number in range(20)]
+    rows = "".join(f"q{number % 7} Q0 {name} 1 0.5 t\n" for number, name in enumerate(long))
+    rest = "".join(f"q{number % 7} Q0 d{number} 1 0.5 t\n" for number in range(100_000))
+    found = tr.read_run(io.BytesIO((rows + rest).encode()))
+    assert found.to_dict()["q3"][long[3]] == 0.5
+    assert len(found) == 100_020
+
+
+def test_a_gzip_file_of_many_times_its_size_is_refused_unless_the_user_decompresses_it(tmp_path):
+    bomb = tmp_path / "bomb.run.gz"
+    line = b"q Q0 d 1 0.5 t\n"
+    bomb.write_bytes(gzip.compress(line + b"\n" * 2**26, 1))
+    assert bomb.stat().st_size < 400_000
+    for source in (bomb, bomb.open("rb")):
+        with pytest.raises(tr.ReadingError, match=r"bomb.run.gz: Expected a gzip file of at most .* gzip.open\(path\)"):
+            tr.read_run(source)
+    with gzip.open(bomb) as stream:
+        assert tr.read_run(stream).to_dict() == {"q": {"d": 0.5}}
+    small = gzip.compress(line + b"\n" * 2**20)
+    assert len(line + b"\n" * 2**20) > 100 * len(small)  # a small file may grow at will
+    assert tr.read_run(io.BytesIO(small + gzip.compress(b"q Q0 e 1 0.5 t\n"))).to_dict() == {"q": {"d": 0.5, "e": 0.5}}
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("begin", [b"", b"q Q0 a 1 1.0 t\n"])
+def test_chunks_of_a_file_without_line_breaks_are_refused_in_little_memory(tmp_path, begin, compressed):
+    path, data = tmp_path / "run", begin + b"q" * 2**25
+    path.write_bytes(gzip.compress(data, 1) if compressed else data)
+
+    def refused():
+        with pytest.raises(
+            tr.ReadingError, match=r"run, line [12]: Expected lines of at most 1,000,000 bytes"
+        ) as found:
+            list(tr.tables.read_chunks(path, lines=1000))
+        return found.value.line
+
+    line, size = peak(refused)
+    assert (line, size < 20) == (1 + bool(begin), True)
+
+
+def test_a_first_line_that_is_long_makes_no_large_chunks(tmp_path):
+    (tmp_path / "run").write_text(
+        "q Q0 d 1 0.5".ljust(900_000) + "\n" + "".join(f"q{n} Q0 d 1 0.5\n" for n in range(10**5))
+    )
+    assert max(map(len, tr.tables.read_chunks(tmp_path / "run", lines=100))) < 10**4
+
+
+@pytest.mark.parametrize("rows", [[("q", "d", 1), ("q", "d" * 100_001, 1)], [("q", "d", 1), ("é" * 50_001, "d", 1)]])
+def test_rows_with_an_id_that_is_too_long_are_refused_by_their_number(rows):
+    lines = "\n".join(json.dumps(dict(zip(("qid", "docid", "score"), row))) for row in rows)
+    columns = dict(zip(("query", "document", "score"), map(list, zip(*rows))))
+    for source in (rows, io.StringIO(lines), columns):
+        with pytest.raises(tr.ReadingError, match=r" ids of at most 100,000 bytes, got one of 100,00\d") as found:
+            tr.read_run(source)
+        assert found.value.line == 2
+    with pytest.raises(tr.ReadingError, match="ids of at most 100,000 characters"):
+        tr.read_run(io.StringIO(json.dumps({"q": {"d" * 100_001: 1}})))
+
+
+def test_a_line_of_json_lines_has_a_largest_length():
+    text = "".join(
+        json.dumps({"qid": "q", "docid": d, "score": 1, "text": "t" * n}) + "\n" for d, n in (("a", 9), ("b", 10**6))
+    )
+    with pytest.raises(tr.ReadingError, match="line 2: Expected lines of at most 1,000,000 bytes"):
+        tr.read_run(io.StringIO(text))
+
+
+def test_blank_lines_before_the_first_row_are_skipped_at_once():
+    with pytest.raises(tr.ReadingError, match="line 5000003: Expected score to be a number, got 'x'"):
+        tr.read_run(
+            io.BytesIO(b"\n" * 5_000_000 + b"q\tQ0\td\t1\t0.5\tt\n" * 2 + b"q\tQ0\te\t1\tx\tt\n"),
+            format="tsv",
+            columns=[0, 2, 4],
+        )
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\udcff\ud800é", "\ud83d\ude00", "é\udfff"])
+def test_ids_keep_lone_surrogates_and_bytes_that_are_not_utf_8(name):
+    text = json.dumps({name: {name: 0.5}})
+    assert tr.read_run(io.StringIO(text)).to_dict() == json.loads(text)
+    assert tr.read_run([(name, name, 0.5)]).to_dict() == {name: {name: 0.5}}
+    assert decode(encode(name)) == name
+    for data in (b"\xed\xa0\x80", b"\xed\xb3\xbf", b"\xff\xed\xa0\x80\xc3\xa9", b"\xed\xb3\xff"):
+        assert encode(decode(data)) == data

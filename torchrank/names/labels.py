@@ -9,18 +9,20 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 # Accepts more than our own labels, because names of other libraries contain digits, dots and commas.
-_SHAPE = re.compile(r"\s*(?P<name>[^\s@()]+)\s*(?:\((?P<inside>.*)\))?\s*(?:@\s*(?P<at>[^\s@()][^@()]*?))?\s*")
+# No two neighbours can match the same text, so that a match takes time in proportion to its text.
+_SHAPE = re.compile(
+    r"\s*+(?P<name>[^\s@()]++)\s*+(?:\((?P<inside>.*)\))?\s*+(?:@\s*+(?P<at>[^\s@()](?:[^@()]*[^\s@()])?))?\s*+"
+)
 
 
-_PARAMETER = re.compile(r"\s*(\w+)\s*=\s*('[^']*'|\"[^\"]*\"|{[^{}]*}|[^,'\"{}]+?)\s*(?:,|$)")
+_PARAMETER = re.compile(r"\s*(\w+)\s*=\s*('[^']*'|\"[^\"]*\"|{[^{}]*}|[^\s,'\"{}](?:[^,'\"{}]*[^\s,'\"{}])?)\s*(?:,|$)")
 
 
-_PARENTHESES = re.compile(r"\([^()]*\)")
-
-
-# The commas and spaces between labels in one string, but not beside an @ or before another cutoff. ``split`` leaves
-# out those in parentheses.
-_BETWEEN = re.compile(r"(?<![@,\s])(?:\s*,\s*|\s+)(?![@(,\s])(?!-?[\d.]+(?:-\d+)?\s*(?:,|\s|$))")
+# The commas and spaces between labels in one string, but not beside an @, before another cutoff or in parentheses,
+# which match as a whole.
+_BETWEEN = re.compile(
+    r"\([^()]*\)|(?P<between>(?<![@,\s])(?:\s*,\s*|\s+)(?![@(,\s])(?!-?[\d.]+(?:-\d+)?\s*(?:,|\s|$)))"
+)
 
 
 #: the most cutoffs that one label may have
@@ -52,7 +54,7 @@ class Label:
         cuts: list[int] = []
         for part in self.at.split(",") if self.at else []:
             ends = [end.strip() for end in part.split("-")]
-            numbers = [int(end) for end in ends if end.isascii() and end.isdecimal()]
+            numbers = [int(end) for end in ends if end.isascii() and end.isdecimal() and len(end) < 19]
             if len(numbers) != len(ends) or len(ends) > 2 or numbers[0] > numbers[-1]:
                 raise ValueError(f"Expected cutoffs like '@10', '@5,10' or '@1-5' after {self.name}, got '@{self.at}'")
             # Counted before the range is expanded, which could exhaust the memory.
@@ -71,12 +73,11 @@ def write(name: str, parameters: Mapping[str, object], top_k: int | None) -> str
 def split(text: str) -> list[str]:
     """The labels in one string: ``"ndcg@5,10, mrr"`` and ``"ndcg@5,10 mrr"`` have two each."""
     text = text.strip()
-    inside = [found.span() for found in _PARENTHESES.finditer(text)]
     parts, start = [], 0
-    for between in _BETWEEN.finditer(text):
-        if not any(first <= between.start() < last for first, last in inside):
-            parts.append(text[start : between.start()])
-            start = between.end()
+    for found in _BETWEEN.finditer(text):
+        if found["between"]:
+            parts.append(text[start : found.start()])
+            start = found.end()
     return [*parts, text[start:]]
 
 
@@ -143,5 +144,5 @@ def _literal(text: str) -> object:
     try:
         # True and False are read in any case: Python has them in capitals, command lines often do not.
         return ast.literal_eval(text.capitalize() if text.lower() in ("true", "false") else text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two by brackets or signs nested deeply
         return text

@@ -79,9 +79,15 @@ def resolve(name: str) -> list[Label]:
         ValueError: no measure has this name.
     """
     # The order decides if a name fits several times: spellings of other libraries, own names, a cutoff in the name.
+    if len(name) > LONGEST:
+        raise ValueError(f"Expected a name of at most {LONGEST:,} characters, got {len(name):,}: {name[:50]!r}...")
     if suffixed := _LEVEL.fullmatch(name):
+        if _LEVEL.fullmatch(suffixed["name"]):
+            raise ValueError(f"Expected one relevance level, as in 'map-l2', got several in {name[:50]!r}")
         return [_at_level(label, suffixed) for label in resolve(suffixed["name"])]
     label, registry = read(name), measures()
+    if len(label.name) > LONGEST_PLAIN:
+        raise ValueError(f"Expected the name of a measure, got {len(label.name):,} characters: {name[:50]!r}...")
     own = label.name.lower()
     spellings = _ordered(tuple(registry.values()))
     if own in registry:
@@ -131,8 +137,12 @@ def _ordered(measures: tuple[type, ...]) -> list[_Spelling]:
     return sorted((one for measure in measures for one in _spellings(measure)), key=lambda one: one.rank)
 
 
+#: the most characters of a name, with its parameters and cutoffs; and without them
+LONGEST, LONGEST_PLAIN = 10_000, 100
+
+
 #: ranx's suffix for the relevance level, map-l2
-_LEVEL = re.compile(r"\s*(?P<name>[^()]+(?:\(.*\))?[^()]*?)-l(?P<level>\d+)\s*", re.IGNORECASE)
+_LEVEL = re.compile(r"\s*+(?P<name>[^()]+(?:\(.*\)[^()]*)?)-l(?P<level>\d{1,9})\s*", re.IGNORECASE)
 
 
 #: patterns of the names in braces; any other name is one number
@@ -142,7 +152,7 @@ _FORMS = {"k": r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", "x": _NUMBERS, "xs": _NUMBERS}
 
 
 #: a cutoff as MTEB and others write it, ndcg_at_10, ndcg_10; or k in its place
-_CUT = re.compile(rf"(?P<name>.*?[^\W\d].*?)(?P<link>[_-](?:at[_-])?)?(?P<k>k|{_FORMS['k']})", re.IGNORECASE)
+_CUT = re.compile(rf"(?P<name>[\W\d]*[^\W\d].*?)(?P<link>[_-](?:at[_-])?)?(?P<k>k|{_FORMS['k']})", re.IGNORECASE)
 
 
 #: after these names a number may be their parameter instead of a cutoff; bpref-10 is another measure

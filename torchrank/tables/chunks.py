@@ -24,14 +24,14 @@ from torchrank.tables.frames import error_of
 from torchrank.tables.ids import ObjectIds, of_objects
 from torchrank.tables.sources import found_in
 from torchrank.tables.table import Duplicates, PairTable, Rows, Run, Ties
-from torchrank.tables.text import PADDING, Text
+from torchrank.tables.text import LONGEST_LINE, PADDING, Text
 
 # Files of at least so many bytes are read in chunks by themselves; compressed ones have several times as many lines.
 LARGE, LARGE_COMPRESSED = 2**26, 2**24
 # Pieces that are read while something else is waited for.
 EARLY = 16
-# Bytes whose lines show how long lines are.
-SAMPLE = 2**16
+# Bytes whose lines show how long lines are, and the longest mean length that makes pieces larger.
+SAMPLE, LONG = 2**16, 2**10
 GZIP, MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
 
 
@@ -152,7 +152,8 @@ def _is_large(path: Path) -> bool:
         return False
     with _opened(path) as stream:
         sample = stream.read(SAMPLE)
-    return bool(sample.strip()) and files.recognise(Text.of(sample, str(path))) in ("trec", "jsonl")
+    text = Text.of(sample, str(path))
+    return not files.is_blank(text) and files.recognise(files.without_mark(text)) in ("trec", "jsonl")
 
 
 @contextlib.contextmanager
@@ -192,7 +193,7 @@ class Lines:
         try:
             with _opened(self.path) as stream:
                 sample = stream.read(SAMPLE)
-                size = max(1, self.lines * -(-len(sample) // max(1, sample.count(b"\n"))))
+                size = max(1, self.lines * min(-(-len(sample) // max(1, sample.count(b"\n"))), LONG))
                 held = io.BytesIO(sample.removeprefix(MARK))  # a pipe cannot be read from its beginning again
                 more = b"\n"
                 while more:
@@ -201,6 +202,8 @@ class Lines:
                     cut = more.rfind(b"\n") + 1
                     if more and not cut:
                         rest += more
+                        if len(rest) > LONGEST_LINE:
+                            raise Text.of(rest, name, number).too_long(0)
                         continue
                     data = b"".join((rest, more[:cut], bytes(PADDING)))
                     rest = more[cut:]
@@ -261,7 +264,7 @@ def _whole_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
     Raises:
         QueryReturnsError: a query has rows before and after those of another one.
     """
-    held: Rows | None = None
+    held: list[Rows] = []  # the pieces of the last query
     last: Hashable = None
     seen: set[Hashable] = set()
     kinds: tuple[str, str] | None = None
@@ -280,9 +283,9 @@ def _whole_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
             )
         if not len(starts):
             continue
-        if held is not None and keys[0] == last:
+        if held and keys[0] == last:
             stop = starts[1] if len(starts) > 1 else len(rows.value)
-            held = _joined(held, _cut(rows, 0, stop))
+            held.append(_cut(rows, 0, stop))
             starts, keys = starts[1:], keys[1:]
         for start, key in zip(starts, keys):
             if key in seen:
@@ -296,14 +299,14 @@ def _whole_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
             seen.add(key)
         if not starts:
             continue
-        if held is not None:
-            yield held
+        if held:
+            yield _joined(held)
         if starts[-1] > starts[0]:
             yield _cut(rows, starts[0], starts[-1])
-        held, last = _cut(rows, starts[-1], len(rows.value)), keys[-1]
+        held, last = [_cut(rows, starts[-1], len(rows.value))], keys[-1]
         seen.add(last)
-    if held is not None:
-        yield held
+    if held:
+        yield _joined(held)
 
 
 def _queries(rows: Rows) -> tuple[list[int], list[Hashable], np.ndarray]:
@@ -327,13 +330,17 @@ def _cut(rows: Rows, start: int, stop: int) -> Rows:
     return Rows(queries, numbers, rows.item.take(at), rows.value[at], rows.source, lambda m, row: error(m, start + row))
 
 
-def _joined(one: Rows, more: Rows) -> Rows:
-    """All rows of two pieces of one query."""
-    size = len(one.value)
-    item = of_objects(one.item.tolist() + more.item.tolist())
-    value = np.concatenate([one.value, more.value])
+def _joined(pieces: list[Rows]) -> Rows:
+    """All rows of the pieces of one query."""
+    first = pieces[0]
+    if len(pieces) == 1:
+        return first
+    starts = np.cumsum([0, *(len(piece.value) for piece in pieces)])
+    item = of_objects([name for piece in pieces for name in piece.item.tolist()])
+    value = np.concatenate([piece.value for piece in pieces])
 
     def error(message: str, row: int) -> ReadingError:
-        return one.error(message, row) if row < size else more.error(message, row - size)
+        number = int(np.searchsorted(starts, row, side="right")) - 1
+        return pieces[number].error(message, row - int(starts[number]))
 
-    return Rows(one.queries, np.zeros(len(value), np.int32), item, value, one.source, error)  # type: ignore[arg-type]
+    return Rows(first.queries, np.zeros(len(value), np.int32), item, value, first.source, error)  # type: ignore[arg-type]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import reprlib
 import sys
 import warnings
 from collections.abc import Hashable
 
 # Longest piece of a source that a message shows.
 SHOWN = 120
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = SHOWN
 
 
 class ReadingError(ValueError):
@@ -51,3 +54,8 @@ def warn(message: str) -> None:
 def shorten(text: str) -> str:
     """A text of at most :data:`SHOWN` characters, with "..." for its missing end."""
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+def shown(value: object) -> str:
+    """A value as messages show it, without its middle if it is long, and without what is nested in it deeply."""
+    return _SHORT.repr(value)

@@ -17,11 +17,21 @@ from torchrank.tables.errors import ReadingError
 from torchrank.tables.ids import PADDING, TextIds, factorise
 from torchrank.tables.records import is_json_lines, relevant
 from torchrank.tables.table import Rows, subtopics_of
-from torchrank.tables.text import Text, fields, is_comment, numbers, refuse_control_characters
+from torchrank.tables.text import CHUNK, Text, fields, is_comment, numbers, refuse_control_characters
 
 Array = np.ndarray
 Format = Literal["auto", "trec", "tsv", "json", "jsonl", "parquet"]
 
+# A gzip file is read up to so many times its size, and up to EXPANDED bytes in any case: more is taken for a bomb.
+EXPANSION, EXPANDED = 100, 2**26
+# How files of other compressions begin, and what decompresses them.
+OTHERS = {
+    b"\x04\x22\x4d\x18": "lz4 -d",
+    b"\x28\xb5\x2f\xfd": "zstd -d",
+    b"BZh91AY&SY": "bzip2 -d",
+    b"\xfd7zXZ\0": "xz -d",
+    b"PK\x03\x04": "unzip",
+}
 # Columns of files without a header, by the number of fields: query, document, score or grade, and subtopic.
 RUN_FIELDS = {5: (0, 2, 4), 6: (0, 2, 4)}
 QRELS_FIELDS = {4: (0, 2, 3, 1)}
@@ -33,37 +43,63 @@ def open_text(source: Any) -> Text:
     """The content of a path, of "-" (standard input) or of an open file, decompressed, without a byte order mark.
 
     Raises:
-        ReadingError: it is empty, in UTF-16, or not a whole gzip file.
+        ReadingError: it is empty, in UTF-16, of another compression, or not a whole gzip file; or it has many times the
+            size of its file.
     """
     text = _content(source)
-    head = bytes(text.buffer[:4])
-    if head[:2] == b"\x1f\x8b":
-        try:
-            text = Text.of(gzip.decompress(bytes(text.buffer[: text.end])), text.name)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ReadingError(f"Expected a whole gzip file, got one with: {error}", text.name) from error
-    return without_mark(text)
+    return without_mark(_decompressed(text) if text.buffer[:2].tobytes() == b"\x1f\x8b" else text)
+
+
+def _decompressed(text: Text) -> Text:
+    data, most = bytearray(), max(EXPANDED, EXPANSION * text.end)
+    try:
+        with gzip.open(io.BytesIO(text.buffer[: text.end].data)) as stream:  # a gzip file can have several parts
+            while piece := stream.read(CHUNK):
+                data += piece
+                if len(data) > most:
+                    raise ReadingError(
+                        f"Expected a gzip file of at most {most:,} bytes, decompressed, got a larger one; if you trust"
+                        " it, decompress it with gunzip, or pass gzip.open(path)",
+                        text.name,
+                    )
+    except (OSError, EOFError, zlib.error) as error:
+        raise ReadingError(f"Expected a whole gzip file, got one with: {error}", text.name) from error
+    data += bytes(PADDING)
+    return Text(text.name, np.frombuffer(data, np.uint8))
 
 
 def without_mark(text: Text) -> Text:
-    """A text without its byte order mark.
+    """A text without its byte order mark and the blank lines at its beginning.
 
     Raises:
-        ReadingError: it is empty or in UTF-16.
+        ReadingError: it is empty, in UTF-16 or of another compression.
     """
-    head = bytes(text.buffer[:4])
+    head = bytes(text.buffer[:10])
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ReadingError("Expected text in UTF-8, got UTF-16; convert the file", text.name)
+    for start, call in OTHERS.items():
+        if head.startswith(start):
+            raise ReadingError(f"Expected text or gzip, got another compression; decompress it with {call}", text.name)
     if head[:3] == b"\xef\xbb\xbf":
         text = Text(text.name, text.buffer, 3)
-    if is_blank(text):
+    if (first := _first_word(text)) == text.end:
         raise ReadingError("Expected lines of text, got an empty file", text.name)
-    return text
+    blank = bytes(text.buffer[text.begin : first])
+    return Text(text.name, text.buffer, text.begin + blank.rfind(b"\n") + 1, text.first_line + blank.count(b"\n"))
 
 
 def is_blank(text: Text) -> bool:
     """Whether a text has white space only."""
-    return not _rest(text, 1000).strip() and not _rest(text).strip()
+    return _first_word(text) == text.end
+
+
+def _first_word(text: Text) -> int:
+    """The place of the first byte that is not white space; the end if there is none."""
+    for place in range(text.begin, text.end, CHUNK):
+        stop = min(place + CHUNK, text.end)
+        if rest := bytes(text.buffer[place:stop]).lstrip():
+            return stop - len(rest)
+    return text.end
 
 
 def _content(source: Any) -> Text:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import re
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -12,6 +13,9 @@ import numpy as np
 
 Array = np.ndarray
 
+# The three bytes of a lone surrogate, each as a character.
+_LONE = re.compile("\\udced[\\udca0-\\udcbf][\\udc80-\\udcbf]")
+
 # An odd constant with well mixed bits: 2 ** 64 divided by the golden ratio.
 MIX = np.uint64(0x9E3779B97F4A7C15)
 # Words are read past the end of an id, so buffers end with so many bytes more.
@@ -20,6 +24,8 @@ PADDING = 8
 BLOCK = 2**18
 # Ids that a dictionary of Python numbers faster than a sort of their hashes.
 FEW = 5_000
+# The most bytes of an id of a file or of a data frame.
+LONGEST_ID = 100_000
 # For each number of bytes of an id that a word of 8 bytes holds: the bytes that belong to the id.
 _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
 
@@ -84,7 +90,11 @@ class TextIds:
         return TextIds(self.buffer, self.start[rows], self.length[rows])
 
     def tolist(self) -> list[Hashable]:
-        return [key.decode("utf-8", "surrogateescape") for key in self.hashable()]
+        keys = self.hashable()
+        try:
+            return [key.decode() for key in keys]
+        except UnicodeDecodeError:
+            return [decode(key) for key in keys]
 
     def hashable(self) -> list[bytes]:
         view = self.buffer.data
@@ -99,14 +109,15 @@ class TextIds:
         at = self.start if number == 0 else self.start + 8 * number
         return at_each_byte[at] & _MASKS[np.minimum(self.length - 8 * number, 8)]
 
-    def _longer(self, length: int) -> Array | None:
-        """The rows of ids with more bytes than ``length``; None = all."""
-        longer = self.length > length
-        return None if longer.all() else np.flatnonzero(longer)
-
-    @property
-    def _num_words(self) -> int:
-        return -(-int(self.length.max(initial=0)) // 8)
+    def _each_word(self) -> Iterator[tuple[Any, Array]]:
+        """For each word of the longest id: the rows of ids that have such a word, and these words."""
+        rows: Any = slice(None)
+        part = self
+        for number in range(-(-int(self.length.max(initial=0)) // 8)):
+            longer = part.length > 8 * number
+            if not longer.all():
+                rows, part = np.arange(len(self))[rows][longer], part.take(longer)
+            yield rows, part.words(number)
 
     def hashes(self) -> Array:
         if len(self) > BLOCK:
@@ -115,21 +126,20 @@ class TextIds:
                 whole[part] = self.take(part).hashes()
             return whole
         hashes = self.length.astype(np.uint64) * MIX
-        for number in range(self._num_words):
-            rows = self._longer(8 * number)
-            if rows is None:
-                hashes = _mixed(hashes ^ self.words(number))
-            else:
-                hashes[rows] = _mixed(hashes[rows] ^ self.take(rows).words(number))
+        for rows, word in self._each_word():
+            hashes[rows] = _mixed(hashes[rows] ^ word)
         return hashes
 
     def same(self, other: Any) -> Array:
         if not isinstance(other, TextIds):
             return np.zeros(len(self), dtype=bool)
         same = self.length == other.length
-        for number in range(min(self._num_words, other._num_words)):
-            rows = np.flatnonzero(same & (self.length > 8 * number))
-            same[rows] = self.take(rows).words(number) == other.take(rows).words(number)
+        rows, number = np.flatnonzero(same & (self.length > 0)), 0
+        while len(rows):
+            equal = self.take(rows).words(number) == other.take(rows).words(number)
+            same[rows[~equal]] = False
+            number += 1
+            rows = rows[equal & (self.length[rows] > 8 * number)]
         return same
 
     def changes(self) -> Array:
@@ -142,18 +152,13 @@ class TextIds:
     def _differences(self) -> Array:
         """bool [row - 1]: two neighbours differ."""
         different = self.length[1:] != self.length[:-1]
-        for number in range(self._num_words):
-            word = self._word_or_zero(number)
-            different |= word[1:] != word[:-1]
+        for rows, word in self._each_word():
+            other = word[1:] != word[:-1]
+            if isinstance(rows, slice):
+                different |= other
+            else:
+                different[rows[:-1][other & (np.diff(rows) == 1)]] = True
         return different
-
-    def _word_or_zero(self, number: int) -> Array:
-        rows = self._longer(8 * number)
-        if rows is None:
-            return self.words(number)
-        word = np.zeros(len(self), dtype=np.uint64)
-        word[rows] = self.take(rows).words(number)
-        return word
 
     def _zero_at_end(self) -> bool:
         return 0 in self.length or not len(self) or 0 in self.buffer[self.start + self.length - 1]
@@ -161,9 +166,19 @@ class TextIds:
     def sort_keys(self) -> list[Array]:
         # Two ids that differ in zero bytes at their ends have equal words.
         keys = [self.length] if self._zero_at_end() else []
-        for number in reversed(range(self._num_words)):
-            keys.append(self._word_or_zero(number).byteswap())
-        return keys
+        # Words that few ids have would be columns of zeros: what is behind the others is sorted as text.
+        dense = 1 + int(self.length.mean() / 4) if len(self) else 0
+        rows = np.flatnonzero(self.length > 8 * dense)
+        rest = [key[8 * dense :] for key in self.take(rows).hashable()]
+        if rest:
+            place = {text: number for number, text in enumerate(sorted(set(rest)), 1)}
+            keys.append(np.zeros(len(self), dtype=np.int64))
+            keys[-1][rows] = [place[text] for text in rest]
+        words = []
+        for (rows, word), _ in zip(self._each_word(), range(dense)):
+            words.append(np.zeros(len(self), dtype=np.uint64))
+            words[-1][rows] = word.byteswap()
+        return keys + words[::-1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,8 +380,28 @@ def encode(text: str) -> bytes:
     """The bytes of a text; bytes of a file that are no UTF-8 come back as they were."""
     try:
         return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
+    except UnicodeEncodeError:  # JSON can have other lone surrogates
+        return b"".join(one.encode("utf-8", "surrogate" + ("escape" if _is_byte(one) else "pass")) for one in text)
+
+
+def decode(data: bytes) -> str:
+    r"""The text of some bytes, the inverse of :func:`encode`.
+
+    Example:
+        >>> decode(encode("a\udcff\ud800")) == "a\udcff\ud800"
+        True
+    """
+
+    def joined(found: re.Match[str]) -> str:
+        one = found[0].encode("utf-8", "surrogateescape").decode("utf-8", "surrogatepass")
+        return found[0] if _is_byte(one) else one
+
+    return _LONE.sub(joined, data.decode("utf-8", "surrogateescape"))
+
+
+def _is_byte(character: str) -> bool:
+    """Whether a character stands for a byte of a file that is no UTF-8."""
+    return "\udc80" <= character <= "\udcff"
 
 
 def _mixed(x: Array) -> Array:

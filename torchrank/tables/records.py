@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from torchrank.tables import columns as names
-from torchrank.tables.errors import ReadingError, warn
-from torchrank.tables.ids import NumberIds, TextIds, of_objects
+from torchrank.tables.errors import ReadingError, shorten, shown, warn
+from torchrank.tables.ids import LONGEST_ID, NumberIds, TextIds, of_objects
 from torchrank.tables.table import Rows
-from torchrank.tables.text import Text
+from torchrank.tables.text import LONGEST_LINE, Text
 
 
 def rows_of(
@@ -32,8 +33,8 @@ def rows_of(
     """
 
     def at_row(message: str, row: int) -> ReadingError:
-        shown = ", ".join(repr(_at(column, row)) for column in (query, item, value) if column is not None)
-        return ReadingError(message, source, row + 1, shown, "row")
+        text = ", ".join(shown(_at(column, row)) for column in (query, item, value) if column is not None)
+        return ReadingError(message, source, row + 1, text, "row")
 
     error = error or at_row
     values = relevant(len(item), source) if value is None else _numbers(value, what, error)
@@ -55,7 +56,7 @@ def id_column(values: Any, what: str, error: Callable[[str, int], ReadingError])
         ReadingError: an id is neither, a column has both, or an integer does not fit in 64 bits.
     """
     if isinstance(values, TextIds):
-        return _refuse_empty(values, what, error)
+        return _refuse_lengths(values, what, error)
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         if values.dtype == np.uint64 and len(values) and values.max() >= 2**63:
             raise error(f"Expected {what} that int64 can hold; pass them as text", int(values.argmax()))
@@ -71,7 +72,7 @@ def id_column(values: Any, what: str, error: Callable[[str, int], ReadingError])
         except ValueError as large:
             row = next(row for row, value in enumerate(listed) if not -(2**63) <= value < 2**63)
             raise error(str(large), row) from None
-        return _refuse_empty(column, what, error)
+        return _refuse_lengths(column, what, error)
     allowed = texts or {kind for kind, integer in kinds.items() if integer}
     wanted = "text" if texts else "text or integers"
     # Integers become floats where some are missing, so the missing id is the one to mend.
@@ -83,12 +84,15 @@ def id_column(values: Any, what: str, error: Callable[[str, int], ReadingError])
     row = next(row for row, value in enumerate(listed) if type(value) not in allowed)
     kind = type(listed[row])
     way_out = "; convert ids to integers or to text" if issubclass(kind, float) else ""
-    raise error(f"Expected {what} to be {wanted}, got {listed[row]!r} of type {kind.__name__}{way_out}", row)
+    raise error(f"Expected {what} to be {wanted}, got {shown(listed[row])} of type {kind.__name__}{way_out}", row)
 
 
-def _refuse_empty(column: Any, what: str, error: Callable[[str, int], ReadingError]) -> Any:
+def _refuse_lengths(column: Any, what: str, error: Callable[[str, int], ReadingError]) -> Any:
     if isinstance(column, TextIds) and len(column) and int(column.length.min()) == 0:
         raise error(f"Expected {what} to be text, got an empty one", int(column.length.argmin()))
+    if isinstance(column, TextIds) and (longest := int(column.length.max(initial=0))) > LONGEST_ID:
+        message = f"Expected {what} of at most {LONGEST_ID:,} bytes, got one of {longest:,}; shorten it"
+        raise error(message, int(column.length.argmax()))
     return column
 
 
@@ -109,7 +113,7 @@ def _numbers(values: Sequence[Any], what: str, error: Callable[[str, int], Readi
             numbers[row] = float(value)
         except (TypeError, ValueError, OverflowError, RuntimeError):
             text = ", a text; convert the column to float" if isinstance(value, str) else ""
-            raise error(f"Expected {what} to be a number, got {value!r}{text}", row) from None
+            raise error(f"Expected {what} to be a number, got {shown(value)}{text}", row) from None
     return numbers
 
 
@@ -135,13 +139,13 @@ def of_lists(tables: Mapping[Any, Any], value: str, source: str) -> Rows:
             listed = [(one, 1.0 if value == "grade" else -rank) for rank, one in enumerate(listed, 1)]
         wrong = next((one for one in listed if len(one) != 2), None)
         if wrong is not None or 0 < len(ids) < len(listed):
-            got = f"both for query {name!r}" if wrong is None else f"{wrong!r} for query {name!r}"
+            got = f"both for query {name!r}" if wrong is None else f"{shown(wrong)} for query {name!r}"
             raise ReadingError(f"Expected documents or pairs (document, {value}), got {got}", source)
         pairs += listed
         query += [number] * len(listed)
 
     def error(message: str, row: int) -> ReadingError:
-        return ReadingError(message, source, text=f"{list(tables)[query[row]]!r}: {pairs[row]!r}")
+        return ReadingError(message, source, text=f"{list(tables)[query[row]]!r}: {shown(pairs[row])}")
 
     item = id_column([item for item, _ in pairs], "document ids", error)
     values = _numbers([number for _, number in pairs], value, error)
@@ -164,7 +168,7 @@ def of_tuples(tuples: Iterable[Any], value: str, chosen: names.Columns, source: 
     fields = getattr(first, "_fields", None)
     if not isinstance(first, Sequence) or isinstance(first, str | bytes):
         raise ReadingError(
-            f"Expected rows to be tuples (query, document, {value}), got {first!r}", source, 1, "", "row"
+            f"Expected rows to be tuples (query, document, {value}), got {shown(first)}", source, 1, "", "row"
         )
     if fields or chosen is not None:
         found = names.find(chosen, fields or [""] * len(first), value, source)
@@ -175,11 +179,11 @@ def of_tuples(tuples: Iterable[Any], value: str, chosen: names.Columns, source: 
         way_out = names.choice(value).format("query").replace("...", "0, ...") if len(first) > 2 else f"add the {value}"
         raise ReadingError(
             f"Expected rows to be tuples (query, document, {value}), got {len(first)} fields; {way_out}",
-            source, 1, repr(first), "row",
+            source, 1, shown(first), "row",
         )  # fmt: skip
     for row, one in enumerate(rows):
         if not isinstance(one, Sequence) or len(one) != len(first):
-            raise ReadingError(f"Expected {len(first)} fields, as in the first row", source, row + 1, repr(one), "row")
+            raise ReadingError(f"Expected {len(first)} fields, as in the first row", source, row + 1, shown(one), "row")
     return of_columns({name: [one[at] for one in rows] for name, at in found.items()}, value, source)
 
 
@@ -212,7 +216,7 @@ def of_dictionaries(
     for row, one in enumerate(rows):
         if not isinstance(one, Mapping) or any(key not in one for key in wanted.values()):
             message = f"Expected the keys {', '.join(map(repr, wanted.values()))}"
-            raise error(message, row) if error else ReadingError(message, source, row + 1, repr(one), "row")
+            raise error(message, row) if error else ReadingError(message, source, row + 1, shown(one), "row")
     return of_columns({name: [one[key] for one in rows] for name, key in wanted.items()}, value, source, error)
 
 
@@ -221,24 +225,21 @@ def of_dictionaries(
 
 def is_json_lines(text: Text) -> bool:
     """Whether the first line is a dictionary by itself, without dictionaries in it."""
-    line = next((line for line in _lines(text) if line.strip()), b"")
     try:
-        first = json.loads(line)
-    except ValueError:
+        first = json.loads(text.lines()[0])
+    except (ValueError, RecursionError):  # a long line is no line of a file of lines
         return False
     if not isinstance(first, dict) or any(isinstance(one, dict) for one in first.values()):
         return False
     return not all(isinstance(one, list) for one in first.values())  # {query: [documents]}
 
 
-def _lines(text: Text) -> list[bytes]:
-    return bytes(text.buffer[text.begin : text.end]).split(b"\n")
-
-
 def json_lines(text: Text, value: str, chosen: names.Columns) -> Rows:
     """Read a file with one dictionary in each line."""
     rows, lines = [], []
-    for number, line in enumerate(_lines(text), text.first_line):
+    for number, line in enumerate(bytes(text.buffer[text.begin : text.end]).split(b"\n"), text.first_line):
+        if len(line) > LONGEST_LINE:
+            raise Text.of(line, text.name, number).too_long(0)
         if line.strip():
             rows.append(_loads(line, text.name, number))
             lines.append((number, line))
@@ -270,9 +271,11 @@ def json_tables(text: Text, value: str, subset: str | None, split: str | None) -
     return found
 
 
-def _depth(found: Any) -> int:
-    """How many dictionaries are inside each other."""
-    return 1 + max(map(_depth, list(found.values())[:3]), default=0) if isinstance(found, dict) else 0
+def _depth(found: Any, most: int = 4) -> int:
+    """How many dictionaries are inside each other, at most ``most``."""
+    if not most or not isinstance(found, dict):
+        return 0
+    return 1 + max((_depth(one, most - 1) for one in islice(found.values(), 3)), default=0)
 
 
 def _chosen(found: dict[str, Any], name: str, asked: str | None, source: str) -> dict[str, Any]:
@@ -280,7 +283,7 @@ def _chosen(found: dict[str, Any], name: str, asked: str | None, source: str) ->
         return next(iter(found.values()))
     if asked not in found:
         raise ReadingError(
-            f"Expected {name} to be one of {', '.join(found)}, got {asked!r}; read it by tr.read_run(source,"
+            f"Expected {name} to be one of {shorten(', '.join(found))}, got {asked!r}; read it by tr.read_run(source,"
             f" {name}=...)",
             source,
         )
@@ -294,6 +297,9 @@ def _loads(data: bytes, source: str, line: int | None) -> Any:
             seen: set[str] = set()
             again = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
             raise ReadingError(f"Expected each key once, got {again!r} twice", source, line)
+        if (longest := max(map(len, found), default=0)) > LONGEST_ID:
+            message = f"Expected ids of at most {LONGEST_ID:,} characters, got one of {longest:,}; shorten it"
+            raise ReadingError(message, source, line)
         return found
 
     try:
@@ -303,5 +309,5 @@ def _loads(data: bytes, source: str, line: int | None) -> Any:
     except (ValueError, RecursionError) as error:
         at = getattr(error, "lineno", None) if line is None else line
         rows = data.split(b"\n")
-        shown = rows[at - 1 if line is None and at else 0].decode("utf-8", "backslashreplace") if rows else ""
-        raise ReadingError(f"Expected JSON, got {error}", source, at, shown.strip()) from error
+        text = rows[at - 1 if line is None and at else 0].decode("utf-8", "backslashreplace") if rows else ""
+        raise ReadingError(f"Expected JSON, got {error}", source, at, text.strip()) from error

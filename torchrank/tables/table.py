@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from torchrank.tables.errors import ReadingError
+from torchrank.tables.errors import ReadingError, shown
 from torchrank.tables.ids import Ids, KeyIds, NumberIds, TextIds, factorise, of_objects, pair_hashes
 
 Array = np.ndarray
@@ -254,7 +254,7 @@ class PairTable:
                 if wrong:
                     raise ReadingError(
                         f"Expected {cls.value_name} to be {cls.expected}, got {_shown(value)}"
-                        f" for document {item!r} of query {query!r}",
+                        f" for document {shown(item)} of query {shown(query)}",
                         source,
                     )
 
@@ -446,4 +446,4 @@ def count_above(scores: Array, start: Array, stop: Array, than: Array, or_equal:
 
 
 def _shown(value: Any) -> str:
-    return "NaN" if value != value else repr(value.item() if isinstance(value, np.generic) else value)
+    return "NaN" if value != value else shown(value.item() if isinstance(value, np.generic) else value)

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchrank.tables.errors import ReadingError
-from torchrank.tables.ids import PADDING, TextIds
+from torchrank.tables.ids import LONGEST_ID, PADDING, TextIds
 
 Array = np.ndarray
 
 # Bytes of text that are cut into fields at a time, so that temporaries stay in the cache.
 CHUNK = 2**20
+# The most bytes of a line.
+LONGEST_LINE = 1_000_000
 NEWLINE, TAB, SPACE, HASH = 10, 9, 32, 35
 # Longest number that is parsed with others in one array.
 WIDE = 32
@@ -38,9 +40,9 @@ class Text:
     first_line: int = 1
 
     @classmethod
-    def of(cls, data: bytes, name: str) -> Text:
+    def of(cls, data: bytes, name: str, first_line: int = 1) -> Text:
         """The text of some bytes."""
-        return cls(name, np.frombuffer(data + bytes(PADDING), np.uint8))
+        return cls(name, np.frombuffer(data + bytes(PADDING), np.uint8), 0, first_line)
 
     @property
     def end(self) -> int:
@@ -56,6 +58,12 @@ class Text:
             message, self.name, self.first_line + before.count(b"\n"), line.decode("utf-8", "backslashreplace")
         )
 
+    def too_long(self, place: int) -> ReadingError:
+        """The error of a line that is too long."""
+        return self.error(
+            f"Expected lines of at most {LONGEST_LINE:,} bytes, got a longer one; end each row with a line break", place
+        )
+
     def lines(self, number: int = 1) -> list[bytes]:
         """The first lines, without their ends."""
         data, place = self.buffer.data, self.begin
@@ -63,6 +71,8 @@ class Text:
         while len(lines) < number and place < self.end:
             size = 1000
             while (at := bytes(data[place : place + size]).find(b"\n")) < 0 and place + size < self.end:
+                if size > LONGEST_LINE:
+                    raise self.too_long(place)
                 size *= 10
             stop = self.end if at < 0 else place + at
             lines.append(bytes(data[place:stop]).rstrip(b"\r"))
@@ -87,7 +97,8 @@ def fields(text: Text, wanted: list[int], width: int, tabs: bool = False) -> lis
         tabs: fields are separated by one tab each, and may contain blanks; by default by any white space.
 
     Raises:
-        ReadingError: a line has another number of fields, an empty field, or a control character.
+        ReadingError: a line has another number of fields, an empty field, or a control character; a line or a field is
+            too long.
     """
     cut = _between_tabs if tabs else _between_blanks
     dtype: type = np.int32 if len(text.buffer) < 2**31 else np.int64
@@ -97,14 +108,19 @@ def fields(text: Text, wanted: list[int], width: int, tabs: bool = False) -> lis
     lengths: list[Array] = [np.empty(room, dtype=np.int32) for _ in wanted]
     begin = text.begin
     while begin < text.end:
-        stop = _line_end(text, begin + CHUNK)
+        stop = _stop(text, begin)
         start, end = cut(text, begin, stop, width)
         part = slice(rows, rows + len(start))
         for column, number in enumerate(wanted):
             np.add(start[:, number], begin, out=starts[column][part], casting="unsafe")
             np.subtract(end[:, number], start[:, number], out=lengths[column][part], casting="unsafe")
         begin, rows = stop, part.stop
-    return [TextIds(text.buffer, start[:rows], length[:rows]) for start, length in zip(starts, lengths)]
+    found = [TextIds(text.buffer, start[:rows], length[:rows]) for start, length in zip(starts, lengths)]
+    for ids in found:
+        if (longest := int(ids.length.max(initial=0))) > LONGEST_ID:
+            message = f"Expected fields of at most {LONGEST_ID:,} bytes, got one of {longest:,}; shorten it"
+            raise text.error(message, int(ids.start[ids.length.argmax()]))
+    return found
 
 
 def _count_lines(text: Text) -> int:
@@ -113,15 +129,14 @@ def _count_lines(text: Text) -> int:
     return 1 + sum(int(np.count_nonzero(text.buffer[at : min(at + CHUNK, text.end)] == NEWLINE)) for at in places)
 
 
-def _line_end(text: Text, place: int) -> int:
-    """The place behind the first end of a line from ``place`` on."""
-    size = 2**12
-    while place < text.end:
-        found = bytes(text.buffer[place : min(place + size, text.end)]).find(b"\n")
-        if found >= 0:
-            return place + found + 1
-        place, size = place + size, 2 * size
-    return text.end
+def _stop(text: Text, begin: int) -> int:
+    """The place behind the last line that ends in the next piece of a text."""
+    if text.end - begin <= LONGEST_LINE:
+        return text.end
+    found = bytes(text.buffer[begin : begin + LONGEST_LINE + 1]).rfind(b"\n")
+    if found < 0:
+        raise text.too_long(begin)
+    return begin + found + 1
 
 
 def _between_blanks(text: Text, begin: int, stop: int, width: int) -> tuple[Array, Array]:
