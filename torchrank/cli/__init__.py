@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import math
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from torchrank.cli.formats import FORMATS
 from torchrank.names.presets import OPTIONS
+from torchrank.statistics.table import printable
 from torchrank.version import __version__
 
 #: treatments of unjudged documents
@@ -37,9 +40,13 @@ DUPLICATES: dict[str, Any] = {
     "help": "the line of a document that a query has twice (default: error)",
 }
 
+#: the exit status of errors that nobody has foreseen
+UNFORESEEN = 70
+
 #: end of the help of commands on files
 STATUSES = """\
-exit status: 0 = done, 2 = wrong call or unreadable file, 3 = wrong data"""
+exit status: 0 = done, 2 = wrong call or unreadable file, 3 = wrong data,
+             70 = an error in torchrank, or too little memory"""
 
 #: end of the help of the command itself
 FIRST = """\
@@ -89,7 +96,7 @@ standard error, too. The formats jsonl, csv and latex hold one table: they print
 all verdicts there, and refuse --worst.
 
 exit status: 0 = passed, 1 = a gate failed, 2 = wrong call or unreadable file,
-             3 = wrong data
+             3 = wrong data, 70 = an error in torchrank, or too little memory
 """,
     "convert": """\
 examples:
@@ -122,25 +129,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    status = 0
+    # A process of its own needs only a part of torchmetrics; another one may use the rest of it later.
+    options = argparse.Namespace(alone=arguments is None, status=0)
+    if options.alone:
+        codecs.register_error("torchrank", _escaped)
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(errors="torchrank")  # type: ignore[union-attr]
     try:
         try:
-            # A process of its own needs only a part of torchmetrics; another one may use the rest of it later.
-            options = _parser().parse_args(arguments, argparse.Namespace(alone=arguments is None))
-            status = options.run(options) or 0
+            _parser().parse_args(arguments, options)
+            options.status = options.run(options) or 0
         finally:
             sys.stdout.flush()  # a closed pipe raises here instead of at the end of Python, where it prints a traceback
-    except BrokenPipeError:  # e.g. of `torchrank measures | head -1`: the reader has closed the pipe
+    except OSError as error:
+        # E.g. of `torchrank measures | head -1`: the reader has closed the pipe. Or the disk is full.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return options.status if isinstance(error, BrokenPipeError) else _refused("", error)
     except KeyboardInterrupt:
-        status = 130
-    return status
+        return 130
+    except Exception as error:
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):
+            print(f"torchrank: Expected more memory, got too little: {error}; evaluate fewer runs", file=sys.stderr)
+        else:
+            traceback.print_exc()
+            print("torchrank: this is an error in torchrank; please report the lines above", file=sys.stderr)
+        return UNFORESEEN
+    return int(options.status)
+
+
+def _escaped(error: UnicodeError) -> tuple[bytes, int]:
+    """Characters that the output does not have: bytes of ids that are not UTF-8 as they are, others as escapes."""
+    assert isinstance(error, UnicodeEncodeError)
+    one = error.object[error.start]
+    data = bytes([ord(one) & 0xFF]) if "\udc80" <= one <= "\udcff" else one.encode("unicode_escape")
+    return data, error.start + 1
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="torchrank", description="Ranking metrics for PyTorch.", epilog=FIRST, formatter_class=_Help
-    )
+    parser = _Parser(prog="torchrank", description="Ranking metrics for PyTorch.", epilog=FIRST, formatter_class=_Help)
     parser.add_argument("--version", action="version", version=f"torchrank {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     parser.set_defaults(run=lambda _: parser.print_help())
@@ -317,6 +343,13 @@ def _ending(command: str) -> dict[str, Any]:
     return {"epilog": text, "formatter_class": _Help, "usage": usage}
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors show arguments without the characters that command a terminal."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+
 class _Help(argparse.HelpFormatter):
     """Help whose texts of one line are wrapped, and whose other texts are kept as they are."""
 
@@ -352,7 +385,7 @@ def _demo(options: argparse.Namespace) -> int:
         print(
             f'torchrank demo needs {needs}, not installed here: pip install "torchrank-metrics[demo]"', file=sys.stderr
         )
-        return 1
+        return 2
     from torchrank.cli.demo import run  # importing Lightning takes seconds, which `torchrank --help` does not need
 
     return run(options.epochs, options.workers, options.seed, options.plot, options.save, options.load)
@@ -399,9 +432,10 @@ def _begin(options: argparse.Namespace) -> None:
         import_module("torchrank.metrics")
 
 
-def _refused(command: str, error: ValueError) -> int:
-    print(f"torchrank {command}: {error}", file=sys.stderr)
-    return 2
+def _refused(command: str, error: Exception) -> int:
+    from torchrank.cli.files import refused  # imports NumPy
+
+    return refused(command, error, 2)
 
 
 def _new_file(*endings: str) -> Callable[[str], str]:

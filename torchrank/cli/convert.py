@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from torchrank.cli.files import check_readable, in_shell, write
+from torchrank.cli.files import check_readable, refused, write
 from torchrank.tables.errors import ReadingError
+from torchrank.tables.ids import encode
 from torchrank.tables.sources import read_run
 
 #: the format of a file by its ending
@@ -29,8 +29,7 @@ def converted(options: argparse.Namespace) -> int:
             _refuse_same(options.source, options.out)
         write(options.out, "".join(_lines(read_run(options.source, duplicates=options.duplicates).to_dict(), kind)))
     except (ReadingError, OSError, ImportError, ValueError) as error:
-        print(f"torchrank convert: {in_shell(error)}", file=sys.stderr)
-        return 3 if isinstance(error, ReadingError) else 2
+        return refused("convert", error, 3 if isinstance(error, ReadingError) else 2)
     return 0
 
 
@@ -42,7 +41,7 @@ def _refuse_same(source: str, out: str) -> None:
 def _lines(run: Mapping[Any, Mapping[Any, float]], kind: str) -> Iterator[str]:
     # Equal scores by document id, the larger first, as trec_eval ranks them.
     ordered = {
-        query: sorted(scores.items(), key=lambda pair: (pair[1], str(pair[0]).encode()), reverse=True)
+        query: sorted(scores.items(), key=lambda pair: (pair[1], encode(str(pair[0]))), reverse=True)
         for query, scores in run.items()
     }
     if kind == "json":

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torchrank.cli.files import STANDARD, Input, check_readable, in_shell, source_of, write
-from torchrank.cli.formats import SEVERAL, formatted, per_query, print_json, rows_of
+from torchrank.cli.files import STANDARD, Input, check_readable, in_shell, refused, source_of, write
+from torchrank.cli.formats import SEVERAL, formatted, per_query, print_json, rows_of, show
 from torchrank.cli.gates import Gate
 from torchrank.cli.lean import import_torchmetrics
 from torchrank.cli.report import write_report
 from torchrank.hardware.garbage import no_garbage
-from torchrank.statistics.table import Table
+from torchrank.statistics.table import Table, printable
 from torchrank.tables.chunks import of_large
 from torchrank.tables.errors import NoCommonQueryError, ReadingError
 from torchrank.tables.sources import read_qrels, read_run, stem
@@ -57,7 +57,7 @@ def evaluated(options: argparse.Namespace) -> int:
         return found
     try:
         if options.per_query == STANDARD:
-            print(per_query(found))
+            show(per_query(found))
         elif options.per_query:
             write(options.per_query, per_query(found))
         by_id = None if slices is None else _by_id(found, slices)
@@ -68,16 +68,16 @@ def evaluated(options: argparse.Namespace) -> int:
         raise
     except (OSError, ValueError) as error:
         return _refused(error, UNREADABLE if isinstance(error, OSError) else DATA)
-    coverage = found.coverage.without_notes(summary)
+    coverage = _coverage(found).without_notes(summary)
     if options.format == "table":
-        print(f"{summary}\n\n{coverage}")
+        show(f"{summary}\n\n{coverage}")
     elif options.format == "json":
         shown = {"summary": summary.to_dict(), "coverage": coverage.to_dict()}
         print_json({**shown, "notes": [*summary.notes, *coverage.notes], **_about(options)})
     elif options.format == "markdown":
-        print(f"{summary.to_markdown()}\n\n{coverage.to_markdown()}")
+        show(f"{summary.to_markdown()}\n\n{coverage.to_markdown()}")
     else:
-        print(formatted(summary, options.format))
+        show(formatted(summary, options.format))
     return PASSED
 
 
@@ -88,9 +88,7 @@ def compared(options: argparse.Namespace) -> int:
         return _refused(
             ValueError(f"Expected one of --format {several} with --worst, got {options.format}; leave --worst out")
         )
-    if len(options.runs) < 2:
-        return _refused(_one_run(options))
-    found = _evaluation(options)
+    found = _compared(options)
     if isinstance(found, int):
         return found
     try:
@@ -113,6 +111,8 @@ def compared(options: argparse.Namespace) -> int:
         return _refused(error, DATA if str(error).startswith("Expected queries that all systems have") else UNREADABLE)
     from torchrank.evaluation.verdict import verdict  # after PyTorch, which is imported while files are read
 
+    options.status = PASSED if all(one.passed for one in verdicts) else FAILED  # also if the output cannot be written
+    sentence, judged = printable(verdict(found, comparison)), [printable(one.judged) for one in verdicts]
     worst = [_worst(found, options.worst)] if options.worst else []
     if options.format == "json":
         shown = {**comparison.to_dict(), "seed": options.seed, "gates": [vars(one) for one in verdicts]}
@@ -120,25 +120,22 @@ def compared(options: argparse.Namespace) -> int:
             shown["worst"] = worst[0].to_dict()
         print_json({**shown, "coverage": found.coverage.to_dict(), **_about(options)})
     elif options.format == "table":
-        shown_tables = map(str, [comparison, found.coverage, *worst])
-        print("\n\n".join([verdict(found, comparison), *shown_tables, *(one.judged for one in verdicts)]))
+        shown_tables = map(str, [comparison, _coverage(found), *worst])
+        show("\n\n".join([sentence, *shown_tables, *judged]))
     elif options.format == "markdown":
-        parts = [comparison.to_markdown(), *(table.to_markdown() for table in (found.coverage, *worst))]
-        sentence = verdict(found, comparison)
-        print("\n\n".join([sentence, *parts, "\n".join(f"- {one.judged}" for one in verdicts)]).rstrip())
+        parts = [comparison.to_markdown(), *(table.to_markdown() for table in (_coverage(found), *worst))]
+        show("\n\n".join([sentence, *parts, "\n".join(f"- {one}" for one in judged)]).rstrip())
     else:
-        print(formatted(comparison.table, options.format))
+        show(formatted(comparison.table, options.format))
     for one in verdicts:
         if not one.passed or options.format not in SEVERAL:
-            print(f"torchrank compare: {one.judged}", file=sys.stderr)
-    return PASSED if all(one.passed for one in verdicts) else FAILED
+            print(f"torchrank compare: {printable(one.judged)}", file=sys.stderr)
+    return int(options.status)
 
 
 def powered(options: argparse.Namespace) -> int:
     """``torchrank power``: print the numbers of queries that show a difference, and the differences that are shown."""
-    if len(options.runs) < 2:
-        return _refused(_one_run(options))
-    found = _evaluation(options)
+    found = _compared(options)
     if isinstance(found, int):
         return found
     try:
@@ -161,7 +158,7 @@ def powered(options: argparse.Namespace) -> int:
         settings = {"delta": options.delta, "power": options.power, "alpha": options.alpha}
         print_json({"rows": rows_of(table), "notes": table.notes, **settings, **_about(options)})
     else:
-        print(formatted(table, options.format))
+        show(formatted(table, options.format))
     return PASSED
 
 
@@ -205,7 +202,7 @@ def _evaluation(options: argparse.Namespace) -> Evaluation | int:
             watched = sys.stderr.isatty() and find_spec("tqdm") is not None
             found = evaluate(qrels, sources, options.measures, **arguments, progress=watched)
         for one in caught:
-            print(f"torchrank: {in_shell(one.message)}", file=sys.stderr)
+            print(f"torchrank: {printable(in_shell(one.message))}", file=sys.stderr)
         return found
     except (OSError, ImportError) as error:
         return _refused(error)
@@ -217,8 +214,13 @@ def _evaluation(options: argparse.Namespace) -> Evaluation | int:
         return _refused(error)
 
 
-def _one_run(options: argparse.Namespace) -> ValueError:
-    return ValueError(f"Expected two or more runs to compare, got {options.runs[0]}; name the files of both")
+def _compared(options: argparse.Namespace) -> Evaluation | int:
+    """The evaluation of two or more runs."""
+    if len(options.runs) < 2:
+        return _refused(
+            ValueError(f"Expected two or more runs to compare, got {options.runs[0]}; name the files of both")
+        )
+    return _evaluation(options)
 
 
 def _named(texts: list[str]) -> dict[str, str]:
@@ -241,8 +243,7 @@ def _named(texts: list[str]) -> dict[str, str]:
 
 
 def _refused(error: Exception, status: int = UNREADABLE) -> int:
-    print(f"torchrank: {in_shell(error)}", file=sys.stderr)
-    return status
+    return refused("", error, status)
 
 
 def _about(options: argparse.Namespace) -> dict[str, Any]:
@@ -282,6 +283,12 @@ def _slices(path: str) -> dict[str, str]:
             )
         found[fields[0]] = fields[1].strip()
     return found
+
+
+def _coverage(found: Evaluation) -> Table:
+    """The coverage with the options of the command in its notes."""
+    table = found.coverage
+    return Table(table.to_dict(), table.formats, [in_shell(note) for note in table.notes])
 
 
 def _by_id(found: Evaluation, slices: dict[str, str]) -> dict[Any, str]:

@@ -6,8 +6,12 @@ import gzip
 import io
 import os
 import re
+import secrets
 import sys
 from pathlib import Path
+
+from torchrank.statistics.table import printable
+from torchrank.tables.ids import encode
 
 #: standard input, or standard output
 STANDARD = "-"
@@ -19,12 +23,28 @@ IN_PYTHON = {
     "by tr.read_run(": "tr.evaluate(qrels, tr.read_run(path, columns=...))",
     "as a data frame": "tr.evaluate(qrels, frame)",
 }
+#: arguments of Python that are options of the command
+OPTIONS = (
+    *("queries", "precision", "ties", "ignore_identical_ids", "depth", "relevance_level", "unjudged", "preset"),
+    *("duplicates", "baseline", "test", "correction", "family", "alpha", "seed", "power", "delta"),
+)
+_ARGUMENT = re.compile(rf"(?<![^ ])({'|'.join(OPTIONS)})=('[^']*'(?: or '\w+')?|True|[\d.]+\b)")
+
+
+def refused(command: str, error: Exception, status: int) -> int:
+    """Print an error as :func:`in_shell`; the exit status."""
+    print(f"torchrank{command and ' '}{command}: {printable(in_shell(error))}", file=sys.stderr)
+    return status
 
 
 def in_shell(message: object) -> str:
     """A message with options of the command for arguments of Python, and the call of ways out that only Python has."""
-    options = re.compile(r"\b(duplicates|ties)=('\w+'(?: or '\w+')?)")
-    text = options.sub(lambda found: f"--{found[1]} {found[2]}".replace("'", ""), str(message))
+
+    def option(argument: re.Match[str]) -> str:
+        value = argument[2].replace("'", "")
+        return f"--{argument[1].replace('_', '-')}" + ("" if value == "True" else f" {value}")
+
+    text = _ARGUMENT.sub(option, str(message))
     calls = [call for way_out, call in IN_PYTHON.items() if way_out in text]
     return f"{text}; in Python: {calls[0]}" if calls else text
 
@@ -72,16 +92,17 @@ def write(path: str, text: str) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    data = text.encode()
+    data = encode(text)
     if path.endswith(".gz"):
         data = gzip.compress(data, mtime=0)
     place = Path(path).resolve()
     if place.exists() and not place.is_file():  # a pipe, or /dev/stdout
         place.write_bytes(data)
         return
-    part = place.with_name(f".{place.name}.{os.getpid()}.part")
+    part = place.with_name(f".{secrets.token_hex(16)}.part")  # nobody can have put a link there
     try:
-        part.write_bytes(data)
+        with part.open("xb") as file:
+            file.write(data)
         part.replace(place)
     finally:
         part.unlink(missing_ok=True)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from torchrank.statistics.table import printable
 
 if TYPE_CHECKING:
     from torchrank.evaluation.evaluation import Evaluation
@@ -34,6 +37,11 @@ def rows_of(table: Table) -> list[dict[str, Any]]:
     """The rows in values that JSON has."""
     columns = table.to_dict()
     return [dict(zip(columns, values)) for values in zip(*columns.values())]
+
+
+def show(text: str) -> None:
+    """Print a result; on a terminal without the characters that command it, which ids may have."""
+    print(printable(text, "\t\n") if sys.stdout.isatty() else text)
 
 
 def print_json(values: Mapping[str, Any]) -> None:

@@ -173,13 +173,13 @@ def _metrics(label: Label, name: str, defaults: Mapping[str, Any], overrides: di
             )
     if label.cuts and not measure.takes_top_k:
         raise ValueError(f"Expected no cutoff for {measure.name}, got {name!r}")
-    wanted = [key for key in required(measure) if key not in given and key not in overrides]
+    cuts: list[dict[str, Any]] = [{"top_k": cut} for cut in label.cuts if "top_k" not in overrides] or [{}]
+    wanted = [key for key in required(measure) if key not in {**cuts[0], **given, **overrides}]
     if wanted:
         raise ValueError(
             f"Expected {', '.join(wanted)} for {name!r}, got none; pass"
             f" tr.{measure.__name__}({', '.join(f'{key}=...' for key in wanted)})"
         )
-    cuts: list[dict[str, Any]] = [{"top_k": cut} for cut in label.cuts if "top_k" not in overrides] or [{}]
     more = {key: value for key, value in defaults.items() if key in known}
     return [measure(**{**cut, **more, **given, **overrides}) for cut in cuts]
 
@@ -188,7 +188,7 @@ def _metrics(label: Label, name: str, defaults: Mapping[str, Any], overrides: di
 def required(measure: type) -> list[str]:
     """Names of the arguments that a measure requires."""
     known = inspect.signature(measure).parameters.values()
-    return [p.name for p in known if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    return [p.name for p in known if p.default is p.empty and p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
 def _arguments(label: Label) -> dict[str, Any]:

@@ -27,8 +27,8 @@ def queries_needed(delta: float, sd: float, power: float = 0.8, alpha: float = 0
         Number of queries, at least 2.
 
     Raises:
-        ValueError: ``delta`` is 0 or not finite, ``sd`` is not positive, or ``power`` or ``alpha`` is not between 0
-            and 1.
+        ValueError: ``delta`` is 0, not finite or too small for ``sd``; ``sd`` is not positive; or ``power`` or
+            ``alpha`` is not between 0 and 1.
 
     Example:
         >>> queries_needed(delta=0.01, sd=0.2)
@@ -43,7 +43,10 @@ def queries_needed(delta: float, sd: float, power: float = 0.8, alpha: float = 0
             f"Expected sd to be positive, got {sd}; give the standard deviation of the differences per query"
         )
     z = normal_quantile(1 - alpha / 2)
-    return max(2, math.ceil(((z + normal_quantile(power)) * sd / delta) ** 2 + z * z / 2))
+    try:
+        return max(2, math.ceil(((z + normal_quantile(power)) * sd / delta) ** 2 + z * z / 2))
+    except OverflowError:
+        raise ValueError(f"Expected delta to be no tiny part of sd, {sd:g}, got {delta:g}; give a larger one") from None
 
 
 def detectable(standard_error: float, df: float, power: float = 0.8, alpha: float = 0.05) -> float:

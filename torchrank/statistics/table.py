@@ -17,6 +17,10 @@ from torchrank.names.nearest import did_you_mean
 #: the superscripts that mark systems, and the plain characters that they stand for
 SUPERSCRIPTS = dict(zip("ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ⁰¹²³⁴⁵⁶⁷⁸⁹", "abcdefghijklmnoprstuvwxyz0123456789"))
 _RAISED = re.compile(f"[{''.join(SUPERSCRIPTS)}]+")
+# Characters that command a terminal, end a line, change the direction of the text, or stand for no character.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# Texts, but no numbers, that a spreadsheet takes for formulas.
+_FORMULA = re.compile(r"(?![+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$)[=+\-@\t\r]", re.IGNORECASE)
 _LATEX = {
     **{mark: f"\\{mark}" for mark in "_%&#${}"},
     "\\": r"\textbackslash{}",
@@ -143,7 +147,7 @@ class Table:
             "  ".join(cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(cells, widths, right)).rstrip()
             for cells in self._lines()
         ]
-        return "\n".join([*lines, *self._notes])
+        return "\n".join([*lines, *map(printable, self._notes)])
 
     def _repr_html_(self) -> str:
         align = ["right" if self._is_number(name) else "left" for name in self._columns]
@@ -170,7 +174,7 @@ class Table:
         """
         head, *body = ("| " + " | ".join(map(_markdown, cells)) + " |" for cells in self._lines())
         rule = "| " + " | ".join("---:" if self._is_number(name) else "---" for name in self._columns) + " |"
-        return "\n".join([head, rule, *body, *(f"\n{note}" for note in self._notes)])
+        return "\n".join([head, rule, *body, *(f"\n{printable(note)}" for note in self._notes)])
 
     def to_latex(self) -> str:
         r"""The table in LaTeX, for the package booktabs, with its notes as comments below.
@@ -188,10 +192,12 @@ class Table:
         head, *body = (" & ".join(map(_latex, cells)) + r" \\" for cells in self._lines())
         align = "".join("r" if self._is_number(name) else "l" for name in self._columns)
         lines = [f"\\begin{{tabular}}{{{align}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
-        return "\n".join([*lines, r"\end{tabular}", *(f"% {note}" for note in self._notes)])
+        return "\n".join([*lines, r"\end{tabular}", *(f"% {printable(note)}" for note in self._notes)])
 
     def to_csv(self) -> str:
         r"""The values in full precision as comma-separated text, without notes; a missing value is empty.
+
+        A text that a spreadsheet would take for a formula begins with an apostrophe.
 
         Example:
             >>> Table({"measure": ["mrr"], "value": [0.123456789]}).to_csv()
@@ -199,8 +205,8 @@ class Table:
         """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self._columns)
-        writer.writerows(zip(*self.to_dict().values()))
+        writer.writerow(map(_no_formula, self._columns))
+        writer.writerows(map(_no_formula, values) for values in zip(*self.to_dict().values()))
         return text.getvalue()
 
     def to_dict(self) -> dict[str, list[Any]]:
@@ -235,7 +241,7 @@ class Table:
     def _lines(self) -> list[list[str]]:
         """The cells of the head and of each row."""
         rows = ([_cell(value, self._formats.get(name, "")) for name, value in row.items()] for row in self)
-        return [list(self._columns), *rows]
+        return [list(map(printable, self._columns)), *rows]
 
     def _is_number(self, name: str) -> bool:
         values = self._columns[name]
@@ -262,7 +268,7 @@ def _cell(value: Any, spec: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
-        return value
+        return printable(value)
     return format(value, spec or ("" if isinstance(value, int) else ".4f"))
 
 
@@ -272,12 +278,26 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
+def printable(text: str, but: str = "") -> str:
+    r"""A text of which nothing but characters reaches a terminal: others, ``but`` some, are written as escapes.
+
+    Example:
+        >>> printable("a\x1b[2Jb\n")
+        'a\\x1b[2Jb\\n'
+    """
+    return _CONTROLS.sub(lambda one: one[0] if one[0] in but else one[0].encode("unicode_escape").decode(), text)
+
+
+def _no_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
 def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _markdown(cell: str) -> str:
-    return cell.replace("|", "\\|").replace("\n", " ")
+    return cell.replace("|", "\\|")
 
 
 def _latex(cell: str) -> str:

@@ -1,0 +1,224 @@
+"""Hostile ids, names and files: what the command prints and writes, and its exit statuses."""
+
+import csv
+import errno
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import torchrank as tr
+from torchrank.cli import main
+from torchrank.statistics.table import Table, printable
+
+COMMAND = [sys.executable, "-m", "torchrank"]
+HOSTILE = "a\x1b]0;owned\x07\u202eb"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Judgments and two runs."""
+    (tmp_path / "qrels").write_text("q1 0 a 1\nq2 0 b 1\nq3 0 a 1\n")
+    (tmp_path / "a.run").write_text("q1 Q0 a 1 1 t\nq2 Q0 a 1 1 t\nq3 Q0 b 1 1 t\n")
+    (tmp_path / "b.run").write_text("q1 Q0 b 1 1 t\nq2 Q0 b 1 1 t\nq3 Q0 b 1 1 t\n")
+    return tmp_path
+
+
+def printed(capsys, *arguments):
+    """The exit status, standard output and standard error."""
+    try:
+        status = main([str(one) for one in arguments])
+    except SystemExit as end:
+        status = end.code
+    return status, *capsys.readouterr()
+
+
+# ---- exit statuses ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ("eval qrels a.run -m prcurve", 2, "Expected top_k for 'prcurve'"),
+        ("eval qrels a.run -m prcurve@10", 2, "Expected metrics with one value for each query"),
+        (f"eval qrels a.run -m map{'-l1' * 2000}", 2, "Expected one relevance level"),
+        (f"eval qrels a.run -m ndcg(gain={'-' * 3000}1)", 2, "Expected"),
+        ("power qrels a.run b.run --delta 1e-200", 2, "Expected delta to be no tiny part of sd"),
+        ("power qrels a.run b.run --delta 5e-324", 2, "give a larger one"),
+        ("compare qrels a.run", 2, "Expected two or more runs to compare, got a.run; name the files of both"),
+        ("power qrels a.run --delta 0.1", 2, "Expected two or more runs to compare"),
+        ("eval qrels deep.json", 3, "Expected score to be a number"),
+        ("eval qrels deeper.json", 3, "Expected JSON"),
+        ("eval qrels run.lz4", 3, "decompress it with lz4 -d"),
+        ("eval qrels a.run --ties expected --depth 3", 2, "Expected --ties document with depth"),
+        ("compare qrels a.run b.run --test tukey --correction bh", 2, "--family measure with --test tukey"),
+        ("eval qrels mteb.json", 3, "in Python: tr.read_run(path, subset=...)"),
+        ("demo --load none", 2, "Expected a file that exists"),
+    ],
+)
+def test_wrong_calls_and_files_have_a_message_and_a_status_that_no_gate_has(
+    folder, capsys, monkeypatch, arguments, status, message
+):
+    monkeypatch.chdir(folder)
+    pathlib.Path("deep.json").write_text('{"a": ' * 500 + "1" + "}" * 500)
+    pathlib.Path("deeper.json").write_text('{"a": ' * 100_000)
+    pathlib.Path("run.lz4").write_bytes(b"\x04\x22\x4d\x18" + bytes(50))
+    pathlib.Path("mteb.json").write_text(json.dumps({s: {"test": {"q1": {"a": 1}}} for s in ("en", "de")}))
+    found, out, err = printed(capsys, *arguments.split(" "))
+    assert (found, out) == (status, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_errors_that_nobody_has_foreseen_have_a_status_of_their_own(folder, capsys, monkeypatch):
+    call = ["compare", folder / "qrels", folder / "a.run", folder / "b.run"]
+    for error, message in (
+        (MemoryError("too much"), "Expected more memory, got too little: too much"),
+        (RuntimeError("can't allocate memory: you tried to allocate 99 bytes"), "Expected more memory"),
+        (RecursionError("deep"), "please report the lines above"),
+        (KeyError("x"), "please report the lines above"),
+    ):
+        monkeypatch.setattr("torchrank.cli.evaluation.compared", lambda _, error=error: (_ for _ in ()).throw(error))
+        status, _, err = printed(capsys, *call)
+        assert status == 70
+        assert message in err.splitlines()[-1]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_and_too_little_memory_are_no_failed_gates(folder):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, "presets"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (2, f"torchrank: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}\n")
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28))\n"
+        "from torchrank.cli import main; sys.exit(main())"
+    )
+    with (folder / "large.run").open("wb") as file:
+        file.truncate(2**29)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "convert", "large.run", "x.run"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, "Expected more memory, got too little" in done.stderr) == (70, True)
+
+
+def test_a_failed_gate_is_a_failed_gate_if_nobody_reads_the_output(folder):
+    read, write = os.pipe()
+    os.close(read)
+    call = [*COMMAND, "compare", "qrels", "b.run", "a.run", "-m", "mrr", "--require", "mrr > 0.5"]
+    done = subprocess.run(call, cwd=folder, stdout=write, stderr=subprocess.PIPE, timeout=120)
+    os.close(write)
+    assert done.returncode == 1
+
+
+# ---- output ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_character_commands_a_terminal(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    name = f"{HOSTILE}\nx"
+    pathlib.Path(name).write_text("q1 Q0 b 1 1 t\n\x7fq Q0 b 1 1 t\n")
+    calls = [
+        ["eval", "qrels", name, f"{name}2=a.run"],
+        ["compare", "qrels", "a.run", name, "--worst", "3", "--fail-if", "mrr < 0", "-m", "mrr"],
+    ]
+    for call in calls:
+        for kind in ("table", "markdown", "latex"):
+            if kind == "latex" and "--worst" in call:
+                continue
+            _, out, err = printed(capsys, *call, "--format", kind)
+            assert printable(out + err, "\n") == out + err
+            assert "\\x1b]0;owned" in out or "textbackslash" in out
+    for call in (
+        ["eval", "qrels", f"{name}=none"],
+        ["presets", name],
+        ["measures", name],
+        ["compare", "qrels", "a.run", "b.run", "--baseline", name],
+        ["--", name],
+        ["eval", "qrels", "a.run", "-m", name],
+        ["convert", name, f"x{name}"],
+    ):
+        status, out, err = printed(capsys, *call)
+        assert (status, out) == (2, "")
+        assert printable(err, "\n") == err
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    out = (
+        printed(capsys, "eval", "qrels", name, "--format", "csv")[1]
+        + printed(capsys, "eval", "qrels", name, "-q", "-")[1]
+    )
+    assert printable(out, "\n\t") == out
+
+
+def test_a_note_stays_in_its_latex_comment_and_its_line():
+    table = Table({"run": ["x\ny", "\u2028"]}, notes=["a\n\\input{/etc/passwd}\u2029b"])
+    assert [line for line in table.to_latex().split("\n") if "input" in line] == ["% a\\n\\input{/etc/passwd}\\u2029b"]
+    assert str(table).split("\n")[1:] == ["x\\ny", "\\u2028", "a\\n\\input{/etc/passwd}\\u2029b"]
+    assert len(table.to_markdown().splitlines()) == 6
+
+
+def test_texts_in_csv_are_no_formulas_and_numbers_stay_numbers():
+    values = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "-5", "+1.5e3", "a=b", "-", "-inf"]
+    table = Table({"=HYPERLINK()": values, "number": [-1.5, -2, float("nan"), 3, 4, 5, 6, 7, 8, 9]})
+    rows = list(csv.reader(io.StringIO(table.to_csv())))
+    assert rows[0] == ["'=HYPERLINK()", "number"]
+    kept = {"-5", "+1.5e3", "a=b"}
+    assert [row[0] for row in rows[1:]] == [value if value in kept else f"'{value}" for value in values]
+    assert [row[1] for row in rows[1:4]] == ["-1.5", "-2", ""]
+
+
+def test_bytes_of_ids_come_out_as_they_went_in(folder):
+    query, item, name = b"q\xff\xe9", b"d\xed\xa0\x80\xc3\xa9\x80", os.fsdecode(b"r\xff")
+    (folder / "qrels").write_bytes(query + b" 0 " + item + b" 1\n")
+    (folder / name).write_bytes(query + b" Q0 " + item + b" 1 0.5 t\n")
+    at = [str(folder / one) for one in ("qrels", name, "again.run", "values.tsv")]
+    for ending in ("run", "tsv", "json", "jsonl", "run.gz"):
+        assert main(["convert", at[1], str(folder / f"out.{ending}")]) == 0
+        assert main(["convert", str(folder / f"out.{ending}"), at[2]]) == 0
+        assert (folder / "again.run").read_bytes() == query + b" Q0 " + item + b" 1 0.5 torchrank\n"
+    line = b"r\xff\t" + query + b"\tmrr\t1.0\n"
+    assert main(["eval", *at[:2], "-m", "mrr", "-q", at[3]]) == 0
+    assert line in (folder / "values.tsv").read_bytes()
+    command = [*COMMAND, "eval", *at[:2], "-m", "mrr", "-q", "-"]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, timeout=120, env=ascii_only)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert line in done.stdout
+    assert b"r\\udcff  mrr" in done.stdout
+
+
+def test_a_result_is_written_to_no_file_that_waits_for_it(folder):
+    for number in range(os.getpid(), os.getpid() + 1):
+        (folder / f".out.run.{number}.part").symlink_to(folder / "victim")
+    before = sorted(folder.iterdir())
+    assert main(["convert", str(folder / "a.run"), str(folder / "out.run")]) == 0
+    assert not (folder / "victim").exists()
+    assert sorted(folder.iterdir()) == sorted([*before, folder / "out.run"])
+    long = folder / ("x" * 251 + ".run")
+    assert main(["convert", str(folder / "a.run"), str(long)]) == 0
+    assert long.stat().st_mode == (folder / "a.run").stat().st_mode
+
+
+def test_convert_numbers_ranks_from_1_and_orders_by_score(folder):
+    (folder / "in.json").write_text('{"q": {"a": 0.5, "c": 2, "b": 0.5}, "r": {"a": 1}}')
+    assert main(["convert", str(folder / "in.json"), str(folder / "out.run")]) == 0
+    assert (folder / "out.run").read_text() == (
+        "q Q0 c 1 2.0 torchrank\nq Q0 b 2 0.5 torchrank\nq Q0 a 3 0.5 torchrank\nr Q0 a 1 1.0 torchrank\n"
+    )
+
+
+def test_notes_name_options_of_the_command(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    pathlib.Path("qrels").write_text("a 0 a 1\na 0 b 1\n")
+    pathlib.Path("same.run").write_text("a Q0 a 1 1 t\na Q0 b 1 0.5 t\n")
+    for call in (["eval", "qrels", "same.run"], ["compare", "qrels", "same.run", "b=same.run"]):
+        out = printed(capsys, *call, "-m", "mrr")[1]
+        assert "--ignore-identical-ids leaves such documents out" in out
+    assert "such documents are left out" in printed(capsys, "eval", "qrels", "same.run", "--ignore-identical-ids")[1]
+    assert "ignore_identical_ids=True leaves" in str(tr.evaluate("qrels", "same.run", "mrr"))
