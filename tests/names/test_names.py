@@ -12,6 +12,7 @@ import torch
 import torchrank as tr
 from torchrank.cli.spellings import read_here, read_there, table
 from torchrank.names.labels import read
+from torchrank.names.nearest import did_you_mean
 from torchrank.names.parse import parse_all, resolve
 from torchrank.names.registry import measures
 from torchrank.names.spellings import also_in, known, without_optional
@@ -581,3 +582,9 @@ def test_labels_with_a_thousand_cutoffs_and_gains_are_read():
     assert len(parse_all(f"ndcg@{cuts}")) == 1000
     gains = ",".join(f"{grade}:{2 * grade}" for grade in range(500))
     assert tr.parse(f"ndcg(gain={{{gains}}})").gain[499] == 998
+
+
+def test_an_unknown_name_of_another_type_is_compared_by_its_text():
+    assert did_you_mean(10, ["10", "ndcg"]) == "; did you mean '10'?"
+    assert did_you_mean(None, ["none", "ndcg"]) == "; did you mean 'none'?"
+    assert did_you_mean(b"\xff", ["ndcg"]) == ""
