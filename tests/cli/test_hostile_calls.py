@@ -57,6 +57,9 @@ def printed(capsys, *arguments):
         ("eval qrels a.run --ties expected --depth 3", 2, "Expected --ties document with depth"),
         ("compare qrels a.run b.run --test tukey --correction bh", 2, "--family measure with --test tukey"),
         ("eval qrels mteb.json", 3, "in Python: tr.read_run(path, subset=...)"),
+        ("eval qrels a.run -q none/values.tsv", 2, "Expected a file in a folder that exists, got none/values.tsv"),
+        ("eval qrels a.run -q .", 2, "Expected a file, got the folder ."),
+        ("convert a.run none/b.run", 2, "Expected a file in a folder that exists, got none/b.run"),
         ("demo --load none", 2, "Expected a file that exists"),
     ],
 )
@@ -222,3 +225,16 @@ def test_notes_name_options_of_the_command(folder, capsys, monkeypatch):
         assert "--ignore-identical-ids leaves such documents out" in out
     assert "such documents are left out" in printed(capsys, "eval", "qrels", "same.run", "--ignore-identical-ids")[1]
     assert "ignore_identical_ids=True leaves" in str(tr.evaluate("qrels", "same.run", "mrr"))
+
+
+def test_slices_have_the_queries_of_the_judgments_byte_by_byte(folder, capsys):
+    queries = [b"q\xff", "q\u00a0x".encode(), b"q\x1cx".replace(b"\x1c", b"\xc2\x85")]
+    for name, line in (("qrels", b"%b 0 a 1\n"), ("a.run", b"%b Q0 a 1 1 t\n"), ("slices", b"%b all of them \r\n")):
+        (folder / name).write_bytes(b"".join(line % query for query in queries))
+    call = [str(folder / name) for name in ("qrels", "a.run", "slices")]
+    out = printed(capsys, "eval", *call[:2], "-m", "mrr", "--by", call[2], "--format", "json")[1]
+    assert json.loads(out)["summary"]["measure"] == ["mrr/all of them"]
+    assert json.loads(out)["summary"]["queries"] == [3]
+    for wrong, message in ((folder, "got the folder"), (folder / "none", "Expected a file that exists")):
+        status, _, err = printed(capsys, "eval", *call[:2], "--by", wrong)
+        assert (status, message in err) == (2, True)

@@ -262,7 +262,9 @@ def _add_evaluations(commands: Any) -> None:
         description="Print the measures of one or several runs with confidence intervals, and how judgments and runs"
         " fit together.",
     )
-    evaluate.add_argument("-q", "--per-query", metavar="FILE", help="write the values of all queries; - = print them")
+    evaluate.add_argument(
+        "-q", "--per-query", type=_new_file(), metavar="FILE", help="write the values of all queries; - = print them"
+    )
     evaluate.add_argument("--by", metavar="FILE", help="print slices, too: a file of queries and the slice of each")
     evaluate.add_argument(
         "--interval", type=_share, default=0.95, metavar="LEVEL", help="of intervals (default: %(default)s)"
@@ -315,8 +317,8 @@ def _add_evaluations(commands: Any) -> None:
         description="Read a run in any format and write it as .run, .tsv, .json or .jsonl, or these with .gz.",
     )
     convert.add_argument("source", metavar="IN", help="file of a run; - = standard input")
+    convert.add_argument("out", type=_new_file(), metavar="OUT", help="file to write; its ending selects the format")
     convert.add_argument("--duplicates", **DUPLICATES)
-    convert.add_argument("out", metavar="OUT", help="file to write; its ending selects the format")
     convert.set_defaults(run=_convert)
 
     power = commands.add_parser(
@@ -444,6 +446,8 @@ def _new_file(*endings: str) -> Callable[[str], str]:
     def path(text: str) -> str:
         if not Path(text).absolute().parent.is_dir():
             raise argparse.ArgumentTypeError(f"Expected a file in a folder that exists, got {text}")
+        if Path(text).is_dir():
+            raise argparse.ArgumentTypeError(f"Expected a file, got the folder {text}; name a file in it")
         if endings and Path(text).suffix not in endings:
             raise argparse.ArgumentTypeError(f"Expected a file that ends in {', '.join(endings)}, got {text}")
         return text

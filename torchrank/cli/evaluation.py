@@ -25,6 +25,7 @@ from torchrank.hardware.garbage import no_garbage
 from torchrank.statistics.table import Table, printable
 from torchrank.tables.chunks import of_large
 from torchrank.tables.errors import NoCommonQueryError, ReadingError
+from torchrank.tables.ids import decode
 from torchrank.tables.sources import read_qrels, read_run, stem
 from torchrank.tables.table import Qrels
 from torchrank.version import __version__
@@ -274,14 +275,15 @@ def _about(options: argparse.Namespace) -> dict[str, Any]:
 def _slices(path: str) -> dict[str, str]:
     """The slice of each query, from lines of a query and its slice."""
     found: dict[str, str] = {}
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8-sig").splitlines(), 1):
-        if not (fields := line.split(maxsplit=1)):
+    check_readable(path)
+    for number, line in enumerate(Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
+        if not (fields := [decode(field) for field in line.strip().split(maxsplit=1)]):
             continue
         if len(fields) < 2 or fields[0] in found:
             raise ValueError(
-                f"Expected a query and its slice, each query once, in line {number} of {path}, got {line!r}"
+                f"Expected a query and its slice, each query once, in line {number} of {path}, got {decode(line)!r}"
             )
-        found[fields[0]] = fields[1].strip()
+        found[fields[0]] = fields[1]
     return found
 
 
