@@ -95,7 +95,7 @@ def test_chunks_of_a_file_without_line_breaks_are_refused_in_little_memory(tmp_p
         with pytest.raises(
             tr.ReadingError, match=r"run, line [12]: Expected lines of at most 1,000,000 bytes"
         ) as found:
-            list(tr.tables.read_chunks(path, lines=1000))
+            list(tr.read_chunks(path, lines=1000))
         return found.value.line
 
     line, size = peak(refused)
@@ -106,7 +106,7 @@ def test_a_first_line_that_is_long_makes_no_large_chunks(tmp_path):
     (tmp_path / "run").write_text(
         "q Q0 d 1 0.5".ljust(900_000) + "\n" + "".join(f"q{n} Q0 d 1 0.5\n" for n in range(10**5))
     )
-    assert max(map(len, tr.tables.read_chunks(tmp_path / "run", lines=100))) < 10**4
+    assert max(map(len, tr.read_chunks(tmp_path / "run", lines=100))) < 10**4
 
 
 @pytest.mark.parametrize("rows", [[("q", "d", 1), ("q", "d" * 100_001, 1)], [("q", "d", 1), ("é" * 50_001, "d", 1)]])
