@@ -11,7 +11,6 @@ import sys
 
 import pytest
 
-import torchrank as tr
 from torchrank.cli import main
 from torchrank.statistics.table import Table, printable
 
@@ -56,7 +55,7 @@ def printed(capsys, *arguments):
         ("eval qrels run.lz4", 3, "decompress it with lz4 -d"),
         ("eval qrels a.run --ties expected --depth 3", 2, "Expected --ties document with depth"),
         ("compare qrels a.run b.run --test tukey --correction bh", 2, "--family measure with --test tukey"),
-        ("eval qrels mteb.json", 3, "in Python: tr.read_run(path, subset=...)"),
+        ("eval qrels mteb.json", 3, "read it by tr.read_run(source, subset=...)"),
         ("eval qrels a.run -q none/values.tsv", 2, "Expected a file in a folder that exists, got none/values.tsv"),
         ("eval qrels a.run -q .", 2, "Expected a file, got the folder ."),
         ("convert a.run none/b.run", 2, "Expected a file in a folder that exists, got none/b.run"),
@@ -214,17 +213,6 @@ def test_convert_numbers_ranks_from_1_and_orders_by_score(folder):
     assert (folder / "out.run").read_text() == (
         "q Q0 c 1 2.0 torchrank\nq Q0 b 2 0.5 torchrank\nq Q0 a 3 0.5 torchrank\nr Q0 a 1 1.0 torchrank\n"
     )
-
-
-def test_notes_name_options_of_the_command(folder, capsys, monkeypatch):
-    monkeypatch.chdir(folder)
-    pathlib.Path("qrels").write_text("a 0 a 1\na 0 b 1\n")
-    pathlib.Path("same.run").write_text("a Q0 a 1 1 t\na Q0 b 1 0.5 t\n")
-    for call in (["eval", "qrels", "same.run"], ["compare", "qrels", "same.run", "b=same.run"]):
-        out = printed(capsys, *call, "-m", "mrr")[1]
-        assert "--ignore-identical-ids leaves such documents out" in out
-    assert "such documents are left out" in printed(capsys, "eval", "qrels", "same.run", "--ignore-identical-ids")[1]
-    assert "ignore_identical_ids=True leaves" in str(tr.evaluate("qrels", "same.run", "mrr"))
 
 
 def test_slices_have_the_queries_of_the_judgments_byte_by_byte(folder, capsys):

@@ -69,7 +69,7 @@ def evaluated(options: argparse.Namespace) -> int:
         raise
     except (OSError, ValueError) as error:
         return _refused(error, UNREADABLE if isinstance(error, OSError) else DATA)
-    coverage = _coverage(found).without_notes(summary)
+    coverage = found.coverage.without_notes(summary)
     if options.format == "table":
         show(f"{summary}\n\n{coverage}")
     elif options.format == "json":
@@ -121,10 +121,10 @@ def compared(options: argparse.Namespace) -> int:
             shown["worst"] = worst[0].to_dict()
         print_json({**shown, "coverage": found.coverage.to_dict(), **_about(options)})
     elif options.format == "table":
-        shown_tables = map(str, [comparison, _coverage(found), *worst])
+        shown_tables = map(str, [comparison, found.coverage, *worst])
         show("\n\n".join([sentence, *shown_tables, *judged]))
     elif options.format == "markdown":
-        parts = [comparison.to_markdown(), *(table.to_markdown() for table in (_coverage(found), *worst))]
+        parts = [comparison.to_markdown(), *(table.to_markdown() for table in (found.coverage, *worst))]
         show("\n\n".join([sentence, *parts, "\n".join(f"- {one}" for one in judged)]).rstrip())
     else:
         show(formatted(comparison.table, options.format))
@@ -285,12 +285,6 @@ def _slices(path: str) -> dict[str, str]:
             )
         found[fields[0]] = fields[1]
     return found
-
-
-def _coverage(found: Evaluation) -> Table:
-    """The coverage with the options of the command in its notes."""
-    table = found.coverage
-    return Table(table.to_dict(), table.formats, [in_shell(note) for note in table.notes])
 
 
 def _by_id(found: Evaluation, slices: dict[str, str]) -> dict[Any, str]:
