@@ -11,11 +11,12 @@ import torch
 
 from torchrank.evaluation.options import MEASURES, Options, Precision, Queries
 from torchrank.evaluation.parts import Evaluator, Part
+from torchrank.names.arguments import warn
 from torchrank.state.estimates import Estimate, Interval, estimate, estimate_table
 from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
 from torchrank.statistics.table import Table
-from torchrank.tables.errors import no_common_query, warn
+from torchrank.tables.errors import no_common_query
 from torchrank.tables.ids import MIX, ObjectIds
 from torchrank.tables.table import Duplicates, Qrels, Ties
 from torchrank.version import __version__

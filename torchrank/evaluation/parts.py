@@ -14,10 +14,11 @@ import torch
 from torchrank.evaluation.options import Options, identical
 from torchrank.metrics.incomplete_judgments import Judged
 from torchrank.metrics.intent_aware import IntentMetric
+from torchrank.names.arguments import warn
 from torchrank.ranking.parts import numbered
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks, QueryReturnsError, of_large
-from torchrank.tables.errors import ReadingError, no_common_query, warn
+from torchrank.tables.errors import ReadingError, no_common_query
 from torchrank.tables.ids import Ids, KeyIds
 from torchrank.tables.joining import Pairs, ranking_of
 from torchrank.tables.sources import read_qrels, read_run

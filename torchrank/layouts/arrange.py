@@ -25,9 +25,9 @@ from torchrank.layouts.checks import (
     integer_ids,
     on_grid,
     one_column,
-    warn,
 )
 from torchrank.layouts.judged_items import excluded_pairs, judged_items, way_out
+from torchrank.names.arguments import warn
 
 #: the options of a batch, in the order in which they are read
 OPTIONS = ("mask", "indexes", "exclude", "tie_break")

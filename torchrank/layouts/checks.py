@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +11,7 @@ from torch import Tensor
 
 from torchrank.hardware.devices import all_finite, reading_is_free
 from torchrank.layouts.bad_values import Problem, count, no_errors
+from torchrank.names.arguments import warn
 
 # Dtypes that torch can compare. The others have 8-bit floats or integers of fewer than 8 bits.
 DTYPES = (
@@ -197,14 +196,6 @@ def _padding(lists: list) -> object:
     """What means "no candidate" in lists of bools, ids or scores."""
     kinds = {numpy.asarray(one).dtype.kind for one in lists if len(one)}
     return False if kinds == {"b"} else "-torch.inf" if "f" in kinds else -1
-
-
-def warn(message: str) -> None:
-    """Warn at the line of the user that called this library. Python shows a warning once for each line."""
-    inside, frame, level = {"torchrank", "torchmetrics", "torch", "contextlib"}, sys._getframe(1), 2
-    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in inside:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level)
 
 
 def shape_of(x: object) -> list[int] | str:

@@ -16,8 +16,9 @@ from torch import Tensor
 from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import every, reading_is_free
 from torchrank.layouts.bad_values import Problem, count, no_errors
-from torchrank.layouts.checks import check_tensor, grades, integer_ids, shape_of, tensor_of, type_of, warn
+from torchrank.layouts.checks import check_tensor, grades, integer_ids, shape_of, tensor_of, type_of
 from torchrank.layouts.items import JudgedItems, Padded, Pairs, Ragged
+from torchrank.names.arguments import warn
 
 
 def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) -> tuple[JudgedItems, Tensor]:

@@ -1,8 +1,10 @@
-"""Checks of constructor arguments, with errors that name the expected and the given value."""
+"""Checks of arguments: errors that name the expected and the given value, and warnings at the line of the user."""
 
 from __future__ import annotations
 
 import math
+import sys
+import warnings
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
@@ -75,3 +77,11 @@ def integer(argument: str, value: object, least: int, or_none: bool = True, most
         way_out = "; give several to RankingCollection, as 'ndcg@5,10'" if several else ""
         raise ValueError(f"Expected {argument} to be an integer {bound}{also}, got {value!r}{way_out}")
     return int(value)
+
+
+def warn(message: str) -> None:
+    """Warn at the line of the user that called this library. Python shows a warning once for each line."""
+    inside, frame, level = {"torchrank", "torchmetrics", "torch", "contextlib"}, sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in inside:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)

@@ -15,7 +15,7 @@ import torchrank.state.sums as state
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.bad_values import explain
 from torchrank.layouts.batch import Batch
-from torchrank.layouts.checks import warn
+from torchrank.names.arguments import warn
 from torchrank.state.sums import Sum
 from torchrank.state.synchronisation import appended
 from torchrank.state.torchmetrics_fixes import SafeMetric, eager

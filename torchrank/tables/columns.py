@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torchrank.names.arguments import warn
 from torchrank.names.nearest import did_you_mean
-from torchrank.tables.errors import ReadingError, warn
+from torchrank.tables.errors import ReadingError
 
 #: usual names of each column: first names of ids, then names that a column of texts may have, too; of a group the first
 #: is read, and the others are an ambiguity

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import reprlib
-import sys
-import warnings
 from collections.abc import Hashable
 
 # Longest piece of a source that a message shows.
@@ -41,14 +39,6 @@ def no_common_query(theirs: Hashable, ours: Hashable, where: str = "") -> NoComm
         f"Expected queries that are judged{where}, got none: a query of the run is {theirs!r}, a judged query is"
         f" {ours!r}; {way_out}"
     )
-
-
-def warn(message: str) -> None:
-    """Warn at the line of the user that called this library."""
-    frame, level = sys._getframe(1), 2
-    while (before := frame.f_back) and frame.f_globals.get("__name__", "").partition(".")[0] == "torchrank":
-        frame, level = before, level + 1
-    warnings.warn(message, stacklevel=level)
 
 
 def shorten(text: str) -> str:

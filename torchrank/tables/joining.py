@@ -13,10 +13,10 @@ import torch
 from torchrank.engine.flat import Entries
 from torchrank.layouts.bad_values import no_errors
 from torchrank.layouts.canonical import IN_THE_POOL, OUTSIDE_THE_POOL
+from torchrank.names.arguments import warn
 from torchrank.ranking.entries import depth_of
 from torchrank.ranking.query_names import QueryNames
 from torchrank.ranking.ranking import Ranking
-from torchrank.tables.errors import warn
 from torchrank.tables.ids import Ids, KeyIds, blocks, pair_hashes
 from torchrank.tables.table import Qrels, RankedLists, Run, count_above
 

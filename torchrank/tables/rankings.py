@@ -6,11 +6,10 @@ from typing import Any, get_args
 
 import numpy as np
 
-from torchrank.names.arguments import one_of
+from torchrank.names.arguments import one_of, warn
 from torchrank.ranking.query_names import QueryNames
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables import frames
-from torchrank.tables.errors import warn
 from torchrank.tables.ids import NumberIds, factorise
 from torchrank.tables.joining import Pairs, join, ranking_of
 from torchrank.tables.sources import read_qrels, read_run

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from torchrank.names.arguments import warn
 from torchrank.tables import columns as names
-from torchrank.tables.errors import ReadingError, shorten, shown, warn
+from torchrank.tables.errors import ReadingError, shorten, shown
 from torchrank.tables.ids import LONGEST_ID, NumberIds, TextIds, of_objects
 from torchrank.tables.table import Rows
 from torchrank.tables.text import LONGEST_LINE, Text
