@@ -4,6 +4,7 @@ Where the code that is tested is the same for all measures, measures of every ki
 """
 
 import copy
+import itertools
 import math
 import random
 from functools import cache
@@ -12,7 +13,7 @@ import cases
 import oracles
 import pytest
 import torch
-from comparing import REPRESENTATIVES, assert_all_equal, assert_equal, scored
+from comparing import FEW, REPRESENTATIVES, assert_all_equal, assert_equal, scored
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import discounts, hypergeometric, precisions
@@ -128,6 +129,23 @@ def test_the_order_of_candidates_changes_nothing(data):
     order = torch.stack([torch.tensor(data.draw(st.permutations(range(preds.shape[1])))) for _ in preds])
     shuffled = scored(metrics, preds.gather(1, order), target.gather(1, order))
     assert_all_same(shuffled, scored(metrics, preds, target))
+
+
+@pytest.mark.parametrize(
+    "grades", [[1, 1, 2, 0, 3], [10, 9, 11, 0, 12], [1, -1, 2, 0.5, 3]], ids=["few", "many", "floats"]
+)
+@pytest.mark.parametrize("retrieved", [0, 1, 2])
+def test_candidates_that_were_not_retrieved_may_come_in_any_order_beside_any_queries(grades, retrieved):
+    metrics = [cases.scoring(config) for config in FEW]
+    orders = torch.tensor([[*range(retrieved), *order] for order in itertools.permutations(range(retrieved, 5))][:30])
+    target = torch.tensor(grades)[orders]
+    preds = torch.full(orders.shape, -math.inf)
+    preds[:, :retrieved] = torch.arange(retrieved).float()
+    together = scored(metrics, preds, target)
+    one = {label: values[:1].expand(len(orders)) for label, values in together.items()}
+    assert_all_same(together, one)
+    tied = torch.cat([preds, torch.zeros(1, 5)]), torch.cat([target, target[:1]])  # ties of a neighbour
+    assert_all_same({label: values[:-1] for label, values in scored(metrics, *tied).items()}, together)
 
 
 @of_every_state

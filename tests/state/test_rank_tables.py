@@ -3,6 +3,7 @@
 import pytest
 import torch
 from comparing import MANY
+from torch.testing import assert_close
 
 import torchrank as tr
 from torchrank.hardware import constants
@@ -134,6 +135,21 @@ def test_a_class_with_another_formula_is_not_looked_up():
     retrieved = (scores > -INF).sum(-1).clamp_min(1)
     want = tr.MRR(top_k=4).score(scores, label) / retrieved
     torch.testing.assert_close(PerCandidate(top_k=4).score(scores, label), want, equal_nan=True)
+
+
+@pytest.mark.parametrize("action", ["neg", "pos", "skip", "error", "listed"])
+@pytest.mark.parametrize("scores", [[[0.9, 0.1]], [[0.5, 0.5, 0.5]]], ids=["no ties", "ties"])
+def test_a_label_below_the_level_leaves_its_query_empty(action, scores):
+    scores, label = torch.tensor(scores), torch.tensor([1])
+    grades = torch.zeros(scores.shape, dtype=torch.int64).scatter(1, label[:, None], 1)
+    for cls in {type(metric) for metric in SUITE if hasattr(metric, "relevance_level")}:
+        for cut in [{"top_k": 1}, {}] if cls.takes_top_k else [{}]:
+            metric = cls(**cut, relevance_level=2, empty_target_action=action)
+            if action == "error":
+                with pytest.raises(ValueError, match="empty_target_action='error'"):
+                    metric.score(scores, label)
+            else:
+                assert_close(metric.score(scores, label), metric.score(scores, grades), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("names", [["ndcg@3", "mrr@2"], ["ndcg@3", "mrr(unjudged=lower)@2"]])

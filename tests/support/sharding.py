@@ -171,7 +171,7 @@ def force(monkeypatch, engine):
     taken = []
 
     def chosen(entries, candidates, reach, device, tie_break):
-        possible = {Engine.COUNT: True, Engine.TOP: reach is not None, Engine.SORT: tie_break is None}
+        possible = {Engine.COUNT: True, Engine.TOP: reach is not None, Engine.SORT: True}
         taken.append(engine if possible[engine] else Engine.COUNT)
         return taken[-1]
 

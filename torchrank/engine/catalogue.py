@@ -74,7 +74,7 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
         assert need.reach is not None
         counts = count_among_best(scores, own, need.reach)
     elif engine is Engine.SORT:
-        counts = count_by_sorting(scores, own, mask)
+        counts = count_by_sorting(scores, own, mask, tie_break, column)
     else:
         # Pairs are subtracted from integers. Otherwise the counts are floats at once, as ranks are.
         dtype = widest_float(own.device) if placed else torch.int64
@@ -169,14 +169,14 @@ def cheapest(
         candidates: number of candidates per query.
         reach: the largest rank that matters; None = all ranks, or the best scores do not suffice.
         device: device of the scores.
-        tie_break: tie breaks; only counting reads them.
+        tie_break: tie breaks, which are not read for the best scores.
 
     Costs on a CPU are nanoseconds per score, measured on one and two threads. Up to four threads numpy sorts and
     selects on one of them; torch does the rest on all. Costs on an accelerator are passes over the scores; sorting
     takes several dozen.
     """
-    if tie_break is not None:
-        return Engine.COUNT
+    if tie_break is not None:  # two stable sorts cost as much as comparisons with so many judged items
+        return Engine.COUNT if entries <= 2 * math.log2(candidates + 1) else Engine.SORT
     share = math.inf if reach is None or reach >= candidates else reach / candidates
     if device.type != "cpu":
         cost = {Engine.COUNT: entries, Engine.TOP: 16 + 1000 * share, Engine.SORT: 64}

@@ -11,10 +11,12 @@ from torch import Tensor
 
 from torchrank.engine.compiled import fused, is_compiled
 from torchrank.engine.own import OwnScores, compared_dtype, next_below
+from torchrank.engine.sorting import descending
 from torchrank.engine.tiles import bands, strips
 from torchrank.hardware.devices import all_finite, reading_is_free
 from torchrank.hardware.sorting import ascending
 from torchrank.layouts.canonical import BLOCK
+from torchrank.ranking.entries import run_bounds
 
 
 class ScoreCounts(NamedTuple):
@@ -100,8 +102,17 @@ def _by_tie_break(
     return ahead, tied
 
 
-def count_by_sorting(scores: Tensor, own: Tensor, mask: Tensor | None = None) -> ScoreCounts:
-    """Count as :func:`count_by_comparing`, for many entries per query: sort the scores, and look each entry up."""
+def count_by_sorting(
+    scores: Tensor,
+    own: Tensor,
+    mask: Tensor | None = None,
+    tie_break: Tensor | None = None,
+    column: Tensor | None = None,
+) -> ScoreCounts:
+    """Count as :func:`count_by_comparing`, for many entries per query: sort the scores, and look each entry up.
+
+    Tie breaks need the columns of the entries: int64 [query, entry].
+    """
     total = ScoreCounts.nothing(own.shape[0], own.shape[1], own.device)
     width = scores.shape[1]
     height = max(1, BLOCK // width)
@@ -113,6 +124,13 @@ def count_by_sorting(scores: Tensor, own: Tensor, mask: Tensor | None = None) ->
         retrieved, has_nan = count_retrieved(tile, finite=finite)
         if not finite:  # NaN would mislead the binary search
             tile = tile.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
+        if tie_break is not None and column is not None:
+            _, order, begins = descending(tile, tie_break[rows])
+            start, stop = run_bounds(begins)
+            place = order.argsort(dim=-1).gather(-1, column[rows])
+            start, stop = start.gather(-1, place), stop.gather(-1, place)
+            total.add(ScoreCounts(start, stop - start, retrieved, has_nan), rows)
+            continue
         ordered = ascending(tile)
         up_to = torch.searchsorted(ordered, mine, right=True)
         total.add(ScoreCounts(width - up_to, equal_in_order(ordered, mine, up_to), retrieved, has_nan), rows)

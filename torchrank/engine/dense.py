@@ -182,13 +182,7 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tu
         tied = ordered[:, reach:] == ordered[:, reach - 1, None]
         width = reach + int(tied.view(torch.int8).sum(-1, dtype=torch.int32).numpy().max(initial=0))
         return ordered[:, :width], order[:, :width], begins[:, :width]
-    if tie_break is None:
-        return descending(scores)
-    # Two stable sorts, by tie break and then by score, order equal scores by tie break.
-    by_tie = tie_break.argsort(dim=-1, descending=True, stable=True)
-    ordered, order = scores.gather(-1, by_tie).sort(dim=-1, descending=True, stable=True)
-    order = by_tie.gather(-1, order)
-    return ordered, order, run_starts(ordered) | run_starts(tie_break.gather(-1, order))
+    return descending(scores, tie_break)
 
 
 def _best(scores: Tensor, reach: int) -> tuple[Tensor, Tensor] | None:

@@ -31,18 +31,24 @@ LONGEST = 2**12
 
 
 class Descending(NamedTuple):
-    """The rows of a matrix, sorted in descending order: NaN first, equal elements by column."""
+    """The rows of a matrix, sorted in descending order: NaN first, equal elements by tie break and then by column."""
 
     #: [row, place]: the sorted rows
     values: Tensor
     #: int64 [row, place]: the columns of their elements
     order: Tensor
-    #: bool [row, place]: the element differs from the one before it; expanded from one True if no elements are equal
+    #: bool [row, place]: the element, or its tie break, differs from the one before it; expanded from one True if no
+    #: elements are equal
     begins: Tensor
 
 
-def descending(x: Tensor) -> Descending:
-    """Sort each row of a matrix in descending order."""
+def descending(x: Tensor, tie_break: Tensor | None = None) -> Descending:
+    """Sort each row of a matrix in descending order; among equal elements the larger ``tie_break``, like ``x``, first."""
+    if tie_break is not None:  # two stable sorts, by the less important key first
+        by_tie = tie_break.argsort(dim=-1, descending=True, stable=True)
+        values, order = x.gather(-1, by_tie).sort(dim=-1, descending=True, stable=True)
+        order = by_tie.gather(-1, order)
+        return Descending(values, order, run_starts(values) | run_starts(tie_break.gather(-1, order)))
     if not by_numpy(x.device) or x.shape[1] < 2 or x.dtype not in PACKED:
         values, order = x.sort(dim=-1, descending=True, stable=True)
         return Descending(values, order, run_starts(values))

@@ -161,6 +161,8 @@ class RankingMetric(Measure):
         if "of_one_rank" not in vars(type(self)) or not self.of_one_rank():
             return False
         usual = self.ties != "realistic" and self.empty_target_action != "listed" and self.unjudged == "irrelevant"
+        # A label has grade 1, so above level 1 every query is empty, and the policy decides the value.
+        usual = usual and getattr(self, "relevance_level", 1) <= 1
         return usual and (self.top_k is None or self.top_k <= LONGEST)
 
     # ---- rank, score -------------------------------------------------------------------------------------------

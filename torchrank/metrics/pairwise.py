@@ -235,6 +235,10 @@ class OPA(RankingMetric):
         # Irrelevant candidates of the list are in pairs.
         return self.average == "pair"
 
+    def resolve_ties(self, ranking: Ranking) -> Ranking:
+        # Candidates that were not retrieved are tied with each other, also in a ranking without other ties.
+        return ranking if self.ties == "expected" else ranking.resolved(self.ties)
+
     def weight(self, ranking: Ranking) -> Tensor:
         # A mean of ratios, weighted by their denominators, is the ratio of the sums.
         return super().weight(ranking) if self.average == "query" else different_grades(ranking, self.weighing)
@@ -250,7 +254,7 @@ class OPA(RankingMetric):
             rows = marked_rows(among if ranking.untied else among | (ranking.tied > 1))
             if len(rows):
                 part = ranking.take(rows)
-                best, worst = (_in_order(part.under(ties), self.weighing) for ties in ("optimistic", "pessimistic"))
+                best, worst = (_in_order(part.resolved(ties), self.weighing) for ties in ("optimistic", "pessimistic"))
                 right[rows] = (best + worst) / 2
         return torch.where(ranking.num_candidates == 0, 0.0, ratio(right, pairs))
 

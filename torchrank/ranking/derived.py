@@ -45,11 +45,14 @@ class Derived(RankIntervals):
         "expected" keeps the intervals. "optimistic" and "pessimistic" are real orders, in which the higher or the lower
         grades rank first among equal scores. "realistic" gives each entry the middle of its interval.
         """
-        return self if ties == "expected" or self.untied else self._resolved(ties)
+        return self if ties == "expected" or self.untied else self.resolved(ties)
 
     @cached
-    def _resolved(self, ties: str) -> Self:
-        """This ranking without ties, by any policy but "expected"."""
+    def resolved(self, ties: str) -> Self:
+        """This ranking without ties, by any policy but "expected"; "optimistic" and "pessimistic" also sort what lacks.
+
+        :meth:`under` leaves candidates that were not retrieved in any order if no others are tied.
+        """
         if ties == "realistic":
             middle = self.first + (self.tied - 1).clamp_min(0) / 2
             return replace(self, first=middle, tied=self.tied.clamp_max(1), depth=1, complete=False)
