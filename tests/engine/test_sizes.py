@@ -471,6 +471,34 @@ def test_sums_of_very_many_queries_are_those_of_their_values(monkeypatch, layout
     torch.testing.assert_close(summed.compute(), whole.compute(), rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize("weights", [None, torch.arange(20_000) % 3])
+def test_further_sums_of_very_many_queries_take_little_memory(weights):
+    ranks = torch.arange(20_000) % 301 + 1
+    sampled, curve = tr.SampledRanks(num_negatives=300, num_items=10_000), tr.PRCurve(301)
+    ranking = tr.Ranking.from_ranks(ranks, num_candidates=301)
+    for metric in (sampled, curve):
+        assert largest(lambda metric=metric: metric.update(ranking, weights=weights)) <= 2**23
+    counts = torch.bincount(ranks - 1, weights=weights).double()
+    torch.testing.assert_close(sampled.histogram, counts, rtol=0, atol=0)
+    recall = counts.cumsum(0) / counts.sum()
+    torch.testing.assert_close(curve.compute()[1], recall.float(), rtol=1e-6, atol=0)
+    assert largest(lambda: sampled.score(ranking)) <= 2**23
+    torch.testing.assert_close(sampled.score(ranking), 1 - (ranks - 1) / 300.0, rtol=0, atol=1e-7, check_dtype=False)
+    with pytest.raises(ValueError, match=r"weights of shape \[20000\]"):
+        sampled.update(ranking, weights=torch.ones(20_001))
+
+
+@pytest.mark.parametrize("name", ["ndcg(normalize=k)", "ndcg(normalize=k,discount=clipped)", "alphadcg(bounded=True)"])
+def test_a_cutoff_far_behind_the_list_takes_little_memory(name):
+    scores, grades = torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]])
+    metric, found = tr.parse(f"{name}@1500000"), []
+    assert largest(lambda: found.append(metric.score(scores, grades))) <= 2**23
+    discounts = [1 / math.log2(max(2, rank + (0 if "clipped" in name else 1))) for rank in range(1, 1_500_001)]
+    whole = math.fsum(d * 0.5**at for at, d in enumerate(discounts[:99])) if "alpha" in name else math.fsum(discounts)
+    gained = discounts[0] + discounts[2] * (0.5 if "alpha" in name else 1)
+    assert found[0].item() == pytest.approx(gained / whole, rel=1e-12)
+
+
 def test_bad_values_of_very_many_queries_are_counted(monkeypatch):
     monkeypatch.setattr("torchrank.state.scoring.MANY_VALUES", 0)
     monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 8)

@@ -28,6 +28,7 @@ from torchrank.names.parameters import number, one_of, parameter
 from torchrank.names.types import EmptyAction, GainOption
 from torchrank.ranking.arithmetic import only, ratio, running_sum
 from torchrank.ranking.gain import Gain
+from torchrank.ranking.intervals import sum_over_ranks
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["ARP", "CG", "DCG", "NDCG", "PWA", "NormalizedGain"]
@@ -276,8 +277,9 @@ class NDCG(DCG):
             return ratio(value, ideal)
         assert self.top_k is not None
         # k candidates of grade 1: their gain times the sum of the discounts.
-        ranks = torch.arange(1, self.top_k + 1, dtype=value.dtype, device=value.device)
-        return ratio(value, (self.gain_function(torch.ones_like(ranks)) * self.discount_function(ranks)).sum())
+        one = self.gain_function(torch.ones_like(value[:1]))
+        best = sum_over_ranks(lambda rank: one * self.discount_function(rank), self.top_k, value.dtype, value.device)
+        return ratio(value, best)
 
 
 class ARP(GradedMetric):

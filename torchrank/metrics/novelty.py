@@ -15,6 +15,7 @@ from torchrank.formulas.greedy import best_first
 from torchrank.metrics.intent_aware import IntentMetric
 from torchrank.names.parameters import flag, number, one_of
 from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.intervals import sum_over_ranks
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["ERRIA", "NERRIA", "NNRBP", "NRBP", "AlphaDCG", "AlphaNDCG"]
@@ -69,8 +70,14 @@ class FadingMetric(IntentMetric):
         """The value to a subtopic of ``top_k`` candidates that all have the worth ``most``."""
         assert self.top_k is not None
         # On the CPU: the result is a Python number, and reading it from an accelerator would wait.
-        ranks = torch.arange(1, self.top_k + 1, dtype=torch.float64, device="cpu")
-        return float((most * (1 - self.fading * most) ** (ranks - 1) * self.discount_function(ranks)).sum())
+        return float(
+            sum_over_ranks(
+                lambda rank: most * (1 - self.fading * most) ** (rank - 1) * self.discount_function(rank),
+                self.top_k,
+                torch.float64,
+                torch.device("cpu"),
+            )
+        )
 
 
 class BoundedMetric(FadingMetric):

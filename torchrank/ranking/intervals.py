@@ -170,3 +170,11 @@ def of_first_ranks(
 ) -> Tensor:
     """The values of a discount, or of a gain, at 1 ... ``limit``: float [limit]."""
     return discount(torch.arange(1, limit + 1, dtype=dtype, device=device))
+
+
+def sum_over_ranks(values: Callable[[Tensor], Tensor], last: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The sum of a function over the ranks 1, ..., ``last``, float [], with some ranks in memory at a time."""
+    total = torch.zeros((), dtype=dtype, device=device)
+    for start in range(1, last + 1, BLOCK):
+        total = total + values(torch.arange(start, min(start + BLOCK, last + 1), dtype=dtype, device=device)).sum()
+    return total

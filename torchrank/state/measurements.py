@@ -141,6 +141,19 @@ class BatchResult:
     #: a state of the metric, and its sum with this batch; None = nobody has added them
     added: tuple[Tensor, Tensor] | None = None
 
+    def of_sums(self) -> BatchResult:
+        """This result without the values of the queries."""
+        none = self.sums.new_empty(0)
+        return BatchResult(none, none, none.bool(), self.errors, self.sums)
+
+    @classmethod
+    def join(cls, parts: Sequence[BatchResult]) -> BatchResult:
+        """The result for the queries of several parts of a batch, one part after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        tensors = (torch.cat([getattr(x, name) for x in parts], dim=-1) for name in ("values", "weights", "skipped"))
+        return cls(*tensors, *(torch.stack([getattr(x, name) for x in parts]).sum(0) for name in ("errors", "sums")))
+
 
 def _stacked(rows: tuple[Tensor, ...]) -> Tensor:
     """Stack tensors, one for each metric. Rows that all metrics share are not copied."""

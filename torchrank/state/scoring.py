@@ -21,7 +21,7 @@ from torchrank.hardware.threads import GRAIN, each, serially
 from torchrank.layouts.arrange import arrange_batch, notice_scores
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.batch import Batch
-from torchrank.layouts.canonical import Layout, Need, RankedIds
+from torchrank.layouts.canonical import FlatRows, Layout, Need, RankedIds
 from torchrank.layouts.checks import check_tensor
 from torchrank.ranking.arithmetic import only
 from torchrank.ranking.ranking import Ranking
@@ -131,13 +131,13 @@ def score_batch(
     if not metrics:
         return []
     device, size, queries = _checked(metrics, batch)
+    values = values or any(metric.rows is not None for metric in metrics)
     # Per-query values are in memory for the whole batch if somebody needs them. Otherwise chunks can be summed at once.
-    whole = values or batch.weights is not None or queries * len(metrics) <= MANY_VALUES
-    whole = whole or any(metric.num_extra_sums or metric.rows is not None for metric in metrics)
+    few = queries * len(metrics) <= MANY_VALUES
+    whole = values or few or batch.weights is not None or any(metric.num_extra_sums for metric in metrics)
+    work = functools.partial(_with_values, values=values, total=total) if whole else _sums_only
     with torch.no_grad(), autocast_off(device):
-        return serially(
-            device, size, functools.partial(_with_values, total=total) if whole else _sums_only, metrics, batch
-        )
+        return serially(device, size, work, metrics, batch)
 
 
 def measure_batch(metrics: Sequence[Measuring], batch: Batch) -> Measurements:
@@ -148,7 +148,7 @@ def measure_batch(metrics: Sequence[Measuring], batch: Batch) -> Measurements:
     """
     device, size, _ = _checked(metrics, batch)
     with torch.no_grad(), autocast_off(device):
-        return serially(device, size, _measured, metrics, batch)
+        return serially(device, size, lambda: _measured(metrics, *_source(metrics, batch)))
 
 
 def _checked(metrics: Sequence[Measuring], batch: Batch) -> tuple[torch.device, int, int]:
@@ -182,29 +182,52 @@ def _parts(metrics: Sequence[Measuring], ranking: Ranking) -> list[Ranking]:
     return ranking.parts(any(metric.required().all_candidates for metric in metrics))
 
 
-def _with_values(metrics: Sequence[Measuring], batch: Batch, total: bool) -> list[BatchResult]:
-    measured = _measured(metrics, batch)
-    results = weigh(metrics, measured, batch.weights, total)
+def _with_values(metrics: Sequence[Measuring], batch: Batch, values: bool, total: bool) -> list[BatchResult]:
+    source, need = _source(metrics, batch)
+    more = sum(metric.num_extra_sums for metric in metrics)
+    if not more or isinstance(source, FlatRows):  # flat rows cannot be cut by queries
+        return _weighed(metrics, _measured(metrics, source, need), batch.weights, total)
+    # Further numbers of many queries are summed before those of the next queries are computed.
+    queries, step = source.num_queries, max(1, MANY_VALUES // more)
+    weights = None if batch.weights is None else _checked_weights(batch.weights, queries)
+    found: list[list[BatchResult]] = []
+    for rows in (slice(start, min(start + step, queries)) for start in range(0, max(1, queries), step)):
+        part = source.take(rows) if isinstance(source, Ranking) else source.rows(rows.start, rows.stop)
+        part = replace(part, errors=torch.zeros_like(part.errors)) if rows.start else part
+        some = None if weights is None else weights[rows]
+        results = _weighed(metrics, _measured(metrics, part, need), some, total)
+        found.append(results if values or step >= queries else [result.of_sums() for result in results])
+    return [BatchResult.join(results) for results in zip(*found)]
+
+
+def _source(metrics: Sequence[Measuring], batch: Batch) -> tuple[Ranking | Layout, Need | None]:
+    """What the queries of a batch are ranked from; a ranking needs no need."""
+    return (batch.preds, None) if isinstance(batch.preds, Ranking) else _arranged(metrics, batch)
+
+
+def _weighed(
+    metrics: Sequence[Measuring], measured: Measurements, weights: Tensor | None, total: bool
+) -> list[BatchResult]:
+    results = weigh(metrics, measured, weights, total)
     for number, extra in enumerate(measured.extra):
         if extra is not None:
             results[number] = metrics[number].with_extra_sums(results[number], extra)
     return results
 
 
-def _measured(metrics: Sequence[Measuring], batch: Batch) -> Measurements:
-    ranking = batch.preds
-    if isinstance(ranking, Ranking):
-        ignored, parts = ranking.ignored, each(lambda part: _measure(metrics, [part]), _parts(metrics, ranking))
+def _measured(metrics: Sequence[Measuring], source: Ranking | Layout, need: Need | None) -> Measurements:
+    if isinstance(source, Ranking):
+        ignored, parts = source.ignored, each(lambda part: _measure(metrics, [part]), _parts(metrics, source))
     else:
-        layout, need = _arranged(metrics, batch)
-        ignored, cut = layout.ignored, layout.parts()
+        assert need is not None
+        ignored, cut = source.ignored, source.parts()
         # Many scores, few entries: rank the parts on threads and measure them together, which needs no threads.
-        if len(cut) > 1 and layout.total_work < GRAIN:
-            parts = [_measure(metrics, [Ranking.join(rank_parts(layout, lambda part: rank(part, need)))])]
+        if len(cut) > 1 and source.total_work < GRAIN:
+            parts = [_measure(metrics, [Ranking.join(rank_parts(source, lambda part: rank(part, need)))])]
         elif len(cut) > 1:
             parts = each(lambda part: _measure(metrics, rank(part, need)).in_order(), cut)
         else:
-            parts = [_measure(metrics, rank(layout, need))]
+            parts = [_measure(metrics, rank(source, need))]
     found = (parts[0] if len(parts) == 1 else Measurements.join(parts)).in_order()
     return found if ignored is None else replace(found, ignored=ignored)
 
@@ -325,11 +348,7 @@ def weigh(
     if left_out is not None:
         values = torch.where(left_out, scalar(math.nan, values.dtype, values.device), values)
     if weights is not None:
-        weights = check_tensor(weights, "weights", f"a tensor [{values.shape[1]}], one per query")
-        if weights.shape != values.shape[1:]:
-            expected = f"[{values.shape[1]}], one per query"
-            raise ValueError(f"Expected weights of shape {expected}, got {list(weights.shape)}")
-        weight = weights.detach().to(values)
+        weight = _checked_weights(weights, values.shape[1]).detach().to(values)
         bad = ~(weight.isfinite() & (weight >= 0))
         bad = bad if left_out is None else bad & ~left_out
         # Bad weights become 0, and only metrics that validate their arguments count them.
@@ -373,6 +392,13 @@ def weigh(
         averaged = torch.where(skipped, zero, averaged) if alike else only(inner > 0, averaged)
         added = sums.summed(averaged, inner, queries, num_empty, errors, zero_or_one=alike)
     return list(map(BatchResult, values, inner, skipped, errors, added))
+
+
+def _checked_weights(weights: Tensor, queries: int) -> Tensor:
+    weights = check_tensor(weights, "weights", f"a tensor [{queries}], one per query")
+    if weights.shape != (queries,):
+        raise ValueError(f"Expected weights of shape [{queries}], one per query, got {list(weights.shape)}")
+    return weights
 
 
 @constant
