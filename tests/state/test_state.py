@@ -420,3 +420,28 @@ def test_a_measure_that_changes_the_weights_of_all_metrics_in_place_fails():
     assert one.metric_state["doubledmrr:sums"][sums.Sum.W] == 2
     with pytest.raises(RuntimeError, match="clone"):
         several.update(torch.tensor([[0.1, 0.2]] * 3), torch.tensor([0, 1, 1]))
+
+
+@pytest.mark.parametrize("how", ["mean", "sum", "median", "midpoint", "min", "max"])
+def test_a_value_that_is_nan_makes_every_aggregate_nan_and_a_skipped_query_does_not(how):
+    ranks = torch.tensor([[2.0], [float("inf")], [0.0], [3.0]])  # not retrieved from a list of unknown length; no query
+    metric = tr.MR(aggregation=how)
+    metric.update(tr.Ranking.from_ranks(ranks))
+    assert metric.compute().isnan()
+    assert all(map(math.isnan, metric.interval()))
+    metric.reset()
+    metric.update(tr.Ranking.from_ranks(ranks), weights=torch.tensor([1.0, 0, 1, 1]))
+    want = {"sum": 5, "median": 2, "min": 2, "max": 3}.get(how, 2.5)
+    assert metric.compute().item() == pytest.approx(want)
+
+
+@pytest.mark.parametrize("ratio", [1, 1e3, 1e6, 1e-6, 1e7])
+def test_the_standard_error_of_very_different_weights_is_that_of_one_batch(ratio):
+    values, weights = torch.tensor([[0.3], [0.9]], dtype=torch.float64), torch.tensor([ratio, 1], dtype=torch.float64)
+    whole, parts = tr.CG(top_k=1), tr.CG(top_k=1)
+    whole.update(torch.zeros(2, 1), values, weights=weights)
+    for row in (slice(0, 1), slice(1, 2)):
+        parts.update(torch.zeros(1, 1), values[row], weights=weights[row])
+    # sum(w^2 (v - m)^2) is twice the square of 0.6 * ratio / (ratio + 1), and n / (n - 1) is 2.
+    assert whole.standard_error.item() == pytest.approx(1.2 * ratio / (ratio + 1) ** 2, rel=1e-5)
+    assert parts.standard_error.item() == pytest.approx(whole.standard_error.item(), rel=3e-3)

@@ -337,3 +337,14 @@ def test_qrels_and_runs_of_ranx_are_their_dictionaries():
     grades, scores = {"q": {"a": 1, "b": 2}, "p": {"a": 1}}, {"q": {"b": 0.5, "c": 0.25}, "p": {"a": 0.1}}
     assert tr.read_qrels(ranx.Qrels(grades)).to_dict() == grades
     assert tr.read_run(ranx.Run(scores)).to_dict() == scores
+
+
+@pytest.mark.parametrize("grade", [float("inf"), float("-inf")])
+def test_an_infinite_grade_is_an_error_in_every_table(grade):
+    frame = {"user_id": [1, 1], "item_id": [1, 2], "score": [0.5, 0.9], "label": [1.0, grade]}
+    with pytest.raises(tr.ReadingError, match=r"(?s)grade to be a finite number, got -?inf"):
+        tr.Ranking.from_table(frame)
+    with pytest.raises(tr.ReadingError, match="grade to be a finite number"):
+        tr.evaluate({"1": {"a": 1, "b": grade}}, {"1": {"a": 0.5}}, "ndcg")
+    with pytest.raises(ValueError, match="grade"):
+        tr.NDCG().score(torch.tensor([[0.5, 0.9]]), torch.tensor([[1.0, grade]]))

@@ -8,6 +8,8 @@ from functools import cache
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import torchrank as tr
 from torchrank.state.sums import Sum
@@ -460,3 +462,61 @@ X, Y = torch.tensor([[1.0, 2.0]]), torch.tensor([[1, -1]])
 def test_other_arguments_are_refused_with_the_reason(arguments, error, message):
     with pytest.raises(error, match=message):
         tr.difference_bounds(*arguments)
+
+
+# ---- near ties
+
+
+def rounded_apart(candidates=100, dtype=torch.float32):
+    """A constant model whose positive is scored by another kernel: its score is one unit in the last place larger."""
+    negatives = torch.full((3, candidates - 1), 0.3, dtype=dtype)
+    positive = torch.nextafter(negatives[:, :1], torch.tensor(math.inf, dtype=dtype))
+    return positive, negatives
+
+
+@pytest.mark.parametrize("tolerance", [{"atol": 1e-6}, {"rtol": 1e-6}])
+def test_negatives_near_the_positive_are_tied_with_it(tolerance):
+    positive, negatives = rounded_apart()
+    chance = math.fsum(1 / rank for rank in range(1, 101)) / 100
+    exact, near = (
+        tr.Ranking.from_negatives(positive, negatives),
+        tr.Ranking.from_negatives(positive, negatives, **tolerance),
+    )
+    assert tr.MRR().score(exact).tolist() == [1, 1, 1]
+    assert tr.MRR().score(near).tolist() == pytest.approx([chance] * 3)
+    scores = torch.cat([positive, negatives], -1)
+    grades = torch.zeros(scores.shape, dtype=torch.int64).index_fill(1, torch.tensor([0]), 1)
+    for target in (torch.zeros(3, dtype=torch.int64), grades):
+        report = tr.TieReport("mrr", **tolerance)
+        report.update(scores, target)
+        found = report.compute()
+        assert (found["largest_tie"], found["tied_queries"]) == (100, 1)
+        assert found["mrr/expected"].item() == pytest.approx(chance)
+    plain = tr.TieReport("mrr")
+    plain.update(scores, target)
+    assert plain.compute()["largest_tie"] == 1
+
+
+@given(data=st.data())
+def test_a_negative_is_tied_with_the_nearest_positive_within_the_tolerance(data):
+    number = st.integers(-8, 8).map(float) | st.sampled_from([math.inf, -math.inf])
+    pos, neg = (data.draw(st.lists(number, min_size=1, max_size=5)) for _ in range(2))
+    atol, rtol = data.draw(st.sampled_from([(0, 0.25), (1.5, 0), (0.5, 0.125)]))
+
+    def snapped(score):
+        near = [p for p in pos if math.isfinite(p) and abs(score - p) <= atol + rtol * abs(p)]
+        return min(near, key=lambda p: (abs(score - p), p), default=score)
+
+    found = tr.Ranking.from_negatives(torch.tensor([pos]), torch.tensor([neg]), atol=atol, rtol=rtol)
+    want = tr.Ranking.from_negatives(torch.tensor([pos]), torch.tensor([[snapped(score) for score in neg]]))
+    for name in ("first", "tied"):
+        assert getattr(found, name).tolist() == getattr(want, name).tolist()
+
+
+def test_a_tolerance_is_a_number_from_0_on_and_needs_scores():
+    with pytest.raises(ValueError, match="atol"):
+        tr.TieReport("mrr", atol=-1)
+    with pytest.raises(ValueError, match="rtol"):
+        tr.Ranking.from_negatives(torch.ones(1), torch.ones(1, 2), rtol=math.nan)
+    with pytest.raises(TypeError, match=r"floating \[query, candidate\]"):
+        tr.TieReport("mrr", atol=1e-3).update(torch.tensor([[3, 1]]), torch.tensor([1]))

@@ -21,6 +21,7 @@ from torchrank.layouts.sharding import Shard
 from torchrank.names.arguments import integer
 from torchrank.ranking.intents import Intended
 from torchrank.ranking.sampled import Draw
+from torchrank.ranking.tolerance import Tolerance
 from torchrank.ranking.two_lists import both_lists
 
 
@@ -234,12 +235,25 @@ class Ranking(Intended):
 
     @classmethod
     @eager
-    def from_negatives(cls, pos: Tensor, neg: Tensor) -> Ranking:
+    def from_negatives(cls, pos: Tensor, neg: Tensor, *, atol: float = 0.0, rtol: float = 0.0) -> Ranking:
         """Rank positives among sampled negatives, both given by their scores.
 
-        ``pos`` is [query] or [query, positive], ``neg`` is [query, negative].
+        A model may score positives and negatives by different operations, which round differently. Then equal
+        candidates seem to differ, and a constant model looks perfect. Set a tolerance to count them as tied.
+
+        Args:
+            pos: [query] or [query, positive].
+            neg: [query, negative].
+            atol, rtol: a negative within ``atol + rtol * |positive|`` of the nearest positive is tied with it; >= 0.
+
+        Example:
+            >>> import torch, torchrank as tr
+            >>> pos, neg = torch.tensor([0.3000001]), torch.tensor([[0.3, 0.3, 0.1]])
+            >>> [tr.HitRate(top_k=1).score(tr.Ranking.from_negatives(pos, neg, atol=a)).item() for a in (0, 1e-6)]
+            [1.0, 0.3333333333333333]
         """
         pos, neg = check_tensor(pos, "pos"), check_tensor(neg, "neg")
+        tolerance = Tolerance.of(atol, rtol)
         for name, x in (("pos", pos), ("neg", neg)):
             if x.is_complex() or x.dtype == torch.bool:
                 raise TypeError(f"Expected {name} to be scores, integer or floating point, got {x.dtype}")
@@ -252,7 +266,7 @@ class Ranking(Intended):
         dtype = torch.promote_types(pos.dtype, neg.dtype)
         dtype = dtype if dtype.is_floating_point else torch.float64
         with autocast_off(pos.device):
-            scores = torch.cat([pos.to(dtype), neg.to(dtype)], dim=-1)
+            scores = torch.cat([pos.to(dtype), tolerance.snapped(neg.to(dtype), pos.to(dtype))], dim=-1)
         columns = torch.arange(pos.shape[1], device=pos.device).expand(len(pos), -1)
         return cls.rank(arrange(scores, list(columns)))
 

@@ -44,17 +44,16 @@ def from_sums(how: object) -> bool:
 
 
 def aggregate(how: str | Callable[[Tensor], Tensor], values: Tensor, weights: Tensor) -> Tensor:
-    """Reduce per-query values [query], NaN = skipped, by "median", "midpoint", "min", "max", "none" or a callable.
+    """Reduce per-query values [query] by "median", "midpoint", "min", "max", "none" or a callable.
 
-    Queries of weight 0 do not count. The median is the lower weighted median: the smallest value x such that queries
+    Queries of weight 0 do not count; skipped ones have weight 0. If another value is NaN, so is the result, as a mean. The median is the lower weighted median: the smallest value x such that queries
     with values <= x have at least half of the weight. If they have exactly half, "midpoint" is halfway between x and
     the next value.
     """
     if how == "none":
         return values
-    scored = (weights > 0) & ~values.isnan()
-    values, weights = values[scored], weights[scored]
-    if not len(values):
+    values, weights = values[weights > 0], weights[weights > 0]
+    if not len(values) or values.isnan().any():
         return values.new_full((), float("nan"))
     if how in ("median", "midpoint"):
         values, order = values.sort()

@@ -167,8 +167,10 @@ def _binary(metric: Estimable, sums: Tensor, value: float) -> bool:
 
 def _of_rows(metric: Estimable, rows: Tensor, level: float) -> Interval:
     """The interval of an aggregate of kept values: order statistics for medians, the bootstrap for functions."""
-    values, weights = rows[(rows[:, 1] > 0) & ~rows[:, 0].isnan()].T
+    values, weights = rows[rows[:, 1] > 0].T
     if len(values) < 2 or metric.aggregation in ("min", "max", "none") or bool((values == values[0]).all()):
+        return NO_INTERVAL
+    if bool(values.isnan().any()):
         return NO_INTERVAL
     if metric.aggregation in ("median", "midpoint"):
         return _of_median(values, weights, level)

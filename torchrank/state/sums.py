@@ -220,7 +220,7 @@ def standard_error(sums: Tensor, n: Tensor) -> Tensor:
     centre = centres(m)
     # Sums of different batches belong to a common centre only if, shifted back to 0, they equal the sums around 0.
     back = second + centre * (2 * first + centre * w2)
-    common = (back - second[..., :1]).abs() <= 2.0**-42 * second[..., :1]
+    common = (back - second[..., :1]).abs() <= 2.0**-46 * second[..., :1]
     off = m.unsqueeze(-1) - centre
     # Of the common centres the one nearest to m loses the fewest digits in the shift to m.
     best = torch.where(common, off.abs(), float("inf")).argmin(-1, keepdim=True)

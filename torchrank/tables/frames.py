@@ -195,6 +195,8 @@ def of_both(source: Any, chosen: dict[str, str], ties: str) -> tuple[Any, Any, A
     item = id_column(frame.ids(at["item"]), "item ids", error) if "item" in at else None
     score = _numbers(frame.with_gaps(at["score" if "score" in at else "rank"]), "score", error)
     grade = _numbers(frame.with_gaps(at["grade"]), "grade", error)
+    if len(bad := np.flatnonzero(np.isinf(grade))):
+        raise error(f"Expected grade to be a finite number, got {grade[bad[0]]}", int(bad[0]))
     groups = None if group is None else frame.ids(names.number(group, frame.labels, "frame"))
     return query, item, score if "score" in at else -score, grade, groups
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import copy
 import functools
 import operator
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,10 +23,11 @@ from torchrank.collection.collection import RankingCollection
 from torchrank.collection.members import Metrics
 from torchrank.layouts.bad_values import Problem, explain
 from torchrank.layouts.batch import Batch
-from torchrank.layouts.canonical import Need
+from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.types import Pairs, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.tolerance import Tolerance
 from torchrank.state.aggregation import MEANS, from_sums
 from torchrank.state.measurements import BatchResult, Measured
 from torchrank.state.scoring import score_batch
@@ -71,10 +72,14 @@ class TieReport(SummedMetric):
     Args:
         metrics: a metric, a name, a list of these, or a :class:`torchrank.RankingCollection`. They are copied, and
             their states do not change.
+        atol, rtol: a score within ``atol + rtol * |positive|`` of the nearest relevant candidate's score counts as tied
+            with it, so that the report shows near ties; >= 0. Updates then take scores [query, candidate] only, with a
+            label or grades for each query.
         kwargs: of :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: no metric supports the policies, or as :class:`torchrank.RankingCollection`.
+        ValueError: no metric supports the policies, ``atol`` or ``rtol`` is negative, or as
+            :class:`torchrank.RankingCollection`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -90,8 +95,9 @@ class TieReport(SummedMetric):
     #: the reason of each metric that was left out, by key
     not_applicable: dict[str, str]
 
-    def __init__(self, metrics: Metrics, **kwargs: Any) -> None:
+    def __init__(self, metrics: Metrics, *, atol: float = 0.0, rtol: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self._tolerance = Tolerance.of(atol, rtol)
         # A copy, because a collection links its metrics.
         suite = RankingCollection(copy.deepcopy(metrics))
         found = dict(suite.items(copy_state=False))
@@ -108,7 +114,7 @@ class TieReport(SummedMetric):
         }
         # The names contain the labels, so that torchmetrics.MetricCollection does not merge different reports.
         name = " ".join(three[0].definition_name for three in self._three.values())
-        self._state = f"report on {name}"
+        self._state = f"report on {name}" + (f" within {atol} + {rtol}" if atol or rtol else "")
         size = len(kept) * (len(POLICIES) * SIZE + OWN) + 2
         self.add_state(f"{self._state}:sums", state.nothing(self.device, size - SIZE), dist_reduce_fx="sum")
         # One row, because a state of two rows is read as sums with their rounding errors.
@@ -133,21 +139,29 @@ class TieReport(SummedMetric):
         tie_break: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> None:
-        """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`."""
+        """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`.
+
+        Raises:
+            TypeError: near ties are looked for in other layouts than scores [query, candidate] with a label or grades.
+        """
         options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
+        whole = Batch(preds, target, weights, options)
+        for batch in _snapped(whole, self._tolerance):
+            self._add(batch)
+        self.notice_cut(whole)
+
+    def _add(self, batch: Batch) -> None:
         metrics = [metric for three in self._three.values() for metric in three]
-        added = Batch(preds, target, weights, options)
-        *results, groups = score_batch([*metrics, TieGroups.in_ranks_of(metrics)], added)
+        *results, groups = score_batch([*metrics, TieGroups.in_ranks_of(metrics)], batch)
         by_metric = [results[at : at + len(POLICIES)] for at in range(0, len(results), len(POLICIES))]
         own, widths = zip(*(_width(*three[1:]) for three in by_metric))
         largest = torch.where(groups.weights > 0, groups.values, 0.0)
         tied = torch.stack([groups.weights.sum(), (groups.weights * (largest > 1)).sum()])
-        batch = torch.cat([*(result.sums for result in results), *own, tied]).to(self.sums.device)
+        added = torch.cat([*(result.sums for result in results), *own, tied]).to(self.sums.device)
         most = torch.stack([*widths, _largest(largest)]).to(self.most)[None]
         with LOCK:
-            self._set("sums", state.add(self.sums, batch))
+            self._set("sums", state.add(self.sums, added))
             self._set("most", torch.maximum(self.most, most))
-        self.notice_cut(added)
 
     # ---- compute -----------------------------------------------------------------------------------------------
 
@@ -315,6 +329,30 @@ class TieGroups:
 
     def with_extra_sums(self, result: BatchResult, extra: Tensor) -> BatchResult:
         return result
+
+
+def _snapped(batch: Batch, tolerance: Tolerance) -> Iterator[Batch]:
+    """The batch in pieces of some queries, with equal scores for near ties; or the batch itself without a tolerance."""
+    scores, target = batch.preds, batch.target
+    if tolerance == Tolerance():
+        yield batch
+        return
+    matrix = isinstance(scores, Tensor) and scores.dim() == 2 and scores.is_floating_point()
+    if not matrix or not isinstance(target, Tensor) or target.shape not in (scores.shape, scores.shape[:1]):
+        raise TypeError(
+            "Expected preds to be floating [query, candidate] with a label or grades for each query, together with atol"
+            f" or rtol, got {type(scores).__name__} with {type(target).__name__}; pass scores and grades, or leave both"
+            " out"
+        )
+    step = max(1, BLOCK // max(1, scores.shape[1]))
+    for start in range(0, max(1, len(scores)), step):
+        part = batch.rows(start, start + step)
+        if target.dim() == 1 and scores.shape[1]:
+            column = part.target.to(scores.device).long().clamp(0, scores.shape[1] - 1).unsqueeze(-1)
+            positives = part.preds.gather(-1, column)
+        else:
+            positives = torch.where(part.target.to(scores.device) > 0, part.preds, float("-inf"))
+        yield replace(part, preds=tolerance.snapped(part.preds, positives))
 
 
 def _why_not(metric: Metric) -> str:
