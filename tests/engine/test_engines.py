@@ -377,6 +377,18 @@ def test_tie_breaks_of_a_long_list_with_many_relevant_candidates_are_sorted():
             torch.testing.assert_close(found[name], values, rtol=1e-12, atol=0)
 
 
+def test_many_rows_of_queries_far_apart_are_sorted_by_query_and_score():
+    # Numbers of queries from far below 0 to far above it leave few bits of a short key for the score.
+    g = torch.Generator().manual_seed(18)
+    indexes, scores = torch.randint(-(2**21), 2**21, (2**15,), generator=g), torch.rand(2**15, generator=g)
+    indexes[:2] = torch.tensor([-(2**21), 2**21])
+    found = sorting.sorted_rows(scores, indexes)
+    want = sorted(range(2**15), key=lambda row: (indexes[row].item(), -scores[row].item()))
+    torch.testing.assert_close(indexes[found.rows], indexes[want])
+    torch.testing.assert_close(scores[found.rows], scores[want])
+    assert found.query_start.tolist() == [0, *(indexes[want].diff().nonzero().flatten() + 1).tolist()]
+
+
 # ---- need: no metric looks further than it says ------------------------------------------------------------------
 
 

@@ -188,3 +188,11 @@ def test_truncated_overlap_at_any_depth_takes_little_memory():
     series = math.fsum(0.2 * 0.8 ** (d - 1) * min(2, d) / d for d in range(2, 1000))
     assert far == pytest.approx(series, rel=1e-12)
     assert further == pytest.approx(series, rel=1e-12)
+
+
+def test_the_persistence_of_an_overlap_is_above_0_and_below_1():
+    for p in (0, -0.1, 1, 1.5):
+        with pytest.raises(ValueError, match="p to be"):
+            tr.RBO(p=p)
+    same = tr.Ranking.from_rankings(torch.tensor([[1, 2]]), torch.tensor([[1, 2]]))
+    assert tr.RBO(p=1e-3).score(same).item() == pytest.approx(1)

@@ -1,6 +1,7 @@
 """Graded measures and models of users: worked examples, and the numbers of cwl_eval, ir_measures and ranx."""
 
 import math
+from fractions import Fraction
 import random
 
 import pytest
@@ -290,3 +291,15 @@ def test_the_rank_biased_precision_of_ranx(p):
     want = ranx.evaluate(ranx.Qrels(qrels), ranx.Run(run), f"rbp.{round(100 * p)}", return_mean=False)
     got = 3 * tr.RBP(p=p, max_grade=3).score(ranking)  # whose gains are the grades
     torch.testing.assert_close(got, torch.as_tensor(want, dtype=torch.float64), rtol=1e-9, atol=1e-12)
+
+
+def test_q_measure_of_three_huge_gains_in_a_long_tie_group_keeps_its_digits():
+    size, gain = 500, 10**12
+    # A relevant candidate is at each rank p with equal probability, and each of the two others before it with (p-1)/499.
+    at_ranks = [
+        Fraction((1 + gain) * (size - 1 + 2 * (p - 1)), (size - 1) * (p + gain * min(p, 3))) for p in range(1, size + 1)
+    ]
+    grades = torch.zeros(1, size, dtype=torch.int64).index_fill(1, torch.tensor([7, 80, 400]), gain)
+    for metric in (tr.QMeasure(), tr.QMeasure(top_k=500)):
+        found = metric.score(torch.ones(1, size), grades).item()
+        assert found == pytest.approx(float(sum(at_ranks) / size), rel=1e-13)

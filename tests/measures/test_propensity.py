@@ -1,6 +1,7 @@
 """Propensity-scored measures: the values of papers and pyxclib, in every layout that has grades."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -169,3 +170,16 @@ def test_inverse_propensities_keep_grades_that_are_no_relevance():
 def test_one_is_true_for_the_self_normalised():
     assert tr.IPS(self_normalized=1).label == tr.IPS(self_normalized=True).label == "ips(self_normalized=True)"
     assert tr.IPS(self_normalized=0).label == "ips"
+
+
+@pytest.mark.parametrize("name", ["ips", "snips", "psp", "psndcg"])
+def test_clicks_without_propensities_are_noticed(name):
+    scores, clicks = torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 1]])
+    metric = tr.parse(f"{name}@2")
+    for target in (clicks, clicks.float(), [torch.tensor([0, 2])], torch.tensor([2])):
+        with pytest.warns(UserWarning, match=r"1 / propensity .*torchrank.inverse_propensity\(target, propensities\)"):
+            metric.score(scores, target)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            metric.score(scores, tr.inverse_propensity(target, torch.tensor([0.5, 0.25, 0.125])))
+            metric.score(scores, torch.zeros(1, 3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
@@ -11,16 +12,31 @@ from torch import Tensor
 
 from torchrank.formulas.gains import POSITIVE, discount_of
 from torchrank.formulas.judgment_bounds import UNEQUAL
+from torchrank.hardware.devices import reading_is_free
 from torchrank.metrics.graded import DCG, GradedMetric
 from torchrank.names.arguments import number
 from torchrank.names.parameters import one_of
-from torchrank.ranking.arithmetic import ratio
+from torchrank.ranking.arithmetic import only, ratio
 from torchrank.ranking.ranking import Ranking
 
 __all__ = ["IPS", "PSNDCG", "PSP", "inverse_propensity", "propensities"]
 
 
-class PropensityScored(GradedMetric):
+class InverseGrades(GradedMetric):
+    """A measure of grades 1 / propensity. It warns of a batch in which every positive grade is 1, as raw clicks have."""
+
+    def measure(self, ranking: Ranking) -> Tensor:
+        grade = ranking.grade
+        if reading_is_free(grade) and grade.numel() and float(only(ranking.valid, grade).amax()) == 1:
+            warnings.warn(
+                f"Expected grades 1 / propensity for {self.label}, got positive grades of 1 only, as raw clicks have;"
+                " pass target=torchrank.inverse_propensity(target, propensities)",
+                stacklevel=2,
+            )
+        return super().measure(ranking)
+
+
+class PropensityScored(InverseGrades):
     """A sum of gains divided by the largest possible sum, for each query or pooled over all queries.
 
     Args:
@@ -123,7 +139,7 @@ class PSNDCG(PropensityScored, DCG):
         return ratio(weight, ranking.ideal(POSITIVE, self.discount_function, self.top_k))
 
 
-class IPS(GradedMetric):
+class IPS(InverseGrades):
     r"""Inverse-propensity estimate of a linear measure, :math:`\sum_{i \le k} gain_i \, discount(i)`.
 
     The grade of an observed candidate is 1 / its propensity, see :func:`torchrank.inverse_propensity`. The mean over
