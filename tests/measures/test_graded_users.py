@@ -1,8 +1,8 @@
 """Graded measures and models of users: worked examples, and the numbers of cwl_eval, ir_measures and ranx."""
 
 import math
-from fractions import Fraction
 import random
+from fractions import Fraction
 
 import pytest
 import torch
@@ -295,7 +295,7 @@ def test_the_rank_biased_precision_of_ranx(p):
 
 def test_q_measure_of_three_huge_gains_in_a_long_tie_group_keeps_its_digits():
     size, gain = 500, 10**12
-    # A relevant candidate is at each rank p with equal probability, and each of the two others before it with (p-1)/499.
+    # A relevant candidate is as likely at each rank p, and each of the two others before it with (p - 1) / 499.
     at_ranks = [
         Fraction((1 + gain) * (size - 1 + 2 * (p - 1)), (size - 1) * (p + gain * min(p, 3))) for p in range(1, size + 1)
     ]

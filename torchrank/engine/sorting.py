@@ -43,7 +43,7 @@ class Descending(NamedTuple):
 
 
 def descending(x: Tensor, tie_break: Tensor | None = None) -> Descending:
-    """Sort each row of a matrix in descending order; among equal elements the larger ``tie_break``, like ``x``, first."""
+    """Sort each row of a matrix in descending order, and equal elements by ``tie_break``, which is like ``x``."""
     if tie_break is not None:  # two stable sorts, by the less important key first
         by_tie = tie_break.argsort(dim=-1, descending=True, stable=True)
         values, order = x.gather(-1, by_tie).sort(dim=-1, descending=True, stable=True)

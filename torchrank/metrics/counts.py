@@ -251,7 +251,7 @@ class Filled(RankingMetric):
 
 
 class Unrepeated(PerUserMetric):
-    r"""The share of a list that repeats no earlier item: different items by length, :math:`|\{i : i \in L\}| \,/\, |L|`.
+    r"""The share of a list that repeats no earlier item: items by length, :math:`|\{i : i \in L\}| \,/\, |L|`.
 
     All other measures refuse a list L with repeated items. This one finds them, so update it by itself. If ``exclude``
     has a repeated item, only its last copy leaves the list. An empty list is left out.

@@ -23,7 +23,7 @@ __all__ = ["IPS", "PSNDCG", "PSP", "inverse_propensity", "propensities"]
 
 
 class InverseGrades(GradedMetric):
-    """A measure of grades 1 / propensity. It warns of a batch in which every positive grade is 1, as raw clicks have."""
+    """A measure of grades 1 / propensity. It warns of a batch in which all positive grades are 1, as raw clicks are."""
 
     def measure(self, ranking: Ranking) -> Tensor:
         grade = ranking.grade

@@ -244,7 +244,8 @@ class Ranking(Intended):
         Args:
             pos: [query] or [query, positive].
             neg: [query, negative].
-            atol, rtol: a negative within ``atol + rtol * |positive|`` of the nearest positive is tied with it; >= 0.
+            atol: a negative within ``atol + rtol * |positive|`` of the nearest positive is tied with it; >= 0.
+            rtol: the part of that tolerance that grows with the score; >= 0.
 
         Example:
             >>> import torch, torchrank as tr

@@ -46,9 +46,9 @@ def from_sums(how: object) -> bool:
 def aggregate(how: str | Callable[[Tensor], Tensor], values: Tensor, weights: Tensor) -> Tensor:
     """Reduce per-query values [query] by "median", "midpoint", "min", "max", "none" or a callable.
 
-    Queries of weight 0 do not count; skipped ones have weight 0. If another value is NaN, so is the result, as a mean. The median is the lower weighted median: the smallest value x such that queries
-    with values <= x have at least half of the weight. If they have exactly half, "midpoint" is halfway between x and
-    the next value.
+    Queries of weight 0 do not count; skipped ones have weight 0. If another value is NaN, so is the result, as a
+    mean. The median is the lower weighted median: the smallest value x such that queries with values <= x have at
+    least half of the weight. If they have exactly half, "midpoint" is halfway between x and the next value.
     """
     if how == "none":
         return values

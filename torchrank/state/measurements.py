@@ -151,8 +151,11 @@ class BatchResult:
         """The result for the queries of several parts of a batch, one part after the other."""
         if len(parts) == 1:
             return parts[0]
-        tensors = (torch.cat([getattr(x, name) for x in parts], dim=-1) for name in ("values", "weights", "skipped"))
-        return cls(*tensors, *(torch.stack([getattr(x, name) for x in parts]).sum(0) for name in ("errors", "sums")))
+        values, weights, skipped = (
+            torch.cat([getattr(x, name) for x in parts], dim=-1) for name in ("values", "weights", "skipped")
+        )
+        errors, sums = (torch.stack([getattr(x, name) for x in parts]).sum(0) for name in ("errors", "sums"))
+        return cls(values, weights, skipped, errors, sums)
 
 
 def _stacked(rows: tuple[Tensor, ...]) -> Tensor:

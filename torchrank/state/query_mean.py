@@ -212,10 +212,10 @@ class QueryMean(SummedMetric):
     def standard_error(self) -> Tensor:
         """Standard error of the mean over queries of this worker, float32 []; in ``metric.sync_context()`` of all.
 
-        Three digits or more are exact down to a spread of 1e-11 of the values, for weights of any size in one batch. The
-        weights of different batches may differ by a factor of 1e6. For a geometric
-        or harmonic mean it is of first order in the spread of the values. For a sum it is the error of the mean, times
-        the sum of the weights: the number of queries is taken as given.
+        Three digits or more are exact down to a spread of 1e-11 of the values, for weights of any size in one batch.
+        The weights of different batches may differ by a factor of 1e6. For a geometric or harmonic mean it is of
+        first order in the spread of the values. For a sum it is the error of the mean, times the sum of the weights:
+        the number of queries is taken as given.
         """
         return self._narrow(self.error_of(state.read(self.sums)))
 

@@ -48,10 +48,10 @@ class SampledRanks(BinaryMetric):
     relevant. The state is a histogram: how often x of the m negatives are above the relevant candidate. A tie spreads x
     evenly over its interval. The histogram is a sum, so the result does not depend on batches or workers.
 
-    :meth:`compute` returns two unbiased estimates, because both are linear in the rank: :math:`AUC = 1 - \bar x / m` and
-    the mean rank :math:`1 + N \bar x / m`. No other measure in use has an unbiased estimate of
-    bounded variance; see :meth:`estimate`. ``score`` returns the estimated AUC of each query, and ``standard_error`` is
-    the standard error of the AUC; N times it is the standard error of the mean rank.
+    :meth:`compute` returns two unbiased estimates, because both are linear in the rank: :math:`AUC = 1 - \bar x / m`
+    and the mean rank :math:`1 + N \bar x / m`. No other measure in use has an unbiased estimate of bounded variance;
+    see :meth:`estimate`. ``score`` returns the estimated AUC of each query, and ``standard_error`` is the standard
+    error of the AUC; N times it is the standard error of the mean rank.
 
     Source:
         Krichene and Rendle, On sampled metrics for item recommendation, KDD 2020.
