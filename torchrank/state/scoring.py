@@ -21,7 +21,7 @@ from torchrank.hardware.threads import GRAIN, each, serially
 from torchrank.layouts.arrange import arrange_batch, notice_scores
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.batch import Batch
-from torchrank.layouts.canonical import FlatRows, Layout, Need, RankedIds
+from torchrank.layouts.canonical import Layout, Need, RankedIds
 from torchrank.layouts.checks import check_tensor
 from torchrank.ranking.arithmetic import only
 from torchrank.ranking.ranking import Ranking
@@ -131,10 +131,9 @@ def score_batch(
     if not metrics:
         return []
     device, size, queries = _checked(metrics, batch)
-    values = values or any(metric.rows is not None for metric in metrics)
     # Per-query values are in memory for the whole batch if somebody needs them. Otherwise chunks can be summed at once.
-    few = queries * len(metrics) <= MANY_VALUES
-    whole = values or few or batch.weights is not None or any(metric.num_extra_sums for metric in metrics)
+    whole = values or batch.weights is not None or queries * len(metrics) <= MANY_VALUES
+    whole = whole or any(metric.num_extra_sums or metric.rows is not None for metric in metrics)
     work = functools.partial(_with_values, values=values, total=total) if whole else _sums_only
     with torch.no_grad(), autocast_off(device):
         return serially(device, size, work, metrics, batch)
@@ -148,7 +147,7 @@ def measure_batch(metrics: Sequence[Measuring], batch: Batch) -> Measurements:
     """
     device, size, _ = _checked(metrics, batch)
     with torch.no_grad(), autocast_off(device):
-        return serially(device, size, lambda: _measured(metrics, *_source(metrics, batch)))
+        return serially(device, size, _measured, metrics, batch)
 
 
 def _checked(metrics: Sequence[Measuring], batch: Batch) -> tuple[torch.device, int, int]:
@@ -183,26 +182,24 @@ def _parts(metrics: Sequence[Measuring], ranking: Ranking) -> list[Ranking]:
 
 
 def _with_values(metrics: Sequence[Measuring], batch: Batch, values: bool, total: bool) -> list[BatchResult]:
-    source, need = _source(metrics, batch)
-    more = sum(metric.num_extra_sums for metric in metrics)
-    if not more or isinstance(source, FlatRows):  # flat rows cannot be cut by queries
-        return _weighed(metrics, _measured(metrics, source, need), batch.weights, total)
+    more = sum(map(operator.attrgetter("num_extra_sums"), metrics))
+    if not more:
+        return weigh(metrics, _measured(metrics, batch), batch.weights, total)
+    if batch.options.get("indexes") is not None:  # flat rows cannot be cut by queries
+        return _weighed(metrics, _measured(metrics, batch), batch.weights, total)
+    source, need = (batch.preds, None) if isinstance(batch.preds, Ranking) else _arranged(metrics, batch)
     # Further numbers of many queries are summed before those of the next queries are computed.
     queries, step = source.num_queries, max(1, MANY_VALUES // more)
+    values = values or any(metric.rows is not None for metric in metrics)
     weights = None if batch.weights is None else _checked_weights(batch.weights, queries)
     found: list[list[BatchResult]] = []
     for rows in (slice(start, min(start + step, queries)) for start in range(0, max(1, queries), step)):
         part = source.take(rows) if isinstance(source, Ranking) else source.rows(rows.start, rows.stop)
         part = replace(part, errors=torch.zeros_like(part.errors)) if rows.start else part
         some = None if weights is None else weights[rows]
-        results = _weighed(metrics, _measured(metrics, part, need), some, total)
+        results = _weighed(metrics, _measured(metrics, batch, part, need), some, total)
         found.append(results if values or step >= queries else [result.of_sums() for result in results])
     return [BatchResult.join(results) for results in zip(*found)]
-
-
-def _source(metrics: Sequence[Measuring], batch: Batch) -> tuple[Ranking | Layout, Need | None]:
-    """What the queries of a batch are ranked from; a ranking needs no need."""
-    return (batch.preds, None) if isinstance(batch.preds, Ranking) else _arranged(metrics, batch)
 
 
 def _weighed(
@@ -215,7 +212,12 @@ def _weighed(
     return results
 
 
-def _measured(metrics: Sequence[Measuring], source: Ranking | Layout, need: Need | None) -> Measurements:
+def _measured(
+    metrics: Sequence[Measuring], batch: Batch, source: Ranking | Layout | None = None, need: Need | None = None
+) -> Measurements:
+    """The measurements of a batch, or of a part of it: ``source``, with the need of the metrics unless it is ranked."""
+    if source is None:
+        source, need = (batch.preds, None) if isinstance(batch.preds, Ranking) else _arranged(metrics, batch)
     if isinstance(source, Ranking):
         ignored, parts = source.ignored, each(lambda part: _measure(metrics, [part]), _parts(metrics, source))
     else:
