@@ -148,7 +148,7 @@ class Measure(Parametrised, QueryMean):
         """The parameters that are part of the label."""
         return frozenset({"top_k", *cls.definition()})
 
-    @property
+    @functools.cached_property
     def num_extra_sums(self) -> int:
         """Number of further sums in the state, besides the sums of a mean."""
         return 0
