@@ -277,7 +277,7 @@ class NDCG(DCG):
             return ratio(value, ideal)
         assert self.top_k is not None
         # k candidates of grade 1: their gain times the sum of the discounts.
-        one = self.gain_function(torch.ones_like(value[:1]))
+        one = self.gain_function(value.new_ones(1))
         best = sum_over_ranks(lambda rank: one * self.discount_function(rank), self.top_k, value.dtype, value.device)
         return ratio(value, best)
 
