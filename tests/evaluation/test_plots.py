@@ -141,6 +141,7 @@ def test_bars_of_ranks_have_the_shares_of_queries(judged, found):
             for bar, low, high in zip(bars, [0.5, *(end + 0.5 for end in bins)], [end + 0.5 for end in bins]):
                 assert low < bar.get_x() < bar.get_x() + bar.get_width() < high
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1-2", "3-40", "not retrieved"]
+    assert not len(axes.get_xticks(minor=True))
 
 
 def test_many_runs_are_lines_of_the_same_shares():

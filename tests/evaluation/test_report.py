@@ -365,6 +365,33 @@ def test_bars_stand_in_the_places_of_their_values():
     assert [x for x, _, _ in bars] == pytest.approx([svg.LEFT + step * at for at in (0.5, 1.5, 3.5)], abs=0.1)
 
 
+def test_rows_of_differences_stand_in_the_places_of_their_numbers():
+    rows = [("b - a", 0.1, -0.1, 0.35), ("c - a", -0.25, -0.5, 0.0), ("d - a", 0.2, math.nan, math.nan)]
+    chart = svg.forest([svg.Difference(*row) for row in rows], "t", "x")
+    ticks = [
+        (float(x), float(value)) for x, value in re.findall(r'<text x="([\d.]+)"[^>]*class="tick">([^<]+)<', chart)
+    ]
+    (x0, first), (x1, last) = ticks[0], ticks[-1]
+
+    def place(value):
+        return pytest.approx(x0 + (value - first) / (last - first) * (x1 - x0), abs=0.2)
+
+    ranges = [tuple(map(float, ends)) for ends in re.findall(r'd="M([\d.]+) [\d.]+H([\d.]+)" class="range"', chart)]
+    assert ranges == [(place(low), place(high)) for _, _, low, high in rows[:2]]
+    dots = re.findall(r'd="M([\d.]+) ([\d.]+)a4.5 [^"]+" class="dot"', chart)
+    assert [float(x) + 4.5 for x, _ in dots] == [place(value) for _, value, *_ in rows]
+    assert len({y for _, y in dots}) == 3
+    assert float(re.search(r'M([\d.]+) [^"]*" class="zero"', chart)[1]) == place(0)
+
+
+def test_dots_of_significant_differences_are_full(found):
+    compared = found.compare(alpha=0.1)
+    filled = [compared.winner(row) is not None for row in compared.rows]
+    assert set(filled) == {False, True}
+    dots = re.findall(r'class="(dot[^"]*)"', found.to_html(comparison=compared))
+    assert dots == ["dot" if full else "dot hollow" for full in filled]
+
+
 def test_points_of_lines_stand_on_logarithmic_places():
     chart = svg.lines([svg.Line("a", (1, 10, 100), (0.0, 0.5, math.nan))], "t", "k", "v", log=True)
     (path,) = re.findall(r'd="([^"]+)" class="line"', chart)

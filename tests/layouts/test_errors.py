@@ -335,6 +335,12 @@ VALUES = {
         "1 label, id or (query, item) index outside",
         1,
     ),
+    "excluded pair of ids with a query behind the last": (
+        (IDS, torch.tensor([5, 4])),
+        {"exclude": (torch.tensor([2]), torch.tensor([5]))},
+        "1 label, id or (query, item) index outside",
+        None,
+    ),
     "the same target twice": (
         (SCORES, [torch.tensor([0]), torch.tensor([1, 1])]),
         {},

@@ -240,3 +240,16 @@ def test_arguments_are_never_changed(rounded, dtype, index):
         metric._computed = metric._ranked = None
     assert torch.equal(*values)
     assert all(map(torch.equal, rows, kept))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_candidate_is_as_relevant_as_it_is_to_its_best_subtopic(masked):
+    g = torch.Generator().manual_seed(0)
+    scores, subtopics = torch.randn(30, 6, generator=g), torch.randint(4, (30, 6, 3), generator=g)
+    mask = torch.rand(30, 6, generator=g) < 0.8 if masked else None
+    best = torch.tensor([[max(grades) for grades in query] for query in subtopics.tolist()])
+    for label in ("ndcg@3", "map(relevance_level=2)", "mr"):
+        metric = tr.RankingCollection([label])
+        assert metric.score(scores, subtopics, mask=mask)[label].tolist() == pytest.approx(
+            metric.score(scores, best, mask=mask)[label].tolist(), nan_ok=True
+        )
