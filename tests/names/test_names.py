@@ -248,6 +248,26 @@ def test_arguments_win_over_what_the_name_says():
 
 
 @pytest.mark.parametrize(
+    "name", ["map(rel=2,relevance_level=1)", "AP(relevance_level=1,rel=2)", "ndcg(gain=linear,dcg=exp-log2)"]
+)
+def test_two_spellings_of_a_parameter_are_refused_together(name):
+    with pytest.raises(ValueError, match="Expected one value of"):
+        tr.parse(name)
+
+
+def test_a_number_may_be_none_where_its_type_says_so():
+    every = [(measure, key, one) for measure in measures().values() for key, one in measure.declared.items()]
+    tried = [each for each in every if hasattr(each[2], "bounds") or hasattr(each[2], "least")]
+    assert {"int", "int | None", "float", "float | None"} <= {one.annotation for *_, one in tried}
+    for measure, key, one in tried:
+        if one.annotation.endswith("None"):
+            assert one.checked(measure, key, None) is None
+        else:
+            with pytest.raises(ValueError, match=f"{key} to be an? (number|integer)"):
+                one.checked(measure, key, None)
+
+
+@pytest.mark.parametrize(
     ("name", "nearest"),
     [
         ("ndgc@10", "ndcg@10"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import torchrank as tr
 from torchrank.names.labels import write
+from torchrank.names.plain_keys import spell
 from torchrank.names.presets import LIBRARIES
 from torchrank.names.registry import measures
 from torchrank.names.types import Aggregation, EmptyAction
@@ -158,6 +159,7 @@ def test_names_in_presets_have_different_plain_spellings(identifier):
 def test_spellings(label, plain, identifier):
     assert tr.plain(label) == plain
     assert tr.plain(label, identifier=True) == identifier
+    assert [spell(label, style) for style in ("label", "plain", "identifier")] == [label, plain, identifier]
 
 
 def test_spellings_of_metrics():
