@@ -192,6 +192,35 @@ def test_a_formula_is_shown_as_text(latex, text):
     assert formula(latex) == text
 
 
+def test_a_formula_without_its_closing_brace_is_an_error():
+    with pytest.raises(ValueError, match=r"a closing brace for .\{x"):
+        formula(r"\sqrt{x")
+
+
+def cells_of(markdown):
+    """The cells of a table in Markdown; an escaped bar is part of a cell."""
+    return [re.split(r"(?<!\\)\|", line.strip("|")) for line in markdown.splitlines()]
+
+
+def test_tables_of_measures_and_spellings_are_in_markdown(capsys):
+    assert main(["measures"]) == 0
+    head, line, *rows = cells_of(capsys.readouterr().out)
+    assert {len(row) for row in (head, line, *rows)} == {6}
+    assert set(line) == {" --- "}
+    assert [(row[0].strip(), row[1].strip()) for row in rows] == [
+        (f"`{one.label}` `{one.name}`", one.summary.replace("|", r"\|")) for one in described()
+    ]
+    assert main(["spellings"]) == 0
+    head, line, *rows = cells_of(capsys.readouterr().out)
+    spellings = {label.strip(" `"): re.findall("`([^`]+)`", names) for label, names in rows}
+    assert list(spellings) == sorted(spellings)
+    assert "ndcg_cut_{k}" in spellings["ndcg@{k}"]
+    assert "recip_rank" in spellings["mrr"]
+    for label, names in spellings.items():
+        assert names
+        assert not {label, re.split(r"\W", label)[0]} & set(names)
+
+
 def test_several_measures_and_other_spellings(capsys):
     assert main(["measures", "recip_rank", "nDCG_Burges", "AP(rel=2)@5,10", "f1"]) == 0
     pages = capsys.readouterr().out.split("\n\n")[::2]

@@ -426,3 +426,10 @@ def test_slices_are_found_by_integer_ids_and_runs_without_common_queries_are_wro
     for path, text in zip(files[3:], ("q1 0 a 1\nq2 0 a 1\n", "q1 Q0 a 1 1 t\n", "q2 Q0 a 1 1 t\n")):
         pathlib.Path(path).write_text(text)
     assert main(["compare", *files[3:], "--queries", "both"]) == 3
+
+
+def test_a_report_names_its_files_and_the_digest_of_the_judgments(files, capsys, tmp_path):
+    page = tmp_path / "report.html"
+    assert output(capsys, "eval", *files, "--html", page)[0] == 0
+    digest = hashlib.blake2b(pathlib.Path(files[0]).read_bytes(), digest_size=16).hexdigest()
+    assert all(one in page.read_text() for one in (files[0], ", ".join(files[1:]), f"blake2b {digest}"))
