@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import os
 import re
@@ -18,7 +19,7 @@ from sklearn.metrics import average_precision_score, ndcg_score
 import torchrank as tr
 from torchrank import __version__, preset
 from torchrank.cli import main
-from torchrank.cli.measures import described
+from torchrank.cli.measures import Description, described
 from torchrank.cli.plain import formula
 from torchrank.names.presets import ALWAYS, LIBRARIES
 
@@ -177,6 +178,20 @@ def test_every_measure_is_shown_in_a_hundred_columns(capsys):
         for part in (one.label, one.name, one.summary, one.range, one.source, one.also_in):
             assert text.count(" ".join(part.replace("`", "").split())) >= 2
         assert not set("\\{}") & set(text) or "|{" in text  # no LaTeX; a set has braces
+        beginning = inspect.getdoc(getattr(tr, one.name)).split("\n\n")[0]
+        assert not re.search(r":math:`[^`]*`\s+\w", beginning), "a first sentence ends with its formula"
+
+
+def test_a_docstring_without_a_formula_or_a_source_is_an_error():
+    class NoFormula:
+        """Nothing."""
+
+    class NoSource(tr.MRR):
+        """Something: :math:`x`."""
+
+    for measure, part in ((NoFormula, "a formula"), (NoSource, "a section 'Source'")):
+        with pytest.raises(ValueError, match=f"docstring of {measure.__name__} to have {part}"):
+            Description.of(measure)
 
 
 @pytest.mark.parametrize(

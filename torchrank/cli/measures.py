@@ -86,8 +86,6 @@ def _without_roles(text: str) -> str:
 
 def _summary(text: str) -> str:
     first = text.split("\n\n")[0].replace("\n", " ")
-    if re.search(r":math:`[^`]*`\s+\w", first):
-        raise ValueError(f"Expected a first sentence that ends with its formula, got {first!r}")
     plain = re.sub(r"[,:]?\s*:math:`.*?`", "", first)
     sentence = re.split(r"(?<=[a-z)\]`])\.\s", plain + " ")[0]
     return _without_roles(sentence).strip().rstrip(".").replace("``", "`")
