@@ -115,6 +115,7 @@ def test_scores_of_17_digits_come_back():
 @pytest.mark.parametrize("format", ["auto", "tsv"])
 def test_tables_between_tabs_have_a_header_or_the_columns_of_ms_marco(format):
     assert qrels_of("query-id\tcorpus-id\tscore\r\nq 1\td 1\t2\r\n", format=format) == {"q 1": {"d 1": 2}}
+    assert qrels_of("query-id\tcorpus-id\tscore\r\nq\r\td\r\t2\r\n", format=format) == {"q\r": {"d\r": 2}}
     assert run_of("score\tdoc_id\tother\tqid\n0.5\td\t\u00a0x\tq\n", format=format) == {"q": {"d": 0.5}}
     assert run_of("7\td1\t1\n7\td2\t2\n", format=format) == {"7": {"d1": -1, "d2": -2}}
     assert qrels_of("7\t0\td1\t1\n", format=format) == qrels_of("7\td1\t1\n", format=format) == {"7": {"d1": 1}}

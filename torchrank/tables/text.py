@@ -192,7 +192,7 @@ def _between_tabs(text: Text, begin: int, stop: int, width: int) -> tuple[Array,
     at = np.minimum(end, len(chunk) - 1)
     last = (chunk[at] == NEWLINE) | (end == len(chunk))
     # The end of a line may be CRLF.
-    end = end - (last & (end > start) & (chunk[np.maximum(end - 1, 0)] == 13))
+    end = end - (last & (chunk[np.maximum(end - 1, 0)] == 13))
     first = np.concatenate([[True], last[:-1]])
     empty_line = first & last & (end == start)
     start, end, first = start[~empty_line], end[~empty_line], first[~empty_line]
