@@ -365,6 +365,46 @@ def test_bars_stand_in_the_places_of_their_values():
     assert [x for x, _, _ in bars] == pytest.approx([svg.LEFT + step * at for at in (0.5, 1.5, 3.5)], abs=0.1)
 
 
+def test_gains_have_one_colour_and_losses_another():
+    above, below = ["a: +0.3000", "b: +0.1000"], ["d: -0.2000"]
+    for higher, wanted in ((True, (above, below)), (False, (below, above))):
+        chart = svg.differences([0.3, 0.1, 0.0, -0.2], "abcd", "t", higher=higher)
+        bars = dict(re.findall(r'<g class="(gain|loss)"[^>]*>(.*?)</g>', chart))
+        assert tuple(re.findall("<title>(.*?)</title>", bars[kind]) for kind in ("gain", "loss")) == wanted
+    assert "<title>a: 0.3000</title>" in svg.differences([0.3], "a", "t", signed=False)
+
+
+@pytest.mark.parametrize(
+    ("number", "width"), [(1, 28.0), (100, 0.8 * 3.3), (300, 0.8 * 1.1), (301, 330 / 301), (2000, 0.4)]
+)
+def test_bars_are_as_wide_as_their_number_allows(number, width):
+    chart = svg.differences([1.0] * number, ["a"] * number, "t")
+    assert float(re.search(r'class="gain" stroke-width="([^"]+)"', chart)[1]) == pytest.approx(width, abs=0.05)
+    assert chart.count("<title>a: +1.0000</title>") == (number if number <= 300 else 0)
+
+
+def test_more_bars_than_can_be_seen_are_a_step_curve_through_the_first_and_the_last():
+    values = np.linspace(3, -1, 2001).tolist()
+    chart = svg.differences(values, ["a"] * 2001, "t")
+    steps = np.array(re.findall(r"H([\d.]+)V([\d.]+)", re.search(r'd="([^"]+)" class="steps"', chart)[1]), dtype=float)
+    assert len(steps) == 800
+    zero = float(re.search(r'd="M[\d.]+ ([\d.]+)H\d+" class="zero"', chart)[1])
+    height = (zero - steps[0, 1]) / 3
+    assert steps[:, 1] == pytest.approx(zero - height * (3 - 4 * (steps[:, 0] - svg.LEFT) / 330), abs=0.3)
+    assert (steps[0, 0], steps[-1, 0]) == (svg.LEFT, pytest.approx(svg.LEFT + 330, abs=0.3))
+
+
+def test_the_first_twelve_pairs_of_each_measure_have_a_chart_and_those_of_the_first_measure_are_open():
+    qrels = {f"q{q}": {"a": 1} for q in range(3)}
+    runs = {f"r{r}": {f"q{q}": {"a": 1.0, "b": (q * r) % 3} for q in range(3)} for r in range(6)}
+    page = tr.evaluate(qrels, runs, "mrr ndcg").to_html()
+    parts = re.findall(r"<details( open[^>]*)?><summary>(.*?)</summary>(.*?)</details>", page, re.DOTALL)
+    assert [(bool(opened), text, inner.count("<figure>")) for opened, text, inner in parts] == [
+        (True, "mrr, the first 12 of 15 pairs", 12),
+        (False, "ndcg, the first 12 of 15 pairs", 12),
+    ]
+
+
 def test_rows_of_differences_stand_in_the_places_of_their_numbers():
     rows = [("b - a", 0.1, -0.1, 0.35), ("c - a", -0.25, -0.5, 0.0), ("d - a", 0.2, math.nan, math.nan)]
     chart = svg.forest([svg.Difference(*row) for row in rows], "t", "x")
