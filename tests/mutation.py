@@ -9,6 +9,8 @@ survived:
 - code that makes no difference can go;
 - all others need a test. Run only these mutants again with ``--only engine-3``.
 
+On a busy machine, a test of processes that exceeds its time limit fails without a cause; such tests come last.
+
 Your files are never written: the tests run in copies of the repository. Which mutants are drawn, and their numbers,
 depends on the seed and on the code of the folder. Words (docstrings, messages, annotations) are not changed.
 """

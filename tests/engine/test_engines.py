@@ -31,7 +31,7 @@ from sharding import (
 )
 
 import torchrank as tr
-from torchrank.engine import choice, counting, rank, sorting, tiles, topk
+from torchrank.engine import choice, counting, rank, sorting, streaming, tiles, topk
 from torchrank.engine import compiled as fused
 from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.hardware.sorting import ascending
@@ -910,3 +910,18 @@ def test_chunks_are_alike_and_at_most_a_quarter_larger_than_the_room(monkeypatch
     monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 100)
     layout = DenseLayout(no_errors(torch.device("cpu")), True, torch.zeros(shape), torch.zeros(shape))
     assert [len(chunk.scores) for chunk in layout.blocks(Need(reach=1))] == sizes
+
+
+def test_scores_that_differ_from_their_prediction_are_counted_again(monkeypatch):
+    monkeypatch.setattr(
+        streaming, "_guess", lambda layout, rows, items: torch.full_like(items, 0.25, dtype=torch.float32)
+    )
+    g = torch.Generator().manual_seed(0)
+    queries, items = (torch.randint(-3, 4, (number, 4), generator=g).float() for number in (20, 50))
+    scores, label = queries @ items.T, torch.randint(50, (20,), generator=g)
+    ranking = tr.Ranking.from_embeddings(queries, items, label, chunk_size=16)
+    own = scores.gather(1, label[:, None])
+    assert ranking.first.tolist() == [
+        [1 + sum(one > mine for one in row)] for row, [mine] in zip(scores.tolist(), own.tolist())
+    ]
+    assert ranking.tied.tolist() == [[row.count(mine)] for row, [mine] in zip(scores.tolist(), own.tolist())]
