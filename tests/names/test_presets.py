@@ -7,11 +7,12 @@ from importlib.metadata import version
 
 import numpy as np
 import pytest
+import pytrec_eval
 import torch
 from peers import assert_agree, by_trec_eval, collection, graded_batch
 
 import torchrank as tr
-from torchrank.names.presets import ALWAYS, LIBRARIES, rows
+from torchrank.names.presets import ALWAYS, CUTOFFS, LIBRARIES, rows
 
 CUTS = (1, 3, 40)
 
@@ -468,3 +469,11 @@ def test_recbole(library, theirs, ours, monkeypatch):
 def test_a_library_whose_names_parse_needs_no_preset():
     with pytest.raises(ValueError, match="got 'ranx'; its names parse without a preset"):
         tr.preset("ranx")
+
+
+def test_the_cutoffs_of_tools_are_those_that_they_print():
+    found = pytrec_eval.RelevanceEvaluator({"q": {"d": 1}}, {"ndcg_cut"}).evaluate({"q": {"d": 1.0}})["q"]
+    assert CUTOFFS["trec_eval9"] == CUTOFFS["trec_eval"] == tuple(sorted(int(name.split("_")[-1]) for name in found))
+    assert CUTOFFS["beir"] == CUTOFFS["beir_custom"] == (1, 3, 5, 10, 100, 1000)
+    assert CUTOFFS["mteb"] == (1, 3, 5, 10, 20, 100, 1000)
+    assert CUTOFFS["msmarco"] == (10,)

@@ -1,5 +1,6 @@
 """State, far from the ordinary: large values, odd weights, wrappers, threads, compilers."""
 
+import bisect
 import functools
 import inspect
 import itertools
@@ -13,6 +14,7 @@ from fractions import Fraction
 import pytest
 import torch
 import workers
+from scipy import stats
 from torch import nn
 from torchmetrics.wrappers import Running
 from workers import batch
@@ -445,3 +447,26 @@ def test_the_standard_error_of_very_different_weights_is_that_of_one_batch(ratio
     # sum(w^2 (v - m)^2) is twice the square of 0.6 * ratio / (ratio + 1), and n / (n - 1) is 2.
     assert whole.standard_error.item() == pytest.approx(1.2 * ratio / (ratio + 1) ** 2, rel=1e-5)
     assert parts.standard_error.item() == pytest.approx(whole.standard_error.item(), rel=3e-3)
+
+
+def test_the_interval_of_a_mean_is_that_of_students_t():
+    ranks = torch.tensor([1, 2, 3, 1, 5, 4, 2])
+    metric = tr.MRR()
+    metric.update(-torch.arange(5.0).expand(7, 5), ranks - 1)
+    values = 1 / ranks.double().numpy()
+    assert metric.compute().item() == pytest.approx(values.mean())
+    wanted = stats.t.interval(0.9, len(values) - 1, values.mean(), stats.sem(values))
+    assert metric.interval(0.9) == pytest.approx(wanted)
+
+
+def test_the_interval_of_a_median_contains_it_with_the_probability_that_is_asked():
+    metric = tr.MRR(aggregation="median")
+    ranks = 1 + torch.randperm(31, generator=torch.Generator().manual_seed(0))
+    metric.update(-torch.arange(31.0).expand(31, 31), ranks - 1)
+    ordered = sorted(1 / ranks.double().numpy())
+    low, high = (bisect.bisect(ordered, end - 1e-9) for end in metric.interval(0.95))
+    # The median is between both if more than ``low`` and fewer than ``high + 1`` of 31 values are below it.
+    inside = stats.binom.cdf(high, 31, 0.5) - stats.binom.cdf(low, 31, 0.5)
+    narrower = stats.binom.cdf(high - 1, 31, 0.5) - stats.binom.cdf(low + 1, 31, 0.5)
+    assert (low, high) == (low, 30 - low)
+    assert narrower < 0.95 <= inside

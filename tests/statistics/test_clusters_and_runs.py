@@ -7,6 +7,7 @@ from scipy import stats
 from systems import by_id, named, only, values
 
 from torchrank.statistics.compare import compare
+from torchrank.statistics.pair_statistics import statistics_of_runs
 
 
 @pytest.mark.xdist_group("statsmodels")  # imported once
@@ -68,6 +69,13 @@ def test_several_runs_are_compared_by_welchs_test_of_their_means():
     assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))
     assert row["n"] == 100
     assert "it speaks of methods" in str(compare({"a": a, "b": b}))
+
+
+def test_means_of_runs_that_differ_by_rounding_have_no_spread_even_beside_runs_of_zeros():
+    nothing, some = np.zeros((3, 2)), np.full((3, 2), [0.3, 0.1 + 0.2])
+    assert 0 < some.mean(axis=0).var(ddof=1) < 1e-32
+    for a, b in ((nothing, some), (some, nothing)):
+        assert statistics_of_runs(a, b).standard_error == 0
 
 
 def test_runs_need_the_t_test_and_two_runs_of_every_system():
