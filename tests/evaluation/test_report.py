@@ -374,6 +374,23 @@ def test_gains_have_one_colour_and_losses_another():
     assert "<title>a: 0.3000</title>" in svg.differences([0.3], "a", "t", signed=False)
 
 
+@given(
+    st.lists(st.integers(1, 10**6), min_size=1, max_size=5, unique=True),
+    st.lists(st.floats(-1e6, 1e6), min_size=5, max_size=5),
+    st.booleans(),
+)
+def test_points_of_any_line_are_within_the_axes_and_in_order(places, values, log):
+    line = svg.Line("a", sorted(places), values[: len(places)])
+    chart = svg.lines([line], "t", "k", "v", log=log)
+    points = re.findall(r"[ML]([-\d.]+) ([-\d.]+)", re.search(r'd="([^"]+)" class="line"', chart)[1])
+    x, y = np.array(points, dtype=float).T
+    assert len(x) == len(places)
+    assert (np.diff(x) >= 0).all()
+    assert svg.LEFT <= x[0] <= x[-1] <= svg.WIDTH - svg.RIGHT
+    assert ((y >= svg.TOP) & (y <= svg.HEIGHT - svg.BOTTOM)).all()
+    assert (np.diff(y[np.argsort(line.y, kind="stable")]) <= 0).all()
+
+
 @pytest.mark.parametrize(
     ("number", "width"), [(1, 28.0), (100, 0.8 * 3.3), (300, 0.8 * 1.1), (301, 330 / 301), (2000, 0.4)]
 )
