@@ -140,6 +140,8 @@ def test_bars_of_ranks_have_the_shares_of_queries(judged, found):
             assert wanted[-1] > 0
             for bar, low, high in zip(bars, [0.5, *(end + 0.5 for end in bins)], [end + 0.5 for end in bins]):
                 assert low < bar.get_x() < bar.get_x() + bar.get_width() < high
+            end = bars[-1].get_x() + bars[-1].get_width()
+            assert axes.get_xlim()[0] < 0.5 < bins[-1] + 0.5 < bars[-1].get_x() < end < axes.get_xlim()[1]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1-2", "3-40", "not retrieved"]
     assert not len(axes.get_xticks(minor=True))
 
