@@ -141,7 +141,7 @@ class Recorder(Plugin):
         self.hits, self.imported, self.tests = hits, [], {}
 
     def executed(self) -> list[int]:
-        places = [place for place, hit in enumerate(self.hits) if hit]
+        places = [place for place, hit in enumerate(self.hits[:]) if hit]
         self.hits[:] = bytes(len(self.hits))
         return places
 
