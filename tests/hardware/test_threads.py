@@ -153,7 +153,7 @@ def test_torch_is_serial_in_every_function_that_sees_a_batch(busy, monkeypatch):
     shares = {name: number for number, name, _ in seen}
     assert shares == {"torchrank-batch": 1, "torchrank-part": busy // min(busy, threads.MOST_THREADS)}
     functions = {function for _, _, function in seen}
-    assert functions >= {"arrange", "rank_dense", "rank_catalogue", "measure", "weigh"}
+    assert functions >= {"arrange_batch", "rank_dense", "rank_catalogue", "measure", "weigh"}
 
 
 class Operations(TorchDispatchMode):

@@ -5,6 +5,7 @@ import math
 import random
 from dataclasses import dataclass
 from statistics import mean
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -33,45 +34,49 @@ class Halving:
         return 0.5 ** ((rank - 1) / self.half_life)
 
 
-class PatientGain(extend.GradedMetric):
-    """The capped grades, discounted by a half-life, as a share of their sum."""
+@pytest.fixture
+def own():
+    """Measures of a user, which no other test finds."""
 
-    name = "patientgain"
+    class PatientGain(extend.GradedMetric):
+        """The capped grades, discounted by a half-life, as a share of their sum."""
 
-    half_life: float = extend.number(default=2, above=0)
-    normalised: bool = extend.flag(default=True)
+        name = "patientgain"
 
-    def measure(self, ranking):
-        gains = ranking.gains(Capped(2))
-        total = (gains * ranking.mean_discount(Halving(self.half_life), self.top_k)).sum(-1)
-        return extend.ratio(total, gains.sum(-1)) if self.normalised else total
+        half_life: float = extend.number(default=2, above=0)
+        normalised: bool = extend.flag(default=True)
 
+        def measure(self, ranking):
+            gains = ranking.gains(Capped(2))
+            total = (gains * ranking.mean_discount(Halving(self.half_life), self.top_k)).sum(-1)
+            return extend.ratio(total, gains.sum(-1)) if self.normalised else total
 
-class LastRank(extend.BinaryMetric):
-    """The last rank of a candidate that is not relevant, over the length of the list."""
+    class LastRank(extend.BinaryMetric):
+        """The last rank of a candidate that is not relevant, over the length of the list."""
 
-    name = "lastrank"
-    policies = ("optimistic", "pessimistic")
+        name = "lastrank"
+        policies = ("optimistic", "pessimistic")
 
-    def need(self):
-        return extend.Need(all_candidates=True)
+        def need(self):
+            return extend.Need(all_candidates=True)
 
-    def measure(self, ranking):
-        other = ranking.valid & (ranking.tied > 0) & ~ranking.relevant(self.relevance_level)
-        return extend.ratio((ranking.first * other).amax(-1), ranking.num_candidates)
+        def measure(self, ranking):
+            other = ranking.valid & (ranking.tied > 0) & ~ranking.relevant(self.relevance_level)
+            return extend.ratio((ranking.first * other).amax(-1), ranking.num_candidates)
 
+    class MeanPrice(extend.PerUserMetric):
+        name = "meanprice"
+        value_range = (0.0, math.inf)
 
-class MeanPrice(extend.PerUserMetric):
-    name = "meanprice"
-    value_range = (0.0, math.inf)
+        prices: torch.Tensor = extend.described()
 
-    prices: torch.Tensor = extend.described()
+        def describe(self, prices):
+            return {"prices": prices}, len(prices)
 
-    def describe(self, prices):
-        return {"prices": prices}, len(prices)
+        def measure(self, lists):
+            return lists.mean(self.prices[lists.ids])
 
-    def measure(self, lists):
-        return lists.mean(self.prices[lists.ids])
+    return SimpleNamespace(PatientGain=PatientGain, LastRank=LastRank, MeanPrice=MeanPrice)
 
 
 def orders(scores, grades):
@@ -96,43 +101,43 @@ SCORES = torch.tensor([scores for scores, _ in QUERIES], dtype=torch.float32)
 GRADES = torch.tensor([grades for _, grades in QUERIES])
 
 
-def test_a_graded_measure_is_the_mean_over_all_orders_of_ties():
+def test_a_graded_measure_is_the_mean_over_all_orders_of_ties(own):
     expected = [mean(patient_gain(order, 3, 4) for order in orders(*query)) for query in QUERIES]
-    assert PatientGain(4, half_life=3).score(SCORES, GRADES).tolist() == pytest.approx(expected, abs=1e-12)
+    assert own.PatientGain(4, half_life=3).score(SCORES, GRADES).tolist() == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(("ties", "extreme"), [("optimistic", max), ("pessimistic", min)])
-def test_a_measure_of_all_candidates_is_that_of_the_best_or_worst_order(ties, extreme):
+def test_a_measure_of_all_candidates_is_that_of_the_best_or_worst_order(own, ties, extreme):
     # relevant candidates first, in the best order, move the others behind them
     expected = [extreme(map(last_rank, orders(*query))) for query in QUERIES]
-    assert LastRank(ties=ties).score(SCORES, GRADES).tolist() == pytest.approx(expected)
+    assert own.LastRank(ties=ties).score(SCORES, GRADES).tolist() == pytest.approx(expected)
 
 
-def test_a_collection_gives_cutoffs_and_the_label_parses_back():
+def test_a_collection_gives_cutoffs_and_the_label_parses_back(own):
     suite = tr.RankingCollection(["patientgain(half_life=3)@1,4", "ndcg@2"])
     suite.update(SCORES, GRADES)
     assert list(suite.compute()) == ["patientgain(half_life=3)@1", "patientgain(half_life=3)@4", "ndcg@2"]
     assert tr.parse("patientgain(half_life=3)@4").half_life == 3
 
 
-def test_other_layouts_give_the_same_number():
+def test_other_layouts_give_the_same_number(own):
     ids = torch.tensor([[31, 12, 17]])
     values = [
-        PatientGain().score(torch.tensor([[0.7, 0.4, 0.1]]), torch.tensor([[0, 1, 0]])),
-        PatientGain().score(torch.tensor([[0.7, 0.4, 0.1]]), torch.tensor([1])),
-        PatientGain().score(ids, [torch.tensor([12])]),
-        PatientGain().score(extend.Ranking.from_ranks(torch.tensor([[2]]))),
+        own.PatientGain().score(torch.tensor([[0.7, 0.4, 0.1]]), torch.tensor([[0, 1, 0]])),
+        own.PatientGain().score(torch.tensor([[0.7, 0.4, 0.1]]), torch.tensor([1])),
+        own.PatientGain().score(ids, [torch.tensor([12])]),
+        own.PatientGain().score(extend.Ranking.from_ranks(torch.tensor([[2]]))),
     ]
     assert [value.item() for value in values] == pytest.approx([0.5**0.5] * 4)
 
 
-def test_a_bad_parameter_is_refused():
+def test_a_bad_parameter_is_refused(own):
     with pytest.raises(ValueError, match="Expected half_life to be a number > 0, got 0"):
-        PatientGain(half_life=0)
+        own.PatientGain(half_life=0)
 
 
-def test_a_measure_of_lists_reads_the_data_of_the_catalogue():
-    metric = MeanPrice(top_k=2, prices=torch.tensor([10.0, 2.5, 40.0]))
+def test_a_measure_of_lists_reads_the_data_of_the_catalogue(own):
+    metric = own.MeanPrice(top_k=2, prices=torch.tensor([10.0, 2.5, 40.0]))
     metric.update(torch.tensor([[2, 0, 1], [1, 0, -1]]))
     assert metric.compute().item() == pytest.approx(((40 + 10) / 2 + (2.5 + 10) / 2) / 2)
 

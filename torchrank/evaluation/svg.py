@@ -64,7 +64,8 @@ class Scale:
 
 def scale_of(values: Iterable[float], start: float, end: float, *, log: bool = False, zero: bool = False) -> Scale:
     """An axis that holds some numbers, with some room; ``zero`` includes 0. Missing numbers are left out."""
-    found = [one for one in values if math.isfinite(one) and (one > 0 or not log)]
+    shown = (one if abs(one) > 1e-300 else 0.0 for one in values)  # no tick is between smaller numbers
+    found = [one for one in shown if math.isfinite(one) and (one > 0 or not log)]
     low, high = min([*found, *([0.0] * zero)], default=0.0), max([*found, *([0.0] * zero)], default=1.0)
     if log:
         return Scale(low or 1.0, high if high > low else (low or 1.0) * 10, start, end, True)

@@ -111,7 +111,8 @@ def _check_ids(joined: Tensor, ids: list[Tensor], sizes: list[int], name: str) -
         )
     if len(ids) not in (2, 3) or len(set(sizes)) > 1 or ids[0].unique_consecutive().tolist() != [*range(len(ids))]:
         return
-    if sizes[0] > len(ids):  # the first row has an id twice, or the queries of pairs
+    # The first row has an id twice, or the queries of pairs. A pair may be excluded twice, but is a target only once.
+    if sizes[0] > len(ids) and name == "target":
         raise ValueError(
             f"Expected {name} to be a list of ids, got (query, item) pairs, which DataLoader collation turns into a"
             f" list; pass tuple({name})"

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.layouts.checks import type_of
+from torchrank.layouts.checks import tensor_of, type_of
 
 
 def item_numbers(name: str, given: Any) -> Tensor:
@@ -16,6 +16,7 @@ def item_numbers(name: str, given: Any) -> Tensor:
     Raises:
         ValueError: it is not a 1-D tensor of one or more finite numbers >= 0.
     """
+    given = tensor_of(given)
     if not isinstance(given, Tensor) or given.dim() != 1 or given.is_complex():
         raise ValueError(
             f"Expected {name} to be a tensor [item], a number for each item of the catalogue,"
@@ -33,6 +34,7 @@ def item_flags(name: str, given: Any, true: str) -> Tensor:
     Raises:
         TypeError: it is not a 1-D bool tensor.
     """
+    given = tensor_of(given)
     if not isinstance(given, Tensor) or given.dim() != 1 or given.dtype != torch.bool:
         raise TypeError(f"Expected {name} to be bool [item], True for {true}, got {kind_of(given, name)}")
     return given
@@ -44,6 +46,7 @@ def item_categories(given: Any, several: bool = True) -> Tensor:
     Raises:
         TypeError: another shape or dtype, no items, or no categories.
     """
+    given = tensor_of(given)
     there = isinstance(given, Tensor) and given.numel() > 0
     one = there and given.dim() == 1 and is_integer(given)
     if not one and not (there and several and given.dim() == 2 and given.dtype == torch.bool):
@@ -59,6 +62,7 @@ def item_embeddings(given: Any) -> Tensor:
         TypeError: another shape or dtype, or no items.
         ValueError: a number is not finite.
     """
+    given = tensor_of(given)
     if not isinstance(given, Tensor) or given.dim() != 2 or not given.is_floating_point() or not len(given):
         raise TypeError(f"Expected embeddings to be floating [item, dimension], got {kind_of(given, 'embeddings')}")
     if not bool(given.isfinite().all()):
