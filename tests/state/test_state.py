@@ -470,3 +470,14 @@ def test_the_interval_of_a_median_contains_it_with_the_probability_that_is_asked
     narrower = stats.binom.cdf(high - 1, 31, 0.5) - stats.binom.cdf(low + 1, 31, 0.5)
     assert (low, high) == (low, 30 - low)
     assert narrower < 0.95 <= inside
+
+
+def test_a_count_that_float32_would_round_is_exact():
+    metric = tr.NumQ()
+    metric.update(torch.tensor([[0.5, 0.1]]), torch.tensor([[1, 0]]))
+    one = metric.clone()
+    for _ in range(25):
+        metric.merge_state(metric.clone())
+    assert metric.compute().dtype == torch.float32  # 2 ** 25, without rounding
+    metric.merge_state(one)
+    assert (metric.compute().dtype, metric.compute().item()) == (torch.float64, 2**25 + 1)

@@ -143,7 +143,8 @@ class QueryMean(SummedMetric):
 
         Returns:
             float32 []; NaN if no query was scored. With ``aggregation="none"`` float32 [query], NaN for skipped
-            queries. float64 if a value is beyond the range of float32, e.g. for exponential gains of large grades.
+            queries. float64 if a value is beyond the range of float32, e.g. for exponential gains of large grades, or a
+            count above 2**24, which float32 would round.
             ``forward`` on an accelerator does not read values: it returns float32, with infinity for such a value.
 
         Raises:

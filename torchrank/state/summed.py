@@ -96,10 +96,12 @@ class SummedMetric(SafeMetric):
             yield
 
     def _narrow(self, value: Tensor) -> Tensor:
-        """A value in float32, unless it is finite in float64 only."""
+        """A value in float32, unless it is finite in float64 only, or a count that float32 rounds."""
         narrow = value.to(torch.float32)
-        readable = reading_is_free(value) or self._should_unsync  # forward must not wait for an accelerator
-        return value if readable and bool((narrow.isinf() & value.isfinite()).any()) else narrow
+        if not (reading_is_free(value) or self._should_unsync):  # forward must not wait for an accelerator
+            return narrow
+        rounded_count = (narrow != value) & (value == value.round()) & (value.abs() <= 2**53)
+        return value if bool(((narrow.isinf() & value.isfinite()) | rounded_count).any()) else narrow
 
     def raise_errors(self) -> None:
         """Raise for bad values, after all workers have communicated and the state is unsynced.
