@@ -1,7 +1,8 @@
 """Faults of one token, and the tests that notice them: ``python tests/mutation.py engine --places 30 --seed 7``.
 
 Changes one token of a folder of ``torchrank`` at a time, in random places, and runs the tests of this folder until one
-fails: only those that execute the place, the fastest first. If all of them pass, the tests of other folders follow.
+fails: those that execute the place, the fastest first, then the rest of their files. If all of them pass, the tests of
+other folders follow.
 Prints each mutant and the test that caught it, and for each folder the share that its tests caught. Read those that
 survived:
 
@@ -28,7 +29,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -71,12 +72,15 @@ MEMORY = 16 << 30
 # ---- processes, each with a copy of the repository -------------------------------------------------------------------
 
 
-def in_processes(tasks: Iterable[Callable], jobs: int, root: Path) -> Iterator[tuple[Callable, object]]:
-    """Call each task in a process and a copy of the repository; with its result, or None if the process was ended."""
-    tasks, running = iter(tasks), {}
+def in_processes(tasks: deque[Callable], jobs: int, root: Path) -> Iterator[tuple[Callable, object]]:
+    """Call each task in a process and a copy of the repository; with its result, or None if the process was ended.
+
+    Tasks may be added while others run.
+    """
+    running = {}
     while True:
-        while len(running) < jobs and (task := next(tasks, None)):
-            copy = Path(tempfile.mkdtemp(dir=root.parent))
+        while tasks and len(running) < jobs:
+            task, copy = tasks.popleft(), Path(tempfile.mkdtemp(dir=root.parent))
             if not (process := os.fork()):
                 run_alone(task, shutil.copytree(root, copy, dirs_exist_ok=True))
             running[process] = task, copy
@@ -199,7 +203,10 @@ def attempt(mutant: Mutant, paths: list[str], chosen: Chosen, limit: int, copy: 
 
 
 def attempts(mutants: list[Mutant], recorded: dict[str, Any]) -> Iterator[Callable]:
-    """For each mutant, a run of the tests that execute its place; all cases of the fastest function come first."""
+    """For each mutant, a run of the tests that execute its place; all cases of the fastest function come first.
+
+    The other tests of their files follow, because they can share a fixture or a cached value.
+    """
     if recorded is None or recorded["output"]:
         sys.exit(f"These tests do not run without mutants: {recorded}")
     for test in recorded["failed"]:
@@ -208,12 +215,13 @@ def attempts(mutants: list[Mutant], recorded: dict[str, Any]) -> Iterator[Callab
     for test, (_, taken) in tests.items():
         seconds[function(test)] = max(taken, seconds[function(test)])
     for place, mutant in enumerate(mutants):
-        order = [test for test in tests.keys() - recorded["failed"] if place in tests[test][0]]
-        order.sort(key=lambda test: (seconds[function(test)], test))
+        executing = {test for test in tests.keys() - recorded["failed"] if place in tests[test][0]}
+        files = {test.split("::")[0] for test in executing}
+        order = [test for test in tests.keys() - recorded["failed"] if test.split("::")[0] in files]
+        order.sort(key=lambda test: (test not in executing, seconds[function(test)], test))
         if order:
-            files = sorted({test.split("::")[0] for test in order})
             limit = int(60 + 5 * sum(tests[test][1] for test in order))
-            yield partial(attempt, mutant, files, Chosen(tests, order), limit)
+            yield partial(attempt, mutant, sorted(files), Chosen(tests, order), limit)
 
 
 def function(test: str) -> str:
@@ -222,11 +230,16 @@ def function(test: str) -> str:
 
 def catch(rounds: Iterable[tuple[list[Mutant], list[str]]], processes: Callable) -> None:
     """Try mutants and paths of tests, round by round, until a test catches the mutant."""
-    recordings = processes([partial(record, *each) for each in rounds if each[0]])
-    runs = [run for task, recorded in recordings for run in attempts(task.args[0], recorded)]
-    for run, test in processes(run for run in runs if not run.args[0].caught_by):
-        run.args[0].caught_by = "the end of its process: time, memory or a crash" if test is None else test
-        print(run.args[0])
+    tasks = deque(partial(record, *each) for each in rounds if each[0])
+    for task, result in processes(tasks):
+        if task.func is record:
+            tasks.extendleft([*attempts(task.args[0], result)][::-1])
+            continue
+        mutant = task.args[0]
+        mutant.caught_by = "the end of its process: time, memory or a crash" if result is None else result
+        print(mutant, flush=True)
+        for other in [each for each in tasks if mutant.caught_by and each.args[0] is mutant]:
+            tasks.remove(other)
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------

@@ -608,3 +608,16 @@ def test_an_unknown_name_of_another_type_is_compared_by_its_text():
     assert did_you_mean(10, ["10", "ndcg"]) == "; did you mean '10'?"
     assert did_you_mean(None, ["none", "ndcg"]) == "; did you mean 'none'?"
     assert did_you_mean(b"\xff", ["ndcg"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ndcg(gain exponential)@10", "Expected parameters like"),
+        ("ndcg(ties=maybe)@10", "Expected ties to be"),
+        ("rbp(p=0.5 ties)", "Expected"),
+    ],
+)
+def test_parameters_that_cannot_be_read_are_refused(name, message):
+    with pytest.raises(ValueError, match=message):
+        tr.parse(name)
