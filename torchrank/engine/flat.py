@@ -51,10 +51,9 @@ class Entries:
     def of_subtopics(self, grades: Tensor, errors: Tensor) -> Ranking:
         """The ranking of all queries in one rectangle, with ``grades`` [entry, subtopic]."""
         width = int(self.sizes.max())
-        (one,) = self._rectangles([(torch.arange(len(self.sizes), device=self.sizes.device), width)], errors)
-        at = (self.start.unsqueeze(-1) + torch.arange(width, device=self.sizes.device)).clamp_max(
-            max(0, len(grades) - 1)
-        )
+        queries, places = (torch.arange(n, device=self.sizes.device) for n in (len(self.sizes), width))
+        (one,) = self._rectangles([(queries, width)], errors)
+        at = (self.start.unsqueeze(-1) + places).clamp_max(max(0, len(grades) - 1))
         subtopics = torch.where(one.valid.unsqueeze(-1), grades[at], 0.0)
         return replace(one, subtopics=subtopics, queries=None)
 

@@ -102,9 +102,10 @@ def _check_ids(joined: Tensor, ids: list[Tensor], sizes: list[int], name: str) -
         sizes: their numbers.
         name: the name of the list.
     """
-    # Ids are different, so three of them are not all 0 or 1. The ids of one query may be those of a cut batch, in which
-    # `score` looks for a target that is given twice.
-    if min(sizes, default=0) > 2 and _below(joined, 2) and (name == "exclude" or len(ids) > 1):
+    # Rows of a matrix are equally long, and three different ids are not all 0 or 1. The ids of one query may be those of
+    # a cut batch, in which `score` looks for a target that is given twice.
+    alike = len(set(sizes)) == 1 and (name == "exclude" or len(ids) > 1)
+    if alike and sizes[0] > 2 and _below(joined, 2):
         raise ValueError(
             f"Expected {name} to be a list of ids, got 0 and 1 alone, the rows of a matrix; pass"
             f" torch.stack([torch.as_tensor(x) for x in {name}]).nonzero(as_tuple=True)"
