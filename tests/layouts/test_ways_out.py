@@ -231,4 +231,4 @@ def test_transforms_of_functions_are_named_as_the_reason(call):
 
 def test_a_pair_that_is_excluded_twice_counts_once_also_of_the_first_two_items():
     scores, target = tensor([[0.9, 0.8, 0.7, 0.6], [0.9, 0.8, 0.7, 0.6]]), tensor([2, 2])
-    assert tr.MRR().score(scores, target, exclude=[tensor([0, 1, 1]), tensor([0])]).tolist() == [1, 1 / 2]
+    assert tr.MRR().score(scores, target, exclude=[tensor([0, 1, 1]), tensor([0, 1, 1, 0])]).tolist() == [1, 1]

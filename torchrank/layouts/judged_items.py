@@ -102,8 +102,8 @@ def _check_ids(joined: Tensor, ids: list[Tensor], sizes: list[int], name: str) -
         sizes: their numbers.
         name: the name of the list.
     """
-    # Rows of a matrix are equally long, and three different ids are not all 0 or 1. The ids of one query may be those of
-    # a cut batch, in which `score` looks for a target that is given twice.
+    # Rows of a matrix are equally long, and three different ids are not all 0 or 1. The ids of one query may be what is
+    # left of a cut batch, in which `score` looks for a target that is given twice.
     alike = len(set(sizes)) == 1 and (name == "exclude" or len(ids) > 1)
     if alike and sizes[0] > 2 and _below(joined, 2):
         raise ValueError(
