@@ -107,7 +107,6 @@ def test_coverage_and_loss():
     assert of(tr.CoverageError(), 1, 0, 1, 0, missing=1) == 5
     assert of(tr.RankingLoss(), 1, 0, 1, 0) == 1 / 4
     assert of(tr.RankingLoss(), 1, 0, 1, 0, missing=1) == 3 / 6
-    assert of(tr.RankingLoss(), missing=1) == 1
     assert of(tr.RankingLoss(), 1, 1, missing=1) == 0
     assert of(tr.RankingLoss(empty_target_action="pos"), 1, 1, missing=1) == 1
 

@@ -275,7 +275,6 @@ def test_mean_rank_skips_a_query_without_anything_relevant():
 def test_a_judged_query_for_which_nothing_was_retrieved_scores_0_even_if_empty_ones_are_skipped():
     for name in ("ndcg", "dcg", "cg", "map", "mrr", "hitrate", "precision", "recall", "f1", "rprecision", "auroc"):
         assert value(tr.parse(name, empty_target_action="skip"), missing=(1,)) == 0, name
-    assert value(tr.FallOut(empty_target_action="skip"), missing=(1,)) == 0
 
 
 def test_nothing_scored_at_all_is_nan():

@@ -4,11 +4,13 @@ import math
 import warnings
 
 import numpy as np
+import oracles
 import pytest
 import torch
 from torch import tensor
 
 import torchrank as tr
+from torchrank.metrics.rank_correlation import ComparingMetric
 
 NAN, INF = float("nan"), float("inf")
 
@@ -141,7 +143,6 @@ def test_defaults_for_nothing_relevant():
             ("kendalltau", "kendalldistance", "weightedtau", "aptau", "spearman", "overlap", "rbo", "lip"), "skip"
         ),
         "fallout": "pos",
-        "rbpresidual": "pos",
     }
 
 
@@ -151,7 +152,7 @@ def test_fallout_is_empty_where_nothing_irrelevant_was_retrieved():
     assert score("fallout(empty_target_action=neg)@1", *case) == [0, 0]
 
 
-@pytest.mark.parametrize("name", BINARY + GRADED + ["fallout@2"])
+@pytest.mark.parametrize("name", BINARY + GRADED)
 def test_a_judged_query_that_retrieved_nothing_scores_0_even_under_skip(name):
     metric = tr.parse(name, empty_target_action="skip")
     assert metric.score(tensor([[-INF, -INF]]), tensor([[1, 0]])).tolist() == [0]
@@ -159,6 +160,65 @@ def test_a_judged_query_that_retrieved_nothing_scores_0_even_under_skip(name):
     assert metric.score(missing)[0] == 0
     metric.update(missing)
     assert metric.num_empty == 0
+
+
+LOW = sorted(oracles.LOWER)
+LOW += ["mr(adjusted=ratio)", "mr(adjusted=index)", "mr(inverse=True)", "mr(filtered=True)", "mr(aggregation=median)"]
+
+
+def test_measures_whose_low_values_are_good():
+    low = {name for name, cls in tr.RankingMetric.registry.items() if cls.higher_is_better is False}
+    assert low == oracles.LOWER | {"numnonrelret"}  # a count, which is 0 as in trec_eval
+
+
+@pytest.mark.parametrize("action", ["neg", "pos", "skip", "listed"])
+@pytest.mark.parametrize("name", LOW)
+def test_an_empty_list_has_no_value_in_any_layout_if_low_values_are_good(name, action):
+    metric = tr.parse(name, empty_target_action=action)
+    scores, grades = tensor([[-INF] * 4, [0.1, 0.9, 0.5, -INF]]), tensor([[0, 2, 1, 0], [1, 0, 0, 0]])
+    qrels, run = {"a": {"x": 1}, "b": {"x": 1, "y": 0}}, {"b": {"y": 0.9, "z": 0.5, "x": 0.1}}
+    ids = tensor([[-1, -1, -1], [1, 2, 0]])
+    layouts = [
+        ((scores, grades), {}),
+        ((scores.flatten(), grades.flatten()), {"indexes": tensor([0, 1]).repeat_interleave(4)}),
+        ((tr.Ranking.from_run(qrels, run),), {}),
+    ]
+    if not isinstance(metric, ComparingMetric):
+        layouts += [
+            ((scores, tensor([1, 0])), {}),
+            ((ids, tensor([1, 0])), {}),
+            ((ids, [tensor([1, 2]), tensor([0])]), {}),
+            ((scores, (tensor([0, 0, 1]), tensor([1, 2, 0]))), {}),
+        ]
+    for args, options in layouts:
+        values = metric.score(*args, **options)
+        assert values.isnan().tolist() == [True, False], args
+        metric.reset()
+        of_one, kept = metric.clone(), tr.PerQuery(metric)
+        metric.update(*args, **options)
+        of_one.update(*args, **options, weights=tensor([0.0, 1.0]))
+        kept.update(*args, **options, query_ids=["a", "b"])
+        assert metric.compute() == of_one.compute()
+        assert metric.num_queries - metric.num_empty == 1
+        assert next(iter(kept.compute().columns.values())).tolist() == pytest.approx(values.tolist(), nan_ok=True)
+    (column,) = tr.evaluate(qrels, run, metric)["run"].columns.values()
+    assert np.isnan(column).tolist() == [True, False]
+    if metric.aggregation == "mean" and not metric.turned:
+        paired = tr.Compared(metric, ["a", "b"])
+        paired.update({"a": scores, "b": scores.flip(0)}, grades)
+        *means, difference = paired.compute().values()
+        assert [*map(math.isnan, (*means, difference))] == [False, False, True]
+
+
+def test_tables_of_systems_have_the_same_queries_if_one_system_retrieved_nothing_for_one():
+    grades, a = tensor([[1, 0, 0]] * 3), tensor([[0.1, 0.9, 0.5], [0.9, 0.1, 0.5], [0.5, 0.9, 0.1]])
+    tables = {}
+    for name, scores in {"a": a, "b": a.flip(0).index_fill(0, tensor([1]), -INF)}.items():
+        kept = tr.PerQuery("mr")
+        kept.update(scores, grades, query_ids=[1, 2, 3])
+        tables[name] = kept.compute()
+    (pair,) = tr.compare(tables).rows
+    assert (pair.pair.n, pair.pair.unpaired, pair.pair.mean_a, pair.pair.mean_b) == (2, 1, 2.5, 2.5)
 
 
 @pytest.mark.parametrize("name", ["mrr", "mr", "ndcg", "fallout@1", "mrr(aggregation=median)"])
@@ -616,7 +676,7 @@ def test_documents_of_a_run_without_a_judgment_are_outside_the_pool():
     ] == [[1, -2]]
     assert ranking.num_candidates.tolist() == [4, 1, 0]
     assert tr.Recall(empty_target_action="skip").score(ranking).tolist() == pytest.approx([1 / 2, NAN, 0], nan_ok=True)
-    assert tr.FallOut().score(ranking).tolist() == [1, 1, 0]
+    assert tr.FallOut().score(ranking).tolist() == pytest.approx([1, 1, NAN], nan_ok=True)
     assert tr.Ranking.from_run({}, {"q": {"a": 1.0}}).num_queries == 0
     assert tr.MAP().score(tr.Ranking.from_run({"q": {}, "p": {"a": 1}}, {})).tolist() == [0, 0]
 

@@ -39,6 +39,11 @@ class Oracle(NamedTuple):
 
 
 ORACLES: dict[str, Oracle] = {}
+#: Measures whose low values are good. A query for which nothing was retrieved has no value.
+LOWER = {
+    "arp", "coverageerror", "eed", "eel", "fallout", "hole", "kendalldistance", "lip", "mr", "rankingloss",
+    "rbpresidual",
+}  # fmt: skip
 
 
 def oracle(
@@ -268,7 +273,7 @@ def r_precision(relevant: Sequence[bool], missing: int, multiple: float = 1) -> 
 def fall_out(relevant: Sequence[bool], missing: int, top_k: int | None = None) -> float | None:
     irrelevant = [not flag for flag in relevant]
     if not any(irrelevant):
-        # Nothing at all was retrieved for a query that has an answer: that is a result, not an empty query.
+        # Nothing at all was retrieved for a query that has an answer: it is left out, but it is not empty.
         return 0.0 if missing and not relevant else None
     return sum(irrelevant[:top_k]) / sum(irrelevant)
 
@@ -444,7 +449,7 @@ def value_of(
     **parameters: Any,
 ) -> float:
     """The same where no candidate is unjudged. ``average`` is about the mean over queries, and changes nothing here."""
-    if empty_target_action == "listed" and not query.listed:
+    if (empty_target_action == "listed" or name in LOWER) and not query.listed:
         return math.nan
     given = {} if relevance_level == 1 else {"relevance_level": relevance_level}
     given |= {"filtered": True} if filtered else {}

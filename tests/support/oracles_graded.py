@@ -130,7 +130,6 @@ def rank_biased(
 @oracle(
     "rbpresidual",
     of="grades",
-    empty="pos",
     few=WHOLE_OR_CUT,
     many=[{"p": 0.5}, {"p": 0.95, "top_k": 2}, {"top_k": 1}, {"top_k": 10}, SKIPPED],
     baseline=lambda n, r, k: 0.9**k,

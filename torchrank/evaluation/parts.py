@@ -182,8 +182,6 @@ class Evaluator:
     def _part(self, at: Array, run: Run, in_run: Array) -> Part:
         """The part of some queries.
 
-        Measures whose low values are good have no value where nothing is retrieved: an empty list would be a good one.
-
         Args:
             at: int64 [query], the numbers of the queries in the judgments, in ascending order.
             run: the run.
@@ -196,10 +194,6 @@ class Evaluator:
         coverage = Judged(top_k=self.depth)
         values, weights = (_arrays(one) for one in values_of({**self.metrics, JUDGED: coverage}, ranking))
         judged = values.pop(JUDGED)
-        nothing = (ranking.num_candidates == 0).numpy()
-        for label, metric in self.metrics.items():
-            if not metric.higher_values_are_better:
-                values[label] = np.where(nothing, np.nan, values[label])
         # Without the run, which takes far more memory.
         rankings = [replace(one, queries=torch.from_numpy(at)[one.queries]) for one in numbered(ranking.parts())]
         return Part(at, values, weights or None, judged, rankings, common=pairs.common, disjoint=pairs.disjoint)

@@ -54,7 +54,8 @@ class RankingMetric(Measure):
             or, for measures of single positions, "realistic" (the middle of the interval of ranks).
         empty_target_action: the value of a query without a relevant candidate: "neg" = 0; "pos" = 1; "skip" leaves the
             query out; "error" raises in ``compute``; "listed" = 0, but every query for which nothing was retrieved is
-            left out, even if it has relevant candidates.
+            left out, even if it has relevant candidates. Measures whose low values are good leave out such a query
+            under every policy.
         aggregation: "mean"; "geometric", in which values below 1e-5 count as 1e-5; "harmonic"; "sum", of weight x
             value; "median", the lower of two middle values; "midpoint", halfway between them; "min"; "max"; "none", the
             values themselves; or a callable with a name that takes values [query]. All except the three means and the
@@ -156,6 +157,11 @@ class RankingMetric(Measure):
         return False
 
     @functools.cached_property
+    def lower_is_better(self) -> bool:
+        """Whether low values are good, before they are inverted or adjusted: then an empty list must have no value."""
+        return False in (type(self).higher_is_better, self.higher_is_better)
+
+    @functools.cached_property
     def rank_decides(self) -> bool:
         """Whether values for one relevant candidate can be looked up by its rank."""
         if "of_one_rank" not in vars(type(self)) or not self.of_one_rank():
@@ -163,6 +169,8 @@ class RankingMetric(Measure):
         usual = self.ties != "realistic" and self.empty_target_action != "listed" and self.unjudged == "irrelevant"
         # A label has grade 1, so above level 1 every query is empty, and the policy decides the value.
         usual = usual and getattr(self, "relevance_level", 1) <= 1
+        # Tables have one value for all queries without a relevant candidate, whether or not something was retrieved.
+        usual = usual and not (self.lower_is_better and self.empty_target_action in ("neg", "pos"))
         return usual and (self.top_k is None or self.top_k <= LONGEST)
 
     # ---- rank, score -------------------------------------------------------------------------------------------
@@ -179,10 +187,12 @@ class RankingMetric(Measure):
         else:
             values, empty = self.values(ranking)
         status = empty.view(torch.int8)
-        if self.empty_target_action == "listed":
+        if self.empty_target_action == "listed" or self.lower_is_better:
             # NaN and a status of its own: the query is neither scored nor counted as empty
             absent = ranking.num_candidates == 0
-            values, status = values.masked_fill(absent, float("nan")), status.masked_fill(absent, Status.ABSENT)
+            absent = absent > empty if math.isnan(FILLS[self.empty_target_action]) else absent
+            values = torch.where(absent, scalar(math.nan, values.dtype, values.device), values)
+            status = torch.where(absent, scalar(Status.ABSENT, status.dtype, status.device), status)
         errors = self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
         return Measured(values, self.weight(ranking), status, errors)
 

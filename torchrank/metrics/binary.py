@@ -298,6 +298,7 @@ class FallOut(BinaryMetric):
 
     :math:`F@k = \frac{1}{N} \sum_{i \le \min(k, n)} (1 - rel_i)`, where the list has n candidates, N of them
     irrelevant. Only retrieved candidates count. A query without irrelevant ones is empty, and counts as 1 by default.
+    A query for which nothing was retrieved has no value.
 
     Source:
         van Rijsbergen, Information Retrieval, 1979; at k torchmetrics.

@@ -133,7 +133,7 @@ class NumNonrelRet(BinaryMetric):
     r"""Number of candidates judged irrelevant among the first k, :math:`\sum_{i \le k} [0 \le grade_i < level]`.
 
     It is an expected number if a tie group crosses the cutoff. The result is the mean over queries. trec_eval prints
-    the sum, ``aggregation="sum"``. A query for which nothing was retrieved is empty.
+    the sum, ``aggregation="sum"``. A query for which nothing was retrieved is empty: 0 by default, as in trec_eval.
 
     Source:
         trec_eval, ``num_nonrel_judged_ret``.
@@ -157,6 +157,7 @@ class NumNonrelRet(BinaryMetric):
     name = "numnonrelret"
     value_range = (0.0, math.inf)
     higher_is_better = False
+    lower_is_better = False  # a mere count: of no candidates 0 is the number of trec_eval, not a reward
     takes_unjudged_for = ("irrelevant", "condensed")
 
     def need(self) -> Need:

@@ -286,7 +286,8 @@ class ARP(GradedMetric):
     r"""Average relevance position: :math:`\sum_i gain_i \, rank_i \,/\, \sum_i gain_i`. Lower is better.
 
     The mean rank of the candidates, weighted by their gains. As in :class:`MR`, a candidate that was not retrieved has
-    the rank behind the list. Queries without gains are skipped by default.
+    the rank behind the list. Queries without gains are skipped by default, and queries for which nothing was retrieved
+    always.
 
     Source:
         TensorFlow Ranking's ``ARPMetric``.

@@ -229,7 +229,7 @@ class Hole(RankingMetric):
 
     A list shorter than k is still divided by k, as in trec_eval. So this is 1 - :class:`Judged` for lists of k or more
     candidates. Without ``top_k``, k is the length of the list. Lower is better: a high value shows that other measures
-    at k depend on missing judgments. A query for which nothing was retrieved is empty.
+    at k depend on missing judgments. A query for which nothing was retrieved has no value.
 
     Source:
         trec_eval, ``unj``; Thakur et al., BEIR, NeurIPS 2021, for documents without a judgment for any query.

@@ -84,7 +84,7 @@ class CoverageError(BinaryMetric):
     Lower is better. A relevant candidate that was not retrieved has the rank after the list. Under ``ties="expected"``
     the value is the mean rank of the last relevant candidate, :math:`a + \frac{r (n + 1)}{r + 1}`. Here the last tie
     group with a relevant candidate stands after a others and has n candidates, of them r relevant. scikit-learn's
-    ``coverage_error`` is ``ties="pessimistic"``.
+    ``coverage_error`` is ``ties="pessimistic"``. A query for which nothing was retrieved has no value.
 
     Source:
         Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000, as
@@ -123,8 +123,8 @@ class RankingLoss(BinaryMetric):
     :math:`\frac{1}{R N} \sum_{i \in rel} \sum_{j \notin rel} [rank_i > rank_j]`. A pair has one of the R relevant
     candidates and one of the N irrelevant candidates in the list. Lower is better. A tied pair counts half under
     ``ties="expected"``. A relevant candidate that was not retrieved stands after all others. A query without a pair is
-    empty. But if it has relevant candidates and nothing was retrieved, its loss is 1. scikit-learn's
-    ``label_ranking_loss`` is ``ties="pessimistic"``.
+    empty, and a query for which nothing was retrieved has no value. scikit-learn's ``label_ranking_loss`` is
+    ``ties="pessimistic"``.
 
     Source:
         Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000.

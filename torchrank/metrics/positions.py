@@ -165,7 +165,7 @@ class MR(PositionMetric):
     r"""Mean rank of the relevant candidates: :math:`\frac{1}{R} \sum_{i \in rel} rank_i`. Lower is better.
 
     A relevant candidate that was not retrieved has the rank behind the list. Queries without relevant candidates are
-    skipped by default.
+    skipped by default, and queries for which nothing was retrieved always.
 
     With ``aggregation="geometric"`` or "harmonic", the mean over the positives of a query is of the same kind. Together
     with ``filtered=True, average="positive"`` it is this mean of the ranks of all positives. Under ``ties="expected"``,

@@ -14,7 +14,6 @@ from torchrank.formulas.gains import UNDISCOUNTED, AtLeast, Geometric, Scaled
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, integer, number, one_of
-from torchrank.names.types import EmptyAction
 from torchrank.ranking.arithmetic import only, ratio, running_sum
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
@@ -127,8 +126,8 @@ class RBPResidual(RankingMetric):
 
     The increase of :class:`RBP` if all unjudged candidates in a list of n, and all candidates behind it, were relevant.
     It is 1 minus the weight of the judged candidates. With ``top_k``, n is at most ``top_k``. Candidates that a layout
-    does not name are unjudged. Lower is better, because less is unknown. A query for which nothing was retrieved is
-    empty; its residual is 1 by default. trec_eval omits the first term if all candidates of the list are judged.
+    does not name are unjudged. Lower is better, because less is unknown. A query for which nothing was retrieved has
+    no value. trec_eval omits the first term if all candidates of the list are judged.
 
     Source:
         Moffat and Zobel, Rank-biased precision for measurement of retrieval effectiveness, ACM TOIS 27(1), 2008.
@@ -157,7 +156,6 @@ class RBPResidual(RankingMetric):
     takes_unjudged_for = ("irrelevant",)
 
     p: float = number(default=0.9, above=0, below=1)
-    empty_target_action: EmptyAction = "pos"
 
     def need(self) -> Need:
         return Need(self.top_k)

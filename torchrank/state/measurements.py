@@ -82,6 +82,11 @@ class Measurements:
         none = (None,) * len(values)
         return cls(values, weights, status, _stacked(errors), none, queries, all_ones=True, all_numbers=True)
 
+    @property
+    def counted(self) -> Tensor:
+        """bool [query]: the queries that count, also if no metric has a value for them."""
+        return torch.ones_like(self.status[0], dtype=torch.bool) if self.ignored is None else ~self.ignored
+
     @classmethod
     def join(cls, parts: Sequence[Measurements]) -> Measurements:
         """Concatenate the measurements of the parts of a batch."""

@@ -19,7 +19,7 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check
 from torchrank.state.measure import Measure
-from torchrank.state.measurements import Measurements, Status
+from torchrank.state.measurements import Measurements
 from torchrank.state.scoring import weigh
 from torchrank.state.sums import Sum
 from torchrank.statistics.distributions import normal_quantile
@@ -80,7 +80,7 @@ class BootstrapTally(PlainTally):
         weight = torch.stack([result.weights for result in results])
         inside = torch.stack([metric.mean.inside(result.values) for metric, result in zip(metrics, results)])
         rows = _limbs(torch.where(weight > 0, inside * weight, 0.0), weight)  # [4 * metric, query]
-        counted = (measured.status != Status.ABSENT).any(0) & ((weights is None) | (weight > 0).any(0))
+        counted = measured.counted & ((weights is None) | (weight > 0).any(0))
         prints = (splitmix64(ids.clone()) & (2**24 - 1)).to(rows.dtype)
         marks = [(prints * (counted if members is None else counted & members)).sum() for members in groups]
         totals = serially(rows.device, len(ids) * self.replicates, self._replicated, rows, ids, groups)

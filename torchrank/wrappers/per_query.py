@@ -17,7 +17,6 @@ from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.batch import Batch
 from torchrank.names.types import Pairs, Target
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.measurements import Status
 from torchrank.state.scoring import weigh
 from torchrank.state.summed import SummedMetric
 from torchrank.state.synchronisation import DIGEST, WorkersDifferError, all_gather, appended, place_in
@@ -113,7 +112,7 @@ class PerQuery(SummedMetric):
             values = torch.stack([result.values for result in results], dim=-1)
             own = torch.stack([result.weights for result in results], dim=-1)
             own = torch.where(values.isnan(), 1.0, own)
-            counted = (measured.status != Status.ABSENT).any(0)
+            counted = measured.counted
             if weights is not None:
                 counted = counted & (weights.to(values) > 0)
             errors = torch.stack([result.errors for result in results]).amax(0)

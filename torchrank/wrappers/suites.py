@@ -19,7 +19,7 @@ from torchrank.metrics.precision_recall_curve import PRCurve
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import from_sums
 from torchrank.state.measure import Measure
-from torchrank.state.measurements import Measurements, Status
+from torchrank.state.measurements import Measurements
 from torchrank.state.query_mean import QueryMean
 from torchrank.state.scoring import measure_batch
 from torchrank.state.sums import SIZE, Sum
@@ -87,7 +87,7 @@ def values_of(metrics: Mapping[str, Any], ranking: Ranking) -> tuple[dict[str, T
 
 
 def measure_suite(metrics: Sequence[Measure], batch: Batch) -> Measurements:
-    """The measurements of all metrics for a batch, in their order. Queries that do not count have no value in any."""
+    """The measurements of all metrics for a batch, in their order."""
     ranking = [metric for metric in metrics if isinstance(metric, RankingMetric)]
     found: dict[int, Measurements] = {}
     if ranking:
@@ -110,17 +110,14 @@ def _joined(parts: Sequence[Measurements]) -> Measurements:
     values, weights, status, errors = (
         torch.cat([getattr(part, name) for part in parts]) for name in ("values", "weights", "status", "errors")
     )
-    ignored = parts[0].ignored
-    if ignored is not None:
-        values, status = values.masked_fill(ignored, float("nan")), status.masked_fill(ignored, Status.ABSENT)
     all_ones = all(part.all_ones for part in parts)
-    return Measurements(values, weights, status, errors, (None,) * len(parts), None, all_ones=all_ones)
+    return Measurements(values, weights, status, errors, (None,) * len(parts), None, parts[0].ignored, all_ones)
 
 
 def some_of(measured: Measurements, queries: Tensor) -> Measurements:
     """The measurements of some queries, given by their indexes int64 [n]."""
     tensors: Mapping[str, Any] = {name: getattr(measured, name)[:, queries] for name in ("values", "weights", "status")}
-    return replace(measured, **tensors)
+    return replace(measured, **tensors, ignored=None if measured.ignored is None else measured.ignored[queries])
 
 
 def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> Tensor:
