@@ -323,12 +323,20 @@ def test_torch_compile_leaves_the_update_out_of_its_graphs(make, method):
 
 
 SUITE, LISTED, ONES = tr.RankingCollection(["ndcg@5", "mrr"]), tr.Unrepeated(top_k=3), torch.ones(3)
+SLICED, DROP_IN = tr.Sliced("mrr", 2), RetrievalMRR()
 #: Calls with scores [query, candidate], grades like them, and one label for each query.
 CALLS = {
     "score": lambda x, grades, label: SUITE["mrr"].score(x, grades),
     "score of a collection": lambda x, grades, label: SUITE.score(x, grades),
     "score of lists": lambda x, grades, label: LISTED.score(grades),
     "compute": lambda x, grades, label: SUITE["mrr"].compute(),
+    "interval": lambda x, grades, label: SUITE["mrr"].interval(),
+    "standard_error": lambda x, grades, label: SUITE["mrr"].standard_error,
+    "counts": lambda x, grades, label: (SUITE["mrr"].num_queries, SUITE["mrr"].num_empty),
+    "merge_state": lambda x, grades, label: SUITE["mrr"].merge_state(SUITE["mrr"]),
+    "reset": lambda x, grades, label: (SUITE["mrr"].reset(), LISTED.reset(), DROP_IN.reset()),
+    "of a collection": lambda x, grades, label: (SUITE.intervals(), SUITE.summary(), SUITE.reset()),
+    "of a wrapper": lambda x, grades, label: (SLICED.summary(), SLICED.estimates(), SLICED.num_queries, SLICED.reset()),
     "a metric": lambda x, grades, label: tr.FBeta(3, beta=2.0).score(x, grades),
     "a metric with data": lambda x, grades, label: tr.Popularity(3, interactions=label),
     "a collection": lambda x, grades, label: tr.RankingCollection("ndcg@5, mrr"),

@@ -318,6 +318,7 @@ class RankingCollection(MetricCollection):
                 raise raised[inner]
         return self._shown({inner: values[inner] for inner in self._modules})
 
+    @eager
     def intervals(self, level: float = 0.95, method: Method = "auto") -> dict[str, Interval]:
         """The confidence interval of every metric of this library, by key: (low, high), both floats.
 
@@ -328,6 +329,7 @@ class RankingCollection(MetricCollection):
         """
         return {key: found.interval for key, found in self._estimates(level, method).items()}
 
+    @eager
     def summary(self, level: float = 0.95, method: Method = "auto") -> Table:
         """A table with a row for every metric: value, standard error, interval, and numbers of queries.
 

@@ -37,6 +37,13 @@ def _properties(cls: type) -> tuple[str, ...]:
 PLAIN = frozenset({bool, int, float, str, tuple, list, dict, type(None), FunctionType, MethodType, Signature})
 PLAIN |= {torch.device, torch.dtype}
 
+#: what compilers leave out of their graphs in any class, beside `update`, `forward` and `compute`
+UNTRACED = {
+    "__init__", "comparison", "curves", "difference", "estimate", "estimates", "histogram", "interval", "intervals",
+    "merge_state", "num_empty", "num_queries", "num_rows", "rank_distribution", "reset", "score", "standard_error",
+    "summary", "worst",
+}  # fmt: skip
+
 
 class SafeMetric(Metric):
     """A :class:`torchmetrics.Metric` that a call that raises leaves unchanged, and that no worker waits for forever."""
@@ -52,8 +59,9 @@ class SafeMetric(Metric):
         # torch.jit.script of a module with a metric evaluates its annotations and compiles its properties. Skip both.
         cls.__annotations__ = {}
         cls.__jit_unused_properties__ = sorted({name for base in cls.__mro__ for name in _properties(base)})
-        for name in {"__init__", "score"} & vars(cls).keys():
-            setattr(cls, name, eager(vars(cls)[name]))
+        for name in UNTRACED & vars(cls).keys():
+            own = vars(cls)[name]
+            setattr(cls, name, property(eager(own.fget)) if isinstance(own, property) and own.fget else eager(own))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._fixed:
@@ -101,6 +109,7 @@ class SafeMetric(Metric):
             self._to_sync, self._should_unsync, self._enable_grad = self.sync_on_compute, True, False
             raise
 
+    @eager
     def reset(self) -> None:
         """Forget all batches."""
         for name, default in self._defaults.items():
