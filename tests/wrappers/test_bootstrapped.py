@@ -342,8 +342,8 @@ def test_update_without_an_id_for_each_query_is_an_error():
     wrong = [
         (None, ValueError, "Expected query_ids in every update"),
         (torch.arange(39), ValueError, "one per query"),
-        (torch.zeros(40), TypeError, "integer tensor"),
-        (torch.zeros(40, dtype=torch.bool), TypeError, "integer tensor"),
+        (torch.zeros(40), TypeError, "to be integers"),
+        (torch.zeros(40, dtype=torch.bool), TypeError, "to be integers"),
         (["a"] * 41, ValueError, "one per query"),
         ([1.5] * 40, TypeError, "text"),
     ]

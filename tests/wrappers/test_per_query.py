@@ -201,8 +201,10 @@ def test_texts_are_ids_and_name_the_table():
     [
         (None, "Expected query_ids in every update of PerQuery"),
         (torch.arange(3), "Expected query_ids of shape"),
-        (torch.zeros(2), "Expected query_ids to be an integer tensor"),
-        (torch.tensor([True, False]), "Expected query_ids to be an integer tensor"),
+        (torch.zeros(2), "Expected query_ids to be integers"),
+        (torch.tensor([True, False]), "Expected query_ids to be integers"),
+        ({1, 2}, r"got set; pass list\(query_ids\)$"),
+        (torch.ones(2) > 0, r"pass query_ids.long\(\)$"),
         ([1.5, 2.5], "Expected ids to be text, bytes or integers"),
     ],
 )

@@ -5,6 +5,8 @@ import math
 import pickle
 from statistics import fmean
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from drawn import batch, rng
@@ -288,7 +290,6 @@ def test_metric_without_sums_of_queries_is_an_error(suite):
     ("slices", "error"),
     [
         (torch.zeros(40), TypeError),
-        ([0] * 40, TypeError),
         (torch.zeros(40, dtype=torch.bool), ValueError),
         (torch.zeros(40, 3, dtype=torch.bool), ValueError),
         (torch.zeros(40, 2, dtype=torch.int64), ValueError),
@@ -374,20 +375,44 @@ def test_forward_returns_the_results_of_the_batch():
 # ---- wrong calls, and what their errors say --------------------------------------------------------------------------
 
 
-def obeyed(message, **names):
+def obeyed(message, slices):
     """The value of the expression behind "pass" in an error message."""
-    return eval(message.split("; pass ")[1], {"torch": torch}, names)
+    return eval(message.split("; pass ")[1], {"torch": torch, "slices": slices})
 
 
-@pytest.mark.parametrize("slices", [["x", "y", "y"], [0, 1, 1], torch.tensor([0.0, 1.0, 1.0])], ids=str)
+@pytest.mark.parametrize(
+    "slices",
+    [["x", "y", "y"], np.array(["x", "y", "y"]), (0, 1, 1), [0.0, 1.0, 1.0], torch.tensor([0.0, 1.0, 1.0])],
+    ids=str,
+)
 def test_the_way_out_of_wrong_slices_works(slices):
     scores, labels = torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([0, 1, 1])
     sliced, right = tr.Sliced("mrr", ["x", "y"]), tr.Sliced("mrr", ["x", "y"])
     with pytest.raises(TypeError, match="Expected slices to be an int tensor") as error:
         sliced.update(scores, labels, slices=slices)
-    sliced.update(scores, labels, slices=obeyed(str(error.value), slices=slices))
+    sliced.update(scores, labels, slices=obeyed(str(error.value), slices))
     right.update(scores, labels, slices=torch.tensor([0, 1, 1]))
     assert sliced.compute() == right.compute()
+
+
+@pytest.mark.parametrize("convert", [list, np.array, pd.Series], ids=str)
+def test_slices_and_ids_are_arrays_or_lists_as_scores_are(convert):
+    scores, labels = torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([0, 1, 1])
+    slices, ids = torch.tensor([0, 1, 1]), torch.tensor([7, 8, 7])
+    for make in (lambda: tr.Sliced(tr.Bootstrapped("mrr", 3), 2), lambda: tr.Sliced("mrr", 2)):
+        one, other = make(), make()
+        one.update(scores, labels, slices=slices, query_ids=ids)
+        other.update(scores.numpy(), labels, slices=convert(slices.tolist()), query_ids=convert(ids.tolist()))
+        assert str(one.compute()) == str(other.compute())  # equal as NaN, too
+    one, other, texts = tr.PerQuery("mrr"), tr.PerQuery("mrr"), ["a", "b", "c"]
+    one.update(scores, labels, query_ids=texts)
+    other.update(scores, labels, query_ids=convert(texts))
+    assert one.compute().ids.tolist() == other.compute().ids.tolist()
+    members = [[True, False], [True, True], [False, False]]
+    one, other = tr.Sliced("mrr", 2), tr.Sliced("mrr", 2)
+    one.update(scores, labels, slices=torch.tensor(members))
+    other.update(scores, labels, slices=np.array(members))
+    assert one.compute() == other.compute()
 
 
 def test_forgotten_arguments_are_named():

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.batch import Batch
+from torchrank.layouts.checks import tensor_of
 from torchrank.names.arguments import integer
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.types import Pairs, Target
@@ -92,9 +93,9 @@ class Sliced(SuiteMetric):
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``slices``.
 
         ``slices`` is int [query], the slice of each query, negative = in none; or bool [query, slice], True for each
-        slice that the query is in. With ``indexes`` it is in ascending order of index. None = the groups of a ranking
-        by ``Ranking.from_table(group=...)``. ``query_ids`` is that of :meth:`Bootstrapped.update`, if the suite is a
-        bootstrap.
+        slice that the query is in; also as an array or a list. With ``indexes`` it is in ascending order of index. None
+        = the groups of a ranking by ``Ranking.from_table(group=...)``. ``query_ids`` is that of
+        :meth:`Bootstrapped.update`, if the suite is a bootstrap.
 
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or ``slices`` has another dtype or shape.
@@ -119,14 +120,14 @@ class Sliced(SuiteMetric):
 
     def _members(self, slices: Any) -> tuple[Tensor, Tensor]:
         """Membership, bool [query, slice], and the counters of the batch."""
-        size = len(self.names)
+        size, slices = len(self.names), tensor_of(slices)
         if not isinstance(slices, Tensor) or slices.is_floating_point() or slices.is_complex():
             got, way_out = type(slices).__name__, "pass torch.as_tensor(slices)"
             if slices is None:
                 got, way_out = "none", "pass slices= to every update"
             elif isinstance(slices, Tensor):
-                got, way_out = str(slices.dtype), "pass slices.long()"
-            elif isinstance(slices, list | tuple) and any(isinstance(one, str) for one in slices):
+                got, way_out = str(slices.dtype), "pass torch.as_tensor(slices).long()"
+            elif hasattr(slices, "__len__") and any(isinstance(one, str) for one in slices):
                 got, way_out = "texts", f"pass torch.tensor([{self.names}.index(one) for one in slices])"
             raise TypeError(
                 f"Expected slices to be an int tensor [query], the positions in {tuple(self.names)}, or a bool tensor"
@@ -134,7 +135,7 @@ class Sliced(SuiteMetric):
             )
         if slices.dtype == torch.bool:
             if slices.dim() != 2 or slices.shape[1] != size:
-                hint = "; pass slices.long() for two slices, 0 and 1" if slices.dim() == 1 else ""
+                hint = "; pass torch.as_tensor(slices).long() for two slices, 0 and 1" if slices.dim() == 1 else ""
                 raise ValueError(f"Expected bool slices of shape [query, {size}], got {list(slices.shape)}{hint}")
             members, outside = slices, slices.new_zeros(len(slices))
         else:

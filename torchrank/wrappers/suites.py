@@ -132,14 +132,18 @@ def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> Tensor
             f"Expected query_ids in every update of {user}, got none; pass query_ids=, an int64 tensor or a list of"
             " texts (running numbers would depend on the split of the queries over batches and workers)"
         )
+    if not isinstance(ids, Tensor) and hasattr(ids, "tolist"):
+        ids = ids.tolist()
     if isinstance(ids, list | tuple):
+        ids = [one.item() if hasattr(one, "item") else one for one in ids]  # numbers of numpy or torch
         integers = all(isinstance(one, int) and not isinstance(one, bool) for one in ids)
         ids = torch.tensor(ids, dtype=torch.int64, device="cpu") if integers else hash_ids(ids)
     if not isinstance(ids, Tensor) or ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-        got = ids.dtype if isinstance(ids, Tensor) else type(ids).__name__
+        got, way_out = type(ids).__name__, "list(query_ids)"
+        if isinstance(ids, Tensor):
+            got, way_out = str(ids.dtype), "query_ids.long()"
         raise TypeError(
-            f"Expected query_ids to be an integer tensor [query], or a list of integers or texts, got {got}; pass"
-            " ids.tolist()"
+            f"Expected query_ids to be integers [query], or a list of integers or texts, got {got}; pass {way_out}"
         )
     if ids.shape != (queries,):
         raise ValueError(f"Expected query_ids of shape [{queries}], one per query, got {list(ids.shape)}")
