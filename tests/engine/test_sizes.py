@@ -472,6 +472,25 @@ def test_sums_of_very_many_queries_are_those_of_their_values(monkeypatch, layout
 
 
 @pytest.mark.parametrize("weights", [None, torch.arange(20_000) % 3])
+def test_further_sums_of_very_many_flat_queries_take_little_memory(weights):
+    """Query n has n % 3 irrelevant rows before its relevant row, and as many behind that there are two."""
+    above, rows = torch.arange(20_000) % 3, torch.arange(60_000)
+    grades = (rows % 3 == above.repeat_interleave(3)).long()
+    order = torch.randperm(60_000, generator=torch.Generator().manual_seed(1))
+    sampled, curve = tr.SampledRanks(num_negatives=2, num_items=10_000), tr.PRCurve(300)
+    wide = tr.SampledRanks(num_negatives=300, num_items=10_000)
+    flat = (-(rows % 3).float())[order], grades[order]
+    for metric in (sampled, curve, wide):
+        peak = largest(lambda metric=metric: metric.update(*flat, indexes=(rows // 3)[order], weights=weights))
+        assert peak <= 2**23
+    counts = torch.bincount(above, weights=weights).double()
+    torch.testing.assert_close(sampled.histogram, counts, rtol=0, atol=0)
+    torch.testing.assert_close(curve.compute()[1][:3], (counts.cumsum(0) / counts.sum()).float(), rtol=1e-6, atol=0)
+    values = sampled.score(*flat, indexes=(rows // 3)[order])
+    torch.testing.assert_close(values, 1 - above / 2, check_dtype=False)
+
+
+@pytest.mark.parametrize("weights", [None, torch.arange(20_000) % 3])
 def test_further_sums_of_very_many_queries_take_little_memory(weights):
     ranks = torch.arange(20_000) % 301 + 1
     sampled, curve = tr.SampledRanks(num_negatives=300, num_items=10_000), tr.PRCurve(301)

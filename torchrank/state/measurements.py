@@ -151,6 +151,11 @@ class BatchResult:
         none = self.sums.new_empty(0)
         return BatchResult(none, none, none.bool(), self.errors, self.sums)
 
+    def take(self, queries: Tensor) -> BatchResult:
+        """This result with the values of some queries, int64 [query]; its sums stay."""
+        names = ("values", "weights", "skipped")
+        return replace(self, **{name: getattr(self, name)[..., queries] for name in names})
+
     @classmethod
     def join(cls, parts: Sequence[BatchResult]) -> BatchResult:
         """The result for the queries of several parts of a batch, one part after the other."""

@@ -21,9 +21,10 @@ from torchrank.hardware.threads import GRAIN, each, serially
 from torchrank.layouts.arrange import arrange_batch, notice_scores
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.batch import Batch
-from torchrank.layouts.canonical import Layout, Need, RankedIds
+from torchrank.layouts.canonical import FlatRows, Layout, Need, RankedIds
 from torchrank.layouts.checks import check_tensor
 from torchrank.ranking.arithmetic import only
+from torchrank.ranking.parts import batch_order, numbered
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.aggregation import MEANS, Mean
@@ -185,21 +186,29 @@ def _with_values(metrics: Sequence[Measuring], batch: Batch, values: bool, total
     more = sum(map(operator.attrgetter("num_extra_sums"), metrics))
     if not more:
         return weigh(metrics, _measured(metrics, batch), batch.weights, total)
-    if batch.options.get("indexes") is not None:  # flat rows cannot be cut by queries
-        return _weighed(metrics, _measured(metrics, batch), batch.weights, total)
     source, need = (batch.preds, None) if isinstance(batch.preds, Ranking) else _arranged(metrics, batch)
+    if isinstance(source, FlatRows):  # only their ranking can be cut by queries
+        source, need = Ranking.rank(source, need), None
     # Further numbers of many queries are summed before those of the next queries are computed.
     queries, step = source.num_queries, max(1, MANY_VALUES // more)
     values = values or any(metric.rows is not None for metric in metrics)
     weights = None if batch.weights is None else _checked_weights(batch.weights, queries)
     found: list[list[BatchResult]] = []
-    for rows in (slice(start, min(start + step, queries)) for start in range(0, max(1, queries), step)):
-        part = source.take(rows) if isinstance(source, Ranking) else source.rows(rows.start, rows.stop)
-        part = replace(part, errors=torch.zeros_like(part.errors)) if rows.start else part
-        some = None if weights is None else weights[rows]
-        results = _weighed(metrics, _measured(metrics, batch, part, need), some, total)
-        found.append(results if values or step >= queries else [result.of_sums() for result in results])
-    return [BatchResult.join(results) for results in zip(*found)]
+    numbers: list[Tensor] = []
+    for whole in numbered(_parts(metrics, source)) if isinstance(source, Ranking) else [source]:
+        for rows in (slice(n, min(n + step, whole.num_queries)) for n in range(0, max(1, whole.num_queries), step)):
+            part = whole.take(rows) if isinstance(whole, Ranking) else whole.rows(rows.start, rows.stop)
+            part = replace(part, errors=torch.zeros_like(part.errors)) if rows.start else part
+            at: slice | Tensor = rows
+            if isinstance(part, Ranking) and part.queries is not None:
+                at, part = part.queries, replace(part, queries=None)
+                numbers.append(at)
+            some = None if weights is None else weights[at]
+            results = _weighed(metrics, _measured(metrics, batch, part, need), some, total)
+            found.append(results if values or step >= queries else [result.of_sums() for result in results])
+    joined = [BatchResult.join(results) for results in zip(*found)]
+    order = batch_order(numbers)
+    return joined if order is None or not (values or step >= queries) else [result.take(order) for result in joined]
 
 
 def _weighed(

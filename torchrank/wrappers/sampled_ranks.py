@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -299,9 +298,8 @@ class SampledRanks(BinaryMetric):
         key = (method, self.num_negatives, self.num_items)
         if 10 * self.num_negatives < self.num_items and key not in _WARNED:
             _WARNED.add(key)
-            warnings.warn(
+            arguments.warn(
                 f"Expected {-(-self.num_items // 10):,} sampled negatives or more, a tenth of the items, got"
                 f" {self.num_negatives:,}: estimates of the first ranks can be several times too large or too small;"
-                " sample more negatives, or rank the whole catalogue",
-                stacklevel=3,
+                " sample more negatives, or rank the whole catalogue"
             )
