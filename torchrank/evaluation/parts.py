@@ -23,7 +23,7 @@ from torchrank.tables.ids import Ids, KeyIds
 from torchrank.tables.joining import Pairs, ranking_of
 from torchrank.tables.sources import read_qrels, read_run
 from torchrank.tables.table import Duplicates, Qrels, Run, Ties
-from torchrank.wrappers.suites import Suite, collection_of, measures_of, values_of
+from torchrank.wrappers.suites import Suite, collection_of, measures_of, readable, values_of
 
 Array = np.ndarray
 
@@ -87,6 +87,7 @@ class Evaluator:
         duplicates: Duplicates,
     ) -> Self:
         """Check the arguments of :func:`torchrank.evaluate`; ``user`` and ``means`` are those of `measures_of`."""
+        measures = readable(measures)
         metrics = measures_of(collection_of(measures), user, means=means)
         judgments = read_qrels(qrels, duplicates=duplicates)
         if not len(judgments):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,9 +29,14 @@ from torchrank.wrappers.hashing import hash_ids
 Suite = Metrics
 
 
+def readable(suite: Suite) -> Suite:
+    """A suite that can be read again: the metrics of a generator as a list."""
+    return list(suite) if isinstance(suite, Iterator) else suite
+
+
 def collection_of(suite: Suite) -> RankingCollection:
     """A copy of a suite as a collection, with empty states."""
-    copied = copy.deepcopy(suite)
+    copied = copy.deepcopy(readable(suite))
     collection = copied if isinstance(copied, RankingCollection) else RankingCollection(copied)
     collection.reset()
     return collection

@@ -5,7 +5,6 @@ A report scores each metric under three policies and keeps maxima beside sums, s
 
 from __future__ import annotations
 
-import copy
 import functools
 import operator
 from collections.abc import Callable, Iterator
@@ -19,7 +18,6 @@ from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.sums as state
-from torchrank.collection.collection import RankingCollection
 from torchrank.collection.members import Metrics
 from torchrank.layouts.bad_values import Problem, explain
 from torchrank.layouts.batch import Batch
@@ -36,6 +34,7 @@ from torchrank.state.sums import SIZE, Sum
 from torchrank.state.synchronisation import all_reduce
 from torchrank.state.torchmetrics_fixes import LOCK
 from torchrank.statistics.table import Table
+from torchrank.wrappers.suites import collection_of
 
 __all__ = ["TieReport"]
 
@@ -98,8 +97,7 @@ class TieReport(SummedMetric):
     def __init__(self, metrics: Metrics, *, atol: float = 0.0, rtol: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._tolerance = Tolerance.of(atol, rtol)
-        # A copy, because a collection links its metrics.
-        suite = RankingCollection(copy.deepcopy(metrics))
+        suite = collection_of(metrics)
         found = dict(suite.items(copy_state=False))
         self.not_applicable = {key: why for key, metric in found.items() if (why := _why_not(metric))}
         kept = {key: metric for key, metric in found.items() if key not in self.not_applicable}
@@ -108,7 +106,7 @@ class TieReport(SummedMetric):
             raise ValueError(
                 f"Expected a metric that supports {' and '.join(POLICIES[1:])} ties, got {reasons or 'none'}"
             )
-        self._prefix = getattr(metrics, "prefix", None) or ""
+        self._prefix = suite.prefix or ""
         self._three = {
             key: _under_each_policy(metric) for key, metric in kept.items() if isinstance(metric, RankingMetric)
         }
