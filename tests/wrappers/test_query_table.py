@@ -260,3 +260,16 @@ def test_deltas_are_the_ten_largest_losses_unless_another_number_is_asked_for():
     assert before.deltas(after, "mrr")["id"] == ids[:10]
     assert before.deltas(after, "mrr", most=None)["id"] == ids
     assert before.deltas(after, "mrr", most=3)["id"] == ids[:3]
+
+
+def test_a_number_and_its_text_are_two_slices_and_missing_ones_are_none():
+    table = tr.QueryTable([1, 2, 3, 4], {"mrr": [1.0, 0.5, 0.25, 0.125]})
+    slices = {1: 1, 2: "1", 3: 2, 4: math.nan}
+    with pytest.raises(ValueError, match=r"got (1 and '1'|'1' and 1); pass a dict from id to a text$"):
+        table.by(slices)
+    found = table.by({key: repr(one) for key, one in slices.items() if key < 4} | {4: None})
+    assert (found["measure"], found["value"]) == (["mrr/'1'", "mrr/1", "mrr/2"], [0.5, 1.0, 0.25])
+    assert table.by({1: 1, 2: 1, 3: 2, 4: math.nan})["queries"] == [2, 1]
+    assert "3 clusters" in table.summary(clusters={1: 1, 2: "1", 3: 2, 4: 2}).notes[1]
+    (row,) = tr.compare({"a": table, "b": table}, clusters={1: 1, 2: "1", 3: 2, 4: 2}).rows
+    assert row.pair.n == 4

@@ -269,16 +269,28 @@ class QueryTable:
 
         Args:
             slices: a dict from the id of each query to its slice, a number or a text; None = the groups of the table.
+                The slice None or NaN is no slice.
             level: the probability that an interval contains the expected value.
+
+        Raises:
+            ValueError: there are no groups, slices lack an id, or one is a number and another one its text.
         """
         check(level, "auto")
-        groups = self._own_groups() if slices is None else np.array(self._aligned(slices, "slices"))
-        known = groups[[one is not None for one in groups]]
+        groups = self._own_groups().tolist() if slices is None else list(self._aligned(slices, "slices"))
+        names = list({one for one in groups if one is not None and one == one})  # NaN = in no slice
         try:
-            names = np.unique(known).tolist()
+            names.sort()
         except TypeError:  # numbers and texts
-            names = sorted(set(known.tolist()), key=str)
-        parts = {str(one): self.where(groups == one) for one in names}
+            names.sort(key=str)
+        texts = {str(one): one for one in names}
+        if twice := [one for one in names if texts[str(one)] is not one]:
+            raise ValueError(
+                f"Expected slices with different names, got {twice[0]!r} and {texts[str(twice[0])]!r}; pass a dict from"
+                " id to a text"
+            )
+        numbers = {one: number for number, one in enumerate(names)}
+        number = np.array([numbers.get(group, -1) for group in groups])
+        parts = {text: self.where(number == numbers[one]) for text, one in texts.items()}
         found = {
             f"{label}/{name}": part._estimate(label, level, "auto")
             for label in self.columns
