@@ -219,6 +219,24 @@ def test_a_broken_gzip_file_is_refused(data):
         run_of(data)
 
 
+@pytest.mark.parametrize("compressed", [True, False])
+def test_a_parquet_file_of_many_times_its_size_is_refused_before_it_is_read(tmp_path, compressed):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "run.parquet"
+    rows, doc = (100_000, "d" * 1000) if compressed else (3_000_000, 7)
+    columns = {"query": np.ones(rows, dtype=np.int64), "doc": [doc] * rows, "score": np.ones(rows)}
+    given = {"compression": "zstd", "use_dictionary": False} if compressed else {}
+    parquet.write_table(arrow.table(columns), path, **given)
+    assert path.stat().st_size < 200_000
+    with pytest.raises(tr.ReadingError, match="at most 67,108,864 bytes, decompressed, got") as e:
+        tr.read_run(path)
+    assert str(path) in str(e.value)
+    small = arrow.table({name: column[:1] for name, column in columns.items()})
+    parquet.write_table(small, path)
+    table = eval(str(e.value).split("; if you trust it, pass ")[1], {"pyarrow": arrow, "path": path})
+    assert len(tr.read_run(table)) == len(tr.read_run(path)) == 1
+
+
 @pytest.mark.parametrize(("data", "format"), [(b"PAR1" + b"x" * 20 + b"PAR1", "auto"), (b"q Q0 d 1 0.5", "parquet")])
 def test_a_broken_parquet_file_is_refused(data, format):
     pytest.importorskip("pyarrow")

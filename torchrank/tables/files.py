@@ -140,19 +140,34 @@ def parquet(text: Text) -> Any:
 
     Raises:
         ImportError: none is installed.
-        ReadingError: it is not a whole parquet file.
+        ReadingError: it is not a whole parquet file, or it has many times the size of its file.
     """
     try:
+        from pyarrow.parquet import read_metadata
         from pyarrow.parquet import read_table as read
     except ImportError:
         try:
             from polars import read_parquet as read
+
+            read_metadata = None
         except ImportError:
             raise ImportError("Reading parquet needs pyarrow or polars: pip install pyarrow") from None
+    file, size, most = io.BytesIO(_rest(text)), 0, max(EXPANDED, EXPANSION * text.end)
     try:
-        return read(io.BytesIO(_rest(text)))
+        if read_metadata is not None:
+            found = read_metadata(file)
+            # Repeated values take little of the bytes of a file, but 8 bytes or more in memory.
+            encoded = sum(found.row_group(number).total_byte_size for number in range(found.num_row_groups))
+            size = max(encoded, 8 * found.num_rows * found.num_columns)
+        if size <= most:
+            return read(file)
     except Exception as error:  # of either library, and of the file system below
         raise ReadingError(f"Expected a whole parquet file, got one with: {error}", text.name) from error
+    raise ReadingError(
+        f"Expected a parquet file of at most {most:,} bytes, decompressed, got {size:,}; if you trust it, pass"
+        " pyarrow.parquet.read_table(path)",
+        text.name,
+    )
 
 
 def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows:
