@@ -1,6 +1,7 @@
 """Plots of a collection: one figure, in which every name can be read."""
 
 import itertools
+import warnings
 
 import matplotlib
 import pytest
@@ -161,3 +162,17 @@ def test_a_metric_of_another_library_is_a_level_over_k():
     level = float(suite.compute()["accuracy"])
     assert any(list(y) == [level, level] for y in lines.values())
     pyplot.close(figure)
+
+
+@pytest.mark.parametrize("over_k", [False, True])
+def test_ranks_beside_measures_up_to_1_are_named(over_k):
+    suite, alone = tr.RankingCollection("mr, ndcg@2, kendalltau"), tr.RankingCollection("mr, dcg@2")
+    with pytest.warns(
+        UserWarning, match=r"^mr can exceed 1, .*; plot these in a collection without the others$"
+    ) as seen:
+        suite.plot(dict.fromkeys(suite, torch.tensor(0.5)), over_k=over_k)
+    assert [one.filename for one in seen] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for quiet in (alone, tr.RankingCollection("ndcg@2, kendalltau")):
+            quiet.plot(dict.fromkeys(quiet, torch.tensor(0.5)), over_k=over_k)

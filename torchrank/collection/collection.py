@@ -20,7 +20,7 @@ from torchrank.hardware.graphs import eager
 from torchrank.layouts.batch import Batch
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import ListMetric, PerUserMetric
-from torchrank.names.arguments import one_of
+from torchrank.names.arguments import one_of, warn
 from torchrank.names.plain_keys import KeyStyle, check_different, spell
 from torchrank.names.types import Pairs, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
@@ -386,6 +386,8 @@ class RankingCollection(MetricCollection):
             over_k: draw measures in one axes as lines over their cutoffs: ``ndcg@1``, ``ndcg@2`` and ``ndcg@5`` are one
                 line. A metric without a cutoff is a dashed line.
 
+        Measures whose values can exceed 1 need axes without the others: a warning names them.
+
         Returns:
             The figure and its axes; with ``together=False`` a list of (figure, axes), one for each metric.
 
@@ -402,6 +404,15 @@ class RankingCollection(MetricCollection):
         for key, value in (val[0] if several else val).items():
             if isinstance(value, tuple) or ((several or over_k) and torch.as_tensor(value, device="cpu").numel() != 1):
                 raise ValueError(f"Expected one number of each metric, got several of {key!r}; plot it by itself")
+        ranges = {
+            key: metric.value_range for key, metric in self.items(copy_state=False) if isinstance(metric, Measure)
+        }
+        wide = [key for key, limits in ranges.items() if max(map(abs, limits)) > 1]
+        if 0 < len(wide) < len(ranges):
+            warn(
+                f"{', '.join(wide)} can exceed 1, which flattens the other metrics in the same axes; plot these in a"
+                " collection without the others"
+            )
         if over_k:
             return self._plot_over_k(val, ax)
         return plot_steps(val, ax) if several else plot_values(val, ax)
