@@ -214,9 +214,9 @@ class QueryMean(SummedMetric):
         """Standard error of the mean over queries of this worker, float32 []; in ``metric.sync_context()`` of all.
 
         Three digits or more are exact down to a spread of 1e-11 of the values, for weights of any size in one batch.
-        The weights of different batches may differ by a factor of 1e6. For a geometric or harmonic mean it is of
-        first order in the spread of the values. For a sum it is the error of the mean, times the sum of the weights:
-        the number of queries is taken as given.
+        The weights of different batches may differ by a factor of 1e6; far beyond it, from 1e7 on, the error can be
+        too small. For a geometric or harmonic mean it is of first order in the spread of the values. For a sum it is
+        the error of the mean, times the sum of the weights: the number of queries is taken as given.
         """
         return self._narrow(self.error_of(state.read(self.sums)))
 
