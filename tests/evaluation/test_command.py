@@ -1,6 +1,7 @@
 """The commands eval, compare and power: numbers, formats, gates and exit statuses."""
 
 import csv
+import gzip
 import hashlib
 import io
 import json
@@ -188,6 +189,19 @@ def test_ways_out_in_a_shell_are_options_of_the_command(tmp_path, capsys):
         error = capsys.readouterr().err
         assert error == f"torchrank: Expected two or more runs to compare, got {first}; name the files of both\n"
     assert main(["compare", qrels, first, second, "--duplicates", "first"]) == 0
+
+
+def test_gzip_files_of_many_times_their_size_are_read_as_the_message_of_the_command_says(tmp_path, capsys):
+    qrels, bomb, other = (str(tmp_path / name) for name in ("qrels", "a.run.gz", "b.run"))
+    pathlib.Path(qrels).write_text("q1 0 a 1\n")
+    pathlib.Path(other).write_text("q1 Q0 a 1 0.5 t\n")
+    pathlib.Path(bomb).write_bytes(gzip.compress(b"q1 Q0 a 1 0.5 t\n" + b"\n" * 2**26, 1))
+    for call in (["eval", qrels, bomb], ["compare", qrels, other, bomb], ["convert", bomb, str(tmp_path / "c.run")]):
+        assert main(call) == 3
+        assert "got a larger one; if you trust it, read it with --expansion 1100\n" in capsys.readouterr().err
+        assert main([*call, "--expansion", "1100"]) == 0
+        capsys.readouterr()
+    assert (tmp_path / "c.run").read_text() == "q1 Q0 a 1 0.5 torchrank\n"
 
 
 def test_warnings_are_lines_of_the_command(tmp_path, capsys):

@@ -9,6 +9,7 @@ import re
 import sys
 import types
 from collections import namedtuple
+from typing import get_args
 
 import numpy as np
 import pandas
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from strange import IDS
 
 import torchrank as tr
+from torchrank.tables.file_formats import FORMATS, WRITERS, Format
 
 RUN = "q1 Q0 d2 1 0.75 tag\nq1 Q0 d1 2 0.5 tag\nq2 Q0 d1 1 -1e-3 tag\n"
 RUN_DICT = {"q1": {"d2": 0.75, "d1": 0.5}, "q2": {"d1": -0.001}}
@@ -463,3 +465,24 @@ def test_comments_alone_and_wrong_lines_among_comments_raise():
     with pytest.raises(tr.ReadingError, match=r"line 3.*got 3|got 3") as caught:
         tr.read_qrels(io.StringIO("q 0 a 1\n# a comment\nq 0 b\n"))
     assert caught.value.line == 3
+
+
+# ---- the registry of formats -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_written_file_is_recognised_and_read_as_it_was(name):
+    known, run = FORMATS[name], {"q1": {"a": 0.5, "b": 0.25}, "q2": {"a": 1e-300}}
+    if known.write is None:
+        assert not known.endings
+        return
+    text = "".join(known.write({query: list(docs.items()) for query, docs in run.items()}))
+    assert tr.read_run(io.StringIO(text), format=name).to_dict() == run
+    assert tr.read_run(io.StringIO(text)).to_dict() == run
+    assert any(ending in known.endings for ending in WRITERS)
+
+
+def test_types_and_docstrings_name_every_format():
+    assert get_args(Format) == ("auto", *FORMATS)
+    for reader in (tr.read_qrels, tr.read_run):
+        assert [name for name in FORMATS if f'"{name}": ' not in reader.__doc__] == []

@@ -1,5 +1,6 @@
 """Each way out that a message names is taken, in the function that gave the message, and works."""
 
+import gzip
 import io
 import json
 import math
@@ -77,6 +78,24 @@ def test_other_tuples_are_numbered_or_get_a_score():
     with pytest.raises(tr.ReadingError, match=r"5 fields; read it by tr.read_run\(source, columns=\{'query': 0, "):
         tr.read_run(five)
     assert tr.read_run(five, columns={"query": 0, "item": 2, "score": 4}).to_dict() == {"q": {"a": 0.5}}
+
+
+@every_join
+def test_gzip_files_of_many_times_their_size_are_read_as_the_message_says(join, tmp_path, monkeypatch):
+    monkeypatch.setattr("torchrank.tables.files.EXPANDED", 2**20)
+    for name, text in {
+        "qrels": b"q 0 a 1\np 0 b 1\n",
+        "run": b"q Q0 a 1 0.5 t\np Q0 a 1 0.5 t\np Q0 b 2 0.1 t\n",
+    }.items():
+        (tmp_path / name).write_bytes(gzip.compress(text + b"\n" * 2**21, 9))
+    with pytest.raises(tr.ReadingError, match=r"read it by tr.read_qrels\(source, expansion=1100\)"):
+        join(tmp_path / "qrels", RUN)
+    with pytest.raises(tr.ReadingError, match=r"read it by tr.read_run\(source, expansion=1100\)"):
+        join(QRELS, tmp_path / "run")
+    qrels, run = (
+        read(tmp_path / name, expansion=1100) for read, name in ((tr.read_qrels, "qrels"), (tr.read_run, "run"))
+    )
+    assert join(qrels, run) == 0.75
 
 
 # ---- duplicates ------------------------------------------------------------------------------------------------------

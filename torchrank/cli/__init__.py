@@ -33,13 +33,6 @@ USAGES = {
 #: tests of `compare`
 TESTS = ("t", "randomization", "wilcoxon", "sign", "bootstrap", "tukey", "randomized-tukey")
 
-#: the option --duplicates
-DUPLICATES: dict[str, Any] = {
-    "choices": ("error", "first", "best"),
-    "default": "error",
-    "help": "the line of a document that a query has twice (default: error)",
-}
-
 #: the exit status of errors that nobody has foreseen
 UNFORESEEN = 70
 
@@ -224,7 +217,21 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_evaluations(commands: Any) -> None:
     """Add the commands on files of judgments and runs."""
-    files = argparse.ArgumentParser(add_help=False)
+    reading = argparse.ArgumentParser(add_help=False)
+    reading.add_argument(
+        "--duplicates",
+        choices=("error", "first", "best"),
+        default="error",
+        help="the line of a document that a query has twice (default: error)",
+    )
+    reading.add_argument(
+        "--expansion",
+        type=_at_least(1),
+        default=100,
+        metavar="N",
+        help="refuse gzip files that have more than N times their size and 64 MB, decompressed (default: %(default)s)",
+    )
+    files = argparse.ArgumentParser(add_help=False, parents=[reading])
     files.add_argument("qrels", metavar="QRELS", help="file of judgments (TREC, BEIR, JSON, ...; - = standard input)")
     files.add_argument("runs", nargs="+", metavar="RUN", help="file of a run, or name=file")
     files.add_argument(
@@ -251,7 +258,6 @@ def _add_evaluations(commands: Any) -> None:
         metavar="GRADE",
         help="lowest relevant grade of measures that do not use grades, as map and mrr (default: 1)",
     )
-    files.add_argument("--duplicates", **DUPLICATES)
     files.add_argument("--unjudged", choices=UNJUDGED, help="treatment of unjudged documents (default: irrelevant)")
 
     evaluate = commands.add_parser(
@@ -312,13 +318,13 @@ def _add_evaluations(commands: Any) -> None:
 
     convert = commands.add_parser(
         "convert",
+        parents=[reading],
         **_ending("convert"),
         help="write a run in another format",
-        description="Read a run in any format and write it as .run, .tsv, .json or .jsonl, or these with .gz.",
     )
     convert.add_argument("source", metavar="IN", help="file of a run; - = standard input")
     convert.add_argument("out", type=_new_file(), metavar="OUT", help="file to write; its ending selects the format")
-    convert.add_argument("--duplicates", **DUPLICATES)
+    convert.describe = _formats
     convert.set_defaults(run=_convert)
 
     power = commands.add_parser(
@@ -348,6 +354,13 @@ def _ending(command: str) -> dict[str, Any]:
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors show arguments without the characters that command a terminal."""
 
+    #: makes the description when the help is shown, because it imports NumPy
+    describe: Callable[[], str] | None = None
+
+    def format_help(self) -> str:
+        self.description = self.describe() if self.describe else self.description
+        return super().format_help()
+
     def error(self, message: str) -> NoReturn:
         super().error(printable(message))
 
@@ -365,6 +378,12 @@ class _Names(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         before = getattr(namespace, self.dest)
         setattr(namespace, self.dest, values if before is None else f"{before} {values}")
+
+
+def _formats() -> str:
+    from torchrank.tables.file_formats import WRITERS
+
+    return f"Read a run in any format and write it as {', '.join(WRITERS)}, or these with .gz."
 
 
 def _convert(options: argparse.Namespace) -> int:

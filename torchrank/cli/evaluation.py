@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 #: options of the command that are arguments of :func:`torchrank.evaluate`
 ARGUMENTS = (
     *("preset", "queries", "ignore_identical_ids", "precision", "ties"),
-    *("depth", "relevance_level", "unjudged", "duplicates"),
+    *("depth", "relevance_level", "unjudged", "duplicates", "expansion"),
 )
 
 #: exit statuses
@@ -178,12 +178,12 @@ def _read(options: argparse.Namespace) -> tuple[Qrels, dict[str, Any]]:
         check_readable(path, folder=True)
     importing.start()  # takes seconds, most of them without a core's work
     options.qrels_source = source_of(options.qrels)
-    qrels = read_qrels(options.qrels_source, duplicates=options.duplicates)
+    qrels = read_qrels(options.qrels_source, duplicates=options.duplicates, expansion=options.expansion)
     sources: dict[str, Any] = {name: source_of(path) for name, path in runs.items()}
     name, first = next(iter(sources.items()))
     chunks = of_large(first, options.duplicates)
     if chunks is None:
-        sources[name] = read_run(first, ties=options.ties, duplicates=options.duplicates)
+        sources[name] = read_run(first, ties=options.ties, duplicates=options.duplicates, expansion=options.expansion)
     else:
         sources[name] = chunks.begun(importing.is_alive)
     importing.join()

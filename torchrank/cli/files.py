@@ -26,9 +26,10 @@ IN_PYTHON = {
 #: arguments of Python that are options of the command
 OPTIONS = (
     *("queries", "precision", "ties", "ignore_identical_ids", "depth", "relevance_level", "unjudged", "preset"),
-    *("duplicates", "baseline", "test", "correction", "family", "alpha", "seed", "power", "delta"),
+    *("duplicates", "expansion", "baseline", "test", "correction", "family", "alpha", "seed", "power", "delta"),
 )
 _ARGUMENT = re.compile(rf"(?<![^ ])({'|'.join(OPTIONS)})=('[^']*'(?: or '\w+')?|True|[\d.]+\b)")
+_CALL = re.compile(rf"\bby tr\.read_\w+\(source, ((?:{'|'.join(OPTIONS)})=[^)]+)\)")
 
 
 def refused(command: str, error: Exception, status: int) -> int:
@@ -44,7 +45,7 @@ def in_shell(message: object) -> str:
         value = argument[2].replace("'", "")
         return f"--{argument[1].replace('_', '-')}" + ("" if value == "True" else f" {value}")
 
-    text = _ARGUMENT.sub(option, str(message))
+    text = _ARGUMENT.sub(option, _CALL.sub(r"with \1", str(message)))
     calls = [call for way_out, call in IN_PYTHON.items() if way_out in text]
     return f"{text}; in Python: {calls[0]}" if calls else text
 

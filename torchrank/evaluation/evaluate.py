@@ -17,6 +17,7 @@ from torchrank.names.presets import CUTOFFS
 from torchrank.names.presets import preset as preset_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks
+from torchrank.tables.files import EXPANSION
 from torchrank.tables.frames import is_columns
 from torchrank.tables.ids import ObjectIds, of_objects
 from torchrank.tables.sources import stem
@@ -39,6 +40,7 @@ def evaluate(
     relevance_level: float | None = None,
     unjudged: Unjudged | None = None,
     duplicates: Duplicates = "error",
+    expansion: int = EXPANSION,
     progress: bool = False,
 ) -> Evaluation:
     """Evaluate one or several runs with the same judgments.
@@ -69,6 +71,7 @@ def evaluate(
         unjudged: the treatment of unjudged documents, likewise; "condensed" removes them, as ``trec_eval -J``.
         duplicates: "error", or the grade and the score to keep of a document that is given twice, as
             :func:`torchrank.read_run`: "first", or "best", the largest.
+        expansion: how many times the size of its file a gzip file of more than 64 MB may have, decompressed, likewise.
         progress: show a progress bar if it takes more than a second; requires tqdm.
 
     Returns:
@@ -86,12 +89,14 @@ def evaluate(
         >>> found.means["run"]["mrr"], found["run"].columns["mrr"].tolist()
         (0.75, [0.5, 1.0])
     """
-    given = {"queries": queries, "ignore_identical_ids": ignore_identical_ids, "precision": precision}
-    options = Options.of(preset, depth=depth, **given)
+    options = Options.of(
+        preset, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision, depth=depth,
+        ties=ties, duplicates=duplicates, expansion=expansion,
+    )  # fmt: skip
     if measures is None:
         measures = MEASURES if preset is None else preset_of(preset, *CUTOFFS[preset])
     measures = with_parameters(measures, relevance_level=relevance_level, unjudged=unjudged)
-    evaluator = Evaluator.of(qrels, measures, "evaluate", False, options, ties, duplicates)
+    evaluator = Evaluator.of(qrels, measures, "evaluate", False, options)
     tables: dict[str, QueryTable] = {}
     other: dict[str, QueryTable] = {}
     rankings: dict[str, Ranking] = {}

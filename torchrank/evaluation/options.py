@@ -13,8 +13,10 @@ from torchrank.names.arguments import integer, one_of
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.parse import parse_all
 from torchrank.names.presets import OPTIONS
+from torchrank.tables.files import EXPANSION
 from torchrank.tables.ids import KeyIds
-from torchrank.tables.table import Run
+from torchrank.tables.sources import read_qrels, read_run
+from torchrank.tables.table import Duplicates, Qrels, Run, Ties
 from torchrank.wrappers.suites import Suite
 
 Queries = Literal["judged", "both"]
@@ -33,6 +35,9 @@ class Options:
     ignore_identical_ids: bool = False
     precision: Precision = "double"
     depth: int | None = None
+    ties: Ties | None = None
+    duplicates: Duplicates = "error"
+    expansion: int = EXPANSION
 
     @classmethod
     def of(cls, preset: str | None, **given: Any) -> Options:
@@ -51,6 +56,14 @@ class Options:
         if not isinstance(options.ignore_identical_ids, bool):
             raise ValueError(f"Expected ignore_identical_ids to be True or False, got {options.ignore_identical_ids!r}")
         return replace(options, depth=integer("depth", options.depth, 1))
+
+    def judgments(self, source: Any) -> Qrels:
+        """The judgments of a source."""
+        return read_qrels(source, duplicates=self.duplicates, expansion=self.expansion)
+
+    def run(self, source: Any) -> Run:
+        """The run of a source."""
+        return read_run(source, ties=self.ties, duplicates=self.duplicates, expansion=self.expansion)
 
     def apply(self, run: Run, itself: np.ndarray) -> Run:
         """The part of a run that is evaluated, with its scores as they are compared.

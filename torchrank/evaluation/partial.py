@@ -160,8 +160,11 @@ def partial(
         >>> tr.merge(tr.partial(qrels, part, "mrr") for part in parts).means
         {'mrr': 0.75}
     """
-    options = Options.of(None, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision)
-    evaluator = Evaluator.of(qrels, measures, "partial", True, options, ties, duplicates)
+    options = Options.of(
+        None, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision, ties=ties,
+        duplicates=duplicates,
+    )  # fmt: skip
+    evaluator = Evaluator.of(qrels, measures, "partial", True, options)
     found = evaluator.part(part)
     everything = evaluator.absent_of_all if queries == "judged" else evaluator.absent(found.at[:0])
     at = found.at if queries == "judged" else found.at[:0]

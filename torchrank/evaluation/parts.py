@@ -21,8 +21,8 @@ from torchrank.tables.chunks import Chunks, QueryReturnsError, of_large
 from torchrank.tables.errors import ReadingError, no_common_query
 from torchrank.tables.ids import Ids, KeyIds
 from torchrank.tables.joining import Pairs, ranking_of
-from torchrank.tables.sources import read_qrels, read_run
-from torchrank.tables.table import Duplicates, Qrels, Run, Ties
+from torchrank.tables.sources import read_run
+from torchrank.tables.table import Qrels, Run
 from torchrank.wrappers.suites import Suite, collection_of, measures_of, readable, values_of
 
 Array = np.ndarray
@@ -72,24 +72,13 @@ class Evaluator:
     #: the measures by label
     metrics: Mapping[str, Any]
     options: Options
-    ties: Ties | None
-    duplicates: Duplicates
 
     @classmethod
-    def of(
-        cls,
-        qrels: Any,
-        measures: Suite,
-        user: str,
-        means: bool,
-        options: Options,
-        ties: Ties | None,
-        duplicates: Duplicates,
-    ) -> Self:
+    def of(cls, qrels: Any, measures: Suite, user: str, means: bool, options: Options) -> Self:
         """Check the arguments of :func:`torchrank.evaluate`; ``user`` and ``means`` are those of `measures_of`."""
         measures = readable(measures)
         metrics = measures_of(collection_of(measures), user, means=means)
-        judgments = read_qrels(qrels, duplicates=duplicates)
+        judgments = options.judgments(qrels)
         if not len(judgments):
             message = "Expected judgments of at least one document, got none; pass rows (query, document, grade)"
             raise ReadingError(message, judgments.source)
@@ -99,7 +88,7 @@ class Evaluator:
                 f"The judgments have no subtopics, so {', '.join(intents)} counts each query as one subtopic; pass rows"
                 " (query, subtopic, document, grade)"
             )
-        return cls(judgments, measures, metrics, options, ties, duplicates)
+        return cls(judgments, measures, metrics, options)
 
     @property
     def depth(self) -> int:
@@ -124,7 +113,7 @@ class Evaluator:
         Raises:
             QueryReturnsError: a large file is not grouped by query; read it as a whole.
         """
-        chunks = source if isinstance(source, Chunks) else of_large(source, self.duplicates)
+        chunks = source if isinstance(source, Chunks) else of_large(source, self.options.duplicates)
         yield from [self.part(source)] if chunks is None else map(self.part, chunks)
 
     def all_parts(self, source: Any, done: Callable[[int], None]) -> list[Part]:
@@ -145,7 +134,7 @@ class Evaluator:
 
     def part(self, source: Any) -> Part:
         """The values of the judged queries of a source of :func:`torchrank.read_run`."""
-        run = read_run(source, ties=self.ties, duplicates=self.duplicates)
+        run = self.options.run(source)
         itself = identical(run)
         found_itself = len(np.unique(run.query[itself]))
         run = self.options.apply(run, itself)

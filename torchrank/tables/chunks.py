@@ -18,11 +18,12 @@ import numpy as np
 
 from torchrank.names.arguments import integer, one_of
 from torchrank.tables import columns as names
-from torchrank.tables import files, records
+from torchrank.tables import files
 from torchrank.tables.errors import ReadingError
+from torchrank.tables.file_formats import FORMATS, Format, Reading, format_of
 from torchrank.tables.frames import error_of
 from torchrank.tables.ids import ObjectIds, of_objects
-from torchrank.tables.sources import found_in
+from torchrank.tables.sources import content_of
 from torchrank.tables.table import Duplicates, PairTable, Rows, Run, Ties
 from torchrank.tables.text import LONGEST_LINE, PADDING, Text
 
@@ -78,7 +79,7 @@ def read_chunks(
     *,
     lines: int = 250_000,
     columns: names.Columns = None,
-    format: files.Format = "auto",
+    format: Format = "auto",
     duplicates: Duplicates = "error",
     ties: Ties | None = None,
 ) -> Chunks:
@@ -110,16 +111,17 @@ def read_chunks(
     """
     integer("lines", lines, least=1, or_none=False)
     one_of("duplicates", duplicates, get_args(Duplicates))
-    one_of("format", format, get_args(files.Format))
+    one_of("format", format, get_args(Format))
+    reading = Reading("score", columns, format)
     if ties is not None:
         one_of("ties", ties, get_args(Ties))
     if isinstance(source, str | Path):
-        reader = Lines(Path(source), lines, columns, format)
+        reader = Lines(Path(source), lines, reading)
         return Chunks(str(source), reader.pieces, duplicates, ties)
     if not isinstance(source, Iterable) or hasattr(source, "read") or isinstance(source, Mapping | PairTable):
         raise TypeError(f"Expected a path or an iterable of pieces of a run, got {type(source).__name__}")
     pieces = _Once(source) if isinstance(source, Iterator) else source
-    return Chunks("", lambda: (_rows_of(piece, columns, format) for piece in pieces), duplicates, ties)
+    return Chunks("", lambda: (_rows_of(piece, reading) for piece in pieces), duplicates, ties)
 
 
 @dataclass(eq=False)
@@ -153,7 +155,9 @@ def _is_large(path: Path) -> bool:
     with _opened(path) as stream:
         sample = stream.read(SAMPLE)
     text = Text.of(sample, str(path))
-    return not files.is_blank(text) and files.recognise(files.without_mark(text)) in ("trec", "jsonl")
+    if files.is_blank(text):
+        return False
+    return FORMATS[format_of(files.without_mark(text), Reading("score"))].header is not None
 
 
 @contextlib.contextmanager
@@ -176,8 +180,7 @@ class Lines:
 
     path: Path
     lines: int
-    columns: names.Columns
-    format: files.Format
+    reading: Reading
 
     def pieces(self) -> Iterator[Rows]:
         """The rows of the pieces, which may end within a query."""
@@ -217,22 +220,22 @@ class Lines:
 
     def _parser(self, text: Text) -> Callable[[Text], Rows]:
         """The function that reads a piece, from the first one."""
-        known = files.recognise(text) if self.format == "auto" else self.format
-        if known == "jsonl":
-            return lambda piece: records.json_lines(piece, "score", self.columns)
-        if known not in ("trec", "tsv"):
+        name, reading = format_of(text, self.reading), self.reading
+        known = FORMATS[name]
+        header_of = known.header
+        if header_of is None:
             raise ReadingError(
-                f"Expected a file of lines, got {known}; pass an iterable of pieces of it to read_chunks", text.name
+                f"Expected a file of lines, got {name}; pass an iterable of pieces of it to read_chunks", text.name
             )
-        header, width = files.header_of(text, "score", self.columns, known == "tsv")
+        header, width = header_of(text, reading)
 
         def parse(piece: Text) -> Rows:
             if piece.first_line > 1 and header:
                 whole = np.concatenate([np.frombuffer(header, np.uint8), piece.buffer])
                 piece = Text(piece.name, whole, 0, piece.first_line - 1)
-            elif files.header_of(piece, "score", self.columns, known == "tsv")[1] != width:
+            elif header_of(piece, reading)[1] != width:
                 raise piece.error(f"Expected {width} fields, as in the first line of the file", piece.begin)
-            return files.delimited(piece, "score", self.columns, tabs=known == "tsv")
+            return cast(Rows, known.read(piece, reading))
 
         return parse
 
@@ -249,9 +252,9 @@ def _ahead(pieces: Iterator[Rows]) -> Iterator[Rows]:
 # ---- pieces to whole queries -----------------------------------------------------------------------------------------
 
 
-def _rows_of(piece: Any, columns: names.Columns, format: files.Format) -> Rows:
+def _rows_of(piece: Any, reading: Reading) -> Rows:
     """The rows of a source of :func:`torchrank.read_run`."""
-    found = piece if isinstance(piece, Run) else found_in("score", piece, columns, format, None, None)
+    found = piece if isinstance(piece, Run) else content_of(piece, reading)
     if isinstance(found, Rows):
         return found
     run = found.columns if isinstance(found, Run) else Run.of_dict(*found).columns

@@ -117,8 +117,12 @@ def find(
 
 def choice(value: str) -> str:
     """The way out of errors of columns, with "{}" for the name of a column."""
-    reader = "read_qrels" if value == "grade" else "read_run"
-    return f"read it by tr.{reader}(source, columns={{{{'{{}}': ...}}}})"
+    return reading_with(value, "columns={{'{}': ...}}")
+
+
+def reading_with(value: str, argument: str) -> str:
+    """The way out of errors that an argument of the reader of grades or scores prevents."""
+    return f"read it by tr.{'read_qrels' if value == 'grade' else 'read_run'}(source, {argument})"
 
 
 def given(columns: Columns, value: str) -> dict[str, Any]:

@@ -8,22 +8,23 @@ import os
 import sys
 import zlib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from torchrank.tables import columns as names
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.ids import PADDING, TextIds, factorise
-from torchrank.tables.records import is_json_lines, relevant
+from torchrank.tables.records import relevant
 from torchrank.tables.table import Rows, subtopics_of
 from torchrank.tables.text import CHUNK, Text, fields, is_comment, numbers, refuse_control_characters
 
 Array = np.ndarray
-Format = Literal["auto", "trec", "tsv", "json", "jsonl", "parquet"]
 
 # A gzip file is read up to so many times its size, and up to EXPANDED bytes in any case: more is taken for a bomb.
 EXPANSION, EXPANDED = 100, 2**26
+# The bound that no gzip file exceeds: its format has at most 1,032 bytes for each byte.
+ANY_EXPANSION = 1100
 # How files of other compressions begin, and what decompresses them.
 OTHERS = {
     b"\x04\x22\x4d\x18": "lz4 -d",
@@ -39,19 +40,19 @@ QRELS_FIELDS = {4: (0, 2, 3, 1)}
 BETWEEN_TABS = (0, 1, 2)
 
 
-def open_text(source: Any) -> Text:
+def open_text(source: Any, value: str, expansion: int = EXPANSION) -> Text:
     """The content of a path, of "-" (standard input) or of an open file, decompressed, without a byte order mark.
 
     Raises:
-        ReadingError: it is empty, in UTF-16, of another compression, or not a whole gzip file; or it has many times the
-            size of its file.
+        ReadingError: it is empty, in UTF-16, of another compression, or not a whole gzip file; or it has more than
+            ``expansion`` times the size of its file.
     """
     text = _content(source)
-    return without_mark(_decompressed(text) if text.buffer[:2].tobytes() == b"\x1f\x8b" else text)
+    return without_mark(_decompressed(text, value, expansion) if text.buffer[:2].tobytes() == b"\x1f\x8b" else text)
 
 
-def _decompressed(text: Text) -> Text:
-    data, most = bytearray(), max(EXPANDED, EXPANSION * text.end)
+def _decompressed(text: Text, value: str, expansion: int) -> Text:
+    data, most = bytearray(), max(EXPANDED, expansion * text.end)
     try:
         with gzip.open(io.BytesIO(text.buffer[: text.end].data)) as stream:  # a gzip file can have several parts
             while piece := stream.read(CHUNK):
@@ -59,7 +60,7 @@ def _decompressed(text: Text) -> Text:
                 if len(data) > most:
                     raise ReadingError(
                         f"Expected a gzip file of at most {most:,} bytes, decompressed, got a larger one; if you trust"
-                        " it, decompress it with gunzip, or pass gzip.open(path)",
+                        f" it, {names.reading_with(value, f'expansion={ANY_EXPANSION}')}",
                         text.name,
                     )
     except (OSError, EOFError, zlib.error) as error:
@@ -120,22 +121,7 @@ def _content(source: Any) -> Text:
         return Text.of(bytes(buffer[:read]) + rest, str(path))
 
 
-def _rest(text: Text, size: int | None = None) -> bytes:
-    """The bytes of a text, or the first of them."""
-    return bytes(text.buffer[text.begin : text.end][:size])
-
-
-def recognise(text: Text) -> Format:
-    """The format of a text: "parquet", "json", "jsonl", or "trec" for all others."""
-    if bytes(text.buffer[:4]) == b"PAR1":
-        return "parquet"
-    start = _rest(text, 1000).lstrip()[:1]
-    if start not in (b"{", b"["):
-        return "trec"
-    return "jsonl" if start == b"{" and is_json_lines(text) else "json"
-
-
-def parquet(text: Text) -> Any:
+def parquet(text: Text, value: str, expansion: int) -> Any:
     """The data frame of a parquet file, by the first library that is installed.
 
     Raises:
@@ -152,7 +138,7 @@ def parquet(text: Text) -> Any:
             read_metadata = None
         except ImportError:
             raise ImportError("Reading parquet needs pyarrow or polars: pip install pyarrow") from None
-    file, size, most = io.BytesIO(_rest(text)), 0, max(EXPANDED, EXPANSION * text.end)
+    file, size, most = io.BytesIO(bytes(text.buffer[text.begin : text.end])), 0, max(EXPANDED, expansion * text.end)
     try:
         if read_metadata is not None:
             found = read_metadata(file)
@@ -164,8 +150,8 @@ def parquet(text: Text) -> Any:
     except Exception as error:  # of either library, and of the file system below
         raise ReadingError(f"Expected a whole parquet file, got one with: {error}", text.name) from error
     raise ReadingError(
-        f"Expected a parquet file of at most {most:,} bytes, decompressed, got {size:,}; if you trust it, pass"
-        " pyarrow.parquet.read_table(path)",
+        f"Expected a parquet file of at most {most:,} bytes, decompressed, got {size:,}; if you trust it,"
+        f" {names.reading_with(value, f'expansion={-(-size // text.end)}')}",
         text.name,
     )
 

@@ -14,7 +14,7 @@ from torchrank.tables import columns as names
 from torchrank.tables import native
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.ids import NumberIds, TextIds, factorise
-from torchrank.tables.records import id_column, of_columns
+from torchrank.tables.records import id_column, of_columns, of_lists
 from torchrank.tables.table import Rows
 
 
@@ -170,6 +170,15 @@ def of_frame(source: Any, value: str, chosen: names.Columns, name: str) -> Rows:
     at = names.find(chosen, frame.labels, value, name)
     columns = {key: (frame.ids if key in ("query", "item", "subtopic") else frame.values)(n) for key, n in at.items()}
     return of_columns(columns, value, name)
+
+
+def of_dictionary(
+    found: Mapping[Any, Any], value: str, chosen: names.Columns, name: str
+) -> Rows | tuple[Mapping[Any, Any], str]:
+    """The rows of columns or of lists of documents by query; dictionaries by query as they are, with their name."""
+    if is_columns(found, chosen):
+        return of_frame(found, value, chosen, name or f"<{type(found).__name__}>")
+    return (found, name) if all(isinstance(one, Mapping) for one in found.values()) else of_lists(found, value, name)
 
 
 def of_both(source: Any, chosen: dict[str, str], ties: str) -> tuple[Any, Any, Any, Any, Any]:

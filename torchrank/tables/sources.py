@@ -8,17 +8,24 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from torchrank.names.arguments import one_of
+from torchrank.names.arguments import integer, one_of
 from torchrank.tables import files, frames, records
 from torchrank.tables.columns import Columns
 from torchrank.tables.errors import ReadingError
+from torchrank.tables.file_formats import FORMATS, Content, Format, Reading, format_of, lists_formats
 from torchrank.tables.table import Duplicates, PairTable, Qrels, Rows, Run, Ties
 
 T = TypeVar("T", bound=PairTable)
 
 
+@lists_formats
 def read_qrels(
-    source: Any, *, columns: Columns = None, format: files.Format = "auto", duplicates: Duplicates = "error"
+    source: Any,
+    *,
+    columns: Columns = None,
+    format: Format = "auto",
+    duplicates: Duplicates = "error",
+    expansion: int = files.EXPANSION,
 ) -> Qrels:
     """Read judgments: a grade for each judged (query, document) pair.
 
@@ -35,10 +42,10 @@ def read_qrels(
         columns: the columns of query, item (the document) and grade, by name, or by number from 0 in files without a
             header: a dictionary, which may name a subtopic, too, or the three in this order; None = found by their
             usual names and places.
-        format: the format of a file: "trec" (fields between any white space: query, subtopic, document, grade),
-            "tsv" (fields between single tabs, with a header as in BEIR or without), "json", "jsonl", "parquet", or
-            "auto": recognised by the content. Between white space, a line that begins with "# " is a comment.
+        format: the format of a file; "auto" = recognised by the content:
+            FORMATS.
         duplicates: "error", or the grade to keep of a document that is given twice: "first", or "best", the largest.
+        expansion: how many times the size of its file a gzip file of more than 64 MB may have, decompressed.
 
     The grade of a document is the largest over its subtopics, which measures as :class:`AlphaNDCG` read one by one.
 
@@ -51,18 +58,20 @@ def read_qrels(
         >>> tr.read_qrels(io.StringIO("q1 0 007 1\\nq1 0 NA 0\\n")).to_dict()
         {'q1': {'007': 1.0, 'NA': 0.0}}
     """
-    return _read(Qrels, source, columns, format, duplicates, None, None)
+    return _read(Qrels, source, Reading("grade", columns, format, expansion=expansion), duplicates)
 
 
+@lists_formats
 def read_run(
     source: Any,
     *,
     columns: Columns = None,
-    format: files.Format = "auto",
+    format: Format = "auto",
     duplicates: Duplicates = "error",
     ties: Ties | None = None,
     subset: str | None = None,
     split: str | None = None,
+    expansion: int = files.EXPANSION,
 ) -> Run:
     """Read a run: a score for each retrieved (query, document) pair. The score alone decides the order.
 
@@ -74,15 +83,15 @@ def read_run(
             file or folder of predictions that MTEB writes.
         columns: the columns of query, item (the document) and score, as in :func:`read_qrels`; ``{"rank": ...}`` in
             place of the score takes ranks, 1 for the best.
-        format: the format of a file: "trec" (fields between any white space: query, Q0, document, rank, score, and a
-            tag or none), "tsv" (fields between single tabs, with a header or without; query, document, rank as in
-            MS MARCO), "json", "jsonl", "parquet", or "auto": recognised by the content.
+        format: the format of a file; "auto" = recognised by the content:
+            FORMATS.
         duplicates: "error", or the score to keep of a document that is given twice: "first", or "best", the largest.
         ties: "document": equal scores rank by document id, the larger first, as in trec_eval; integer ids are compared
             as text, too. "expected": they are tied, and measures are expectations over their orders. None =
             "document", or the rule of a :class:`Run` that is given as the source.
         subset: the subset of MTEB's predictions, if there are several.
         split: the split of MTEB's predictions, if there are several.
+        expansion: how many times the size of its file a gzip file of more than 64 MB may have, decompressed.
 
     Raises:
         ReadingError: a line cannot be read, a score is NaN, a document occurs twice. It names source, line and text.
@@ -95,7 +104,7 @@ def read_run(
     """
     if ties is not None:
         one_of("ties", ties, get_args(Ties))
-    run = _read(Run, source, columns, format, duplicates, subset, split)
+    run = _read(Run, source, Reading("score", columns, format, subset, split, expansion), duplicates)
     return run if ties is None else run.with_ties(ties)
 
 
@@ -110,78 +119,41 @@ def stem(path: str | Path) -> str:
     return name.removesuffix(".gz").rsplit(".", 1)[0] or name
 
 
-def _read(
-    kind: type[T],
-    source: Any,
-    columns: Columns,
-    format: files.Format,
-    duplicates: Duplicates,
-    subset: str | None,
-    split: str | None,
-) -> T:
+def _read(kind: type[T], source: Any, reading: Reading, duplicates: Duplicates) -> T:
     one_of("duplicates", duplicates, get_args(Duplicates))
-    one_of("format", format, get_args(files.Format))
+    one_of("format", reading.format, get_args(Format))
+    integer("expansion", reading.expansion, least=1, or_none=False)
     if isinstance(source, kind):
         return source
     if isinstance(source, PairTable):
         raise TypeError(f"Expected a source of {kind.__name__}, got {source!r}; exchange the judgments and the run")
-    found = found_in(kind.value_name, source, columns, format, subset, split)
-    if isinstance(found, Rows):
-        return kind.of_rows(found, duplicates)
-    tables, name = found
-    return kind.of_dict(tables, name)
+    content = content_of(source, reading)
+    return kind.of_rows(content, duplicates) if isinstance(content, Rows) else kind.of_dict(*content)
 
 
-def found_in(
-    value: str, source: Any, columns: Columns, format: files.Format, subset: str | None, split: str | None
-) -> Rows | tuple[Mapping[Any, Any], str]:
+def content_of(source: Any, reading: Reading) -> Content:
     """The rows of a source, or its dictionaries and its name."""
+    value, columns = reading.value, reading.columns
     if isinstance(source, str) and source.startswith("irds:"):
         return _of_ir_datasets(source, value)
     if isinstance(source, str | Path) or hasattr(source, "read"):
-        return _of_file(source, value, columns, format, subset, split)
+        if isinstance(source, str | Path) and source != "-" and Path(source).is_dir():
+            if value == "grade":
+                raise ReadingError("Expected a file, got a folder; pass the path of a file", str(source))
+            source = _predictions(Path(source))
+        text = files.open_text(source, value, reading.expansion)
+        return FORMATS[format_of(text, reading)].read(text, reading)
     if hasattr(source, "to_dict") and not isinstance(source, Mapping) and not frames.is_frame(source):
         return source.to_dict(), ""  # Qrels and Run of ranx
     if (kinds := getattr(getattr(source, "dtype", None), "names", None)) and np.ndim(source) == 1:
         source = {name: source[name] for name in kinds}  # an array of numpy with named columns
     if isinstance(source, Mapping):
-        return _of_dictionary(source, value, columns, "")
+        return frames.of_dictionary(source, value, columns, "")
     if frames.is_frame(source):
         return frames.of_frame(source, value, columns, f"<{type(source).__name__}>")
     if isinstance(source, Iterable) and not isinstance(source, bytes):
         return records.of_tuples(source, value, columns, f"<{type(source).__name__}>")
     raise TypeError(f"Expected a path, a data frame, a dictionary or tuples, got {type(source).__name__}")
-
-
-def _of_file(
-    source: Any, value: str, columns: Columns, format: files.Format, subset: str | None, split: str | None
-) -> Rows | tuple[Mapping[Any, Any], str]:
-    if isinstance(source, str | Path) and source != "-" and Path(source).is_dir():
-        if value == "grade":
-            raise ReadingError("Expected a file, got a folder; pass the path of a file", str(source))
-        source = _predictions(Path(source))
-    text = files.open_text(source)
-    known = files.recognise(text) if format == "auto" else format
-    if known == "parquet":
-        return frames.of_frame(files.parquet(text), value, columns, text.name)
-    if known == "json":
-        return _of_dictionary(records.json_tables(text, value, subset, split), value, columns, text.name)
-    if known == "jsonl":
-        return records.json_lines(text, value, columns)
-    return files.delimited(text, value, columns, tabs=known == "tsv")
-
-
-def _of_dictionary(
-    found: Mapping[Any, Any], value: str, columns: Columns, name: str
-) -> Rows | tuple[Mapping[Any, Any], str]:
-    """The rows of columns or of lists of documents by query; dictionaries by query as they are."""
-    if frames.is_columns(found, columns):
-        return frames.of_frame(found, value, columns, name or f"<{type(found).__name__}>")
-    return (
-        (found, name)
-        if all(isinstance(one, Mapping) for one in found.values())
-        else records.of_lists(found, value, name)
-    )
 
 
 def _predictions(folder: Path) -> Path:

@@ -49,6 +49,10 @@ class Text:
         """Where the last line ends."""
         return len(self.buffer) - PADDING
 
+    def starts_with(self, *marks: bytes) -> bool:
+        """Whether the first bytes behind white space are one of some marks."""
+        return bytes(self.buffer[self.begin : self.end][:1000]).lstrip().startswith(marks)
+
     def error(self, message: str, place: int) -> ReadingError:
         """The error of the line that contains a place of the buffer."""
         before = bytes(self.buffer[self.begin : place])
