@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -57,6 +58,20 @@ def of_update() -> list[Call]:
     return calls(lambda: metric.update(scores, grades))
 
 
+def of_evaluate() -> list[Call]:
+    """The calls of an evaluation of two files with 8 queries of 10 documents, after the first ones."""
+    pairs = [(query, item) for query in range(8) for item in range(10)]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = Path(folder, "qrels"), Path(folder, "run")
+        paths[0].write_text("".join(f"q{query} 0 d{item} {item % 3}\n" for query, item in pairs))
+        paths[1].write_text(
+            "".join(f"q{query} Q0 d{item} 0 {(7 * item + query) % 11 / 16} t\n" for query, item in pairs)
+        )
+        for _ in range(2):
+            tr.evaluate(*paths, "ndcg@10 map mrr")
+        return calls(lambda: tr.evaluate(*paths, "ndcg@10 map mrr"))
+
+
 def counted(found: list[Call]) -> str:
     """Numbers of calls, files and changes of file."""
     files = [call.file for call in found]
@@ -69,4 +84,5 @@ def table() -> str:
     found = of_update()
     inner = [call for call in found if not call.function.endswith(".once")]
     lines = [f"{'  ' * call.depth}{call.function}  {call.file}" for call in found]
-    return "\n".join([*lines, counted(found), f"without caches: {counted(inner)}"])
+    ends = f"without caches: {counted(inner)}", f"evaluation of two files: {counted(of_evaluate())}"
+    return "\n".join([*lines, counted(found), *ends])

@@ -124,21 +124,22 @@ def _joined(evaluator: Evaluator, parts: Sequence[Part]) -> tuple[QueryTable, Ra
     inside = np.zeros(number, dtype=bool)
     for part in parts:
         inside[part.at] = True
-    absent = evaluator.absent(np.flatnonzero(~inside))
+    missing = np.flatnonzero(~inside)
+    found = [*parts, *([evaluator.absent(missing)] if len(missing) else [])]
     columns = {label: np.zeros(number, dtype=np.float64) for label in evaluator.metrics}
     weights = {label: np.ones(number, dtype=np.float64) for label in evaluator.metrics}
     judged = np.zeros(number, dtype=np.float64)
-    for part in (*parts, absent):
+    for part in found:
         judged[part.at] = part.judged
         for label, column in columns.items():
             column[part.at] = part.values[label]
             if part.weights is not None:
                 weights[label][part.at] = part.weights[label]
-    alike = all(part.weights is None for part in (*parts, absent))
-    ranking = Ranking.join(one for part in (*parts, absent) for one in part.rankings)
+    alike = all(part.weights is None for part in found)
+    ranking = Ranking.join(one for part in found for one in part.rankings)
     row = {
         "judged": number,
-        "missing": len(absent.at),
+        "missing": len(missing),
         "without judgments": sum(part.queries - len(part.at) for part in parts),
         "no relevant": evaluator.no_relevant,
         f"unjudged@{evaluator.depth}": float(1 - judged[inside].mean()) if inside.any() else float("nan"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -12,9 +13,10 @@ import numpy as np
 import torch
 
 from torchrank.evaluation.options import Options, identical
-from torchrank.metrics.incomplete_judgments import Judged
+from torchrank.metrics.incomplete_judgments import judged_within
 from torchrank.metrics.intent_aware import IntentMetric
 from torchrank.names.arguments import warn
+from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.parts import numbered
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks, QueryReturnsError, of_large
@@ -29,9 +31,6 @@ Array = np.ndarray
 
 #: the rank up to which unjudged documents are counted, if no measure has a cutoff
 DEPTH = 10
-
-#: the key of the share of judged documents, beside the labels of the measures
-JUDGED = "judged documents"
 
 #: objects made of judgments, by their names; they go with the judgments
 _KEPT: WeakKeyDictionary[Qrels, dict[Hashable, Any]] = WeakKeyDictionary()
@@ -90,7 +89,7 @@ class Evaluator:
             )
         return cls(judgments, measures, metrics, options)
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """The rank up to which unjudged documents are counted."""
         return min((metric.top_k for metric in self.metrics.values() if metric.top_k), default=DEPTH)
@@ -102,7 +101,7 @@ class Evaluator:
             objects[name] = made()
         return objects[name]
 
-    @property
+    @cached_property
     def numbers(self) -> dict[Hashable, int]:
         """The number of each judged query, by its id as key of dictionaries."""
         return self.kept("numbers", lambda: {key: at for at, key in enumerate(self.qrels.queries.hashable())})
@@ -181,11 +180,12 @@ class Evaluator:
             return Part(at, {label: np.zeros(0) for label in self.metrics}, None, np.zeros(0), ())
         pairs = Pairs.of(self._judgments(at), run, in_run)
         ranking = ranking_of(pairs)
-        coverage = Judged(top_k=self.depth)
-        values, weights = (_arrays(one) for one in values_of({**self.metrics, JUDGED: coverage}, ranking))
-        judged = values.pop(JUDGED)
-        # Without the run, which takes far more memory.
-        rankings = [replace(one, queries=torch.from_numpy(at)[one.queries]) for one in numbered(ranking.parts())]
+        values, weights = (_arrays(one) for one in values_of(self.metrics, ranking))
+        judged, rankings = np.zeros(len(at)), []
+        for one in numbered(ranking.parts()):
+            judged[one.queries] = ratio(judged_within(one, self.depth), one.num_within(self.depth))
+            # Without the run, which takes far more memory.
+            rankings.append(replace(one, queries=torch.from_numpy(at)[one.queries]))
         return Part(at, values, weights or None, judged, rankings, common=pairs.common, disjoint=pairs.disjoint)
 
     def _judgments(self, at: Array) -> Qrels:

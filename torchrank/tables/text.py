@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class Text:
         """The text of some bytes."""
         return cls(name, np.frombuffer(data + bytes(PADDING), np.uint8), 0, first_line)
 
-    @property
+    @cached_property
     def end(self) -> int:
         """Where the last line ends."""
         return len(self.buffer) - PADDING
