@@ -4,8 +4,11 @@ import sys
 import pytest
 from systems import Columns, named, values
 
+import torchrank as tr
+from torchrank.cli import main
+from torchrank.statistics import comparison
 from torchrank.statistics.compare import compare
-from torchrank.statistics.comparison import Comparison
+from torchrank.statistics.comparison import COLUMNS, Column, Comparison, Head
 
 
 def two_measures():
@@ -128,3 +131,20 @@ def test_missing_matplotlib_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install 'torchrank-metrics\[plot\]'"):
         compared.forest()
+
+
+def test_one_entry_is_a_new_column_of_tables_the_report_and_the_help(monkeypatch, capsys):
+    column = Column("gain", "difference in the better direction", "+.2f", head=Head("Gain", legend="better is larger"))
+    monkeypatch.setattr(comparison, "COLUMNS", (*COLUMNS, column))
+    runs = {"x": {"q1": {"a": 2.0, "b": 1.0}, "q2": {"c": 1.0}}, "y": {"q1": {"b": 2.0, "a": 1.0}, "q2": {"c": 1.0}}}
+    found = tr.evaluate({"q1": {"a": 1}, "q2": {"c": 1}}, runs, "mrr")
+    assert found.compare().table["gain"] == [-0.25]
+    assert repr(found.compare()).splitlines()[0].endswith("gain")
+    assert json.loads(found.compare().to_json())["rows"][0]["gain"] == -0.25
+    page = found.to_html()
+    assert '<th scope="col" class="n">Gain</th>' in page
+    assert '<td class="n">-0.25</td>' in page
+    assert "<dt>gain</dt><dd>better is larger</dd>" in page
+    with pytest.raises(SystemExit):
+        main(["compare", "--help"])
+    assert "  gain         difference in the better direction\n" in capsys.readouterr().out

@@ -79,8 +79,10 @@ examples:
   torchrank compare qrels.txt a.run b.run c.run --test randomization --worst 10
 
 The first measure decides the first line. Differences are b - a, so the run to
-be replaced comes first. effect: difference in standard deviations of the
-differences. wins, ties, losses: queries in which b is better, equal, worse.
+be replaced comes first.
+
+columns of the table:
+COLUMNS
 
 A gate concerns the difference from the baseline, by default the first run.
 --fail-if fails if a loss is shown, so it is silent if there are few queries;
@@ -314,6 +316,7 @@ def _add_evaluations(commands: Any) -> None:
     compare.add_argument("--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help="draw the differences")
     compare.add_argument("--html", type=_new_file(".html", ".htm"), metavar="FILE", help="write a report for a browser")
     compare.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
+    compare.texts = _about_compare
     compare.set_defaults(run=lambda options: _evaluation("compared", options))
 
     convert = commands.add_parser(
@@ -324,7 +327,7 @@ def _add_evaluations(commands: Any) -> None:
     )
     convert.add_argument("source", metavar="IN", help="file of a run; - = standard input")
     convert.add_argument("out", type=_new_file(), metavar="OUT", help="file to write; its ending selects the format")
-    convert.describe = _formats
+    convert.texts = _about_convert
     convert.set_defaults(run=_convert)
 
     power = commands.add_parser(
@@ -354,11 +357,11 @@ def _ending(command: str) -> dict[str, Any]:
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors show arguments without the characters that command a terminal."""
 
-    #: makes the description when the help is shown, because it imports NumPy
-    describe: Callable[[], str] | None = None
+    #: makes further texts of the help when it is shown, because it imports NumPy
+    texts: Callable[[], dict[str, str]] = dict
 
     def format_help(self) -> str:
-        self.description = self.describe() if self.describe else self.description
+        vars(self).update(self.texts())
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
@@ -380,10 +383,19 @@ class _Names(argparse.Action):
         setattr(namespace, self.dest, values if before is None else f"{before} {values}")
 
 
-def _formats() -> str:
+def _about_convert() -> dict[str, str]:
     from torchrank.tables.file_formats import WRITERS
 
-    return f"Read a run in any format and write it as {', '.join(WRITERS)}, or these with .gz."
+    endings = ", ".join(WRITERS)
+    return {"description": f"Read a run in any format and write it as {endings}, or these with .gz."}
+
+
+def _about_compare() -> dict[str, str]:
+    from torchrank.statistics.comparison import COLUMNS
+
+    printed = (one for one in COLUMNS if one.printed and not one.margin)
+    columns = "\n".join(f"  {one.name:13}{one.about}" for one in printed)
+    return {"epilog": EXAMPLES["compare"].replace("COLUMNS", columns)}
 
 
 def _convert(options: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -18,7 +19,7 @@ from torchrank.evaluation.figures import figures
 from torchrank.evaluation.markup import clean, interval, number
 from torchrank.evaluation.reported import Reported
 from torchrank.evaluation.verdict import listed, verdict
-from torchrank.statistics.comparison import Comparison
+from torchrank.statistics.comparison import Comparison, Head
 from torchrank.statistics.paired_tests import FAMILY_TESTS
 from torchrank.version import __version__
 
@@ -130,14 +131,28 @@ def _summary(evaluation: Reported, level: float) -> list[tuple[str, list[dict[st
 
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:
+    columns = [(one, one.head) for one in comparison.columns if one.head]
+    formats = {one.name: one.format for one in comparison.columns}
+    heads = [replace(head, title=head.title.format(level=100 * comparison.level)) for _, head in columns]
     rows = comparison.table.rows
+    for row in rows:
+        row["cells"] = [
+            _cell(head, {key: row[key] for key in head.columns or [one.name]}, formats) for one, head in columns
+        ]
     return {
         "groups": [(name, [row for row in rows if row["measure"] == name]) for name in comparison.measures],
-        "margin": comparison.margin is not None,
-        "interval_name": f"{100 * comparison.level:g} % interval",
+        "heads": heads,
         "warnings": comparison.warnings,
         "notes": comparison.notes,
     }
+
+
+def _cell(head: Head, values: Mapping[str, Any], formats: Mapping[str, str]) -> tuple[str, str]:
+    """The alignment and the text of a cell."""
+    texts = [
+        "yes" if one is True else "no" if one is False else number(one, formats[key]) for key, one in values.items()
+    ]
+    return "" if head.left else "n", "-" if "-" in texts else head.form.format(*texts)
 
 
 def _queries(evaluation: Reported, comparison: Comparison | None) -> dict[str, Any]:
@@ -176,13 +191,10 @@ def _legend(comparison: Comparison | None, level: float) -> dict[str, str]:
         corrected = "p" if comparison.correction == "none" else "the corrected p"
         lines |= {
             "a, b": "in notes: b is the run, a the run against which it stands",
-            "n": "number of compared queries; one that a run lacks counts 0, if means are over judged queries",
-            "difference": "mean of the run - mean of the other run; its interval is not corrected for several pairs",
-            "p": f"probability of a difference at least as large if the runs were equally good; {comparison.test} test",
-            "winner": f"the better run, if {corrected} is at most {comparison.alpha:g}; else no difference is shown",
-            "effect": "difference in standard deviations of the differences, with Hedges' correction",
-            "better, equal, worse": "numbers of queries on which the run beats the other run, ties with it, and loses",
         }
+        facts = {"test": comparison.test, "corrected": corrected, "alpha": comparison.alpha}
+        for head in (one.head for one in comparison.columns if one.head and one.head.legend):
+            lines[" ".join(head.title.lower().split())] = head.legend.format(**facts)
     lines["judged"] = "queries of the judgments; missing: those that a run lacks"
     lines["unjudged@k"] = "mean share of the first k documents that nobody has judged; they count as not relevant"
     return lines

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from torchrank.names.docstrings import with_texts
 from torchrank.names.nearest import did_you_mean
 from torchrank.statistics.corrections import correct
 from torchrank.statistics.forest import draw_forest
@@ -17,16 +18,6 @@ from torchrank.statistics.paired_tests import OTHER_NULLS
 from torchrank.statistics.power import detectable, queries_needed
 from torchrank.statistics.reading import notes_on, warnings_on
 from torchrank.statistics.table import SUPERSCRIPTS, Table
-
-_PRINTED = (
-    "measure", "a", "b", "mean_a", "mean_b", "difference", "low", "high", "p", "p_corrected", "winner", "effect",
-    "wins", "ties", "losses", "n", "unpaired", "equivalent", "not_worse",
-)  # fmt: skip
-_FORMATS = {
-    "difference": "+.4f", "low": "+.4f", "high": "+.4f", "relative": "+.2%", "relative_low": "+.2%",
-    "relative_high": "+.2%", "p": ".2g", "p_corrected": ".2g", "p_equivalent": ".2g", "p_not_worse": ".2g",
-    "effect": "+.3f", "better": ".3f", "unpaired": "d",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,6 +37,91 @@ class Row:
     p_corrected: float
     p_equivalent: float = math.nan
     p_not_worse: float = math.nan
+
+
+@dataclass(frozen=True)
+class Head:
+    """A column of the report: its title, and a text for the pointer and one for the legend."""
+
+    title: str
+    hint: str = ""
+    legend: str = ""
+    #: whether cells are texts
+    left: bool = False
+    #: the columns of the comparison in one cell, and the form of the cell; () = the column itself
+    columns: tuple[str, ...] = ()
+    form: str = "{}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a comparison."""
+
+    name: str
+    about: str
+    format: str = ""
+    #: the value in a row; None = the attribute of the pair with this name
+    value: Callable[[Comparison, Row], Any] | None = None
+    #: whether printed tables show it, and whether it needs a margin
+    printed: bool = True
+    margin: bool = False
+    #: the column of the report; None = the report has it at the left, in another column or not at all
+    head: Head | None = None
+
+    def of(self, comparison: Comparison, row: Row) -> Any:
+        """The value in a row of a comparison."""
+        return self.value(comparison, row) if self.value else getattr(row.pair, self.name)
+
+
+def _verdict(comparison: Comparison, p: float) -> bool | None:
+    return None if math.isnan(p) else p <= comparison.alpha
+
+
+#: all columns of a comparison, in their order
+COLUMNS = (
+    Column("measure", "label of the measure"),
+    Column("a", "name of the first system, the baseline if there is one"),
+    Column("b", "name of the second system"),
+    Column("mean_a", "mean of a on the queries that both have scored"),
+    Column("mean_b", "mean of b on these queries"),
+    Column("difference", "mean_b - mean_a", "+.4f", head=Head("Difference", legend="mean of the run - mean of the other"
+           " run; its interval is not corrected for several pairs")),
+    Column("low", "lower end of the interval of the difference", "+.4f", lambda c, row: row.pair.interval(c.level)[0],
+           head=Head("{level:g} % interval", columns=("low", "high"), form="[{}, {}]")),
+    Column("high", "upper end of this interval", "+.4f", lambda c, row: row.pair.interval(c.level)[1]),
+    Column("relative", "difference as a share of mean_a", "+.2%", printed=False),
+    Column("relative_low", "lower end of the interval of this share", "+.2%",
+           lambda c, row: row.pair.relative_interval(c.level)[0], False),
+    Column("relative_high", "upper end of this interval", "+.2%", lambda c, row: row.pair.relative_interval(c.level)[1],
+           False),
+    Column("p", "p-value of the test", ".2g", lambda c, row: row.p, head=Head("p", legend="probability of a difference"
+           " at least as large if the runs were equally good; {test} test")),
+    Column("p_corrected", "p-value over the family of tests", ".2g", lambda c, row: row.p_corrected,
+           head=Head("p\ncorrected")),
+    Column("winner", "the better system, if one is shown", "", lambda c, row: c.winner(row), head=Head("Winner", "",
+           "the better run, if {corrected} is at most {alpha:g}; else no difference is shown", True)),
+    Column("better", "posterior probability that b is better, under a flat prior", ".3f", printed=False),
+    Column("effect", "difference in standard deviations of the differences", "+.3f", head=Head("Effect", "difference in"
+           " standard deviations of the differences", "difference in standard deviations of the differences, with"
+           " Hedges' correction")),
+    Column("sd", "standard deviation of the differences", printed=False),
+    Column("wins", "queries in which b is better", head=Head("Better,\nequal,\nworse", "numbers of queries",
+           "numbers of queries on which the run beats the other run, ties with it, and loses", False,
+           ("wins", "ties", "losses"), "{}, {}, {}")),
+    Column("ties", "queries in which both are equal"),
+    Column("losses", "queries in which b is worse"),
+    Column("detectable", "smallest true difference that these queries show with the given power", "",
+           lambda c, row: row.pair.detectable(c.power, c.alpha), False),
+    Column("n", "queries that both have scored", head=Head("n", "queries that are compared", "number of compared"
+           " queries; one that a run lacks counts 0, if means are over judged queries")),
+    Column("unpaired", "queries that only one has scored", "d"),
+    Column("p_equivalent", "corrected p-value of equivalence", ".2g", lambda c, row: row.p_equivalent, False, True),
+    Column("equivalent", "whether the difference is shown to be below the margin", "",
+           lambda c, row: _verdict(c, row.p_equivalent), margin=True, head=Head("Equivalent", left=True)),
+    Column("p_not_worse", "corrected p-value of non-inferiority", ".2g", lambda c, row: row.p_not_worse, False, True),
+    Column("not_worse", "whether b is shown to lose less than the margin", "",
+           lambda c, row: _verdict(c, row.p_not_worse), margin=True, head=Head("Not worse", left=True)),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,43 +190,26 @@ class Comparison:
         return pair.b if pair.gain > 0 else pair.a
 
     @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of :attr:`table`."""
+        return tuple(one for one in COLUMNS if self.margin is not None or not one.margin)
+
+    @property
+    @with_texts(
+        COLUMNS="\n        ".join(f"| {one.name} | {one.about}{', with a margin' * one.margin} |" for one in COLUMNS)
+    )
     def table(self) -> Table:
         """All numbers, a row for each measure and pair; a difference is b - a.
 
         | column | content |
         |---|---|
-        | measure, a, b | label of the measure; names of the systems |
-        | mean_a, mean_b, difference | means on the queries that both have scored |
-        | low, high | interval of the difference |
-        | relative, relative_low, relative_high | difference as a share of mean_a, and its interval |
-        | p, p_corrected, winner | p-value; p-value over the family; the better system, if one is shown |
-        | better | posterior probability that b is better, under a flat prior |
-        | effect, sd | difference in standard deviations, with Hedges' correction; sd of the differences |
-        | wins, ties, losses | queries on which b is better, equal, worse |
-        | detectable | smallest true difference that these queries show with the given power |
-        | n, unpaired | queries that both have scored; that only one has scored |
-        | p_equivalent, equivalent, p_not_worse, not_worse | with a margin: corrected p-values and verdicts |
+        COLUMNS
         """
         lines = [*self.notes, *(f"Warning: {warning}" for warning in self.warnings)]
-        return Table.of_rows([self._describe(row) for row in self.rows], _FORMATS, lines, ("measure", "a", "b"))
-
-    def _describe(self, row: Row) -> dict[str, Any]:
-        pair = row.pair
-        low, high = pair.interval(self.level)
-        relative_low, relative_high = pair.relative_interval(self.level)
-        described = {
-            "measure": pair.measure, "a": pair.a, "b": pair.b, "mean_a": pair.mean_a, "mean_b": pair.mean_b,
-            "difference": pair.difference, "low": low, "high": high,
-            "relative": pair.relative, "relative_low": relative_low, "relative_high": relative_high,
-            "p": row.p, "p_corrected": row.p_corrected, "winner": self.winner(row), "better": pair.better,
-            "effect": pair.effect, "sd": pair.sd, "wins": pair.wins, "ties": pair.ties, "losses": pair.losses,
-            "detectable": pair.detectable(self.power, self.alpha), "n": pair.n, "unpaired": pair.unpaired,
-        }  # fmt: skip
-        if self.margin is not None:
-            for name in ("equivalent", "not_worse"):
-                p = getattr(row, f"p_{name}")
-                described |= {f"p_{name}": p, name: None if math.isnan(p) else p <= self.alpha}
-        return described
+        rows = [{one.name: one.of(self, row) for one in self.columns} for row in self.rows]
+        return Table.of_rows(
+            rows, {one.name: one.format for one in COLUMNS if one.format}, lines, ("measure", "a", "b")
+        )
 
     @property
     def _printed(self) -> Table:
@@ -158,7 +217,7 @@ class Comparison:
         hidden = {"unpaired"} if not any(table["unpaired"]) else set()
         if repr(table["p"]) == repr(table["p_corrected"]):  # NaN equals NaN
             hidden.add("p_corrected")
-        shown = [c for c in _PRINTED if c in table and c not in hidden]
+        shown = [one.name for one in COLUMNS if one.printed and one.name in table and one.name not in hidden]
         formats = {column: spec for column, spec in table.formats.items() if column in shown}
         return Table({column: table[column] for column in shown}, formats, table.notes)
 

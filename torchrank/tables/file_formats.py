@@ -6,7 +6,7 @@ import json
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from torchrank.tables import files, frames, records
 from torchrank.tables.columns import Columns
@@ -19,7 +19,6 @@ Format = Literal["auto", "trec", "tsv", "json", "jsonl", "parquet"]
 Content = Rows | tuple[Mapping[Any, Any], str]
 #: a run to write: the documents of each query with their scores, the best first
 Ranked = Mapping[Any, Sequence[tuple[Any, float]]]
-Reader = TypeVar("Reader", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -142,9 +141,6 @@ def format_of(text: Text, reading: Reading) -> Format:
     return next(name for name, known in reversed(FORMATS.items()) if known.recognises(text))
 
 
-def lists_formats(reader: Reader) -> Reader:
-    """A decorator that writes the list of all formats in place of FORMATS in a docstring."""
-    lines = (f'"{name}": {known.about}' for name, known in FORMATS.items())
-    wrapped = (textwrap.fill(line, 108, subsequent_indent=" " * 16) for line in lines)
-    reader.__doc__ = (reader.__doc__ or "").replace("FORMATS", ";\n            ".join(wrapped))
-    return reader
+_LINES = (f'"{name}": {known.about}' for name, known in FORMATS.items())
+#: the list of all formats, for docstrings
+ABOUT_FORMATS = ";\n            ".join(textwrap.fill(line, 108, subsequent_indent=" " * 16) for line in _LINES)

@@ -9,16 +9,17 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 
 from torchrank.names.arguments import integer, one_of
+from torchrank.names.docstrings import with_texts
 from torchrank.tables import files, frames, records
 from torchrank.tables.columns import Columns
 from torchrank.tables.errors import ReadingError
-from torchrank.tables.file_formats import FORMATS, Content, Format, Reading, format_of, lists_formats
+from torchrank.tables.file_formats import ABOUT_FORMATS, FORMATS, Content, Format, Reading, format_of
 from torchrank.tables.table import Duplicates, PairTable, Qrels, Rows, Run, Ties
 
 T = TypeVar("T", bound=PairTable)
 
 
-@lists_formats
+@with_texts(FORMATS=ABOUT_FORMATS)
 def read_qrels(
     source: Any,
     *,
@@ -61,7 +62,7 @@ def read_qrels(
     return _read(Qrels, source, Reading("grade", columns, format, expansion=expansion), duplicates)
 
 
-@lists_formats
+@with_texts(FORMATS=ABOUT_FORMATS)
 def read_run(
     source: Any,
     *,
