@@ -32,9 +32,6 @@ if not TYPE_CHECKING:
     def _imported():
         from importlib import import_module
 
-        from torchrank.hardware.garbage import no_garbage
-
-        with no_garbage():
-            public = import_module("torchrank.public")  # this form asks this module for no attribute
+        public = import_module("torchrank.public")  # this form asks this module for no attribute
         globals().update({name: getattr(public, name) for name in ["__all__", *public.__all__]})
         return globals()

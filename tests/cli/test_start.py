@@ -1,16 +1,12 @@
 """The command starts without PyTorch, and the public names come with the first in use."""
 
-import gc
 import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
-from lightning_utilities.core.imports import RequirementCache, package_available
 
 import torchrank as tr
-from torchrank.cli import main
-from torchrank.cli.lean import import_torchmetrics
 
 CODE = """
 import sys
@@ -28,20 +24,6 @@ assert [status(*call) for call in calls] == [0, 0, 2, 2, 0]
 assert not {"torch", "torchmetrics", "scipy", "pandas"} & sys.modules.keys()
 """
 
-OWN_PROCESS = """
-import runpy
-import sys
-
-UNUSED = {"scipy", "matplotlib", "PIL", "pandas", "lightning", "sklearn"}
-for call in sys.argv[1].split(";"):
-    sys.argv[1:] = call.split()
-    try:
-        runpy.run_module("torchrank", run_name="__main__")
-    except SystemExit as end:
-        assert not end.code
-    assert not UNUSED & sys.modules.keys(), call
-"""
-
 
 def test_help_wrong_calls_and_convert_do_without_torch(tmp_path):
     (tmp_path / "a.run").write_text("q Q0 d 1 0.5 tag\n")
@@ -49,32 +31,6 @@ def test_help_wrong_calls_and_convert_do_without_torch(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "a.json").read_text() == '{"q": {"d": 0.5}}\n'
-
-
-def test_commands_in_their_own_process_do_without_optional_packages_of_torchmetrics(tmp_path, capsys):
-    (tmp_path / "qrels").write_text("q 0 d 1\n")
-    (tmp_path / "run").write_text("q Q0 d 1 0.5 tag\n")
-    calls = "presets trec_eval;measures ndcg;spellings;eval qrels run --html report.html;compare qrels run b=run"
-    command = [sys.executable, "-c", OWN_PROCESS, calls]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert main(["measures", "ndcg"]) == 0
-    assert capsys.readouterr().out in done.stdout
-    assert (tmp_path / "report.html").exists()
-
-
-def test_a_call_in_another_process_imports_torchmetrics_as_it_is(monkeypatch):
-    found = []
-    monkeypatch.setattr("torchrank.cli.lean.import_torchmetrics", found.append)
-    assert main(["presets", "trec_eval"]) == 0
-    assert found == [True]
-
-
-def test_torchmetrics_finds_all_packages_after_its_lean_import():
-    import_torchmetrics(whole=False)
-    assert RequirementCache("numpy")
-    assert package_available("numpy")
-    assert package_available("packaging")
 
 
 @pytest.fixture
@@ -89,7 +45,6 @@ def fresh():
 def test_a_name_brings_all_names(fresh):
     assert "NDCG" not in vars(fresh)
     assert fresh.NDCG is tr.NDCG
-    assert gc.isenabled()
     assert {name: vars(fresh)[name] for name in tr.__all__} == {name: getattr(tr, name) for name in tr.__all__}
 
 

@@ -9,7 +9,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
@@ -124,9 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    # A process of its own needs only a part of torchmetrics; another one may use the rest of it later.
-    options = argparse.Namespace(alone=arguments is None, status=0)
-    if options.alone:
+    options = argparse.Namespace(status=0)
+    if arguments is None:
         codecs.register_error("torchrank", _escaped)
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(errors="torchrank")  # type: ignore[union-attr]
@@ -425,7 +423,6 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _presets(options: argparse.Namespace) -> int:
-    _begin(options)
     from torchrank.cli.presets import library, page
     from torchrank.names.presets import table
 
@@ -438,7 +435,6 @@ def _presets(options: argparse.Namespace) -> int:
 
 
 def _measures(options: argparse.Namespace) -> int:
-    _begin(options)
     from torchrank.cli.measures import run
 
     try:
@@ -448,21 +444,10 @@ def _measures(options: argparse.Namespace) -> int:
 
 
 def _spellings(options: argparse.Namespace) -> int:
-    _begin(options)
     from torchrank.cli.spellings import table
 
     print(table())
     return 0
-
-
-def _begin(options: argparse.Namespace) -> None:
-    """Import the packages that the list of all measures needs."""
-    from torchrank.cli.lean import import_torchmetrics
-    from torchrank.hardware.garbage import no_garbage
-
-    with no_garbage():
-        import_torchmetrics(not options.alone)
-        import_module("torchrank.metrics")
 
 
 def _refused(command: str, error: Exception) -> int:

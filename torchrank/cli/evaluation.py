@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import platform
 import sys
@@ -19,9 +20,7 @@ import numpy as np
 from torchrank.cli.files import STANDARD, Input, check_readable, in_shell, refused, source_of, write
 from torchrank.cli.formats import SEVERAL, formatted, per_query, print_json, rows_of, show
 from torchrank.cli.gates import Gate
-from torchrank.cli.lean import import_torchmetrics
 from torchrank.cli.report import write_report
-from torchrank.hardware.garbage import no_garbage
 from torchrank.statistics.table import Table, printable
 from torchrank.tables.chunks import of_large
 from torchrank.tables.errors import NoCommonQueryError, ReadingError
@@ -166,10 +165,9 @@ def powered(options: argparse.Namespace) -> int:
 # ---- input and output ------------------------------------------------------------------------------------------------
 
 
-@no_garbage()
 def _read(options: argparse.Namespace) -> tuple[Qrels, dict[str, Any]]:
     """The judgments, and the sources of all runs, of which the first is read; PyTorch is imported meanwhile."""
-    importing = threading.Thread(target=import_torchmetrics, args=(not options.alone,))
+    importing = threading.Thread(target=_import_torch)
     runs = _named(options.runs)
     if [options.qrels, *runs.values()].count(STANDARD) > 1:
         raise ValueError("Expected standard input, -, for one file, got it for several")
@@ -189,6 +187,12 @@ def _read(options: argparse.Namespace) -> tuple[Qrels, dict[str, Any]]:
     importing.join()
     import_module("torchrank.evaluation.evaluate")
     return qrels, sources
+
+
+def _import_torch() -> None:
+    """Import torchmetrics, and PyTorch with it. A failure is left to the next import, which raises it."""
+    with contextlib.suppress(Exception):
+        import_module("torchmetrics")
 
 
 def _evaluation(options: argparse.Namespace) -> Evaluation | int:

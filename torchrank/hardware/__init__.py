@@ -1,4 +1,4 @@
-"""Threads of a CPU; float types, costs and constants of a device; pauses of the garbage collector.
+"""Threads of a CPU; float types, costs and constants of a device.
 
 Imports no other package of torchrank.
 """
