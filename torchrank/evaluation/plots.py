@@ -24,6 +24,7 @@ from torchrank.statistics.drawing import (
     axes_of,
     describe,
     draw_intervals,
+    draw_lines,
     imported,
     room_for,
     shortened,
@@ -71,7 +72,8 @@ def plot_cutoffs(
     mean = "" if "aggregation=" in label else "mean "
     describe(axes, f"{label} over the cutoff", "cutoff k (rank)", f"{mean}{label} over {_queries(found)}")
     _log_axis(axes, found[0].x if found else ())
-    return _draw_lines(axes, found)
+    draw_lines(axes, _lines(found))
+    return axes
 
 
 def plot_precision_recall(rankings: Rankings, ax: Any = None, points: int = 11, relevance_level: int = 1) -> Any:
@@ -93,7 +95,7 @@ def plot_precision_recall(rankings: Rankings, ax: Any = None, points: int = 11, 
     found = curves.precision_recall(rankings, points, relevance_level)
     axes = _new(ax, [curve.run for curve in found])
     describe(axes, f"precision over recall, {_queries(found)}", "recall", "mean interpolated precision")
-    _draw_lines(axes, found)
+    draw_lines(axes, _lines(found))
     axes.set_xlim(-0.02, 1.02)
     axes.set_ylim(0, 1.05 * max((max(curve.y, default=0) for curve in found), default=0) or 1)  # also of flat curves
     return axes
@@ -234,18 +236,8 @@ def _new(ax: Any, runs: Sequence[str]) -> Any:
     return axes_of(ax, 6.4 + room_for(runs))
 
 
-def _draw_lines(axes: Any, found: Sequence[Curve]) -> Any:
-    options = {"markersize": 4, "linewidth": 1.4, "markevery": max(1, len(found[0].x) // 30)} if found else {}
-    drawn = [axes.plot(curve.x, curve.y, **style(n), **options)[0] for n, curve in enumerate(found)]
-    axes.grid(alpha=0.3)
-    _name(axes, drawn, [curve.run for curve in found])
-    return axes
-
-
-def _name(axes: Any, drawn: Sequence[Any], runs: Sequence[str]) -> None:
-    """Add the legend, unless there is a single run without a name."""
-    if list(runs) != ["run"] and drawn:
-        add_legend(axes, drawn, runs)
+def _lines(found: Sequence[Curve]) -> dict[str, tuple[Sequence[float], Sequence[float]]]:
+    return {curve.run: (curve.x, curve.y) for curve in found}
 
 
 def _log_axis(axes: Any, cutoffs: Sequence[float]) -> None:
@@ -283,7 +275,7 @@ def _draw_shares(axes: Any, found: Sequence[FirstRanks], left: np.ndarray, right
         )  # fmt: skip
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
-    _name(axes, drawn, [one.run for one in found])
+    add_legend(axes, drawn, [one.run for one in found])
 
 
 def _draw_differences(

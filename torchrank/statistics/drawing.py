@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 #: colours that colour-blind readers distinguish (Okabe and Ito), with lines and marks for readers of grey prints; the
@@ -91,11 +91,25 @@ def describe(axes: Any, title: str, xlabel: str, ylabel: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def add_legend(axes: Any, drawn: Sequence[Any], names: Sequence[str]) -> None:
-    """Add a legend: within the axes, or beside them if there are many names or long ones."""
+def draw_lines(axes: Any, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], aside: bool = False) -> None:
+    """Draw a line through points (x, y) for each name, with a legend."""
+    drawn = []
+    for number, (x, y) in enumerate(lines.values()):
+        drawn += axes.plot(x, y, **style(number), markersize=4, linewidth=1.4, markevery=max(1, len(x) // 30))
+    axes.grid(alpha=0.3)
+    add_legend(axes, drawn, list(lines), aside)
+
+
+def add_legend(axes: Any, drawn: Sequence[Any], names: Sequence[str], aside: bool = False) -> None:
+    """Add a legend, unless there is a single run without a name.
+
+    It is within the axes, or beside them if there are many names or long ones, or if ``aside``.
+    """
+    if not drawn or list(names) == ["run"]:
+        return
     placeholders = [f"line {number}" for number in range(len(drawn))]  # a legend hides names that begin with "_"
     shown = [shortened(name) for name in names]
-    if beside(shown):
+    if aside or beside(shown):
         options: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0}
         options |= {"ncols": -(-len(drawn) // COLUMN), "fontsize": "small"}
     else:
@@ -109,10 +123,12 @@ def beside(names: Sequence[str]) -> bool:
     return len(names) > INSIDE or max(map(len, names), default=0) > 24
 
 
-def room_for(names: Sequence[str]) -> float:
+def room_for(names: Sequence[str], aside: bool = False) -> float:
     """Width in inches of the legend beside the axes; 0 for one within them."""
     shown = [shortened(name) for name in names]
-    return -(-len(shown) // COLUMN) * (0.55 + 0.07 * max(map(len, shown))) if beside(shown) else 0.0
+    if not shown or not (aside or beside(shown)):
+        return 0.0
+    return -(-len(shown) // COLUMN) * (0.55 + 0.07 * max(map(len, shown)))
 
 
 def draw_intervals(
