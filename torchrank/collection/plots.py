@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.statistics.drawing import COLUMN, axes_of, draw_lines, imported, plainly, room_for, style
+from torchrank.names.optional import imported
+from torchrank.statistics.drawing import COLUMN, axes_of, draw_lines, plainly, room_for, style
 
 
 def plot_values(values: Mapping[str, Tensor], axes: Any = None) -> tuple[Any, Any]:
@@ -51,5 +52,5 @@ def plot_lines(
     )
     draw_lines(axes, drawn, aside=True)
     axes.set_xlabel(xlabel)
-    axes.xaxis.set_major_locator(imported("matplotlib.ticker").MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(imported("matplotlib.ticker", "plot").MaxNLocator(integer=True))
     return axes.get_figure(), axes

@@ -17,6 +17,7 @@ from torchrank.evaluation import curves
 from torchrank.evaluation.curves import Curve, FirstRanks, Rankings
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.nearest import did_you_mean
+from torchrank.names.optional import imported
 from torchrank.statistics.drawing import (
     COLOURS,
     HATCHES,
@@ -25,7 +26,6 @@ from torchrank.statistics.drawing import (
     describe,
     draw_intervals,
     draw_lines,
-    imported,
     room_for,
     shortened,
     style,
@@ -242,7 +242,7 @@ def _lines(found: Sequence[Curve]) -> dict[str, tuple[Sequence[float], Sequence[
 
 def _log_axis(axes: Any, cutoffs: Sequence[float]) -> None:
     """A logarithmic axis with plain numbers at 1, 2, 5, 10, ..., or at the cutoffs if these are few."""
-    ticker = imported("matplotlib.ticker")
+    ticker = imported("matplotlib.ticker", "plot")
     axes.set_xscale("log")
     few = 0 < len(cutoffs) <= 8
     axes.xaxis.set_major_locator(ticker.FixedLocator(cutoffs) if few else ticker.LogLocator(subs=(1, 2, 5)))
@@ -297,7 +297,9 @@ def _draw_differences(
         colours = [COLOURS[0 if gain else 1] for gain in gains]
         axes.bar(range(1, len(deltas) + 1), deltas.tolist(), color=colours)
     axes.set_xlim(0.5 - 0.01 * len(deltas), len(deltas) + 0.5 + 0.01 * len(deltas))
-    axes.xaxis.set_major_locator(imported("matplotlib.ticker").MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+    axes.xaxis.set_major_locator(
+        imported("matplotlib.ticker", "plot").MaxNLocator(integer=True, nbins=8, min_n_ticks=1)
+    )
     axes.legend(drawn, names, loc="upper left", framealpha=0.8, edgecolor="none")
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from torchrank.names.optional import imported
 
 #: colours that colour-blind readers distinguish (Okabe and Ito), with lines and marks for readers of grey prints; the
 #: three cycles have lengths without a common divisor, so that the first 140 lines differ
@@ -18,21 +19,6 @@ INSIDE, COLUMN = 6, 20
 
 #: longer names are cut in their middle
 LONGEST = 40
-
-
-def imported(module: str) -> Any:
-    """A module of matplotlib.
-
-    Raises:
-        ImportError: matplotlib is not installed.
-    """
-    try:
-        importlib.import_module("matplotlib")
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            "Expected matplotlib to be installed, got none; run `pip install 'torchrank-metrics[plot]'`"
-        ) from error
 
 
 def axes_of(ax: Any, width: float = 6.4, height: float = 4.2, managed: bool = False) -> Any:
@@ -51,8 +37,8 @@ def axes_of(ax: Any, width: float = 6.4, height: float = 4.2, managed: bool = Fa
     if ax is not None:
         return ax
     if managed:
-        return imported("matplotlib.pyplot").subplots(figsize=(width, height), layout="constrained")[1]
-    return imported("matplotlib.figure").Figure(figsize=(width, height), layout="constrained").add_subplot()
+        return imported("matplotlib.pyplot", "plot").subplots(figsize=(width, height), layout="constrained")[1]
+    return imported("matplotlib.figure", "plot").Figure(figsize=(width, height), layout="constrained").add_subplot()
 
 
 def style(number: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from torchrank.names.nearest import did_you_mean
+from torchrank.names.optional import imported
 from torchrank.statistics.pair_statistics import paired_statistics
 
 Array = np.ndarray
@@ -249,14 +250,7 @@ def _randomized_tukey(values: Array, drawing: Drawing) -> Array:
 
 
 def _scipy() -> Any:
-    try:
-        from scipy import stats
-    except ImportError as error:
-        raise ImportError(
-            "Expected scipy to be installed for this test; run `pip install 'torchrank-metrics[stats]'`, or use"
-            " test='t'"
-        ) from error
-    return stats
+    return imported("scipy.stats", "stats", "use test='t'")
 
 
 #: tests of one pair, from the differences of its queries

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import html
-import importlib
 import io
 import json
 import math
@@ -13,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torchrank.names.nearest import did_you_mean
+from torchrank.names.optional import imported
 
 #: the superscripts that mark systems, and the plain characters that they stand for
 SUPERSCRIPTS = dict(zip("ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ⁰¹²³⁴⁵⁶⁷⁸⁹", "abcdefghijklmnoprstuvwxyz0123456789"))
@@ -228,7 +228,7 @@ class Table:
         Raises:
             ImportError: pandas is not installed.
         """
-        return imported("pandas").DataFrame(self._columns)
+        return imported("pandas", instead="use to_dict()").DataFrame(self._columns)
 
     def to_polars(self) -> Any:
         """The columns as a ``polars.DataFrame``.
@@ -236,7 +236,7 @@ class Table:
         Raises:
             ImportError: polars is not installed.
         """
-        return imported("polars").DataFrame(self._columns)
+        return imported("polars", instead="use to_dict()").DataFrame(self._columns)
 
     def _lines(self) -> list[list[str]]:
         """The cells of the head and of each row."""
@@ -246,20 +246,6 @@ class Table:
     def _is_number(self, name: str) -> bool:
         values = self._columns[name]
         return all(v is None or (isinstance(v, int | float) and not isinstance(v, bool)) for v in values)
-
-
-def imported(package: str) -> Any:
-    """A package of data frames.
-
-    Raises:
-        ImportError: it is not installed.
-    """
-    try:
-        return importlib.import_module(package)
-    except ImportError as error:
-        raise ImportError(
-            f"Expected {package} to be installed; run `pip install {package}`, or use to_dict()"
-        ) from error
 
 
 def _cell(value: Any, spec: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from torchrank.names.optional import imported
 from torchrank.ranking.query_names import QueryNames
 from torchrank.tables import columns as names
 from torchrank.tables import native
@@ -89,10 +90,7 @@ def frame_of(source: Any, name: str = "") -> Frame:
         if len(set(lengths.values())) > 1:
             raise ReadingError(f"Expected columns of one length, got {lengths}", name)
         return Frame(list(lengths), columns)
-    try:
-        import narwhals as nw
-    except ImportError as error:
-        raise ImportError("Reading data frames needs narwhals: pip install 'torchrank-metrics[files]'") from error
+    nw = imported("narwhals", "files")
     try:
         columns = list(_narwhals(source, nw).iter_columns())
     except nw.exceptions.DuplicateError as error:

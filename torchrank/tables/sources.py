@@ -10,6 +10,7 @@ import numpy as np
 
 from torchrank.names.arguments import integer, one_of
 from torchrank.names.docstrings import with_texts
+from torchrank.names.optional import imported
 from torchrank.tables import files, frames, records
 from torchrank.tables.columns import Columns
 from torchrank.tables.errors import ReadingError
@@ -170,11 +171,7 @@ def _predictions(folder: Path) -> Path:
 
 
 def _of_ir_datasets(source: str, value: str) -> Rows:
-    try:
-        import ir_datasets
-    except ImportError as error:
-        raise ImportError(f"Reading {source!r} needs ir_datasets: pip install ir_datasets") from error
-    dataset = ir_datasets.load(source.removeprefix("irds:"))
+    dataset = imported("ir_datasets").load(source.removeprefix("irds:"))
     wanted = "qrels" if value == "grade" else "scoreddocs"
     has = getattr(dataset, f"has_{wanted}", None)
     if has is not None and not has():

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torchrank.names.nearest import did_you_mean
+from torchrank.names.optional import imported
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.aggregation import from_sums
@@ -22,7 +23,7 @@ from torchrank.state.sums import Sum
 from torchrank.statistics.intervals import t_interval
 from torchrank.statistics.matching import numbered_clusters
 from torchrank.statistics.reading import FEW_CLUSTERS
-from torchrank.statistics.table import Table, imported
+from torchrank.statistics.table import Table
 from torchrank.wrappers.hashing import hash_ids
 from torchrank.wrappers.suites import Suite, collection_of, is_plain_mean, measures_of, values_of
 
@@ -397,7 +398,7 @@ class QueryTable:
         Raises:
             ImportError: pandas is not installed.
         """
-        pandas = imported("pandas")
+        pandas = imported("pandas", instead="use to_dict()")
         return pandas.DataFrame(self.columns, index=pandas.Index(self.ids, name="id"))
 
     def to_polars(self) -> Any:
@@ -406,7 +407,7 @@ class QueryTable:
         Raises:
             ImportError: polars is not installed.
         """
-        return imported("polars").DataFrame(self.to_dict())
+        return imported("polars", instead="use to_dict()").DataFrame(self.to_dict())
 
     def to_arrow(self) -> Any:
         """The table as a ``pyarrow.Table`` with a column "id".
@@ -414,7 +415,7 @@ class QueryTable:
         Raises:
             ImportError: pyarrow is not installed.
         """
-        return imported("pyarrow").table(self.to_dict())
+        return imported("pyarrow", instead="use to_dict()").table(self.to_dict())
 
     def to_parquet(self, path: Any) -> None:
         """Write the table to a Parquet file with a column "id", by pandas and its engine.
