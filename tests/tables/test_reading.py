@@ -233,10 +233,9 @@ def test_a_parquet_file_of_many_times_its_size_is_refused_before_it_is_read(tmp_
     with pytest.raises(tr.ReadingError, match="at most 67,108,864 bytes, decompressed, got") as e:
         tr.read_run(path)
     assert str(path) in str(e.value)
-    small = arrow.table({name: column[:1] for name, column in columns.items()})
-    parquet.write_table(small, path)
-    table = eval(str(e.value).split("; if you trust it, pass ")[1], {"pyarrow": arrow, "path": path})
-    assert len(tr.read_run(table)) == len(tr.read_run(path)) == 1
+    way_out = str(e.value).split("; if you trust it, read it by ")[1]
+    with pytest.raises(tr.ReadingError, match="Expected every document once"):  # of a file that is read
+        eval(way_out, {"tr": tr, "source": path})
 
 
 @pytest.mark.parametrize(("data", "format"), [(b"PAR1" + b"x" * 20 + b"PAR1", "auto"), (b"q Q0 d 1 0.5", "parquet")])

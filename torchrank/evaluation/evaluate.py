@@ -71,7 +71,7 @@ def evaluate(
         unjudged: the treatment of unjudged documents, likewise; "condensed" removes them, as ``trec_eval -J``.
         duplicates: "error", or the grade and the score to keep of a document that is given twice, as
             :func:`torchrank.read_run`: "first", or "best", the largest.
-        expansion: how many times the size of its file a gzip file of more than 64 MB may have, decompressed, likewise.
+        expansion: how many times its size a gzip or parquet file of more than 64 MB may have, decompressed, likewise.
         progress: show a progress bar if it takes more than a second; requires tqdm.
 
     Returns:

@@ -47,7 +47,7 @@ def read_qrels(
         format: the format of a file; "auto" = recognised by the content:
             FORMATS.
         duplicates: "error", or the grade to keep of a document that is given twice: "first", or "best", the largest.
-        expansion: how many times the size of its file a gzip file of more than 64 MB may have, decompressed.
+        expansion: how many times its size a gzip or parquet file of more than 64 MB may have, decompressed.
 
     The grade of a document is the largest over its subtopics, which measures as :class:`AlphaNDCG` read one by one.
 
@@ -93,7 +93,7 @@ def read_run(
             "document", or the rule of a :class:`Run` that is given as the source.
         subset: the subset of MTEB's predictions, if there are several.
         split: the split of MTEB's predictions, if there are several.
-        expansion: how many times the size of its file a gzip file of more than 64 MB may have, decompressed.
+        expansion: how many times its size a gzip or parquet file of more than 64 MB may have, decompressed.
 
     Raises:
         ReadingError: a line cannot be read, a score is NaN, a document occurs twice. It names source, line and text.
