@@ -229,7 +229,7 @@ def _add_evaluations(commands: Any) -> None:
         type=_at_least(1),
         default=100,
         metavar="N",
-        help="refuse gzip and parquet files that have more than N times their size and 64 MB, decompressed (default: %(default)s)",
+        help="refuse gzip and parquet files of more than 64 MB and N times their size, decompressed (default: 100)",
     )
     files = argparse.ArgumentParser(add_help=False, parents=[reading])
     files.add_argument("qrels", metavar="QRELS", help="file of judgments (TREC, BEIR, JSON, ...; - = standard input)")

@@ -21,7 +21,7 @@ from torchrank.tables.text import CHUNK, Text, fields, is_comment, numbers, refu
 
 Array = np.ndarray
 
-# A gzip or parquet file is read up to so many times its size, and up to EXPANDED bytes in any case: more is taken for a bomb.
+# A gzip or parquet file is read up to so many times its size, and up to EXPANDED bytes in any case.
 EXPANSION, EXPANDED = 100, 2**26
 # The bound that no gzip file exceeds: its format has at most 1,032 bytes for each byte.
 ANY_EXPANSION = 1100
