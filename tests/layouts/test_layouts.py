@@ -107,7 +107,9 @@ def test_the_mean_of_updates_is_the_mean_of_the_oracle(layout):
         assert got.shape == ()
         number = 1 if metric.aggregation == "sum" else len(values)
         assert got.item() == pytest.approx(math.fsum(values) / number, rel=2e-7, abs=1e-9), f"{config}, {layout}"
-        assert metric.num_queries == len(queries)
+        # If low values are good, a query for which nothing was retrieved does not count, unless it is empty anyway.
+        uncounted = sum(not query.listed for query in queries) if metric.lower_is_better else 0
+        assert len(queries) - uncounted <= metric.num_queries <= len(queries)
 
 
 @pytest.mark.parametrize(
