@@ -38,7 +38,7 @@ STAGES = {
     "rank: ties": ("torchrank.engine.packed:PackedRows.tied", "torchrank.engine.packed:PackedRows.tie_groups"),
     "rank: groups of queries": ("torchrank.engine.flat:groups",),
     "rank: rectangles": ("torchrank.engine.flat:_rectangle",),
-    "measure": ("torchrank.metrics.base:RankingMetric.resolve_ties", "{measure}"),
+    "measure": ("torchrank.metrics.base:RankingMetric.resolve_ties", "torchrank.metrics.base:RankingMetric.measure"),
     "empty queries": ("torchrank.retrieval:Retrieval.all_empty",),
     "aggregate": ("torchrank.retrieval:Retrieval.aggregated",),
 }
@@ -119,7 +119,7 @@ def _of_class(name: str, rows: Data) -> dict[str, float]:
         with contextlib.ExitStack() as patches:
             for stage, functions in STAGES.items():
                 for function in functions:
-                    owner, attribute = _found(function.format(measure=f"torchrank.metrics.binary:{name}.measure"))
+                    owner, attribute = _found(function)
                     _patch(patches, watch, stage, owner, attribute)
             with watch.stage(REST):
                 ready.run()

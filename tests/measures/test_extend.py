@@ -64,6 +64,17 @@ def own():
             other = ranking.valid & (ranking.tied > 0) & ~ranking.relevant(self.relevance_level)
             return extend.ratio((ranking.first * other).amax(-1), ranking.num_candidates)
 
+    class Share(extend.BinaryMetric):
+        """Recall, as a sum and its divisor."""
+
+        name = "share"
+
+        def numerator(self, ranking):
+            return ranking.hits(self.relevance_level, self.top_k)
+
+        def denominator(self, ranking):
+            return ranking.num_relevant(self.relevance_level)
+
     class MeanPrice(extend.PerUserMetric):
         name = "meanprice"
         value_range = (0.0, math.inf)
@@ -76,7 +87,7 @@ def own():
         def measure(self, lists):
             return lists.mean(self.prices[lists.ids])
 
-    return SimpleNamespace(PatientGain=PatientGain, LastRank=LastRank, MeanPrice=MeanPrice)
+    return SimpleNamespace(PatientGain=PatientGain, LastRank=LastRank, Share=Share, MeanPrice=MeanPrice)
 
 
 def orders(scores, grades):
@@ -111,6 +122,13 @@ def test_a_measure_of_all_candidates_is_that_of_the_best_or_worst_order(own, tie
     # relevant candidates first, in the best order, move the others behind them
     expected = [extreme(map(last_rank, orders(*query))) for query in QUERIES]
     assert own.LastRank(ties=ties).score(SCORES, GRADES).tolist() == pytest.approx(expected)
+
+
+def test_a_sum_and_its_divisor_give_the_value_and_the_bounds_of_differences(own):
+    other, unjudged = SCORES.flip(1), GRADES - 1
+    assert torch.equal(own.Share(2).score(SCORES, GRADES), tr.Recall(2).score(SCORES, GRADES))
+    for got, want in zip(*(tr.difference_bounds(cls(2), SCORES, other, unjudged) for cls in (own.Share, tr.Recall))):
+        assert torch.equal(got, want)
 
 
 def test_a_collection_gives_cutoffs_and_the_label_parses_back(own):

@@ -165,7 +165,7 @@ JUDGED = judgment_bounds._judged
 BOUNDED = sorted(
     name
     for name, cls in tr.RankingMetric.registry.items()
-    if cls.monotone_behind and name in ORACLES and "lower" in cls.takes_unjudged_for
+    if cls.takes_top_k and name in ORACLES and "lower" in cls.takes_unjudged_for and cls(top_k=2).reach_of_bounds
 )
 
 

@@ -181,9 +181,6 @@ class Clipped:
 LINEAR, EXPONENTIAL, POSITIVE = Linear(), Exponential(), Positive()
 UNDISCOUNTED, RECIPROCAL = Undiscounted(), Reciprocal()
 
-#: classes of discounts that are above 0 at all ranks, and never rise
-FALLING_DISCOUNTS = (Undiscounted, Reciprocal, Logarithmic, Clipped)
-
 #: gains by name
 GAINS: dict[str, Gain] = {"linear": LINEAR, "exponential": EXPONENTIAL}
 

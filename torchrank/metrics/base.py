@@ -16,11 +16,15 @@ from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import Aggregation, EmptyAction, Pairs, Target, Ties, Unjudged, call_of
+from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
 from torchrank.state.measurements import BatchResult, Measured, Status
 from torchrank.state.rank_tables import LONGEST
 from torchrank.state.scoring import result_for, score_batch
+
+#: a clause of error messages on bounds of differences
+NONLINEAR = "whose value is no sum over candidates with weights that judgments do not change"
 
 #: the value of an empty query by ``empty_target_action``
 FILLS = {"neg": 0.0, "pos": 1.0, "listed": 0.0, "skip": math.nan, "error": math.nan}
@@ -78,7 +82,8 @@ class RankingMetric(Measure):
     #: the treatments of unjudged candidates that the measure supports
     takes_unjudged_for: ClassVar[tuple[str, ...]] = get_args(Unjudged)
     #: whether the ranks behind the reach of :meth:`need` matter only by their number of relevant candidates, and a
-    #: larger number never raises the value of a query that is not empty; not inherited with another :meth:`measure`
+    #: larger number never raises the value of a query that is not empty; so it is for a sum that a larger number never
+    #: divides by less, :meth:`numerator` over :meth:`denominator`; not inherited with another :meth:`measure`
     monotone_behind: ClassVar[bool] = False
 
     ties: Ties = one_of(default="expected", among=lambda cls: cls.policies)
@@ -88,8 +93,8 @@ class RankingMetric(Measure):
     validate_args: bool = parameter(default=True, labelled=False)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        if "measure" in cls.__dict__ and "monotone_behind" not in cls.__dict__:
-            cls.monotone_behind = False
+        if vars(cls).keys() & {"measure", "numerator"} and "monotone_behind" not in vars(cls):
+            cls.monotone_behind = "measure" not in vars(cls)
         super().__init_subclass__(**kwargs)
 
     def begin(self, known: str = "") -> None:
@@ -102,8 +107,33 @@ class RankingMetric(Measure):
     # ---- the definition of a measure -----------------------------------------------------------------------------
 
     def measure(self, ranking: Ranking) -> Tensor:
-        """The formula: float64 [query]. ``ties`` was applied already; under "expected", ranks are still intervals."""
+        """The formula: float64 [query]. ``ties`` was applied already; under "expected", ranks are still intervals.
+
+        By default :meth:`numerator` / :meth:`denominator`, and 0 where the denominator is 0.
+        """
+        total, divisor = self.numerator(ranking), self.denominator(ranking)
+        return total if divisor is None else ratio(total, divisor)
+
+    @classmethod
+    def linear(cls) -> bool:
+        """Whether :meth:`numerator` and :meth:`denominator` define the measure."""
+        return cls.measure is RankingMetric.measure and cls.numerator is not RankingMetric.numerator
+
+    def numerator(self, ranking: Ranking) -> Tensor:
+        """The value of a linear measure, up to its denominator: float64 [query].
+
+        It is a sum over the candidates, each with its gain times a weight that the judgments do not change.
+        """
         raise NotImplementedError(f"Expected {type(self).__name__} to define measure(ranking)")
+
+    def denominator(self, ranking: Ranking) -> Tensor | None:
+        """The divisor of a linear measure, which the judgments determine: float64 [query]; None = 1."""
+        return None
+
+    @property
+    def nonlinear_reason(self) -> str:
+        """The reason why numerator and denominator do not define the value, as a clause; empty if they do."""
+        return self.no_bounds_reason if self.linear() else NONLINEAR
 
     def need(self) -> Need:
         """The part of a ranking that the formula reads; by default all of it."""

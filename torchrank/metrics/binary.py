@@ -98,14 +98,13 @@ class Precision(BinaryMetric):
         "lenskit": {"Precision": "(adaptive_k=True,empty_target_action=listed)"},
     }
     name = "precision"
-    monotone_behind = True
 
     adaptive_k: bool = flag(default=False)
 
     def of_one_rank(self) -> bool:
         return not self.adaptive_k and self.top_k is not None
 
-    def measure(self, ranking: Ranking) -> Tensor:
+    def numerator(self, ranking: Ranking) -> Tensor:
         length = self.length(ranking)
         return ratio(self.hits(ranking), torch.minimum(length, ranking.num_candidates) if self.adaptive_k else length)
 
@@ -153,55 +152,18 @@ class Recall(BinaryMetric):
         "beir_custom": {"R_cap": "(normalize=min)"},
     }
     name = "recall"
-    monotone_behind = True
 
     normalize: Literal["relevant", "min"] = one_of(default="relevant")
 
     def of_one_rank(self) -> bool:
         return True
 
-    def measure(self, ranking: Ranking) -> Tensor:
+    def numerator(self, ranking: Ranking) -> Tensor:
+        return self.hits(ranking)
+
+    def denominator(self, ranking: Ranking) -> Tensor:
         relevant = ranking.num_relevant(self.relevance_level)
-        most = self.top_k if self.normalize == "min" else None
-        return ratio(self.hits(ranking), relevant if most is None else relevant.clamp_max(most))
-
-
-class FBeta(BinaryMetric):
-    r"""F-measure: :math:`F_\beta = \frac{(1 + \beta^2) P R}{\beta^2 P + R} = \frac{(1 + \beta^2) h}{\beta^2 R_0 + k}`.
-
-    h is the number of hits in the first k ranks, and :math:`R_0` the number of relevant candidates. F is computed per
-    query, and then averaged.
-
-    Source:
-        van Rijsbergen, Information Retrieval, 1979.
-
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        beta: recall is this many times as important as precision; > 0.
-        kwargs: as :class:`BinaryMetric`.
-
-    Example:
-        >>> import torch, torchrank as tr
-        >>> tr.FBeta(top_k=2, beta=2).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 0]]))
-        tensor([0.8333], dtype=torch.float64)
-    """
-
-    known_as = {
-        "parse": {"F_beta": "", "fbeta_score": "", "F{x}": "(beta={x})", "set_F_{x}": "(beta={root})"},
-        "rectools": "F1Beta",
-        "trec_eval": {"": "`set_F_x`, whose x is beta squared"},
-        "ir_measures": {"SetF(beta={x})": "(beta={root})"},
-    }
-    name = "fbeta"
-    monotone_behind = True
-
-    beta: float = number(default=1, above=0)
-
-    def of_one_rank(self) -> bool:
-        return self.top_k is not None
-
-    def measure(self, ranking: Ranking) -> Tensor:
-        return _f_measure(self, ranking, self.beta**2)
+        return relevant.clamp_max(self.top_k) if self.normalize == "min" and self.top_k else relevant
 
 
 class F1(BinaryMetric):
@@ -231,18 +193,50 @@ class F1(BinaryMetric):
         "pyg": "LinkPredF1",
     }
     name = "f1"
-    monotone_behind = True
+    beta = 1.0
 
     def of_one_rank(self) -> bool:
         return self.top_k is not None
 
-    def measure(self, ranking: Ranking) -> Tensor:
-        return _f_measure(self, ranking, 1)
+    def numerator(self, ranking: Ranking) -> Tensor:
+        return (1 + self.beta**2) * self.hits(ranking)
+
+    def denominator(self, ranking: Ranking) -> Tensor:
+        return self.beta**2 * ranking.num_relevant(self.relevance_level) + self.length(ranking)
 
 
-def _f_measure(metric: BinaryMetric, ranking: Ranking, square: float) -> Tensor:
-    relevant = ranking.num_relevant(metric.relevance_level)
-    return ratio((1 + square) * metric.hits(ranking), square * relevant + metric.length(ranking))
+class FBeta(F1):
+    r"""F-measure: :math:`F_\beta = \frac{(1 + \beta^2) P R}{\beta^2 P + R} = \frac{(1 + \beta^2) h}{\beta^2 R_0 + k}`.
+
+    h is the number of hits in the first k ranks, and :math:`R_0` the number of relevant candidates. F is computed per
+    query, and then averaged.
+
+    Source:
+        van Rijsbergen, Information Retrieval, 1979.
+
+    Args:
+        top_k: count only the first ``top_k`` ranks; None = all of them.
+        beta: recall is this many times as important as precision; > 0.
+        kwargs: as :class:`BinaryMetric`.
+
+    Example:
+        >>> import torch, torchrank as tr
+        >>> tr.FBeta(top_k=2, beta=2).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 0]]))
+        tensor([0.8333], dtype=torch.float64)
+    """
+
+    known_as = {
+        "parse": {"F_beta": "", "fbeta_score": "", "F{x}": "(beta={x})", "set_F_{x}": "(beta={root})"},
+        "rectools": "F1Beta",
+        "trec_eval": {"": "`set_F_x`, whose x is beta squared"},
+        "ir_measures": {"SetF(beta={x})": "(beta={root})"},
+    }
+    name = "fbeta"
+
+    beta: float = number(default=1, above=0)
+
+    def of_one_rank(self) -> bool:
+        return self.top_k is not None
 
 
 class RPrecision(BinaryMetric):
@@ -376,11 +370,12 @@ class RelativePrecision(BinaryMetric):
         "rectools": "Precision(r_precision=True)",
     }
     name = "relprecision"
-    monotone_behind = True
 
-    def measure(self, ranking: Ranking) -> Tensor:
-        most = torch.minimum(self.length(ranking), ranking.num_relevant(self.relevance_level))
-        return ratio(self.hits(ranking), most)
+    def numerator(self, ranking: Ranking) -> Tensor:
+        return self.hits(ranking)
+
+    def denominator(self, ranking: Ranking) -> Tensor:
+        return torch.minimum(self.length(ranking), ranking.num_relevant(self.relevance_level))
 
 
 class SetAP(BinaryMetric):

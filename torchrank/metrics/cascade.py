@@ -61,7 +61,7 @@ class ERR(RankingMetric):
         return Need(self.top_k, relevant=True)
 
     def empty(self, ranking: Ranking) -> Tensor:
-        return ranking.worthless(self.gain_function, UNDISCOUNTED, self.top_k)
+        return ranking.ideal(self.gain_function, UNDISCOUNTED, 1) == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
         if ranking.untied:

@@ -187,10 +187,19 @@ class Utility(ConfusionMetric):
         known = self.collection_size is not None or not self.rejection
         return "" if known else "whose number of candidates depends on the judgments unless collection_size is passed"
 
+    @property
+    def nonlinear_reason(self) -> str:
+        linear = not self.rejection and self.empty_target_action == "neg"
+        return (
+            ""
+            if linear
+            else ("whose lists matter beyond their sums unless rejection is 0 and empty_target_action is 'neg'")
+        )
+
     def empty(self, ranking: Ranking) -> Tensor:
         return super().empty(ranking) & (ranking.num_candidates == 0)
 
-    def measure(self, ranking: Ranking) -> Tensor:
+    def numerator(self, ranking: Ranking) -> Tensor:
         hits, chosen, relevant, all_candidates = self.table(ranking)
         if self.collection_size is not None:
             # As in trec_eval the size is used as it is, even if the list is longer.

@@ -50,7 +50,7 @@ class NumRel(BinaryMetric):
     def need(self) -> Need:
         return Need(1, relevant=True)  # no rank is read
 
-    def measure(self, ranking: Ranking) -> Tensor:
+    def numerator(self, ranking: Ranking) -> Tensor:
         return ranking.num_relevant(self.relevance_level)
 
 
@@ -83,10 +83,9 @@ class NumRelRet(BinaryMetric):
         "ranx": {"hits": "a name that other libraries have for `HitRate`"},
     }
     name = "numrelret"
-    monotone_behind = True
     value_range = (0.0, math.inf)
 
-    def measure(self, ranking: Ranking) -> Tensor:
+    def numerator(self, ranking: Ranking) -> Tensor:
         return self.hits(ranking)
 
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.gains import (
-    FALLING_DISCOUNTS,
     LINEAR,
     RECIPROCAL,
     UNDISCOUNTED,
@@ -91,12 +90,9 @@ class GradedMetric(RankingMetric):
         return super().errors(ranking) + count(Problem.BAD_GRADES, ~finite & ranking.finite())
 
     def empty(self, ranking: Ranking) -> Tensor:
-        discount = self.discount_function
-        if type(self).ideal is GradedMetric.ideal and isinstance(discount, FALLING_DISCOUNTS):
-            return ranking.worthless(self.gain_function, discount, self.top_k)
         return self.ideal(ranking) == 0
 
-    def measure(self, ranking: Ranking) -> Tensor:
+    def numerator(self, ranking: Ranking) -> Tensor:
         return ranking.discounted_gain(self.gain_function, self.discount_function, self.top_k)
 
     def ideal(self, ranking: Ranking) -> Tensor:
@@ -123,7 +119,6 @@ class CG(GradedMetric):
 
     known_as = {"parse": "cumulative_gain"}
     name = "cg"
-    monotone_behind = True
 
     def of_one_rank(self) -> bool:
         return self.built_in
@@ -177,7 +172,6 @@ class DCG(GradedMetric):
         "lenskit": {"DCG": "(discount=clipped)", "DCG(gain=rating)": "(discount=clipped,empty_target_action=neg)"},
     }
     name = "dcg"
-    monotone_behind = True
 
     discount: Literal["log2", "clipped", "reciprocal"] | Callable[[Tensor], Tensor] = one_of(default="log2")
     log_base: float = number(default=2, above=1)
@@ -258,7 +252,6 @@ class NDCG(DCG):
         "lenskit": {"NDCG": "(discount=clipped)", "NDCG(gain=rating)": "(discount=clipped,empty_target_action=neg)"},
     }
     name = "ndcg"
-    monotone_behind = True
     value_range = (0.0, 1.0)
 
     normalize: Literal["ideal", "k"] = one_of(default="ideal")
@@ -271,15 +264,14 @@ class NDCG(DCG):
     def of_one_rank(self) -> bool:
         return self.built_in
 
-    def measure(self, ranking: Ranking) -> Tensor:
-        value, ideal = super().measure(ranking), self.ideal(ranking)
+    def denominator(self, ranking: Ranking) -> Tensor:
         if self.normalize == "ideal":
-            return ratio(value, ideal)
+            return self.ideal(ranking)
         assert self.top_k is not None
         # k candidates of grade 1: their gain times the sum of the discounts.
-        one = self.gain_function(value.new_ones(1))
-        best = sum_over_ranks(lambda rank: one * self.discount_function(rank), self.top_k, value.dtype, value.device)
-        return ratio(value, best)
+        first = ranking.first
+        gain = self.gain_function(first.new_ones(1))
+        return sum_over_ranks(lambda rank: gain * self.discount_function(rank), self.top_k, first.dtype, first.device)
 
 
 class ARP(GradedMetric):
@@ -346,9 +338,8 @@ class PWA(GradedMetric):
         "TensorFlow Ranking": {"PWAMetric": "whose default k is 5"},
     }
     name = "pwa"
-    monotone_behind = True
 
-    def measure(self, ranking: Ranking) -> Tensor:
+    def numerator(self, ranking: Ranking) -> Tensor:
         gained = ranking.discounted_gain(self.gain_function, RECIPROCAL, self.top_k)
         # The sum of 1 / i up to the length, as a difference of digamma functions. A list of unknown length (NaN)
         # reaches the cutoff. Without a cutoff the value is unknown, too.

@@ -12,7 +12,7 @@ from torch import Tensor
 from torchmetrics.utilities.plot import plot_curve
 
 from torchrank.layouts.batch import Batch
-from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.base import NONLINEAR, RankingMetric
 from torchrank.metrics.binary import BinaryMetric, Precision
 from torchrank.names.arguments import number as check_number
 from torchrank.names.parameters import integer, number, one_of, parameter
@@ -59,6 +59,7 @@ class PRCurve(Precision):
     #: a registry of its own: a curve is not a number, so it is not listed among the measures
     registry: ClassVar[dict[str, type[RankingMetric]]] = {}
     takes_unjudged_for = ("irrelevant",)
+    nonlinear_reason = NONLINEAR  # of a curve
 
     top_k: int = integer(least=1, kw_only=False)
     aggregation: Literal["mean"] = one_of(default="mean")

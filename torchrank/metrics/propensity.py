@@ -25,7 +25,7 @@ __all__ = ["IPS", "PSNDCG", "PSP", "inverse_propensity", "propensities"]
 class InverseGrades(GradedMetric):
     """A measure of grades 1 / propensity. It warns of a batch in which all positive grades are 1, as raw clicks are."""
 
-    def measure(self, ranking: Ranking) -> Tensor:
+    def errors(self, ranking: Ranking) -> Tensor:
         grade = ranking.grade
         if reading_is_free(grade) and grade.numel() and float(only(ranking.valid, grade).amax()) == 1:
             warnings.warn(
@@ -33,7 +33,7 @@ class InverseGrades(GradedMetric):
                 " pass target=torchrank.inverse_propensity(target, propensities)",
                 stacklevel=2,
             )
-        return super().measure(ranking)
+        return super().errors(ranking)
 
 
 class PropensityScored(InverseGrades):
@@ -54,8 +54,8 @@ class PropensityScored(InverseGrades):
 
     average: Literal["query", "pooled", "scaled"] = one_of(default="query", among=lambda cls: cls.averages)
 
-    def measure(self, ranking: Ranking) -> Tensor:
-        return ratio(super().measure(ranking), self.ideal(ranking))
+    def denominator(self, ranking: Ranking) -> Tensor:
+        return self.ideal(ranking)
 
     @property
     def no_bounds_reason(self) -> str:
@@ -185,9 +185,8 @@ class IPS(InverseGrades):
     def empty(self, ranking: Ranking) -> Tensor:
         return ranking.total_gain(self.gain_function) == 0
 
-    def measure(self, ranking: Ranking) -> Tensor:
-        value = super().measure(ranking)
-        return ratio(value, ranking.total_gain(self.gain_function)) if self.self_normalized else value
+    def denominator(self, ranking: Ranking) -> Tensor | None:
+        return ranking.total_gain(self.gain_function) if self.self_normalized else None
 
     @property
     def no_bounds_reason(self) -> str:

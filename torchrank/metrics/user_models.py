@@ -69,7 +69,7 @@ class UserMetric(BoundedGain, RankingMetric):
         return Need(self.top_k, relevant=True)
 
     def empty(self, ranking: Ranking) -> Tensor:
-        return ranking.worthless(self.gain_function, UNDISCOUNTED, self.top_k)
+        return ranking.ideal(self.gain_function, UNDISCOUNTED, 1) == 0
 
 
 class RBP(UserMetric):
@@ -108,17 +108,16 @@ class RBP(UserMetric):
         "lenskit": {"RBP": "(p=0.85)"},
     }
     name = "rbp"
-    monotone_behind = True
 
     p: float = number(default=0.9, above=0, below=1)
     normalize: bool = flag(default=False)
 
-    def measure(self, ranking: Ranking) -> Tensor:
-        discount = Geometric(self.p)
-        gained = ranking.discounted_gain(self.gain_function, discount, self.top_k)
-        if not self.normalize:
-            return (1 - self.p) * gained
-        return ratio(gained, ranking.ideal(self.gain_function, discount, self.top_k))
+    def numerator(self, ranking: Ranking) -> Tensor:
+        gained = ranking.discounted_gain(self.gain_function, Geometric(self.p), self.top_k)
+        return gained if self.normalize else (1 - self.p) * gained
+
+    def denominator(self, ranking: Ranking) -> Tensor | None:
+        return ranking.ideal(self.gain_function, Geometric(self.p), self.top_k) if self.normalize else None
 
 
 class RBPResidual(RankingMetric):
@@ -305,6 +304,12 @@ class CWL(UserModel, UserMetric):
         monotone = self.of == "utility" or self.user in BLIND_USERS
         return "" if monotone else f"whose {self.of} can fall when a relevant candidate moves up"
 
+    @property
+    def nonlinear_reason(self) -> str:
+        if self.of == "depth":
+            return "whose depth is no sum of gains"
+        return "" if self.user in BLIND_USERS else f"whose user {self.user!r} is guided by gains"
+
     def need(self) -> Need:
         return Need(self.ranks, relevant=True)
 
@@ -312,7 +317,7 @@ class CWL(UserModel, UserMetric):
         empty = super().empty(ranking)
         return torch.zeros_like(empty) if self.of == "depth" else empty
 
-    def measure(self, ranking: Ranking) -> Tensor:
+    def numerator(self, ranking: Ranking) -> Tensor:
         rows = torch.arange(ranking.num_queries, device=ranking.first.device)
         values = [torch.zeros_like(ranking.num_candidates[:0])]
         # The gains at all ranks are a table far larger than the ranking, so queries are measured in chunks.

@@ -90,18 +90,6 @@ class Gained(Derived):
         small = self._small_grades()
         return value if small is None else either(small, self._ideal_by_level(gain, discount, top_k, FEW_LEVELS), value)
 
-    def worthless(
-        self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
-    ) -> Tensor:
-        """bool [query]: whether the ideal value is 0, for a discount that is above 0 at all ranks and never rises.
-
-        Then it is 0 for all cutoffs, so that of the first one is looked at for all.
-        """
-        key = (Gained.worthless, (gain, discount), ())  # the form of `cached`, but without top_k
-        if key not in self._cache:
-            self._cache[key] = self.ideal(gain, discount, top_k) == 0
-        return self._cache[key]
-
     def _ideal_by_rank(self, gain: Gain, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         best = self._best(gain)[:, :top_k]
         return row_sum(best * of_first_ranks(discount, best.shape[1], best.dtype, best.device))

@@ -9,26 +9,18 @@ the m largest of these differences are relevant. So u + 1 values are enough, ins
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchrank.formulas.gains import Geometric
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.arrange import arrange_batch
 from torchrank.layouts.bad_values import explain
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import BLOCK, DenseLayout
 from torchrank.metrics.base import RankingMetric
-from torchrank.metrics.binary import F1, BinaryMetric, FBeta, Precision, Recall, RelativePrecision
-from torchrank.metrics.confusion import Utility
-from torchrank.metrics.counts import NumRel, NumRelRet
-from torchrank.metrics.graded import CG, DCG, NDCG, PWA, GradedMetric
-from torchrank.metrics.propensity import IPS, PSNDCG, PSP
-from torchrank.metrics.user_models import BLIND_USERS, CWL, RBP
 from torchrank.names.parse import parse
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
@@ -52,9 +44,10 @@ def difference_bounds(
         \mathrm{upper} = \max_m \frac{1}{D_m} \Big( n + \sum_{\text{m largest unjudged}} g (w_d^b - w_d^a) \Big).
 
     n is the sum over the judged candidates. The denominator D may depend on the number m of unjudged candidates that
-    are relevant. Measures of this form: ``Precision``, ``Recall``, ``RelativePrecision``, ``F1`` and ``FBeta`` with
-    ``top_k``, ``NumRel``, ``NumRelRet``, ``Utility``, ``CG``, ``DCG``, ``NDCG``, ``PSP``, ``PSNDCG``, ``IPS``,
-    ``PWA``, ``RBP``, and ``CWL`` of the users "precision", "rbp", "sdcg" and "insq".
+    are relevant. Measures of this form: ``Precision``, ``Recall``, ``RelativePrecision``, ``F1`` and ``FBeta`` (without
+    ``top_k`` for lists of equal length), ``NumRel``, ``NumRelRet``, ``Utility``, ``CG``, ``DCG``, ``NDCG``, ``PSP``,
+    ``PSNDCG``, ``IPS``, ``PWA``, ``RBP``, and ``CWL`` of the users "precision", "rbp", "sdcg" and "insq"; also measures
+    of your own that define ``numerator`` and ``denominator``.
 
     Time is O(D log D) per query; for a normalised measure there are also as many evaluations of its denominator as
     unjudged candidates. The bounds are for lists of tens or hundreds of candidates.
@@ -91,33 +84,20 @@ def difference_bounds(
     metric = parse(metric) if isinstance(metric, str) else metric
     if not isinstance(metric, RankingMetric):
         raise TypeError(f"Expected a metric or its name, got {type(metric).__name__}")
-    parts = _parts(metric)
+    _check(metric)
     a, b = _dense("preds_a", preds_a, target, mask), _dense("preds_b", preds_b, target, mask)
     queries, width = a.scores.shape
     bounds = [torch.zeros((0, 2), dtype=widest_float(a.scores.device), device=a.scores.device)]
     rows = max(1, BLOCK // 8 // width)  # there are a few dozen temporaries of the size of a chunk
     for start in range(0, queries, rows):
         pair = _Pair.of(a.rows(start, start + rows), b.rows(start, start + rows), metric)
-        bounds.append(_bounds(metric, parts, pair))
+        bounds.append(_bounds(metric, pair))
     lower, upper = torch.cat(bounds).unbind(-1)
     return lower, upper
 
 
-# ---- measures as sums over candidates --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """A measure as a sum over candidates, divided by a number that does not depend on the system."""
-
-    #: the sum: float64 [query]. It is linear in the gains of the entries of a ranking
-    numerator: Callable[[Ranking], Tensor]
-    #: the divisor, from a ranking of either system: float64 [query]; None = 1
-    denominator: Callable[[Ranking], Tensor] | None = None
-
-
-def _parts(metric: Any) -> _Parts:
-    """The sum and the denominator of a metric. Raises ValueError if it has no such form."""
+def _check(metric: RankingMetric) -> None:
+    """Raise ValueError unless numerator and denominator define the values of a metric."""
     options = [
         ("ties", ("expected",), "which orders ties differently for each judgment"),
         ("unjudged", ("irrelevant",), "which makes a choice about unjudged candidates itself"),
@@ -128,97 +108,11 @@ def _parts(metric: Any) -> _Parts:
             raise ValueError(
                 f"Expected {name}={' or '.join(map(repr, known))} for bounds of differences, got {value!r}, {why}"
             )
-    form = FORMS.get(type(metric))
-    parts = form(metric) if form else "whose value is no sum over candidates with weights that judgments do not change"
-    if isinstance(parts, str):
+    if why := metric.nonlinear_reason:
+        names = ", ".join(sorted(name for name, cls in RankingMetric.registry.items() if cls.linear()))
         raise ValueError(
-            f"Expected a measure with bounds of differences, got {metric.label}, {parts}; use one of"
-            f" {', '.join(sorted(cls.name for cls in FORMS))}"
+            f"Expected a measure with bounds of differences, got {metric.label}, {why}; use one of {names}"
         )
-    return parts
-
-
-def _plain(metric: RankingMetric) -> _Parts:
-    return _Parts(metric.measure)
-
-
-def _of_gains(metric: GradedMetric) -> _Parts:
-    """Gains divided by the largest possible ones."""
-    return _Parts(lambda ranking: GradedMetric.measure(metric, ranking), metric.ideal)
-
-
-def _of_hits(denominator: Callable[[Any, Tensor], Tensor]) -> Callable[[BinaryMetric], _Parts | str]:
-    """Hits divided by a function of the metric and the number of relevant candidates."""
-    return lambda metric: _Parts(
-        metric.hits, lambda ranking: denominator(metric, ranking.num_relevant(metric.relevance_level))
-    )
-
-
-def _f_measure(metric: FBeta | F1) -> _Parts | str:
-    if metric.top_k is None:
-        return "whose denominator depends on the length of the list unless top_k is passed"
-    square = metric.beta**2 if isinstance(metric, FBeta) else 1
-    return _of_hits(lambda metric, relevant: (square * relevant + metric.top_k) / (1 + square))(metric)
-
-
-def _relative_precision(metric: RelativePrecision) -> _Parts | str:
-    if metric.top_k is None:
-        return "whose denominator depends on the length of the list unless top_k is passed"
-    return _of_hits(lambda metric, relevant: relevant.clamp_max(metric.top_k))(metric)
-
-
-def _recall(metric: Recall) -> _Parts | str:
-    most = metric.top_k if metric.normalize == "min" else None
-    return _of_hits(lambda metric, relevant: relevant if most is None else relevant.clamp_max(most))(metric)
-
-
-def _utility(metric: Utility) -> _Parts | str:
-    if metric.rejection or metric.empty_target_action != "neg":
-        return "whose lists matter beyond their sums unless rejection is 0 and empty_target_action is 'neg'"
-    return _plain(metric)
-
-
-def _cwl(metric: CWL) -> _Parts | str:
-    if metric.of == "depth":
-        return "whose depth is no sum of gains"
-    return _plain(metric) if metric.user in BLIND_USERS else f"whose user {metric.user!r} is guided by gains"
-
-
-def _ips(metric: IPS) -> _Parts | str:
-    if metric.self_normalized is True:
-        return "whose mean weighs queries by their unjudged candidates"
-    if not metric.self_normalized:
-        return _plain(metric)
-    return replace(_of_gains(metric), denominator=lambda ranking: ranking.total_gain(metric.gain_function))
-
-
-def _propensity_scored(metric: PSP | PSNDCG) -> _Parts | str:
-    return _of_gains(metric) if metric.average == "query" else "whose mean weighs queries by their unjudged candidates"
-
-
-def _rbp(metric: RBP) -> _Parts:
-    gain, discount, k = metric.gain_function, Geometric(metric.p), metric.top_k
-    if not metric.normalize:
-        return _plain(metric)
-    return _Parts(
-        lambda ranking: (ranking.gains(gain) * ranking.mean_discount(discount, k)).sum(-1),
-        lambda ranking: ranking.ideal(gain, discount, k),
-    )
-
-
-#: From a metric to its parts, or to the reason why it has none. A subclass may change the formula, so it is not here.
-FORMS: dict[type[RankingMetric], Callable[[Any], _Parts | str]] = {
-    **dict.fromkeys((Precision, NumRel, NumRelRet, CG, DCG, PWA), _plain),
-    NDCG: lambda metric: _of_gains(metric) if metric.normalize == "ideal" else _plain(metric),
-    **dict.fromkeys((PSP, PSNDCG), _propensity_scored),
-    **dict.fromkeys((F1, FBeta), _f_measure),
-    Recall: _recall,
-    RelativePrecision: _relative_precision,
-    Utility: _utility,
-    IPS: _ips,
-    RBP: _rbp,
-    CWL: _cwl,
-}
 
 
 # ---- two systems -----------------------------------------------------------------------------------------------------
@@ -253,41 +147,41 @@ class _Pair:
     #: bool [query, candidate]
     unjudged: Tensor
     #: the grade of an unjudged candidate that is assumed to be relevant
-    worth: float
+    relevant: float
 
     @classmethod
     def of(cls, a: Any, b: Any, metric: RankingMetric) -> _Pair:
         grade = a.grade if a.grade.is_floating_point() else a.grade.long()
-        worth = max(1, getattr(metric, "relevance_level", 1))
-        worth = worth if grade.is_floating_point() else math.ceil(worth)
+        relevant = max(1, getattr(metric, "relevance_level", 1))
+        relevant = relevant if grade.is_floating_point() else math.ceil(relevant)
         unjudged = grade < 0 if a.mask is None else (grade < 0) & a.mask
         judged = grade.clamp_min(0)
         # The entries of a ranking are in rank order. As grades, the columns move with them.
         places = torch.arange(grade.shape[1], device=grade.device).expand_as(grade)
         ranked = [Ranking.rank(replace(system, grade=places)) for system in (a, b)]
-        if found := explain(torch.maximum(ranked[0].errors, ranked[1].errors)):
-            raise ValueError(f"{metric.label}: {found}")
+        if problem := explain(torch.maximum(ranked[0].errors, ranked[1].errors)):
+            raise ValueError(f"{metric.label}: {problem}")
         columns = tuple(ranking.grade.long() for ranking in ranked)
         rankings = tuple(replace(ranking, grade=judged.gather(1, column)) for ranking, column in zip(ranked, columns))
-        return cls(rankings, columns, judged, unjudged, worth)  # type: ignore[arg-type]
+        return cls(rankings, columns, judged, unjudged, relevant)  # type: ignore[arg-type]
 
-    def contributions(self, numerator: Callable[[Ranking], Tensor]) -> Tensor:
+    def contributions(self, metric: RankingMetric) -> Tensor:
         """How much more each candidate adds to the sum of b than to the sum of a if relevant: [query, candidate]."""
-        found = []
+        sums = []
         for ranking, column in zip(self.rankings, self.columns):
-            increase = numerator(_each_alone(ranking, self.worth)) - numerator(_each_alone(ranking, 0))
-            increase = increase.view(ranking.first.shape)
-            found.append(torch.zeros_like(increase).scatter_add(1, column, increase))  # padding adds 0 to any column
-        return found[1] - found[0]
+            value, least = (metric.numerator(_single_entries(ranking, grade)) for grade in (self.relevant, 0))
+            increase = (value - least).view(ranking.first.shape)
+            sums.append(torch.zeros_like(increase).scatter_add(1, column, increase))  # padding adds 0 to any column
+        return sums[1] - sums[0]
 
-    def with_relevant(self, number: int) -> Ranking:
-        """The ranking of system a if the first ``number`` unjudged candidates of each query are relevant."""
+    def with_relevant(self, number: int, system: int = 0) -> Ranking:
+        """The ranking of a system if the first ``number`` unjudged candidates of each query are relevant."""
         relevant = self.unjudged & (self.unjudged.cumsum(-1) <= number)
-        grade = torch.where(relevant, self.worth, self.judged).to(self.judged.dtype)
-        return replace(self.rankings[0], grade=grade.gather(1, self.columns[0]))
+        grade = torch.where(relevant, self.relevant, self.judged).to(self.judged.dtype)
+        return replace(self.rankings[system], grade=grade.gather(1, self.columns[system]))
 
 
-def _each_alone(ranking: Ranking, grade: float) -> Ranking:
+def _single_entries(ranking: Ranking, grade: float) -> Ranking:
     """Each entry in a query of its own, at its ranks among the same number of candidates: rows [query * entry]."""
     width = ranking.first.shape[1]
     return replace(
@@ -302,27 +196,36 @@ def _each_alone(ranking: Ranking, grade: float) -> Ranking:
     )
 
 
-def _bounds(metric: RankingMetric, parts: _Parts, pair: _Pair) -> Tensor:
+def _bounds(metric: RankingMetric, pair: _Pair) -> Tensor:
     """The smallest and largest difference of each query: float64 [query, 2]."""
     a, b = pair.rankings
-    judged = (parts.numerator(b) - parts.numerator(a)).unsqueeze(-1)
-    apart = pair.contributions(parts.numerator)
+    judged = (metric.numerator(b) - metric.numerator(a)).unsqueeze(-1)
+    increase = pair.contributions(metric)
     most = pair.unjudged.sum(-1, keepdim=True)
-    numbers = torch.arange(int(most.max()) + 1, device=apart.device)
+    numbers = torch.arange(int(most.max()) + 1, device=increase.device)
     # [query, number of relevant unjudged candidates]
     lowest, highest = (
-        judged + _prefix_sums(torch.where(pair.unjudged, apart, worst), descending)[:, : len(numbers)]
+        judged + _prefix_sums(torch.where(pair.unjudged, increase, worst), descending)[:, : len(numbers)]
         for worst, descending in ((math.inf, False), (-math.inf, True))
     )
     possible = numbers <= most
-    if parts.denominator is not None or metric.empty_target_action == "skip":
-        divide = parts.denominator or (lambda ranking: torch.ones_like(ranking.num_candidates))
-        found = [(metric.empty(one), divide(one)) for one in map(pair.with_relevant, range(len(numbers)))]
-        empty, below = (torch.stack(x, -1) for x in zip(*found))
-        lowest, highest = ratio(lowest, below), ratio(highest, below)
+    skips = metric.empty_target_action == "skip"
+    if skips or metric.denominator(a) is not None:
+        judgments = list(map(pair.with_relevant, range(len(numbers))))
+        divisors: list[Any] = [metric.denominator(ranking) for ranking in judgments]
+        if divisors[-1] is not None:
+            other: Any = metric.denominator(pair.with_relevant(len(numbers) - 1, system=1))
+            if not torch.equal(divisors[-1], other):
+                raise ValueError(
+                    f"Expected lists of equal length for {metric.label}, which divides by it, got others of one system;"
+                    " pass top_k"
+                )
+            divisor = torch.stack(divisors, -1)
+            lowest, highest = ratio(lowest, divisor), ratio(highest, divisor)
         # Both systems have the same value for an empty query, or none.
+        empty = torch.stack(list(map(metric.empty, judgments)), -1)
         lowest, highest = (torch.where(empty, 0.0, x) for x in (lowest, highest))
-        possible = possible & ~empty if metric.empty_target_action == "skip" else possible
+        possible = possible & ~empty if skips else possible
     lower = torch.where(possible, lowest, math.inf).amin(-1)
     upper = torch.where(possible, highest, -math.inf).amax(-1)
     return torch.where(possible.any(-1, keepdim=True), torch.stack([lower, upper], -1), math.nan)
