@@ -52,6 +52,11 @@ def docstring(measure: type) -> Iterator[str]:
             yield f"give the docstring of {measure.__name__} a {piece}"
     if not doctest.DocTestFinder(recurse=False).find(measure)[0].examples:
         yield f"give {measure.__name__} an example that runs"
+    arguments = (measure.__doc__ or "").split("\nArgs:\n")[-1].split("\n\n")[0]
+    for name, one in measure.declared.items():
+        documented = name in arguments or one.of_torchmetrics or name == "unjudged"
+        if one.init and one.hint is not None and not documented:
+            yield f"document {name} in the Args of {measure.__name__}"
     if "Also in:" in (measure.__doc__ or ""):
         yield f"put names elsewhere into known_as of {measure.__name__}"
 

@@ -38,7 +38,6 @@ class MAP(BinaryMetric):
         trec_eval; Buckley and Voorhees, Evaluating evaluation measure stability, SIGIR 2000.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         normalize: the denominator N: "relevant", all R relevant candidates (trec_eval's ``map`` and ``map_cut``);
             "min", min(R, k); "length", min(R, k, length of the list), as in LensKit; "k", k itself (without ``top_k``
             the length of the list), an option of RecTools; "retrieved", the relevant candidates among the first k. With
@@ -48,7 +47,6 @@ class MAP(BinaryMetric):
             gain_i \, rel_i}`. It requires ``normalize="relevant"``. Weights of single candidates are grades with
             ``gain="linear"`` and a small ``relevance_level``. With a gain ``ties="optimistic"`` is the order by
             descending grade, which need not be the best one: the candidate behind has the larger precision.
-        kwargs: as :class:`BinaryMetric`.
 
     Raises:
         ValueError: ``gain`` is unknown, or given together with another ``normalize`` than "relevant"; or ``unjudged``
@@ -223,10 +221,6 @@ class YAAP(BinaryMetric):
 
     Source:
         Robertson, On smoothing average precision, ECIR 2012; trec_eval, ``yaap``.
-
-    Args:
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr

@@ -30,10 +30,6 @@ class RNDCG(GradedMetric):
     Source:
         trec_eval, ``Rndcg``.
 
-    Args:
-        gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
-
     Example:
         >>> import torch, torchrank as tr
         >>> tr.RNDCG().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[2, 0, 1]]))  # (1 + 2 / 2.6309) / 2
@@ -79,10 +75,6 @@ class NDCGRel(GradedMetric):
 
     Source:
         trec_eval, ``ndcg_rel``.
-
-    Args:
-        gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr

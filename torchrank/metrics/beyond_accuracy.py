@@ -26,11 +26,9 @@ class Novelty(PerUserMetric):
         the apparent diversity-accuracy dilemma of recommender systems, PNAS 107(10), 2010.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         interactions: [item], the number of users who have used each item.
         num_users: U, the number of users.
         normalize: divide by :math:`\log_2 U`, the novelty of an item that one user has used.
-        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: a value of ``interactions`` is not between 0 and ``num_users``.
@@ -78,10 +76,8 @@ class Popularity(PerUserMetric):
         Yin et al., Challenging the long tail recommendation, VLDB 2012.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         interactions: [item], the popularity of each item, such as its number of interactions; >= 0.
         normalize: divide by the sum of ``interactions``.
-        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``interactions`` is not a 1-D tensor of finite numbers >= 0.
@@ -132,9 +128,7 @@ class Unexpectedness(PerUserMetric):
         recommender systems, SIGIR 2010.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         baseline: int [position], item ids, best first; None = the target of each list.
-        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         TypeError: ``baseline`` is not a 1-D tensor of integer ids.
@@ -195,10 +189,8 @@ class Serendipity(PerUserMetric):
         recommendation lists, JSAI 2007.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         interactions: [item], the number of interactions of each item.
         relevance_level: a grade at or above it is relevant; > 0. Ids without grades have grade 1.
-        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``interactions`` is not a 1-D tensor of finite numbers >= 0.

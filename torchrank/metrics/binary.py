@@ -23,9 +23,7 @@ class BinaryMetric(RankingMetric):
     """Base of the measures of binary relevance.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant; > 0. At level 1, a grade of 0.5 is not relevant.
-        kwargs: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``relevance_level`` is not a number > 0.
@@ -64,10 +62,7 @@ class Precision(BinaryMetric):
         Kent, Berry, Luehrs and Perry, Machine literature searching VIII, American Documentation 6(2), 1955.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         adaptive_k: divide by the length of a list that is shorter than k, like torchmetrics' argument of the same name.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``adaptive_k`` is not a bool.
@@ -118,11 +113,8 @@ class Recall(BinaryMetric):
         Kent, Berry, Luehrs and Perry, Machine literature searching VIII, American Documentation 6(2), 1955.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         normalize: the denominator: "relevant", all R relevant candidates; "min", min(R, k), the largest possible number
             of hits, as in LensKit.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -174,11 +166,6 @@ class F1(BinaryMetric):
     Source:
         van Rijsbergen, Information Retrieval, 1979.
 
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
-
     Example:
         >>> import torch, torchrank as tr
         >>> tr.F1(top_k=2).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 0, 0]]))
@@ -215,9 +202,7 @@ class FBeta(F1):
         van Rijsbergen, Information Retrieval, 1979.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         beta: recall is this many times as important as precision; > 0.
-        kwargs: as :class:`BinaryMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -251,8 +236,6 @@ class RPrecision(BinaryMetric):
 
     Args:
         multiple: the factor m of R; > 0.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``multiple`` is not a number > 0.
@@ -296,11 +279,6 @@ class FallOut(BinaryMetric):
 
     Source:
         van Rijsbergen, Information Retrieval, 1979; at k torchmetrics.
-
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -352,11 +330,6 @@ class RelativePrecision(BinaryMetric):
     Source:
         trec_eval, ``relative_P``; without ``top_k`` ``set_relative_P``.
 
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
-
     Example:
         >>> import torch, torchrank as tr
         >>> tr.RelativePrecision(top_k=2).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[0, 1, 0]]))
@@ -387,10 +360,6 @@ class SetAP(BinaryMetric):
     Source:
         trec_eval, ``set_map``.
 
-    Args:
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
-
     Example:
         >>> import torch, torchrank as tr
         >>> tr.SetAP().score(torch.tensor([[0.9, 0.8, -torch.inf]]), torch.tensor([[1, 0, 1]]))
@@ -415,10 +384,6 @@ class BinG(BinaryMetric):
 
     Source:
         trec_eval, ``binG``.
-
-    Args:
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr

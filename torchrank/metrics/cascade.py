@@ -30,9 +30,7 @@ class ERR(RankingMetric):
         Chapelle, Metzler, Zhang and Grinspan, Expected reciprocal rank for graded relevance, CIKM 2009.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         max_grade: the largest possible grade, not only of this batch; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``max_grade`` is not a number > 0.
@@ -107,9 +105,7 @@ class NERR(ERR):
         WSDM 2011, in which ERR is divided by its value for an ideal list.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         max_grade: the largest possible grade; see :class:`ERR`.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr

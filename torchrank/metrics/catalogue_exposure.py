@@ -28,9 +28,7 @@ class Coverage(ExposureMetric):
         RecSys 2010.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         num_items: N, the number of items in the catalogue.
-        kwargs: ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -67,9 +65,7 @@ class Personalization(ExposureMetric):
         inter-user diversity, of lists of equal length).
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         num_items: the number of items in the catalogue.
-        kwargs: ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -101,10 +97,8 @@ class Spread(RankDiscount, ExposureMetric):
     The exposure of an item is the sum of the discounts of its ranks in all lists.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         num_items: the number of items in the catalogue.
         discount, patience: the exposure of an item at a rank, as :class:`RankDiscount`.
-        kwargs: ``validate_args``: as :class:`RankingMetric`.
     """
 
     discount: Discount = "none"
@@ -124,14 +118,12 @@ class Entropy(Spread):
         aggregate recommendation diversity using ranking-based techniques, TKDE 24(5), 2012.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         num_items: N, the number of items in the catalogue.
         normalize: True divides by :math:`\log_b N`, the entropy of the uniform distribution; "distinct", as in RecBole,
             by the number of different items in the lists.
         log_base: b, the base of the logarithm, > 1.
         discount: the exposure of an item at a rank; see :class:`RankDiscount`.
         patience: the base of the geometric discount.
-        kwargs: ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: an argument is out of range, or unknown.
@@ -176,11 +168,9 @@ class Gini(Spread):
         Science 55(5), 2009.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         num_items: N, the number of items in the catalogue.
         discount: the exposure of an item at a rank; see :class:`RankDiscount`.
         patience: the base of the geometric discount.
-        kwargs: ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr

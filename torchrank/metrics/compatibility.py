@@ -125,7 +125,6 @@ class Compat(RankingMetric):
         p: the probability that the user goes on to the next depth, between 0 and 1.
         normalize: divide by the value of the ideal ranking. If False, divide by the sum of the weights
             :math:`p^{d-1}` of all D depths; few candidates of positive grade then leave 1 out of reach.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: p is not between 0 and 1, or ``normalize`` is not a bool.

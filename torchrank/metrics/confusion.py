@@ -40,7 +40,6 @@ class ConfusionMetric(BinaryMetric):
     Args:
         top_k: the first ``top_k`` ranks are chosen; None = all of the list.
         collection_size: number of all candidates; None = the list and the relevant candidates that were not retrieved.
-        kwargs: as :class:`BinaryMetric`.
 
     Raises:
         ValueError: ``collection_size`` is neither None nor an integer >= 0.
@@ -76,10 +75,7 @@ class Accuracy(ConfusionMetric):
         RecTools, ``Accuracy``, in which a list shorter than k counts as k candidates.
 
     Args:
-        top_k: the first ``top_k`` ranks are chosen; None = all of the list.
         collection_size: number of all candidates, listed or not; None, or a number below N, = N.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -108,11 +104,8 @@ class MCC(ConfusionMetric):
         Biophysica Acta 405, 1975.
 
     Args:
-        top_k: the first ``top_k`` ranks are chosen; None = all of the list.
         collection_size: number of all candidates, listed or not; None = the list and the relevant candidates that were
             not retrieved, which is also the minimum.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -152,9 +145,6 @@ class Utility(ConfusionMetric):
         false_alarm: worth of an irrelevant candidate that is shown.
         miss: worth of a relevant candidate that is not shown.
         rejection: worth of an irrelevant candidate that is not shown.
-        collection_size: number of all candidates; None = the list and the relevant candidates that were not retrieved.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: a worth is not a finite number, or ``collection_size`` is neither None nor an integer >= 0.

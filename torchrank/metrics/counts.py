@@ -29,10 +29,6 @@ class NumRel(BinaryMetric):
     Source:
         trec_eval, ``num_rel``.
 
-    Args:
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
-
     Example:
         >>> import torch, torchrank as tr
         >>> tr.NumRel().score(torch.tensor([[0.9, 0.8, -torch.inf]]), torch.tensor([[1, 0, 1]]))
@@ -63,11 +59,6 @@ class NumRelRet(BinaryMetric):
     Source:
         trec_eval, ``num_rel_ret``.
 
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
-
     Example:
         >>> import torch, torchrank as tr
         >>> tr.NumRelRet().score(torch.tensor([[0.9, 0.8, -torch.inf]]), torch.tensor([[1, 0, 1]]))
@@ -97,10 +88,6 @@ class NumRet(RankingMetric):
 
     Source:
         trec_eval, ``num_ret``.
-
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -138,9 +125,7 @@ class NumNonrelRet(BinaryMetric):
         trec_eval, ``num_nonrel_judged_ret``.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         relevance_level: a grade at or above it is relevant, one from 0 up to it is irrelevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -180,7 +165,6 @@ class NumQ(RankingMetric):
 
     Args:
         aggregation: as :class:`RankingMetric`, but "sum" by default.
-        kwargs: ``empty_target_action``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -218,7 +202,6 @@ class Filled(RankingMetric):
     Args:
         top_k: k, the number of ranks to fill; None = the list of each query is filled by any candidate.
         whole: 1 if all k ranks have a candidate, else 0. The mean is then the share of lists that are long enough.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -260,9 +243,7 @@ class Unrepeated(PerUserMetric):
         RecTools, ``UnrepeatedReco``.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         whole: 1 if no item is repeated, else 0. The mean is then the share of lists without repetitions.
-        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr

@@ -117,7 +117,6 @@ class EEL(ExpectedExposureMetric):
         top_k: count only the first ``top_k`` ranks; None = all of them.
         discount: "geometric", the user of :class:`RBP`; "log2", "clipped", "reciprocal", "none" or a callable.
         patience: the probability that the user goes on to the next rank, > 0 and <= 1.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: an unknown discount, or a patience out of range.
@@ -154,7 +153,6 @@ class EED(ExpectedExposureMetric):
         top_k: count only the first ``top_k`` ranks; None = all of them.
         discount: "geometric", the user of :class:`RBP`; "log2", "clipped", "reciprocal", "none" or a callable.
         patience: the probability that the user goes on to the next rank, > 0 and <= 1.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: an unknown discount, or a patience out of range.
@@ -191,7 +189,6 @@ class EER(ExpectedExposureMetric):
         top_k: count only the first ``top_k`` ranks; None = all of them.
         discount: "geometric", the user of :class:`RBP`; "log2", "clipped", "reciprocal", "none" or a callable.
         patience: the probability that the user goes on to the next rank, > 0 and <= 1.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: an unknown discount, or a patience out of range.

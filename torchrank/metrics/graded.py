@@ -37,12 +37,10 @@ class GradedMetric(RankingMetric):
     """Base of the measures of graded relevance.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         gain: the function from grades to gains: "linear", the grade itself; "exponential", 2 ** grade - 1; a callable
             with a name, from float64 grades to gains, which should not be negative; or a table of gains by grade, as
             ``{1: 1, 2: 4}``. A grade that the table lacks is its own gain. Unjudged candidates always gain 0, and so
             does grade 0, unless a table has a gain for it.
-        kwargs: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``gain`` is unknown, a callable without a name, or a table of anything but numbers >= 0.
@@ -106,11 +104,6 @@ class CG(GradedMetric):
     Source:
         Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 20(4), 2002.
 
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
-
     Example:
         >>> import torch, torchrank as tr
         >>> tr.CG().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[0, 3, 5]]))
@@ -139,12 +132,10 @@ class DCG(GradedMetric):
         sessions, ECIR 2008.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         discount: "log2", 1 / log(1 + rank) to the base ``log_base``; "clipped", 1 / log(rank) to that base, but
             1 up to rank ``log_base``, as in the first definition by Järvelin and Kekäläinen and in LensKit;
             "reciprocal", 1 / rank; or a callable with a name, from float64 ranks to discounts.
         log_base: base of the logarithm, > 1.
-        kwargs: as :class:`GradedMetric`.
 
     Example:
         >>> import math, torch, torchrank as tr
@@ -208,12 +199,9 @@ class NDCG(DCG):
         Järvelin and Kekäläinen, TOIS 20(4), 2002.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
         discount, log_base: "log2", "clipped", "reciprocal" or a callable with a name; see :class:`DCG`.
         normalize: the denominator: "ideal", IDCG; "k", the DCG of k candidates of grade 1, even if there are fewer, as
             in RecTools. "k" requires ``top_k``, and the value can exceed 1 if grades do.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -284,10 +272,6 @@ class ARP(GradedMetric):
     Source:
         TensorFlow Ranking's ``ARPMetric``.
 
-    Args:
-        gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
-
     Example:
         >>> import torch, torchrank as tr
         >>> tr.ARP().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[3, 0, 1]]))  # (3 * 1 + 1 * 3) / 4
@@ -322,11 +306,6 @@ class PWA(GradedMetric):
     Source:
         TensorFlow Ranking's ``PWAMetric``.
 
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
-
     Example:
         >>> import torch, torchrank as tr
         >>> tr.PWA(top_k=2).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[1, 4, 0]]))  # (1 + 4/2) / (1 + 1/2)
@@ -357,10 +336,6 @@ class NormalizedGain(GradedMetric):
 
     Source:
         trec_eval, ``G``.
-
-    Args:
-        gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr

@@ -197,10 +197,6 @@ class Judged(RankingMetric):
     Source:
         ir_measures (MacAvaney et al., Streamlining evaluation with ir-measures, ECIR 2022), after OpenNIR.
 
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
-
     Example:
         >>> import torch, torchrank as tr
         >>> tr.Judged(top_k=2).score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[0, -1, 1]]))
@@ -233,10 +229,6 @@ class Hole(RankingMetric):
 
     Source:
         trec_eval, ``unj``; Thakur et al., BEIR, NeurIPS 2021, for documents without a judgment for any query.
-
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr

@@ -84,10 +84,7 @@ class PIA(IntentMetric, Precision):
         Overview of the TREC 2009 Web track. N and k as ndeval has them.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         adaptive_k: divide by the length of the list if it is shorter than k.
-        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
-        kwargs: as :class:`IntentMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -114,10 +111,7 @@ class APIA(IntentMetric, MAP):
         Agrawal, Gollapudi, Halverson and Ieong, Diversifying search results, WSDM 2009. N as ndeval has it.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         normalize, gain: the denominator, and the weight of a relevant candidate by its grade; see :class:`MAP`.
-        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
-        kwargs: as :class:`IntentMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -139,11 +133,6 @@ class SubtopicRecall(IntentMetric):
     Source:
         Zhai, Cohen and Lafferty, Beyond independent relevance: methods and evaluation metrics for subtopic retrieval,
         SIGIR 2003.
-
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
-        kwargs: as :class:`IntentMetric`.
 
     Example:
         >>> import torch, torchrank as tr

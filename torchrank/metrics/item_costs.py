@@ -48,14 +48,12 @@ class TBG(CostMetric):
         Smucker and Clarke, Time-based calibration of effectiveness measures, SIGIR 2012.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         lengths: [item], the number of words of each item; >= 0.
         half_life: h, > 0.
         seconds_per_summary, seconds_per_word, seconds_per_item: :math:`T_s`, a and b, >= 0.
         click_relevant, click_other: :math:`c_1` and :math:`c_0`, from 0 to 1.
         save: s, from 0 to 1.
         relevance_level: a grade at or above it is relevant; > 0. Ids without grades have grade 1.
-        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``lengths`` is not a 1-D tensor of finite numbers >= 0, or an argument is out of range.
@@ -116,7 +114,6 @@ class UMeasure(CostMetric):
         SIGIR 2013.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         lengths: [item], the number of characters of each item; >= 0.
         patience: L, the number of characters after which reading gains nothing, > 0.
         snippet: the number of characters that are read of every item; >= 0.
@@ -124,7 +121,6 @@ class UMeasure(CostMetric):
         gain: from the grade of a relevant item to its gain: "exponential", 2 ** grade - 1; "linear", the grade itself;
             or a callable with a name, from float64 grades to gains.
         relevance_level: a grade at or above it is relevant; > 0. Ids without grades have grade 1.
-        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``lengths`` is not a 1-D tensor of finite numbers >= 0, or an argument is unknown or out of range.
@@ -188,7 +184,6 @@ class CWLCost(UserModel, BoundedGain, CostMetric):
         benefit, middle: the effect of gains on the target of "bpm".
         relevance_level: a grade at or above it is relevant; > 0. Ids without grades have grade 1.
         max_grade: graded gains, which are 1 for this grade; see :class:`BoundedGain`.
-        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``costs`` is not a 1-D tensor of finite numbers >= 0, or an argument is unknown or out of range.

@@ -34,10 +34,8 @@ class IntraListDiversity(PerUserMetric):
         topic diversification, WWW 2005.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         embeddings: floating [item, dimension].
         categories: int [item], or bool [item, category] if items have several. Give this or ``embeddings``.
-        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         TypeError, ValueError: neither or both tensors are given, or one has a wrong shape or dtype.
@@ -124,7 +122,6 @@ class CategoricalDiversity(PerUserMetric):
         top_k: k, the first ranks that count; None = all of them, so each list is divided by its length.
         categories: int [item], the category of each item.
         adaptive_k: divide by the length of a list that is shorter than k.
-        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         TypeError: ``categories`` is not a 1-D tensor of integers.
@@ -167,12 +164,10 @@ class CategoryEntropy(PerUserMetric):
         LensKit, ``Entropy`` and ``RankBiasedEntropy``; Shannon, A mathematical theory of communication, 1948.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         categories: int [item], negative = no category; or bool [item, category] if items have several.
         patience: the rank-biased entropy, of a user who goes on to the next rank with this probability, > 0 and < 1;
             None = all ranks weigh the same.
         smoothing: the weight that every category has beside the items, >= 0.
-        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         TypeError: ``categories`` has a wrong shape or dtype.

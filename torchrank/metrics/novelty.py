@@ -84,10 +84,8 @@ class BoundedMetric(FadingMetric):
     """A measure that can be divided by an upper bound, which may be out of reach for a query.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         bounded: divide by the value of a list whose first ``top_k`` candidates have the largest worth to every
             subtopic.
-        kwargs: as :class:`IntentMetric`.
 
     Raises:
         ValueError: ``bounded`` without ``top_k``.
@@ -105,9 +103,7 @@ class AlphaMetric(FadingMetric):
     """A measure in which each relevant candidate takes the share alpha from the worth of later candidates.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         alpha: the share that each relevant candidate takes from the worth of later ones, from 0 to 1.
-        kwargs: as :class:`IntentMetric`.
 
     Raises:
         ValueError: ``alpha`` is not a number from 0 to 1.
@@ -156,12 +152,8 @@ class AlphaDCG(BoundedMetric, DiscountedMetric):
         retrieval evaluation, SIGIR 2008. ``bounded`` is ndeval's.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        alpha: the share that each relevant candidate takes from the worth of later ones, from 0 to 1.
         discount: "log2", "clipped", "reciprocal" or a callable with a name; see :class:`DCG`.
         bounded: divide by the value of a list whose first ``top_k`` candidates are all relevant to every subtopic.
-        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
-        kwargs: as :class:`IntentMetric`.
 
     Raises:
         ValueError: ``alpha`` is not a number from 0 to 1, ``discount`` is unknown or a callable without a name, or
@@ -203,11 +195,7 @@ class AlphaNDCG(DiscountedMetric):
         retrieval evaluation, SIGIR 2008.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        alpha: the share that each relevant candidate takes from the worth of later ones, from 0 to 1.
         discount: "log2", "clipped", "reciprocal" or a callable with a name; see :class:`DCG`.
-        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
-        kwargs: as :class:`IntentMetric`.
 
     Raises:
         ValueError: ``alpha`` is not a number from 0 to 1.
@@ -234,10 +222,8 @@ class CascadeMetric(FadingMetric):
     """A measure of readers of one subtopic each, who stop at a candidate with probability R.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         max_grade: the largest grade: :math:`R = (2^{grade} - 1) / 2^{max\\_grade}`. Larger grades count as
             ``max_grade``, grades below ``relevance_level`` as 0. With 1, R is 1/2 for every relevant candidate.
-        kwargs: as :class:`IntentMetric`.
 
     Raises:
         ValueError: ``max_grade`` is not a number > 0.
@@ -268,12 +254,9 @@ class ERRIA(BoundedMetric, CascadeMetric):
         algorithms, Information Retrieval 14, 2011. ``bounded`` is ndeval's.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         max_grade: the largest grade, > 0. Larger grades count as ``max_grade``, grades below ``relevance_level`` as 0.
             With 1, R is 1/2 for every relevant candidate, as in ndeval.
         bounded: divide by the value of a list whose first ``top_k`` candidates have ``max_grade`` for every subtopic.
-        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
-        kwargs: as :class:`IntentMetric`.
 
     Raises:
         ValueError: ``max_grade`` is not a number > 0, or ``bounded`` without ``top_k``.
@@ -311,10 +294,7 @@ class NERRIA(CascadeMetric):
         algorithms, Information Retrieval 14, 2011; the ideal is ndeval's.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         max_grade: the largest grade, > 0; see :class:`ERRIA`.
-        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
-        kwargs: as :class:`IntentMetric`.
 
     Raises:
         ValueError: ``max_grade`` is not a number > 0.
@@ -348,11 +328,7 @@ class NRBP(AlphaMetric):
         Clarke, Kolla and Vechtomova, An effectiveness measure for ambiguous and underspecified queries, ICTIR 2009.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        alpha: the share that each relevant candidate takes from the worth of later ones, from 0 to 1.
         beta: patience, the probability of going on to the next rank, from 0 to 1.
-        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
-        kwargs: as :class:`IntentMetric`.
 
     Raises:
         ValueError: ``alpha`` or ``beta`` is not a number from 0 to 1.
@@ -386,13 +362,6 @@ class NNRBP(NRBP):
 
     Source:
         ndeval, of the TREC Web track, after Clarke, Kolla and Vechtomova, ICTIR 2009.
-
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        alpha: the share that each relevant candidate takes from the worth of later ones, from 0 to 1.
-        beta: patience, the probability of going on to the next rank, from 0 to 1.
-        relevance_level: a grade at or above it is relevant to the subtopic; > 0.
-        kwargs: as :class:`IntentMetric`.
 
     Raises:
         ValueError: ``alpha`` or ``beta`` is not a number from 0 to 1.

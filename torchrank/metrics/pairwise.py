@@ -45,9 +45,7 @@ class LRAP(BinaryMetric):
         Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000.
 
     Args:
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties`` (also "grouped"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
-            :class:`RankingMetric`.
+        ties: as :class:`RankingMetric`, and "grouped".
 
     Example:
         >>> import torch, torchrank as tr
@@ -90,10 +88,6 @@ class CoverageError(BinaryMetric):
         Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000, as
         coverage, which is 1 less.
 
-    Args:
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
-
     Example:
         >>> import torch, torchrank as tr
         >>> tr.CoverageError().score(torch.tensor([[0.9, 0.5, 0.5, 0.1]]), torch.tensor([[1, 1, 0, 0]]))
@@ -128,10 +122,6 @@ class RankingLoss(BinaryMetric):
 
     Source:
         Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000.
-
-    Args:
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -185,7 +175,6 @@ class OPA(RankingMetric):
         average: "query", the mean over queries; "pair", the share of all pairs of all queries: a query weighs as much
             as its pairs.
         pairs: "all", pairs of all these candidates; "retrieved", pairs of two retrieved candidates only.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``pairs`` is unknown.

@@ -19,9 +19,7 @@ class TailMetric(ListMetric):
     """A measure of the items of the long tail.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         long_tail: bool [item], True for items of the long tail.
-        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         TypeError: ``long_tail`` is not a 1-D bool tensor.
@@ -46,11 +44,6 @@ class APLT(TailMetric, PerUserMetric):
     Source:
         Abdollahpouri, Burke and Mobasher, Managing popularity bias in recommender systems with personalized re-ranking,
         FLAIRS 2019.
-
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        long_tail: bool [item], True for items of the long tail.
-        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         TypeError: ``long_tail`` is not a 1-D bool tensor.
@@ -84,10 +77,8 @@ class TailPercentage(APLT):
         systems with personalized re-ranking, FLAIRS 2019, as average percentage of long-tail items.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         interactions: [item], the number of interactions of each item.
         tail: the tail, as a share of the used items (at most 1) or as a number of interactions (larger than 1); > 0.
-        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``interactions`` is not a 1-D tensor of finite numbers >= 0, or ``tail`` is not above 0.
@@ -127,11 +118,6 @@ class ACLT(TailMetric, PerUserMetric):
         Abdollahpouri, Burke and Mobasher, Managing popularity bias in recommender systems with personalized re-ranking,
         FLAIRS 2019.
 
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        long_tail: bool [item], True for items of the long tail.
-        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
-
     Raises:
         TypeError: ``long_tail`` is not a 1-D bool tensor.
 
@@ -157,11 +143,6 @@ class TailCoverage(TailMetric, ExposureMetric):
     Source:
         Abdollahpouri, Burke and Mobasher, Managing popularity bias in recommender systems with personalized re-ranking,
         FLAIRS 2019, in the words that introduce :class:`ACLT`.
-
-    Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
-        long_tail: bool [item], True for items of the long tail.
-        kwargs: ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         TypeError: ``long_tail`` is not a 1-D bool tensor.
@@ -202,8 +183,6 @@ class PopularityLift(Popularity):
 
     Args:
         top_k: count only the first ``top_k`` ranks of the list; None = all of them.
-        interactions: [item], the popularity of each item, such as its number of interactions; >= 0.
-        kwargs: ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``interactions`` is not a 1-D tensor of finite numbers >= 0.

@@ -184,13 +184,10 @@ class MR(PositionMetric):
         framework for rank-based evaluation metrics for link prediction in knowledge graphs, arXiv 2203.07544, 2022.
 
     Args:
-        relevance_level: a grade at or above it is relevant; > 0.
         filtered: rank every positive against the irrelevant candidates only; see :class:`PositionMetric`.
         average: "query", the mean over queries of their mean rank, or "positive", the mean over all positives.
         adjusted: the adjustment for chance: None, "ratio", "index" or "z".
         inverse: ``compute`` returns 1 / the average, for which higher is better; ``score`` still returns ranks.
-        kwargs: ``ties`` (also "realistic"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
-            :class:`RankingMetric`.
 
     Raises:
         ValueError: ``inverse`` together with ``adjusted``, and as :class:`PositionMetric`.
@@ -312,12 +309,9 @@ class MRR(PositionMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        relevance_level: a grade at or above it is relevant; > 0.
         filtered, average: rank every positive against the irrelevant candidates only, and average over queries or over
             positives; see :class:`PositionMetric`.
         adjusted: the adjustment for chance: None, "index" or "z".
-        kwargs: ``ties`` (also "realistic"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
-            :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -388,12 +382,9 @@ class HitRate(PositionMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        relevance_level: a grade at or above it is relevant; > 0.
         filtered, average: rank every positive against the irrelevant candidates only, and average over queries or over
             positives; see :class:`PositionMetric`.
         adjusted: the adjustment for chance: None, "index" or "z".
-        kwargs: ``ties`` (also "realistic"), ``empty_target_action``, ``aggregation``, ``validate_args``: as
-            :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr

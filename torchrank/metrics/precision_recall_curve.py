@@ -38,6 +38,7 @@ class PRCurve(Precision):
     Args:
         top_k: the last rank.
         adaptive_k: divide by the length of a list that is shorter than a rank.
+        aggregation: "mean".
         kwargs: ``ties``, ``relevance_level``, ``empty_target_action``, ``validate_args``: as :class:`Precision`; and
             the arguments of :class:`torchmetrics.Metric`.
 
@@ -186,8 +187,6 @@ class InterpolatedPrecision(BinaryMetric):
         recall: the recall to reach, from 0 to 1.
         rounding: the rounding of r R: "nearest", halves up, as in trec_eval 10; "up", the integer part of r R + 0.9, as
             in trec_eval up to 9, pytrec_eval, ir_measures and ranx.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``recall`` is not a number from 0 to 1, or ``rounding`` is unknown.
@@ -250,8 +249,6 @@ class ElevenPoint(BinaryMetric):
     Args:
         points: the recalls, each from 0 to 1 and given once; a label shows them as ``points={0.2,0.5,0.8}``.
         rounding: "nearest" or "up", as for :class:`InterpolatedPrecision`.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``rounding`` is unknown, or ``points`` has no recall, one twice, or one that is not from 0 to 1.
@@ -295,10 +292,7 @@ class RecallAtPrecision(BinaryMetric):
         torchmetrics, ``RetrievalRecallAtFixedPrecision``, which reads it from the curve averaged over queries.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         min_precision: the required precision p, > 0 and <= 1.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``min_precision`` is not a number > 0 and <= 1.

@@ -40,10 +40,8 @@ class PropensityScored(InverseGrades):
     """A sum of gains divided by the largest possible sum, for each query or pooled over all queries.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         average: "query", the mean of the ratios of all queries; "pooled", the sum of their gains divided by the sum of
             their largest possible gains.
-        kwargs: as :class:`GradedMetric`.
 
     Raises:
         ValueError: an unknown average.
@@ -78,11 +76,9 @@ class PSP(PropensityScored):
         missing label applications, KDD 2016.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         average: "query", the mean of the ratios of all queries; "pooled", the ratio of the sums over all queries, as
             in the tables of the paper. A query with nothing relevant does not count in "pooled".
         gain: "linear", the inverse propensity itself; a callable with a name may clip it; see :class:`GradedMetric`.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: an unknown average.
@@ -109,14 +105,12 @@ class PSNDCG(PropensityScored, DCG):
         missing label applications, KDD 2016.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         average: "query", the mean of the ratios of all queries; "pooled", the ratio of the sums over all queries, as
             in the tables of the paper; "scaled", as in pyxclib: "pooled", but both sums of a query are first divided by
             the discounts of its first min(k, R) ranks. R is its number of relevant candidates. A query with nothing
             relevant does not count in "pooled" and "scaled".
         gain: "linear", the inverse propensity itself; a callable with a name may clip it; see :class:`GradedMetric`.
         discount, log_base: "log2", "reciprocal" or a callable with a name; see :class:`DCG`.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: an unknown average.
@@ -154,13 +148,11 @@ class IPS(InverseGrades):
         offline recommender evaluation for missing-not-at-random implicit feedback, RecSys 2018.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         discount: "none", 1 at every rank; "log2", 1 / log2(1 + rank); "reciprocal", 1 / rank; or a callable with a
             name, from ranks float64 to discounts.
         self_normalized: divide by the sum of the gains of all observed candidates, retrieved or not: True, the sum over
             all queries by the sum over all queries (SNIPS); "query", each query by its own sum.
         gain: "linear", the inverse propensity itself; a callable with a name may clip it; see :class:`GradedMetric`.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: an unknown discount or ``self_normalized``.

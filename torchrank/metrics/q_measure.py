@@ -38,11 +38,8 @@ class QMeasure(GradedMetric):
         Processing and Management 43(2), 2007.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         beta: the weight of gains relative to counts; > 0.
         normalize: the denominator of the sum: "relevant", R; "min", min(R, ``top_k``), as in NTCIREVAL.
-        gain: "linear", "exponential" or a callable with a name; see :class:`GradedMetric`.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``beta`` is not a number > 0, or ``normalize`` is unknown.

@@ -34,7 +34,6 @@ class ComparingMetric(RankingMetric):
 
     Args:
         empty_target_action: the value of a query with nothing to compare: "skip", no value; "neg" 0; "pos" 1; "error".
-        kwargs: ``ties``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
     """
 
     value_range = (-1.0, 1.0)
@@ -90,7 +89,6 @@ class KendallTau(ComparingMetric):
 
     Args:
         variant: "a", "b", "c" or "gamma".
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
 
     Raises:
         ValueError: an unknown variant.
@@ -147,7 +145,6 @@ class KendallDistance(ComparingMetric):
     Args:
         normalized: divide by the number of all pairs.
         penalty: the count of a pair that is tied in exactly one ranking, from 0 to 1.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
 
     Raises:
         ValueError: ``penalty`` is not a number from 0 to 1.
@@ -187,7 +184,6 @@ class WeightedTau(ComparingMetric):
 
     Args:
         weigh_by: the source of the ranks in the weights: "both", "preds" or "target".
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
 
     Raises:
         ValueError: an unknown ``weigh_by``.
@@ -227,9 +223,6 @@ class APTau(ComparingMetric):
     Source:
         Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval, SIGIR 2008.
 
-    Args:
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
-
     Example:
         >>> import torch, torchrank as tr
         >>> tr.APTau().score(torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[3, 1, 2]]))
@@ -264,9 +257,6 @@ class Spearman(ComparingMetric):
 
     Source:
         Spearman, The proof and measurement of association between two things, 1904.
-
-    Args:
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
 
     Example:
         >>> import torch, torchrank as tr

@@ -213,7 +213,6 @@ class Overlap(ComparingMetric):
 
     Args:
         top_k: k, the number of ranks to compare; None = the length of the longer list.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -252,7 +251,6 @@ class LIP(ComparingMetric):
 
     Args:
         top_k: k, the number of ranks of ``preds`` that count; None = all of them, and k is the length of that list.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -318,7 +316,6 @@ class RBO(ComparingMetric):
         top_k: k, the depth at which the overlap is truncated; None = extrapolate it to all depths.
         p: the probability that the user goes on to the next rank, between 0 and 1.
         variant: the treatment of ties: "a", "b" or "w".
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`ComparingMetric`.
 
     Raises:
         ValueError: p is not between 0 and 1, or an unknown variant.

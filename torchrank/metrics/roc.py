@@ -31,10 +31,7 @@ class AUROC(BinaryMetric):
         Hanley and McNeil, Radiology 143, 1982; ``max_fpr``: McClish, Medical Decision Making 9, 1989.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         max_fpr: the largest false positive rate that counts, > 0 and <= 1; None = 1.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``max_fpr`` is not a number > 0 and <= 1.
@@ -131,8 +128,6 @@ class PartialAUC(BinaryMetric):
 
     Args:
         top_k: the number of irrelevant candidates that count; None = those in the list, and at least 1.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -176,8 +171,6 @@ class PAP(PartialAUC):
 
     Args:
         top_k: the number of irrelevant, and of relevant, candidates that count; None as :class:`PartialAUC`.
-        relevance_level: a grade at or above it is relevant; > 0.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Example:
         >>> import torch, torchrank as tr

@@ -82,13 +82,10 @@ class RBP(UserMetric):
         Moffat and Zobel, Rank-biased precision for measurement of retrieval effectiveness, ACM TOIS 27(1), 2008.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         p: probability to go on, > 0 and < 1.
         normalize: divide by the RBP of the best order of all judged candidates, cut at k, like LensKit's argument of
             the same name.
-        relevance_level: a grade at or above it is relevant; > 0.
         max_grade: graded gains, which are 1 for this grade; see :class:`BoundedGain`.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``p`` is not between 0 and 1, ``normalize`` is not a bool, or as :class:`BoundedGain`.
@@ -132,9 +129,7 @@ class RBPResidual(RankingMetric):
         Moffat and Zobel, Rank-biased precision for measurement of retrieval effectiveness, ACM TOIS 27(1), 2008.
 
     Args:
-        top_k: count only the first ``top_k`` ranks; None = all of them.
         p: probability to go on, > 0 and < 1.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``p`` is not between 0 and 1.
@@ -251,9 +246,7 @@ class CWL(UserModel, UserMetric):
         p: probability to go on for "rbp" and "nerr10", > 0 and < 1.
         target: the total gain that is the aim of "insq", "inst", "bpm" and "nerr11", > 0.
         benefit, cost, middle: the effect of gains on the target and the patience of "bpm"; see the table.
-        relevance_level: a grade at or above it is relevant; > 0.
         max_grade: graded gains, which are 1 for this grade; see :class:`BoundedGain`.
-        kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as :class:`RankingMetric`.
 
     Raises:
         ValueError: ``user`` or ``of`` is unknown, ``top_k`` or a parameter is outside its range, or ``unjudged`` asks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
 import types
 import typing
@@ -191,6 +192,16 @@ class _Signature:
         return signature(owner)
 
 
+class _Documentation:
+    """The docstring of a class. Its ``Args`` contain the parameters of the parents, in the words of the nearest one."""
+
+    def __init__(self, text: str) -> None:
+        self.text = inspect.cleandoc(text)
+
+    def __get__(self, instance: object, owner: type[Parametrised]) -> str:
+        return _documented(owner, self.text)
+
+
 class _WithSelf(inspect.Signature):
     """The signature of a class, behind ``self``. It is made when it is read, because types may follow the class."""
 
@@ -231,6 +242,8 @@ class Parametrised:
         cls._own_parameters = {**_in_body(cls, parents), **_in_constructor(cls, parents)}
         cls.declared = _merged(cls.__mro__)
         cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
+        if cls.__doc__:
+            cls.__doc__ = _Documentation(cls.__doc__)  # type: ignore[assignment]
         super().__init_subclass__(**kwargs)
 
 
@@ -342,6 +355,52 @@ def _argument(cls: type, name: str, one: Parameter) -> inspect.Parameter:
         values = tuple(value for value in one.known(cls) if value is not None)
         hint = Literal[values] | None if one.or_none else Literal[values]
     return inspect.Parameter(name, kind, default=one.default, annotation=hint)
+
+
+#: parameters of all measures, which the documentation of a measure only names
+COMMON = ("ties", "empty_target_action", "aggregation", "validate_args")
+
+
+def _documented(cls: type[Parametrised], text: str) -> str:
+    """A docstring with complete ``Args``: ``top_k``, the entries of the text, those of the parents, and ``kwargs``.
+
+    A text that documents its ``kwargs`` stays as it is, and so does the text of the base class of a kind.
+    """
+    own = _entries(text)
+    if "kwargs" in own or "registry" in vars(cls):
+        return text
+    entries = dict(own)
+    taken = {name for name, one in cls.declared.items() if one.init and one.hint is not None}
+    for parent in cls.__mro__[1:]:
+        inherited = _entries(getattr(vars(parent).get("__doc__"), "text", ""))
+        if is_base := "registry" in vars(parent):
+            inherited = {"top_k": inherited["top_k"]}
+        elif "kwargs" in inherited and "kwargs" not in entries:
+            entries["kwargs"] = parent.__name__
+        entries |= {names: x for names, x in inherited.items() if (taken - _names(entries)) & _names([names])}
+        if is_base:
+            break
+    if "top_k" in entries:
+        entries = {"top_k": entries["top_k"]} | entries
+    origin = entries.pop("kwargs", "RankingMetric")
+    if common := [f"``{name}``" for name in COMMON if name in taken - _names(entries)]:
+        entries["kwargs"] = f"    kwargs: {', '.join(common)}: as :class:`{origin}`."
+    section = "\n".join(["Args:", *entries.values()])
+    if own:
+        return text.replace("\n".join(["Args:", *own.values()]), section)
+    before, *after = re.split(r"^(?=Raises:|Example:)", text, maxsplit=1, flags=re.MULTILINE)
+    return "\n\n".join([before.rstrip(), section, *after])
+
+
+def _entries(text: str) -> dict[str, str]:
+    """The lines of each entry of the section ``Args``, by the names of its parameters."""
+    section = re.search(r"^Args:\n(.*?)(?=\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    return {x.split(":")[0].strip(): x for x in re.split(r"\n(?=    \S)", section[1])} if section else {}
+
+
+def _names(entries: Iterable[str]) -> set[str]:
+    """The parameters that entries document."""
+    return {name for names in entries for name in names.split(", ")}
 
 
 def _annotations(cls: type) -> dict[str, Any]:
