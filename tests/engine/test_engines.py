@@ -347,7 +347,7 @@ def test_every_way_gives_the_values_of_the_oracle(monkeypatch, way, layout):
     turn = list(WAYS).index(way) + list(cases.LAYOUTS).index(layout)
     tried = [config for config in TRIED[turn % 3 :: 3] if cases.suits(config, layout)]
     if way == "all, the best":  # without a cutoff all are sorted
-        tried = [config for config in tried if config.metric().required().reach]
+        tried = [config for config in tried if config.metric().required.reach]
     assert_equal_by_need(tried, queries, batch, f"{layout}, {way}")
 
 
@@ -451,12 +451,12 @@ def test_no_metric_looks_further_than_it_says(way, layout):
         of_measure = {config.name: [other for other in tried if other.name == config.name] for config in tried}
         tried = [several[seed % len(several)] for several in of_measure.values()]
     if way == "all, the best":  # without a cutoff all are sorted
-        tried = [config for config in tried if config.metric().required().reach]
+        tried = [config for config in tried if config.metric().required.reach]
     if (way, layout) != ("as it comes", "dense"):
         tried = tried[seed % 2 :: 2]
     metrics = [cases.scoring(config) for config in tried]
     if layout in ("list", "pairs", "triples"):  # these name nothing but relevant candidates
-        metrics = [metric for metric in metrics if metric.required().relevant]
+        metrics = [metric for metric in metrics if metric.required.relevant]
     got, want = scored(metrics, *given, **more), scored(metrics, full)
     assert got
     for label in got:

@@ -218,7 +218,7 @@ def test_one_list_longer_than_a_block_stands_as_its_rows(monkeypatch, more):
     ids=["one", "three", "many", "cut"],
 )
 def test_many_metrics_of_all_ranks_get_smaller_chunks(suite, chunks):
-    need = functools.reduce(operator.or_, (tr.parse(name).required() for name in suite.split()))
+    need = functools.reduce(operator.or_, (tr.parse(name).required for name in suite.split()))
     layout = arrange(torch.rand(5000, 100), torch.ones(5000, 100, dtype=torch.int8))
     assert len(list(layout.blocks(need))) == chunks
 

@@ -7,7 +7,7 @@ import torchrank as tr
 from torchrank.hardware import constants
 from torchrank.layouts.batch import Batch
 from torchrank.state import query_mean
-from torchrank.state.scoring import results_of, score_batch
+from torchrank.state.scoring import score_batch
 
 
 def test_constants_are_made_once_for_each_argument_and_are_bounded():
@@ -67,7 +67,7 @@ def test_states_of_a_collection_that_are_added_together_equal_states_added_one_b
     scores, grades = torch.randn(9, 5, generator=generator), torch.randint(0, 2, (9, 5), generator=generator)
     suite, alone = tr.RankingCollection(["ndcg", "mrr@3", "map"]), tr.RankingCollection(["ndcg", "mrr@3", "map"])
     for _ in range(2):
-        batch = Batch(scores, grades, None, {})
+        batch = Batch(scores, grades)
         metrics = list(suite.values())
         results = dict(zip(map(id, metrics), score_batch(metrics, batch)))
         results = query_mean.added_together(metrics, results)
@@ -75,9 +75,9 @@ def test_states_of_a_collection_that_are_added_together_equal_states_added_one_b
         if changed:  # by another thread
             for metric in metrics:
                 metric.update(scores[:2], grades[:2])
-        with results_of(batch, results):
-            for metric in metrics:
-                metric.update(scores, grades)
+        batch.results.update(results)
+        for metric in metrics:
+            metric.update(batch)
         for metric in alone.values():
             if changed:
                 metric.update(scores[:2], grades[:2])

@@ -74,7 +74,7 @@ def assert_all_same(got, want, where="", rtol=1e-11):
 
 def without_name(metrics):
     """Those to which candidates without a name, which are unjudged, are as irrelevant as others."""
-    return [metric for metric in metrics if metric.required().relevant]
+    return [metric for metric in metrics if metric.required.relevant]
 
 
 def assert_same_mean(got, want):
@@ -116,7 +116,7 @@ def of_triples(metrics, preds, target):
     found = {}
     for all_named in (False, True):
         named = tuple(((target > 0) | all_named).nonzero().T)
-        some_metrics = [metric for metric in metrics if metric.required().relevant != all_named]
+        some_metrics = [metric for metric in metrics if metric.required.relevant != all_named]
         found.update(scored(some_metrics, preds, (*named, target[named])))
     return {metric.label: found[metric.label] for metric in metrics}
 
@@ -204,7 +204,7 @@ def test_a_value_for_a_list_of_unknown_length_holds_for_every_length():
     ranks = torch.tensor([[1, 3, 0], [2, inf, 0], [4, 5, inf], [inf, 0, 0], [1, 2, 3]])
     unknown, *lengths = [tr.Ranking.from_ranks(ranks, length) for length in (None, 10, 1000)]
     for metric in metrics:
-        if not metric.required().all_candidates:
+        if not metric.required.all_candidates:
             found = metric.score(unknown)
             for known in lengths:
                 want = torch.where(found.isnan(), found, metric.score(known))
@@ -293,7 +293,7 @@ def test_half_precision_scores_are_compared_as_they_are(dtype):
     assert_all_same(scored(metrics, preds.flatten(), target.flatten(), indexes=index), full, "of rows")
     found = scored(without_name(metrics), preds, lists)
     assert_all_same(found, {name: full[name] for name in found}, "of lists")
-    others = [metric for metric in metrics if not metric.required().all_candidates]
+    others = [metric for metric in metrics if not metric.required.all_candidates]
     for other in (short, label):
         assert_all_same(scored(others, preds, other), scored(others, preds.float(), other))
 
@@ -393,7 +393,7 @@ def test_embeddings_are_their_products():
     exclude = (torch.arange(7).repeat(500), torch.randint(0, len(items), (3500,), generator=generator))
     ranking = tr.Ranking.from_embeddings(queries, items, relevant, exclude=exclude)
     whole = tr.Ranking.from_scores(queries @ items.T, relevant, exclude=exclude)
-    metrics = [metric for metric in of_every_need(7) if not metric.required().all_candidates]
+    metrics = [metric for metric in of_every_need(7) if not metric.required.all_candidates]
     assert_all_same(scored(metrics, ranking), scored(metrics, whole))
 
 
@@ -517,7 +517,7 @@ def test_nothing_is_written_to_the_arguments_of_a_ranking():
         tr.Ranking.from_embeddings(queries, items, relevant, exclude=exclude, similarity="cosine"),
     ):
         for name in MEASURES:
-            if not (metric := CONFIGS[name][0].metric()).required().all_candidates:
+            if not (metric := CONFIGS[name][0].metric()).required.all_candidates:
                 metric.score(ranking)
     for x, (version, copied) in zip(mine, before):
         assert x._version == version
@@ -627,7 +627,7 @@ def test_an_empty_batch_changes_nothing():
         metric.update(torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]]))
         before = metric.compute()
         for preds, target, kwargs in batches:
-            if isinstance(preds, tr.Ranking) and metric.required().all_candidates and not preds.all_candidates:
+            if isinstance(preds, tr.Ranking) and metric.required.all_candidates and not preds.all_candidates:
                 continue
             if isinstance(metric, ComparingMetric) and is_ids(preds):
                 continue

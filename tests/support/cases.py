@@ -217,13 +217,13 @@ def suits(config: Config | tr.RankingMetric, layout: str) -> bool:
         return False
     if says_all(layout):
         return True
-    return is_relevant_enough(config) if isinstance(config, Config) else config.required().relevant
+    return is_relevant_enough(config) if isinstance(config, Config) else config.required.relevant
 
 
 @cache
 def is_relevant_enough(config: Config) -> bool:
     """Whether a metric needs no candidates but the relevant ones."""
-    return scoring(config).required().relevant
+    return scoring(config).required.relevant
 
 
 def layout(kind: str) -> Callable[[Callable], Callable]:

@@ -80,7 +80,7 @@ def suites(metrics: tuple[tr.RankingMetric, ...]) -> list[tuple[list[str], tr.Ra
     """
     groups: dict[Need, dict[str, tr.RankingMetric]] = {}
     for metric in metrics:
-        groups.setdefault(metric.required(), {})[metric.label] = metric
+        groups.setdefault(metric.required, {})[metric.label] = metric
     # Labels with a dot are no keys of a collection.
     return [
         (list(one), tr.RankingCollection({f"m{n}": m for n, m in enumerate(one.values())})) for one in groups.values()
@@ -111,7 +111,7 @@ def configs_of(name: str, configs: Sequence[cases.Config]) -> list[cases.Config]
 
 def kind_of_need(config: cases.Config) -> Need:
     """The need of a metric, where all ranks at which it may stop are one: layouts and engines see no more of it."""
-    need = config.metric().required()
+    need = config.metric().required
     return need if need.reach is None else Need(1, need.relevant, need.all_candidates)
 
 

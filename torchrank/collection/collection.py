@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import re
-from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 from urllib.parse import unquote
 
@@ -28,7 +28,7 @@ from torchrank.state.estimates import Estimate, Interval, Method, estimate_table
 from torchrank.state.measure import Measure
 from torchrank.state.measurements import BatchResult
 from torchrank.state.query_mean import QueryMean, added_together
-from torchrank.state.scoring import results_of, score_batch
+from torchrank.state.scoring import score_batch
 from torchrank.state.summed import SummedMetric
 from torchrank.state.synchronisation import JointReduction, WorkersDifferError
 from torchrank.statistics.table import Table
@@ -45,6 +45,12 @@ def results_of_batch(metrics: Sequence[Measure], batch: Batch, values: bool = Tr
     ranking = [metric for metric in metrics if isinstance(metric, RankingMetric)]
     results = dict(zip(map(id, ranking), score_batch(ranking, batch, values, total=not values)))
     return results | {id(metric): metric.of_batch(batch) for metric in metrics if isinstance(metric, ListMetric)}
+
+
+@functools.cache
+def _takes_results(cls: type[Measure]) -> bool:
+    """Whether metrics of a class take their results from a batch. Other classes may change it before it is added."""
+    return cls.update in (RankingMetric.update, ListMetric.update) and cls.forward is Measure.forward
 
 
 class RankingCollection(MetricCollection):
@@ -205,10 +211,10 @@ class RankingCollection(MetricCollection):
         weights: Tensor | None = None,
     ) -> None:
         """Add a batch of whole queries to every metric. Arguments of :meth:`torchrank.RankingMetric.update`."""
-        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        with self._ranked(Batch(preds, target, weights, options)) as calls:
-            for metric, arguments, keywords in calls:
-                metric.update(*arguments, **keywords)
+        for metric, arguments, keywords in self._calls(
+            Batch(preds, target, weights, mask, indexes, exclude, tie_break)
+        ):
+            metric.update(*arguments, **keywords)
 
     @eager
     def forward(
@@ -223,9 +229,8 @@ class RankingCollection(MetricCollection):
         weights: Tensor | None = None,
     ) -> Results:
         """Add a batch and return its own values by key. Arguments of :meth:`update`."""
-        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        with self._ranked(Batch(preds, target, weights, options)) as calls:
-            values = [metric(*arguments, **keywords) for metric, arguments, keywords in calls]
+        calls = self._calls(Batch(preds, target, weights, mask, indexes, exclude, tie_break))
+        values = [metric(*arguments, **keywords) for metric, arguments, keywords in calls]
         return self._shown(dict(zip(self._modules, values)))
 
     @eager
@@ -248,8 +253,7 @@ class RankingCollection(MetricCollection):
         Raises:
             TypeError, ValueError: as :meth:`update`, and ValueError at once for bad values.
         """
-        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        batch = Batch(preds, target, weights, options)
+        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break)
         return {key: metric.scored(result, batch) for key, (metric, result) in self._results_of(batch).items()}
 
     def _results_of(self, batch: Batch) -> dict[str, tuple[Any, BatchResult]]:
@@ -258,11 +262,10 @@ class RankingCollection(MetricCollection):
         results = results_of_batch(list(kinds.values()), batch)
         return {self._set_name(inner): (metric, results[id(metric)]) for inner, metric in kinds.items()}
 
-    @contextlib.contextmanager
-    def _ranked(self, batch: Batch) -> Iterator[list[tuple[Metric, tuple[Any, ...], dict[str, Any]]]]:
-        """Each metric with the arguments of its update. In this context our metrics use the results of one ranking.
+    def _calls(self, batch: Batch) -> list[tuple[Metric, tuple[Any, ...], dict[str, Any]]]:
+        """Each metric with the arguments of its update. Our metrics get the batch, with the results of one ranking.
 
-        If the batch does not fit one metric, an error is raised before any metric is updated.
+        If the batch does not fit one of them, an error is raised before any metric is updated.
         """
         members = list(self._modules.values())
         for metric in members if isinstance(batch.preds, Ranking) else []:
@@ -271,22 +274,23 @@ class RankingCollection(MetricCollection):
                     f"Expected preds and target for {type(metric).__name__}, which ranks nothing, got a Ranking;"
                     " update it by itself, or leave it out of this collection"
                 )
-        ours = [metric for metric in members if isinstance(metric, Measure)]
-        results = added_together(ours, results_of_batch(ours, batch, values=False))
-        # Other libraries receive only the keywords that the user has passed.
+        ours = [metric for metric in members if isinstance(metric, Measure) and _takes_results(type(metric))]
+        batch.results.update(added_together(ours, results_of_batch(ours, batch, values=False)))
+        # All others receive only the keywords that the user has passed.
         given = {key: x for key, x in {**batch.options, "weights": batch.weights}.items() if x is not None}
         others = Pointwise(batch.preds, batch.target, given)
-        of_lists = {key: x for key, x in given.items() if key in ("mask", "exclude", "weights")}
-        calls = [
-            (metric, (batch.preds, batch.target), of_lists if isinstance(metric, ListMetric) else given)
-            if isinstance(metric, Measure)
-            else (metric, *others.arguments_of(metric))
-            for metric in members
-        ]
-        with results_of(batch, results):
-            yield calls
+        calls: list[tuple[Metric, tuple[Any, ...], dict[str, Any]]] = []
+        for metric in members:
+            if id(metric) in batch.results:
+                calls.append((metric, (batch,), {}))
+            elif isinstance(metric, Measure):
+                taken = ("mask", "exclude", "weights") if isinstance(metric, ListMetric) else given
+                calls.append((metric, (batch.preds, batch.target), {key: given[key] for key in taken if key in given}))
+            else:
+                calls.append((metric, *others.arguments_of(metric)))
         for metric in ours[:1]:
             metric.notice_cut(batch)
+        return calls
 
     # ---- reduce once -------------------------------------------------------------------------------------------
 

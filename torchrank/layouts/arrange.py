@@ -29,13 +29,10 @@ from torchrank.layouts.checks import (
 from torchrank.layouts.judged_items import excluded_pairs, judged_items, way_out
 from torchrank.names.arguments import warn
 
-#: the options of a batch, in the order in which they are read
-OPTIONS = ("mask", "indexes", "exclude", "tie_break")
-
 
 def arrange(preds: Any, target: Any, *, validate: bool = True, scores: bool = False, **options: Any) -> Layout:
     """Convert the arguments of ``update`` to a canonical layout; see :func:`arrange_batch`."""
-    return arrange_batch(Batch(preds, target, None, options), validate, scores)
+    return arrange_batch(Batch(preds, target, **options), validate, scores)
 
 
 def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False) -> Layout:
@@ -50,7 +47,8 @@ def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False) -> 
         TypeError: an argument has a type or dtype that no layout takes.
         ValueError: shapes do not fit together, or the layout does not take one of the arguments.
     """
-    target, (mask, indexes, exclude, tie_break) = batch.target, map(batch.options.get, OPTIONS)
+    target, mask, indexes = batch.target, batch.mask, batch.indexes
+    exclude, tie_break = batch.exclude, batch.tie_break
     preds = check_tensor(batch.preds, "preds", "a tensor of scores or ids or a Ranking").detach()
     if isinstance(target, Tensor):
         check_tensor(target, "target")

@@ -19,45 +19,50 @@ class Batch:
 
     A list as ``target`` or ``exclude`` stays a list, with the ids of one query in each element. A ``mask`` or
     ``tie_break`` of the catalogue, [candidate] or [1, candidate], gets a row for each query, which takes no memory.
+
+    A collection passes the batch itself to ``update`` of its members, in the place of ``preds``, with their results.
     """
 
     preds: Any
     target: Any = None
     weights: Any = None
-    #: mask, indexes, exclude and tie_break, by name
-    options: dict[str, Any] = field(default_factory=dict)
+    mask: Any = None
+    indexes: Any = None
+    exclude: Any = None
+    tie_break: Any = None
+    #: the results of metrics that have scored the batch together, by the id of each metric
+    results: dict[int, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, x in [*vars(self).items(), *self.options.items()]:
+        for name, x in list(vars(self).items()):
             if x is None or isinstance(x, Tensor | dict) or (isinstance(x, list) and name in ("target", "exclude")):
                 continue
-            (self.options if name in self.options else vars(self))[name] = tensor_of(x)
+            vars(self)[name] = tensor_of(x)
         for name in ("mask", "tie_break"):
-            if (x := self.options.get(name)) is not None:
+            if (x := getattr(self, name)) is not None:
                 shape, per_item = shape_of(self.preds), shape_of(x)
                 if len(shape) == 2 and shape != per_item and per_item in (shape[1:], [1, shape[1]]):
-                    self.options[name] = x.expand(shape)
+                    vars(self)[name] = x.expand(shape)
 
-    def is_part_of(self, other: Batch) -> bool:
-        """Whether all arguments are the very ones of another batch, which may have further options."""
-        mine, theirs = ((batch.preds, batch.target, batch.weights) for batch in (self, other))
-        options = all(x is other.options.get(name) for name, x in self.options.items())
-        return options and all(x is y for x, y in zip(mine, theirs))
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments besides ``preds``, ``target`` and ``weights``, by name."""
+        return {name: getattr(self, name) for name in ("mask", "indexes", "exclude", "tie_break")}
 
     @property
     def queries(self) -> Tensor | None:
         """Numbers of the queries, int64 [query]: their indexes if given, else 0, 1, ...; None for a Ranking."""
         if not isinstance(self.preds, Tensor):
             return None
-        indexes = self.options.get("indexes")
-        return torch.arange(len(self.preds), device="cpu") if indexes is None else indexes.unique().cpu()
+        if self.indexes is None:
+            return torch.arange(len(self.preds), device="cpu")
+        return self.indexes.unique().cpu()
 
     def rows(self, start: int, stop: int) -> Batch:
         """The batch of the queries from ``start`` to ``stop``, without the pairs of other queries."""
-        indexes = self.options.get("indexes")
         rows: slice | Tensor = slice(start, stop)
-        if indexes is not None:
-            rows = torch.isin(indexes, indexes.unique()[start:stop])
+        if self.indexes is not None:
+            rows = torch.isin(self.indexes, self.indexes.unique()[start:stop])
 
         def cut(x: Any) -> Any:
             if isinstance(x, tuple):  # of pairs: the first tensor holds queries, which are numbered from 0 again
@@ -70,7 +75,7 @@ class Batch:
 
         options = {name: cut(x) for name, x in self.options.items()}
         weights = None if self.weights is None else self.weights[start:stop]
-        return Batch(cut(self.preds), cut(self.target), weights, options)
+        return Batch(cut(self.preds), cut(self.target), weights, **options)
 
     def first(self, kind: Problem, errors: Callable[[Batch], Tensor]) -> int | None:
         """The number of the first query in which ``errors`` counts a problem; None if no single query has it.

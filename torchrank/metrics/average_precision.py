@@ -124,19 +124,19 @@ class MAP(BinaryMetric):
         if self.normalize == "retrieved" and self.top_k is not None and not ranking.untied:
             return _precision_by_hits(ranking, self.relevance_level, self.top_k)
         if self.gain is None:
-            return ratio(_sum_of_precisions(ranking, self.relevance_level, self.top_k), self.whole(ranking))
+            return ratio(_sum_of_precisions(ranking, self.relevance_level, self.top_k), self.denominator(ranking))
         values = precisions(ranking, self.relevance_level, self.top_k)
         # All orders of a tie group are equally likely, so its relevant entries have the same expected precision.
         return ratio((ranking.gains(self.weighing) * values).sum(-1), ranking.total_gain(self.weighing))
 
-    def whole(self, ranking: Ranking) -> Tensor:
+    def denominator(self, ranking: Ranking) -> Tensor:
         """The denominator N, if it is not random: float64 [query]."""
-        relevant, length = ranking.num_relevant(self.relevance_level), self.length(ranking)
         if self.normalize in ("retrieved", "k"):
-            return length if self.normalize == "k" else self.hits(ranking)
+            return self.length(ranking) if self.normalize == "k" else self.hits(ranking)
+        relevant = ranking.num_relevant(self.relevance_level)
         if self.normalize == "length":
-            return torch.minimum(relevant, torch.minimum(length, ranking.num_candidates))
-        return relevant if self.normalize == "relevant" or self.top_k is None else torch.minimum(relevant, length)
+            relevant = torch.minimum(relevant, ranking.num_candidates)
+        return relevant if self.normalize == "relevant" or self.top_k is None else relevant.clamp_max(self.top_k)
 
 
 @cached

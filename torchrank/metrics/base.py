@@ -21,7 +21,7 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
 from torchrank.state.measurements import BatchResult, Measured, Status
 from torchrank.state.rank_tables import LONGEST
-from torchrank.state.scoring import result_for, score_batch
+from torchrank.state.scoring import score_batch
 
 #: a clause of error messages on bounds of differences
 NONLINEAR = "whose value is no sum over candidates with weights that judgments do not change"
@@ -86,6 +86,9 @@ class RankingMetric(Measure):
     #: divides by less, :meth:`numerator` over :meth:`denominator`; not inherited with another :meth:`measure`
     monotone_behind: ClassVar[bool] = False
 
+    #: method of (preds, target) that raises for a layout from which the measure cannot be computed; None = any will do
+    check: ClassVar[Any] = None
+
     ties: Ties = one_of(default="expected", among=lambda cls: cls.policies)
     empty_target_action: EmptyAction = parameter(default="neg")
     aggregation: Aggregation = parameter(default="mean")
@@ -139,6 +142,7 @@ class RankingMetric(Measure):
         """The part of a ranking that the formula reads; by default all of it."""
         return Need()
 
+    @functools.cached_property
     def required(self) -> Need:
         """The part of a ranking that the metric reads, in view of its treatment of unjudged candidates."""
         # Removing candidates moves others up from behind the cutoff. Bounds need an entry for each unjudged candidate.
@@ -170,9 +174,6 @@ class RankingMetric(Measure):
     def errors(self, ranking: Ranking) -> Tensor:
         """int64 [kind]: counters of bad values, found by the ranking or by the measure itself."""
         return ranking.errors
-
-    def check(self, preds: Any, target: Any) -> None:
-        """Raise TypeError for a layout from which the measure cannot be computed."""
 
     def resolve_ties(self, ranking: Ranking) -> Ranking:
         """The ranking that :meth:`measure` reads, with ties resolved by the policy."""
@@ -266,8 +267,7 @@ class RankingMetric(Measure):
         Raises:
             TypeError, ValueError: as :meth:`update`; bad values raise at once.
         """
-        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        batch = Batch(preds, target, weights, options)
+        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break)
         return self.scored(self.of_batch(batch), batch)
 
     def of_batch(self, batch: Batch) -> BatchResult:
@@ -305,11 +305,10 @@ class RankingMetric(Measure):
             ValueError: shapes do not fit together, or lists are too long for ``unjudged="lower"`` or "upper". Bad
                 values are counted and raise in :meth:`compute`.
         """
-        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        batch = Batch(preds, target, weights, options)
-        known = result_for(self, batch)
-        self.accumulate(known or score_batch([self], batch, values=False)[0])
-        if known is None and indexes is not None:
+        batch = preds if isinstance(preds, Batch) else Batch(preds, target, weights, mask, indexes, exclude, tie_break)
+        result = batch.results.get(id(self))
+        self.accumulate(result or score_batch([self], batch, values=False)[0])
+        if result is None and indexes is not None:
             self.notice_cut(batch)
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:

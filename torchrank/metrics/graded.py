@@ -50,8 +50,9 @@ class GradedMetric(RankingMetric):
 
     gain: GainOption = parameter(default="linear", check=checked_gain)
 
+    @functools.cached_property
     def required(self) -> Need:
-        needed = super().required()
+        needed = super().required
         # With a gain for grade 0, irrelevant candidates at all ranks matter as well.
         return needed | Need() if self.gain_function.of_zero else needed
 

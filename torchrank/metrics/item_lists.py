@@ -26,7 +26,7 @@ from torchrank.names.types import Aggregation, Pairs, Target, call_of
 from torchrank.ranking.entries import run_starts
 from torchrank.state.measure import Measure
 from torchrank.state.measurements import BatchResult, Measured, Measurements
-from torchrank.state.scoring import result_for, weigh
+from torchrank.state.scoring import weigh
 from torchrank.state.sums import Sum
 
 #: attributes of a metric that describe its catalogue, by name
@@ -179,8 +179,8 @@ class ListMetric(Measure):
             TypeError: ``preds`` is not a tensor of integer ids.
             ValueError: shapes do not fit together. Bad values are counted and raise in :meth:`compute`.
         """
-        batch = Batch(preds, target, weights, {"mask": mask, "exclude": exclude})
-        self.accumulate(result_for(self, batch) or self.of_batch(batch))
+        batch = preds if isinstance(preds, Batch) else Batch(preds, target, weights, mask, exclude=exclude)
+        self.accumulate(batch.results.get(id(self)) or self.of_batch(batch))
 
     def of_batch(self, batch: Batch) -> BatchResult:
         measured, lists = self.measured(batch)
@@ -195,8 +195,8 @@ class ListMetric(Measure):
             return serially(preds.device, preds.numel(), self._measured, batch)
 
     def _measured(self, batch: Batch) -> tuple[Measurements, Recommended]:
-        preds, options = batch.preds, batch.options
-        lists, errors = self.recommended(preds, batch.target, options["mask"], options["exclude"])
+        preds = batch.preds
+        lists, errors = self.recommended(preds, batch.target, batch.mask, batch.exclude)
         queries, elements = len(lists.ids), max(1, lists.ids.shape[1] * max(1, self.width(lists)))
         # Chunks of queries bound the temporary memory. On a CPU there are enough of them for all threads.
         threads = available() if queries * elements > GRAIN and preds.device.type == "cpu" else 1
@@ -288,7 +288,7 @@ class PerUserMetric(ListMetric):
         Raises:
             TypeError, ValueError: as :meth:`update`, which takes the same arguments; for bad values at once.
         """
-        batch = Batch(preds, target, weights, {"mask": mask, "exclude": exclude})
+        batch = Batch(preds, target, weights, mask, exclude=exclude)
         return self.scored(self.of_batch(batch), batch)
 
 

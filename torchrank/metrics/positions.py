@@ -137,8 +137,7 @@ class PositionMetric(BinaryMetric):
         return UNEQUAL if self.average == "positive" or self.adjusted else ""
 
     def weight(self, ranking: Ranking) -> Tensor:
-        positives = self.average == "positive"
-        weight = ranking.num_relevant(self.relevance_level) if positives else super().weight(ranking)
+        weight = ranking.num_relevant(self.relevance_level) if self.average == "positive" else ranking.ones
         if self.adjusted is None or self.aggregation != "mean":
             return weight
         # With these weights, the mean of the adjusted queries is the adjusted mean (for "z", up to a factor).

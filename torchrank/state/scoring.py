@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -27,7 +25,7 @@ from torchrank.ranking.arithmetic import only
 from torchrank.ranking.parts import batch_order, numbered
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
-from torchrank.state.aggregation import MEANS, Mean
+from torchrank.state.aggregation import Mean
 from torchrank.state.measurements import BatchResult, Measured, Measurements, Status
 from torchrank.state.rank_tables import looked_up
 
@@ -58,6 +56,10 @@ class Measuring(Averaging, Protocol):
     ties: Any
 
     @property
+    def check(self) -> Any:
+        """Function of (preds, target) that raises if the metric is not defined for a layout; None = it is for all."""
+
+    @property
     def label(self) -> str:
         """Name and parameters of the metric."""
 
@@ -73,42 +75,15 @@ class Measuring(Averaging, Protocol):
     def rows(self) -> list[Tensor] | None:
         """Per-query values in the state; None if the metric keeps none."""
 
+    @property
     def required(self) -> Need:
         """The part of a ranking that the metric reads."""
-
-    def check(self, preds: Any, target: Any) -> None:
-        """Raise TypeError if the metric is not defined for this layout."""
 
     def measured(self, ranking: Ranking) -> Measured:
         """Measure the queries of a ranking."""
 
     def with_extra_sums(self, result: BatchResult, extra: Tensor) -> BatchResult:
         """The result with the further sums appended, from ``extra`` [number, query]."""
-
-
-# ---- a collection ranks once -----------------------------------------------------------------------------------------
-
-# A context variable, because `update` is torchmetrics' method and has no argument for a result.
-_RESULTS: ContextVar[tuple[Batch, Mapping[int, BatchResult]] | None] = ContextVar("results", default=None)
-
-
-@contextlib.contextmanager
-def results_of(batch: Batch, results: Mapping[int, BatchResult]) -> Iterator[None]:
-    """Context in which metrics, given by their id, use these results when they are updated with a batch."""
-    token = _RESULTS.set((batch, results))
-    try:
-        yield
-    finally:
-        _RESULTS.reset(token)
-
-
-def result_for(metric: object, batch: Batch) -> BatchResult | None:
-    """The result that a collection has computed for a metric; None if the metric is updated by itself.
-
-    A subclass may change the batch before it is added. Then the result of the collection is not its own.
-    """
-    known = _RESULTS.get()
-    return known[1].get(id(metric)) if known is not None and batch.is_part_of(known[0]) else None
 
 
 # ---- measure ---------------------------------------------------------------------------------------------------------
@@ -159,18 +134,19 @@ def _checked(metrics: Sequence[Measuring], batch: Batch) -> tuple[torch.device, 
         if given:
             raise ValueError(f"Expected nothing but weights beside a Ranking, got {', '.join(given)}")
         for metric in metrics:
-            preds.check(metric.required(), metric.label)
+            preds.check(metric.required, metric.label)
         device, size, queries = preds.num_candidates.device, preds.size, preds.num_queries
     else:
         for metric in metrics:
-            metric.check(preds, batch.target)
+            if metric.check is not None:
+                metric.check(preds, batch.target)
         if isinstance(preds, Tensor) and not preds.is_nested and preds.dim():
             device, size, queries = preds.device, preds.numel(), len(preds)
     return device, size, queries
 
 
 def _arranged(metrics: Sequence[Measuring], batch: Batch) -> tuple[Layout, Need]:
-    need = functools.reduce(operator.or_, map(operator.methodcaller("required"), metrics))
+    need = functools.reduce(operator.or_, map(operator.attrgetter("required"), metrics))
     validate = any(map(operator.attrgetter("validate_args"), metrics))
     layout = arrange_batch(batch, validate)
     if isinstance(layout, RankedIds):
@@ -179,7 +155,7 @@ def _arranged(metrics: Sequence[Measuring], batch: Batch) -> tuple[Layout, Need]
 
 
 def _parts(metrics: Sequence[Measuring], ranking: Ranking) -> list[Ranking]:
-    return ranking.parts(any(metric.required().all_candidates for metric in metrics))
+    return ranking.parts(any(metric.required.all_candidates for metric in metrics))
 
 
 def _with_values(metrics: Sequence[Measuring], batch: Batch, values: bool, total: bool) -> list[BatchResult]:
@@ -297,7 +273,7 @@ def _of_each(metrics: Sequence[Measuring], ranking: Ranking) -> Measurements:
         for place, value, status, error in zip(table.places, table.values, table.status, table.errors):
             found[place] = Measured(value, ranking.ones, status, error)
     others = [n for n in range(len(metrics)) if n not in found]
-    others.sort(key=lambda n: getattr(metrics[n], "top_k", None) or math.inf, reverse=True)
+    others.sort(key=[getattr(metric, "top_k", None) or math.inf for metric in metrics].__getitem__, reverse=True)
     found |= {n: metrics[n].measured(ranking) for n in others}
     return Measurements.of(list(map(found.__getitem__, range(len(metrics)))), ranking.queries, ranking.ones)
 
@@ -390,9 +366,9 @@ def weigh(
             map(BatchResult, values, only(~skipped, inner), skipped, errors, values.new_empty((len(values), 0)))
         )
     # Geometric and harmonic means sum a function of each value.
-    means = list(map(operator.attrgetter("mean"), metrics))
-    plain = means.count(MEANS["mean"]) == len(means)
-    averaged = values if plain else torch.stack([mean.inside(row) for mean, row in zip(means, values)])
+    averaged, aggregations = values, list(map(operator.attrgetter("aggregation"), metrics))
+    if "geometric" in aggregations or "harmonic" in aggregations:
+        averaged = torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
     alike = measured.all_ones and weights is None
     if (all_scored or (reading_is_free(inner) and not bool(skipped.any()))) and (alike or _all_ones(inner)):
         added = sums.summed(averaged, None, queries, num_empty, errors)

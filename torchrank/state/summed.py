@@ -61,7 +61,7 @@ class SummedMetric(SafeMetric):
 
     def notice_cut(self, batch: Batch) -> None:
         """Warn if the first query of a batch of flat rows is the last query of the batch before. On the CPU only."""
-        indexes = batch.options.get("indexes")
+        indexes = batch.indexes
         if indexes is None or not reading_is_free(indexes) or not len(indexes):
             return
         before, self._ends = self._ends, (int(indexes[0]), int(indexes[-1]))

@@ -274,8 +274,7 @@ class Bootstrapped(SuiteMetric):
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
         """
-        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        self.add(Batch(preds, target, weights, options), query_ids)
+        self.add(Batch(preds, target, weights, mask, indexes, exclude, tie_break), query_ids)
 
     def intervals(self, level: float | None = None, method: Percentiles | None = None) -> dict[str, Interval]:
         """The interval of every metric by key, over the queries of all workers: (low, high), both floats.

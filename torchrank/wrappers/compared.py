@@ -148,8 +148,7 @@ class Compared(SuiteMetric):
                 f"Expected scores of the same candidates from all systems, got shapes {shapes}; give candidates that a"
                 " system has not retrieved the score -inf"
             )
-        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        batches = [Batch(preds[name], target, weights, options) for name in self.systems]
+        batches = [Batch(preds[name], target, weights, mask, indexes, exclude, tie_break) for name in self.systems]
         metrics = list(self.tally.metrics.values())
         with torch.no_grad():
             found = [weigh(metrics, measure_suite(metrics, batch), batch.weights) for batch in batches]

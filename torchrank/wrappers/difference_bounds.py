@@ -120,7 +120,7 @@ def _check(metric: RankingMetric) -> None:
 
 def _dense(name: str, preds: Any, target: Any, mask: Tensor | None) -> DenseLayout:
     """The checked scores and grades of a system."""
-    batch = Batch(preds, target, options={"mask": mask})
+    batch = Batch(preds, target, mask=mask)
     for argument, x in ((name, batch.preds), ("target", batch.target)):
         if not isinstance(x, Tensor) or x.dim() != 2 or not x.shape[1]:
             got = f"shape {list(x.shape)}" if isinstance(x, Tensor) else type(x).__name__

@@ -101,8 +101,7 @@ class PerQuery(SummedMetric):
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
         """
-        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        batch = Batch(preds, target, weights, options)
+        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break)
         measured, weights = measure_suite(list(self.metrics.values()), batch), batch.weights
         if query_ids is None and isinstance(preds, Ranking):
             query_ids = preds.query_ids  # type: ignore[assignment]  # checked here

@@ -115,7 +115,6 @@ class SampledRanks(BinaryMetric):
         return Need(relevant=True)
 
     def check(self, preds: Any, target: Any) -> None:
-        super().check(preds, target)
         columns = preds.shape[1] if isinstance(preds, Tensor) and not preds.is_nested and preds.dim() == 2 else None
         if columns is not None and columns <= self.num_negatives:
             raise ValueError(
@@ -287,7 +286,7 @@ class SampledRanks(BinaryMetric):
             raise TypeError(
                 f"Expected a measure of a ranking, got {type(metric).__name__}; pass a name as 'hitrate@10'"
             )
-        if metric.aggregation != "mean" or not metric.required().relevant or metric.num_extra_sums:
+        if metric.aggregation != "mean" or not metric.required.relevant or metric.num_extra_sums:
             raise ValueError(
                 f"Expected the mean of a measure of relevant candidates, got {metric.label}; rank the whole catalogue"
             )

@@ -101,11 +101,12 @@ class Sliced(SuiteMetric):
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or ``slices`` has another dtype or shape.
                 A number of no slice is counted and raises in :meth:`compute`.
         """
-        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
         if slices is None and isinstance(preds, Ranking) and preds.groups is not None:
             slices = self._slices_of(preds.groups).to(preds.num_candidates.device)
         members, counters = self._members(slices)
-        self.add(Batch(preds, target, weights, options), query_ids, [None, *members.T], counters)
+        self.add(
+            Batch(preds, target, weights, mask, indexes, exclude, tie_break), query_ids, [None, *members.T], counters
+        )
 
     def _slices_of(self, groups: list[Any]) -> Tensor:
         """The slice of each query from its group, int [query]; -1 = in none."""

@@ -84,7 +84,7 @@ def values_of(metrics: Mapping[str, Any], ranking: Ranking) -> tuple[dict[str, T
     Raises:
         ValueError: the ranking has bad values.
     """
-    batch = Batch(ranking, None, None, {})
+    batch = Batch(ranking)
     results = results_of_batch(list(metrics.values()), batch)
     values = {key: metric.scored(results[id(metric)], batch) for key, metric in metrics.items()}
     weights = {key: torch.where(value.isnan(), 1.0, results[id(metrics[key])].weights) for key, value in values.items()}
@@ -99,8 +99,7 @@ def measure_suite(metrics: Sequence[Measure], batch: Batch) -> Measurements:
         found |= {id(metric): one for metric, one in zip(ranking, _each(measure_batch(ranking, batch)))}
     for metric in metrics:
         if isinstance(metric, PerUserMetric):
-            options = {name: batch.options.get(name) for name in ("mask", "exclude")}
-            found[id(metric)] = metric.measured(replace(batch, options=options))[0]
+            found[id(metric)] = metric.measured(batch)[0]
     return _joined([found[id(metric)] for metric in metrics])
 
 

@@ -142,8 +142,7 @@ class TieReport(SummedMetric):
         Raises:
             TypeError: near ties are looked for in other layouts than scores [query, candidate] with a label or grades.
         """
-        options = {"mask": mask, "indexes": indexes, "exclude": exclude, "tie_break": tie_break}
-        whole = Batch(preds, target, weights, options)
+        whole = Batch(preds, target, weights, mask, indexes, exclude, tie_break)
         for batch in _snapped(whole, self._tolerance):
             self._add(batch)
         self.notice_cut(whole)
@@ -302,19 +301,19 @@ class TieGroups:
     ties = "expected"
     mean = MEANS["mean"]
     rank_decides = False
+    check = None
     num_extra_sums = 0
     rows = None
 
     @classmethod
     def in_ranks_of(cls, metrics: list[RankingMetric]) -> TieGroups:
         """The tie groups that begin at a rank that a metric reads. Ranks behind it may be unknown."""
-        return cls(functools.reduce(operator.or_, (metric.required() for metric in metrics)).reach)
+        return cls(functools.reduce(operator.or_, (metric.required for metric in metrics)).reach)
 
+    @property
     def required(self) -> Need:
+        """The part of a ranking with these tie groups."""
         return Need(self.reach, relevant=True)
-
-    def check(self, preds: Any, target: Any) -> None:
-        """Every layout has tie groups."""
 
     def measured(self, ranking: Ranking) -> Measured:
         counted = ranking.valid & (ranking.grade > 0)
