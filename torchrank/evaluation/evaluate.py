@@ -10,11 +10,12 @@ import numpy as np
 import torch
 
 from torchrank.evaluation.evaluation import Evaluation
-from torchrank.evaluation.options import MEASURES, Options, Precision, Queries, Unjudged, with_parameters
+from torchrank.evaluation.options import MEASURES, Options, Precision, Queries, with_parameters
 from torchrank.evaluation.parts import Evaluator, Part, check_queries
 from torchrank.layouts.progress import progress_bar
 from torchrank.names.presets import CUTOFFS
 from torchrank.names.presets import preset as preset_of
+from torchrank.names.types import Unjudged
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks
 from torchrank.tables.files import EXPANSION

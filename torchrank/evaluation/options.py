@@ -21,7 +21,6 @@ from torchrank.wrappers.suites import Suite
 
 Queries = Literal["judged", "both"]
 Precision = Literal["double", "single"]
-Unjudged = Literal["irrelevant", "condensed", "lower", "upper"]
 
 #: the measures if neither measures nor a preset are given
 MEASURES = "ndcg@10 map mrr recall@100"

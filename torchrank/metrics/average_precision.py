@@ -63,9 +63,7 @@ class MAP(BinaryMetric):
 
     known_as = {
         "parse": {
-            "AP": "",
-            "average_precision": "",
-            "mean_average_precision": "",
+            "AP average_precision mean_average_precision": "",
             "gmap": "(aggregation=geometric)",
             "map_cut": "@5,10,15,20,30,100,200,500,1000",
             "retrieval_average_precision": "(normalize=retrieved)",

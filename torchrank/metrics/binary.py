@@ -211,7 +211,7 @@ class FBeta(F1):
     """
 
     known_as = {
-        "parse": {"F_beta": "", "fbeta_score": "", "F{x}": "(beta={x})", "set_F_{x}": "(beta={root})"},
+        "parse": {"F_beta fbeta_score": "", "F{x}": "(beta={x})", "set_F_{x}": "(beta={root})"},
         "rectools": "F1Beta",
         "trec_eval": {"": "`set_F_x`, whose x is beta squared"},
         "ir_measures": {"SetF(beta={x})": "(beta={root})"},

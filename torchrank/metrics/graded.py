@@ -212,9 +212,7 @@ class NDCG(DCG):
 
     known_as = {
         "parse": {
-            "normalized_dcg": "",
-            "normalized_discounted_cumulative_gain": "",
-            "normalised_discounted_cumulative_gain": "",
+            "normalized_dcg normalized_discounted_cumulative_gain normalised_discounted_cumulative_gain": "",
             "ndcg_cut": "@5,10,15,20,30,100,200,500,1000",
         },
         "trec_eval": {"ndcg": "", "ndcg_cut_{k}": "@{k}"},

@@ -261,10 +261,8 @@ class ElevenPoint(BinaryMetric):
 
     known_as = {
         "parse": {
-            "11pt_avg_{xs}": "(points={{{xs}}})",
-            "11_pt_avg_{xs}": "(points={{{xs}}})",
-            "3pt_avg": "(points={{0.2,0.5,0.8}})",
-            "three_point": "(points={{0.2,0.5,0.8}})",
+            "11pt_avg_{xs} 11_pt_avg_{xs}": "(points={{{xs}}})",
+            "3pt_avg three_point": "(points={{0.2,0.5,0.8}})",
         },
         "trec_eval": "11pt_avg",
         "trec_eval9": {"11pt_avg": "(rounding=up)"},

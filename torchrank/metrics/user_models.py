@@ -97,7 +97,7 @@ class RBP(UserMetric):
     """
 
     known_as = {
-        "parse": {"rank_biased_precision": "", "rbp{x}": "(p={x})", "rbp_p={p}": "(p={p})", "rbp_{p}": "(p={p})"},
+        "parse": {"rank_biased_precision": "", "rbp{x}": "(p={x})", "rbp_p={p} rbp_{p}": "(p={p})"},
         "trec_eval": {"rbp": "~ of the same p, with the largest grade of a query as `max_grade` if that exceeds 1"},
         "trec_eval9": {},
         "ir_measures": {"RBP(rel={rel})": "(p=0.8,relevance_level={rel})"},
@@ -322,38 +322,14 @@ class CWL(UserModel, UserMetric):
         return torch.cat(values)
 
 
-# ---- users: probability to go on from each rank, given gains [query, rank] and ranks [rank]; clamped to [0, 1] -------
-
-
-def _precision(metric: UserModel, gain: Tensor, rank: Tensor) -> Tensor:
-    return torch.ones_like(rank)
-
-
-def _rbp(metric: UserModel, gain: Tensor, rank: Tensor) -> Tensor:
-    return torch.full_like(rank, metric.p)
-
-
-def _rr(metric: UserModel, gain: Tensor, rank: Tensor) -> Tensor:
-    # With graded gains as well, the user stops at the first gain above 0.
-    return (gain.cummax(-1).values == 0).to(gain.dtype)
-
-
 def _ap(metric: UserModel, gain: Tensor, rank: Tensor) -> Tensor:
     # Sums over j >= i; shifted by one rank they are the sums over j > i.
     from_here = running_sum((gain / rank).flip(-1)).flip(-1)
     return ratio(torch.nn.functional.pad(from_here[:, 1:], (0, 1)), from_here)
 
 
-def _sdcg(metric: UserModel, gain: Tensor, rank: Tensor) -> Tensor:
-    return torch.log(rank + 1) / torch.log(rank + 2)
-
-
 def _insq(metric: UserModel, gain: Tensor, rank: Tensor) -> Tensor:
     return (1 - 1 / (rank + 2 * metric.target)) ** 2
-
-
-def _inst(metric: UserModel, gain: Tensor, rank: Tensor) -> Tensor:
-    return (1 - 1 / (rank + 2 * metric.target - running_sum(gain))) ** 2
 
 
 def _bpm(metric: UserModel, gain: Tensor, rank: Tensor) -> Tensor:
@@ -365,33 +341,19 @@ def _bpm(metric: UserModel, gain: Tensor, rank: Tensor) -> Tensor:
     return ((gained < target - ROUNDING) & (rank < patience - ROUNDING)).to(gain.dtype)
 
 
-def _nerr8(metric: UserModel, gain: Tensor, rank: Tensor) -> Tensor:
-    return 1 - gain
-
-
-def _nerr9(metric: UserModel, gain: Tensor, rank: Tensor) -> Tensor:
-    return (1 - gain) * rank / (rank + 1)
-
-
-def _nerr10(metric: UserModel, gain: Tensor, rank: Tensor) -> Tensor:
-    return (1 - gain) * metric.p
-
-
-def _nerr11(metric: UserModel, gain: Tensor, rank: Tensor) -> Tensor:
-    return (1 - gain) * _insq(metric, gain, rank)
-
-
+#: users: probability to go on from each rank, given gains [query, rank] and ranks [rank]; clamped to [0, 1]
 USERS: dict[str, Callable[[UserModel, Tensor, Tensor], Tensor]] = {
-    "precision": _precision,
-    "rbp": _rbp,
-    "rr": _rr,
+    "precision": lambda metric, gain, rank: torch.ones_like(rank),
+    "rbp": lambda metric, gain, rank: torch.full_like(rank, metric.p),
+    # With graded gains as well, the user stops at the first gain above 0.
+    "rr": lambda metric, gain, rank: (gain.cummax(-1).values == 0).to(gain.dtype),
     "ap": _ap,
-    "sdcg": _sdcg,
+    "sdcg": lambda metric, gain, rank: torch.log(rank + 1) / torch.log(rank + 2),
     "insq": _insq,
-    "inst": _inst,
+    "inst": lambda metric, gain, rank: (1 - 1 / (rank + 2 * metric.target - running_sum(gain))) ** 2,
     "bpm": _bpm,
-    "nerr8": _nerr8,
-    "nerr9": _nerr9,
-    "nerr10": _nerr10,
-    "nerr11": _nerr11,
+    "nerr8": lambda metric, gain, rank: 1 - gain,
+    "nerr9": lambda metric, gain, rank: (1 - gain) * rank / (rank + 1),
+    "nerr10": lambda metric, gain, rank: (1 - gain) * metric.p,
+    "nerr11": lambda metric, gain, rank: (1 - gain) * _insq(metric, gain, rank),
 }

@@ -11,7 +11,8 @@
         "recbole": {"gauc": "~ weighted by the relevant"},
     }
 
-- A string is a list of names without a setting. A list of settings makes one label of each.
+- A string is a list of names without a setting. Names with the same setting are a list, too, as ``"zmr zamr"``.
+- A list of settings makes one label of each.
 - Text after a setting is a remark, for the page of measures. The name "" is for a remark on a library.
 - "~" marks a different measure: the page shows it with its remark, and presets and the parser leave it out.
 - Names under "parse" are accepted by the parser, and shown nowhere.
@@ -116,14 +117,13 @@ def known(measure: type) -> tuple[Known, ...]:
 
 def _read(known_as: Mapping[str, Any]) -> Iterator[Known]:
     for library, names in known_as.items():
-        if isinstance(names, str):
-            names = dict.fromkeys(names.split() or [""], "")
-        for theirs, text in names.items():
+        for theirs, text in ({names: ""} if isinstance(names, str) else names).items():
             parts = [_SETTING.fullmatch(one) for one in ([text] if isinstance(text, str) else text)]
             settings = tuple(part["setting"] for part in parts if part)
             first = parts[0]
             assert first is not None
-            yield Known(library, theirs, settings, first["remark"], not first["other"])
+            for name in theirs.split() or [""]:
+                yield Known(library, name, settings, first["remark"], not first["other"])
 
 
 def also_in(measure: type) -> str:
