@@ -323,3 +323,12 @@ class RankingMetric(Measure):
 
         @call_of(update, Tensor)
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class RetrievedMetric(RankingMetric):
+    """Base of measures of all retrieved candidates. A query for which nothing was retrieved is empty."""
+
+    takes_unjudged_for: ClassVar[tuple[str, ...]] = ("irrelevant", "condensed")
+
+    def empty(self, ranking: Ranking) -> Tensor:
+        return ranking.num_candidates == 0

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.canonical import Need
-from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.base import RankingMetric, RetrievedMetric
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.metrics.item_lists import PerUserMetric, Recommended
 from torchrank.names.parameters import flag
@@ -80,7 +80,7 @@ class NumRelRet(BinaryMetric):
         return self.hits(ranking)
 
 
-class NumRet(RankingMetric):
+class NumRet(RetrievedMetric):
     r"""Number of retrieved candidates among the first k: :math:`\min(k, n)`.
 
     The result is the mean over queries. trec_eval prints the sum, ``aggregation="sum"``. A query for which nothing was
@@ -103,13 +103,9 @@ class NumRet(RankingMetric):
     }
     name = "numret"
     value_range = (0.0, math.inf)
-    takes_unjudged_for = ("irrelevant", "condensed")
 
     def need(self) -> Need:
         return Need(1, relevant=True)  # no rank is read
-
-    def empty(self, ranking: Ranking) -> Tensor:
-        return ranking.num_candidates == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
         return ranking.num_within(self.top_k)
@@ -190,7 +186,7 @@ class NumQ(RankingMetric):
         return torch.ones_like(ranking.num_candidates)
 
 
-class Filled(RankingMetric):
+class Filled(RetrievedMetric):
     r"""The share of the first k ranks that have a candidate: :math:`\min(k, n) / k`.
 
     n is the length of the list. Without ``top_k`` the value is 1 for a list with any candidate, so the mean is the
@@ -218,15 +214,11 @@ class Filled(RankingMetric):
         },
     }
     name = "filled"
-    takes_unjudged_for = ("irrelevant", "condensed")
 
     whole: bool = flag(default=False)
 
     def need(self) -> Need:
         return Need(1, relevant=True)  # no rank is read
-
-    def empty(self, ranking: Ranking) -> Tensor:
-        return ranking.num_candidates == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
         share = (ranking.num_candidates / (self.top_k or 1)).clamp_max(1)

@@ -15,7 +15,7 @@ from torchrank.formulas.cutoff_tie import CutoffTie, hypergeometric
 from torchrank.hardware.devices import reading_is_free, widest_float
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.layouts.cutting import groups
-from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.base import RetrievedMetric
 from torchrank.metrics.binary import BinaryMetric, uncounted
 from torchrank.names.parameters import one_of
 from torchrank.ranking.arithmetic import as_numbers, only, ratio
@@ -188,7 +188,7 @@ def _judged_numbers(ranking: Ranking) -> Tensor:
     return as_numbers(ranking.judged() & ranking.retrieved(), ranking.first.dtype)
 
 
-class Judged(RankingMetric):
+class Judged(RetrievedMetric):
     r"""The share of the first k ranks that is judged: :math:`\frac{1}{\min(k, n)} \sum_{i \le k} [grade_i \ge 0]`.
 
     n is the length of the list. If the value is low, more judgments may change other measures at k a lot. A query for
@@ -212,15 +212,12 @@ class Judged(RankingMetric):
     def need(self) -> Need:
         return Need(self.top_k)
 
-    def empty(self, ranking: Ranking) -> Tensor:
-        return ranking.num_candidates == 0
-
     def measure(self, ranking: Ranking) -> Tensor:
         judged = judged_within(ranking, self.top_k)
         return ratio(judged, ranking.num_within(self.top_k))
 
 
-class Hole(RankingMetric):
+class Hole(RetrievedMetric):
     r"""The share of the first k ranks with an unjudged candidate: :math:`\frac{1}{k} \sum_{i \le k} [grade_i < 0]`.
 
     A list shorter than k is still divided by k, as in trec_eval. So this is 1 - :class:`Judged` for lists of k or more
@@ -244,13 +241,9 @@ class Hole(RankingMetric):
     }
     name = "hole"
     higher_is_better = False
-    takes_unjudged_for = ("irrelevant", "condensed")
 
     def need(self) -> Need:
         return Need(self.top_k)
-
-    def empty(self, ranking: Ranking) -> Tensor:
-        return ranking.num_candidates == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
         length = ranking.num_candidates

@@ -29,6 +29,11 @@ class CostMetric(PerUserMetric):
     needs_target = True
     fewest = 0
 
+    def describe(self, **catalogue: Tensor) -> tuple[Catalogue, int]:
+        ((name, numbers),) = catalogue.items()
+        numbers = item_numbers(name, numbers)
+        return {name: numbers}, len(numbers)
+
 
 class TBG(CostMetric):
     r"""Time-biased gain: the gain of relevant items, which falls with the time to reach them.
@@ -83,10 +88,6 @@ class TBG(CostMetric):
     click_other: float = number(default=0.39, least=0, most=1)
     save: float = number(default=0.77, least=0, most=1)
     relevance_level: float = number(default=1, above=0)
-
-    def describe(self, lengths: Tensor) -> tuple[Catalogue, int]:
-        lengths = item_numbers("lengths", lengths)
-        return {"lengths": lengths}, len(lengths)
 
     def measure(self, lists: Recommended) -> Tensor:
         relevant = _at_least(lists, self.relevance_level)
@@ -144,10 +145,6 @@ class UMeasure(CostMetric):
     read: float = number(default=0.2, least=0, most=1)
     gain: Literal["linear", "exponential"] | Callable[[Tensor], Tensor] = one_of(default="exponential")
     relevance_level: float = number(default=1, above=0)
-
-    def describe(self, lengths: Tensor) -> tuple[Catalogue, int]:
-        lengths = item_numbers("lengths", lengths)
-        return {"lengths": lengths}, len(lengths)
 
     def measure(self, lists: Recommended) -> Tensor:
         relevant = _at_least(lists, self.relevance_level)
@@ -208,10 +205,6 @@ class CWLCost(UserModel, BoundedGain, CostMetric):
     of: Literal["cost", "total_cost"] = one_of(default="cost")
     behind: float = number(default=1, least=0)
     cost: float = fixed(0.0, "which cuts lists at top_k")
-
-    def describe(self, costs: Tensor) -> tuple[Catalogue, int]:
-        costs = item_numbers("costs", costs)
-        return {"costs": costs}, len(costs)
 
     def width(self, lists: Recommended) -> int:
         # A user can go on behind the end of the list: there are some tables [query, rank].

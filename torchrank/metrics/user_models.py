@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchrank.formulas.gains import UNDISCOUNTED, AtLeast, Geometric, Scaled
 from torchrank.layouts.canonical import BLOCK, Need
-from torchrank.metrics.base import RankingMetric
+from torchrank.metrics.base import RankingMetric, RetrievedMetric
 from torchrank.names.parameters import flag, integer, number, one_of
 from torchrank.ranking.arithmetic import only, ratio, running_sum
 from torchrank.ranking.ranking import Ranking
@@ -117,7 +117,7 @@ class RBP(UserMetric):
         return ranking.ideal(self.gain_function, Geometric(self.p), self.top_k) if self.normalize else None
 
 
-class RBPResidual(RankingMetric):
+class RBPResidual(RetrievedMetric):
     r"""Residual of rank-biased precision: :math:`p^n + (1 - p) \sum_{i \le n, unjudged} p^{i - 1}`.
 
     The increase of :class:`RBP` if all unjudged candidates in a list of n, and all candidates behind it, were relevant.
@@ -153,9 +153,6 @@ class RBPResidual(RankingMetric):
 
     def need(self) -> Need:
         return Need(self.top_k)
-
-    def empty(self, ranking: Ranking) -> Tensor:
-        return ranking.num_candidates == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
         # The discounts of all ranks add up to 1 / (1 - p), also behind the list. All but the judged weight is residual.

@@ -8,7 +8,7 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -84,7 +84,8 @@ def resolve(name: str) -> list[Label]:
     if suffixed := _LEVEL.fullmatch(name):
         if _LEVEL.fullmatch(suffixed["name"]):
             raise ValueError(f"Expected one relevance level, as in 'map-l2', got several in {name[:50]!r}")
-        return [_at_level(label, suffixed) for label in resolve(suffixed["name"])]
+        level = {"relevance_level": int(suffixed["level"])}
+        return [replace(label, parameters=label.parameters | level) for label in resolve(suffixed["name"])]
     label, registry = read(name), measures()
     if len(label.name) > LONGEST_PLAIN:
         raise ValueError(f"Expected the name of a measure, got {len(label.name):,} characters: {name[:50]!r}...")
@@ -157,10 +158,6 @@ _CUT = re.compile(rf"(?P<name>[\W\d]*[^\W\d].*?)(?P<link>[_-](?:at[_-])?)?(?P<k>
 
 #: after these names a number may be their parameter instead of a cutoff; bpref-10 is another measure
 _NUMBERED = ("f", "fbeta", "f_beta", "rbp", "rbo", "bpref")
-
-
-def _at_level(label: Label, suffixed: re.Match[str]) -> Label:
-    return Label(label.name, {**label.parameters, "relevance_level": int(suffixed["level"])}, label.at)
 
 
 def _metrics(label: Label, name: str, defaults: Mapping[str, Any], overrides: dict[str, Any]) -> list[Any]:
@@ -240,7 +237,7 @@ class _Spelling:
     def of(cls, measure: Any, one: Known) -> _Spelling:
         parts = read(without_optional(one.theirs))
         labels = [measure.name + without_optional(setting) for setting in one.settings]
-        theirs = _snake(parts.name)
+        theirs = _WORD.sub("_", parts.name).lower()
         example = _HOLE.sub(lambda hole: hole[0] if hole[1] == "k" else "0.5", theirs)
         if parts.parameters or ("{k}" not in example and ("@" in "".join(labels) or len(labels) > 1)):
             example = ""
@@ -289,10 +286,6 @@ def _pattern(text: str) -> str:
 
 #: the places in the name of a class where another word begins, and hyphens
 _WORD = re.compile(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|-")
-
-
-def _snake(name: str) -> str:
-    return _WORD.sub("_", name).lower()
 
 
 @functools.cache

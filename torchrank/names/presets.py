@@ -131,18 +131,15 @@ def rows() -> dict[str, dict[str, list[Cell]]]:
     every = measures()
     for name in [*(name for name in FIRST if name in every), *sorted(every.keys() - set(FIRST))]:
         measure = every[name]
-        for one in () if required(measure) or _needs_ids(measure) else known(measure):
+        # A measure of recommended lists has no policy for targets, and refuses scores.
+        reads_scores = "empty_target_action" in measure.definition() and not required(measure)
+        for one in known(measure) if reads_scores else ():
             if one.library in LIBRARIES and one.theirs:
                 found.setdefault(name, {}).setdefault(one.library, []).append(_cell(measure, one))
     for library, lacking in LACKING.items():
         for theirs, why in lacking.items():
             found.setdefault(f"{theirs} of {LIBRARIES[library].split()[0]}", {})[library] = [Cell(theirs, None, why)]
     return found
-
-
-def _needs_ids(measure: Any) -> bool:
-    """Whether a measure reads recommended lists, so that it has no policy for targets, and refuses scores."""
-    return "empty_target_action" not in measure.definition()
 
 
 def _cell(measure: Any, one: Known) -> Cell:
@@ -210,7 +207,7 @@ def preset(name: str, *k: int, num_items: int | None = None, interactions: Tenso
     cells += _of_catalogue(name, num_items=num_items, interactions=interactions)
     for (theirs, ours, _), catalogue in cells:
         if ours is not None:
-            for at in _cuts(ours, k):
+            for at in k if "{k}" in ours and (k or "[" not in ours) else (None,):
                 label = _fill(ours, at)
                 found[_fill(theirs, at)] = parse(label, **catalogue) if catalogue else _with(label, always)
     if not found:
@@ -240,11 +237,6 @@ def _of_catalogue(library: str, **catalogue: Any) -> Iterator[tuple[Cell, dict[s
             for one in known(measure):
                 if one.library == library and one.theirs and one.same:
                     yield _cell(measure, one), needed
-
-
-def _cuts(ours: str, k: tuple[int, ...]) -> tuple[int | None, ...]:
-    """The cutoffs of a label; None for a label without one."""
-    return k if "{k}" in ours and (k or "[" not in ours) else (None,)
 
 
 def _fill(text: str, k: int | None) -> str:

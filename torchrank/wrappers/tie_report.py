@@ -184,19 +184,21 @@ class TieReport(SummedMetric):
         Raises:
             ValueError: a worker has met bad values; the message counts them by kind. The report can be used further.
         """
-        totals = _Totals.of(state.read(self.sums), len(self._three))
-        self._errors = totals.errors
+        metrics = len(self._three)
+        parts = state.read(self.sums).split([metrics * len(POLICIES) * SIZE, metrics * OWN, 2])
+        policies, own = parts[0].view(metrics, len(POLICIES), SIZE), parts[1].view(metrics, OWN)
+        self._errors = policies[..., Sum.ERRORS : Sum.ERRORS + len(Problem)].amax(1)
         shown: dict[str, Tensor] = {}
         for at, (key, three) in enumerate(self._three.items()):
-            weight, tied, width = totals.own[at]
+            weight, tied, width = own[at]
             shown |= {
                 f"{key}/tied": tied / weight,
                 f"{key}/width": width / weight,
                 f"{key}/width_max": self.most[0, at],
             }
-            for metric, policy, row in zip(three, POLICIES, totals.policies[at]):
+            for metric, policy, row in zip(three, POLICIES, policies[at]):
                 shown[f"{key}/{policy}"] = metric.transform_result(metric.result(row), row)
-        queries, in_ties = totals.groups
+        queries, in_ties = parts[2]
         shown |= {f"{self._prefix}tied_queries": in_ties / queries, f"{self._prefix}largest_tie": self.most[0, -1]}
         bad = self._errors.sum() > 0
         return {key: torch.where(bad, float("nan"), value).to(torch.float32) for key, value in shown.items()}
@@ -260,28 +262,6 @@ class TieReport(SummedMetric):
 
         @call_of(update, Results)
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-
-@dataclass(frozen=True, eq=False)
-class _Totals:
-    """The summed part of the state."""
-
-    #: float64 [metric, policy, SIZE]: the state of the metric under each policy
-    policies: Tensor
-    #: float64 [metric, OWN]
-    own: Tensor
-    #: float64 [2]: weight of all queries, and of queries with a relevant candidate in a tie group
-    groups: Tensor
-
-    @classmethod
-    def of(cls, sums: Tensor, metrics: int) -> _Totals:
-        policies, own, groups = sums.split([metrics * len(POLICIES) * SIZE, metrics * OWN, 2])
-        return cls(policies.view(metrics, len(POLICIES), SIZE), own.view(metrics, OWN), groups)
-
-    @property
-    def errors(self) -> Tensor:
-        """Counters of bad values: float64 [metric, kind]."""
-        return self.policies[..., Sum.ERRORS : Sum.ERRORS + len(Problem)].amax(1)
 
 
 @dataclass(frozen=True)
