@@ -100,14 +100,14 @@ class Reader:
         if self._table.shape[1] >= ranks:
             return self._table[:, ranks - 1]
         size, step = len(self.go), max(1, BLOCK // 4 // ranks)
-        at = self.discount(torch.arange(1, ranks + 1, dtype=self.go.dtype, device=self.go.device))
+        discounts = self.discount(torch.arange(1, ranks + 1, dtype=self.go.dtype, device=self.go.device))
         # A small table is kept for smaller cutoffs.
         keep = size * ranks <= BLOCK
         parts = [self.go.new_empty((0, ranks if keep else 1))]
         for start in range(0, size, step):
             rows = slice(start, start + step)
             chunk = (self.ranking.first[rows], self.ranking.tied[rows], self.crowded[rows])
-            stopping = _stopped_in_groups(*chunk, self.reached[rows], self.go[rows], ranks) * at
+            stopping = _stopped_in_groups(*chunk, self.reached[rows], self.go[rows], ranks) * discounts
             parts.append(running_sum(stopping) if keep else stopping.sum(-1, keepdim=True))
         table = torch.cat(parts)
         self._table = table if keep else self._table
@@ -136,18 +136,18 @@ def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
     begins = torch.where(run_starts, first - 1, ranks).clamp_max(ranks).long()
     entry = torch.arange(1, first.shape[1] + 1, device=first.device).expand_as(begins)
     leader = slots.scatter(1, begins, only(run_starts, entry))[:, :ranks].cummax(-1).values
-    at = (leader - 1).clamp_min(0)
-    n = tied.gather(-1, at)
-    j = torch.arange(1, ranks + 1, dtype=first.dtype, device=first.device) - first.gather(-1, at) + 1
+    place = (leader - 1).clamp_min(0)
+    n = tied.gather(-1, place)
+    j = torch.arange(1, ranks + 1, dtype=first.dtype, device=first.device) - first.gather(-1, place) + 1
     inside = (leader > 0) & (j <= n)
     n, j = torch.where(inside, n, 1), torch.where(inside, j, 1)
 
     # Entries with q = 1 can stand between the others of a group. Move the others to the front, side by side.
     order = (~crowded).int().argsort(dim=-1, stable=True)
     going = go.gather(-1, order)
-    rank_of_leader = (number.gather(-1, at) - 1).clamp_min(0)
+    rank_of_leader = (number.gather(-1, place) - 1).clamp_min(0)
     sizes = _sizes(run_starts, crowded, number)
-    size = only(inside, sizes.gather(-1, at))
+    size = only(inside, sizes.gather(-1, place))
     most = int(size.max()) if reading_is_free(go) and size.numel() else first.shape[1]
     # The group begins with its n - size candidates of q = 1, for which m_j = 1 without computation.
     mean = torch.ones_like(j)
@@ -159,7 +159,7 @@ def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
         share = (j / members.clamp_min(1)).clamp_max(1)
         mean = torch.where(taken <= size, (1 - share) * mean + share * q * mean_before, mean)
     before = torch.where(j == 1, 1.0, torch.nn.functional.pad(mean[:, :-1], (1, 0), value=1.0))
-    return only(inside, reached.gather(-1, at) * (before - mean))
+    return only(inside, reached.gather(-1, place) * (before - mean))
 
 
 def _stopped_in_long_groups(
@@ -190,13 +190,13 @@ def _stopped_in_long_groups(
     chance, kinds = chance[begin], torch.bincount(group[begin], minlength=len(leader))
     start = kinds.cumsum(0) - kinds
     total = torch.zeros_like(ranking.num_candidates)
-    for some, _ in groups(n.long(), BLOCK // 16, BLOCK // 4):
-        kind = torch.arange(int(kinds[some].max()), device=kinds.device)
-        valid = kind < kinds[some].unsqueeze(-1)
-        at = only(valid, start[some].unsqueeze(-1) + kind)
-        stoppers = _how_many(only(valid, chance[at]), only(valid, number[at]))
-        value = _first_of(stoppers, above[some], n[some], discount, top_k)
-        total.index_add_(0, row[leader[some]], arrive[some] * value)
+    for members, _ in groups(n.long(), BLOCK // 16, BLOCK // 4):
+        kind = torch.arange(int(kinds[members].max()), device=kinds.device)
+        valid = kind < kinds[members].unsqueeze(-1)
+        entry = only(valid, start[members].unsqueeze(-1) + kind)
+        stoppers = _how_many(only(valid, chance[entry]), only(valid, number[entry]))
+        value = _first_of(stoppers, above[members], n[members], discount, top_k)
+        total.index_add_(0, row[leader[members]], arrive[members] * value)
     return total
 
 
@@ -259,8 +259,8 @@ def _first_of(
         passed = (1 - now).cumprod(1)
         now[:, 1:] *= passed[:, :-1]
         stops = (now @ ahead.unsqueeze(-1)).squeeze(-1)
-        at = discount(above.unsqueeze(-1) + places + 1)
-        total += only(places < inside.unsqueeze(-1), stops * at).sum(-1)
+        discounts = discount(above.unsqueeze(-1) + places + 1)
+        total += only(places < inside.unsqueeze(-1), stops * discounts).sum(-1)
         ahead, place = ahead * passed[:, -1], place + step
         # With a large k the reader stops early. Drop each k with a negligible remainder: later chunks are cheaper.
         matters = (ahead > TINY / stoppers.shape[1] * all_ahead.unsqueeze(-1)).any(0)

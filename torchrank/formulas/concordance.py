@@ -184,9 +184,9 @@ def larger_before(order: Tensor) -> Tensor:
     bits, low = (width - 1).bit_length(), 2 * BUCKET_BITS
     unit = 1 << (low if bits > low else BUCKET_BITS)
     padded = -(-width // unit) * unit
-    at = torch.arange(padded, device=order.device)
+    position = torch.arange(padded, device=order.device)
     # Padding continues the permutation with larger elements at the end, which are before no other element.
-    element = torch.cat([order, at[width:].expand(len(order), -1)], -1) if padded > width else order
+    element = torch.cat([order, position[width:].expand(len(order), -1)], -1) if padded > width else order
     if bits <= low:
         return _in_group(element)[:, :width].long()
     moved = torch.zeros_like(element)
@@ -195,9 +195,9 @@ def larger_before(order: Tensor) -> Tensor:
         ones = upper.cumsum(-1)
         # Each earlier group has as many elements with the bit as without it: 2 ** bit, `half` in total. A group begins
         # at 2 half; in it elements without the bit come first.
-        half = (at >> (bit + 1)) << bit
-        to = torch.where(upper > 0, ones + (half + (1 << bit) - 1), (half + at) - ones)
-        moved += (at - to).clamp_min_(0)
+        half = (position >> (bit + 1)) << bit
+        to = torch.where(upper > 0, ones + (half + (1 << bit) - 1), (half + position) - ones)
+        moved += (position - to).clamp_min_(0)
         element, moved = (torch.empty_like(to).scatter_(-1, to, x) for x in (element, moved))
     # Each group now contains 1024 consecutive values, in their original order.
     groups = (element & (unit - 1)).reshape(-1, unit)
@@ -214,21 +214,21 @@ def _in_group(order: Tensor) -> Tensor:
     rows, width = order.shape
     size = 1 << BUCKET_BITS
     buckets = width // size
-    at = torch.arange(width, device=order.device) // size
+    position = torch.arange(width, device=order.device) // size
     small = order.to(torch.int16)
     # The table has an empty row in front. So the same cell adds an element at its own bucket of places, and reads the
     # sums over the earlier buckets.
-    cell = (small >> BUCKET_BITS).add_((at * buckets).to(torch.int16)).long()
-    one = torch.ones((), dtype=torch.int32, device=order.device).expand(order.shape)
+    cell = (small >> BUCKET_BITS).add_((position * buckets).to(torch.int16)).long()
+    ones = torch.ones((), dtype=torch.int32, device=order.device).expand(order.shape)
     table = torch.zeros((rows, (buckets + 1) * buckets), dtype=torch.int32, device=order.device)
-    table[:, buckets:].scatter_add_(-1, cell, one)
+    table[:, buckets:].scatter_add_(-1, cell, ones)
     upto = table.view(rows, buckets + 1, buckets).cumsum(1, dtype=torch.int32).cumsum(2, dtype=torch.int32)
     # All elements in earlier buckets of places, minus those in the same or a lower bucket of values.
-    before = (at * size).int() - upto.flatten(1).gather(-1, cell)
+    before = (position * size).int() - upto.flatten(1).gather(-1, cell)
     before += _compared(small.view(rows, buckets, size)).view(order.shape)
     # In one bucket of values count larger values in a strictly earlier bucket of places. Reversed and negated, this is
     # the same comparison.
-    bucket = at.to(torch.int8).expand(order.shape)
+    bucket = position.to(torch.int8).expand(order.shape)
     by_value = torch.empty_like(bucket, memory_format=torch.contiguous_format).scatter_(-1, order, bucket)
     near_values = _compared(by_value.view(rows, buckets, size).flip(-1).neg_()).flip(-1)
     return before.add_(near_values.reshape(order.shape).gather(-1, order))
@@ -248,10 +248,10 @@ def _larger_in_front(x: Tensor) -> Tensor:
     # numpy compares short integers several times as fast as torch on the CPU.
     here = reading_is_free(x)
     values: Any
-    found: Any
-    values, found = (numpy.ascontiguousarray(x.numpy()), counts.numpy()) if here else (x.contiguous(), counts)
+    table: Any
+    values, table = (numpy.ascontiguousarray(x.numpy()), counts.numpy()) if here else (x.contiguous(), counts)
     for distance in range(1, len(x)):
-        found[distance:] += (values[:-distance] > values[distance:]).view(found.dtype)
+        table[distance:] += (values[:-distance] > values[distance:]).view(table.dtype)
     return counts
 
 
@@ -266,8 +266,8 @@ def inversions(order: Tensor) -> Tensor:
     # The three kinds of pairs of _in_group. Padding continues the permutation with larger elements at the end.
     size = 1 << BUCKET_BITS
     buckets = -(-width // size)
-    at = torch.arange(buckets * size, dtype=torch.int16, device=order.device)
-    small, bucket = at.repeat(rows, 1), at >> BUCKET_BITS
+    position = torch.arange(buckets * size, dtype=torch.int16, device=order.device)
+    small, bucket = position.repeat(rows, 1), position >> BUCKET_BITS
     small[:, :width] = order
     by_value = bucket.to(torch.int8).repeat(rows, 1)
     by_value.scatter_(-1, order, by_value[:, :width].clone())
@@ -279,8 +279,8 @@ def inversions(order: Tensor) -> Tensor:
     # The table [row, bucket of places, bucket of values], without the padding. Its sums are below 2 ** 24, so exact.
     cell = (order >> BUCKET_BITS).add_((bucket * buckets)[:width])
     table = torch.zeros((rows, buckets * buckets), dtype=torch.float32, device=order.device)
-    one = torch.ones((), dtype=torch.float32, device=order.device)
-    table = table.scatter_add_(-1, cell, one.expand(cell.shape)).view(rows, buckets, buckets)
+    ones = torch.ones((), dtype=torch.float32, device=order.device)
+    table = table.scatter_add_(-1, cell, ones.expand(cell.shape)).view(rows, buckets, buckets)
     upto = table[:, :-1].cumsum(1).cumsum(2)
     # All elements in earlier buckets of places, minus those in the same or a lower bucket of values.
     full, rest = divmod(width, size)

@@ -184,13 +184,13 @@ def _sums_over_ties(ranking: Ranking, wanted: Tensor, top_k: int | None) -> tupl
     if ranking.depth <= FAR:
         harmonic = ranking.discount_sum(RECIPROCAL, top_k)
         return harmonic, inside - ranking.first * harmonic
-    alone, several = inside / ranking.first, wanted & (ranking.tied > 1)
-    if not reading_is_free(alone):
+    single, several = inside / ranking.first, wanted & (ranking.tied > 1)
+    if not reading_is_free(single):
         harmonic, rising = reciprocal_sums(ranking.first, inside)
-        return torch.where(several, harmonic, alone), torch.where(several, rising, 0.0)
-    rising = torch.zeros_like(alone)
-    alone[several], rising[several] = reciprocal_sums(ranking.first[several], inside[several])
-    return alone, rising
+        return torch.where(several, harmonic, single), torch.where(several, rising, 0.0)
+    rising = torch.zeros_like(single)
+    single[several], rising[several] = reciprocal_sums(ranking.first[several], inside[several])
+    return single, rising
 
 
 def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:

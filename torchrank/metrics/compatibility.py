@@ -170,23 +170,23 @@ class Compat(RankingMetric):
         ``behind`` is T(D + 1), float64 [query, 1].
         """
         ideal, tail = ideal_ranks(ranking), Tail(self.p)
-        found = ranking.found(0) & (ranking.gains(LINEAR) > 0)
+        gaining = ranking.found(0) & (ranking.gains(LINEAR) > 0)
         depth = torch.maximum(ranking.first, ideal.rank)
-        inside = found & (depth <= (self.top_k or math.inf))
+        inside = gaining & (depth <= (self.top_k or math.inf))
         value = torch.where(inside, tail(depth) - behind, 0.0)
         if ranking.untied:
             return value.sum(-1)
         # An entry ranks behind its ideal rank in every order of its class, unless more candidates precede the class in
         # the ideal ranking than in the list. So its m is its own rank.
         spread = ranking.mean_discount(tail, self.top_k) - ranking.prob_in_top_k(self.top_k) * behind
-        tied = found & (ranking.tied > 1)
+        tied = gaining & (ranking.tied > 1)
         early = tied & (ideal.above > ranking.first - 1)
         value = torch.where(tied, torch.where(early, 0.0, spread), value).flatten()
-        at = early.flatten()
-        chosen = at.nonzero().squeeze(-1) if reading_is_free(at) else torch.arange(len(at), device=at.device)
-        mean = self.mean_of_ties(ideal.take(chosen), behind.expand(found.shape).flatten()[chosen], ranking.depth)
-        value[chosen] = torch.where(at[chosen], mean, value[chosen])
-        return value.view(found.shape).sum(-1)
+        flat = early.flatten()
+        chosen = flat.nonzero().squeeze(-1) if reading_is_free(flat) else torch.arange(len(flat), device=flat.device)
+        mean = self.mean_of_ties(ideal.take(chosen), behind.expand(gaining.shape).flatten()[chosen], ranking.depth)
+        value[chosen] = torch.where(flat[chosen], mean, value[chosen])
+        return value.view(gaining.shape).sum(-1)
 
     def mean_of_ties(self, entries: IdealRanks, behind: Tensor, longest: int) -> Tensor:
         """The mean of T(m) - T(D + 1) for the entry that is number h of the r in its class: float64 [entry].
@@ -199,14 +199,14 @@ class Compat(RankingMetric):
         x = torch.arange(1, min(width, tail.last) + 1, dtype=behind.dtype, device=behind.device)
         parts = [behind[:0]]
         for part in torch.arange(len(behind), device=behind.device).split(max(1, BLOCK // 4 // max(1, len(x)))):
-            some = entries.take(part)
-            n, j, r, above = (y.unsqueeze(-1) for y in (some.tied, some.rank, some.size, some.first - 1))
-            h = j - some.above.unsqueeze(-1)
+            members = entries.take(part)
+            n, j, r, above = (y.unsqueeze(-1) for y in (members.tied, members.rank, members.size, members.first - 1))
+            h = j - members.above.unsqueeze(-1)
             # The ratio of the probabilities of x and x - 1, from the first possible x on, which is h.
             step = (x - 1) * (n - x + 1 - r + h) / ((x - h) * (n - x + 1))
-            log = torch.where(x > h, step.clamp_min(0), 1.0).log().cumsum(-1) + some.log_first.unsqueeze(-1)
+            log = torch.where(x > h, step.clamp_min(0), 1.0).log().cumsum(-1) + members.log_first.unsqueeze(-1)
             chance = torch.where((x >= h) & (x <= n - r + h), log.exp(), 0.0)
             depth = torch.maximum(above + x, j)
-            worth = torch.where(depth <= (self.top_k or math.inf), tail(depth) - behind[part].unsqueeze(-1), 0.0)
-            parts.append((chance * worth).sum(-1))
+            weight = torch.where(depth <= (self.top_k or math.inf), tail(depth) - behind[part].unsqueeze(-1), 0.0)
+            parts.append((chance * weight).sum(-1))
         return torch.cat(parts)

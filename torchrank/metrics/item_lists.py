@@ -119,14 +119,14 @@ class ListMetric(Measure):
         return {}, None
 
     def keep(self, catalogue: dict[str, Any]) -> str:
-        kept, self.num_items = self._catalogue or self.describe(**catalogue)
+        attributes, self.num_items = self._catalogue or self.describe(**catalogue)
         del self._catalogue
-        for name, value in kept.items():
+        for name, value in attributes.items():
             if value is None or isinstance(value, Tensor):
                 self.register_buffer(name, None if value is None else value.detach(), persistent=False)
             else:
                 setattr(self, name, plain(value))
-        return f"#{digest(*kept.values(), self.num_items)}"
+        return f"#{digest(*attributes.values(), self.num_items)}"
 
     def width(self, lists: Recommended) -> int:
         """Number of elements that :meth:`measure` makes for each position, to bound temporary memory."""
@@ -227,8 +227,8 @@ class ListMetric(Measure):
         if not self.needs_target and exclude is None and not _labels(target, preds):
             target = None
         # Without a target, every list gets the id -1, which means that nothing is relevant.
-        given = preds.new_full((len(preds),), -1, dtype=torch.int64) if target is None else target
-        lists = arrange(preds, given, mask=mask, exclude=exclude, validate=self.validate_args)
+        relevant = preds.new_full((len(preds),), -1, dtype=torch.int64) if target is None else target
+        lists = arrange(preds, relevant, mask=mask, exclude=exclude, validate=self.validate_args)
         assert isinstance(lists, RankedIds)
         kepts, grades, targets, counts = zip(*map(self._judged, lists.blocks(ALL)))  # type: ignore[arg-type]
         kept, grade = torch.cat(kepts), torch.cat(grades)
@@ -251,8 +251,8 @@ class ListMetric(Measure):
         grades = grade.new_zeros((len(kept), kept.shape[1] + 1 if self.needs_target else 0))
         if self.needs_target:
             # Column 0 absorbs the grades of judged items that are not in the list.
-            at = found(items, torch.where(kept, lists.ids, -1))
-            grades = grades.scatter(1, at, grade)[:, 1:]
+            column = found(items, torch.where(kept, lists.ids, -1))
+            grades = grades.scatter(1, column, grade)[:, 1:]
         outside = torch.zeros_like(items, dtype=torch.bool) if self.num_items is None else items >= self.num_items
         from_target = self.of_target(items.masked_fill(outside, -1), grade) if self.needs_target else None
         if from_target is not None:
@@ -352,12 +352,12 @@ def _labels(target: object, preds: Tensor) -> bool:
 
 def digest(*data: Tensor | int | None) -> str:
     """A short digest of the contents of tensors and numbers, equal in every process. Reads all values."""
-    found = hashlib.blake2b(digest_size=4)
+    hashed = hashlib.blake2b(digest_size=4)
     for x in data:
         if isinstance(x, Tensor):
-            found.update(f"{x.dtype}{list(x.shape)}".encode())
+            hashed.update(f"{x.dtype}{list(x.shape)}".encode())
             for block in x.detach().contiguous().flatten().view(torch.uint8).split(2**24):
-                found.update(block.cpu().numpy())
+                hashed.update(block.cpu().numpy())
         else:
-            found.update(f"{x};".encode())
-    return found.hexdigest()
+            hashed.update(f"{x};".encode())
+    return hashed.hexdigest()

@@ -70,9 +70,9 @@ class PRCurve(Precision):
         return 2 * self.top_k
 
     def measured(self, ranking: Ranking) -> Measured:
-        found = super().measured(ranking)
+        measured = super().measured(ranking)
         # An empty query has the same value at every rank, set by `empty_target_action`.
-        return found._replace(extra=torch.where(found.status > 0, found.values, self.curves(ranking)))
+        return measured._replace(extra=torch.where(measured.status > 0, measured.values, self.curves(ranking)))
 
     def curves(self, ranking: Ranking) -> Tensor:
         """Precision at each rank, then recall at each rank, also of empty queries: float64 [2 * rank, query]."""
@@ -121,8 +121,8 @@ class PRCurve(Precision):
 
 def _nearest(x: Tensor) -> Tensor:
     """The nearest integer, halves up, as C's lround rounds numbers >= 0."""
-    whole = x.floor()
-    return whole + (x - whole >= 0.5)  # the sum x + 0.5 could itself be rounded up to an integer
+    floor = x.floor()
+    return floor + (x - floor >= 0.5)  # the sum x + 0.5 could itself be rounded up to an integer
 
 
 def _up(x: Tensor) -> Tensor:
@@ -145,14 +145,14 @@ def interpolated(ranking: Ranking, level: float, hits: Tensor) -> Tensor:
     column = torch.searchsorted(reached, hits.contiguous())
     if ranking.untied:
         return best.gather(-1, column)
-    at = column.clamp_max(reached.shape[1] - 1)
+    index = column.clamp_max(reached.shape[1] - 1)
     columns = (*ranking.relevant_before_and_in_tie(level), ranking.first - 1, ranking.tied)
-    before, beside, above, n = (x.gather(-1, at) for x in columns)
+    before, beside, above, n = (x.gather(-1, index) for x in columns)
     last = (before + beside) / (above + n)
     place = ratio((hits - before) * n, beside).ceil().clamp_min(1)  # the first place in the group with enough hits
     enough = torch.maximum((before * n + place * beside) / (n * (above + place)), last)
     # `best` of this group may be of its first rank, which has too few hits: begin behind the group.
-    following = best.gather(-1, ranking.run_bounds()[1].gather(-1, at))
+    following = best.gather(-1, ranking.run_bounds()[1].gather(-1, index))
     value = torch.maximum(only(beside > 0, enough), following)
     return only((column < reached.shape[1]) & (n > 0), value)
 
@@ -231,10 +231,10 @@ def _checked_points(points: Collection[float]) -> tuple[float, ...]:
         raise ValueError(f"Expected points to be recalls, e.g. (0.2, 0.5, 0.8), got {points!r}")
     for point in points:
         check_number("a recall of points", point, least=0, most=1)
-    found = tuple(sorted(float(point) for point in points))
-    if len(set(found)) < len(found):
+    numbers = tuple(sorted(float(point) for point in points))
+    if len(set(numbers)) < len(numbers):
         raise ValueError(f"Expected each recall of points once, got {points!r}")
-    return found
+    return numbers
 
 
 class ElevenPoint(BinaryMetric):
@@ -274,8 +274,8 @@ class ElevenPoint(BinaryMetric):
     rounding: Literal["nearest", "up"] = one_of(default="nearest")
 
     def measure(self, ranking: Ranking) -> Tensor:
-        relevant, whole = ranking.num_relevant(self.relevance_level), ROUNDINGS[self.rounding]
-        wanted = torch.stack([whole(recall * relevant) for recall in self.points], -1)
+        relevant, rounded = ranking.num_relevant(self.relevance_level), ROUNDINGS[self.rounding]
+        wanted = torch.stack([rounded(recall * relevant) for recall in self.points], -1)
         return interpolated(ranking, self.relevance_level, wanted).mean(-1)
 
 

@@ -68,12 +68,12 @@ class AUROC(BinaryMetric):
         length = torch.minimum(self.length(ranking), ranking.num_candidates).unsqueeze(-1)
         if self.max_fpr is not None and self.max_fpr < 1:
             return (cut.chance * _partial_area(ranking, level, top_k, cut, length, self.max_fpr)).sum(-1)
-        found, share = ranking.found(level), ranking.prob_in_top_k(top_k)
+        retrieved, share = ranking.found(level), ranking.prob_in_top_k(top_k)
         before, beside = ranking.relevant_before_and_in_tie(level)
         # For each relevant entry that is certainly in the first k: the irrelevant candidates behind its tie group, and
         # half of the irrelevant ones in it. The h hits of the tie group at the cutoff count as irrelevant here ...
         behind = length - (ranking.first + ranking.tied - 1) - (cut.before - before - beside)
-        pairs = only(found & (share == 1), behind + (ranking.tied - beside) / 2).sum(-1, keepdim=True)
+        pairs = only(retrieved & (share == 1), behind + (ranking.tied - beside) / 2).sum(-1, keepdim=True)
         # ... and are subtracted now. Each of them is before half of the s - h irrelevant candidates of its group that
         # are in the first k.
         h, s, inside = cut.hits, cut.places, cut.before + cut.hits
@@ -99,9 +99,9 @@ def _partial_area(
     # over the entries add up all these groups at once. ``ends`` ascends, so a binary search finds the last of them.
     ends = torch.where((share == 1) & (ranking.tied > 0), ahead + among, float("inf")).contiguous()
     within = torch.searchsorted(ends, room.contiguous(), right=True)
-    some = torch.nn.functional.pad(running_sum(inside.to(room.dtype)), (1, 0)).gather(-1, within)
+    num_within = torch.nn.functional.pad(running_sum(inside.to(room.dtype)), (1, 0)).gather(-1, within)
     middle = only(inside, ahead + among / 2)
-    area = room * some - torch.nn.functional.pad(running_sum(middle), (1, 0)).gather(-1, within)
+    area = room * num_within - torch.nn.functional.pad(running_sum(middle), (1, 0)).gather(-1, within)
     # The next tie group crosses the end of the room, so the mean over t takes the cut at 0 into account. Groups behind
     # it add nothing.
     following = within.clamp_max(ends.shape[1] - 1)
@@ -187,18 +187,18 @@ class PAP(PartialAUC):
             return super().measure(ranking)
         k, before, beside = self._counts(ranking)
         room = k - (ranking.first - 1 - before)
-        found, others = ranking.found(self.relevance_level), ranking.tied - beside
-        whole = only(found & (before + beside <= k), uncounted(room, others)).sum(-1)
+        retrieved, others = ranking.found(self.relevance_level), ranking.tied - beside
+        total = only(retrieved & (before + beside <= k), uncounted(room, others)).sum(-1)
         if not ranking.untied:
             # The first relevant entry of the one tie group in which the k-th relevant candidate is not the last.
-            crossed = found & (before < k) & (before + beside > k)
-            one = crossed.int().argmax(-1, keepdim=True)
-            places, room, beside, others = (x.gather(-1, one) for x in (k - before, room, beside, others))
+            crossed = retrieved & (before < k) & (before + beside > k)
+            column = crossed.int().argmax(-1, keepdim=True)
+            places, room, beside, others = (x.gather(-1, column) for x in (k - before, room, beside, others))
             most = min(self.top_k, ranking.depth)
             for rows in marked_rows(crossed).split(max(1, BLOCK // most)):
                 extra = _of_first(places[rows], room[rows], beside[rows], others[rows], most)
-                whole = whole.index_add(0, rows, only(crossed[rows].any(-1), extra))
-        return ratio(whole, k.squeeze(-1) * torch.minimum(k.squeeze(-1), ranking.num_relevant(self.relevance_level)))
+                total = total.index_add(0, rows, only(crossed[rows].any(-1), extra))
+        return ratio(total, k.squeeze(-1) * torch.minimum(k.squeeze(-1), ranking.num_relevant(self.relevance_level)))
 
 
 def _of_first(places: Tensor, room: Tensor, relevant: Tensor, others: Tensor, most: int) -> Tensor:

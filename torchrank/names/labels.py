@@ -74,10 +74,10 @@ def split(text: str) -> list[str]:
     """The labels in one string: ``"ndcg@5,10, mrr"`` and ``"ndcg@5,10 mrr"`` have two each."""
     text = text.strip()
     parts, start = [], 0
-    for found in _BETWEEN.finditer(text):
-        if found["between"]:
-            parts.append(text[start : found.start()])
-            start = found.end()
+    for match in _BETWEEN.finditer(text):
+        if match["between"]:
+            parts.append(text[start : match.start()])
+            start = match.end()
     return [*parts, text[start:]]
 
 
@@ -133,7 +133,7 @@ def _value(value: object) -> str:
     if callable(value):
         return name_of(value)
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{_value(key)}:{_value(worth)}" for key, worth in value.items()) + "}"
+        return "{" + ",".join(f"{_value(key)}:{_value(gain)}" for key, gain in value.items()) + "}"
     if isinstance(value, tuple):
         return "{" + ",".join(map(_value, value)) + "}"
     # 2 and 2.0 are one value, so they have one label.

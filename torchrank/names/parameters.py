@@ -57,7 +57,7 @@ class Parameter:
     @property
     def or_none(self) -> bool:
         """Whether the type allows None."""
-        return any(one in (None, types.NoneType) for one in _alternatives(self.hint))
+        return any(kind in (None, types.NoneType) for kind in _alternatives(self.hint))
 
     def checked(self, owner: type, name: str, value: Any) -> Any:
         """The value to store. Raises ValueError for an invalid value."""
@@ -89,7 +89,7 @@ class _OneOf(Parameter):
 
     def checked(self, owner: type, name: str, value: Any) -> Any:
         known = tuple(self.known(owner) if callable(self.known) else self.known or self.literals)
-        or_callable = any(Callable in (one, typing.get_origin(one)) for one in _alternatives(self.hint))
+        or_callable = any(Callable in (kind, typing.get_origin(kind)) for kind in _alternatives(self.hint))
         arguments.one_of(name, value, known, or_callable)
         # The known value itself, so that an equal one, such as 1 for True, does not appear in labels.
         return known[known.index(value)] if value in known else value
@@ -97,11 +97,11 @@ class _OneOf(Parameter):
     @property
     def literals(self) -> list[object]:
         """The values of the literal types, and None if the type allows it."""
-        literals = [one for one in _alternatives(self.hint) if typing.get_origin(one) is Literal]
+        literals = [kind for kind in _alternatives(self.hint) if typing.get_origin(kind) is Literal]
         if not literals:
             raise TypeError(f"Expected values for one_of(), or a Literal type, got {self.annotation}")
-        found = [value for one in literals for value in typing.get_args(one)]
-        return [*found, None] if self.or_none else found
+        values = [value for kind in literals for value in typing.get_args(kind)]
+        return [*values, None] if self.or_none else values
 
 
 @dataclass(frozen=True)
@@ -248,51 +248,51 @@ class Parametrised:
 
 
 def _merged(classes: Iterable[type]) -> dict[str, Parameter]:
-    found: dict[str, Parameter] = {}
+    merged: dict[str, Parameter] = {}
     for owner in classes:
-        for name, one in vars(owner).get("_own_parameters", {}).items():
-            found.setdefault(name, one)
-    return found
+        for name, param in vars(owner).get("_own_parameters", {}).items():
+            merged.setdefault(name, param)
+    return merged
 
 
 def _in_body(cls: type, parents: Mapping[str, Parameter]) -> dict[str, Parameter]:
     """The parameters in the body of a class. Their class attributes are deleted."""
-    annotations, found = _annotations(cls), {}
+    annotations, declared = _annotations(cls), {}
     for name, value in list(vars(cls).items()):
         inherits = name in annotations and name in parents and not isinstance(value, Parameter)
         if not inherits and not isinstance(value, Parameter):
             continue
         if name not in annotations:
             raise TypeError(f"Expected {cls.__name__} to give the parameter {name!r} a type, as {name}: float")
-        one = replace(parents[name], default=value) if inherits else value
-        typed = replace(one, annotation=annotations[name], owner=cls)
-        found[name] = one if inherits and typed.hint is not None else typed  # a parent checks by its own type
+        param = replace(parents[name], default=value) if inherits else value
+        typed = replace(param, annotation=annotations[name], owner=cls)
+        declared[name] = param if inherits and typed.hint is not None else typed  # a parent checks by its own type
         delattr(cls, name)
-    return found
+    return declared
 
 
 def _in_constructor(cls: type, parents: Mapping[str, Parameter]) -> dict[str, Parameter]:
     """The keyword-only arguments of an ``__init__`` in the body of a class."""
     if "__init__" not in vars(cls):
         return {}
-    found = {}
-    for one in inspect.signature(vars(cls)["__init__"]).parameters.values():
-        if one.kind is one.KEYWORD_ONLY:
-            parent = parents.get(one.name, Parameter(annotation=one.annotation, by_hand=True))
-            found[one.name] = replace(parent, default=one.default)
-    return found
+    declared = {}
+    for param in inspect.signature(vars(cls)["__init__"]).parameters.values():
+        if param.kind is param.KEYWORD_ONLY:
+            parent = parents.get(param.name, Parameter(annotation=param.annotation, by_hand=True))
+            declared[param.name] = replace(parent, default=param.default)
+    return declared
 
 
 def _constructor(cls: type[Parametrised]) -> Callable[..., None]:
     """The ``__init__`` of a class with the signature of the class. Some tools, such as jsonargparse, read no other."""
-    own = vars(cls).get("__init__")
-    if own:
-        cls._written = own
+    written = vars(cls).get("__init__")
+    if written:
+        cls._written = written
 
     @functools.wraps(cls._written)
     def constructor(self: Any, *args: Any, **kwargs: Any) -> None:
-        if own:
-            own(self, *args, **kwargs)
+        if written:
+            written(self, *args, **kwargs)
         else:
             super(cls, self).__init__(*args, **kwargs)
 
@@ -310,51 +310,52 @@ def bind(
         ValueError: an argument has an invalid value.
     """
     # The texts of the errors are those of Python for a constructor that is written out.
-    start, ours = f"{cls.__name__}.__init__()", {k: one for k, one in cls.declared.items() if not one.of_torchmetrics}
-    places = [name for name, one in ours.items() if not one.kw_only]
+    start = f"{cls.__name__}.__init__()"
+    ours = {name: param for name, param in cls.declared.items() if not param.of_torchmetrics}
+    places = [name for name, param in ours.items() if not param.kw_only]
     if len(by_position) > len(places):
         many = f"{1 + len(places)} positional arguments but {1 + len(by_position)} were given"
         raise TypeError(f"{start} takes from 1 to {many}")
-    given = dict(zip(places, by_position))
-    if twice := [name for name in given if name in by_name]:
+    passed = dict(zip(places, by_position))
+    if twice := [name for name in passed if name in by_name]:
         raise TypeError(f"{start} got multiple values for argument {twice[0]!r}")
-    given |= by_name
-    missing = [name for name, one in ours.items() if one.init and one.default is REQUIRED and name not in given]
+    passed |= by_name
+    missing = [name for name, param in ours.items() if param.init and param.default is REQUIRED and name not in passed]
     if missing:
         kind = "keyword-only" if ours[missing[0]].kw_only else "positional"
         wanted = f"{len(missing)} required {kind} argument{'s' * (len(missing) > 1)}"
         raise TypeError(f"{start} missing {wanted}: {' and '.join(map(repr, missing))}")
     values: dict[str, Any] = {}
-    for name, one in ours.items():
+    for name, param in ours.items():
         # A fixed parameter is checked too, because its check raises the error.
-        if name in given and (one.init or isinstance(one, _Fixed)):
-            values[name] = one.checked(cls, name, given.pop(name))
-        elif name not in given and one.default is not REQUIRED and not one.by_hand:
-            values[name] = one.default
-    return values, given
+        if name in passed and (param.init or isinstance(param, _Fixed)):
+            values[name] = param.checked(cls, name, passed.pop(name))
+        elif name not in passed and param.default is not REQUIRED and not param.by_hand:
+            values[name] = param.default
+    return values, passed
 
 
 def signature(cls: type[Parametrised]) -> inspect.Signature:
     """The arguments of the constructor of a class, with the arguments that it passes on to its parents."""
     written = [*inspect.signature(cls._written).parameters.values()][1:]
-    kinds = {one.kind for one in written}
-    ours = [_argument(cls, name, one) for name, one in cls.declared.items() if one.init]
+    kinds = {param.kind for param in written}
+    ours = [_argument(cls, name, param) for name, param in cls.declared.items() if param.init]
     if inspect.Parameter.VAR_POSITIONAL in kinds:  # the class has no constructor of its own
-        first = [one for one in ours if one.kind is one.POSITIONAL_OR_KEYWORD]
+        first = [param for param in ours if param.kind is param.POSITIONAL_OR_KEYWORD]
     else:
-        first = [one for one in written if one.kind is one.POSITIONAL_OR_KEYWORD]
-    names = {one.name for one in first}
+        first = [param for param in written if param.kind is param.POSITIONAL_OR_KEYWORD]
+    names = {param.name for param in first}
     rest = ours if inspect.Parameter.VAR_KEYWORD in kinds else written
     return inspect.Signature([*first, *(x for x in rest if x.kind is x.KEYWORD_ONLY and x.name not in names)])
 
 
-def _argument(cls: type, name: str, one: Parameter) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY if one.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
-    hint = one.hint
-    if isinstance(one, _OneOf) and callable(one.known):  # the values that this class has, not those of all classes
-        values = tuple(value for value in one.known(cls) if value is not None)
-        hint = Literal[values] | None if one.or_none else Literal[values]
-    return inspect.Parameter(name, kind, default=one.default, annotation=hint)
+def _argument(cls: type, name: str, param: Parameter) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY if param.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
+    hint = param.hint
+    if isinstance(param, _OneOf) and callable(param.known):  # the values that this class has, not those of all classes
+        values = tuple(value for value in param.known(cls) if value is not None)
+        hint = Literal[values] | None if param.or_none else Literal[values]
+    return inspect.Parameter(name, kind, default=param.default, annotation=hint)
 
 
 #: parameters of all measures, which the documentation of a measure only names
@@ -366,11 +367,11 @@ def _documented(cls: type[Parametrised], text: str) -> str:
 
     A text that documents its ``kwargs`` stays as it is, and so does the text of the base class of a kind.
     """
-    own = _entries(text)
-    if "kwargs" in own or "registry" in vars(cls):
+    listed = _entries(text)
+    if "kwargs" in listed or "registry" in vars(cls):
         return text
-    entries = dict(own)
-    taken = {name for name, one in cls.declared.items() if one.init and one.hint is not None}
+    entries = dict(listed)
+    taken = {name for name, param in cls.declared.items() if param.init and param.hint is not None}
     for parent in cls.__mro__[1:]:
         inherited = _entries(getattr(vars(parent).get("__doc__"), "text", ""))
         if is_base := "registry" in vars(parent):
@@ -386,8 +387,8 @@ def _documented(cls: type[Parametrised], text: str) -> str:
     if common := [f"``{name}``" for name in COMMON if name in taken - _names(entries)]:
         entries["kwargs"] = f"    kwargs: {', '.join(common)}: as :class:`{origin}`."
     section = "\n".join(["Args:", *entries.values()])
-    if own:
-        return text.replace("\n".join(["Args:", *own.values()]), section)
+    if listed:
+        return text.replace("\n".join(["Args:", *listed.values()]), section)
     before, *after = re.split(r"^(?=Raises:|Example:)", text, maxsplit=1, flags=re.MULTILINE)
     return "\n\n".join([before.rstrip(), section, *after])
 
@@ -416,7 +417,7 @@ def _annotations(cls: type) -> dict[str, Any]:
 def _alternatives(hint: Any) -> Iterable[Any]:
     """The types of a union, or the type itself."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        for one in typing.get_args(hint):
-            yield from _alternatives(one)
+        for part in typing.get_args(hint):
+            yield from _alternatives(part)
     else:
         yield hint

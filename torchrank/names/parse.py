@@ -68,7 +68,10 @@ def parse_all(name: str, defaults: Mapping[str, Any] = MappingProxyType({}), /, 
     if not isinstance(name, str):
         raise TypeError(f"Expected the name of a metric, for example 'ndcg@10', got {type(name).__name__}")
     return [
-        metric for one in split(name) for label in resolve(one) for metric in _metrics(label, one, defaults, overrides)
+        metric
+        for part in split(name)
+        for label in resolve(part)
+        for metric in _metrics(label, part, defaults, overrides)
     ]
 
 
@@ -89,17 +92,17 @@ def resolve(name: str) -> list[Label]:
     label, registry = read(name), measures()
     if len(label.name) > LONGEST_PLAIN:
         raise ValueError(f"Expected the name of a measure, got {len(label.name):,} characters: {name[:50]!r}...")
-    own = label.name.lower()
+    lower = label.name.lower()
     spellings = _ordered(tuple(registry.values()))
-    if own in registry:
+    if lower in registry:
         # Our own name wins over a spelling of the same name, unless that has parameters or a cutoff: IPrec@0.1.
-        spellings = [one for one in spellings if one.literal == own and (one.at or one.parameters)]
+        spellings = [x for x in spellings if x.literal == lower and (x.at or x.parameters)]
     for spelling in spellings:
-        if found := spelling.fit(label):
-            return found
-    plain = own if own in registry else re.sub("[_-]", "", own)  # hit_rate, R-precision
-    if plain in registry:
-        return [Label(plain, label.parameters, label.at)]
+        if labels := spelling.fit(label):
+            return labels
+    joined = lower if lower in registry else re.sub("[_-]", "", lower)  # hit_rate, R-precision
+    if joined in registry:
+        return [Label(joined, label.parameters, label.at)]
     cut = _CUT.fullmatch(label.name)
     if cut and _is_cutoff(cut, label):
         try:
@@ -119,23 +122,23 @@ def _is_cutoff(cut: re.Match[str], label: Label) -> bool:
 
 def _suggestions(label: Label, cut: re.Match[str] | None, spellings: Sequence[_Spelling]) -> list[str]:
     """The names that are most like an unknown one, with its parameters and its cutoff."""
-    own = label.name.lower()
-    stem, at = (cut["name"].lower(), label.at or cut["k"]) if cut else (own, label.at)
-    if stem in _NUMBERED or not re.fullmatch(_FORMS["k"], at):
-        at = ""
-    examples = {one.name + "@{k}" * one.takes_top_k: one.name for one in measures().values()}
-    examples |= {one.example: one.measure for one in spellings if one.example}
+    lower = label.name.lower()
+    stem, cutoff = (cut["name"].lower(), label.at or cut["k"]) if cut else (lower, label.at)
+    if stem in _NUMBERED or not re.fullmatch(_FORMS["k"], cutoff):
+        cutoff = ""
+    examples = {measure.name + "@{k}" * measure.takes_top_k: measure.name for measure in measures().values()}
+    examples |= {spelling.example: spelling.measure for spelling in spellings if spelling.example}
     known, after = {}, {}
     for example, measure in examples.items():
-        text = example.removesuffix("@{k}").replace("{k}", at or "10")
-        known[text], after[text] = measure, f"@{at}" if at and example.endswith("@{k}") else ""
-    return [write(near, label.parameters, None) + after[near] for near in nearest((own, stem), known)]
+        text = example.removesuffix("@{k}").replace("{k}", cutoff or "10")
+        known[text], after[text] = measure, f"@{cutoff}" if cutoff and example.endswith("@{k}") else ""
+    return [write(near, label.parameters, None) + after[near] for near in nearest((lower, stem), known)]
 
 
 @functools.lru_cache(maxsize=8)  # a new measure makes a new list
 def _ordered(measures: tuple[type, ...]) -> list[_Spelling]:
     """The spellings of all measures, those first that win if several fit."""
-    return sorted((one for measure in measures for one in _spellings(measure)), key=lambda one: one.rank)
+    return sorted((x for measure in measures for x in _spellings(measure)), key=lambda x: x.rank)
 
 
 #: the most characters of a name, with its parameters and cutoffs; and without them
@@ -162,8 +165,8 @@ _NUMBERED = ("f", "fbeta", "f_beta", "rbp", "rbo", "bpref")
 
 def _metrics(label: Label, name: str, defaults: Mapping[str, Any], overrides: dict[str, Any]) -> list[Any]:
     measure = measures()[label.name]
-    given, known = _arguments(label), measure.definition()
-    for argument in given:
+    arguments, known = _arguments(label), measure.definition()
+    for argument in arguments:
         if argument not in known and argument != "top_k":
             raise ValueError(
                 f"Expected {measure.name} to have parameters {', '.join(known)}, got {argument!r} in {name!r}"
@@ -171,14 +174,14 @@ def _metrics(label: Label, name: str, defaults: Mapping[str, Any], overrides: di
     if label.cuts and not measure.takes_top_k:
         raise ValueError(f"Expected no cutoff for {measure.name}, got {name!r}")
     cuts: list[dict[str, Any]] = [{"top_k": cut} for cut in label.cuts if "top_k" not in overrides] or [{}]
-    wanted = [key for key in required(measure) if key not in {**cuts[0], **given, **overrides}]
+    wanted = [key for key in required(measure) if key not in {**cuts[0], **arguments, **overrides}]
     if wanted:
         raise ValueError(
             f"Expected {', '.join(wanted)} for {name!r}, got none; pass"
             f" tr.{measure.__name__}({', '.join(f'{key}=...' for key in wanted)})"
         )
     more = {key: value for key, value in defaults.items() if key in known}
-    return [measure(**{**cut, **more, **given, **overrides}) for cut in cuts]
+    return [measure(**{**cut, **more, **arguments, **overrides}) for cut in cuts]
 
 
 @functools.cache
@@ -234,19 +237,19 @@ class _Spelling:
     rank: tuple[int, bool]
 
     @classmethod
-    def of(cls, measure: Any, one: Known) -> _Spelling:
-        parts = read(without_optional(one.theirs))
-        labels = [measure.name + without_optional(setting) for setting in one.settings]
+    def of(cls, measure: Any, entry: Known) -> _Spelling:
+        parts = read(without_optional(entry.theirs))
+        labels = [measure.name + without_optional(setting) for setting in entry.settings]
         theirs = _WORD.sub("_", parts.name).lower()
         example = _HOLE.sub(lambda hole: hole[0] if hole[1] == "k" else "0.5", theirs)
         if parts.parameters or ("{k}" not in example and ("@" in "".join(labels) or len(labels) > 1)):
             example = ""
         elif "{k}" not in example and measure.takes_top_k:
             example += "@{k}"
-        at = re.compile(_pattern(parts.at)) if parts.at else None
-        rank = (-len(parts.parameters) - bool(at), one.library != PARSE)
+        cutoff = re.compile(_pattern(parts.at)) if parts.at else None
+        rank = (-len(parts.parameters) - bool(cutoff), entry.library != PARSE)
         pattern = re.compile(_pattern(theirs), re.IGNORECASE)
-        return cls(pattern, parts.parameters, at, labels, example, parts.name.lower(), measure.name, rank)
+        return cls(pattern, parts.parameters, cutoff, labels, example, parts.name.lower(), measure.name, rank)
 
     def fit(self, label: Label) -> list[Label]:
         """The labels of a name in this spelling; nothing if the name does not fit."""
@@ -265,14 +268,14 @@ class _Spelling:
                 return []
         rest = {key: value for key, value in label.parameters.items() if key not in self.parameters}
         numbers = values.pop("x", "0").split(",")
-        found = [
+        labels = [
             read(text.format(**values, x=x, root=math.sqrt(abs(float(x)))))
             for text, x in itertools.product(self.labels, numbers)
         ]
         passed = "" if self.at else label.at
-        if passed and any(one.at for one in found):
+        if passed and any(filled.at for filled in labels):
             return []  # the spelling and the name both set the cutoff
-        return [Label(one.name, {**one.parameters, **rest}, one.at or passed) for one in found]
+        return [Label(filled.name, {**filled.parameters, **rest}, filled.at or passed) for filled in labels]
 
 
 def _pattern(text: str) -> str:
@@ -290,4 +293,4 @@ _WORD = re.compile(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|-")
 
 @functools.cache
 def _spellings(measure: Any) -> list[_Spelling]:
-    return [_Spelling.of(measure, one) for one in known(measure) if one.same and one.theirs]
+    return [_Spelling.of(measure, entry) for entry in known(measure) if entry.same and entry.theirs]

@@ -61,15 +61,15 @@ def spell(key: str, style: str) -> str:
 
 def check_different(keys: Iterable[str], style: str) -> None:
     """Raise ValueError if two keys have the same spelling."""
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for key in keys:
         spelled = spell(key, style)
-        if spelled in found:
-            other = found[spelled]
+        if spelled in labels:
+            other = labels[spelled]
             wanted, got = (
                 ("every metric once", f"{key!r} twice")
                 if other == key
                 else (f"keys with different {style} spellings", f"{other!r} and {key!r}, both {spelled!r}")
             )
             raise ValueError(f"Expected {wanted}, got {got}; pass a dict to choose the keys")
-        found[spelled] = key
+        labels[spelled] = key

@@ -127,25 +127,25 @@ def rows() -> dict[str, dict[str, list[Cell]]]:
     The numbers agree if no scores are tied, and under ties if the library defines their meaning. For libraries without
     grades they agree if grades are 0 and 1. Measures that need a catalogue or ids are left out.
     """
-    found: dict[str, dict[str, list[Cell]]] = {}
+    cells: dict[str, dict[str, list[Cell]]] = {}
     every = measures()
     for name in [*(name for name in FIRST if name in every), *sorted(every.keys() - set(FIRST))]:
         measure = every[name]
         # A measure of recommended lists has no policy for targets, and refuses scores.
         reads_scores = "empty_target_action" in measure.definition() and not required(measure)
-        for one in known(measure) if reads_scores else ():
-            if one.library in LIBRARIES and one.theirs:
-                found.setdefault(name, {}).setdefault(one.library, []).append(_cell(measure, one))
+        for entry in known(measure) if reads_scores else ():
+            if entry.library in LIBRARIES and entry.theirs:
+                cells.setdefault(name, {}).setdefault(entry.library, []).append(_cell(measure, entry))
     for library, lacking in LACKING.items():
         for theirs, why in lacking.items():
-            found.setdefault(f"{theirs} of {LIBRARIES[library].split()[0]}", {})[library] = [Cell(theirs, None, why)]
-    return found
+            cells.setdefault(f"{theirs} of {LIBRARIES[library].split()[0]}", {})[library] = [Cell(theirs, None, why)]
+    return cells
 
 
-def _cell(measure: Any, one: Known) -> Cell:
-    if not one.same:
-        return Cell(one.theirs, None, one.remark)
-    theirs, ours, cut = one.theirs, measure.name + one.settings[0], CUT.get(one.library, "")
+def _cell(measure: Any, entry: Known) -> Cell:
+    if not entry.same:
+        return Cell(entry.theirs, None, entry.remark)
+    theirs, ours, cut = entry.theirs, measure.name + entry.settings[0], CUT.get(entry.library, "")
     if cut and measure.takes_top_k:
         # A cutoff in parentheses joins the parameters of the name, if it has any.
         inside = cut.startswith("(") and "(" in theirs
@@ -201,18 +201,18 @@ def preset(name: str, *k: int, num_items: int | None = None, interactions: Tenso
         if not isinstance(cut, Integral) or isinstance(cut, bool) or cut < 1:
             way_out = f"; pass preset({name!r}, 5, 10) for several" if isinstance(cut, list | tuple) else ""
             raise ValueError(f"Expected cutoffs to be integers >= 1, got {cut!r}{way_out}")
-    found: dict[str, Any] = {}
+    labels: dict[str, Any] = {}
     always = ALWAYS.get(name, {})
     cells = [(cell, dict[str, Any]()) for row in rows().values() for cell in row.get(name, [])]
     cells += _of_catalogue(name, num_items=num_items, interactions=interactions)
     for (theirs, ours, _), catalogue in cells:
         if ours is not None:
-            for at in k if "{k}" in ours and (k or "[" not in ours) else (None,):
-                label = _fill(ours, at)
-                found[_fill(theirs, at)] = parse(label, **catalogue) if catalogue else _with(label, always)
-    if not found:
+            for cutoff in k if "{k}" in ours and (k or "[" not in ours) else (None,):
+                label = _fill(ours, cutoff)
+                labels[_fill(theirs, cutoff)] = parse(label, **catalogue) if catalogue else _with(label, always)
+    if not labels:
         raise ValueError(f"Expected at least one cutoff for {name}, as in preset({name!r}, 10), got none")
-    return found
+    return labels
 
 
 def table() -> str:
@@ -234,9 +234,9 @@ def _of_catalogue(library: str, **catalogue: Any) -> Iterator[tuple[Cell, dict[s
     for measure in measures().values():
         needed = {key: catalogue.get(key) for key in required(measure)}
         if needed and all(value is not None for value in needed.values()):
-            for one in known(measure):
-                if one.library == library and one.theirs and one.same:
-                    yield _cell(measure, one), needed
+            for entry in known(measure):
+                if entry.library == library and entry.theirs and entry.same:
+                    yield _cell(measure, entry), needed
 
 
 def _fill(text: str, k: int | None) -> str:

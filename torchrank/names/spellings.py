@@ -109,16 +109,16 @@ _SETTING = re.compile(r"(?P<other>~\s*)?(?P<setting>(?:\(.*?\))?(?:\[?@\S+)?)\s*
 def known(measure: type) -> tuple[Known, ...]:
     """The names of a measure in other libraries, without those of its parents."""
     # vars, because a subclass is another measure and does not inherit the names.
-    given: Mapping[str, Any] = vars(measure).get("known_as", {})
-    if BOTH[0] in given:
-        given = {**given, BOTH[1]: given.get(BOTH[1], given[BOTH[0]])}
-    return tuple(_read(given))
+    names: Mapping[str, Any] = vars(measure).get("known_as", {})
+    if BOTH[0] in names:
+        names = {**names, BOTH[1]: names.get(BOTH[1], names[BOTH[0]])}
+    return tuple(_read(names))
 
 
 def _read(known_as: Mapping[str, Any]) -> Iterator[Known]:
     for library, names in known_as.items():
         for theirs, text in ({names: ""} if isinstance(names, str) else names).items():
-            parts = [_SETTING.fullmatch(one) for one in ([text] if isinstance(text, str) else text)]
+            parts = [_SETTING.fullmatch(part) for part in ([text] if isinstance(text, str) else text)]
             settings = tuple(part["setting"] for part in parts if part)
             first = parts[0]
             assert first is not None
@@ -130,16 +130,16 @@ def also_in(measure: type) -> str:
     """The libraries that have a measure, as one line of text. Libraries that need no setting come first."""
     # Libraries with the same setting and remark share an entry of the line.
     groups: dict[tuple[bool, str, str], dict[str, list[str]]] = {}
-    entries = [one for one in known(measure) if one.library != PARSE]
-    for one in entries:
-        title = TITLES.get(one.library, one.library)
-        if one.library in BOTH and all(one._replace(library=version) in entries for version in BOTH):
-            if one.library == BOTH[1]:  # both versions are one entry
+    entries = [entry for entry in known(measure) if entry.library != PARSE]
+    for entry in entries:
+        title = TITLES.get(entry.library, entry.library)
+        if entry.library in BOTH and all(entry._replace(library=version) in entries for version in BOTH):
+            if entry.library == BOTH[1]:  # both versions are one entry
                 continue
             title = " and ".join(TITLES[version] for version in BOTH)
-        setting = plain(re.sub(r"\[?@.*", "", one.settings[0])[1:-1].replace("{root}", "√x"))
-        names = groups.setdefault((not one.same, setting, one.remark), {}).setdefault(title, [])
-        names += [f"`{plain(without_optional(one.theirs))}`"] if one.theirs else []
+        setting = plain(re.sub(r"\[?@.*", "", entry.settings[0])[1:-1].replace("{root}", "√x"))
+        names = groups.setdefault((not entry.same, setting, entry.remark), {}).setdefault(title, [])
+        names += [f"`{plain(without_optional(entry.theirs))}`"] if entry.theirs else []
     texts: dict[str, list[str]] = {}  # those of one library alone together
     for (differs, setting, remark), libraries in sorted(groups.items(), key=lambda group: group[0] != (False, "", "")):
         if setting and not remark and len(libraries) == 1 and all(libraries.values()):

@@ -151,15 +151,15 @@ class Compared(SuiteMetric):
         batches = [Batch(preds[name], target, weights, mask, indexes, exclude, tie_break) for name in self.systems]
         metrics = list(self.tally.metrics.values())
         with torch.no_grad():
-            found = [weigh(metrics, measure_suite(metrics, batch), batch.weights) for batch in batches]
-            sizes = {name: len(results[0].values) for name, results in zip(self.systems, found)}
+            weighed = [weigh(metrics, measure_suite(metrics, batch), batch.weights) for batch in batches]
+            sizes = {name: len(results[0].values) for name, results in zip(self.systems, weighed)}
             if len(set(sizes.values())) > 1:
                 raise ValueError(f"Expected the same queries for all systems, got different numbers of them: {sizes}")
-            values = [torch.stack([result.values for result in one]) for one in found]
-            weight = [torch.stack([result.weights for result in one]) for one in found]
+            values = [torch.stack([result.values for result in results]) for results in weighed]
+            weight = [torch.stack([result.weights for result in results]) for results in weighed]
             pairs = [_pair_sums(values[a], values[b], weight[a], weight[b]) for a, b in self.pairs]
-            own = torch.stack([torch.cat([result.sums for result in results]) for results in found])
-            sums = torch.cat([torch.stack(pairs).flatten(), own.flatten()])
+            of_systems = torch.stack([torch.cat([result.sums for result in results]) for results in weighed])
+            sums = torch.cat([torch.stack(pairs).flatten(), of_systems.flatten()])
         with LOCK:
             self._set("sums", state.add(self.sums, sums.to(self.sums.device)))
         self.notice_cut(batches[0])
@@ -167,15 +167,15 @@ class Compared(SuiteMetric):
     # ---- results -----------------------------------------------------------------------------------------------
 
     def results(self, sums: Tensor) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
+        shown: dict[str, Tensor] = {}
         values, pairs = [self.tally.values(part) for part in self.parts(sums)], self._pairs(sums)
         for n, key in enumerate(self.tally.metrics):
-            found |= {f"{key}/{name}": one[key] for name, one in zip(self.systems, values)}
-            found |= {
-                f"{key}/{self.systems[b]}-{self.systems[a]}": state.mean(pairs[at, n, :SIZE])
-                for at, (a, b) in enumerate(self.pairs)
+            shown |= {f"{key}/{name}": result[key] for name, result in zip(self.systems, values)}
+            shown |= {
+                f"{key}/{self.systems[b]}-{self.systems[a]}": state.mean(pairs[number, n, :SIZE])
+                for number, (a, b) in enumerate(self.pairs)
             }
-        return found
+        return shown
 
     def _pairs(self, sums: Tensor) -> Tensor:
         """The sums of each pair: float [pair, metric, PAIR_SIZE]."""
@@ -184,8 +184,8 @@ class Compared(SuiteMetric):
     def summary(self, level: float = 0.95, method: str | None = None) -> Table:
         """A table with a row for every metric and system, over the queries of all workers, see :meth:`comparison`."""
         parts = [self.tally.estimates(part, level, method or "auto") for part in self.parts(self.of_all_workers())]
-        keys = [(key, name, one) for key in self.tally.metrics for name, one in zip(self.systems, parts)]
-        return estimate_table({f"{key}/{name}": one[key] for key, name, one in keys}, level)
+        keys = [(key, name, estimates) for key in self.tally.metrics for name, estimates in zip(self.systems, parts)]
+        return estimate_table({f"{key}/{name}": estimates[key] for key, name, estimates in keys}, level)
 
     def comparison(
         self,
@@ -219,17 +219,17 @@ class Compared(SuiteMetric):
         if test == "tukey" and correction not in (None, "none"):
             raise ValueError(f"Expected no correction with test='tukey', whose p covers all pairs, got {correction!r}")
         pairs = self._pairs(self.of_all_workers()).to("cpu", torch.float64)
-        found: list[PairStatistics] = []
+        rows: list[PairStatistics] = []
         p_values: list[float] = []
         for n, (key, metric) in enumerate(self.tally.metrics.items()):
-            whole = [self._statistics(pairs[at, n], key, metric, self.pairs[at], None) for at in range(len(pairs))]
-            p = _tukey(whole, len(self.systems)) if test == "tukey" else [one.p for one in whole]
-            for at, pair in enumerate(self.pairs):
-                if baseline is None or baseline in (self.systems[one] for one in pair):
-                    found.append(self._statistics(pairs[at, n], key, metric, pair, baseline))
-                    p_values.append(p[at])
+            all_pairs = [self._statistics(pairs[i, n], key, metric, self.pairs[i], None) for i in range(len(pairs))]
+            p = _tukey(all_pairs, len(self.systems)) if test == "tukey" else [pair.p for pair in all_pairs]
+            for number, pair in enumerate(self.pairs):
+                if baseline is None or baseline in (self.systems[system] for system in pair):
+                    rows.append(self._statistics(pairs[number, n], key, metric, pair, baseline))
+                    p_values.append(p[number])
         return comparison_of(
-            found,
+            rows,
             p_values,
             test=test,
             correction=correction or ("none" if test == "tukey" else "holm"),
@@ -300,7 +300,7 @@ def _statistics(
     if turned:
         names = names[1], names[0]
         swapped = {Pair.A: Pair.B, Pair.AA: Pair.BB, Pair.ABOVE: Pair.BELOW}
-        more |= {kind: more[other] for one, other in swapped.items() for kind, other in ((one, other), (other, one))}
+        more |= {kind: more[other] for a, b in swapped.items() for kind, other in ((a, b), (b, a))}
         more |= {kind: -more[kind] for kind in (Pair.D, Pair.DDD)}
     n, weight = int(sums[Sum.QUERIES]), float(sums[Sum.W])
     mean_a = more[Pair.A] / weight if weight > 0 else math.nan

@@ -87,10 +87,12 @@ class QueryTable:
                 )
         if self.weights is not None:
             _check_weights(self.weights, self.labels)
-        found, counts = np.unique(self.ids, return_counts=True)
-        if len(found) < len(self.ids):
-            at = int(counts.argmax())
-            raise ValueError(f"Expected each id once, got {found.tolist()[at]!r} {counts[at]} times; drop repetitions")
+        distinct, counts = np.unique(self.ids, return_counts=True)
+        if len(distinct) < len(self.ids):
+            place = int(counts.argmax())
+            raise ValueError(
+                f"Expected each id once, got {distinct.tolist()[place]!r} {counts[place]} times; drop repetitions"
+            )
         known = dict(metrics or {})
         if missing := self.columns.keys() - known.keys():
             known |= dict.fromkeys(missing, Column())
@@ -152,14 +154,14 @@ class QueryTable:
 
     def where(self, chosen: Any) -> QueryTable:
         """The table of some queries only; ``chosen`` is bool [query]."""
-        at = np.asarray(chosen)
-        if at.dtype != bool or at.shape != self.ids.shape:
+        rows = np.asarray(chosen)
+        if rows.dtype != bool or rows.shape != self.ids.shape:
             raise ValueError(
-                f"Expected bool of shape {list(self.ids.shape)}, one per query, got {at.dtype} {list(at.shape)}"
+                f"Expected bool of shape {list(self.ids.shape)}, one per query, got {rows.dtype} {list(rows.shape)}"
             )
-        weights = None if self.weights is None else {label: values[at] for label, values in self.weights.items()}
-        groups = None if self.groups is None else self.groups[at]
-        return QueryTable(self.ids[at], {k: v[at] for k, v in self.columns.items()}, weights, self._metrics, groups)
+        weights = None if self.weights is None else {label: values[rows] for label, values in self.weights.items()}
+        groups = None if self.groups is None else self.groups[rows]
+        return QueryTable(self.ids[rows], {k: v[rows] for k, v in self.columns.items()}, weights, self._metrics, groups)
 
     def named(self, names: Iterable[str] | Ranking) -> QueryTable:
         """The table with texts as ids, in the place of their numbers by :func:`torchrank.hash_ids`.
@@ -174,14 +176,14 @@ class QueryTable:
         names = list((ranking.query_ids or []) if ranking else names)  # type: ignore[arg-type]
         numbers = names if names and isinstance(names[0], int) else hash_ids(names).tolist()
         known = dict(zip(numbers, names))
-        if missing := [one for one in self.ids.tolist() if one not in known]:
+        if missing := [key for key in self.ids.tolist() if key not in known]:
             raise ValueError(f"Expected the texts of all ids, got none for {missing[0]} and {len(missing) - 1} others")
-        own = _array([known[one] for one in self.ids.tolist()])
+        ids = _array([known[key] for key in self.ids.tolist()])
         groups = self.groups
         if ranking is not None and ranking.groups is not None:
             group = dict(zip(numbers, ranking.groups))
-            groups = np.array([group[one] for one in self.ids.tolist()], dtype=object)
-        return QueryTable(own, self.columns, self.weights, self._metrics, groups)
+            groups = np.array([group[key] for key in self.ids.tolist()], dtype=object)
+        return QueryTable(ids, self.columns, self.weights, self._metrics, groups)
 
     def _aligned(self, keys: Any, name: str) -> list[Any]:
         """One key for each query, from a dict by id, or by the texts whose hashes are the ids.
@@ -194,14 +196,14 @@ class QueryTable:
                 " lists"
             )
         ids, known = self.ids.tolist(), dict(keys)
-        if self.ids.dtype == np.int64 and all(isinstance(one, str) for one in known):
+        if self.ids.dtype == np.int64 and all(isinstance(key, str) for key in known):
             known = dict(zip(hash_ids(known).tolist(), known.values()))
-        if missing := [one for one in ids if one not in known]:
+        if missing := [key for key in ids if key not in known]:
             raise ValueError(
                 f"Expected a key in {name} for every id, got none for {len(missing)} of {len(ids)} ids, e.g."
                 f" {missing[0]!r}; give each id a key, a number as a number, a text as a text"
             )
-        return [known[one] for one in ids]
+        return [known[key] for key in ids]
 
     # ---- results -----------------------------------------------------------------------------------------------
 
@@ -214,8 +216,8 @@ class QueryTable:
 
     def _result(self, label: str) -> Tensor:
         metric = self._metrics[label]
-        found, rows = self._sums(label)
-        return metric._narrow(metric.value_of(found, None if from_sums(metric.aggregation) else rows))
+        total, rows = self._sums(label)
+        return metric._narrow(metric.value_of(total, None if from_sums(metric.aggregation) else rows))
 
     def values(self) -> dict[str, float]:
         """The result of every metric by label, in double precision as in :meth:`summary`; NaN for several values.
@@ -225,8 +227,8 @@ class QueryTable:
             >>> tr.QueryTable(["q1", "q2"], {"mrr": [1.0, 0.5]}).values()
             {'mrr': 0.75}
         """
-        found = {label: metric.value_of(*self._scored(label)) for label, metric in self._metrics.items()}
-        return {label: float(one) if one.numel() == 1 else math.nan for label, one in found.items()}
+        results = {label: metric.value_of(*self._scored(label)) for label, metric in self._metrics.items()}
+        return {label: float(result) if result.numel() == 1 else math.nan for label, result in results.items()}
 
     def summary(self, level: float = 0.95, clusters: Any = None) -> Table:
         """A table with a row for every metric: value, standard error, interval and numbers of queries.
@@ -254,16 +256,16 @@ class QueryTable:
             ValueError: an argument has an unknown value, clusters lack an id, or the cluster of an id is None or NaN.
         """
         check(level, "auto")
-        found = {label: self._estimate(label, level, "auto") for label in self.columns}
+        estimates = {label: self._estimate(label, level, "auto") for label in self.columns}
         if clusters is None:
-            return estimate_table(found, level)
+            return estimate_table(estimates, level)
         cluster = numbered_clusters(self._aligned(clusters, "clusters"), self.ids.tolist())
         count = 1 + int(cluster.max(initial=-1))
-        found = {label: self._clustered(label, one, cluster, level) for label, one in found.items()}
+        estimates = {label: self._clustered(label, estimated, cluster, level) for label, estimated in estimates.items()}
         notes = [f"{count} clusters: standard errors and intervals allow for dependence within them"]
         if count < FEW_CLUSTERS:
             notes.append(f"fewer than {FEW_CLUSTERS} clusters: the standard errors are too small")
-        return estimate_table(found, level, notes)
+        return estimate_table(estimates, level, notes)
 
     def by(self, slices: Any = None, level: float = 0.95) -> Table:
         """A table with a row for every metric and slice.
@@ -292,12 +294,12 @@ class QueryTable:
         numbers = {one: number for number, one in enumerate(names)}
         number = np.array([numbers.get(group, -1) for group in groups])
         parts = {text: self.where(number == numbers[one]) for text, one in texts.items()}
-        found = {
+        estimates = {
             f"{label}/{name}": part._estimate(label, level, "auto")
             for label in self.columns
             for name, part in parts.items()
         }
-        return estimate_table(found, level)
+        return estimate_table(estimates, level)
 
     def _own_groups(self) -> np.ndarray:
         if self.groups is None:
@@ -354,37 +356,37 @@ class QueryTable:
 
     def _scored(self, label: str) -> tuple[Tensor, Tensor | None]:
         """The sums of the queries with a value, and for an aggregate of kept values these [query, 2]."""
-        found, rows = self._sums(label)
+        total, rows = self._sums(label)
         # Skipped queries are the empty ones here, under every policy: the others have a value.
-        found[Sum.QUERIES] -= found[Sum.EMPTY]
-        found[Sum.EMPTY] = 0
-        return found, None if from_sums(self._metrics[label].aggregation) else rows
+        total[Sum.QUERIES] -= total[Sum.EMPTY]
+        total[Sum.EMPTY] = 0
+        return total, None if from_sums(self._metrics[label].aggregation) else rows
 
     def _estimate(self, label: str, level: float, method: str) -> Estimate:
-        one = estimate(self._metrics[label], *self._scored(label), level, method)
+        estimated = estimate(self._metrics[label], *self._scored(label), level, method)
         empty = int(np.isnan(self.columns[label]).sum())
-        return replace(one, queries=len(self.ids), empty=empty)
+        return replace(estimated, queries=len(self.ids), empty=empty)
 
-    def _clustered(self, label: str, one: Estimate, cluster: np.ndarray, level: float) -> Estimate:
+    def _clustered(self, label: str, estimated: Estimate, cluster: np.ndarray, level: float) -> Estimate:
         metric = self._metrics[label]
         if not from_sums(metric.aggregation):
-            return replace(one, standard_error=math.nan, interval=NO_INTERVAL)
-        found, rows = self._sums(label)
+            return replace(estimated, standard_error=math.nan, interval=NO_INTERVAL)
+        summed, rows = self._sums(label)
         values, weights = rows.numpy().T
         scored = ~np.isnan(values)
         inside = metric.mean.inside(rows[:, 0]).numpy()[scored]
-        _, at = np.unique(cluster[scored], return_inverse=True)
+        _, inverse = np.unique(cluster[scored], return_inverse=True)
         weights = weights[scored]
-        count, total = len(np.unique(at)), weights.sum()
+        count, total = len(np.unique(inverse)), weights.sum()
         if count < 2 or not total > 0:
-            return replace(one, standard_error=math.nan, interval=NO_INTERVAL)
-        apart = np.bincount(at, weights * (inside - (weights * inside).sum() / total))  # T - m W of each cluster
+            return replace(estimated, standard_error=math.nan, interval=NO_INTERVAL)
+        apart = np.bincount(inverse, weights * (inside - (weights * inside).sum() / total))  # T - m W of each cluster
         variance = count / (count - 1) * (apart**2).sum() / total**2
         # the slope of the reported value, e.g. of a geometric mean
-        plain = float(sums.standard_error(found, found[Sum.QUERIES] - found[Sum.EMPTY]))
-        error = math.sqrt(variance) * (one.standard_error / plain if plain > 0 else 1.0)
-        interval = Interval(*t_interval(one.value, error, count - 1, level))
-        return replace(one, standard_error=error, interval=interval)
+        unclustered = float(sums.standard_error(summed, summed[Sum.QUERIES] - summed[Sum.EMPTY]))
+        error = math.sqrt(variance) * (estimated.standard_error / unclustered if unclustered > 0 else 1.0)
+        interval = Interval(*t_interval(estimated.value, error, count - 1, level))
+        return replace(estimated, standard_error=error, interval=interval)
 
     # ---- other formats -----------------------------------------------------------------------------------------
 
@@ -444,9 +446,9 @@ def _check_weights(weights: Mapping[str, np.ndarray], labels: Sequence[str]) -> 
 
 def _array(ids: Sequence[Any]) -> np.ndarray:
     """Ids as an array: integers, or objects, because numpy drops zeros at the end of texts."""
-    return np.array(ids, dtype=np.int64 if ids and all(isinstance(one, int) for one in ids) else object)
+    return np.array(ids, dtype=np.int64 if ids and all(isinstance(value, int) for value in ids) else object)
 
 
 def _floats(values: Any) -> np.ndarray:
-    found = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
-    return found if found.dtype == np.float32 else found.astype(np.float64)
+    array = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    return array if array.dtype == np.float32 else array.astype(np.float64)
