@@ -90,7 +90,9 @@ def bound(
     nothing: list[Tensor] = []
     while chosen := list(itertools.islice(choices, at_once)):
         relevant = unjudged & (chosen[0] if len(chosen) == 1 else torch.stack(chosen))
-        value, empty = values(_judged(_repeated(ranking, len(chosen)), relevant.flatten(0, -2), worth))
+        queries = torch.arange(ranking.num_queries, device=unjudged.device)
+        repeated = ranking if len(chosen) == 1 else ranking.take(queries.repeat(len(chosen)))
+        value, empty = values(_judged(repeated, relevant.flatten(0, -2), worth))
         # fmax and fmin skip NaN, the value of an empty query under "skip".
         found = [functools.reduce(torch.fmax if upper else torch.fmin, [*found, *value.view(len(chosen), -1)])]
         nothing = [functools.reduce(torch.logical_and, [*nothing, *empty.view(len(chosen), -1)])]
@@ -118,13 +120,6 @@ def _extremes(unjudged: Tensor, inside: Tensor | None) -> Iterator[Tensor]:
         yield number <= relevant  # the best-ranked ones
     for irrelevant in range(near + 1):
         yield number > irrelevant  # all but the best-ranked ones
-
-
-def _repeated(ranking: Ranking, times: int) -> Ranking:
-    """The queries of a ranking, all of them ``times`` times."""
-    if times == 1:
-        return ranking
-    return ranking.take(torch.arange(ranking.num_queries, device=ranking.first.device).repeat(times))
 
 
 def _judged(ranking: Ranking, relevant: Tensor, worth: float) -> Ranking:

@@ -78,11 +78,9 @@ class Miscalibration(GroupMetric, PerUserMetric):
         return self.by_group(items.clamp_min(0), weights)
 
     def empty(self, lists: Recommended) -> Tensor:
-        assert lists.from_target is not None
         return super().empty(lists) | (lists.from_target.sum(-1) == 0)
 
     def measure(self, lists: Recommended) -> Tensor:
-        assert lists.from_target is not None
         history, shown = distribution(lists.from_target), distribution(self.attention_by_group(lists))
         if self.distance == "kl":
             shown = (1 - self.alpha) * shown + self.alpha * history

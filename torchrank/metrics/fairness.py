@@ -124,8 +124,6 @@ class NDKL(PopulationMetric, PerUserMetric):
     def describe(self, groups: Tensor, population: Tensor | None = None) -> tuple[Catalogue, int]:
         described, items = super().describe(groups, population)
         shares, wanted = described["groups"], described["population"]
-        assert isinstance(shares, Tensor)
-        assert isinstance(wanted, Tensor)
         if bool(((wanted == 0) & (shares.sum(0) > 0)).any()):
             raise ValueError("Expected population above 0 for each group with items, got 0; NDKL would be infinite")
         return described, items

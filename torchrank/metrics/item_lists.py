@@ -30,7 +30,7 @@ from torchrank.state.scoring import weigh
 from torchrank.state.sums import Sum
 
 #: attributes of a metric that describe its catalogue, by name
-Catalogue = Mapping[str, Tensor | int | None]
+Catalogue = Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class Recommended:
     #: [query, position]: the grade of the item, 0 if it has none; [query, 0] if the measure needs no target
     grade: Tensor
     #: [query, ...]: the result of :meth:`ListMetric.of_target`; None if the measure reads none
-    from_target: Tensor | None
+    from_target: Any
     #: bool [query]: whether a label excludes the list; None = all lists count
     ignored: Tensor | None
     #: dtype of results: the most precise float of the device

@@ -211,7 +211,6 @@ class PopularityLift(Popularity):
         return super().empty(lists) | (self.weight(lists) <= 0)
 
     def weight(self, lists: Recommended) -> Tensor:
-        assert lists.from_target is not None
         return lists.from_target
 
     def measure(self, lists: Recommended) -> Tensor:

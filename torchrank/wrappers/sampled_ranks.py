@@ -249,13 +249,10 @@ class SampledRanks(BinaryMetric):
         arguments.number("gamma", gamma, above=0, most=1)
         values = self._values_at_ranks(parse(metric) if isinstance(metric, str) else metric)
         share = self._shares()
-        line = torch.linspace(
-            float(values[0]), float(values[-1]), len(values), dtype=values.dtype, device=values.device
-        )
+        first, last = values[[0, -1]].tolist()
+        line, of_share = (torch.linspace(first, last, len(x), out=values.new_empty(0)) for x in (values, share))
         if (values - line).abs().max() <= 1e-9 * values.abs().max():
-            return share @ torch.linspace(
-                float(values[0]), float(values[-1]), len(share), dtype=values.dtype, device=values.device
-            )
+            return share @ of_share
         self._warn(method)
         if method == "em":
             return values @ likeliest(share, self.num_items, self.replacement)

@@ -39,7 +39,7 @@ from torchrank.wrappers.suites import collection_of
 __all__ = ["TieReport"]
 
 #: the tie policies that are compared; the width is between the last two
-POLICIES = ("expected", "optimistic", "pessimistic")
+POLICIES = RankingMetric.policies
 
 #: sums of a metric besides its sums under each policy: weights, weights of queries that depend on ties, widths
 OWN = 3
