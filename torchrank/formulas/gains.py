@@ -181,6 +181,9 @@ class Clipped:
 LINEAR, EXPONENTIAL, POSITIVE = Linear(), Exponential(), Positive()
 UNDISCOUNTED, RECIPROCAL = Undiscounted(), Reciprocal()
 
+#: classes of discounts that are above 0 at all ranks
+DISCOUNTS_ABOVE_0 = (Undiscounted, Reciprocal, Logarithmic, Clipped)
+
 #: gains by name
 GAINS: dict[str, Gain] = {"linear": LINEAR, "exponential": EXPONENTIAL}
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.gains import (
+    DISCOUNTS_ABOVE_0,
     LINEAR,
     RECIPROCAL,
     UNDISCOUNTED,
@@ -89,6 +90,11 @@ class GradedMetric(RankingMetric):
         return super().errors(ranking) + count(Problem.BAD_GRADES, ~finite & ranking.finite())
 
     def empty(self, ranking: Ranking) -> Tensor:
+        cls = type(self)
+        if cls.denominator is RankingMetric.denominator and cls.ideal is GradedMetric.ideal:
+            discount = self.discount_function
+            if isinstance(discount, DISCOUNTS_ABOVE_0):  # then the first rank decides, for all cutoffs
+                return ranking.ideal(self.gain_function, discount, 1) == 0
         return self.ideal(ranking) == 0
 
     def numerator(self, ranking: Ranking) -> Tensor:

@@ -195,8 +195,13 @@ class _Signature:
 class _Documentation:
     """The docstring of a class. Its ``Args`` contain the parameters of the parents, in the words of the nearest one."""
 
-    def __init__(self, text: str) -> None:
-        self.text = inspect.cleandoc(text)
+    def __init__(self, written: str) -> None:
+        self.written = written
+
+    @functools.cached_property
+    def text(self) -> str:
+        """The docstring as it is written, without indentation."""
+        return inspect.cleandoc(self.written)
 
     def __get__(self, instance: object, owner: type[Parametrised]) -> str:
         return _documented(owner, self.text)
