@@ -1,5 +1,5 @@
 """Engines: rank canonical layouts, and return a :class:`Ranking`. No other code reads all scores."""
 
-from torchrank.engine.rank_layout import rank, rank_parts, rank_whole
+from torchrank.engine.rank_layout import rank, rank_whole
 
-__all__ = ["rank", "rank_parts", "rank_whole"]
+__all__ = ["rank", "rank_whole"]

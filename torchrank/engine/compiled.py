@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchrank.engine.own import OwnScores
 from torchrank.hardware.devices import reading_is_free
-from torchrank.hardware.threads import allow_cutting
+from torchrank.hardware.threads import keep_number_of_threads
 
 # The sign bit of a float32, and the bits of infinity.
 SIGN, INFINITY = -(2**31), 0x7F800000
@@ -51,8 +51,7 @@ def use_compiled(enabled: bool) -> None:
 def _request(enabled: bool) -> None:
     global _requested
     _requested = enabled
-    # The kernels keep Python's lock, so parts of a batch on several threads would be counted one after the other.
-    allow_cutting(not enabled)
+    keep_number_of_threads(enabled)  # torch compiles a kernel again for another number of threads
 
 
 def is_compiled() -> bool:

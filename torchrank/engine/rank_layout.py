@@ -1,9 +1,9 @@
-"""Entry points of the engines: rank a layout chunk by chunk, in parts on threads, or as a whole."""
+"""Entry points of the engines: rank a layout chunk by chunk, or as a whole."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from torchrank.engine.choice import choose_engine
 from torchrank.engine.flat import rank_flat
 from torchrank.hardware.devices import autocast_off
-from torchrank.hardware.threads import each, serially
+from torchrank.hardware.threads import in_batch
 from torchrank.layouts.canonical import ALL, FlatRows, Layout, Need
 from torchrank.ranking.parts import numbered
 from torchrank.ranking.ranking import Ranking
@@ -38,41 +38,25 @@ def rank(layout: Layout, need: Need = ALL) -> Iterator[Ranking]:
     return map(functools.partial(replace, of_labels=True), rankings)
 
 
-def rank_parts(layout: Layout, ranked: Callable[[Any], Iterable[Ranking]]) -> list[Ranking]:
-    """Rank a batch in parts on threads: ``ranked`` returns the rankings of a part.
-
-    The rankings have numbers of queries unless all queries are in order.
-    """
-    parts = each(lambda part: list(ranked(part)), layout.parts())
-    if all(chunk.queries is None for part in parts for chunk in part):
-        return [chunk for part in parts for chunk in part]
-    found: list[Ranking] = []
-    # A part numbers its queries from 0, so its numbers are moved behind the parts before it.
-    for part in parts:
-        found += numbered(part, start=sum(chunk.num_queries for chunk in found))
-    return found
-
-
 def rank_whole(layout: Layout, need: Need = ALL) -> Ranking:
     """Rank a whole batch. Flat rows get entries of relevant candidates only, unless others are needed."""
-    work = _rank_rows if isinstance(layout, FlatRows) else _rank_narrow
+    work: Callable[[Any, Need], Ranking] = _rank_rows if isinstance(layout, FlatRows) else _rank_narrow
     with autocast_off(layout.errors.device):
-        return serially(layout.errors.device, layout.size, work, layout, need)
+        return in_batch(layout.errors.device, layout.size, work, layout, need)
 
 
 Ranking.rank = rank_whole
 
 
-def _rank_rows(layout: Layout, need: Need) -> Ranking:
-    chunks = rank_parts(layout, lambda part: rank_flat(part, need))
-    return Ranking.join(replace(chunk, only_relevant=need.relevant) for chunk in chunks)
+def _rank_rows(layout: FlatRows, need: Need) -> Ranking:
+    return Ranking.join(replace(chunk, only_relevant=need.relevant) for chunk in rank_flat(layout, need))
 
 
 def _rank_narrow(layout: Layout, need: Need) -> Ranking:
     parts: list[Ranking] = []
     start = 0
-    chunks = rank_parts(layout, lambda part: rank(part, need))
-    for chunk in chunks if layout.ignored is None else numbered(chunks):
+    chunks = rank(layout, need)
+    for chunk in chunks if layout.ignored is None else numbered(list(chunks)):
         # An engine may rank further than the reach. It is set all the same, so that it is the same in all chunks.
         chunk = chunk if need.reach is None else replace(chunk, reach=need.reach)
         chunk = chunk if layout.ignored is None else replace(chunk, ignored=layout.ignored[chunk.queries])

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from torchrank.hardware.threads import serially
+from torchrank.hardware.threads import in_batch
 from torchrank.layouts.canonical import BLOCK
 from torchrank.ranking.sampled import chances_above
 
@@ -71,8 +71,7 @@ def likeliest(share: Tensor, num_items: int, replacement: bool) -> Tensor:
             q = q * (table @ (share / mixed))
         return q
 
-    # On a busy machine threads would wait for each other in each of the many small products.
-    q = serially(table.device, ITERATIONS * table.numel(), maximised)
+    q = in_batch(table.device, ITERATIONS * table.numel(), maximised)
     return torch.repeat_interleave(q / sizes, sizes)
 
 

@@ -1,7 +1,8 @@
 """Is the machine busy? How long threads of this process wait for a core, and the cores that other processes use.
 
 A thread can also wait while another core is idle: after a pause, Linux may wake two threads on one core. Such waits are
-no sign of a busy machine, so waits count only while more cores are wanted than this process may use.
+no sign of a busy machine, so waits count only while more cores are wanted than this process may use. Only Linux tells
+the waits; other systems count as quiet.
 """
 
 from __future__ import annotations
@@ -12,20 +13,17 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-# Prefix of the names of torchrank's threads.
-NAME_PREFIX = "torchrank"
-
-# Seconds of batches between two verdicts on the machine, and the share of them that a busy machine exceeds: the time
-# for which a thread was ready to run without a core.
+# Seconds of batches between two verdicts on a quiet machine, and the share of them that a busy machine exceeds: the
+# time for which a thread was ready to run without a core.
 WINDOW, WAITING_SHARE = 0.01, 0.1
 
 # Seconds after a verdict for which a quiet machine is not measured, because measuring takes time.
 REST = 0.25
 
-# Seconds of quiet batches after which a busy machine counts as quiet again: at least and at most.
+# Seconds after which a busy machine is tried again, at least and at most.
 PATIENCE = (0.2, 5.0)
 
 # The system counts the use of its cores in steps of 10 ms. So the use is a mean over at least SPAN seconds, and a
@@ -34,58 +32,59 @@ SPAN, SLACK = 0.2, 0.25
 
 
 class Load:
-    """Verdict on whether other processes keep the cores busy, from the waits of this process's threads in batches."""
+    """Verdict on whether other processes keep the cores busy.
+
+    A quiet machine is found to be busy by the waits of this process's threads in batches. A busy machine counts as
+    quiet again if the other processes leave a core for each thread, or else after some time, for a trial.
+    """
 
     def __init__(self) -> None:
-        self.quiet = False
-        self._seconds, self._waited, self._calm = 0.0, 0.0, 0.0
-        self._patience, self._next, self._blamed = 0.0, 0.0, 0.0
+        self.busy = False
+        self._seconds, self._waited = 0.0, 0.0
+        self._since, self._patience, self._next = -math.inf, 0.0, 0.0
         self._lock, self._others = threading.Lock(), Others()
 
     @contextlib.contextmanager
-    def measured(self) -> Iterator[None]:
-        """Context that measures the batch that runs inside it."""
-        resting = self.quiet and time.perf_counter() < self._next
+    def measured(self, threads: int) -> Iterator[bool]:
+        """Context of a batch that can use some threads; yields whether the machine is busy."""
+        now = time.perf_counter()
         # If another thread measures its batch now, both would count the same waits, so this batch is not measured.
-        if resting or not self._lock.acquire(blocking=False):
-            yield
+        if (now < self._next and not self.busy) or not self._lock.acquire(blocking=False):
+            yield self.busy
             return
         try:
-            apart, before, start = not self.quiet, times(), time.perf_counter()
-            yield
+            if self.busy and (now >= self._next or self._others.cores() + threads <= available_cores() + SLACK):
+                self.busy, self._since, self._next = False, now, 0.0
+            if self.busy:
+                yield True
+                return
+            before, start = times(), time.perf_counter()
+            yield False
             seconds, after = time.perf_counter() - start, times()
             # A thread that began or ended within the batch has no difference, so it is left out.
-            spent = {thread: after[thread] - before[thread] for thread in before.keys() & after.keys()}
-            others = self._others.cores()
-            self.judge(seconds, lacking(spent, apart, seconds, others), others, known=bool(spent))
+            spent = [after[thread] - before[thread] for thread in before.keys() & after.keys()]
+            self.judge(seconds, lacking(spent, seconds, self._others.cores()))
         finally:
             self._lock.release()
 
-    def judge(self, seconds: float, waited: float, others: float = math.inf, known: bool = True) -> None:
-        """Add a measured batch, and give a verdict if the window is full.
+    def judge(self, seconds: float, waited: float) -> None:
+        """Add a batch on a quiet machine, and give a verdict if the window is full.
 
         Args:
             seconds: duration of the batch.
             waited: seconds of these for which a thread was ready to run without a core.
-            others: number of cores that other processes use, inf if unknown.
-            known: False if this system does not tell the waits, which counts as busy.
         """
         self._seconds, self._waited = self._seconds + seconds, self._waited + waited
         if self._seconds < WINDOW:
             return
-        busy = not known or self._waited > WAITING_SHARE * self._seconds
-        least, most = PATIENCE
-        # A machine that alternates between quiet and busy would pay for many wrong verdicts. So the patience doubles
-        # each time, and starts again from the least after a long quiet time.
-        if busy and self.quiet:
-            self._patience = least if self._calm > most else min(max(2 * self._patience, least), most)
-        self._calm = 0.0 if busy else self._calm + self._seconds
-        self._blamed = others if busy else self._blamed
-        # Patience is for waits that come and go. Other processes that kept the cores busy can be seen to have gone.
-        gone = others <= SLACK < self._blamed
-        self.quiet = not busy and (gone or self._calm >= self._patience)
+        self.busy = self._waited > WAITING_SHARE * self._seconds
+        now, (least, most) = time.perf_counter(), PATIENCE
+        if self.busy:
+            # The patience doubles each time, so that a machine that stays busy pays for few trials. It starts again
+            # from the least after a long quiet time.
+            self._patience = least if now - self._since > most else min(max(2 * self._patience, least), most)
+        self._next = now + (self._patience if self.busy else REST)
         self._seconds, self._waited = 0.0, 0.0
-        self._next = time.perf_counter() + REST
 
 
 class Time(NamedTuple):
@@ -98,23 +97,18 @@ class Time(NamedTuple):
         return Time(self.ran - earlier.ran, self.waited - earlier.waited)
 
 
-def lacking(spent: dict[int, Time], apart: bool, seconds: float, others: float) -> float:
-    """Seconds for which a thread had no core: 0 if there are enough, and without waits that this process caused.
+def lacking(spent: Sequence[Time], seconds: float, others: float) -> float:
+    """Seconds for which a thread had no core; 0 if there are enough cores.
 
     Args:
-        spent: the times of each thread during a batch, by thread.
-        apart: whether the batch ran on torchrank's threads. Then torch's own threads can take cores from it, because
-            they spin for some milliseconds after an operation.
+        spent: the times of each thread of this process during a batch.
         seconds: duration of the batch.
         others: number of cores that other processes use, inf if unknown.
     """
-    named = {thread.native_id for thread in threading.enumerate() if thread.name.startswith(NAME_PREFIX)}
-    wanting = [one for thread, one in spent.items() if thread in named or not apart]
-    wanted = sum(one.ran + one.waited for one in wanting) / 1e9 + others * seconds
+    wanted = sum(one.ran + one.waited for one in spent) / 1e9 + others * seconds
     if wanted <= (available_cores() + SLACK) * seconds:
         return 0.0
-    own_fault = sum(one.ran for thread, one in spent.items() if thread not in named) if apart else 0
-    return max(0, max((one.waited for one in spent.values()), default=0) - own_fault) / 1e9
+    return max((one.waited for one in spent), default=0) / 1e9
 
 
 def available_cores() -> float:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from torchrank.hardware.threads import GRAIN, available, each, parts_at_once
 from torchrank.layouts.cutting import rectangles
 from torchrank.layouts.items import JudgedItems, Padded, Pairs
 
@@ -31,12 +29,6 @@ FEW = 16
 
 # Scores of embeddings in one chunk of queries, and the number of scores that take as much memory as one judged item.
 PRODUCT, WEIGHT = 2**24, 2**5
-
-# Number of scores from which on a batch is cut into parts for threads.
-WORTHWHILE = 2**18
-
-# Size of the sample of indexes from which the cuts of flat rows are estimated.
-SAMPLED = 2**12
 
 
 @dataclass(frozen=True)
@@ -113,38 +105,6 @@ class Layout:
         """Number of scores, or ids, of all queries."""
         return self.num_queries * self.reads
 
-    @property
-    def work(self) -> Tensor | int:
-        """Elements of each query plus the mean number of excluded pairs per query, in the form of :attr:`elements`."""
-        pairs: Pairs | None = getattr(self, "exclude", None)
-        return self.elements if pairs is None else self.elements + len(pairs.query) // max(1, self.num_queries)
-
-    @property
-    def total_work(self) -> int:
-        """The sum of :attr:`work` over all queries."""
-        return work * self.num_queries if isinstance(work := self.work, int) else int(work.sum())
-
-    def parts(self) -> list[Layout]:
-        """Cut the batch into parts for threads; a single part if threads would not be faster.
-
-        The first part has the counters of bad values, so that the sum over all parts is right.
-        """
-        queries = self.num_queries
-        if queries < 2 or self.errors.device.type != "cpu":
-            return [self]
-        total = self.total_work
-        if (total < GRAIN and self.size < WORTHWHILE) or (threads := available()) < 2:
-            return [self]
-        count = min(queries, max(threads, total // self.room))
-        if isinstance(work := self.work, Tensor):
-            # Cut where the cumulative work passes each equal share.
-            shares = torch.arange(1, count, device="cpu") * (total / count)
-            cuts = sorted({0, queries, *torch.searchsorted(work.cumsum(0), shares.long()).tolist()})
-        else:
-            cuts = [queries * part // count for part in range(count + 1)]
-        first, *rest = (self.rows(*cut) for cut in pairwise(cuts))
-        return [first, *(replace(part, errors=torch.zeros_like(self.errors)) for part in rest)]
-
     def rows(self, start: int, stop: int) -> Layout:
         """The queries from ``start`` to ``stop``."""
         cut: dict[str, Any] = {name: getattr(self, name) for name in self.per_query}
@@ -156,7 +116,7 @@ class Layout:
 
     def blocks(self, need: Need) -> Iterable[Layout]:
         """Cut the batch into chunks of queries of bounded size: at least one, the first with the counters."""
-        elements, room = self.elements, self.room // parts_at_once()
+        elements, room = self.elements, self.room
         room = room // min(self.kept, 2 + need.metrics // SEVERAL) if need.reach is None else room
         if isinstance(elements, int):
             elements, queries = max(1, elements, self.width if need.all_candidates else 0), self.num_queries
@@ -269,10 +229,6 @@ class EmbeddedLayout(Layout):
     def room(self) -> int:
         return PRODUCT
 
-    def parts(self) -> list[Layout]:
-        # Workers of a sharded catalogue exchange sums for each chunk of queries, so all must take chunks in one order.
-        return [self] if self.shard is not None else super().parts()
-
     @functools.cached_property
     def size(self) -> int:
         return 0 if self.shard is not None else super().size
@@ -305,9 +261,6 @@ class StreamedLayout(Layout):
     @functools.cached_property
     def size(self) -> int:
         return 0  # unknown before reading; 0 also keeps the user's iterator on the user's thread
-
-    def parts(self) -> list[Layout]:
-        return [self]
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,31 +309,3 @@ class FlatRows(Layout):
     @functools.cached_property
     def size(self) -> int:
         return len(self.scores)
-
-    @property
-    def total_work(self) -> int:
-        return len(self.scores)
-
-    def parts(self) -> list[Layout]:
-        """Cut the rows into ranges of indexes with similar numbers of rows, one range per thread."""
-        threads, indexes = available(), self.indexes
-        if threads < 2 or len(indexes) < GRAIN or indexes.device.type != "cpu":
-            return [self]
-        # Quantiles of a sample, because sorting all indexes is expensive.
-        found = indexes[:: max(1, len(indexes) // SAMPLED)].sort().values
-        bounds = found[torch.arange(1, threads, device="cpu") * len(found) // threads].unique()
-        fields = ("scores", "grade", "indexes", "mask", "tie_break")
-        given = {name: x for name in fields if (x := getattr(self, name)) is not None}
-        if bool((indexes[1:] >= indexes[:-1]).all()):  # each part is a slice, which copies nothing
-            cuts = [0, *torch.searchsorted(indexes, bounds).tolist(), len(indexes)]
-            split = [{name: x[start:stop] for name, x in given.items()} for start, stop in pairwise(cuts)]
-        else:
-            place = torch.bucketize(indexes, bounds, right=True, out_int32=True)
-            split = each(
-                lambda part: {
-                    name: x[rows] for rows in [(place == part).nonzero().squeeze(-1)] for name, x in given.items()
-                },
-                range(len(bounds) + 1),
-            )
-        first, *rest = [replace(self, **fields) for fields in split if len(fields["indexes"])]
-        return [first, *(replace(part, errors=torch.zeros_like(self.errors)) for part in rest)]

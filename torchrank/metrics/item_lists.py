@@ -14,7 +14,7 @@ import torchrank.state.sums as state
 from torchrank.engine.ids import found, kept_ids
 from torchrank.hardware.devices import widest_float
 from torchrank.hardware.sorting import ascending
-from torchrank.hardware.threads import GRAIN, available, each, serially
+from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.batch import Batch
@@ -192,17 +192,14 @@ class ListMetric(Measure):
         preds = batch.preds
         check_tensor(preds, "preds", f"integer ids [query, position] for {self.label}")
         with torch.no_grad():
-            return serially(preds.device, preds.numel(), self._measured, batch)
+            return in_batch(preds.device, preds.numel(), self._measured, batch)
 
     def _measured(self, batch: Batch) -> tuple[Measurements, Recommended]:
         preds = batch.preds
         lists, errors = self.recommended(preds, batch.target, batch.mask, batch.exclude)
         queries, elements = len(lists.ids), max(1, lists.ids.shape[1] * max(1, self.width(lists)))
-        # Chunks of queries bound the temporary memory. On a CPU there are enough of them for all threads.
-        threads = available() if queries * elements > GRAIN and preds.device.type == "cpu" else 1
-        step = max(1, min(BLOCK // elements, -(-queries // threads)))
-        starts = range(0, max(1, queries), step)
-        values = torch.cat(each(lambda start: self.measure(lists.rows(start, start + step)), starts))
+        step = max(1, BLOCK // elements)  # bounds the temporary memory
+        values = torch.cat([self.measure(lists.rows(n, n + step)) for n in range(0, max(1, queries), step)])
         empty = self.empty(lists)
         values = torch.where(empty, float("nan"), values)
         errors = errors if self.validate_args else torch.zeros_like(errors)

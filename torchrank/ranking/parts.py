@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, Self, TypeVar
 
 import torch
@@ -12,7 +11,6 @@ from torch import Tensor
 
 from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.sorting import order_of
-from torchrank.hardware.threads import GRAIN, available
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.cutting import OVERHEAD, groups
 from torchrank.ranking.gained import Gained
@@ -107,11 +105,8 @@ class Parted(Gained):
         """
         if all_candidates and "_with_all" in self.__dict__:
             return self._everything().parts()
-        rectangles, threads = self._rectangles, available()
-        if threads < 2 or self.size < GRAIN or self.num_candidates.device.type != "cpu":
-            return list(rectangles if len(rectangles) == 1 else map(replace, rectangles))
-        room = min(BLOCK, self.size // threads + 1)
-        return [part for rectangle in rectangles for part in rectangle._cut(1 + rectangle.first.numel() // room)]
+        rectangles = self._rectangles
+        return list(rectangles if len(rectangles) == 1 else map(replace, rectangles))
 
     @property
     def _rectangles(self) -> tuple[Self, ...]:
@@ -121,14 +116,6 @@ class Parted(Gained):
     def size(self) -> int:
         """Number of entries of all queries, padding included."""
         return sum(part.first.numel() for part in self._rectangles)
-
-    def _cut(self, count: int) -> Iterator[Self]:
-        """Cut into up to ``count`` rectangles of consecutive queries, the first with the counters of bad values."""
-        count = min(count, max(1, self.num_queries))
-        cuts = [self.num_queries * part // count for part in range(count + 1)]
-        for start, stop in pairwise(cuts):
-            errors = torch.zeros_like(self.errors) if start else self.errors
-            yield replace(self.take(slice(start, stop)), errors=errors)
 
     def _everything(self) -> Self:
         """The ranking with an entry for every candidate."""

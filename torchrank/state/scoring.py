@@ -12,17 +12,17 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from torchrank.engine import rank, rank_parts
+from torchrank.engine import rank
 from torchrank.hardware.constants import constant, scalar
 from torchrank.hardware.devices import autocast_off, reading_is_free
-from torchrank.hardware.threads import GRAIN, each, serially
+from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import arrange_batch, notice_scores
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.batch import Batch
-from torchrank.layouts.canonical import FlatRows, Layout, Need, RankedIds
+from torchrank.layouts.canonical import Layout, Need, RankedIds
 from torchrank.layouts.checks import check_tensor
 from torchrank.ranking.arithmetic import only
-from torchrank.ranking.parts import batch_order, numbered
+from torchrank.ranking.parts import batch_order
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.aggregation import Mean
@@ -107,12 +107,16 @@ def score_batch(
     if not metrics:
         return []
     device, size, queries = _checked(metrics, batch)
-    # Per-query values are in memory for the whole batch if somebody needs them. Otherwise chunks can be summed at once.
-    whole = values or batch.weights is not None or queries * len(metrics) <= MANY_VALUES
-    whole = whole or any(metric.num_extra_sums or metric.rows is not None for metric in metrics)
-    work = functools.partial(_with_values, values=values, total=total) if whole else _sums_only
+    keep = values or any(metric.rows is not None for metric in metrics)
+    # The values of a batch are in memory together unless they are very many and nobody needs them. Otherwise the
+    # queries are summed chunk by chunk, as they also are if metrics sum many further numbers of each query.
+    step = MANY_VALUES // more if (more := sum(metric.num_extra_sums for metric in metrics)) else queries
+    whole = not more and (keep or batch.weights is not None or queries * len(metrics) <= MANY_VALUES)
+    work = (
+        functools.partial(_whole, total=total) if whole else functools.partial(_in_chunks, step=max(1, step), keep=keep)
+    )
     with torch.no_grad(), autocast_off(device):
-        return serially(device, size, work, metrics, batch)
+        return in_batch(device, size, work, metrics, batch)
 
 
 def measure_batch(metrics: Sequence[Measuring], batch: Batch) -> Measurements:
@@ -123,7 +127,7 @@ def measure_batch(metrics: Sequence[Measuring], batch: Batch) -> Measurements:
     """
     device, size, _ = _checked(metrics, batch)
     with torch.no_grad(), autocast_off(device):
-        return serially(device, size, _measured, metrics, batch)
+        return in_batch(device, size, _measured, metrics, batch)
 
 
 def _checked(metrics: Sequence[Measuring], batch: Batch) -> tuple[torch.device, int, int]:
@@ -145,106 +149,74 @@ def _checked(metrics: Sequence[Measuring], batch: Batch) -> tuple[torch.device, 
     return device, size, queries
 
 
-def _arranged(metrics: Sequence[Measuring], batch: Batch) -> tuple[Layout, Need]:
+def _source(metrics: Sequence[Measuring], batch: Batch) -> tuple[Ranking | Layout, Need]:
+    """What is ranked, or is a ranking, and what the metrics need of it."""
     need = functools.reduce(operator.or_, map(operator.attrgetter("required"), metrics))
-    validate = any(map(operator.attrgetter("validate_args"), metrics))
-    layout = arrange_batch(batch, validate)
+    if isinstance(batch.preds, Ranking):
+        return batch.preds, need
+    layout = arrange_batch(batch, any(map(operator.attrgetter("validate_args"), metrics)))
     if isinstance(layout, RankedIds):
         notice_scores(layout)
     return layout, need
 
 
-def _parts(metrics: Sequence[Measuring], ranking: Ranking) -> list[Ranking]:
-    return ranking.parts(any(metric.required.all_candidates for metric in metrics))
+def _rankings(source: Ranking | Layout, need: Need) -> Iterable[Ranking]:
+    return source.parts(need.all_candidates) if isinstance(source, Ranking) else rank(source, need)
 
 
-def _with_values(metrics: Sequence[Measuring], batch: Batch, values: bool, total: bool) -> list[BatchResult]:
-    more = sum(map(operator.attrgetter("num_extra_sums"), metrics))
-    if not more:
-        return weigh(metrics, _measured(metrics, batch), batch.weights, total)
-    source, need = (batch.preds, None) if isinstance(batch.preds, Ranking) else _arranged(metrics, batch)
-    if isinstance(source, FlatRows):  # only their ranking can be cut by queries
-        source, need = Ranking.rank(source, need), None
-    # Further numbers of many queries are summed before those of the next queries are computed.
-    queries, step = source.num_queries, max(1, MANY_VALUES // more)
-    values = values or any(metric.rows is not None for metric in metrics)
-    weights = None if batch.weights is None else _checked_weights(batch.weights, queries)
-    found: list[list[BatchResult]] = []
-    numbers: list[Tensor] = []
-    for whole in numbered(_parts(metrics, source)) if isinstance(source, Ranking) else [source]:
-        for rows in (slice(n, min(n + step, whole.num_queries)) for n in range(0, max(1, whole.num_queries), step)):
-            part = whole.take(rows) if isinstance(whole, Ranking) else whole.rows(rows.start, rows.stop)
-            part = replace(part, errors=torch.zeros_like(part.errors)) if rows.start else part
-            at: slice | Tensor = rows
-            if isinstance(part, Ranking) and part.queries is not None:
-                at, part = part.queries, replace(part, queries=None)
-                numbers.append(at)
-            some = None if weights is None else weights[at]
-            results = _weighed(metrics, _measured(metrics, batch, part, need), some, total)
-            found.append(results if values or step >= queries else [result.of_sums() for result in results])
-    joined = [BatchResult.join(results) for results in zip(*found)]
-    order = batch_order(numbers)
-    return joined if order is None or not (values or step >= queries) else [result.take(order) for result in joined]
+def _measured(metrics: Sequence[Measuring], batch: Batch) -> Measurements:
+    source, need = _source(metrics, batch)
+    measured = _measure(metrics, _rankings(source, need)).in_order()
+    return measured if source.ignored is None else replace(measured, ignored=source.ignored)
 
 
-def _weighed(
-    metrics: Sequence[Measuring], measured: Measurements, weights: Tensor | None, total: bool
-) -> list[BatchResult]:
-    results = weigh(metrics, measured, weights, total)
-    for number, extra in enumerate(measured.extra):
-        if extra is not None:
-            results[number] = metrics[number].with_extra_sums(results[number], extra)
-    return results
+def _whole(metrics: Sequence[Measuring], batch: Batch, total: bool) -> list[BatchResult]:
+    return weigh(metrics, _measured(metrics, batch), batch.weights, total)
 
 
-def _measured(
-    metrics: Sequence[Measuring], batch: Batch, source: Ranking | Layout | None = None, need: Need | None = None
-) -> Measurements:
-    """The measurements of a batch, or of a part of it: ``source``, with the need of the metrics unless it is ranked."""
-    if source is None:
-        source, need = (batch.preds, None) if isinstance(batch.preds, Ranking) else _arranged(metrics, batch)
-    if isinstance(source, Ranking):
-        ignored, parts = source.ignored, each(lambda part: _measure(metrics, [part]), _parts(metrics, source))
-    else:
-        assert need is not None
-        ignored, cut = source.ignored, source.parts()
-        # Many scores, few entries: rank the parts on threads and measure them together, which needs no threads.
-        if len(cut) > 1 and source.total_work < GRAIN:
-            parts = [_measure(metrics, [Ranking.join(rank_parts(source, lambda part: rank(part, need)))])]
-        elif len(cut) > 1:
-            parts = each(lambda part: _measure(metrics, rank(part, need)).in_order(), cut)
-        else:
-            parts = [_measure(metrics, rank(source, need))]
-    found = (parts[0] if len(parts) == 1 else Measurements.join(parts)).in_order()
-    return found if ignored is None else replace(found, ignored=ignored)
+def _in_chunks(metrics: Sequence[Measuring], batch: Batch, step: int, keep: bool) -> list[BatchResult]:
+    """As :func:`_whole`, but at most ``step`` queries are summed before the next are measured.
+
+    Args:
+        metrics: the metrics.
+        batch: the batch.
+        step: largest number of queries of a chunk.
+        keep: keep the values of the queries. If False, the results have sums only.
+    """
+    source, need = _source(metrics, batch)
+    weights = None
+    if batch.weights is not None:
+        weights = _checked_weights(batch.weights, source.num_queries).to(source.errors.device)
+    parts: list[list[BatchResult]] = []
+    order: list[Tensor] = []
+    for queries, ranking in _chunks(_rankings(source, need), step):
+        order.append(queries)
+        measured = _measure(metrics, [ranking])
+        del ranking
+        measured = replace(measured, ignored=None if source.ignored is None else source.ignored[queries])
+        results = weigh(metrics, measured, None if weights is None else weights[queries])
+        for number, extra in enumerate(measured.extra):
+            if extra is not None:
+                results[number] = metrics[number].with_extra_sums(results[number], extra)
+        parts.append(results if keep else [result.of_sums() for result in results])
+    joined = [BatchResult.join(results) for results in zip(*parts)]
+    places = batch_order(order) if keep else None
+    return joined if places is None else [result.take(places) for result in joined]
 
 
-def _sums_only(metrics: Sequence[Measuring], batch: Batch) -> list[BatchResult]:
-    """:func:`_with_values` without weights and values: each chunk of queries is summed before the next is measured."""
-
-    def summed(rankings: Iterable[Ranking], ignored: Tensor | None) -> Tensor:
-        totals: list[Tensor] = []
-        start = 0
-        for ranking in rankings:
-            # A chunk without indexes of its queries contains the next ones of the batch.
-            numbers = slice(start, start + ranking.num_queries) if ranking.queries is None else ranking.queries
-            start += ranking.num_queries
-            measured = _measure(metrics, [replace(ranking, queries=None)])
-            del ranking
-            measured = replace(measured, ignored=None if ignored is None else ignored[numbers])
-            results = weigh(metrics, measured, None)
-            rows = [result.sums for result in results], [result.errors for result in results]
-            totals.append(torch.cat(list(map(torch.stack, rows)), dim=-1))
-        return torch.stack(totals).sum(0)
-
-    if isinstance(batch.preds, Ranking):
-        found = each(lambda part: summed([replace(part, queries=None)], part.ignored), _parts(metrics, batch.preds))
-    else:
-        layout, need = _arranged(metrics, batch)
-        found = each(lambda part: summed(rank(part, need), part.ignored), layout.parts())
-    total = torch.stack(found).sum(0)
-    none, errors = total.new_empty(0), total[:, sums.SIZE :].long()
-    return [BatchResult(none, none, none.bool(), bad, row) for bad, row in zip(errors, total[:, : sums.SIZE])]
+def _chunks(rankings: Iterable[Ranking], step: int) -> Iterator[tuple[Tensor, Ranking]]:
+    """Rankings of at most ``step`` queries, with the numbers of these queries in their batch, int64 [query]."""
+    start = 0
+    for ranking in rankings:
+        for first in range(0, max(1, ranking.num_queries), step):
+            part = ranking
+            if step < ranking.num_queries:
+                part = ranking.take(slice(first, first + step))
+                part = replace(part, errors=torch.zeros_like(part.errors)) if first else part
+            # A ranking without numbers of its queries contains the next ones of the batch.
+            numbers = torch.arange(start, start + part.num_queries, device=part.num_candidates.device)
+            start += part.num_queries
+            yield (numbers if part.queries is None else part.queries), replace(part, queries=None)
 
 
 def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measurements:

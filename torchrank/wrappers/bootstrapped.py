@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import reading_is_free
-from torchrank.hardware.threads import each, serially
+from torchrank.hardware.threads import in_batch
 from torchrank.layouts.batch import Batch
 from torchrank.names.arguments import integer, one_of
 from torchrank.names.types import Pairs, Target
@@ -33,7 +33,7 @@ from torchrank.wrappers.tallies import Members, PlainTally
 Percentiles = Literal["percentile", "basic", "se"]
 
 # Counts of a chunk of queries, which fit in the cache of a core; and chunks between two additions.
-MOST_COUNTS, AT_ONCE = 2**18, 16
+MOST_COUNTS = 2**18
 
 # A number is the sum of a multiple of 2^-14 and a multiple of 2^-47. Sums of such multiples are exact in float64, so
 # they do not depend on the order: up to a sum of 2^39, and for weights from 2^-27 with a relative error below 1e-6.
@@ -83,7 +83,7 @@ class BootstrapTally(PlainTally):
         counted = measured.counted & ((weights is None) | (weight > 0).any(0))
         prints = (splitmix64(ids.clone()) & (2**24 - 1)).to(rows.dtype)
         marks = [(prints * (counted if members is None else counted & members)).sum() for members in groups]
-        totals = serially(rows.device, len(ids) * self.replicates, self._replicated, rows, ids, groups)
+        totals = in_batch(rows.device, len(ids) * self.replicates, self._replicated, rows, ids, groups)
         return torch.cat([plain, torch.stack(marks).unsqueeze(-1), totals.flatten(1)], dim=-1)
 
     def _replicated(self, rows: Tensor, ids: Tensor, groups: Sequence[Members]) -> Tensor:
@@ -91,19 +91,14 @@ class BootstrapTally(PlainTally):
         distinct, at = _distinct(rows)
         step = max(1, MOST_COUNTS // self.replicates)
 
-        def part(start: int) -> Tensor:
+        total = rows.new_zeros((len(groups), len(distinct), self.replicates))
+        for start in range(0, len(ids), step):
             chunk = slice(start, start + step)
             counts = poisson_counts(ids[chunk], self.seed, self.replicates).to(rows.dtype)
             inside = distinct[:, chunk]
             # The numbers of queries outside of a group may be infinite, so they are not multiplied by 0.
             each_group = (inside if one is None else torch.where(one[chunk], inside, 0.0) for one in groups)
-            return torch.stack([numbers @ counts for numbers in each_group])
-
-        total = rows.new_zeros((len(groups), len(distinct), self.replicates))
-        starts = range(0, len(ids), step)
-        for first in range(0, len(starts), AT_ONCE):
-            # Sums are exact, so their order does not matter.
-            total = total + torch.stack(each(part, starts[first : first + AT_ONCE])).sum(0)
+            total += torch.stack([numbers @ counts for numbers in each_group])  # exact, so in any order
         return total[:, at]
 
     def replicate_values(self, state: Tensor) -> dict[str, Tensor]:
