@@ -34,8 +34,6 @@ import torchrank as tr
 from torchrank.engine import choice, counting, rank, sorting, streaming, tiles, topk
 from torchrank.engine import compiled as fused
 from torchrank.engine.catalogue import Engine, cheapest
-from torchrank.hardware import threads
-from torchrank.hardware.load import Load
 from torchrank.hardware.sorting import ascending
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, no_errors
@@ -929,17 +927,12 @@ def test_scores_that_differ_from_their_prediction_are_counted_again(monkeypatch)
     assert ranking.tied.tolist() == [[row.count(mine)] for row, [mine] in zip(scores.tolist(), own.tolist())]
 
 
-def test_parts_on_threads_are_joined_if_some_have_queries_in_another_order(monkeypatch):
-    monkeypatch.setattr(threads, "machine", Load())
-    monkeypatch.setattr("torchrank.layouts.canonical.GRAIN", 1)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+def test_flat_rows_are_joined_if_some_have_queries_in_another_order():
     g = torch.Generator().manual_seed(0)
-    # The sizes of the first part are alike. The second part is ranked in groups, the longest list last.
+    # The first sizes are alike. The others are ranked in groups, the longest list last.
     sizes = torch.tensor([2] * 2000 + [3, 3000, 1, 999])
     indexes = torch.arange(len(sizes)).repeat_interleave(sizes)
     scores, target = torch.randn(len(indexes), generator=g), torch.ones(len(indexes))
-    parts = [part.indexes.unique().tolist() for part in arrange(scores, target, indexes=indexes).parts()]
-    assert len(parts) == 2
     got = tr.MR().score(tr.Ranking.from_flat(scores, target, indexes))
     assert got.tolist() == [(1 + size) / 2 for size in sizes.tolist()]
     assert got.tolist() == tr.MR().score(scores, target, indexes=indexes).tolist()

@@ -19,7 +19,7 @@ from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import arrange_batch, notice_scores
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.batch import Batch
-from torchrank.layouts.canonical import Layout, Need, RankedIds
+from torchrank.layouts.canonical import FlatRows, Layout, Need, RankedIds
 from torchrank.layouts.checks import check_tensor
 from torchrank.ranking.arithmetic import only
 from torchrank.ranking.parts import batch_order
@@ -186,6 +186,8 @@ def _in_chunks(metrics: Sequence[Measuring], batch: Batch, step: int, keep: bool
     source, need = _source(metrics, batch)
     weights = None
     if batch.weights is not None:
+        if isinstance(source, FlatRows):  # it is their ranking that tells the number of queries
+            source = Ranking.rank(source, need)
         weights = _checked_weights(batch.weights, source.num_queries).to(source.errors.device)
     parts: list[list[BatchResult]] = []
     order: list[Tensor] = []
