@@ -22,6 +22,7 @@ from comparing import (
 
 import torchrank as tr
 from torchrank import retrieval
+from torchrank.layouts.items import Pairs
 
 TRIED = [config for name in REPRESENTATIVES for config in configs_of(name, FEW)]
 
@@ -255,3 +256,30 @@ def test_a_candidate_is_as_relevant_as_it_is_to_its_best_subtopic(masked):
         assert metric.score(scores, subtopics, mask=mask)[label].tolist() == pytest.approx(
             metric.score(scores, best, mask=mask)[label].tolist(), nan_ok=True
         )
+
+
+@pytest.mark.parametrize("name", ["mask", "tie_break", "exclude"])
+@pytest.mark.parametrize("shape", [(2, 0), (2, 0, 3)])
+def test_lists_without_candidates_are_lists_without_relevant_ones(name, shape):
+    option = torch.zeros(2, 0) if name == "tie_break" else torch.zeros(2, 0, dtype=torch.bool)
+    options = {name: (torch.tensor([], dtype=torch.int64),) * 2 if name == "exclude" else option}
+    ranking = tr.Ranking.from_scores(torch.zeros(2, 0), torch.zeros(shape), **options)
+    assert ranking.num_candidates.tolist() == [0, 0]
+    assert tr.AlphaNDCG(empty_target_action="pos").score(ranking).tolist() == [1, 1]
+    assert tr.Precision(top_k=3).score(ranking).tolist() == [0, 0]
+
+
+class Elsewhere(torch.Tensor):
+    """Values of the CPU that say that they are on an accelerator."""
+
+    device = torch.device("cuda")
+
+
+def test_pairs_of_some_queries_are_the_same_on_an_accelerator():
+    query, item = torch.tensor([-1, 0, 0, 2, 3, 3]), torch.tensor([9, 4, 5, 6, 7, 8])
+    for start, stop in ((0, 1), (1, 3), (2, 4), (0, 4)):
+        got = []
+        for kind in (torch.Tensor, Elsewhere):
+            pairs = Pairs(query.as_subclass(kind), item).rows(start, stop)
+            got.append([pair for pair in zip(pairs.query.tolist(), pairs.item.tolist()) if pair[0] != -1])
+        assert got[0] == got[1] == [(q - start, i) for q, i in zip(query.tolist(), item.tolist()) if start <= q < stop]

@@ -21,7 +21,7 @@ NEWLINE, TAB, SPACE, HASH = 10, 9, 32, 35
 # Longest number that is parsed with others in one array.
 WIDE = 32
 # Fields between tabs may have blanks around a number.
-_NUMBER = re.compile(rb"\s*[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)\s*", re.IGNORECASE)
+_NUMBER = re.compile(rb"\s*[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf|infinity)\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,14 +225,13 @@ def refuse_control_characters(text: Text, begin: int, chunk: Array) -> None:
         raise text.error(f"Expected text, got the control character {int(chunk[place]):#04x}", begin + place)
 
 
-def numbers(text: Text, column: TextIds, what: str, nan: bool = False) -> Array:
+def numbers(text: Text, column: TextIds, what: str) -> Array:
     """Parse a column of decimal numbers: float64 [row], each the nearest to its text.
 
     Args:
         text: the text of the column, for messages.
         column: the places of the numbers.
         what: the name of the column, for messages.
-        nan: allow NaN.
 
     Raises:
         ReadingError: a field is no number, or is NaN.
@@ -244,10 +243,9 @@ def numbers(text: Text, column: TextIds, what: str, nan: bool = False) -> Array:
         values[part] = np.nan if parsed is None else parsed
     if np.isnan(values).any():
         for row, key in enumerate(column.hashable()):
-            if not _NUMBER.fullmatch(key) or (not nan and np.isnan(float(key))):
+            if not _NUMBER.fullmatch(key):
                 got = key[:50].decode("utf-8", "backslashreplace")
                 raise text.error(f"Expected {what} to be a number, got {got!r}", int(column.start[row]))
-        return np.array([float(key) for key in column.hashable()], dtype=np.float64)
     return values
 
 

@@ -1,0 +1,52 @@
+"""What a device can do, and values that are read without waiting for it."""
+
+import pytest
+import torch
+
+from torchrank.hardware import devices
+
+CPU, CUDA, MPS = map(torch.device, ("cpu", "cuda", "mps"))
+
+
+def test_a_processor_keeps_denormal_numbers_until_it_is_told_not_to():
+    assert [devices.keeps_denormals(device) for device in (CPU, CUDA, MPS)] == [True, True, False]
+    if not torch.set_flush_denormal(True):
+        pytest.skip("the processor keeps denormal numbers")
+    try:
+        assert not devices.keeps_denormals(CPU)
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def test_the_widest_float_is_float64_except_on_metal():
+    assert [devices.widest_float(device).itemsize for device in (CPU, CUDA, MPS)] == [8, 8, 4]
+
+
+def test_autocast_is_off_where_there_is_one():
+    ones = torch.ones(2, 2)
+    with torch.autocast("cpu"):
+        with devices.autocast_off(CPU):
+            assert (ones @ ones).dtype == torch.float32
+        with devices.autocast_off(torch.device("meta")):  # which has no autocast
+            assert (ones @ ones).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("shape", [(0,), (), (1,), (3,), (2, 3)])
+def test_every_is_true_if_no_element_is_false(shape):
+    for value in (True, False):
+        for x in (torch.full(shape, value), torch.tensor(value).expand(shape)):
+            assert devices.every(x) == (value or not x.numel())
+    mixed = torch.ones(shape, dtype=torch.bool)
+    for i in range(mixed.numel()):
+        mixed.view(-1)[i] = False
+        assert not devices.every(mixed)
+        assert not devices.every(mixed.unsqueeze(0).expand(2, *shape))
+        mixed.view(-1)[i] = True
+
+
+def test_all_are_finite_or_not_in_doubt():
+    x = torch.ones(3)
+    assert devices.all_finite(x)
+    assert not devices.all_finite(x.to("meta"))
+    for value in (float("inf"), -float("inf"), float("nan"), 3e38):
+        assert not devices.all_finite(x.index_fill(0, torch.tensor([0, 2]), value))
