@@ -292,3 +292,13 @@ def test_ndeval(subtopics):
         values = tr.parse(ours).score(scores, target)[judged]
         want = torch.tensor([found[f"q{q}"][theirs] for q in judged], dtype=torch.float64)
         torch.testing.assert_close(values, want, rtol=1e-9, atol=1e-9, msg=lambda text, ours=ours: f"{ours}: {text}")
+
+
+@pytest.mark.parametrize("widths", [(1, 1), (1, 4), (4, 1)])
+def test_rankings_with_subtopics_are_joined_at_the_width_of_the_widest(widths):
+    targets = [(torch.arange(6 * width).view(2, width, 3) % 4 == 1).long() for width in widths]
+    rankings = [tr.Ranking.from_scores(torch.arange(2.0 * len(x[0])).view(2, -1), x) for x in targets]
+    joined = tr.Ranking.join(rankings)
+    assert joined.subtopics.shape == (4, max(widths), 3)
+    wanted = torch.cat([tr.AlphaNDCG().score(ranking) for ranking in rankings])
+    assert tr.AlphaNDCG().score(joined).tolist() == wanted.tolist()

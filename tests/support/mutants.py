@@ -97,6 +97,8 @@ def changed(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
             return
         case ast.If(test=ast.Name(id="TYPE_CHECKING")) | ast.FunctionDef(decorator_list=[ast.Name(id="overload")]):
             return
+        case ast.Call(func=ast.Name(id="dataclass_transform" | "cast" | "TypeVar")):
+            return
     yield from changes(node)
     warns = isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"
     if not isinstance(node, ast.Raise) and not warns:
