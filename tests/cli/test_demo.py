@@ -231,6 +231,7 @@ def test_tables_of_measures_and_spellings_are_in_markdown(capsys):
     assert list(spellings) == sorted(spellings)
     assert "ndcg_cut_{k}" in spellings["ndcg@{k}"]
     assert "recip_rank" in spellings["mrr"]
+    assert "SetF(beta={x})" in spellings["fbeta(beta={root})"]
     for label, names in spellings.items():
         assert names
         assert not {label, re.split(r"\W", label)[0]} & set(names)

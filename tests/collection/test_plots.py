@@ -125,6 +125,18 @@ def test_axes_that_are_given_are_drawn_in():
     assert pyplot.get_fignums() == [figure.number]
 
 
+def test_each_metric_has_axes_of_its_own_if_they_are_not_together():
+    suite, results = filled({"a": "ndcg", "b": "mrr"})
+    _, axes = pyplot.subplots(1, 2)
+    for given in (None, results[0]):
+        assert [one for _, one in suite.plot(given, axes.tolist())] == axes.tolist()
+        drawn = suite.plot(given, together=False)
+        assert len({one for _, one in drawn}) == len(drawn) == 2
+        assert all(len(one.lines) == 1 for _, one in drawn)
+    _, both = suite.plot(results[0], axes[0], together=True)
+    assert both is axes[0]
+
+
 def test_values_of_queries_are_marks_in_one_row():
     suite, results = filled(["mrr(aggregation=none)", "ndcg"])
     _, axes = suite.plot()

@@ -115,6 +115,11 @@ def test_equal_evaluations_give_equal_bytes(found, text, tmp_path):
     assert tr.__version__ in text
 
 
+@pytest.mark.parametrize(("correction", "name"), [("none", "if p is"), ("holm", "if the corrected p is")])
+def test_the_legend_says_which_p_makes_a_winner(found, correction, name):
+    assert f"the better run, {name} at most 0.05" in found.to_html(comparison=found.compare(correction=correction))
+
+
 def test_every_head_of_a_table_has_a_scope(page):
     heads = [keys for name, keys in page.starts if name == "th"]
     assert len(heads) > 50

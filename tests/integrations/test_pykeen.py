@@ -41,6 +41,7 @@ def test_all_keys_and_numbers_are_those_of_their_evaluator(nations, targets):
     for _ in range(2):  # nothing is left of the first evaluation
         ours = evaluated(evaluator, nations, targets=targets)
         shared = ours.data.keys() & theirs.data.keys()
+        assert not evaluator.sides
         assert {key: ours.data[key] for key in shared} == pytest.approx(
             {key: theirs.data[key] for key in shared}, rel=1e-5
         )

@@ -911,6 +911,14 @@ def test_unweighted_standard_error(kind):
     assert single.standard_error.isnan()
 
 
+def test_one_query_has_no_standard_error_whatever_its_weight_is_rounded_to():
+    scores, grades = torch.tensor([[0.5, 0.4, 0.3]]), torch.tensor([[1, 0, 2]])
+    for weight in torch.rand(40, generator=torch.Generator().manual_seed(0)):
+        metric = tr.NDCG(top_k=2)
+        metric.update(scores, grades, weights=weight.view(1))
+        assert metric.standard_error.isnan()
+
+
 def test_standard_error_of_equal_values_is_zero():
     metric = tr.NDCG()
     for _ in range(50):

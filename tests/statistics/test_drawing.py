@@ -57,3 +57,12 @@ def test_rows_of_intervals_are_from_top_to_bottom_and_hollow_where_they_are_not_
     assert [label.get_text() for label in axes.get_yticklabels()] == ["$a", "b", "c"]
     bottom, top = axes.get_ylim()
     assert bottom > 2 > 0 > top
+
+
+def test_titles_and_labels_are_no_mathematics():
+    axes = Figure().add_subplot()
+    drawing.describe(axes, "$a$", "$b$", "$c$")
+    texts = [axes.title, axes._left_title, axes.xaxis.label, axes.yaxis.label]
+    assert [text.get_text() for text in texts] == ["", "$a$", "$b$", "$c$"]
+    assert not any(text.get_parse_math() for text in texts[1:])
+    assert [side for side, spine in axes.spines.items() if spine.get_visible()] == ["left", "bottom"]

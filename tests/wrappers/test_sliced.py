@@ -477,3 +477,15 @@ def test_a_function_of_the_user_synchronises_a_suite(make, options):
     assert metric.compute()["mrr"] == pytest.approx(2.5 / 3)
     assert gather.calls == 2
     assert metric.num_queries == 3
+
+
+def test_groups_of_a_ranking_are_its_slices():
+    rows = {"query": [1, 2, 3, 4], "doc": [7] * 4, "score": [0.5] * 4, "grade": [1, 0, 1, 1], "lang": [3, 4, 3, None]}
+    frame = pd.DataFrame(rows).astype({"lang": "Int64"})
+    metric = tr.Sliced("hitrate@1", ["3", "4"])
+    metric.update(tr.Ranking.from_table(frame, group="lang"))
+    assert {key: value.item() for key, value in metric.compute().items()} == {
+        "hitrate@1": 0.75, "hitrate@1/3": 1, "hitrate@1/4": 0, "hitrate@1/macro": 0.5
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="groups of the ranking among 3, got '4'; give Sliced the names"):
+        tr.Sliced("hitrate@1", ["3"]).update(tr.Ranking.from_table(frame, group="lang"))
