@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from torchrank.cli import main
+from torchrank.cli import files, gates, main
 from torchrank.statistics.table import Table, printable
 
 COMMAND = [sys.executable, "-m", "torchrank"]
@@ -226,3 +226,25 @@ def test_slices_have_the_queries_of_the_judgments_byte_by_byte(folder, capsys):
     for wrong, message in ((folder, "got the folder"), (folder / "none", "Expected a file that exists")):
         status, _, err = printed(capsys, "eval", *call[:2], "--by", wrong)
         assert (status, message in err) == (2, True)
+
+
+def test_a_file_is_replaced_and_a_pipe_is_written_to(tmp_path):
+    old, link, pipe = (tmp_path / name for name in ("old", "link", "pipe"))
+    old.write_text("before")
+    link.hardlink_to(old)
+    files.write(str(old), "after")
+    assert (old.read_text(), link.read_text()) == ("after", "before")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    files.write(str(pipe), "after")
+    assert os.read(reader, 9) == b"after"
+    os.close(reader)
+    assert pipe.is_fifo()
+    assert {path.name for path in tmp_path.iterdir()} == {"old", "link", "pipe"}
+
+
+def test_a_verdict_without_numbers_has_dashes():
+    nothing = gates.Verdict("mrr < 0", "a", "b", None, None, "not comparable", passed=False)
+    assert str(nothing) == "mrr < 0 [b - a]: not comparable, difference -, p -"
+    verdict = gates.Verdict("mrr < 0", "a", "b", -0.25, 0.0123, "fails", passed=True)
+    assert verdict.judged == "passed: mrr < 0 [b - a]: fails, difference -0.2500, p 0.012"

@@ -139,6 +139,9 @@ def test_queries_that_a_run_lacks_are_named_beside_the_largest_losses(capsys, tm
     files = [tmp_path / name for name in ("qrels", "new", "old")]
     text = output(capsys, "compare", *files, "-m", "mrr", "--worst", "4", "--format", "json")[1]
     assert json.loads(text)["worst"]["run"] == []  # there are gains only
+    files = [tmp_path / name for name in ("qrels", "old", "new")]
+    text = output(capsys, "compare", *files, "-m", "mrr precision@2", "--worst", "2", "--format", "json")[1]
+    assert json.loads(text)["worst"]["delta"] == [-1, -1]  # of the first measure
     paths = {name: tmp_path / name for name in ("old", "new")}
     assert "0.0000 (missing)" in tr.evaluate(tmp_path / "qrels", paths, "mrr").to_html()
     for queries in ("judged", "both"):

@@ -22,6 +22,7 @@ from comparing import (
 
 import torchrank as tr
 from torchrank import retrieval
+from torchrank.layouts.cutting import groups
 from torchrank.layouts.items import Pairs
 
 TRIED = [config for name in REPRESENTATIVES for config in configs_of(name, FEW)]
@@ -267,6 +268,23 @@ def test_lists_without_candidates_are_lists_without_relevant_ones(name, shape):
     assert ranking.num_candidates.tolist() == [0, 0]
     assert tr.AlphaNDCG(empty_target_action="pos").score(ranking).tolist() == [1, 1]
     assert tr.Precision(top_k=3).score(ranking).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("exclude", [None, [torch.tensor([1])] * 2])
+def test_lists_without_ids_retrieve_nothing(exclude):
+    ids = torch.zeros(2, 0, dtype=torch.int64)
+    ranking = tr.Ranking.from_ids(ids, torch.tensor([[3, 4], [5, -1]]), exclude=exclude)
+    assert ranking.num_candidates.tolist() == [0, 0]
+    assert tr.Recall().score(ranking).tolist() == [0, 0]
+    assert ranking.num_relevant(1).tolist() == [2, 1]
+
+
+def test_queries_of_similar_sizes_share_a_rectangle():
+    sizes = torch.tensor([9, 100, 1, 9, 2, 100, 0])
+    cut = [(rows.tolist(), width) for rows, width in groups(sizes, 20, 1000)]
+    assert cut == [([1, 5], 100), ([0, 3], 9), ([6, 2, 4], 2)]
+    assert [(rows.tolist(), width) for rows, width in groups(sizes, 1000, 700)] == [([*range(7)], 100)]
+    assert [(rows.tolist(), width) for rows, width in groups(sizes, 1000, 200)][-1] == ([1, 5], 100)
 
 
 def test_pairs_of_some_queries_are_the_same_on_an_accelerator():

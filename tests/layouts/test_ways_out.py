@@ -232,3 +232,14 @@ def test_transforms_of_functions_are_named_as_the_reason(call):
 def test_a_pair_that_is_excluded_twice_counts_once_also_of_the_first_two_items():
     scores, target = tensor([[0.9, 0.8, 0.7, 0.6], [0.9, 0.8, 0.7, 0.6]]), tensor([2, 2])
     assert tr.MRR().score(scores, target, exclude=[tensor([0, 1, 1]), tensor([0, 1, 1, 0])]).tolist() == [1, 1]
+
+
+def test_the_type_of_an_argument_that_is_no_tensor_says_how_to_make_one():
+    best = torch.tensor([[0.1, 0.9]]).topk(2)
+    with pytest.raises(TypeError, match=r"got topk; pass preds\.indices"):
+        tr.MRR().score(best, torch.tensor([1]))
+    assert tr.MRR().score(best.indices, torch.tensor([1])).tolist() == [1]
+    with pytest.raises(TypeError, match="got list$"):
+        tr.MRR().score([["a", "b"], ["c", "d"]], torch.tensor([1]))
+    with pytest.raises(TypeError, match="got lists of 1 to 2 numbers; pass torch.nn.utils.rnn.pad_sequence"):
+        tr.MRR().score([[1, 2], [3]], torch.tensor([1, 1]))

@@ -151,7 +151,7 @@ def test_moments(most):
         mrr, hits = chance.reciprocal_rank(n, r, k, most), chance.hit(n, r, k, most)
         for i, pair in enumerate(pairs):
             mean, variance = moments(*pair, lambda j, k=k: 1 / j if k is None or j <= k else 0.0)
-            assert mrr.mean[i].item() == pytest.approx(mean, rel=1e-14), (pair, k)
+            assert mrr.mean[i].item() == pytest.approx(mean, rel=1e-14, abs=0), (pair, k)
             assert mrr.variance[i].item() == pytest.approx(variance, rel=1e-8, abs=1e-12), (pair, k)
             mean, variance = moments(*pair, lambda j, k=k: float(k is None or j <= k))
             assert hits.mean[i].item() == pytest.approx(mean, rel=1e-10), (pair, k)

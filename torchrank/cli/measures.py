@@ -55,7 +55,7 @@ class Description:
         if formula is None:
             raise ValueError(f"Expected the docstring of {measure.__name__} to have a formula, :math:`...`, got none")
         owner: Any = measure
-        cut = "@k" if getattr(owner, "takes_top_k", True) else ""
+        cut = "@k" if owner.takes_top_k else ""
         return cls(
             measure.__name__,
             owner.name + cut,
