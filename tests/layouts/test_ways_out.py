@@ -239,7 +239,7 @@ def test_the_type_of_an_argument_that_is_no_tensor_says_how_to_make_one():
     with pytest.raises(TypeError, match=r"got topk; pass preds\.indices"):
         tr.MRR().score(best, torch.tensor([1]))
     assert tr.MRR().score(best.indices, torch.tensor([1])).tolist() == [1]
-    with pytest.raises(TypeError, match="got list$"):
+    with pytest.raises(TypeError, match=r"got list$"):
         tr.MRR().score([["a", "b"], ["c", "d"]], torch.tensor([1]))
-    with pytest.raises(TypeError, match="got lists of 1 to 2 numbers; pass torch.nn.utils.rnn.pad_sequence"):
+    with pytest.raises(TypeError, match=r"got lists of 1 to 2 numbers; pass torch\.nn\.utils\.rnn\.pad_sequence"):
         tr.MRR().score([[1, 2], [3]], torch.tensor([1, 1]))
