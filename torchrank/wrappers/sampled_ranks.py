@@ -250,7 +250,9 @@ class SampledRanks(BinaryMetric):
         values = self._values_at_ranks(parse(metric) if isinstance(metric, str) else metric)
         share = self._shares()
         first, last = values[[0, -1]].tolist()
-        line, of_share = (torch.linspace(first, last, len(x), out=values.new_empty(0)) for x in (values, share))
+        line, of_share = (
+            torch.linspace(first, last, len(x), dtype=values.dtype, device=values.device) for x in (values, share)
+        )
         if (values - line).abs().max() <= 1e-9 * values.abs().max():
             return share @ of_share
         self._warn(method)
