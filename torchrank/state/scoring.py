@@ -107,14 +107,15 @@ def score_batch(
     if not metrics:
         return []
     device, size, queries = _checked(metrics, batch)
-    keep = values or any(metric.rows is not None for metric in metrics)
     # The values of a batch are in memory together unless they are very many and nobody needs them. Otherwise the
     # queries are summed chunk by chunk, as they also are if metrics sum many further numbers of each query.
-    step = MANY_VALUES // more if (more := sum(metric.num_extra_sums for metric in metrics)) else queries
-    whole = not more and (keep or batch.weights is not None or queries * len(metrics) <= MANY_VALUES)
-    work = (
-        functools.partial(_whole, total=total) if whole else functools.partial(_in_chunks, step=max(1, step), keep=keep)
-    )
+    more = sum(map(operator.attrgetter("num_extra_sums"), metrics))
+    if not more and (values or batch.weights is not None or queries * len(metrics) <= MANY_VALUES):
+        work = functools.partial(_whole, total=total)
+    else:
+        step = max(1, MANY_VALUES // more if more else queries)
+        keep = values or any(metric.rows is not None for metric in metrics)
+        work = functools.partial(_in_chunks, step=step, keep=keep)
     with torch.no_grad(), autocast_off(device):
         return in_batch(device, size, work, metrics, batch)
 
