@@ -7,7 +7,7 @@ import pytest
 
 def pytest_configure(config):
     if not config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
-        config.pluginmanager.register(importlib.import_module("suite"))
+        config.pluginmanager.register(importlib.import_module("tests.support.pytest_settings"))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -39,7 +39,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tests/support"))
+sys.path.append(str(ROOT / "tests"))
 from mutants import Mutant, drawn, with_calls  # noqa: E402
 
 #: the folders of tests of each folder of ``torchrank``

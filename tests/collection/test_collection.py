@@ -5,7 +5,6 @@ import copy
 import math
 import pickle
 
-import cases
 import pytest
 import torch
 import torchmetrics
@@ -15,6 +14,7 @@ from torchmetrics.classification import BinaryAccuracy
 from torchmetrics.retrieval import RetrievalMRR
 
 import torchrank as tr
+from tests.support import layout_cases
 from torchrank.engine.choice import choose_engine
 
 CLASSES = list(tr.RankingMetric.registry.values())
@@ -491,7 +491,7 @@ def test_stock_inside_own():
 
 # ---- torchmetrics' compute groups: metrics with equal state names and values become one, for good --------------------
 
-OTHERS = cases.OTHERS | {
+OTHERS = layout_cases.OTHERS | {
     "aggregation": ["geometric", "harmonic", "median", "min", "max", "none", "sum", torch.amax],
     "relevance_level": [1, 2, 0.5],
     "beta": [1, 0.75, 0.5],

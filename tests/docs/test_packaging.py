@@ -7,7 +7,8 @@ import sys
 from email import message_from_string
 
 import pytest
-from pages import README, ROOT
+
+from tests.support.pages import README, ROOT
 
 PREPARE = (
     "import sys; from setuptools import build_meta; print(build_meta.prepare_metadata_for_build_wheel(sys.argv[1]))"

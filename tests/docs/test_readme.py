@@ -5,9 +5,9 @@ import re
 
 import pytest
 import torch
-from pages import BLOCKS, GUIDES, PAGES, README, ROOT, WRITE, printed, shown
 
 import torchrank as tr
+from tests.support.pages import BLOCKS, GUIDES, PAGES, README, ROOT, WRITE, printed, shown
 from torchrank import RankingMetric
 
 #: examples of a page, at least

@@ -5,7 +5,8 @@ import re
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
-from pages import ROOT
+
+from tests.support.pages import ROOT
 
 PACKAGE = ROOT / "torchrank"
 TABLE = re.findall(r"^\| \[?`(\w+)(?:/|\.py)`", (PACKAGE / "README.md").read_text(), re.MULTILINE)

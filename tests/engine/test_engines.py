@@ -8,14 +8,12 @@ import sys
 from collections import Counter
 from itertools import pairwise
 
-import cases
-import oracles
 import pytest
-import sharding
 import torch
-import workers
-from comparing import FEW, REPRESENTATIVES, assert_equal_by_need, scored
-from sharding import (
+
+import torchrank as tr
+from tests.support import brute_force_ranks, layout_cases, memory_growth, oracles, workers
+from tests.support.brute_force_ranks import (
     DTYPES,
     INF,
     NAN,
@@ -29,8 +27,7 @@ from sharding import (
     some_scores,
     standing,
 )
-
-import torchrank as tr
+from tests.support.oracle_comparison import FEW, REPRESENTATIVES, assert_equal_by_need, scored
 from torchrank.engine import choice, counting, rank, sorting, streaming, tiles, topk
 from torchrank.engine import compiled as fused
 from torchrank.engine.catalogue import Engine, cheapest
@@ -253,7 +250,7 @@ def test_bad_scores_of_queries_that_are_ranked_apart_are_counted_once(monkeypatc
 
 
 def test_a_ranking_of_the_best_says_how_far_it_reaches(monkeypatch):
-    taken = sharding.force(monkeypatch, Engine.TOP)
+    taken = brute_force_ranks.force(monkeypatch, Engine.TOP)
     (found,) = rank(arrange(torch.rand(3, 50), torch.tensor([1, 2, 3])), Need(4, relevant=True))
     assert (taken, found.reach) == ([Engine.TOP], 4)
 
@@ -338,12 +335,12 @@ def test_dense_lists_know_the_same_places(way, dtype, options):
     indirect=["way"],
 )
 def test_every_way_gives_the_values_of_the_oracle(monkeypatch, way, layout):
-    queries, batch = cases.batch(layout, 30)
+    queries, batch = layout_cases.batch(layout, 30)
     if way != "all, the best":
         monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 128)
     # An engine sees nothing of the tie policy, in which each three of these differ: another one for each layout.
-    turn = list(WAYS).index(way) + list(cases.LAYOUTS).index(layout)
-    tried = [config for config in TRIED[turn % 3 :: 3] if cases.suits(config, layout)]
+    turn = list(WAYS).index(way) + list(layout_cases.LAYOUTS).index(layout)
+    tried = [config for config in TRIED[turn % 3 :: 3] if layout_cases.suits(config, layout)]
     if way == "all, the best":  # without a cutoff all are sorted
         tried = [config for config in tried if config.metric().required.reach]
     assert_equal_by_need(tried, queries, batch, f"{layout}, {way}")
@@ -397,7 +394,7 @@ def measures(k):
     found = []
     for name, cls in OWN.items():
         for ties in cls.policies:
-            found.append(cases.config(name, ties=ties, **{"top_k": k} if cls.takes_top_k else {}))
+            found.append(layout_cases.config(name, ties=ties, **{"top_k": k} if cls.takes_top_k else {}))
             more = {
                 "map": {"normalize": ("min", "retrieved")},
                 "mrr": {"filtered": (True,)},
@@ -405,11 +402,11 @@ def measures(k):
             }
             more |= {"hitrate": {"filtered": (True,)}, "dcg": {"discount": ("reciprocal",)}, "recall": {}}
             for parameter, values in more.get(name, {}).items():
-                found += [cases.config(name, top_k=k, ties=ties, **{parameter: value}) for value in values]
+                found += [layout_cases.config(name, top_k=k, ties=ties, **{parameter: value}) for value in values]
         if "relevance_level" in cls.definition() and cls.takes_top_k:
-            found.append(cases.config(name, top_k=k, relevance_level=2))
+            found.append(layout_cases.config(name, top_k=k, relevance_level=2))
         if "gain" in cls.definition() and cls.takes_top_k:
-            found += [cases.config(name, top_k=k, gain=gain) for gain in ("exponential", oracles.squared)]
+            found += [layout_cases.config(name, top_k=k, gain=gain) for gain in ("exponential", oracles.squared)]
     return found
 
 
@@ -452,7 +449,7 @@ def test_no_metric_looks_further_than_it_says(way, layout):
         tried = [config for config in tried if config.metric().required.reach]
     if (way, layout) != ("as it comes", "dense"):
         tried = tried[seed % 2 :: 2]
-    metrics = [cases.scoring(config) for config in tried]
+    metrics = [layout_cases.scoring(config) for config in tried]
     if layout in ("list", "pairs", "triples"):  # these name nothing but relevant candidates
         metrics = [metric for metric in metrics if metric.required.relevant]
     got, want = scored(metrics, *given, **more), scored(metrics, full)
@@ -621,7 +618,7 @@ def test_candidates_not_retrieved_are_no_tie():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of memory from /proc")
 def test_scores_of_which_few_are_relevant_are_not_copied():
     with workers.CONTEXT.Pool(1) as pool:
-        grown = pool.apply_async(sharding.memory_of_sparse_lists).get(60)
+        grown = pool.apply_async(memory_growth.memory_of_sparse_lists).get(60)
     assert max(grown) < 110, "of the 160 MB of scores, in rows and transposed"  # 59 to 81 were seen
 
 
@@ -629,7 +626,7 @@ def test_scores_of_which_few_are_relevant_are_not_copied():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of memory from /proc")
 def test_scores_of_which_the_best_are_selected_are_not_copied():
     with workers.CONTEXT.Pool(1) as pool:
-        grown = pool.apply_async(sharding.memory_of_best_scores).get(60)
+        grown = pool.apply_async(memory_growth.memory_of_best_scores).get(60)
     assert max(grown) < 64, "of 160 MB of float32 scores, and of 80 MB of float16"
 
 

@@ -8,11 +8,11 @@ import operator
 import pytest
 import torch
 import torchmetrics.retrieval
-from sharding import assert_stands, entries, force, pairs_of, standing
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
 import torchrank.retrieval
+from tests.support.brute_force_ranks import assert_stands, entries, force, pairs_of, standing
 from torchrank.engine import rank
 from torchrank.engine.catalogue import Engine
 from torchrank.formulas import cascades

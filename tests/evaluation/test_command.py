@@ -9,9 +9,9 @@ import pathlib
 
 import pandas
 import pytest
-from test_evaluate import made, written
 
 import torchrank as tr
+from tests.support.trec_files import files_of, two_runs
 from torchrank import cli
 from torchrank.cli import main
 from torchrank.statistics.paired_tests import FAMILY_TESTS, PAIR_TESTS
@@ -19,7 +19,7 @@ from torchrank.statistics.paired_tests import FAMILY_TESTS, PAIR_TESTS
 
 @pytest.fixture
 def files(tmp_path):
-    return written(tmp_path, *made())
+    return files_of(tmp_path, *two_runs())
 
 
 def output(capsys, *arguments):

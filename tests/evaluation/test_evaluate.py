@@ -2,7 +2,6 @@
 
 import json
 import math
-import random
 
 import numpy as np
 import pandas
@@ -11,35 +10,10 @@ import pytrec_eval
 import torch
 
 import torchrank as tr
+from tests.support.trec_files import files_of, two_runs
 
 MEASURES = "ndcg@10 map mrr recall@100"
 THEIRS = {"ndcg@10": "ndcg_cut_10", "map": "map", "mrr": "recip_rank", "recall@100": "recall_100"}
-
-
-def made(seed=0, queries=30, documents=40, missing=3):
-    """Judgments, and two runs that lack some judged queries and have some that are not judged."""
-    draw = random.Random(seed)
-    qrels = {
-        f"q{q}": {f"d{d}": draw.choice([0, 0, 1, 2]) for d in draw.sample(range(documents), 12)} for q in range(queries)
-    }
-    runs = {}
-    for name, noise in (("bm25", 3), ("dense", 1)):
-        runs[name] = {}
-        for q in range(missing, queries + 2):
-            grades = qrels.get(f"q{q}", {})
-            found = draw.sample(range(documents), 25)
-            scores = {f"d{d}": round(grades.get(f"d{d}", 0) + noise * draw.random(), 1) for d in found}
-            runs[name][f"q{q}"] = scores
-    return qrels, runs
-
-
-def written(folder, qrels, runs):
-    """The files of judgments and runs, in TREC's format."""
-    (folder / "qrels").write_text("".join(f"{q} 0 {d} {g}\n" for q, x in qrels.items() for d, g in x.items()))
-    for name, run in runs.items():
-        lines = (f"{q} Q0 {d} 1 {s} tag\n" for q, x in run.items() for d, s in x.items())
-        (folder / f"{name}.run").write_text("".join(lines))
-    return [str(folder / name) for name in ("qrels", *(f"{run}.run" for run in runs))]
 
 
 def theirs(qrels, run):
@@ -48,7 +22,7 @@ def theirs(qrels, run):
 
 @pytest.mark.parametrize("queries", ["judged", "both"])
 def test_values_and_means_are_those_of_pytrec_eval(queries):
-    qrels, runs = made()
+    qrels, runs = two_runs()
     found = tr.evaluate(qrels, runs, MEASURES, queries=queries)
     for name, run in runs.items():
         known, table = theirs(qrels, run), found[name]
@@ -60,7 +34,7 @@ def test_values_and_means_are_those_of_pytrec_eval(queries):
 
 
 def test_the_mean_over_the_other_queries_is_in_the_report():
-    qrels, runs = made()
+    qrels, runs = two_runs()
     judged, both = (tr.evaluate(qrels, runs, "mrr", queries=queries) for queries in ("judged", "both"))
     for one, other, count in ((judged, both, 27), (both, judged, 30)):
         note = next(note for note in one.summary().notes if note.startswith("bm25:"))
@@ -100,7 +74,7 @@ def test_single_precision_ties_scores_as_pytrec_eval_does():
 
 
 def test_runs_are_compared_query_by_query():
-    qrels, runs = made()
+    qrels, runs = two_runs()
     found = tr.evaluate(qrels, runs, MEASURES)
     row = next(row for row in found.compare("bm25").table if row["measure"] == "map")
     values = [[theirs(qrels, run).get(query, {}).get("map", 0.0) for query in qrels] for run in runs.values()]
@@ -113,8 +87,8 @@ def test_runs_are_compared_query_by_query():
 
 
 def test_files_have_the_names_and_numbers_of_dictionaries(tmp_path):
-    qrels, runs = made()
-    path, *paths = written(tmp_path, qrels, runs)
+    qrels, runs = two_runs()
+    path, *paths = files_of(tmp_path, qrels, runs)
     from_files, wanted = tr.evaluate(path, paths, MEASURES), tr.evaluate(qrels, runs, MEASURES)
     assert from_files.means == wanted.means
     assert from_files.coverage == wanted.coverage
@@ -124,7 +98,7 @@ def test_files_have_the_names_and_numbers_of_dictionaries(tmp_path):
 
 
 def test_reports_have_all_numbers():
-    qrels, runs = made()
+    qrels, runs = two_runs()
     found = tr.evaluate(qrels, runs, ["map", tr.MRR(aggregation="median")])
     kept = json.loads(found.to_json())
     assert kept["summary"]["value"][0] == found.means["bm25"]["map"]
@@ -167,7 +141,7 @@ def test_wrong_calls_raise(call, message):
 
 
 def test_a_ranking_evaluates_to_the_same_numbers():
-    qrels, runs = made()
+    qrels, runs = two_runs()
     suite = tr.RankingCollection(["map", "mrr"])
     suite.update(tr.Ranking.from_run(qrels, runs["bm25"]))
     means = tr.evaluate(qrels, runs["bm25"], "map mrr").means["run"]
@@ -175,7 +149,7 @@ def test_a_ranking_evaluates_to_the_same_numbers():
 
 
 def test_several_runs_may_be_empty_or_data_frames():
-    qrels, runs = made()
+    qrels, runs = two_runs()
     wanted = tr.evaluate(qrels, runs, "mrr").means
     assert tr.evaluate(qrels, {"none": {}, **runs}, "mrr").means == {"none": {"mrr": 0.0}, **wanted}
     rows = {name: [(q, d, s) for q, found in run.items() for d, s in found.items()] for name, run in runs.items()}
@@ -221,7 +195,7 @@ WEIGHTED = ("mr(average=positive)", "mr(adjusted=z)", "mrr(adjusted=index)", "ip
 
 
 def test_results_of_measures_with_weights_of_queries_are_those_of_the_metrics():
-    qrels, runs = made()
+    qrels, runs = two_runs()
     run = {query: found for query, found in runs["dense"].items() if query in qrels}
     ranking = tr.Ranking.from_run({query: qrels[query] for query in run}, run)
     for name in WEIGHTED:
@@ -269,7 +243,7 @@ def test_leaving_out_identical_ids_is_advised_until_it_is_done():
 
 
 def test_missing_queries_have_no_value_where_low_values_are_good():
-    qrels, runs = made()
+    qrels, runs = two_runs()
     found, both = (tr.evaluate(qrels, runs, "mrr mr", queries=queries) for queries in ("judged", "both"))
     for name in runs:
         table = found[name]

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_evaluate import made
 
 import torchrank as tr
+from tests.support.trec_files import two_runs
 from torchrank.cli import main
 from torchrank.evaluation import svg
 from torchrank.evaluation.evaluation import Evaluation
@@ -78,7 +78,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def found():
-    return tr.evaluate(*made(), MEASURES)
+    return tr.evaluate(*two_runs(), MEASURES)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_the_elements_are_balanced(page):
 def test_equal_evaluations_give_equal_bytes(found, text, tmp_path):
     options = {"about": {"Judgments": "qrels"}, "gates": {"map > 0": True, "mr < 1": False}, "worst": 5}
     path = tmp_path / "report.html"
-    assert tr.evaluate(*made(), MEASURES).to_html(path, **options) == text
+    assert tr.evaluate(*two_runs(), MEASURES).to_html(path, **options) == text
     assert path.read_bytes() == text.encode()
     assert tr.__version__ in text
 
@@ -195,7 +195,7 @@ def test_curves_show_the_values_of_a_measure_at_each_cutoff(found, text):
 
 
 def renamed(names):
-    qrels, runs = made()
+    qrels, runs = two_runs()
     query = dict(zip(qrels, names))
     runs = {names[at]: {query.get(q, q): x for q, x in run.items()} for at, run in enumerate(runs.values())}
     return tr.evaluate({query.get(q, q): x for q, x in qrels.items()}, runs, "ndcg@10")
@@ -231,7 +231,7 @@ def test_escaped_texts_are_read_as_they_were(text):
 
 
 def test_one_run_has_its_values_and_no_comparison():
-    qrels, runs = made()
+    qrels, runs = two_runs()
     found = tr.evaluate(qrels, {"bm25": runs["bm25"]}, MEASURES)
     page = Page(found.to_html(worst=3))
     assert (page.open, page.wrong) == ([], [])
@@ -242,7 +242,7 @@ def test_one_run_has_its_values_and_no_comparison():
 
 
 def test_measures_whose_low_values_are_good_say_so_and_have_charts_of_the_queries_with_a_value():
-    qrels, runs = made()
+    qrels, runs = two_runs()
     found = tr.evaluate(qrels, runs, "mrr mr")
     text = found.to_html()
     names = [row[0] for row in Page(text).tables["Summary"] if row[1] == "bm25"]
@@ -274,7 +274,7 @@ def test_one_query_and_missing_values_are_shown_as_dashes():
 
 
 def test_runs_over_different_queries_are_compared_on_the_common_ones():
-    qrels, runs = made()
+    qrels, runs = two_runs()
     del runs["bm25"]["q7"]
     found = tr.evaluate(qrels, runs, "map", queries="both")
     page = Page(found.to_html())
@@ -492,7 +492,7 @@ def test_many_queries_stay_below_five_megabytes():
 
 
 def test_the_command_writes_the_report(tmp_path, capsys):
-    qrels, runs = made()
+    qrels, runs = two_runs()
     (tmp_path / "qrels").write_text("".join(f"{q} 0 {d} {g}\n" for q, x in qrels.items() for d, g in x.items()))
     for name, run in runs.items():
         (tmp_path / f"{name}.run").write_text(
@@ -554,7 +554,7 @@ def browser():
 
 @pytest.mark.skipif(browser() is None, reason="no chromium, chromium-browser or google-chrome is installed")
 def test_a_click_on_a_head_sorts_the_queries_in_a_browser(tmp_path):
-    qrels, runs = made(queries=40, missing=0)
+    qrels, runs = two_runs(queries=40, missing=0)
     name = {query: HOSTILE[at] if at < 4 else query for at, query in enumerate(qrels)}
     named = {run: {name.get(q, q): x for q, x in one.items()} for run, one in runs.items()}
     found = tr.evaluate({name[q]: x for q, x in qrels.items()}, named, "ndcg@10 mr")

@@ -8,10 +8,10 @@ import statistics
 import numpy as np
 import pytest
 import pytrec_eval
-from pages import ROOT
-from tied import tied, write
 
 import torchrank as tr
+from tests.support.pages import ROOT
+from tests.support.trec_files import collection_with_ties, write
 from torchrank.cli import main
 from torchrank.evaluation.options import Options
 from torchrank.names.presets import CUTOFFS, OPTIONS
@@ -37,7 +37,7 @@ def by_pytrec_eval(qrels, run, **options):
     ],
 )
 def test_all_measures_of_pytrec_eval_agree_on_ties_and_near_ties(theirs, ours):
-    qrels, run = tied(unjudged_queries=2)
+    qrels, run = collection_with_ties(unjudged_queries=2)
     wanted = by_pytrec_eval(qrels, run, **theirs)
     names = list(next(iter(wanted.values())))
     rounding = {name: {"rounding": "up"} if name.startswith(("iprec", "11pt")) else {} for name in names}
@@ -62,7 +62,7 @@ def test_all_measures_of_pytrec_eval_agree_on_ties_and_near_ties(theirs, ours):
 
 
 def test_a_run_that_is_cut_has_the_numbers_of_its_first_documents():
-    qrels, run = tied()
+    qrels, run = collection_with_ties()
     for depth in (1, 3, 10, 1000):
         first = {
             query: dict(sorted(table.items(), key=lambda one: (one[1], one[0].encode()), reverse=True)[:depth])
@@ -99,7 +99,7 @@ def reciprocal_rank(ranked, grades, k):
 
 
 def test_the_preset_of_beir_makes_its_call_of_pytrec_eval():
-    qrels, run = tied(unjudged_queries=2)
+    qrels, run = collection_with_ties(unjudged_queries=2)
     run["q5"] = {"q5": 1.0}  # nothing is left of this query
     others = {query: {one: score for one, score in table.items() if one != query} for query, table in run.items()}
     wanted = by_call(qrels, others, CUTOFFS["beir"], 0, ("ndcg_cut", "map_cut", "recall", "P"))
@@ -111,7 +111,7 @@ def test_the_preset_of_beir_makes_its_call_of_pytrec_eval():
 
 
 def test_the_preset_of_mteb_makes_its_call_of_pytrec_eval():
-    qrels, run = tied()
+    qrels, run = collection_with_ties()
     wanted = by_call(qrels, run, CUTOFFS["mteb"], 1, FAMILIES)
     single = {query: {one: np.float32(score) for one, score in table.items()} for query, table in run.items()}
     for k in CUTOFFS["mteb"]:
@@ -124,7 +124,7 @@ def test_the_preset_of_mteb_makes_its_call_of_pytrec_eval():
 
 
 def test_the_preset_of_ms_marco_reads_ranks_and_divides_by_all_judged_queries(tmp_path):
-    qrels, run = tied(queries=40, missing=10)
+    qrels, run = collection_with_ties(queries=40, missing=10)
     positive = {query: {one: 1 for one, grade in table.items() if grade > 0} for query, table in qrels.items()}
     positive = {query: table for query, table in positive.items() if table}
     ranked = {query: list(table) for query, table in run.items()}
@@ -139,13 +139,13 @@ def test_the_preset_of_ms_marco_reads_ranks_and_divides_by_all_judged_queries(tm
 
 def test_beir_itself():
     beir = pytest.importorskip("beir.retrieval.evaluation").EvaluateRetrieval
-    qrels, run = tied(unjudged_queries=2)
+    qrels, run = collection_with_ties(unjudged_queries=2)
     wanted = {}
     for part in beir.evaluate(qrels, copy.deepcopy(run), list(CUTOFFS["beir"])):
         wanted |= part
     assert tr.evaluate(qrels, run, preset="beir").means["run"] == pytest.approx(wanted, abs=5.1e-6)
     # Its own measures order ties as the dictionary does, and need judged queries with a relevant document.
-    qrels, run = tied()
+    qrels, run = collection_with_ties()
     del qrels["q4"], run["q4"]
     run = {
         query: {one: score + 0.001 * n for n, (one, score) in enumerate(table.items())} for query, table in run.items()
@@ -159,7 +159,7 @@ def test_beir_itself():
 
 def test_mteb_itself():
     mteb = pytest.importorskip("mteb._evaluators.retrieval_metrics")
-    qrels, run = tied()
+    qrels, run = collection_with_ties()
     for name, precision in (("mrr_at_", "double"), ("", "single")):
         result = mteb.calculate_retrieval_scores(run, qrels, list(CUTOFFS["mteb"]))
         parts = {
@@ -186,7 +186,7 @@ def test_ir_measures_in_python_and_by_its_command(tmp_path, capsys, monkeypatch)
     theirs = pytest.importorskip("ir_measures")
     from ir_measures.__main__ import main_cli
 
-    qrels, run = write(tmp_path, *tied(unjudged_queries=2))
+    qrels, run = write(tmp_path, *collection_with_ties(unjudged_queries=2))
     measures = {str(one): one for one in map(theirs.parse_measure, IR_MEASURES.split())}
     # A query that the run lacks is 0 there, even its number of relevant documents.
     labels = {name: tr.parse(name).label for name in measures}
@@ -259,7 +259,7 @@ def test_wrong_options_raise(options, message):
 
 
 def test_the_command_has_presets_whose_names_gates_understand(tmp_path, capsys):
-    qrels, run = write(tmp_path, *tied())
+    qrels, run = write(tmp_path, *collection_with_ties())
     worse = tmp_path / "worse"
     worse.write_text(re.sub(r"q(\d+) Q0 (\S+) 7 (\S+)", r"q\1 Q0 \2 7 -\3", run.read_text()).replace("--", ""))
     assert main(["eval", str(qrels), str(run), "--preset", "beir", "--format", "json"]) == 0

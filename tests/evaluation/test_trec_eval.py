@@ -12,10 +12,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from pages import ROOT
-from tied import tied, write
 
 import torchrank as tr
+from tests.support.pages import ROOT
+from tests.support.trec_files import collection_with_ties, write
 from torchrank.cli import main
 
 CHECKOUT = Path(os.environ.get("TREC_EVAL", "/nowhere"))
@@ -143,7 +143,7 @@ FLAGS = [
 @pytest.mark.parametrize(("flags", "options", "missing"), FLAGS)
 def test_the_program_agrees_on_ties_for_all_measures(flags, options, missing, tmp_path, capsys):
     for seed in range(2):
-        qrels, run = write(tmp_path, *tied(seed, unjudged_queries=2, missing=3 if missing else 0))
+        qrels, run = write(tmp_path, *collection_with_ties(seed, unjudged_queries=2, missing=3 if missing else 0))
         command = [PROGRAM, "-q", "-m", "all_trec", *flags, qrels, run]
         wanted = theirs(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         names = dict.fromkeys(name for name, _ in wanted)
@@ -156,7 +156,7 @@ def test_the_program_agrees_on_ties_for_all_measures(flags, options, missing, tm
 
 @needs_program
 def test_the_size_of_the_collection_enters_the_utility(tmp_path, capsys):
-    qrels, run = write(tmp_path, *tied(missing=0))
+    qrels, run = write(tmp_path, *collection_with_ties(missing=0))
     command = [PROGRAM, "-q", "-N", "100", "-m", "utility.1,-1,-2,0.5", qrels, run]
     wanted = theirs(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     name = "utility(false_alarm=-1,miss=-2,rejection=0.5,collection_size=100)"
@@ -166,7 +166,7 @@ def test_the_size_of_the_collection_enters_the_utility(tmp_path, capsys):
 
 @needs_program
 def test_preferences_of_grades_between_retrieved_documents(tmp_path):
-    qrels, run = tied(unjudged_queries=0, missing=0)
+    qrels, run = collection_with_ties(unjudged_queries=0, missing=0)
     # Grades of -1 are preferences there as well, and equal scores rank in ascending order of the ids.
     qrels = {query: {one: grade for one, grade in grades.items() if grade >= 0} for query, grades in qrels.items()}
     run = {query: {one: place for place, one in enumerate(sorted(found))} for query, found in run.items()}

@@ -3,14 +3,13 @@
 import ast
 from pathlib import Path
 
-import cases
 import pytest
-import recommended
 import torch
-from comparing import IN_TURN
 from torch.utils._device import _device_constructors
 
 import torchrank as tr
+from tests.support import layout_cases, recommended_lists
+from tests.support.oracle_comparison import IN_TURN
 from torchrank import retrieval
 
 QUERIES = 40
@@ -48,10 +47,10 @@ def test_every_factory_names_its_device():
     assert not silent
 
 
-@pytest.mark.parametrize("layout", cases.LAYOUTS)
+@pytest.mark.parametrize("layout", layout_cases.LAYOUTS)
 def test_values_are_the_same_in_every_layout(layout, other_device):
-    arguments, keywords = cases.batch(layout, QUERIES)[1]
-    known = [config for config in IN_TURN if cases.suits(config, layout)]
+    arguments, keywords = layout_cases.batch(layout, QUERIES)[1]
+    known = [config for config in IN_TURN if layout_cases.suits(config, layout)]
     if layout != "dense_masked":  # which meets all measures: the others one metric of some
         names = ("alphandcg", "auroc", "kendalltau", "ndcg", "rbpresidual")
         known = [next(iter(found)) for name in names if (found := [config for config in known if config.name == name])]
@@ -131,12 +130,12 @@ def test_aggregations_and_other_states_work_where_metrics_are_made_there(other_d
     same(tr.MRR()(scores, grades), metric.compute())
 
 
-@pytest.mark.parametrize("name", recommended.METRICS)
+@pytest.mark.parametrize("name", recommended_lists.METRICS)
 def test_measures_of_recommended_lists(name, other_device):
-    ids, relevant = recommended.tensors(*recommended.draw(3))
+    ids, relevant = recommended_lists.tensors(*recommended_lists.draw(3))
 
     def value():
-        metric = recommended.METRICS[name][0](2)
+        metric = recommended_lists.METRICS[name][0](2)
         metric.update(ids, relevant)
         return metric.compute()
 

@@ -7,11 +7,11 @@ from functools import cache
 
 import pytest
 import torch
-from comparing import FEW, IN_TURN, REPRESENTATIVES
-from sharding import NAN, pairs_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
+from tests.support.brute_force_ranks import NAN, pairs_of
+from tests.support.oracle_comparison import FEW, IN_TURN, REPRESENTATIVES
 from torchrank import retrieval
 from torchrank.engine.compiled import is_compiled
 from torchrank.metrics import ComparingMetric

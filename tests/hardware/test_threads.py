@@ -14,9 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-import workers
 
 import torchrank as tr
+from tests.support import workers
 from torchrank.hardware import load, threads
 from torchrank.hardware.load import Load, Others, Time, Use
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-import trainers
 
 import torchrank as tr
+from tests.support import huggingface_runs
 from torchrank.integrations.huggingface import compute_metrics
 from torchrank.retrieval import RetrievalMAP, RetrievalMRR, RetrievalNormalizedDCG
 
@@ -104,7 +104,7 @@ def test_retrieval_joins_a_query_that_batches_cut():
     scores, grades = drawn()
     columns = scores.flatten(), (grades > 0).astype(int).flatten(), np.arange(23).repeat(9)
     call = compute_metrics(
-        {"map": RetrievalMAP(), "mrr": RetrievalMRR(), "ndcg@5": RetrievalNormalizedDCG(top_k=5)}, trainers.rows
+        {"map": RetrievalMAP(), "mrr": RetrievalMRR(), "ndcg@5": RetrievalNormalizedDCG(top_k=5)}, huggingface_runs.rows
     )
     starts = range(0, len(columns[0]), 20)  # no batch ends with a query, but the last one
     for _ in range(2):
@@ -192,18 +192,18 @@ def test_trainer_has_the_values_of_the_suite(workers, tmp_path):
     pytest.importorskip("transformers", reason="pip install transformers accelerate")
     pytest.importorskip("accelerate")
     labels = {
-        "one column": trainers.column(),
-        "grades": trainers.grades(),
-        "ragged grades": trainers.grades(ragged=True),
+        "one column": huggingface_runs.column(),
+        "grades": huggingface_runs.grades(),
+        "ragged grades": huggingface_runs.grades(ragged=True),
     }
     flags = labels["grades"] > 0
     of_pairs = {
-        "all": by_hand(trainers.scores(), flags, names=["map", "mrr"]),
-        "half": by_hand(trainers.scores()[:10], flags[:10], names=["map", "mrr"]),
+        "all": by_hand(huggingface_runs.scores(), flags, names=["map", "mrr"]),
+        "half": by_hand(huggingface_runs.scores()[:10], flags[:10], names=["map", "mrr"]),
     }
-    for found, pairs in trainers.run(workers, tmp_path, trainers.evaluate_both):
+    for found, pairs in huggingface_runs.run(workers, tmp_path, huggingface_runs.evaluate_both):
         for (kind, *_), (values, queries) in found.items():
-            scores, target = trainers.scores(), labels[kind]
+            scores, target = huggingface_runs.scores(), labels[kind]
             keywords = {"mask": target != -100} if kind == "ragged grades" else {}
             expected = by_hand(scores, target, **keywords)
             assert queries == len(target)  # repeats of the last batch are cut, and the queries of others counted once
@@ -218,10 +218,10 @@ def test_trainer_has_the_values_of_the_suite(workers, tmp_path):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_accelerate_trains_with_even_batches_and_evaluates_each_query_once(workers, tmp_path):
     pytest.importorskip("accelerate", reason="pip install accelerate")
-    results = trainers.run(workers, tmp_path, trainers.accelerate)
+    results = huggingface_runs.run(workers, tmp_path, huggingface_runs.accelerate)
     assert [batches for batches, *_ in results] == [6 // workers] * workers
     assert sum(batches for _, batches, *_ in results) == 6
     for _, _, values, scores in results:
-        assert values.pop("numq") == trainers.QUERIES
-        expected = by_hand(scores, trainers.column())
+        assert values.pop("numq") == huggingface_runs.QUERIES
+        expected = by_hand(scores, huggingface_runs.column())
         assert {key: value.item() for key, value in values.items()} == pytest.approx(expected, rel=1e-5)

@@ -7,9 +7,9 @@ import socket
 
 import pytest
 import torch
-import workers
 
 import torchrank as tr
+from tests.support import workers
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("lightning") is None, reason="the extra [lightning] is not installed"),
@@ -26,7 +26,7 @@ TOGETHER = ["bf16-true", "sums only"]  # in two processes
 @pytest.fixture(scope="module")
 def runs():
     """The module that imports Lightning, which takes seconds."""
-    return importlib.import_module("lightning_runs")
+    return importlib.import_module("tests.support.lightning_runs")
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -46,7 +46,7 @@ def two(tmp_path_factory):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    arguments = [("lightning_runs", "worker", rank, str(folder), port) for rank in range(2)]
+    arguments = [("tests.support.lightning_runs", "worker", rank, str(folder), port) for rank in range(2)]
     processes = [workers.CONTEXT.Process(target=workers.call, args=args, daemon=True) for args in arguments]
     for process in processes:
         process.start()

@@ -237,9 +237,9 @@ def test_a_reranker_with_several_scores_of_a_pair_is_refused():
 def models():
     """Functions that make small models."""
     pytest.importorskip("sentence_transformers", reason="pip install sentence-transformers accelerate datasets")
-    import small_models
+    from tests.support import small_sentence_transformers
 
-    return small_models
+    return small_sentence_transformers
 
 
 def translated(theirs, similarity):

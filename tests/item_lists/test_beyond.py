@@ -7,7 +7,9 @@ import warnings
 
 import pytest
 import torch
-from recommended import (
+
+import torchrank as tr
+from tests.support.recommended_lists import (
     BASELINE,
     COUNTS,
     ITEMS,
@@ -25,8 +27,6 @@ from recommended import (
     tensors,
     total,
 )
-
-import torchrank as tr
 
 # ---- the number ------------------------------------------------------------------------------------------------------
 

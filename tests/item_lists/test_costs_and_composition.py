@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 import torch
-from recommended import ids_of
 
 import torchrank as tr
+from tests.support.recommended_lists import ids_of
 
 ITEMS, USERS = 11, 30
 RNG = random.Random(3)

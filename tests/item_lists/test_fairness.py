@@ -7,9 +7,9 @@ import random
 
 import pytest
 import torch
-from recommended import ids_of, mean, total
 
 import torchrank as tr
+from tests.support.recommended_lists import ids_of, mean, total
 
 ITEMS, USERS = 11, 30
 GENERATOR = torch.Generator().manual_seed(3)

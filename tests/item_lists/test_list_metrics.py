@@ -5,7 +5,11 @@ import pickle
 
 import pytest
 import torch
-from recommended import (
+from torch import nn
+from torchmetrics import MetricCollection
+
+import torchrank as tr
+from tests.support.recommended_lists import (
     COUNTS,
     ITEMS,
     KINDS,
@@ -21,10 +25,6 @@ from recommended import (
     tensors,
     total,
 )
-from torch import nn
-from torchmetrics import MetricCollection
-
-import torchrank as tr
 
 
 def test_scores_are_refused():

@@ -5,10 +5,12 @@ import random
 from collections import Counter
 from functools import cache
 
-import cases
 import pytest
 import torch
-from comparing import (
+
+import torchrank as tr
+from tests.support import layout_cases
+from tests.support.oracle_comparison import (
     FEW,
     MANY,
     MEASURES,
@@ -19,8 +21,6 @@ from comparing import (
     kind_of_need,
     wanted,
 )
-
-import torchrank as tr
 from torchrank import retrieval
 from torchrank.layouts.cutting import groups
 from torchrank.layouts.items import Pairs
@@ -47,9 +47,9 @@ def test_representatives_have_every_kind_of_need():
     assert set(REPRESENTATIVES) <= set(MEASURES)
 
 
-@pytest.mark.parametrize("layout", cases.LAYOUTS)
+@pytest.mark.parametrize("layout", layout_cases.LAYOUTS)
 def test_a_ranking_says_where_every_relevant_candidate_stands(layout):
-    queries, batch = cases.batch(layout, 200)
+    queries, batch = layout_cases.batch(layout, 200)
     ranking = ranking_of(batch)
     rows = zip(ranking.first, ranking.tied, ranking.grade, ranking.valid)
     for query, length, row in zip(queries, ranking.num_candidates.tolist(), rows):
@@ -69,31 +69,31 @@ def test_a_ranking_says_where_every_relevant_candidate_stands(layout):
         )
 
 
-@pytest.mark.parametrize("layout", cases.LAYOUTS)
+@pytest.mark.parametrize("layout", layout_cases.LAYOUTS)
 def test_measures_of_every_kind_of_need_equal_the_oracle(layout):
-    queries, batch = cases.batch(layout, 50)
-    suited = [config for config in TRIED if cases.suits(config, layout)]
+    queries, batch = layout_cases.batch(layout, 50)
+    suited = [config for config in TRIED if layout_cases.suits(config, layout)]
     assert_equal_by_need(suited, queries, batch, layout)
     # One of them alone, another one in each layout.
-    alone = suited[list(cases.LAYOUTS).index(layout) % len(suited)]
+    alone = suited[list(layout_cases.LAYOUTS).index(layout) % len(suited)]
     assert_equal(alone, queries, alone.metric().score(*batch.args, **batch.kwargs), layout)
 
 
 @cache
 def met():
     """The metrics that each layout meets: each metric is in one layout that suits it."""
-    found = {layout: [] for layout in cases.LAYOUTS}
+    found = {layout: [] for layout in layout_cases.LAYOUTS}
     for config in FEW:
-        suited = [layout for layout in found if cases.suits(config, layout)]
+        suited = [layout for layout in found if layout_cases.suits(config, layout)]
         found[min(suited, key=lambda layout: len(found[layout]))].append(config)
     assert all(found.values())
     return found
 
 
-@pytest.mark.parametrize("layout", cases.LAYOUTS)
+@pytest.mark.parametrize("layout", layout_cases.LAYOUTS)
 def test_the_mean_of_updates_is_the_mean_of_the_oracle(layout):
-    kind, make = cases.LAYOUTS[layout]
-    queries = cases.population(kind, 50)
+    kind, make = layout_cases.LAYOUTS[layout]
+    queries = layout_cases.population(kind, 50)
     pieces = [queries[:1], queries[1:30], queries[30:]]
     batches = [make(list(piece), random.Random(layout)) for piece in pieces]
     configs = met()[layout]
@@ -119,8 +119,8 @@ def test_the_mean_of_updates_is_the_mean_of_the_oracle(layout):
 )
 def test_batches_that_are_ranked_in_several_blocks(layout):
     # A batch this wide is more than the engine takes at once.
-    kind, make = cases.LAYOUTS[layout]
-    queries = list(cases.population(kind, 40))
+    kind, make = layout_cases.LAYOUTS[layout]
+    queries = list(layout_cases.population(kind, 40))
     batch = make(queries, random.Random(layout))
     preds, target = batch.args
     kwargs = dict(batch.kwargs)
@@ -145,15 +145,17 @@ def test_batches_that_are_ranked_in_several_blocks(layout):
         grades[:, ::columns] = target
         target = grades
     ranking = tr.Ranking.from_scores(wide, target, **kwargs)
-    configs = [config for config in TRIED if cases.suits(config, layout) and cases.suits(config, "dense_padded")]
-    assert_equal_by_need(configs[::7], queries, cases.Batch((ranking,)), f"wide {layout}")
-    config = cases.config("map", top_k=3)
+    configs = [
+        config for config in TRIED if layout_cases.suits(config, layout) and layout_cases.suits(config, "dense_padded")
+    ]
+    assert_equal_by_need(configs[::7], queries, layout_cases.Batch((ranking,)), f"wide {layout}")
+    config = layout_cases.config("map", top_k=3)
     assert_equal(config, queries, config.metric().score(wide, target, **kwargs), f"wide {layout}")
 
 
 @pytest.mark.parametrize("layout", ["ids_and_padded_ids", "ids_masked", "ids_excluded"])
 def test_ids_that_are_ranked_in_several_blocks(layout):
-    queries, batch = cases.batch(layout, 60)
+    queries, batch = layout_cases.batch(layout, 60)
     ids, target = batch.args
     longer = torch.full((len(ids), 2**12), -1)
     longer[:, : ids.shape[1]] = ids
@@ -161,8 +163,8 @@ def test_ids_that_are_ranked_in_several_blocks(layout):
     if "mask" in kwargs:
         kwargs["mask"] = torch.nn.functional.pad(kwargs["mask"], (0, 2**12 - ids.shape[1]))
     ranking = tr.Ranking.from_ids(longer, target, **kwargs)
-    configs = [config for config in TRIED if cases.suits(config, layout)]
-    assert_equal_by_need(configs[::2], queries, cases.Batch((ranking,)), f"long {layout}")
+    configs = [config for config in TRIED if layout_cases.suits(config, layout)]
+    assert_equal_by_need(configs[::2], queries, layout_cases.Batch((ranking,)), f"long {layout}")
 
 
 def repeated(pairs, times, number):
@@ -176,7 +178,7 @@ def repeated(pairs, times, number):
     ("name", "layout"), [("auroc", "dense_padded"), ("mrr", "dense_padded"), ("map", "catalogue_triples_excluded")]
 )
 def test_more_queries_than_the_engine_takes_at_once(name, layout):
-    queries, batch = cases.batch(layout, 40)
+    queries, batch = layout_cases.batch(layout, 40)
     (preds, target), number = batch.args, len(queries)
     times = 2**17 // number
     preds = preds.repeat(times, 1)
@@ -188,7 +190,7 @@ def test_more_queries_than_the_engine_takes_at_once(name, layout):
     often.update(preds, target, **kwargs)
     assert often.compute().item() == pytest.approx(once.compute().item(), rel=1e-6)
     ranking = tr.Ranking.from_scores(preds, target, **kwargs)
-    whole, near = cases.config(name), cases.config(name, top_k=4)
+    whole, near = layout_cases.config(name), layout_cases.config(name, top_k=4)
     values = [(config, config.metric().score(ranking)) for config in (whole, near)]
     # Without a cutoff another engine may rank than for the ranking, which has every entry.
     alone = near if name == "mrr" else whole
@@ -226,7 +228,7 @@ def test_arguments_are_never_changed(rounded, dtype, index):
         (tuple(x[order] for x in flat), {"indexes": indexes[order], "mask": there.flatten()[order]}),
     ]
     for arguments, options in calls:
-        given = list(cases.tensors_in((arguments, options)))
+        given = list(layout_cases.tensors_in((arguments, options)))
         kept = [x.clone() for x in given]
         for names in (SHARED, ["map"], ["precision@7"], ["ndcg"]):
             suite = tr.RankingCollection(names)

@@ -6,11 +6,11 @@ import sys
 import time
 
 import pytest
-import sharding
 import torch
-import workers
-from sharding import (
-    CATALOGUES,
+
+import torchrank as tr
+from tests.support import memory_growth, sharded_catalogues, workers
+from tests.support.brute_force_ranks import (
     DTYPES,
     INF,
     NAN,
@@ -20,12 +20,10 @@ from sharding import (
     no_places,
     pairs_of,
     places,
-    shared,
     some_scores,
     standing,
 )
-
-import torchrank as tr
+from tests.support.sharded_catalogues import CATALOGUES, shared
 from torchrank.engine import rank as rank_blocks
 from torchrank.engine import streaming as streams
 from torchrank.engine.catalogue import Engine
@@ -304,7 +302,7 @@ def test_a_catalogue_without_items_or_queries():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of memory from /proc")
 def test_the_matrix_of_scores_never_exists():
     with workers.CONTEXT.Pool(1) as pool:
-        by_default, in_whole_rows, as_a_matrix = pool.apply_async(sharding.memory_of_embeddings).get(60)
+        by_default, in_whole_rows, as_a_matrix = pool.apply_async(memory_growth.memory_of_embeddings).get(60)
     assert by_default <= in_whole_rows < 128 < 200 < as_a_matrix
     assert by_default < 64
 
@@ -458,7 +456,7 @@ def test_blocks_without_queries_or_items():
 @pytest.mark.xdist_group("processes")
 def test_a_sharded_catalogue_is_ranked_as_a_whole_one(tmp_path):
     arguments = [(rank, str(tmp_path)) for rank in range(3)]
-    processes = [workers.CONTEXT.Process(target=sharding.work, args=args, daemon=True) for args in arguments]
+    processes = [workers.CONTEXT.Process(target=sharded_catalogues.work, args=args, daemon=True) for args in arguments]
     for process in processes:
         process.start()
     end = time.monotonic() + 90
@@ -469,7 +467,7 @@ def test_a_sharded_catalogue_is_ranked_as_a_whole_one(tmp_path):
     assert not [result["error"] for result in results if "error" in result]
     wrong = []
     for name, case in CATALOGUES.items():
-        want, blocks = sharding.ranked(case)[0], 1 if case.product is None else 3
+        want, blocks = sharded_catalogues.ranked(case)[0], 1 if case.product is None else 3
         among_best = "top_k" in case.more and case.relevant > 50
         assert want.reach == case.more.get("top_k"), name
         times = {"all_reduce": 1 + blocks, "all_gather": 2 * blocks} if among_best else {"all_reduce": 1 + 2 * blocks}

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 import torchmetrics
-from comparing import scored
-from oracles_binary import ordered_pairs
-from orders import Query
-from peers import by_trec_eval, collection, collections, dense
 from torch import nn
 
 import torchrank as tr
+from tests.support.oracle_comparison import scored
+from tests.support.oracles_binary import ordered_pairs
+from tests.support.peer_queries import by_trec_eval, collection, collections, dense
+from tests.support.tie_orders import Query
 
 INF = math.inf
 TENTHS = [tenths / 10 for tenths in range(11)]

@@ -2,13 +2,13 @@
 
 import math
 
-import oracles_compare
 import pytest
 import scipy
 import torch
 from torchmetrics.functional import kendall_rank_corrcoef
 
 import torchrank as tr
+from tests.support import oracles_compare
 from torchrank.formulas.concordance import inversions, larger_before
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
-from oracles import ORACLES
 
 import torchrank as tr
 import torchrank.metrics
+from tests.support.oracles import ORACLES
 from torchrank.cli.measures import HEAD, Description, table
 from torchrank.metrics import ComparingMetric
 from torchrank.names.parse import parse_all

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 import torch
-from oracles_graded import hasty
 
 import torchrank as tr
+from tests.support.oracles_graded import hasty
 from torchrank.metrics import GradedMetric
 from torchrank.ranking.arithmetic import only
 

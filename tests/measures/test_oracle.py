@@ -4,12 +4,14 @@ import math
 import random
 from functools import cache
 
-import cases
-import oracles
-import orders
 import pytest
 import torch
-from comparing import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+import torchrank as tr
+from tests.support import layout_cases, oracles, tie_orders
+from tests.support.oracle_comparison import (
     FEW,
     IN_TURN,
     MANY,
@@ -21,10 +23,6 @@ from comparing import (
     configs_of,
     wanted,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
-import torchrank as tr
 
 
 def test_every_measure_has_an_oracle():
@@ -56,9 +54,9 @@ def is_bound(config):
 def queries_of(layout, size, of_bounds):
     """Queries in a layout. Of bounds the oracle tries all that the unjudged could be, so there are at most four."""
     if not of_bounds:
-        return cases.batch(layout, size)
-    kind, make = cases.LAYOUTS[layout]
-    queries = [query for query in cases.population(kind, size) if number_of_unjudged(query) <= 4]
+        return layout_cases.batch(layout, size)
+    kind, make = layout_cases.LAYOUTS[layout]
+    queries = [query for query in layout_cases.population(kind, size) if number_of_unjudged(query) <= 4]
     return queries, make(queries, random.Random(layout))
 
 
@@ -73,7 +71,7 @@ def check_that_every_parameter_is_tried(name):
     fixed |= {"unjudged"} if len(cls.takes_unjudged_for) < 2 else set()
     tried = {key: set() for key in cls.definition() if key not in fixed}
     for config in configs_of(name, MANY):
-        metric = cases.scoring(config)
+        metric = layout_cases.scoring(config)
         for key in tried:
             tried[key].add(getattr(metric, key))
     assert {key: len(values) > 1 for key, values in tried.items()} == dict.fromkeys(tried, True)
@@ -84,7 +82,7 @@ def check_that_every_parameter_is_tried(name):
 def test_every_parameter_equals_the_oracle(name):
     check_that_every_parameter_is_tried(name)
     for layout, size, configs in LAYOUTS:
-        suited = [config for config in configs_of(name, configs) if cases.suits(config, layout)]
+        suited = [config for config in configs_of(name, configs) if layout_cases.suits(config, layout)]
         for of_bounds in (False, True):
             some = [config for config in suited if is_bound(config) == of_bounds]
             queries, batch = queries_of(layout, size, of_bounds)
@@ -92,26 +90,28 @@ def test_every_parameter_equals_the_oracle(name):
             if layout == LAYOUTS[0][0]:
                 assert_equal_by_need(some, queries, batch, layout)
             elif some:
-                suite = tr.RankingCollection({f"m{number}": cases.scoring(one) for number, one in enumerate(some)})
+                suite = tr.RankingCollection(
+                    {f"m{number}": layout_cases.scoring(one) for number, one in enumerate(some)}
+                )
                 values = list(suite.score(*batch.args, **batch.kwargs).values())
                 assert_all_equal(some, queries, values, layout)
 
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_many_queries_equal_the_oracle(name):
-    layout = "dense_padded" if cases.suits(configs_of(name, FEW)[0], "dense_padded") else "dense_masked"
-    queries, batch = cases.batch(layout, 60)
+    layout = "dense_padded" if layout_cases.suits(configs_of(name, FEW)[0], "dense_padded") else "dense_masked"
+    queries, batch = layout_cases.batch(layout, 60)
     ranking = tr.Ranking.from_scores(*batch.args, **batch.kwargs)
     configs = configs_of(name, FEW)
-    values = [cases.scoring(config).score(ranking) for config in configs]
+    values = [layout_cases.scoring(config).score(ranking) for config in configs]
     assert_all_equal(configs, queries, values, "60 dense queries")
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 @pytest.mark.parametrize("action", ["neg", "skip"])
 def test_weighted_mean(name, action):
-    config = cases.config(name, empty_target_action=action)
-    queries, batch = cases.batch("flat_masked", 100)
+    config = layout_cases.config(name, empty_target_action=action)
+    queries, batch = layout_cases.batch("flat_masked", 100)
     rng = random.Random(5)
     weights = [rng.choice((0, 0.5, 1, 2.25)) for _ in queries]
     metric = config.metric()
@@ -124,29 +124,29 @@ def test_weighted_mean(name, action):
 
 @pytest.mark.parametrize("config", [c for c in MANY if c.for_oracle.get("average") == "positive"], ids=str)
 def test_mean_over_positives(config):
-    queries, batch = cases.batch("dense_masked", 300)
+    queries, batch = layout_cases.batch("dense_masked", 300)
     metric = config.metric(empty_target_action="skip")
     metric.update(*batch.args, **batch.kwargs)
     # where nothing was retrieved, a mean rank is unknown
-    counts = [orders.number_of_positives(query) * (query.listed != () or config.name != "mr") for query in queries]
+    counts = [tie_orders.number_of_positives(query) * (query.listed != () or config.name != "mr") for query in queries]
     total = math.fsum(n * wanted(config, query) for n, query in zip(counts, queries) if n)
     assert metric.compute().item() == pytest.approx(total / sum(counts), rel=2e-7)
 
 
 def test_empty_queries_are_counted():
-    queries, batch = cases.batch("dense_masked", 300)
-    no_relevant = sum(orders.number_of_positives(query) == 0 for query in queries)
+    queries, batch = layout_cases.batch("dense_masked", 300)
+    no_relevant = sum(tie_orders.number_of_positives(query) == 0 for query in queries)
     for name in ("mr", "map", "ndcg"):  # grades of this population are whole, so all that gain are relevant
-        metric = cases.config(name).metric()
+        metric = layout_cases.config(name).metric()
         metric.update(*batch.args, **batch.kwargs)
-        left_out = sum(not one.listed and orders.number_of_positives(one) > 0 for one in queries) * (name == "mr")
+        left_out = sum(not one.listed and tie_orders.number_of_positives(one) > 0 for one in queries) * (name == "mr")
         assert (metric.num_queries, metric.num_empty) == (len(queries) - left_out, no_relevant)
 
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_error_for_empty_queries(name):
-    queries, batch = cases.batch("dense_masked", 20)
-    metric = cases.config(name, empty_target_action="error").metric()
+    queries, batch = layout_cases.batch("dense_masked", 20)
+    metric = layout_cases.config(name, empty_target_action="error").metric()
     empty = sum(oracles.measured(name, query, "expected", ()) is None for query in queries)
     if name == "numq":  # which counts empty queries as well
         assert empty == 0
@@ -160,10 +160,10 @@ def test_error_for_empty_queries(name):
         metric.compute()
 
 
-@pytest.mark.parametrize("name", cases.POSITIONAL)
+@pytest.mark.parametrize("name", layout_cases.POSITIONAL)
 def test_fractional_ranks_are_the_middle_of_a_tie(name):
-    queries = [query for query in cases.population("single", 300) if len(query.listed) and not query.missing]
-    queries = [query for query in queries if orders.number_of_positives(query)]
+    queries = [query for query in layout_cases.population("single", 300) if len(query.listed) and not query.missing]
+    queries = [query for query in queries if tie_orders.number_of_positives(query)]
     ranks = []
     for query in queries:
         at = next(score for score, grade in query.listed if grade)
@@ -172,14 +172,16 @@ def test_fractional_ranks_are_the_middle_of_a_tie(name):
     assert any(rank % 1 for rank in ranks)
     lengths = torch.tensor([len(query.listed) for query in queries])
     ranking = tr.Ranking.from_ranks(torch.tensor(ranks), lengths)
-    for config in [cases.config("mr")] if name == "mr" else [cases.config(name), cases.config(name, top_k=2)]:
-        realistic = cases.config(name, **config.for_oracle, ties="realistic")
+    for config in (
+        [layout_cases.config("mr")] if name == "mr" else [layout_cases.config(name), layout_cases.config(name, top_k=2)]
+    ):
+        realistic = layout_cases.config(name, **config.for_oracle, ties="realistic")
         assert_equal(realistic, queries, config.metric().score(ranking), "fractional ranks")
 
 
 @cache
 def suitable(layout):
-    return [config for config in MANY if cases.suits(config, layout)]
+    return [config for config in MANY if layout_cases.suits(config, layout)]
 
 
 @given(st.data())
@@ -187,6 +189,6 @@ def test_any_queries_equal_the_oracle(data):
     """Hypothesis finds queries that random ones miss, and shrinks them to the shortest."""
     layout = data.draw(st.sampled_from(["dense_masked", "dense_tie_break", "flat", "catalogue_triples_excluded"]))
     config = data.draw(st.sampled_from(suitable(layout)))
-    queries = data.draw(cases.queries())
-    batch = cases.LAYOUTS[layout].make(queries, random.Random(data.draw(st.integers(0, 99))))
-    assert_equal(config, queries, cases.scoring(config).score(*batch.args, **batch.kwargs), layout)
+    queries = data.draw(layout_cases.queries())
+    batch = layout_cases.LAYOUTS[layout].make(queries, random.Random(data.draw(st.integers(0, 99))))
+    assert_equal(config, queries, layout_cases.scoring(config).score(*batch.args, **batch.kwargs), layout)

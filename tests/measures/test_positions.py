@@ -5,28 +5,26 @@ import random
 import statistics
 from functools import cache
 
-import cases
-import oracles
-import oracles_positions
 import pytest
 import torch
-from orders import flags
 
 import torchrank as tr
+from tests.support import layout_cases, oracles, oracles_positions
+from tests.support.tie_orders import flags
 from torchrank.formulas import random_ranking as chance
 
 ADJUSTED = [
-    cases.config("mr", adjusted="ratio"),
-    cases.config("mr", adjusted="index", filtered=True),
-    cases.config("mr", adjusted="z"),
-    cases.config("mrr", adjusted="index"),
-    cases.config("mrr", adjusted="z", filtered=True),
-    cases.config("mrr", adjusted="z"),
-    cases.config("mrr", adjusted="index", top_k=3),
-    cases.config("hitrate", adjusted="index", top_k=2),
-    cases.config("hitrate", adjusted="z", top_k=2, filtered=True),
-    cases.config("mr", aggregation="geometric", filtered=True),
-    cases.config("mr", aggregation="harmonic"),
+    layout_cases.config("mr", adjusted="ratio"),
+    layout_cases.config("mr", adjusted="index", filtered=True),
+    layout_cases.config("mr", adjusted="z"),
+    layout_cases.config("mrr", adjusted="index"),
+    layout_cases.config("mrr", adjusted="z", filtered=True),
+    layout_cases.config("mrr", adjusted="z"),
+    layout_cases.config("mrr", adjusted="index", top_k=3),
+    layout_cases.config("hitrate", adjusted="index", top_k=2),
+    layout_cases.config("hitrate", adjusted="z", top_k=2, filtered=True),
+    layout_cases.config("mr", aggregation="geometric", filtered=True),
+    layout_cases.config("mr", aggregation="harmonic"),
 ]
 CHANCE = [config for config in ADJUSTED if "adjusted" in config.for_oracle]
 
@@ -38,7 +36,7 @@ def value(config, query, **more):
 @pytest.mark.parametrize("config", ADJUSTED, ids=str)
 @pytest.mark.parametrize("layout", ["dense_masked", "flat", "catalogue_triples", "labels", "ids_masked"])
 def test_values_equal_the_oracle(layout, config):
-    queries, batch = cases.batch(layout, 120)
+    queries, batch = layout_cases.batch(layout, 120)
     want = torch.tensor([value(config, query) for query in queries], dtype=torch.float64)
     got = config.metric().score(*batch.args, **batch.kwargs)
     torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9, equal_nan=True)
@@ -55,7 +53,7 @@ def test_adjusted_values_are_of_the_mean_over_all_queries(config, average, weigh
     if average == "positive" and not (config.name == "mr" or parameters.get("filtered")):
         pytest.skip("one value per query")
     how, name = parameters.pop("adjusted"), config.name
-    queries, batch = cases.batch("dense_masked", 300)
+    queries, batch = layout_cases.batch("dense_masked", 300)
     rng = random.Random(1)
     weights = [rng.choice((0, 0.5, 1, 2.25)) if weighted else 1.0 for _ in queries]
     metric = config.metric(average=average, empty_target_action="skip")
@@ -198,7 +196,7 @@ def test_the_mean_of_all_positives(how, ties):
 
 
 def test_one_over_the_harmonic_mean_rank_is_the_mean_reciprocal_rank():
-    queries, batch = cases.batch("dense_masked", 200)
+    queries, batch = layout_cases.batch("dense_masked", 200)
     queries = [all(grade < 1 for grade in query.missing) for query in queries]
     weights = torch.tensor(queries, dtype=torch.float64)  # candidates not retrieved have a rank, and no reciprocal one
     for ties in tr.MR.policies:
@@ -287,7 +285,7 @@ def test_range(label, low, high, higher_is_better):
 
 
 def test_values_stay_in_range():
-    _, batch = cases.batch("dense_masked", 500)
+    _, batch = layout_cases.batch("dense_masked", 500)
     for ties in tr.MR.policies:
         for how in ("ratio", "index"):
             metric = tr.MR(adjusted=how, ties=ties)

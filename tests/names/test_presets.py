@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import pytrec_eval
 import torch
-from peers import assert_agree, by_trec_eval, collection, graded_batch
 
 import torchrank as tr
+from tests.support.peer_queries import assert_agree, by_trec_eval, collection, graded_batch
 from torchrank.names.presets import ALWAYS, CUTOFFS, LIBRARIES, rows
 
 CUTS = (1, 3, 40)

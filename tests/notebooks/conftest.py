@@ -8,5 +8,5 @@ import pytest
 @pytest.fixture(scope="session", autouse=True)
 def kernel():
     yield
-    if "notebooks" in sys.modules:
-        sys.modules["notebooks"].close()
+    if "tests.support.notebook_runs" in sys.modules:
+        sys.modules["tests.support.notebook_runs"].close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from notebooks import FOLDER, executed, kept, numbers, words
+from tests.support.notebook_runs import FOLDER, executed, kept, numbers, words
 
 # Notebooks whose numbers have tests of their own.
 TESTED = {"quickstart", "layouts", "is_it_better", "large", "integrations"}

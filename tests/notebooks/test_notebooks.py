@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from notebooks import FOLDER, executed, kept, printed, words
+from tests.support.notebook_runs import FOLDER, executed, kept, printed, words
 
 pytestmark = pytest.mark.xdist_group("notebooks")  # one run for all tests of it
 

@@ -6,9 +6,9 @@ import pytest
 import pytrec_eval
 import torch
 import torchmetrics
-from peers import assert_agree, collections, edges
 
 import torchrank as tr
+from tests.support.peer_queries import assert_agree, collections, edges
 from torchrank.names.parse import parse_all
 
 GRADED = (0, 0, 0, 1, 1, 2, 3)

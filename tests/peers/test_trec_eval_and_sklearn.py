@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import pytrec_eval
 import torch
-from comparing import scored
-from peers import assert_agree, by_trec_eval, collection, collections, dense, graded_batch
 from sklearn.metrics import dcg_score, ndcg_score, roc_auc_score
 
 import torchrank as tr
+from tests.support.oracle_comparison import scored
+from tests.support.peer_queries import assert_agree, by_trec_eval, collection, collections, dense, graded_batch
 
 CUTS = (1, 2, 3, 5, 10, 30)
 

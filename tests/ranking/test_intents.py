@@ -5,23 +5,22 @@ import math
 import pickle
 import random
 
-import cases
-import oracles
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from orders import Query
 
 import torchrank as tr
+from tests.support import layout_cases, oracles
+from tests.support.tie_orders import Query
 from torchrank.formulas import cascades
 from torchrank.layouts import canonical
 from torchrank.metrics import IntentMetric
 
 NAMES = sorted(name for name, cls in tr.RankingMetric.registry.items() if issubclass(cls, IntentMetric))
-CONFIGS = [cases.config(name, **parameters) for name in NAMES for parameters in oracles.ORACLES[name].many]
-CONFIGS += [cases.config(name, **parameters) for name in NAMES for parameters in oracles.ORACLES[name].few]
-FEW = [cases.config(name, **parameters) for name in NAMES for parameters in oracles.ORACLES[name].few]
+CONFIGS = [layout_cases.config(name, **parameters) for name in NAMES for parameters in oracles.ORACLES[name].many]
+CONFIGS += [layout_cases.config(name, **parameters) for name in NAMES for parameters in oracles.ORACLES[name].few]
+FEW = [layout_cases.config(name, **parameters) for name in NAMES for parameters in oracles.ORACLES[name].few]
 every_measure = pytest.mark.parametrize("name", NAMES)
 
 
@@ -98,7 +97,8 @@ def test_masks_exclusions_and_tie_breaks(config):
     distinct = random_queries("ties", 40, ties=False)
     preds, target = tensors(distinct)
     assert_same(
-        config.metric().score(cases.coarse(preds), target, tie_break=cases.fine(preds)), wanted(config, distinct)
+        config.metric().score(layout_cases.coarse(preds), target, tie_break=layout_cases.fine(preds)),
+        wanted(config, distinct),
     )
 
 
@@ -161,7 +161,7 @@ def test_a_target_without_subtopics_is_about_one(config):
 
 
 def test_with_one_subtopic_the_mean_is_the_measure():
-    _, batch = cases.batch("catalogue_triples", 100)
+    _, batch = layout_cases.batch("catalogue_triples", 100)
     for intent, plain in (("pia@2", "precision@2"), ("apia", "map"), ("strecall@2", "hitrate@2")):
         assert torch.equal(tr.parse(intent).score(*batch.args), tr.parse(plain).score(*batch.args))
 

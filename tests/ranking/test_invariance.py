@@ -9,22 +9,21 @@ import math
 import random
 from functools import cache
 
-import cases
-import oracles
 import pytest
 import torch
-from comparing import FEW, REPRESENTATIVES, assert_all_equal, assert_equal, scored
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import discounts, hypergeometric, precisions
-from orders import Query
 
 import torchrank as tr
+from tests.support import layout_cases, oracles
+from tests.support.oracle_comparison import FEW, REPRESENTATIVES, assert_all_equal, assert_equal, scored
+from tests.support.oracles import discounts, hypergeometric, precisions
+from tests.support.tie_orders import Query
 from torchrank.metrics import ComparingMetric
 
 MEASURES = sorted(name for name, cls in tr.RankingMetric.registry.items() if cls.__module__.startswith("torchrank."))
-CONFIGS = {name: [config for config in cases.many_configs() if config.name == name] for name in MEASURES}
-GRADED_LAYOUTS = [name for name, (kind, _) in cases.LAYOUTS.items() if kind == "graded"]
+CONFIGS = {name: [config for config in layout_cases.many_configs() if config.name == name] for name in MEASURES}
+GRADED_LAYOUTS = [name for name, (kind, _) in layout_cases.LAYOUTS.items() if kind == "graded"]
 
 every_measure = pytest.mark.parametrize("name", MEASURES)
 # One that sums, one that skips, one with a weight of its own, and one that compares.
@@ -39,19 +38,19 @@ def draw_metric(data, name):
 
 def of_every_need(step, start=0):
     """Metrics of every kind of need: one in ``step`` of the configurations of each measure that stands for all."""
-    return [cases.scoring(config) for name in REPRESENTATIVES for config in CONFIGS[name][start::step]]
+    return [layout_cases.scoring(config) for name in REPRESENTATIVES for config in CONFIGS[name][start::step]]
 
 
 def draw_of_every_need(data):
     """One metric of each measure that stands for all."""
     number = data.draw(st.integers(0, 99), label="number of the configurations")
-    return [cases.scoring(CONFIGS[name][number % len(CONFIGS[name])]) for name in REPRESENTATIVES]
+    return [layout_cases.scoring(CONFIGS[name][number % len(CONFIGS[name])]) for name in REPRESENTATIVES]
 
 
 def draw_dense(data, **kwargs):
     """Scores and grades; candidates not retrieved, and padding, are -inf."""
-    queries = data.draw(cases.queries(**kwargs), label="queries")
-    return cases.dense_padded(queries, random.Random(data.draw(st.integers(0, 9)))).args
+    queries = data.draw(layout_cases.queries(**kwargs), label="queries")
+    return layout_cases.dense_padded(queries, random.Random(data.draw(st.integers(0, 9)))).args
 
 
 def assert_same(got, want):
@@ -136,7 +135,7 @@ def test_the_order_of_candidates_changes_nothing(data):
 )
 @pytest.mark.parametrize("retrieved", [0, 1, 2])
 def test_candidates_that_were_not_retrieved_may_come_in_any_order_beside_any_queries(grades, retrieved):
-    metrics = [cases.scoring(config) for config in FEW]
+    metrics = [layout_cases.scoring(config) for config in FEW]
     orders = torch.tensor([[*range(retrieved), *order] for order in itertools.permutations(range(retrieved, 5))][:30])
     target = torch.tensor(grades)[orders]
     preds = torch.full(orders.shape, -math.inf)
@@ -239,13 +238,13 @@ def test_any_split_over_batches_and_workers_changes_nothing(name, data):
 @given(data=st.data())
 def test_all_layouts_say_the_same(data):
     metrics = draw_of_every_need(data)
-    queries = data.draw(cases.queries())
+    queries = data.draw(layout_cases.queries())
     rng = random.Random(data.draw(st.integers(0, 9)))
-    batch = cases.LAYOUTS["dense_masked"].make(queries, rng)
+    batch = layout_cases.LAYOUTS["dense_masked"].make(queries, rng)
     want = scored(metrics, *batch.args, **batch.kwargs)
     for layout in GRADED_LAYOUTS:
-        batch = cases.LAYOUTS[layout].make(queries, rng)
-        suited = [metric for metric in metrics if cases.suits(metric, layout)]
+        batch = layout_cases.LAYOUTS[layout].make(queries, rng)
+        suited = [metric for metric in metrics if layout_cases.suits(metric, layout)]
         found = scored(suited, *batch.args, **batch.kwargs)
         assert_all_same(found, {label: want[label] for label in found}, f"as {layout}")
 
@@ -266,12 +265,12 @@ def test_flat_rows_in_any_order_are_the_dense_batch():
 
 @every_measure
 def test_a_candidate_that_was_not_retrieved_may_be_left_out_unless_it_is_relevant(name):
-    queries, batch = cases.batch("dense_masked", 50)
+    queries, batch = layout_cases.batch("dense_masked", 50)
     more = [query._replace(missing=(*query.missing, 0, -1, 0)) for query in queries]
-    made = cases.dense_masked(more, random.Random(1))
+    made = layout_cases.dense_masked(more, random.Random(1))
     # One that is unjudged may be relevant, and some measures count the irrelevant.
     few_configs = CONFIGS[name][:: max(8, len(CONFIGS[name]) // 3)]
-    metrics = [cases.scoring(config) for config in few_configs if name not in cases.COUNTING_IRRELEVANT]
+    metrics = [layout_cases.scoring(config) for config in few_configs if name not in layout_cases.COUNTING_IRRELEVANT]
     metrics = [metric for metric in metrics if metric.unjudged not in ("lower", "upper")]
     assert_all_same(scored(metrics, *made.args, **made.kwargs), scored(metrics, *batch.args, **batch.kwargs))
 
@@ -404,13 +403,13 @@ def test_embeddings_are_their_products():
 def constant(layout):
     """Queries whose candidates have equal scores, in a layout, and their ranking."""
     rng = random.Random(layout)
-    queries = [cases.random_query(rng, cases.GRADES["graded"], longest=5) for _ in range(20)]
+    queries = [layout_cases.random_query(rng, layout_cases.GRADES["graded"], longest=5) for _ in range(20)]
     levels = [rng.choice((0.0, -7.5, 1e30)) for _ in queries]
     queries = [
         query._replace(listed=tuple((level, grade) for _, grade in query.listed))
         for level, query in zip(levels, queries)
     ]
-    made = cases.LAYOUTS[layout].make(queries, rng)
+    made = layout_cases.LAYOUTS[layout].make(queries, rng)
     return queries, tr.Ranking.from_scores(*made.args, **made.kwargs)
 
 
@@ -418,8 +417,8 @@ def constant(layout):
 def test_a_constant_scorer_gets_the_mean_over_all_orders(name):
     expected = [config for config in CONFIGS[name] if config.for_oracle.get("ties", "expected") == "expected"]
     some = expected[:: max(1, len(expected) // 3)]
-    queries, ranking = constant("dense_padded" if cases.suits(some[0], "dense_padded") else "dense_masked")
-    assert_all_equal(some, queries, [cases.scoring(config).score(ranking) for config in some], "equal scores")
+    queries, ranking = constant("dense_padded" if layout_cases.suits(some[0], "dense_padded") else "dense_masked")
+    assert_all_equal(some, queries, [layout_cases.scoring(config).score(ranking) for config in some], "equal scores")
 
 
 BASELINES = {name: oracle.baseline for name, oracle in oracles.ORACLES.items() if oracle.baseline}
@@ -479,20 +478,20 @@ def test_one_positive_in_a_catalogue_of_equal_scores():
 # ---- the user's tensors --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", cases.LAYOUTS)
+@pytest.mark.parametrize("layout", layout_cases.LAYOUTS)
 def test_nothing_is_written_to_the_users_tensors(layout):
-    queries, batch = cases.batch(layout, 30)
+    queries, batch = layout_cases.batch(layout, 30)
     weights = torch.arange(len(queries)).double()
-    mine = [*cases.tensors_in(batch.args), *cases.tensors_in(batch.kwargs), weights]
+    mine = [*layout_cases.tensors_in(batch.args), *layout_cases.tensors_in(batch.kwargs), weights]
     if isinstance(batch.args[0], tr.Ranking):
         ranking = batch.args[0]
         mine += [ranking.first, ranking.tied, ranking.grade, ranking.valid, ranking.num_candidates, ranking.errors]
     assert len(mine) > 2
     before = [(x._version, x.clone()) for x in mine]
-    place = list(cases.LAYOUTS).index(layout)
+    place = list(layout_cases.LAYOUTS).index(layout)
     names = MEASURES if layout in ("dense_masked", "ranking_from_scores") else MEASURES[place % 12 :: 12]
     configs = [CONFIGS[name][0] for name in names]  # others in another layout
-    metrics = [config.metric() for config in configs if cases.suits(config, layout)]
+    metrics = [config.metric() for config in configs if layout_cases.suits(config, layout)]
     scored(metrics, *batch.args, **batch.kwargs, weights=weights)
     suite = tr.RankingCollection({f"m{number}": metric for number, metric in enumerate(metrics)})
     suite(*batch.args, **batch.kwargs, weights=weights)  # which updates
@@ -537,7 +536,7 @@ def test_values_changed_by_the_user_leave_the_metric_as_it_is():
 
 
 def size_of(metric):
-    return sum(x.numel() for x in cases.tensors_in(metric.metric_state))
+    return sum(x.numel() for x in layout_cases.tensors_in(metric.metric_state))
 
 
 @of_every_state
@@ -551,7 +550,7 @@ def test_the_state_is_as_large_after_60_batches_as_after_10(name):
             sizes.append(size_of(metric))
     assert sizes[0] == sizes[1] == sizes[2] <= 26
     assert metric.num_queries == 120
-    assert all(x.dtype == torch.float64 for x in cases.tensors_in(metric.metric_state))
+    assert all(x.dtype == torch.float64 for x in layout_cases.tensors_in(metric.metric_state))
 
 
 def test_the_state_is_as_large_after_500_batches_as_after_10():
@@ -646,8 +645,8 @@ def test_lists_without_a_column():
         (torch.zeros(2, 0), (none, none)),
         (torch.zeros(2, 0, dtype=torch.int64), torch.zeros(2, 0, dtype=torch.int64)),
     ]
-    configs = {cases.scoring(config).label: config for name in REPRESENTATIVES for config in CONFIGS[name][::9]}
-    metrics = [cases.scoring(config) for config in configs.values()]
+    configs = {layout_cases.scoring(config).label: config for name in REPRESENTATIVES for config in CONFIGS[name][::9]}
+    metrics = [layout_cases.scoring(config) for config in configs.values()]
     of_ids = [metric for metric in metrics if not isinstance(metric, ComparingMetric)]
 
     def assert_is(query, found):

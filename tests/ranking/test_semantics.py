@@ -3,14 +3,13 @@
 import math
 import warnings
 
-import cases
 import numpy as np
-import oracles
 import pytest
 import torch
 from torch import tensor
 
 import torchrank as tr
+from tests.support import layout_cases, oracles
 from torchrank.metrics.rank_correlation import ComparingMetric
 from torchrank.ranking.arithmetic import running_sum
 
@@ -847,4 +846,4 @@ def test_a_wrong_measure_of_ones_own_is_refused():
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 9, 33])
 def test_running_sums_on_an_accelerator_are_those_of_the_cpu(length):
     x = torch.arange(2.0 * length).view(2, length)
-    assert running_sum(x.as_subclass(cases.Elsewhere)).tolist() == x.cumsum(-1).tolist()
+    assert running_sum(x.as_subclass(layout_cases.Elsewhere)).tolist() == x.cumsum(-1).tolist()

@@ -15,11 +15,11 @@ import torchmetrics
 import torchmetrics.retrieval as stock
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import Query, value
 from torch import tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
+from tests.support.oracles import Query, value
 from torchrank import retrieval
 from torchrank.engine import choice
 from torchrank.engine.flat import rank_flat

@@ -10,15 +10,15 @@ import statistics
 from collections import Counter
 from typing import Any, NamedTuple
 
-import cases
 import matplotlib
 import pytest
 import torch
 import torchmetrics
-from comparing import FEW, MEASURES, REPRESENTATIVES
 from torch import Tensor, nn
 
 import torchrank as tr
+from tests.support import layout_cases
+from tests.support.oracle_comparison import FEW, MEASURES, REPRESENTATIVES
 from torchrank.layouts.bad_values import Problem
 from torchrank.retrieval import RetrievalMRR
 
@@ -353,7 +353,7 @@ def test_a_copy_goes_on_by_itself(kind, way, computed):
         twin.ties = "optimistic"
 
 
-RANKINGS = [layout for layout in cases.LAYOUTS if layout.startswith("ranking")]
+RANKINGS = [layout for layout in layout_cases.LAYOUTS if layout.startswith("ranking")]
 
 
 @pytest.mark.parametrize(
@@ -361,9 +361,9 @@ RANKINGS = [layout for layout in cases.LAYOUTS if layout.startswith("ranking")]
     [(RANKINGS[0], "deepcopy"), (RANKINGS[0], "torch.save"), *((name, "pickle") for name in RANKINGS)],
 )
 def test_a_ranking_that_measures_have_scored_can_be_copied(layout, way):
-    (ranking,), _ = cases.batch(layout, 20)[1]
+    (ranking,), _ = layout_cases.batch(layout, 20)[1]
     names = MEASURES if way == "pickle" and layout == RANKINGS[0] else REPRESENTATIVES
-    known = [config for config in FEW if config.name in names and cases.suits(config, layout)]
+    known = [config for config in FEW if config.name in names and layout_cases.suits(config, layout)]
     suite = tr.RankingCollection([config.metric() for config in known])
     fresh = len(pickle.dumps(ranking))
     values = suite.score(ranking)
@@ -666,7 +666,7 @@ def test_the_state_is_small_and_named_by_the_label(kind):
 
 # ---- labels ----------------------------------------------------------------------------------------------------------
 
-OTHERS = cases.OTHERS | {
+OTHERS = layout_cases.OTHERS | {
     "aggregation": ["geometric", "harmonic", "median", "min", "max", "none", spread],
     "relevance_level": [2, 0.5, 1e-07, 1.5],
     "beta": [0.75, 0.5, 1e-3],

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from comparing import MANY
 from torch.testing import assert_close
 
 import torchrank as tr
+from tests.support.oracle_comparison import MANY
 from torchrank.hardware import constants
 from torchrank.layouts.arrange import arrange
 from torchrank.state import rank_tables, scoring, sums

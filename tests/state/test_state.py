@@ -13,13 +13,13 @@ from fractions import Fraction
 
 import pytest
 import torch
-import workers
 from scipy import stats
 from torch import nn
 from torchmetrics.wrappers import Running
-from workers import batch
 
 import torchrank as tr
+from tests.support import workers
+from tests.support.workers import batch
 from torchrank.retrieval import RetrievalMRR
 from torchrank.state import sums
 

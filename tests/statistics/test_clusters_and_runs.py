@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from systems import by_id, named, only, values
 
+from tests.support.system_values import by_id, named, only, values
 from torchrank.statistics.compare import compare
 from torchrank.statistics.pair_statistics import statistics_of_runs
 

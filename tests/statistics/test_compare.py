@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from systems import named, only, values
 
+from tests.support.system_values import named, only, values
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import comparison_of
 from torchrank.statistics.pair_statistics import paired_statistics

@@ -2,9 +2,9 @@ import json
 import sys
 
 import pytest
-from systems import Columns, named, values
 
 import torchrank as tr
+from tests.support.system_values import Columns, named, values
 from torchrank.cli import main
 from torchrank.statistics import comparison
 from torchrank.statistics.compare import compare

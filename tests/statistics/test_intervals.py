@@ -6,11 +6,11 @@ from statistics import fmean
 import numpy as np
 import pytest
 import torch
-from drawn import batch, rng
 from scipy import stats
 from torchmetrics import MeanAbsoluteError
 
 import torchrank as tr
+from tests.support.random_batches import batch, rng
 from torchrank.state.estimates import estimate
 from torchrank.state.sums import SIZE, Sum, summed
 

@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from systems import named
 
+from tests.support.system_values import named
 from torchrank.statistics.compare import compare
 from torchrank.statistics.intervals import t_interval, wilson
 from torchrank.statistics.power import detectable, queries_needed

@@ -4,8 +4,8 @@ import re
 import numpy as np
 import pytest
 import torch
-from systems import Columns, by_id, named, only, values
 
+from tests.support.system_values import Columns, by_id, named, only, values
 from torchrank.statistics.compare import compare
 
 

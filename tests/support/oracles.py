@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orders import Query, expectation, flags, orders
+from tests.support.tie_orders import Query, expectation, flags, orders
 
 
 class Oracle(NamedTuple):
@@ -399,7 +399,7 @@ def normalised_gain(
 # ---- one value for one query ---------------------------------------------------------------------
 
 for _path in sorted(Path(__file__).parent.glob("oracles_*.py")):
-    importlib.import_module(_path.stem)
+    importlib.import_module(f"tests.support.{_path.stem}")
 
 
 def judged(query: Query, unjudged: str, worth: float) -> list[Query]:

@@ -4,8 +4,8 @@ import itertools
 import math
 from fractions import Fraction
 
-from oracles import LEVELS, LEVELS_CUT, WHOLE_OR_CUT, gain_of, of_flags, oracle, precisions, squared
-from orders import flags, orders
+from tests.support.oracles import LEVELS, LEVELS_CUT, WHOLE_OR_CUT, gain_of, of_flags, oracle, precisions, squared
+from tests.support.tie_orders import flags, orders
 
 CUT = [{"top_k": k} for k in (None, 1, 2, 4, 10)]
 SIZES = [{"top_k": 3, "collection_size": size} for size in (4, 1000)]

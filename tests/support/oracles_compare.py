@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oracles import oracle
-from orders import Query
+from tests.support.oracles import oracle
+from tests.support.tie_orders import Query
 
 # Candidates behind the list are candidates to these measures, also where a layout means padding.
 compared = functools.partial(oracle, baseline=None, empty="skip", counts_irrelevant=True)

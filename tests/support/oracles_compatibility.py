@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from functools import cache
 
-from oracles import oracle
+from tests.support.oracles import oracle
 
 Entry = tuple[int, float]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from oracles import CUT, WHOLE_OR_CUT, hyperbolic, oracle
-from orders import Query, blocks
+from tests.support.oracles import CUT, WHOLE_OR_CUT, hyperbolic, oracle
+from tests.support.tie_orders import Query, blocks
 
 FEW_TRIED: list[dict[str, Any]] = [{"patience": 0.2, "top_k": 2}, {"discount": "log2"}]
 TRIED: list[dict[str, Any]] = [

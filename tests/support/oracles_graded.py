@@ -1,4 +1,4 @@
-"""Graded measures and models of users, from their definitions; see :mod:`oracles`."""
+"""Graded measures and models of users, from their definitions; see :mod:`tests.support.oracles`."""
 
 import itertools
 import math
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from oracles import WHOLE_OR_CUT, oracle, squared
-from orders import Query, blocks
+from tests.support.oracles import WHOLE_OR_CUT, oracle, squared
+from tests.support.tie_orders import Query, blocks
 
 SKIPPED: dict[str, Any] = {"empty_target_action": "skip"}
 STOPS: list[dict[str, Any]] = [

@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from oracles import (
+from tests.support.oracles import (
     average_precision,
     hyperbolic,
     one_in_reach,
@@ -21,7 +21,7 @@ from oracles import (
     squared,
     weighted_precision,
 )
-from orders import Query, expectation, orders
+from tests.support.tie_orders import Query, expectation, orders
 
 Grades = tuple[float, ...]
 

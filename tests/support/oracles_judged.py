@@ -6,8 +6,8 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from oracles import CUT, LEVELS, hypergeometric, oracle
-from orders import Query, expectation, orders
+from tests.support.oracles import CUT, LEVELS, hypergeometric, oracle
+from tests.support.tie_orders import Query, expectation, orders
 
 
 # Any number of the irrelevant ones is as likely to be ahead of a relevant one.

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oracles import one_in_reach, oracle
-from orders import Query, expectation, flags, orders
+from tests.support.oracles import one_in_reach, oracle
+from tests.support.tie_orders import Query, expectation, flags, orders
 
 #: what is averaged instead of ranks, and what makes a rank of the mean again
 MEANS: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {

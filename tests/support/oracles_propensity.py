@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from oracles import discounts, oracle
-from orders import Query, expectation, orders
+from tests.support.oracles import discounts, oracle
+from tests.support.tie_orders import Query, expectation, orders
 
 
 def doubled(grade: Any) -> Any:

@@ -3,8 +3,8 @@
 import itertools
 import math
 
-from oracles import LEVELS, discounts, oracle, precisions, squared
-from orders import blocks, expectation, flags, orders
+from tests.support.oracles import LEVELS, discounts, oracle, precisions, squared
+from tests.support.tie_orders import blocks, expectation, flags, orders
 
 SKIPPED = {"empty_target_action": "skip"}
 LEVELS_AND_SKIPPED = [*LEVELS, SKIPPED]

@@ -23,7 +23,7 @@ BLOCKS = [
     ("torchrank/metrics/README.md", "measures", "torchrank measures"),
     ("torchrank/names/README.md", "presets", "torchrank presets"),
     ("torchrank/names/README.md", "spellings", "torchrank spellings"),
-    ("torchrank/tables/README.md", "hostile", "python -m tests.tables.hostile"),
+    ("torchrank/tables/README.md", "hostile", "python -m tests.support.hostile_files"),
 ]
 PAGES = [ROOT / page for page in dict.fromkeys(page for page, _, _ in BLOCKS)]
 #: pages without generated tables

@@ -148,10 +148,12 @@ def check(outcomes, world, name):
 #: Processes that tests start are forked from one that has imported torch, which takes seconds.
 CONTEXT = multiprocessing.get_context("forkserver" if sys.platform.startswith("linux") else "spawn")
 if CONTEXT.get_start_method() == "forkserver":
-    # In Python 3.11 the server does not get this process's sys.path, in which lean_torchmetrics is found.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+    # In Python 3.11 the server does not get this process's sys.path, in which tests.support is found.
+    root = str(Path(__file__).parents[2])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     CONTEXT.set_forkserver_preload(
-        ["lean_torchmetrics", "torch.testing", "torch.distributed", "torchrank.public", "torchrank.retrieval"]
+        ["tests.support.lean_torchmetrics", "torch.testing", "torch.distributed", "torchrank.public"]
+        + ["torchrank.retrieval"]
     )
 
 

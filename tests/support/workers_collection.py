@@ -6,10 +6,21 @@ import random
 
 import torch
 from torchmetrics import MeanAbsoluteError, MetricCollection
-from workers import BAD, BATCHES, MORE, batch, errors_of, exactly, fill, for_each, plain, scenario, share
-from workers_state import CATALOGUE, LOGGER, MIXED, SUMMED, WAYS, at_once, expected, one_by_one, rounds, steps
 
 import torchrank as tr
+from tests.support.workers import BAD, BATCHES, MORE, batch, errors_of, exactly, fill, for_each, plain, scenario, share
+from tests.support.workers_state import (
+    CATALOGUE,
+    LOGGER,
+    MIXED,
+    SUMMED,
+    WAYS,
+    at_once,
+    expected,
+    one_by_one,
+    rounds,
+    steps,
+)
 
 COST = {"summed": {"all_reduce": 1}, "mixed": {"all_reduce": 1, "all_gather": 1}}
 NAMES = {"summed": SUMMED, "mixed": MIXED}

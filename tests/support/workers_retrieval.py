@@ -4,9 +4,9 @@ import torch
 import torchmetrics.retrieval as stock
 from torchmetrics import MetricCollection
 from torchmetrics.utilities.distributed import gather_all_tensors
-from workers import errors_of, exactly, few, for_each, near, plain, scenario, share
 
 import torchrank.retrieval as retrieval
+from tests.support.workers import errors_of, exactly, few, for_each, near, plain, scenario, share
 
 ARGUMENTS = {
     "RetrievalMAP": [{}, {"top_k": 3, "aggregation": "median"}],

@@ -11,7 +11,9 @@ from torch import Tensor
 from torchmetrics import MeanAbsoluteError, MetricTracker
 from torchmetrics.utilities.distributed import gather_all_tensors
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
-from workers import (
+
+import torchrank as tr
+from tests.support.workers import (
     AGGREGATIONS,
     BAD,
     BATCHES,
@@ -28,8 +30,6 @@ from workers import (
     scenario,
     share,
 )
-
-import torchrank as tr
 from torchrank.retrieval import RetrievalMRR
 
 #: Synchronisation is the same code for all measures: one metric for each kind of state.

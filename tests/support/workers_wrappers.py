@@ -10,9 +10,9 @@ from functools import cache
 
 import torch
 import torch.distributed as dist
-from workers import AGGREGATIONS, batch, errors_of, exactly, few, fill, leave, plain, scenario, share
 
 import torchrank as tr
+from tests.support.workers import AGGREGATIONS, batch, errors_of, exactly, few, fill, leave, plain, scenario, share
 
 SUITE = ["ndcg@3", "mrr", "hitrate@1", "mr(adjusted=z)", "map(empty_target_action=skip)", "psp(average=pooled)@3"]
 NAMES = ["new", "old", "none"]  # the last one stays empty

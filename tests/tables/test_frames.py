@@ -9,9 +9,9 @@ import numpy as np
 import pandas
 import pytest
 import torch
-from strange import IDS
 
 import torchrank as tr
+from tests.support.awkward_ids import IDS
 from torchrank.tables import ids
 
 STRANGE = [*IDS, "a b", "None", "\x00"]

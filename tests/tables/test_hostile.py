@@ -8,9 +8,9 @@ import os
 import tracemalloc
 
 import pytest
-from hostile import CASES, outcome, read
 
 import torchrank as tr
+from tests.support.hostile_files import CASES, outcome, read
 from torchrank.tables.ids import decode, encode
 
 

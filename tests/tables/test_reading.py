@@ -16,9 +16,9 @@ import pandas
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strange import IDS
 
 import torchrank as tr
+from tests.support.awkward_ids import IDS
 from torchrank.tables.file_formats import FORMATS, WRITERS, Format
 
 RUN = "q1 Q0 d2 1 0.75 tag\nq1 Q0 d1 2 0.5 tag\nq2 Q0 d1 1 -1e-3 tag\n"

@@ -10,11 +10,11 @@ import sys
 import numpy as np
 import pytest
 import torch
-import workers
-from drawn import batch, rng
 from scipy import stats
 
 import torchrank as tr
+from tests.support import workers
+from tests.support.random_batches import batch, rng
 from torchrank.wrappers.hashing import poisson_counts, splitmix64
 
 BITS = 2**64

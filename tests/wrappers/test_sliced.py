@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from drawn import batch, rng
 from scipy import stats
 
 import torchrank as tr
+from tests.support.random_batches import batch, rng
 
 SUITE = ["mrr", "ndcg@3", "mr", "hitrate@1", "map(aggregation=geometric)"]
 NAMES = ["new", "old", "none"]

@@ -1,6 +1,5 @@
 """Statistics in real processes: slices, bootstraps, tables and reports of all workers."""
 
-import workers
-import workers_wrappers
+from tests.support import workers, workers_wrappers
 
 outcomes, test_workers = workers.tests_of(workers_wrappers)

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import torch
 from hypothesis import strategies as st
-from oracles import ORACLES
-from orders import Query
 from torch import Tensor
 
 import torchrank as tr
+from tests.support.oracles import ORACLES
+from tests.support.tie_orders import Query
 
 INF = math.inf
 NAN = math.nan

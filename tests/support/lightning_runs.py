@@ -10,10 +10,10 @@ from pathlib import Path
 import lightning
 import torch
 import torch.distributed as dist
-import workers
 from lightning.pytorch.strategies import DDPStrategy
 
 import torchrank as tr
+from tests.support import workers
 
 TOGETHER = ["bf16-true", "sums only"]  # in two processes
 NAMES = ["ndcg@5", "ndcg(gain=exponential)@10", "map(relevance_level=1.5)", "mr", "recall@1", "mrr(ties=pessimistic)"]

@@ -6,24 +6,23 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-import cases
-import oracles
 import pytest
 import torch
-from orders import Query
 from torch import Tensor
 
 import torchrank as tr
+from tests.support import layout_cases, oracles
+from tests.support.tie_orders import Query
 from torchrank.layouts.canonical import Need
 
 MEASURES = sorted(name for name, cls in tr.RankingMetric.registry.items() if cls.__module__.startswith("torchrank."))
-FEW = cases.few_configs()
-MANY = cases.many_configs()
+FEW = layout_cases.few_configs()
+MANY = layout_cases.many_configs()
 
 
-def each_in_turn(configs: Sequence[cases.Config]) -> list[cases.Config]:
+def each_in_turn(configs: Sequence[layout_cases.Config]) -> list[layout_cases.Config]:
     """Each metric under one of its tie policies, which differs from one metric to the next."""
-    alike: dict[object, list[cases.Config]] = {}
+    alike: dict[object, list[layout_cases.Config]] = {}
     for config in configs:
         others = tuple(pair for pair in config.parameters if pair[0] != "ties")
         alike.setdefault((config.name, others), []).append(config)
@@ -35,18 +34,18 @@ IN_TURN = each_in_turn(FEW)
 
 
 @cache
-def wanted(config: cases.Config, query: Query) -> float:
+def wanted(config: layout_cases.Config, query: Query) -> float:
     """The value of the oracle."""
     return oracles.value(config.name, query, **config.for_oracle)
 
 
-def assert_equal(config: cases.Config, queries: Sequence[Query], got: Tensor, where: str) -> None:
+def assert_equal(config: layout_cases.Config, queries: Sequence[Query], got: Tensor, where: str) -> None:
     """Values of queries equal those of the oracle; if not, the shortest query that differs is shown."""
     assert_all_equal([config], queries, [got], where)
 
 
 def assert_all_equal(
-    configs: Sequence[cases.Config], queries: Sequence[Query], values: Sequence[Tensor], where: str
+    configs: Sequence[layout_cases.Config], queries: Sequence[Query], values: Sequence[Tensor], where: str
 ) -> None:
     """:func:`assert_equal` for the values of each metric, which are compared in one go."""
     if not configs:
@@ -62,7 +61,9 @@ def assert_all_equal(
         fail_if_different(config, queries, got, row, where)
 
 
-def fail_if_different(config: cases.Config, queries: Sequence[Query], got: Tensor, want: Tensor, where: str) -> None:
+def fail_if_different(
+    config: layout_cases.Config, queries: Sequence[Query], got: Tensor, want: Tensor, where: str
+) -> None:
     wrong = (~torch.isclose(got, want, rtol=1e-9, atol=1e-9, equal_nan=True)).nonzero().flatten().tolist()
     if wrong:
         worst = min(wrong, key=lambda i: len(str(queries[i])))
@@ -95,21 +96,23 @@ def scored(metrics: Iterable[tr.RankingMetric], *args: Any, **kwargs: Any) -> di
     return found
 
 
-def assert_equal_by_need(configs: Sequence[cases.Config], queries: Sequence[Query], batch: cases.Batch, where: str):
+def assert_equal_by_need(
+    configs: Sequence[layout_cases.Config], queries: Sequence[Query], batch: layout_cases.Batch, where: str
+):
     """Values of a batch equal those of the oracle; metrics of one need are ranked once."""
-    metrics = [cases.scoring(config) for config in configs]
+    metrics = [layout_cases.scoring(config) for config in configs]
     found = scored(metrics, *batch.args, **batch.kwargs)
     assert_all_equal(configs, queries, [found[metric.label] for metric in metrics], where)
 
 
-def configs_of(name: str, configs: Sequence[cases.Config]) -> list[cases.Config]:
+def configs_of(name: str, configs: Sequence[layout_cases.Config]) -> list[layout_cases.Config]:
     """The configurations of a measure, of which there is at least one."""
     found = [config for config in configs if config.name == name]
     assert found, f"no metric to try of {name}"
     return found
 
 
-def kind_of_need(config: cases.Config) -> Need:
+def kind_of_need(config: layout_cases.Config) -> Need:
     """The need of a metric, where all ranks at which it may stop are one: layouts and engines see no more of it."""
     need = config.metric().required
     return need if need.reach is None else Need(1, need.relevant, need.all_candidates)

@@ -1,4 +1,4 @@
-"""Hostile files, and the page's table of their results: ``python tests/tables/hostile.py`` prints it."""
+"""Hostile files, and the page's table of their results: ``python -m tests.support.hostile_files`` prints it."""
 
 import gzip
 import math

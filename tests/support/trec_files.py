@@ -1,7 +1,8 @@
-"""One collection with the cases in which tools differ, and its files.
+"""Judgments and runs, and their TREC files.
 
-Ties, scores that are equal in single precision only, judged queries that the run lacks, a query without a relevant
-document, negative grades, unjudged documents, documents with the id of their query, and lists of many lengths.
+One collection has the cases in which tools differ: ties, scores that are equal in single precision only, judged queries
+that the run lacks, a query without a relevant document, negative grades, unjudged documents, documents with the id of
+their query, and lists of many lengths.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from pathlib import Path
 Table = dict[str, dict[str, float]]
 
 
-def tied(seed: int = 0, queries: int = 24, unjudged_queries: int = 0, missing: int = 3) -> tuple[dict, Table]:
+def collection_with_ties(
+    seed: int = 0, queries: int = 24, unjudged_queries: int = 0, missing: int = 3
+) -> tuple[dict, Table]:
     """Judgments {query: {document: grade}} and a run {query: {document: score}}."""
     draw = random.Random(seed)
     names = [f"q{number}" for number in range(queries + unjudged_queries)]
@@ -44,3 +47,29 @@ def write(folder: Path, qrels: dict, run: Table) -> tuple[Path, Path]:
     text = "".join(f"{query} Q0 {document} 7 {score!r} tag\n" for query, document, score in rows)
     (folder / "run").write_text(text, encoding="utf-8")
     return folder / "qrels", folder / "run"
+
+
+def two_runs(seed: int = 0, queries: int = 30, documents: int = 40, missing: int = 3) -> tuple[dict, dict[str, Table]]:
+    """Judgments, and two runs that lack some judged queries and have some that are not judged."""
+    draw = random.Random(seed)
+    qrels = {
+        f"q{q}": {f"d{d}": draw.choice([0, 0, 1, 2]) for d in draw.sample(range(documents), 12)} for q in range(queries)
+    }
+    runs = {}
+    for name, noise in (("bm25", 3), ("dense", 1)):
+        runs[name] = {}
+        for q in range(missing, queries + 2):
+            grades = qrels.get(f"q{q}", {})
+            found = draw.sample(range(documents), 25)
+            scores = {f"d{d}": round(grades.get(f"d{d}", 0) + noise * draw.random(), 1) for d in found}
+            runs[name][f"q{q}"] = scores
+    return qrels, runs
+
+
+def files_of(folder: Path, qrels: dict, runs: dict[str, Table]) -> list[str]:
+    """The files of judgments and runs, in TREC's format."""
+    (folder / "qrels").write_text("".join(f"{q} 0 {d} {g}\n" for q, x in qrels.items() for d, g in x.items()))
+    for name, run in runs.items():
+        lines = (f"{q} Q0 {d} 1 {s} tag\n" for q, x in run.items() for d, s in x.items())
+        (folder / f"{name}.run").write_text("".join(lines))
+    return [str(folder / name) for name in ("qrels", *(f"{run}.run" for run in runs))]

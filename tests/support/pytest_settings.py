@@ -18,12 +18,12 @@ if "scipy.signal" not in sys.modules:
 
     del sys.modules["scipy.signal"]
 
-import cases
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
 import torchrank.metrics  # noqa: F401 - fills the registries
+from tests.support import layout_cases
 from torchrank.engine import tiles
 from torchrank.names.registry import KINDS
 
@@ -81,7 +81,7 @@ def nothing_left_behind():
     """No metric writes into its arguments, and no test changes the next one."""
     before = [dict(measures) for measures in KINDS]
     yield
-    cases.take_back()
+    layout_cases.take_back()
     tiles.fastest.clear()  # the fastest of tiny tiles
     for measures, those in zip(KINDS, before):  # other files test all measures that there are
         if measures.keys() != those.keys():

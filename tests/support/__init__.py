@@ -1,0 +1,1 @@
+"""No tests: oracles, queries and layouts, scenarios of workers, and settings that tests share."""

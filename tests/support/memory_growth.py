@@ -1,0 +1,64 @@
+"""Functions for a process that did nothing before: by how many megabytes its peak of memory grows in some steps."""
+
+import contextlib
+import re
+from pathlib import Path
+
+import torch
+
+import torchrank as tr
+
+
+def memory_of_embeddings():
+    """Megabytes by which memory has grown behind each of three steps, in a process that did nothing before."""
+    torch.set_num_threads(1)
+    queries, items, label = torch.randn(512, 32), torch.randn(100_000, 32), torch.randint(100_000, (512,))
+    tr.Ranking.from_embeddings(queries[:9], items[:9000], label[:9] % 9000, chunk_size=4000)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before, grown = peak(), []
+    for step in (
+        lambda: tr.Ranking.from_embeddings(queries, items, label),
+        lambda: tr.Ranking.from_embeddings(queries, items, label, chunk_size=100_000),
+        lambda: queries @ items.T,
+    ):
+        step()
+        grown.append((peak() - before) / 1e6)
+    return grown
+
+
+def memory_of_sparse_lists():
+    """The same of nDCG at all ranks, where queries have very different numbers of relevant candidates."""
+    torch.set_num_threads(1)
+    scores, grade = torch.randn(100_000, 400), torch.zeros(100_000, 400, dtype=torch.int8)
+    grade[:, 7] = 1
+    grade[::4, :12] = 1
+    tr.NDCG().score(scores[:9], grade[:9])
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    grown = []
+    for given in (scores, scores.view(400, 100_000).T):
+        before = peak()
+        tr.NDCG().score(given, grade)
+        grown.append((peak() - before) / 1e6)
+    return grown
+
+
+def memory_of_best_scores():
+    """The same of recall@100, for which the best scores of a matrix are selected, in two dtypes."""
+    torch.set_num_threads(1)
+    scores, items = torch.randn(20_000, 2000), torch.arange(10).expand(20_000, -1).contiguous()
+    recall = tr.Recall(top_k=100)
+    recall.score(scores[:9], list(items[:9]))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    grown = []
+    for given in (scores, scores.half()):
+        before = peak()
+        recall.score(given, list(items))
+        grown.append((peak() - before) / 1e6)
+    return grown
+
+
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1])
