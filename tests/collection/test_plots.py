@@ -3,16 +3,12 @@
 import itertools
 import warnings
 
-import matplotlib
 import pytest
 import torch
 from torchmetrics.classification import MulticlassAccuracy
 
 import torchrank as tr
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
-from matplotlib.text import Text
+from tests.support.optional import pyplot
 
 CUTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 SUITES = {
@@ -42,7 +38,7 @@ def filled(metrics):
 def shown(figure, texts):
     """The boxes of texts, all within the figure and none on another."""
     figure.draw_without_rendering()
-    boxes = [Text.get_window_extent(text) for text in texts]  # without the line to it
+    boxes = [pyplot.Text.get_window_extent(text) for text in texts]  # without the line to it
     for box in boxes:
         assert box.width > 0
         assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1

@@ -7,10 +7,10 @@ import io
 import json
 import pathlib
 
-import pandas
 import pytest
 
 import torchrank as tr
+from tests.support.optional import pandas
 from tests.support.trec_files import files_of, two_runs
 from torchrank import cli
 from torchrank.cli import main

@@ -4,12 +4,11 @@ import json
 import math
 
 import numpy as np
-import pandas
 import pytest
-import pytrec_eval
 import torch
 
 import torchrank as tr
+from tests.support.optional import pandas, pytrec_eval
 from tests.support.trec_files import files_of, two_runs
 
 MEASURES = "ndcg@10 map mrr recall@100"

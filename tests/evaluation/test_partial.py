@@ -7,12 +7,12 @@ from fractions import Fraction
 from functools import cache
 
 import numpy as np
-import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchrank as tr
+from tests.support.optional import pandas
 from torchrank import merge, partial
 from torchrank.state import exact
 from torchrank.state.exact import ExactSums

@@ -7,9 +7,9 @@ import statistics
 
 import numpy as np
 import pytest
-import pytrec_eval
 
 import torchrank as tr
+from tests.support.optional import pytrec_eval
 from tests.support.pages import ROOT
 from tests.support.trec_files import collection_with_ties, write
 from torchrank.cli import main

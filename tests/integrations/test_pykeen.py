@@ -4,31 +4,29 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support.optional import OptionalModule
 
-pytest.importorskip("pykeen", reason="pip install pykeen")
-
-from pykeen.datasets import Nations
-from pykeen.evaluation import RankBasedEvaluator
-from pykeen.models import TransE
-from pykeen.pipeline import pipeline
-
-from torchrank.integrations.pykeen import RankingEvaluator
+datasets, evaluation, models = (OptionalModule(f"pykeen.{name}") for name in ("datasets", "evaluation", "models"))
+integration = OptionalModule("torchrank.integrations.pykeen")
 
 
-class Rounded(TransE):
+def rounded(nations):
     """A model with ties."""
 
-    def predict(self, *args, **kwargs):
-        return super().predict(*args, **kwargs).mul(2).round()
+    class Rounded(models.TransE):
+        def predict(self, *args, **kwargs):
+            return super().predict(*args, **kwargs).mul(2).round()
+
+    return Rounded(triples_factory=nations.training, random_seed=0, embedding_dim=8)
 
 
 @pytest.fixture(scope="module")
 def nations():
-    return Nations()
+    return datasets.Nations()
 
 
 def evaluated(evaluator, nations, model=None, **options):
-    model = model or Rounded(triples_factory=nations.training, random_seed=0, embedding_dim=8)
+    model = model or rounded(nations)
     known = [nations.training.mapped_triples, nations.validation.mapped_triples]
     options = {"batch_size": 64, "use_tqdm": False, "additional_filter_triples": known, **options}
     return evaluator.evaluate(model, nations.testing.mapped_triples, **options)
@@ -36,8 +34,8 @@ def evaluated(evaluator, nations, model=None, **options):
 
 @pytest.mark.parametrize("targets", [("head", "tail"), ("tail",)])
 def test_all_keys_and_numbers_are_those_of_their_evaluator(nations, targets):
-    theirs = evaluated(RankBasedEvaluator(), nations, targets=targets)
-    evaluator = RankingEvaluator()
+    theirs = evaluated(evaluation.RankBasedEvaluator(), nations, targets=targets)
+    evaluator = integration.RankingEvaluator()
     for _ in range(2):  # nothing is left of the first evaluation
         ours = evaluated(evaluator, nations, targets=targets)
         shared = ours.data.keys() & theirs.data.keys()
@@ -59,11 +57,12 @@ def test_numbers_are_theirs_if_entities_are_restricted(nations):
     entities = torch.tensor([12, 3, 0, 7, 5, 9, 1])
     inside = torch.isin(nations.testing.mapped_triples[:, [0, 2]], entities).all(-1)
     triples = nations.testing.mapped_triples[inside]
-    model = Rounded(triples_factory=nations.training, random_seed=0, embedding_dim=8)
+    model = rounded(nations)
     options = {"restrict_entities_to": entities.tolist(), "batch_size": 16, "use_tqdm": False}
     known = {"additional_filter_triples": nations.training.mapped_triples}
     theirs, ours = (
-        one.evaluate(model, triples, **options, **known) for one in (RankBasedEvaluator(), RankingEvaluator())
+        one.evaluate(model, triples, **options, **known)
+        for one in (evaluation.RankBasedEvaluator(), integration.RankingEvaluator())
     )
     for name in ("mrr", "hits@3", "head.mean_rank", "amri"):
         assert ours.get_metric(name) == pytest.approx(theirs.get_metric(name), rel=1e-5)
@@ -71,8 +70,8 @@ def test_numbers_are_theirs_if_entities_are_restricted(nations):
 
 def test_measures_that_they_lack_have_keys_with_side_and_tie_policy(nations):
     suite = tr.RankingCollection({"mrr": "mrr", "worst": "mrr(ties=pessimistic)", "ndcg@3": "ndcg@3"})
-    ours = evaluated(RankingEvaluator(suite), nations)
-    theirs = evaluated(RankBasedEvaluator(), nations)
+    ours = evaluated(integration.RankingEvaluator(suite), nations)
+    theirs = evaluated(evaluation.RankBasedEvaluator(), nations)
     assert {key.split(".", 1)[1] for key in ours.to_flat_dict()} == {
         *("expected.mrr", "pessimistic.worst", "expected.ndcg@3")
     }
@@ -86,25 +85,25 @@ def test_measures_that_they_lack_have_keys_with_side_and_tie_policy(nations):
 
 
 def test_scores_that_are_nan_raise(nations):
-    class Broken(TransE):
+    class Broken(models.TransE):
         def predict(self, *args, **kwargs):
             return super().predict(*args, **kwargs) * torch.nan
 
     with pytest.raises(ValueError, match="NaN"):
-        evaluated(RankingEvaluator(), nations, Broken(triples_factory=nations.training))
+        evaluated(integration.RankingEvaluator(), nations, Broken(triples_factory=nations.training))
 
 
 @pytest.mark.parametrize("suite", [None, "mrr, ndcg@10"])
 def test_a_pipeline_stops_early_by_a_measure(suite, tmp_path):
     metric = "hits@10" if suite is None else "ndcg@10"
     stopper = {"metric": metric, "frequency": 1, "patience": 1, "relative_delta": 9.0}
-    result = pipeline(
+    result = OptionalModule("pykeen.pipeline").pipeline(
         dataset="nations",
         model="TransE",
         random_seed=0,
         training_kwargs={"num_epochs": 9, "use_tqdm": False},
         evaluation_kwargs={"use_tqdm": False},
-        evaluator=RankingEvaluator(suite),
+        evaluator=integration.RankingEvaluator(suite),
         stopper="early",
         stopper_kwargs={**stopper, "best_model_path": tmp_path / "best.pt"},
         use_testing_data=False,
@@ -115,15 +114,13 @@ def test_a_pipeline_stops_early_by_a_measure(suite, tmp_path):
 
 
 def test_an_optimisation_takes_the_class(tmp_path):
-    from pykeen.hpo import hpo_pipeline
-
-    result = hpo_pipeline(
+    result = OptionalModule("pykeen.hpo").hpo_pipeline(
         dataset="nations",
         model="TransE",
         n_trials=1,
         training_kwargs={"num_epochs": 1, "use_tqdm": False},
         evaluation_kwargs={"use_tqdm": False},
-        evaluator=RankingEvaluator,
+        evaluator=integration.RankingEvaluator,
         evaluator_kwargs={"suite": "ndcg@10"},
         metric="ndcg@10",
     )

@@ -3,12 +3,12 @@
 import math
 
 import pytest
-import scipy
 import torch
 from torchmetrics.functional import kendall_rank_corrcoef
 
 import torchrank as tr
 from tests.support import oracles_compare
+from tests.support.optional import stats
 from torchrank.formulas.concordance import inversions, larger_before
 
 
@@ -21,12 +21,12 @@ def two_rankings(width, levels, seed=0, queries=5):
 
 # scipy imports its parts when they are used: not in each process that runs tests.
 SCIPY = {
-    "kendalltau": lambda x, y: scipy.stats.kendalltau(x, y),
-    "kendalltau(variant=c)": lambda x, y: scipy.stats.kendalltau(x, y, variant="c"),
-    "weightedtau": lambda x, y: scipy.stats.weightedtau(x, y),
-    "weightedtau(weigh_by=preds)": lambda x, y: scipy.stats.weightedtau(x, y, rank=None),
-    "weightedtau(weigh_by=target)": lambda x, y: scipy.stats.weightedtau(y, x, rank=None),
-    "spearman": lambda x, y: scipy.stats.spearmanr(x, y),
+    "kendalltau": lambda x, y: stats.kendalltau(x, y),
+    "kendalltau(variant=c)": lambda x, y: stats.kendalltau(x, y, variant="c"),
+    "weightedtau": lambda x, y: stats.weightedtau(x, y),
+    "weightedtau(weigh_by=preds)": lambda x, y: stats.weightedtau(x, y, rank=None),
+    "weightedtau(weigh_by=target)": lambda x, y: stats.weightedtau(y, x, rank=None),
+    "spearman": lambda x, y: stats.spearmanr(x, y),
 }
 
 

@@ -7,10 +7,10 @@ from importlib.metadata import version
 
 import numpy as np
 import pytest
-import pytrec_eval
 import torch
 
 import torchrank as tr
+from tests.support.optional import pytrec_eval
 from tests.support.peer_queries import assert_agree, by_trec_eval, collection, graded_batch
 from torchrank.names.presets import ALWAYS, CUTOFFS, LIBRARIES, rows
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-import nbformat
 import numpy as np
 import pytest
-from scipy import stats
 
-from tests.support.notebook_runs import FOLDER, executed, kept, printed, words
+from tests.support.notebook_runs import FOLDER, executed, kept, printed, validate, words
+from tests.support.optional import stats
 
 pytestmark = pytest.mark.xdist_group("notebooks")  # one run for all tests of it
 
@@ -176,7 +175,7 @@ def test_words_cite_numbers_of_the_outputs_kept():
 @pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.ipynb")))
 def test_kept_outputs_are_whole_and_clean(name):
     notebook = kept(name)
-    nbformat.validate(notebook)
+    validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell.outputs]

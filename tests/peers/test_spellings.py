@@ -3,11 +3,11 @@
 import math
 
 import pytest
-import pytrec_eval
 import torch
 import torchmetrics
 
 import torchrank as tr
+from tests.support.optional import pytrec_eval
 from tests.support.peer_queries import assert_agree, collections, edges
 from torchrank.names.parse import parse_all
 

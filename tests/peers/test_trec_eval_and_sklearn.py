@@ -4,11 +4,10 @@ import math
 
 import numpy as np
 import pytest
-import pytrec_eval
 import torch
-from sklearn.metrics import dcg_score, ndcg_score, roc_auc_score
 
 import torchrank as tr
+from tests.support.optional import pytrec_eval, sklearn_metrics
 from tests.support.oracle_comparison import scored
 from tests.support.peer_queries import assert_agree, by_trec_eval, collection, collections, dense, graded_batch
 
@@ -93,23 +92,28 @@ def test_gains_of_scikit_learn(tied, k):
     scores, grades = torch.from_numpy(preds), torch.from_numpy(target)
     each = list(zip(target, preds))[:20]  # theirs takes long for each query, and ours for each call
     wanted = [
-        (tr.NDCG(top_k=k), [ndcg_score([t], [p], k=k) for t, p in each]),
-        (tr.DCG(top_k=k), [dcg_score([t], [p], k=k) for t, p in each]),
-        (tr.DCG(top_k=k, log_base=math.e), [dcg_score([t], [p], k=k, log_base=math.e) for t, p in each]),
-        (tr.NDCG(top_k=k, gain="exponential"), [ndcg_score([2.0**t - 1], [p], k=k) for t, p in each]),
+        (tr.NDCG(top_k=k), [sklearn_metrics.ndcg_score([t], [p], k=k) for t, p in each]),
+        (tr.DCG(top_k=k), [sklearn_metrics.dcg_score([t], [p], k=k) for t, p in each]),
+        (
+            tr.DCG(top_k=k, log_base=math.e),
+            [sklearn_metrics.dcg_score([t], [p], k=k, log_base=math.e) for t, p in each],
+        ),
+        (tr.NDCG(top_k=k, gain="exponential"), [sklearn_metrics.ndcg_score([2.0**t - 1], [p], k=k) for t, p in each]),
     ]
     for metric, want in wanted:
         assert_agree(metric.score(scores, grades)[:20], want, metric.label)
     metric = tr.NDCG(top_k=k)
     metric.update(scores, grades)
-    assert metric.compute().item() == pytest.approx(ndcg_score(target, preds, k=k), rel=1e-6)
+    assert metric.compute().item() == pytest.approx(sklearn_metrics.ndcg_score(target, preds, k=k), rel=1e-6)
 
 
 def test_float_gains_of_scikit_learn():
     generator = np.random.default_rng(0)
     preds, target = generator.integers(0, 5, (30, 12)), generator.random((30, 12))
     ours = tr.NDCG(top_k=5).score(torch.from_numpy(preds).double(), torch.from_numpy(target))
-    assert_agree(ours, [ndcg_score([t], [p], k=5) for t, p in zip(target, preds)], "ndcg of float gains")
+    assert_agree(
+        ours, [sklearn_metrics.ndcg_score([t], [p], k=5) for t, p in zip(target, preds)], "ndcg of float gains"
+    )
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -119,6 +123,6 @@ def test_area_under_the_roc_curve_of_scikit_learn(tied):
         both = [(p, t >= level) for p, t in zip(preds, target) if 0 < (t >= level).sum() < len(t)]
         scores, grades = (torch.from_numpy(np.stack(x)) for x in zip(*both))
         ours = tr.AUROC().score(scores, grades)
-        assert_agree(ours, [roc_auc_score(t, p) for p, t in both], "auroc")
+        assert_agree(ours, [sklearn_metrics.roc_auc_score(t, p) for p, t in both], "auroc")
     ours = tr.AUROC(relevance_level=2).score(torch.from_numpy(preds), torch.from_numpy(target))
-    assert_agree(ours, [roc_auc_score(t >= 2, p) for p, t in zip(preds, target)], "auroc at level 2")
+    assert_agree(ours, [sklearn_metrics.roc_auc_score(t >= 2, p) for p, t in zip(preds, target)], "auroc at level 2")

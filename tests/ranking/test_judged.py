@@ -5,11 +5,11 @@ import math
 import random
 
 import pytest
-import pytrec_eval
 import torch
 
 import torchrank as tr
 from tests.support import layout_cases
+from tests.support.optional import pytrec_eval
 from tests.support.oracles import ORACLES
 from torchrank.formulas import judgment_bounds
 from torchrank.layouts import canonical

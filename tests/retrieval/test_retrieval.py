@@ -8,7 +8,6 @@ import math
 import pickle
 from collections import Counter
 
-import matplotlib
 import pytest
 import torch
 import torchmetrics
@@ -19,14 +18,12 @@ from torch import tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
+from tests.support.optional import pyplot
 from tests.support.oracles import Query, value
 from torchrank import retrieval
 from torchrank.engine import choice
 from torchrank.engine.flat import rank_flat
 from torchrank.layouts.canonical import FlatRows
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
 
 NAN, INF = float("nan"), float("inf")
 NAMES = retrieval.__all__

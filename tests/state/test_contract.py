@@ -10,7 +10,6 @@ import statistics
 from collections import Counter
 from typing import Any, NamedTuple
 
-import matplotlib
 import pytest
 import torch
 import torchmetrics
@@ -18,12 +17,10 @@ from torch import Tensor, nn
 
 import torchrank as tr
 from tests.support import layout_cases
+from tests.support.optional import pyplot
 from tests.support.oracle_comparison import FEW, MEASURES, REPRESENTATIVES
 from torchrank.layouts.bad_values import Problem
 from torchrank.retrieval import RetrievalMRR
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
 
 CLASSES = list(tr.RankingMetric.registry.values())
 NAN = float("nan")

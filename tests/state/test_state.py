@@ -13,12 +13,12 @@ from fractions import Fraction
 
 import pytest
 import torch
-from scipy import stats
 from torch import nn
 from torchmetrics.wrappers import Running
 
 import torchrank as tr
 from tests.support import workers
+from tests.support.optional import stats
 from tests.support.workers import batch
 from torchrank.retrieval import RetrievalMRR
 from torchrank.state import sums

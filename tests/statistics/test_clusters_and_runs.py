@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
+from tests.support.optional import stats
 from tests.support.system_values import by_id, named, only, values
 from torchrank.statistics.compare import compare
 from torchrank.statistics.pair_statistics import statistics_of_runs

@@ -2,8 +2,8 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
+from tests.support.optional import stats
 from tests.support.system_values import named, only, values
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import comparison_of

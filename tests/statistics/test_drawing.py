@@ -1,8 +1,8 @@
 """What all plots share: styles of lines, names, legends, and rows of intervals."""
 
 import pytest
-from matplotlib.figure import Figure
 
+from tests.support.optional import pyplot
 from torchrank.statistics import drawing
 
 
@@ -32,7 +32,7 @@ def test_long_names_lose_their_middle_only(most):
     ("names", "beside", "columns"), [(["a"] * 2, False, 1), (["a" * 25, "b"], True, 1), (["a"] * 60, True, 3)]
 )
 def test_a_legend_with_long_or_many_names_is_beside_the_axes(names, beside, columns):
-    axes = Figure().add_subplot()
+    axes = pyplot.Figure().add_subplot()
     lines = [axes.plot([0, 1], [0, 1])[0] for _ in names]
     drawing.add_legend(axes, lines, names)
     legend = axes.get_legend()
@@ -44,7 +44,7 @@ def test_a_legend_with_long_or_many_names_is_beside_the_axes(names, beside, colu
 
 
 def test_rows_of_intervals_are_from_top_to_bottom_and_hollow_where_they_are_not_filled():
-    axes = Figure().add_subplot()
+    axes = pyplot.Figure().add_subplot()
     drawing.draw_intervals(axes, ["$a", "b", "c"], [0.1, 0.2, 0.3], [0, 0.1, 0.2], [0.2, 0.3, 0.4], [True, False, True])
     (ranges,) = axes.collections
     assert [line.tolist() for line in ranges.get_segments()] == [

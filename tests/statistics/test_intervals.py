@@ -6,10 +6,10 @@ from statistics import fmean
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 from torchmetrics import MeanAbsoluteError
 
 import torchrank as tr
+from tests.support.optional import stats
 from tests.support.random_batches import batch, rng
 from torchrank.state.estimates import estimate
 from torchrank.state.sums import SIZE, Sum, summed

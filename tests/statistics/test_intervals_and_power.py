@@ -2,8 +2,8 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
+from tests.support.optional import stats
 from tests.support.system_values import named
 from torchrank.statistics.compare import compare
 from torchrank.statistics.intervals import t_interval, wilson

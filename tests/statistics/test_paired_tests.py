@@ -3,8 +3,8 @@ import sys
 
 import numpy as np
 import pytest
-from scipy import stats
 
+from tests.support.optional import stats
 from torchrank.statistics.corrections import correct
 from torchrank.statistics.paired_tests import FAMILY_TESTS, PAIR_TESTS, Drawing, family_p, paired_p
 

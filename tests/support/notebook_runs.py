@@ -6,9 +6,12 @@ import json
 import re
 from pathlib import Path
 
-import nbformat
+import pytest
+
+pytest.importorskip("nbclient", reason="pip install '.[test]'")  # in test modules that import this one
+
 from nbclient import NotebookClient
-from nbformat import NotebookNode
+from nbformat import NotebookNode, read, validate  # noqa: F401 - validate is for tests
 from nbformat.v4 import new_code_cell, new_notebook
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
@@ -29,7 +32,7 @@ del gc, os, sys
 
 def executed(name: str, folder: Path, values: dict[str, str] | None = None) -> tuple[NotebookNode, dict]:
     """A notebook after a run in ``folder``, and the values of some expressions at its end; no cell writes to stderr."""
-    notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+    notebook = read(FOLDER / f"{name}.ipynb", as_version=4)
     pairs = ", ".join(f"'{name}': {value}" for name, value in (values or {}).items())
     last = f"import json; print(json.dumps({{{pairs}}}))"
     notebook.cells = [new_code_cell(FRESH.format(folder=str(folder))), *notebook.cells, new_code_cell(last)]
@@ -50,7 +53,7 @@ def close() -> None:
 
 def kept(name: str) -> NotebookNode:
     """A notebook with the outputs that its file keeps."""
-    return nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+    return read(FOLDER / f"{name}.ipynb", as_version=4)
 
 
 NUMBER = re.compile(r"[-+]?\d+\.\d+(?:e[-+]?\d+)?")

@@ -4,8 +4,9 @@ import math
 import random
 
 import numpy as np
-import pytrec_eval
 import torch
+
+from tests.support.optional import pytrec_eval
 
 
 def collection(seed, tied, grades=(0, 0, 0, 1, 1, 2, 3)):

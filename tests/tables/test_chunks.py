@@ -7,11 +7,10 @@ import random
 import threading
 
 import numpy as np
-import pandas
 import pytest
-import tqdm.auto
 
 import torchrank as tr
+from tests.support.optional import pandas, tqdm
 from torchrank import read_chunks as read
 from torchrank.tables import chunks
 
@@ -180,12 +179,12 @@ def test_chunks_without_judged_queries_are_refused_at_the_end():
 
 
 def test_progress_counts_the_judged_queries_of_all_runs(monkeypatch):
-    class Bar(tqdm.auto.tqdm):
+    class Bar(tqdm.tqdm):
         def close(self):
             ends.append((self.n, self.total))
 
     ends = []
-    monkeypatch.setattr(tqdm.auto, "tqdm", Bar)
+    monkeypatch.setattr("tqdm.auto.tqdm", Bar)
     pieces = [ROWS[:99], ROWS[99:]]
     tr.evaluate(QRELS, {"a": RUN, "b": read(pieces)}, "mrr", progress=True)
     assert ends[0] == (80, 80)

@@ -4,11 +4,11 @@ import io
 import warnings
 
 import numpy as np
-import pandas
 import pytest
 import torch
 
 import torchrank as tr
+from tests.support.optional import pandas
 
 # ---- names of columns ------------------------------------------------------------------------------------------------
 

@@ -6,12 +6,12 @@ import io
 import sys
 
 import numpy as np
-import pandas
 import pytest
 import torch
 
 import torchrank as tr
 from tests.support.awkward_ids import IDS
+from tests.support.optional import pandas
 from torchrank.tables import ids
 
 STRANGE = [*IDS, "a b", "None", "\x00"]

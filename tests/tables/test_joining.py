@@ -7,13 +7,13 @@ import random
 import warnings
 
 import numpy as np
-import pandas
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchrank as tr
+from tests.support.optional import pandas
 from torchrank.tables import ids, joining, table, text
 
 FIELDS = ("first", "tied", "grade")

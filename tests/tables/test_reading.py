@@ -12,13 +12,13 @@ from collections import namedtuple
 from typing import get_args
 
 import numpy as np
-import pandas
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import torchrank as tr
 from tests.support.awkward_ids import IDS
+from tests.support.optional import pandas
 from torchrank.tables.file_formats import FORMATS, WRITERS, Format
 
 RUN = "q1 Q0 d2 1 0.75 tag\nq1 Q0 d1 2 0.5 tag\nq2 Q0 d1 1 -1e-3 tag\n"

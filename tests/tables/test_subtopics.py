@@ -7,11 +7,11 @@ import pickle
 import random
 from collections import namedtuple
 
-import pandas
 import pytest
 import torch
 
 import torchrank as tr
+from tests.support.optional import pandas
 from torchrank.cli import main
 from torchrank.tables.table import MOST_SUBTOPICS
 

@@ -6,10 +6,10 @@ import json
 import math
 
 import numpy as np
-import pandas
 import pytest
 
 import torchrank as tr
+from tests.support.optional import pandas
 
 QRELS = {"q": {"a": 1}, "p": {"b": 1}}
 RUN = {"q": {"a": 0.5}, "p": {"a": 0.5, "b": 0.1}}

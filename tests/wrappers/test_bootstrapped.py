@@ -10,10 +10,10 @@ import sys
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 import torchrank as tr
 from tests.support import workers
+from tests.support.optional import stats
 from tests.support.random_batches import batch, rng
 from torchrank.wrappers.hashing import poisson_counts, splitmix64
 

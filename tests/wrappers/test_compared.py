@@ -7,9 +7,9 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 import torchrank as tr
+from tests.support.optional import stats
 
 NAMES = ["ndcg@10", "mrr", "hitrate@1", "mr"]
 SYSTEMS = ["a", "b", "c"]

@@ -10,9 +10,9 @@ import warnings
 import pytest
 import torch
 import torchmetrics
-from scipy import stats
 
 import torchrank as tr
+from tests.support.optional import stats
 from torchrank.formulas.rank_distribution import bias_variance, chances, likeliest
 from torchrank.ranking.sampled import chances_above
 from torchrank.wrappers import sampled_ranks

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy import stats
 
 import torchrank as tr
+from tests.support.optional import stats
 from tests.support.random_batches import batch, rng
 
 SUITE = ["mrr", "ndcg@3", "mr", "hitrate@1", "map(aggregation=geometric)"]
