@@ -38,6 +38,12 @@ def read(table: list[str]) -> list[dict[str, float]]:
     return rows
 
 
+def needed() -> None:
+    """Skip tests of the training where a package that it needs is not installed."""
+    for name in ("lightning", "sklearn", "matplotlib"):
+        pytest.importorskip(name)
+
+
 # One training for all tests of it, in the process that has imported Lightning.
 together = pytest.mark.xdist_group("processes")
 
@@ -45,6 +51,7 @@ together = pytest.mark.xdist_group("processes")
 @pytest.fixture(scope="module")
 def of_two() -> Iterator[subprocess.Popen[str]]:
     """The command with two workers. It takes long to start, so it runs beside the other training."""
+    needed()
     command = [sys.executable, "-m", "torchrank.cli", "demo", "--epochs", "1", "--workers", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         yield process
@@ -54,6 +61,7 @@ def of_two() -> Iterator[subprocess.Popen[str]]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> tuple[list[str], Path]:
     """The table of a short training, and the folder with the figure and the weights that it wrote."""
+    needed()
     folder, printed = tmp_path_factory.mktemp("demo"), io.StringIO()
     with contextlib.redirect_stdout(printed):
         end = main(["demo", "--epochs", "3", "--plot", f"{folder}/curves.png", "--save", f"{folder}/weights.pt"])
@@ -126,6 +134,7 @@ def test_sampler_repeats_nothing(world):
 
 
 @pytest.mark.parametrize(("name", "package"), [("lightning", "lightning"), ("sklearn", "scikit-learn")])
+@pytest.mark.needs("lightning", "sklearn", "matplotlib")
 def test_a_missing_extra_is_named(monkeypatch, capsys, name, package):
     monkeypatch.setitem(sys.modules, name, None)
     assert main(["demo"]) == 2
@@ -163,6 +172,7 @@ def test_files_are_refused_before_the_work(options, capsys):
 def test_a_closed_pipe_ends_the_command_quietly():
     read, write = os.pipe()
     os.close(read)
+    needed()
     command = [sys.executable, "-m", "torchrank"]  # whose help needs no PyTorch
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=120)
     os.close(write)

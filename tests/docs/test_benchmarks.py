@@ -98,6 +98,7 @@ def test_workers_are_counted(parts):
     assert all(check["agree"] for check in row["checks"])
 
 
+@pytest.mark.needs("pytrec_eval")
 def test_numbers_of_torchrank_are_those_of_the_references(parts):
     plan, rows, counted = parts["plan"], parts["rows"], 0
     for workload in parts["workloads"].WORKLOADS:
@@ -111,6 +112,7 @@ def test_numbers_of_torchrank_are_those_of_the_references(parts):
     assert counted > 6
 
 
+@pytest.mark.needs("pytrec_eval")
 @pytest.mark.parametrize("row", ["1,000,000 lines", "dictionaries"])
 def test_readers_of_files_and_dictionaries_have_the_same_numbers(parts, row):
     workload = parts["workloads"].find(f"files: {row}")

@@ -381,6 +381,7 @@ def test_a_note_is_printed_once(files, capsys):
     assert str(tr.evaluate(files[0], files[1], "map")).count("over the 27 queries") == 1
 
 
+@pytest.mark.needs("tqdm")
 def test_progress_is_shown_on_a_terminal_only(files, capsys, monkeypatch):
     main(["eval", *files, "-m", "map"])
     assert capsys.readouterr().err == ""

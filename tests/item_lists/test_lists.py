@@ -134,12 +134,10 @@ def test_a_lorenz_curve_is_a_metric_among_metrics():
     empty = tr.LorenzCurve(num_items=10)
     empty.update(padded([[], []]))
     assert empty.compute()[1].isnan().all()
-    pytest.importorskip("matplotlib").use("agg")
+    pyplot = pytest.importorskip("matplotlib.pyplot")
     figure, axes = suite["lorenzcurve"].plot()
     assert axes.get_xlabel() == "Share of items"
-    import matplotlib.pyplot as plt
-
-    plt.close(figure)
+    pyplot.close(figure)
 
 
 # ---- the examples in the documentation of peers ----------------------------------------------------------------------

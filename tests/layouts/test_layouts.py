@@ -293,7 +293,7 @@ def test_pairs_of_some_queries_are_the_same_on_an_accelerator():
     query, item = torch.tensor([-1, 0, 0, 2, 3, 3]), torch.tensor([9, 4, 5, 6, 7, 8])
     for start, stop in ((0, 1), (1, 3), (2, 4), (0, 4)):
         got = []
-        for kind in (torch.Tensor, cases.Elsewhere):
+        for kind in (torch.Tensor, layout_cases.Elsewhere):
             pairs = Pairs(query.as_subclass(kind), item).rows(start, stop)
             got.append([pair for pair in zip(pairs.query.tolist(), pairs.item.tolist()) if pair[0] != -1])
         assert got[0] == got[1] == [(q - start, i) for q, i in zip(query.tolist(), item.tolist()) if start <= q < stop]

@@ -266,6 +266,7 @@ def test_embeddings_whose_products_may_not_be_finite(engine, bad, of):
         assert torch.equal(chunked.errors, want.errors)
 
 
+@pytest.mark.needs("tqdm")
 def test_progress_is_shown_on_request(capsys):
     queries, items, label = torch.randn(5, 3), torch.randn(40, 3), torch.arange(5)
     want = tr.Ranking.from_embeddings(queries, items, label, chunk_size=10, top_k=5)

@@ -1,7 +1,6 @@
 """Cuts, contingency tables, pairs and curves: worked by hand, and as other libraries have them."""
 
 import copy
-import importlib
 import io
 import itertools
 import math
@@ -14,6 +13,7 @@ import torchmetrics
 from torch import nn
 
 import torchrank as tr
+from tests.support.optional import pyplot, sklearn_metrics
 from tests.support.oracle_comparison import scored
 from tests.support.oracles_binary import ordered_pairs
 from tests.support.peer_queries import by_trec_eval, collection, collections, dense
@@ -239,16 +239,10 @@ SKLEARN = {
 }
 
 
-@pytest.fixture(scope="module")
-def sklearn_metrics():
-    """The module, whose import takes seconds: only in the process that runs these tests."""
-    return importlib.import_module("sklearn.metrics")
-
-
 @pytest.mark.xdist_group("sklearn")
 @pytest.mark.parametrize("name", SKLEARN)
 @pytest.mark.parametrize("levels", [2, 5, 1000])
-def test_scikit_learn(sklearn_metrics, name, levels):
+def test_scikit_learn(name, levels):
     generator = np.random.default_rng(levels)
     preds = generator.integers(-levels, levels, (30, 12)) / 4
     target = (generator.random(preds.shape) < generator.choice((0, 0.1, 0.5, 0.9, 1), (30, 1))).astype(int)
@@ -257,7 +251,7 @@ def test_scikit_learn(sklearn_metrics, name, levels):
 
 
 @pytest.mark.xdist_group("sklearn")
-def test_matthews_and_accuracy_of_scikit_learn(sklearn_metrics):
+def test_matthews_and_accuracy_of_scikit_learn():
     generator = np.random.default_rng(0)
     preds, target = generator.random((30, 12)), (generator.random((30, 12)) < 0.3).astype(int)
     target[:, 0] = 1
@@ -450,13 +444,12 @@ def test_the_curve_in_collections():
         )
 
 
+@pytest.mark.needs("matplotlib")
 def test_the_curve_is_drawn():
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
     curve = tr.PRCurve(4)
     curve.update(*BATCHES[0])
     figure, axes = curve.plot()
     (line,) = axes.get_lines()
     np.testing.assert_allclose(line.get_xdata(), curve.compute()[1].numpy())
     np.testing.assert_allclose(line.get_ydata(), curve.compute()[0].numpy())
-    matplotlib.pyplot.close(figure)
+    pyplot.close(figure)

@@ -10,6 +10,7 @@ from torch import tensor
 
 import torchrank as tr
 from tests.support import layout_cases, oracles
+from tests.support.optional import sklearn_metrics
 from torchrank.metrics.rank_correlation import ComparingMetric
 from torchrank.ranking.arithmetic import running_sum
 
@@ -447,12 +448,10 @@ def test_random_scores_have_an_area_of_one_half_although_many_queries_are_of_one
 
 
 def test_scikit_learn_has_no_area_for_one_class_either():
-    from sklearn.metrics import roc_auc_score
-
     scores, target = torch.rand(4, 5), tensor([[1, 0, 0, 1, 0], [0] * 5, [1] * 5, [0, 0, 0, 0, 1]])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = [roc_auc_score(t, s) for t, s in zip(target.numpy(), scores.numpy())]
+        theirs = [sklearn_metrics.roc_auc_score(t, s) for t, s in zip(target.numpy(), scores.numpy())]
     assert tr.AUROC().score(scores, target).tolist() == pytest.approx(theirs, nan_ok=True)
 
 

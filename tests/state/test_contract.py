@@ -980,6 +980,7 @@ def test_tracker_of_a_collection():
 
 
 @each_state
+@pytest.mark.needs("matplotlib")
 def test_plot(kind):
     metric = filled(kind)
     _, axes = metric.plot()
@@ -989,6 +990,7 @@ def test_plot(kind):
     pyplot.close("all")
 
 
+@pytest.mark.needs("matplotlib")
 def test_plot_of_a_collection():
     suite = tr.RankingCollection(["ndcg@3", "mr", "map(relevance_level=1.5)", "f1@1,2"], prefix="val/")
     values = [suite(*arguments) for arguments in (BATCHES[0], BATCHES[2])]

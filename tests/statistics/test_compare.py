@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.support.optional import stats
+from tests.support.optional import by_scipy, stats
 from tests.support.system_values import named, only, values
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import comparison_of
@@ -105,7 +105,7 @@ def test_statistics_of_pairs_and_their_values_make_the_same_comparison():
     assert comparison_of([paired_statistics(a, b)]) == compare({"a": a, "b": b})
 
 
-@pytest.mark.parametrize("test", [*PAIR_TESTS, *FAMILY_TESTS])
+@pytest.mark.parametrize("test", by_scipy([*PAIR_TESTS, *FAMILY_TESTS]))
 def test_identical_systems_have_p_1_and_are_named(test):
     a = values(30, 1)[:, 0]
     compared = compare({"a": a, "b": a.copy(), "c": a + values(30, 1, seed=1)[:, 0]}, test=test, replicates=200)
@@ -150,6 +150,7 @@ def test_a_query_without_a_value_of_one_system_is_not_paired_but_counted():
     assert only({"a": a, "b": b}, test="randomization")["p"] <= 1
 
 
+@pytest.mark.needs("scipy")
 def test_tukey_takes_the_queries_that_all_systems_have_scored():
     systems = named(30, 3)
     systems["c"][:4] = math.nan
@@ -167,6 +168,7 @@ def test_rare_large_differences_are_warned_of():
     assert any("few queries" in w for w in compare(named(8, 2)).warnings)
 
 
+@pytest.mark.needs("scipy")
 def test_a_rank_test_that_contradicts_the_means_has_no_winner():
     a = np.zeros(100)
     b = np.where(np.arange(100) < 20, 1.0, -0.01)

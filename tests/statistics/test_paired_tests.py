@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from tests.support.optional import stats
+from tests.support.optional import by_scipy, stats
 from torchrank.statistics.corrections import correct
 from torchrank.statistics.paired_tests import FAMILY_TESTS, PAIR_TESTS, Drawing, family_p, paired_p
 
@@ -26,6 +26,7 @@ def test_t_is_that_of_scipy():
 
 
 @pytest.mark.parametrize("zeros", ["pratt", "zsplit"])
+@pytest.mark.needs("scipy")
 def test_wilcoxon_keeps_zeros_as_scipy_does_when_asked(zeros):
     d = np.concatenate([np.zeros(950), differences(50, 0.04)])
     p = paired_p(d, "wilcoxon", Drawing(zeros=zeros))
@@ -33,6 +34,7 @@ def test_wilcoxon_keeps_zeros_as_scipy_does_when_asked(zeros):
     assert p > 3 * stats.wilcoxon(d).pvalue
 
 
+@pytest.mark.needs("scipy")
 def test_sign_is_the_binomial_test_of_wins_among_differences():
     d = np.concatenate([np.zeros(7), differences()])
     wins, losses = (d > 0).sum(), (d < 0).sum()
@@ -101,13 +103,13 @@ def test_chunks_of_the_drawing_cover_all_replicates(monkeypatch):
     assert paired_p(differences(200, 2.0), "randomization", Drawing(777)) == 1 / 778
 
 
-@pytest.mark.parametrize("test", PAIR_TESTS)
+@pytest.mark.parametrize("test", by_scipy(PAIR_TESTS))
 def test_identical_systems_have_p_1_and_one_query_has_no_verdict(test):
     assert paired_p(np.zeros(9), test) == 1
     assert math.isnan(paired_p(np.array([0.3]), test))
 
 
-@pytest.mark.parametrize("test", FAMILY_TESTS)
+@pytest.mark.parametrize("test", by_scipy(FAMILY_TESTS))
 def test_identical_systems_of_a_family_have_p_1_and_one_query_has_no_verdict(test):
     values = crossed(20, 3)
     values[:, 1] = values[:, 0]
@@ -117,6 +119,7 @@ def test_identical_systems_of_a_family_have_p_1_and_one_query_has_no_verdict(tes
     assert np.isnan(family_p(values[:1], test)).all()
 
 
+@pytest.mark.needs("scipy")
 def test_tests_of_a_mean_have_no_verdict_on_a_difference_without_spread():
     constant = np.full(30, 0.25)
     assert math.isnan(paired_p(constant, "t"))
@@ -131,6 +134,7 @@ def test_tukey_of_two_systems_is_the_paired_t_test():
     assert family_p(values, "tukey")[0, 1] == pytest.approx(paired, rel=1e-6)
 
 
+@pytest.mark.needs("scipy")
 def test_tukey_is_the_studentized_range_of_a_two_way_layout():
     # the residual variance from the least squares fit of systems and queries as factors
     values = crossed(12, 4, 0.1)
@@ -146,6 +150,7 @@ def test_tukey_is_the_studentized_range_of_a_two_way_layout():
         assert p[i, j] == pytest.approx(stats.studentized_range.sf(q, k, df), rel=1e-9)
 
 
+@pytest.mark.needs("scipy")
 def test_two_way_tukey_finds_differences_that_the_one_way_test_does_not():
     two_way = one_way = 0
     for seed in range(15):
@@ -156,6 +161,7 @@ def test_two_way_tukey_finds_differences_that_the_one_way_test_does_not():
     assert two_way >= 9
 
 
+@pytest.mark.needs("scipy")
 def test_randomized_tukey_is_near_tukey_for_normal_values():
     values = crossed(40, 3, 0.05)
     assert family_p(values, "randomized-tukey", Drawing(4000)) == pytest.approx(family_p(values, "tukey"), abs=0.03)
@@ -168,7 +174,7 @@ def test_randomized_tukey_of_few_values_is_the_share_of_all_orders():
     assert p[0, 1] == pytest.approx(0.5, abs=0.02)
 
 
-@pytest.mark.parametrize("test", PAIR_TESTS)
+@pytest.mark.parametrize("test", by_scipy(PAIR_TESTS))
 def test_false_alarms_are_about_as_frequent_as_the_level_says(test):
     rng = np.random.default_rng(11)
     drawing = Drawing(replicates=199)
@@ -176,7 +182,7 @@ def test_false_alarms_are_about_as_frequent_as_the_level_says(test):
     assert 0.05 <= alarms <= 0.14  # the sign test is discrete, and stays below its level
 
 
-@pytest.mark.parametrize("test", FAMILY_TESTS)
+@pytest.mark.parametrize("test", by_scipy(FAMILY_TESTS))
 def test_false_alarms_in_a_family_of_systems_are_about_as_frequent_as_the_level_says(test):
     drawing = Drawing(replicates=199)
     runs = 30 if test == "tukey" else 200
@@ -184,6 +190,7 @@ def test_false_alarms_in_a_family_of_systems_are_about_as_frequent_as_the_level_
     assert 0.08 <= alarms <= 0.4 if test == "tukey" else 0.13 <= alarms <= 0.28
 
 
+@pytest.mark.needs("scipy")
 def test_wilcoxon_and_sign_reject_equal_means_of_skewed_differences():
     # mean exactly 0: 2 % gain .49, 49 % lose .02
     d = np.repeat([0.49, -0.02, 0.0], [20, 490, 490])

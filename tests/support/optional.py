@@ -1,5 +1,9 @@
-"""Packages that some tests need. Each is imported at its first use, and a test that uses it is skipped without it."""
+"""Packages that some tests need: each is imported where a test first uses it, and the test is skipped without it.
 
+A test whose package is imported by the library alone has the mark ``needs``.
+"""
+
+import re
 from functools import cached_property
 
 import pytest
@@ -16,7 +20,7 @@ class OptionalModule:
         return pytest.importorskip(self.name)
 
     def __getattr__(self, attribute):
-        if attribute.startswith("__"):  # pytest and doctest look for those of all that a test file imports
+        if attribute.startswith("__"):  # pytest looks for those of everything that a test file imports
             raise AttributeError(attribute)
         return getattr(self.module, attribute)
 
@@ -27,3 +31,14 @@ pytrec_eval = OptionalModule("pytrec_eval")
 sklearn_metrics = OptionalModule("sklearn.metrics")
 stats = OptionalModule("scipy.stats")
 tqdm = OptionalModule("tqdm.auto")
+
+
+def by_scipy(cases):
+    """Parameters of a test; those that name one of the paired tests that SciPy computes are skipped without it."""
+    marks = pytest.mark.needs("scipy")
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else [case]), marks=marks)
+        if re.search("'(wilcoxon|sign|tukey)'", repr(case))
+        else case
+        for case in cases
+    ]

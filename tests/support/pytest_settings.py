@@ -70,6 +70,22 @@ def send(sendevent, name, **content):
     sendevent(name, **content)
 
 
+#: the beginnings of names of doctests, and the package without which they cannot run
+NEEDED = {
+    "torchrank.cli.demo": "lightning",
+    "torchrank.evaluation.evaluation.Evaluation.plot": "matplotlib",
+    "torchrank.evaluation.plots": "matplotlib",
+    "torchrank.statistics.paired_tests.tukey_p": "scipy",
+}
+
+
+def pytest_runtest_setup(item):
+    """Skip a test whose packages are not all installed."""
+    names = [name for mark in item.iter_markers("needs") for name in mark.args]
+    for name in names + [name for start, name in NEEDED.items() if item.name.startswith(start)]:
+        pytest.importorskip(name)
+
+
 def pytest_collection_finish():
     gc.freeze()
     gc.enable()

@@ -205,6 +205,7 @@ def named():
     return tr.QueryTable(["q2", "q1", "q3"], {"mrr": [0.5, NAN, 1.0], "mr": torch.tensor([2.0, 3.0, 1.0])})
 
 
+@pytest.mark.needs("pandas")
 def test_pandas_and_dict_have_the_ids_and_the_columns():
     table = named()
     frame = table.to_pandas()
