@@ -3,18 +3,11 @@
 import importlib
 
 import pytest
-from _pytest.doctest import DoctestModule
 
 
 def pytest_configure(config):
     if not config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
         config.pluginmanager.register(importlib.import_module("tests.support.pytest_settings"))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collect_file():
-    """No file of the tests has doctests: the support of a few tests is imported by them alone."""
-    return [file for file in (yield) if not isinstance(file, DoctestModule)]
 
 
 @pytest.hookimpl(optionalhook=True)

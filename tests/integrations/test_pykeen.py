@@ -1,5 +1,7 @@
 """The evaluator for PyKEEN: with its models, its pipelines and its early stopper."""
 
+import doctest
+
 import pytest
 import torch
 
@@ -126,3 +128,9 @@ def test_an_optimisation_takes_the_class(tmp_path):
     )
     assert 0 < result.study.best_value < 1
     assert result.study.user_attrs["metric"] == "both.expected.ndcg@10"
+
+
+def test_examples_print_the_output_shown():
+    result = doctest.testmod(integration.module)
+    assert result.attempted > 1
+    assert result.failed == 0

@@ -20,6 +20,7 @@ if "scipy.signal" not in sys.modules:
 
 import pytest
 import torch
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 import torchrank.metrics  # noqa: F401 - fills the registries
@@ -72,7 +73,6 @@ def send(sendevent, name, **content):
 
 #: the beginnings of names of doctests, and the package without which they cannot run
 NEEDED = {
-    "torchrank.cli.demo": "lightning",
     "torchrank.evaluation.evaluation.Evaluation.plot": "matplotlib",
     "torchrank.evaluation.plots": "matplotlib",
     "torchrank.statistics.paired_tests.tukey_p": "scipy",
@@ -84,6 +84,16 @@ def pytest_runtest_setup(item):
     names = [name for mark in item.iter_markers("needs") for name in mark.args]
     for name in names + [name for start, name in NEEDED.items() if item.name.startswith(start)]:
         pytest.importorskip(name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path):
+    """Do not import files in which no doctest is; nor PyKEEN for a file whose doctests another test runs."""
+    looked_at = ">>>" in file_path.read_text("utf-8", "replace") and file_path.parts[-2:] != (
+        "integrations",
+        "pykeen.py",
+    )
+    return [file for file in (yield) if looked_at or not isinstance(file, DoctestModule)]
 
 
 def pytest_collection_finish():
