@@ -34,8 +34,9 @@ os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 # Without this, torch.compile builds ten small programs to see which vector instructions the compiler knows.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
-# Figures are drawn without a window.
-os.environ.setdefault("MPLBACKEND", "agg")
+# Figures are drawn without a window: here, not in the kernel of notebooks. torchmetrics has imported matplotlib.
+if "matplotlib" in sys.modules:
+    sys.modules["matplotlib"].use("agg")
 
 # Ray Data groups rows by sorting in the worker that it has. Its default starts two more.
 os.environ.setdefault("RAY_DATA_DEFAULT_SHUFFLE_STRATEGY", "sort_shuffle_pull_based")
