@@ -93,7 +93,7 @@ def test_errors_that_nobody_has_foreseen_have_a_status_of_their_own(folder, caps
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_disk_and_too_little_memory_are_no_failed_gates(folder):
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*COMMAND, "presets"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+        done = subprocess.run([*COMMAND, "presets"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (2, f"torchrank: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}\n")
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28))\n"
@@ -106,7 +106,7 @@ def test_a_full_disk_and_too_little_memory_are_no_failed_gates(folder):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert (done.returncode, "Expected more memory, got too little" in done.stderr) == (70, True)
 
@@ -115,7 +115,7 @@ def test_a_failed_gate_is_a_failed_gate_if_nobody_reads_the_output(folder):
     read, write = os.pipe()
     os.close(read)
     call = [*COMMAND, "compare", "qrels", "b.run", "a.run", "-m", "mrr", "--require", "mrr > 0.5"]
-    done = subprocess.run(call, cwd=folder, stdout=write, stderr=subprocess.PIPE, timeout=120)
+    done = subprocess.run(call, cwd=folder, stdout=write, stderr=subprocess.PIPE, timeout=300)
     os.close(write)
     assert done.returncode == 1
 
@@ -189,7 +189,7 @@ def test_bytes_of_ids_come_out_as_they_went_in(folder):
     assert line in (folder / "values.tsv").read_bytes()
     command = [*COMMAND, "eval", *at[:2], "-m", "mrr", "-q", "-"]
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(command, capture_output=True, timeout=120, env=ascii_only)
+    done = subprocess.run(command, capture_output=True, timeout=300, env=ascii_only)
     assert (done.returncode, done.stderr) == (0, b"")
     assert line in done.stdout
     assert b"r\\udcff  mrr" in done.stdout

@@ -28,7 +28,7 @@ assert not {"torch", "torchmetrics", "scipy", "pandas"} & sys.modules.keys()
 def test_help_wrong_calls_and_convert_do_without_torch(tmp_path):
     (tmp_path / "a.run").write_text("q Q0 d 1 0.5 tag\n")
     command = [sys.executable, "-c", CODE, str(tmp_path / "a.run"), str(tmp_path / "a.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "a.json").read_text() == '{"q": {"d": 0.5}}\n'
 

@@ -567,7 +567,7 @@ def test_a_click_on_a_head_sorts_the_queries_in_a_browser(tmp_path):
     )
     address = f"file://{tmp_path}/page.html#measure=mr&pair=0&sort=1&order=descending&page=2"
     command = [browser(), *options.split(), f"--user-data-dir={tmp_path}/profile", address]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert "CONSOLE" not in ran.stderr
     dom = Page(ran.stdout)
     (result,) = [one for one in dom.texts if one.startswith('[{"rows"')]

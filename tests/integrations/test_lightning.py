@@ -51,7 +51,7 @@ def two(tmp_path_factory):
     for process in processes:
         process.start()
     for process in processes:
-        process.join(150)
+        process.join(300)
         process.kill()
     return [pickle.loads((folder / f"{rank}.result").read_bytes()) for rank in range(2)]
 

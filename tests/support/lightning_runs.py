@@ -171,7 +171,7 @@ def worker(rank, folder, port):
     results = {}
 
     def ddp():
-        return DDPStrategy(process_group_backend="gloo", timeout=timedelta(seconds=60))
+        return DDPStrategy(process_group_backend="gloo", timeout=timedelta(seconds=300))
 
     for precision in TOGETHER:
         how = ("32-true", NAMES) if precision == "sums only" else (precision, [*NAMES, *ROWS])

@@ -103,7 +103,7 @@ def work(rank, folder):
         init_method=f"file://{folder}/group",
         rank=rank,
         world_size=3,
-        timeout=datetime.timedelta(seconds=30),
+        timeout=datetime.timedelta(seconds=300),
     )
     two = dist.new_group([1, 2])
     results = {}

@@ -163,7 +163,7 @@ def updates_between_members(rank, world):
         seen(SUMMED[:3], suite.compute(), data)
 
 
-@scenario(alone=False, timeout=15)
+@scenario(alone=False)
 def one_worker_looks_on(rank, world):
     """Reading and building on one worker need nothing of the others."""
     suite = fill(tr.RankingCollection(SUMMED[:3]), share(BATCHES, rank, world))
@@ -191,7 +191,7 @@ def rotated(values, rank):
     return values[rank:] + values[:rank]
 
 
-@scenario(alone=False, timeout=15)
+@scenario(alone=False)
 def members_in_another_order_on_each_worker(rank, world):
     pairs = rotated({"a": "ndcg@2", "b": "mrr", "c": "mrr(aggregation=none)", "d": "mr"}.items(), rank)
     kinds = (
@@ -216,7 +216,7 @@ def members_in_another_order_on_each_worker(rank, world):
     assert "ndcg@1 on 0; ndcg@2 on 1" in errors_of(stock.compute)  # which computes its members as they come
 
 
-@scenario(alone=False, timeout=15)
+@scenario(alone=False)
 def members_that_differ_raise_on_all_workers(rank, world):
     """For states of any length: another metric, another k, one more, another key, another catalogue."""
     last = rank == world - 1

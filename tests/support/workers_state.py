@@ -159,7 +159,7 @@ def rows_come_by_worker_then_by_time(rank, world):
     near(metric.compute(), torch.tensor(values))
 
 
-@scenario(timeout=15, of_two=True)
+@scenario(of_two=True)
 def rounds_with_a_foreign_metric(rank, world):
     suite = tr.RankingCollection(["mrr", MeanAbsoluteError(), "map"])
     values = rounds(suite, at_once, rank, world)
@@ -342,7 +342,7 @@ def foreign_metrics(rank, world):
 @scenario(alone=False)
 def subgroups(rank, world):
     """The first two workers by themselves, beside metrics of all."""
-    group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=60))
+    group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=300))
     mine = [batch(50 + rank), batch(60 + rank, queries=rank)]
     both = [b for r in (0, 1) for b in (batch(50 + r), batch(60 + r, queries=r))]
     everyone = [b for r in range(world) for b in (batch(50 + r), batch(60 + r, queries=r))]

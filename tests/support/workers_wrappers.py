@@ -249,7 +249,7 @@ def one_id_with_two_values_raises_on_all(rank, world):
     return message
 
 
-@scenario(alone=False, timeout=15)
+@scenario(alone=False)
 def other_statistics_on_one_worker_raise_on_all(rank, world):
     """With states of equal length, or within one message. All can go on."""
     last = rank == world - 1

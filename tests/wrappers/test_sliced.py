@@ -6,12 +6,11 @@ import pickle
 from statistics import fmean
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 import torchrank as tr
-from tests.support.optional import stats
+from tests.support.optional import pandas, stats
 from tests.support.random_batches import batch, rng
 
 SUITE = ["mrr", "ndcg@3", "mr", "hitrate@1", "map(aggregation=geometric)"]
@@ -395,7 +394,11 @@ def test_the_way_out_of_wrong_slices_works(slices):
     assert sliced.compute() == right.compute()
 
 
-@pytest.mark.parametrize("convert", [list, np.array, pd.Series], ids=str)
+def series(values):
+    return pandas.Series(values)
+
+
+@pytest.mark.parametrize("convert", [list, np.array, series], ids=lambda one: one.__name__)
 def test_slices_and_ids_are_arrays_or_lists_as_scores_are(convert):
     scores, labels = torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.2, 0.4]]), torch.tensor([0, 1, 1])
     slices, ids = torch.tensor([0, 1, 1]), torch.tensor([7, 8, 7])
