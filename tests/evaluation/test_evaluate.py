@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support.optional import pandas, pytrec_eval
+from tests.support.optional import pandas, pytrec_eval, stats
 from tests.support.trec_files import files_of, two_runs
 
 MEASURES = "ndcg@10 map mrr recall@100"
@@ -77,7 +77,6 @@ def test_runs_are_compared_query_by_query():
     found = tr.evaluate(qrels, runs, MEASURES)
     row = next(row for row in found.compare("bm25").table if row["measure"] == "map")
     values = [[theirs(qrels, run).get(query, {}).get("map", 0.0) for query in qrels] for run in runs.values()]
-    from scipy import stats
 
     assert row["p"] == pytest.approx(stats.ttest_rel(values[1], values[0]).pvalue, rel=1e-9)
     assert (row["a"], row["b"], row["n"]) == ("bm25", "dense", 30)

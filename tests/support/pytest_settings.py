@@ -5,18 +5,12 @@ import functools
 import gc
 import os
 import sys
-from types import SimpleNamespace
 
 # A worker of pytest-xdist ends without taking all its objects apart. Registered first, this is called last.
 if "PYTEST_XDIST_WORKER" in os.environ:
     atexit.register(os._exit, 0)
 
-# torchmetrics imports scipy.signal, which takes a second or two, only to see whether a window has its old name.
-if "scipy.signal" not in sys.modules:
-    sys.modules["scipy.signal"] = SimpleNamespace(hamming=None)
-    import torchmetrics  # noqa: F401
-
-    del sys.modules["scipy.signal"]
+import tests.support.torchmetrics_without_scipy  # noqa: F401, I001 - before all that imports torchmetrics
 
 import pytest
 import torch
