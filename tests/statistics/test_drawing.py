@@ -60,7 +60,7 @@ def test_rows_of_intervals_are_from_top_to_bottom_and_hollow_where_they_are_not_
 
 
 def test_titles_and_labels_are_no_mathematics():
-    axes = Figure().add_subplot()
+    axes = pyplot.Figure().add_subplot()
     drawing.describe(axes, "$a$", "$b$", "$c$")
     texts = [axes.title, axes._left_title, axes.xaxis.label, axes.yaxis.label]
     assert [text.get_text() for text in texts] == ["", "$a$", "$b$", "$c$"]

@@ -484,7 +484,7 @@ def test_a_function_of_the_user_synchronises_a_suite(make, options):
 
 def test_groups_of_a_ranking_are_its_slices():
     rows = {"query": [1, 2, 3, 4], "doc": [7] * 4, "score": [0.5] * 4, "grade": [1, 0, 1, 1], "lang": [3, 4, 3, None]}
-    frame = pd.DataFrame(rows).astype({"lang": "Int64"})
+    frame = pandas.DataFrame(rows).astype({"lang": "Int64"})
     metric = tr.Sliced("hitrate@1", ["3", "4"])
     metric.update(tr.Ranking.from_table(frame, group="lang"))
     assert {key: value.item() for key, value in metric.compute().items()} == {
