@@ -61,7 +61,7 @@ def test_a_room_imports_from_rooms_above_it_only(name):
 def test_no_file_imports_a_file_that_imports_it():
     graph = {file: {*imported(file.read_text())} - {file} for file in FILES}
     try:
-        list(TopologicalSorter(graph).static_order())
+        assert {*TopologicalSorter(graph).static_order()} >= {*FILES}
     except CycleError as error:
         pytest.fail(" -> ".join(str(file.relative_to(ROOT)) for file in error.args[1]))
 

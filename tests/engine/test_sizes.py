@@ -539,3 +539,16 @@ def test_rankings_that_are_joined_keep_their_queries_in_the_order_given():
     assert tr.Precision().score(joined).tolist() == [1, 1, 0, 0, 1, 0, 1]
     twice = tr.Recall().score(tr.Ranking.join([wide, wide]))
     assert twice.tolist() == tr.Recall().score(wide).repeat(2).tolist()
+
+
+def test_values_of_queries_that_are_summed_in_chunks_are_in_the_order_of_the_batch(monkeypatch):
+    # Ranked in groups of similar sizes, the longest list last.
+    sizes = torch.tensor([2] * 2000 + [3, 3000, 1, 999])
+    indexes = torch.arange(len(sizes)).repeat_interleave(sizes)
+    scores, target = torch.randn(len(indexes), generator=torch.Generator().manual_seed(0)), torch.ones(len(indexes))
+    monkeypatch.setattr("torchrank.state.scoring.MANY_VALUES", 3000)  # 300 queries in a chunk
+    suite = tr.RankingCollection([tr.PRCurve(5), "mr"])  # a curve is summed in chunks, with the metrics beside it
+    for batch in ((scores, target, None, indexes), (tr.Ranking.from_flat(scores, target, indexes),)):
+        names = ("preds", "target", "mask", "indexes")
+        values = suite.score(**dict(zip(names, batch)))["mr"]
+        assert values.tolist() == [(1 + size) / 2 for size in sizes.tolist()]

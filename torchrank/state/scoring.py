@@ -220,6 +220,7 @@ def _chunks(rankings: Iterable[Ranking], step: int) -> Iterator[tuple[Tensor, Ra
             numbers = torch.arange(start, start + part.num_queries, device=part.num_candidates.device)
             start += part.num_queries
             yield (numbers if part.queries is None else part.queries), replace(part, queries=None)
+        del ranking, part  # before the next ranking is made
 
 
 def _measure(metrics: Sequence[Measuring], rankings: Iterable[Ranking]) -> Measurements:
