@@ -494,11 +494,8 @@ def every_value(dtype):
     return values[torch.randperm(len(values), generator=g)]
 
 
-@pytest.mark.parametrize("many", [1, 2**40], ids=["32 bits first", "64 bits"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
-def test_rows_in_order_go_by_index_and_then_by_descending_score(monkeypatch, dtype, many):
-    monkeypatch.setattr(sorting, "MANY", many)
-    monkeypatch.setattr(sorting, "AGAIN", 1)
+def test_rows_in_order_go_by_index_and_then_by_descending_score(dtype):
     values = every_value(torch.float32 if dtype == torch.float64 else dtype).to(dtype)
     normal = torch.randn(20_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(dtype)
     for scores in (values, values[values.isfinite()], normal, normal.round(decimals=1), normal[:1].expand(50)):
@@ -806,6 +803,14 @@ def matrices():
     yield torch.tensor([[2**62, -(2**62), 2**62 + 1, 2**62], [3, 3, 3, 3]])
     yield torch.tensor([[2**31 - 1, -(2**31), 0, 2**31 - 1]])
     yield torch.tensor([[2**31 - 1, -(2**31), 0, 2**31 - 1]], dtype=torch.int32)
+    for dtype, least in ((torch.float32, 1e-40), (torch.float64, 5e-324)):
+        x = torch.stack([torch.randperm(90, generator=generator) - 45.5 for _ in range(40)]).to(dtype)
+        x[30, :4] = torch.tensor([0.0, least, -least, torch.finfo(dtype).max / 100], dtype=dtype)
+        x[31, 7], x[33, 10:50:2], x[35, 3], x[35, 70] = -0.0, 3.5, 0.0, -0.0
+        yield from (x, x.T.contiguous().T, x[:, ::3])
+    close = torch.rand((40, 90), generator=generator, dtype=torch.float64)
+    close[35] = 1 + torch.randperm(90, generator=generator) * 2.0**-52
+    yield close
     yield from (torch.zeros(3, 0), torch.zeros(0, 3), torch.zeros(3, 1))
 
 
@@ -820,42 +825,7 @@ def test_one_query_of_many_has_a_tie_at_the_cutoff(monkeypatch):
     assert ranking.tied[90].max() == (scores[90] == 4).sum()
 
 
-def different():
-    """Matrices of floats with few equal ones, and whether they are sorted by keys that are floats."""
-    generator = torch.Generator().manual_seed(5)
-    for dtype, kept in ((torch.float32, 1e-40), (torch.float64, 5e-324)):
-        steps = torch.arange(90, dtype=dtype) - 45.5
-        x = torch.stack([steps[torch.randperm(90, generator=generator)] for _ in range(40)])
-        x[30, :4] = torch.tensor([0.0, kept, -kept, torch.finfo(dtype).max / 100], dtype=dtype)
-        x[31, 7] = -0.0
-        yield x, True
-        yield x.T.contiguous().T, True
-        yield x[:, ::3], True
-        some = x.clone()
-        some[33, 10:50:2], some[35, 3], some[35, 70] = 3.5, 0.0, -0.0
-        yield some, True
-        many = x.clone()
-        many[10:, 10] = many[10:, 80]
-        yield many, False
-        for bad in (math.inf, -math.inf, math.nan):
-            worse = x.clone()
-            worse[37, 3] = bad
-            yield worse, False
-    close = torch.rand((40, 90), generator=generator, dtype=torch.float64)
-    close[35] = 1 + torch.randperm(90, generator=generator) * 2.0**-52
-    yield close, True
-
-
-@pytest.mark.parametrize(("x", "by_floats"), list(different()))
-def test_floats_with_few_equal_ones_are_sorted_by_floats(monkeypatch, x, by_floats):
-    monkeypatch.setattr(sorting, "MANY", 0)
-    monkeypatch.setattr(sorting, "SAMPLE", 90 * 5)
-    assert (sorting.all_finite(x) and sorting._by_floats(x) is not None) == by_floats
-    test_rows_are_sorted_as_torch_sorts_them(x)
-
-
-def test_columns_of_zeros_are_kept_where_denormal_numbers_are_zero(monkeypatch):
-    monkeypatch.setattr(sorting, "MANY", 0)
+def test_columns_of_zeros_are_kept_where_denormal_numbers_are_zero():
     x = torch.randn((64, 90), generator=torch.Generator().manual_seed(6))
     x[60:, 3] = 0
     if not torch.set_flush_denormal(True):

@@ -177,8 +177,6 @@ def make_blocks_small(monkeypatch):
         "engine.flat.BLOCK": 16,
         "engine.flat.OVERHEAD": 4,
         "engine.sorting.LONGEST": 64,
-        "engine.sorting.MANY": 4,
-        "engine.sorting.AGAIN": 2,
         "engine.packed.ROWS": 8,
         "engine.sparse.OVERHEAD": 8,
         "engine.sparse.COPIED": 100,

@@ -9,22 +9,13 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import all_finite, every, reading_is_free
+from torchrank.hardware.devices import every
 from torchrank.hardware.sorting import ascending, by_numpy
 from torchrank.ranking.entries import run_bounds, run_starts
 
-# Dtypes that are sorted by integer keys, at least at first.
+# Dtypes that are sorted by integer keys.
 PACKED = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 PACKED |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
-
-# A first sort by a short key pays from MANY rows on, if at most 1 / AGAIN of the rows must be sorted again.
-MANY, AGAIN = 2**15, 8
-
-# Dtypes that are sorted by keys that are floats, if there are MANY elements and few of them are equal.
-FLOATS = {torch.float32, torch.float64}
-
-# Number of elements of a matrix in which equal ones are looked for first. Longer rows often have equal elements.
-SAMPLE = 2**12
 
 # Largest length at which flat rows are recognised as lists of equal length.
 LONGEST = 2**12
@@ -54,72 +45,34 @@ def descending(x: Tensor, tie_break: Tensor | None = None) -> Descending:
         return Descending(values, order, run_starts(values))
     if x.dtype == torch.int64 and not _fits(x):
         return _again(x)
-    finite = x.dtype in FLOATS and x.numel() >= MANY and all_finite(x)
-    if finite and (found := _by_floats(x)) is not None:
-        return found
     # The key has the element in its upper bits and the column in the lower ones. numpy sorts such integers in half the
     # time of an indirect sort.
     low = (x.shape[1] - 1).bit_length() if x.dtype == torch.float64 else 32
     # Infinities of both signs count as NaN, which does no harm.
-    has_nan = x.is_floating_point() and not finite and math.isnan(x.sum())
+    has_nan = x.is_floating_point() and math.isnan(x.sum())
     key = _keys(x, low, has_nan)
     key.numpy()[:] |= numpy.arange(x.shape[1])
     key.numpy().sort(axis=-1)
-    values, order, falls = found = _in_order(x, key, low)
-    if not any(falls.stride()):
-        return found
-    # Elements that differ in the lower bits only may be in the wrong order: sort these rows again.
-    if x.dtype == torch.float64:
-        rows = (values[:, 1:] > values[:, :-1]).any(-1).nonzero().squeeze(-1)
-        if len(rows):
-            values[rows], order[rows], falls[rows] = _again(x[rows])
-    return Descending(values, order, run_starts(values) if has_nan else falls)
-
-
-def _by_floats(x: Tensor) -> Descending | None:
-    """:func:`descending` for finite floats, few of which are equal; None for others.
-
-    The key of an element is the negative element as a float64, with its column in the last bits. Few operations make
-    such keys, but they do not order equal elements by column.
-    """
-    width = x.shape[1]
-    if width > SAMPLE:
-        return None
-    sample = numpy.sort(x[: SAMPLE // width].numpy(), axis=-1)
-    if (sample[:, 1:] == sample[:, :-1]).any():
-        return None
-    # A float32 leaves 29 bits of a float64 free.
-    low = 29 if x.dtype == torch.float32 else (width - 1).bit_length()
-    key = x.double().view(torch.int64) if x.dtype == torch.float32 else x.view(torch.int64) & -(1 << low)
-    key.numpy()[:] ^= numpy.arange(width) | -(2**63)  # the sign of a float is its highest bit
-    key.numpy().view(numpy.float64).sort(axis=-1)
-    found = _in_order(x, key, low)
-    if not any(found.begins.stride()):
-        return found
-    # Equal elements, or elements that differ in the lower bits only, may be in the wrong order. If the processor takes
-    # denormal numbers for 0, then the column of 0 may be lost, and its place has another element twice.
-    rows = torch.from_numpy(numpy.unique(numpy.flatnonzero(~found.begins.numpy()) // width))
-    if len(rows) * AGAIN > len(x):
-        return None
-    for part, again in zip(found, descending(x[rows])):
-        part[rows] = again
-    return found
-
-
-def _in_order(x: Tensor, key: Tensor, low: int) -> Descending:
-    """The elements of ``x`` in the order of sorted keys, which have the column in their ``low`` lower bits.
-
-    Where an element begins a run, it is smaller than the element before it, so NaN and elements in the wrong order
-    begin none.
-    """
     order = key.bitwise_and_((1 << low) - 1)
     values = x.gather(-1, order)
-    flat = (values.float() if x.dtype.itemsize == 2 and x.is_floating_point() else values).numpy().reshape(-1)
-    falls = torch.ones(x.shape, dtype=torch.bool, device=x.device)
-    # One comparison of the whole matrix is fast. It compares the first element of a row with the row before.
+    begins = _falls(values)
+    if every(begins):
+        return Descending(values, order, begins.new_ones(()).expand(x.shape))
+    if x.dtype == torch.float64:  # elements that differ in the lower bits only may be in the wrong order
+        rows = (values[:, 1:] > values[:, :-1]).any(-1).nonzero().squeeze(-1)
+        if len(rows):
+            values[rows], order[rows], begins[rows] = _again(x[rows])
+    return Descending(values, order, run_starts(values) if has_nan else begins)
+
+
+def _falls(values: Tensor) -> Tensor:
+    """Whether each element is smaller than the one before it, or is the first of its row, by one fast comparison."""
+    flat = (values.float() if values.dtype.itemsize == 2 and values.is_floating_point() else values).numpy().reshape(-1)
+    falls = torch.ones(values.shape, dtype=torch.bool, device=values.device)
+    # It compares the first element of a row with the row before.
     numpy.less(flat[1:], flat[:-1], out=falls.numpy().reshape(-1)[1:])
     falls[:, 0] = True
-    return Descending(values, order, x.new_ones((), dtype=torch.bool).expand(x.shape) if every(falls) else falls)
+    return falls
 
 
 def _fits(x: Tensor) -> bool:
@@ -225,38 +178,8 @@ def sorted_rows(scores: Tensor, indexes: Tensor, tie_break: Tensor | None = None
     low, high = torch.stack(indexes.aminmax()).tolist() if len(indexes) else (0, -1)
     # Index and score fit in one key of 64 bits if the indexes span fewer than 2 ** 31 numbers.
     if tie_break is None and high - low < 2**31:
-        found = _roughly(scores, indexes, low, high) if reading_is_free(scores) else None
-        return _exactly(scores, indexes, low, high) if found is None else found
+        return _exactly(scores, indexes, low, high)
     return _one_by_one(scores, indexes, tie_break)
-
-
-def _roughly(scores: Tensor, indexes: Tensor, low: int, high: int) -> Order | None:
-    """Sort by a key of 32 bits, in half the time of 64; None if too many rows have equal keys.
-
-    The upper bits are the index. The lower ``bits`` are the place of the score between the largest and the smallest
-    score, rounded down. Rounding never exchanges two scores, so only rows with equal keys must be sorted again.
-    """
-    bits = min(20, 31 - (high - low).bit_length())
-    if len(scores) < MANY or bits < 8:
-        return None
-    least, most = torch.stack(scores.aminmax()).tolist()
-    wide = scores.float() if scores.dtype.itemsize < 4 else scores
-    spread, large = most - least, torch.finfo(wide.dtype).max / 2**20
-    if not 1 / large < spread < large:  # the arithmetic below would overflow or underflow, or the scores have NaN
-        return None
-    rounded = (most - wide).mul_((2**bits - 1) / spread).to(torch.int32)
-    key, rows = _shifted(indexes, low, bits, torch.int32).add_(rounded).sort()
-    run_starts = _new(key)
-    # Places whose key equals the key before or behind.
-    doubtful = (~(run_starts[1:] & run_starts[:-1])).nonzero().squeeze(-1)
-    if len(doubtful) * AGAIN > len(rows):
-        return None
-    # One exact sort for all doubtful rows keeps each of them within its run of equal keys.
-    if len(doubtful):
-        several = rows[doubtful]
-        order, exact_starts, _ = _exactly(scores[several], indexes[several], low, high)
-        rows[doubtful], run_starts[doubtful] = several[order], exact_starts[:-1]
-    return Order(rows, run_starts, starts(key, high - low, bits, 0))
 
 
 def _exactly(scores: Tensor, indexes: Tensor, low: int, high: int) -> Order:
