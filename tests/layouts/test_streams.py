@@ -27,7 +27,6 @@ from tests.support.sharded_catalogues import CATALOGUES, shared
 from torchrank.engine import rank as rank_blocks
 from torchrank.engine import streaming as streams
 from torchrank.engine.catalogue import Engine
-from torchrank.engine.counting import count_by_comparing
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.cutting import rectangles
@@ -124,51 +123,6 @@ def test_a_reach_of_some_blocks_is_the_reach_of_all(monkeypatch, order):
     torch.testing.assert_close(tr.Recall(top_k=5).score(ranking), tr.Recall(top_k=5).score(scores, relevant))
     with pytest.raises(ValueError, match="top_k=5"):
         tr.MR().score(ranking)
-
-
-@pytest.fixture
-def counted(monkeypatch):
-    """Numbers of comparisons of a score with a judged item, in each count of open items."""
-    found = []
-    monkeypatch.setattr(
-        "torchrank.engine.reach.count_by_comparing",
-        lambda scores, own: found.append(scores.numel() * own.scores.shape[1]) or count_by_comparing(scores, own),
-    )
-    return found
-
-
-def test_items_beyond_the_reach_are_counted_no_further(monkeypatch, counted):
-    force(monkeypatch, Engine.COUNT)
-    g = torch.Generator().manual_seed(10)
-    queries, items = (torch.randint(-3, 4, (n, 8), generator=g).float() for n in (40, 1000))
-    for kind in KINDS:
-        relevant, exclude = relevant_items(kind, 40, 1000), pairs_of((40, 1000), 900, seed=11)
-        for given in ({}, {"exclude": exclude}):
-            want = from_scores(queries @ items.T, relevant, **given)
-            counted.clear()
-            ranking = tr.Ranking.from_embeddings(queries, items, relevant, chunk_size=20, top_k=10, **given)
-            assert_stands(ranking, places(want), 10)
-            assert 0 < sum(counted) < want.first.numel() * 1000 / 2
-
-
-@pytest.mark.parametrize("entries", [1, 3])
-def test_items_above_all_scores_of_a_part_are_not_counted_in_it(counted, entries):
-    g = torch.Generator().manual_seed(12)
-    queries, items = (torch.randint(-3, 4, (n, 8), generator=g).float() for n in (40, 1000))
-    scores = queries @ items.T
-    best = scores.topk(entries).indices  # many are tied with others, also in the same part
-    relevant = best[:, 0] if entries == 1 else best
-    for given in ({}, {"exclude": pairs_of((40, 1000), 900, seed=11)}, {"top_k": 3}):
-        counted.clear()
-        ranking = tr.Ranking.from_embeddings(queries, items, relevant, chunk_size=20, **given)
-        want = from_scores(scores, relevant, **({} if "top_k" in given else given))
-        assert_stands(ranking, places(want), given.get("top_k"))
-        assert 0 < sum(counted) < scores.numel() * entries / 4
-    # Most items have scores above them in most parts, so the first part ends the search.
-    counted.clear()
-    label = relevant_items("label", 40, 1000).clamp_min(0)
-    assert_stands(tr.Ranking.from_embeddings(queries, items, label, chunk_size=20), places(from_scores(scores, label)))
-    assert sum(counted) <= 40 * 20
 
 
 GUESSES = {

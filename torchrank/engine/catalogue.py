@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.columns import Columns, Seen, within
-from torchrank.engine.compiled import is_compiled
 from torchrank.engine.counting import (
     ScoreCounts,
     count_by_comparing,
@@ -21,7 +20,6 @@ from torchrank.engine.counting import (
 )
 from torchrank.engine.excluded import removable, subtract
 from torchrank.engine.own import OwnScores
-from torchrank.engine.reach import count_open, limits, mostly
 from torchrank.engine.topk import Top, count_among_best
 from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free, widest_float
@@ -208,12 +206,6 @@ class _Group:
         # Scores that can be read only once cannot be counted, because counting needs the judged items' scores first.
         if reach is not None and (engine is Engine.TOP or not columns.again):
             self.top = Top.nothing(len(self.items), reach, columns.dtype, self.items.device)
-        # Judged items with so many scores ahead are beyond the reach, and counted no further; None = count all.
-        self.limits: Tensor | None = None
-        if reach is not None and engine is Engine.COUNT and self.top is None and reading_is_free(self.items):
-            self.limits = limits(reach, self.items, self.pairs)
-        # Whether to skip items above all scores of a part, while most items are such.
-        self.skips_best = columns.finite and engine is Engine.COUNT and self.top is None
         self.seen = Seen(columns, rows, self.items, self.pairs if self.top is None else None)
         self.own = self.seen.own
         self.begin()
@@ -259,16 +251,8 @@ class _Group:
 
     def _counted(self, scores: Tensor, some: slice) -> ScoreCounts:
         """The counts over scores [query, column] of the queries ``some``."""
-        # Numbers of some rows are not kept: these rows are copied in each reading anyway.
+        # Bounds of some rows are computed again for each part, because these rows are copied anyway.
         own = self._own if some == slice(None) else OwnScores(self.own[some], self.columns.finite)
-        is_open = None if self.limits is None else self.counts.greater[some] < self.limits[some]
-        # The compiled kernel counts in the time of this search.
-        if self.skips_best and not is_compiled() and (is_open is None or mostly(is_open)):
-            below = own.scores <= scores.amax(-1, keepdim=True)
-            self.skips_best = not mostly(below)
-            is_open = below if is_open is None else is_open & below
-        if is_open is not None and not mostly(is_open):
-            return count_open(scores, own, is_open)
         return count_by_sorting(scores, own.scores) if self.sort else count_by_comparing(scores, own)
 
     def _of(self, scores: Tensor) -> Iterator[tuple[slice, Tensor]]:
@@ -303,9 +287,6 @@ class _Group:
                 counts, top = counts._replace(retrieved=retrieved, has_nan=has_nan), top.gather(columns.shard)
             greater, equal = top.before_and_in_tie(own)
             counts = counts._replace(greater=greater, equal=equal)
-        elif self.limits is not None:  # these counts are not complete
-            assert reach is not None
-            counts = counts._replace(equal=counts.equal.masked_fill(counts.greater >= reach, 0))
         valid, width = self.items >= 0, columns.width
         valid = valid if self.gone is None else valid & ~self.gone
         if width is None:  # only the reading has shown the number of columns, so items are checked now
@@ -314,7 +295,7 @@ class _Group:
             errors, valid = errors + count(Problem.OUT_OF_RANGE, outside), valid & ~outside
             if self.pairs is not None:
                 errors = errors + count(Problem.OUT_OF_RANGE, self.pairs.item >= width)
-        reach = None if self.top is None and self.limits is None else reach
+        reach = None if self.top is None else reach
         ranking = _as_ranking(counts, own, self.grade, valid, errors, validate, max(1, width), reach, self.ignored)
         if isinstance(self.rows, Tensor):
             return replace(ranking, queries=self.rows)
