@@ -3,6 +3,7 @@
 import gc
 import math
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import torchrank as tr
 from torchrank.cli.spellings import read_here, read_there, table
 from torchrank.names.labels import read
 from torchrank.names.nearest import did_you_mean
+from torchrank.names.optional import imported
 from torchrank.names.parse import parse_all, resolve
 from torchrank.names.registry import measures
 from torchrank.names.spellings import also_in, known, without_optional
@@ -509,6 +511,23 @@ def test_the_distribution_has_the_name_that_every_page_and_message_installs():
     named = [name for file in files for name in re.findall(r"(torchrank[\w-]*)\[\w+(?:,\w+)*\]", file.read_text())]
     named += [name for file in files for name in re.findall(r"pip install \W*(torchrank[\w-]*)", file.read_text())]
     assert set(named) == {"torchrank-metrics"}
+
+
+def test_one_function_names_a_missing_package_and_the_extra_that_installs_it(monkeypatch):
+    root = Path(__file__).parents[2]
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    checked = set()
+    for file in root.glob("torchrank/**/*.py"):
+        text = file.read_text()
+        assert file.name == "optional.py" or not re.search(r"raise (ImportError|ModuleNotFoundError)", text), file
+        for package, extra in re.findall(r"\bimported\(\"(\w+)[\w.]*\", \"(\w+)\"", text):
+            assert package in {re.split(r"\W", requirement)[0] for requirement in extras[extra]}, file
+            monkeypatch.setitem(sys.modules, package, None)
+            message = f"run `pip install {package}` (the extra '{extra}' of torchrank installs it)"
+            with pytest.raises(ImportError, match=re.escape(message)):
+                imported(package, extra)
+            checked.add(extra)
+    assert checked == {"files", "plot", "stats"}
 
 
 def test_names_that_mean_something_else_elsewhere_are_met_with_both_meanings():

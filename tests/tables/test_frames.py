@@ -184,12 +184,24 @@ def test_a_library_that_is_not_installed_is_not_needed_or_is_named(blocked, monk
     monkeypatch.setitem(sys.modules, blocked, None)
     assert tr.read_run(columns).to_dict() == want
     if blocked == "narwhals":
-        with pytest.raises(ImportError, match=r"pip install 'torchrank-metrics\[files\]'"):
+        with pytest.raises(ImportError, match=r"pip install narwhals` .*'files'"):
             tr.read_run(made)
         return
     assert tr.read_run(made).to_dict() == tr.read_run(stream).to_dict() == want
     found = tr.read_run(connection.sql("select * from t"))
     assert found.to_dict() == {"aé": {"b": 0.5}, "c": {"d": 0.25}}
+
+
+def test_parquet_and_arrow_streams_need_one_of_two_libraries(tmp_path, monkeypatch):
+    columns, want = table("text")
+    path, stream = tmp_path / "run.parquet", Stream(arrow(columns))
+    path.write_bytes(parquet(columns, "pyarrow").read())
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert tr.read_run(path).to_dict() == want
+    monkeypatch.setitem(sys.modules, "polars", None)
+    for source in (path, stream):
+        with pytest.raises(ImportError, match="run `pip install pyarrow`, or `pip install polars`"):
+            tr.read_run(source)
 
 
 def test_columns_of_one_name_or_of_different_lengths_are_refused():

@@ -1,6 +1,6 @@
 """Plots of rankings and of the values of their queries. Each draws in given axes, or in a new figure, and returns them.
 
-They need matplotlib, by ``pip install torchrank-metrics[plot]``. A new figure has no window: save it by
+They need matplotlib, which the extra ``plot`` installs. A new figure has no window: save it by
 ``axes.figure.savefig("plot.pdf")``. A notebook shows it if ``axes.figure`` is the last line of a cell; to arrange
 several plots, pass the axes of ``pyplot.subplots()``.
 """

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from torchrank.names.optional import imported
+
 
 @contextmanager
 def progress_bar(
@@ -16,16 +18,12 @@ def progress_bar(
     steps.
 
     Raises:
-        ModuleNotFoundError: tqdm is not installed.
+        ImportError: tqdm is not installed.
     """
     if not show:
         yield lambda change: None
         return
-    try:
-        from tqdm.auto import tqdm
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError("Expected tqdm to be installed for progress=True; run pip install tqdm") from None
-    with tqdm(total=0, desc=doing, unit=unit, delay=delay) as bar:
+    with imported("tqdm.auto", instead="pass progress=False").tqdm(total=0, desc=doing, unit=unit, delay=delay) as bar:
 
         def step(change: int) -> None:
             if change < 0:

@@ -11,8 +11,8 @@ def imported(module: str, extra: str = "", instead: str = "") -> Any:
 
     Args:
         module: the name of the module.
-        extra: the extra of torchrank that installs the package; "" = none does.
-        instead: what to do without the package.
+        extra: the extra of torchrank that installs the package; "" = no extra does.
+        instead: another way to go on, without the package.
 
     Raises:
         ImportError: the package is not installed.
@@ -22,6 +22,15 @@ def imported(module: str, extra: str = "", instead: str = "") -> Any:
         import_module(package)
         return import_module(module)
     except ImportError as error:
-        install = f"'torchrank-metrics[{extra}]'" if extra else package
-        way_out = f"run `pip install {install}`{instead and ', or '}{instead}"
+        part = f" (the extra {extra!r} of torchrank installs it)" if extra else ""
+        way_out = f"run `pip install {package}`{part}{instead and ', or '}{instead}"
         raise ImportError(f"Expected {package} to be installed; {way_out}") from error
+
+
+def installed(module: str) -> bool:
+    """Whether a module can be imported; imports it."""
+    try:
+        imported(module)
+    except ImportError:
+        return False
+    return True

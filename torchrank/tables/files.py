@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from torchrank.names.optional import imported, installed
 from torchrank.tables import columns as names
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.ids import PADDING, TextIds, factorise
@@ -128,16 +129,11 @@ def parquet(text: Text, value: str, expansion: int) -> Any:
         ImportError: none is installed.
         ReadingError: it is not a whole parquet file, or it has many times the size of its file.
     """
-    try:
-        from pyarrow.parquet import read_metadata
-        from pyarrow.parquet import read_table as read
-    except ImportError:
-        try:
-            from polars import read_parquet as read
-
-            read_metadata = None
-        except ImportError:
-            raise ImportError("Reading parquet needs pyarrow or polars: pip install pyarrow") from None
+    if not installed("pyarrow.parquet") and installed("polars"):
+        read, read_metadata = imported("polars").read_parquet, None
+    else:
+        library = imported("pyarrow.parquet", instead="`pip install polars`")
+        read, read_metadata = library.read_table, library.read_metadata
     file, size, most = io.BytesIO(bytes(text.buffer[text.begin : text.end])), 0, max(EXPANDED, expansion * text.end)
     try:
         if read_metadata is not None:

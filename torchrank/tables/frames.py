@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from torchrank.names.optional import imported
+from torchrank.names.optional import imported, installed
 from torchrank.ranking.query_names import QueryNames
 from torchrank.tables import columns as names
 from torchrank.tables import native
@@ -102,17 +101,9 @@ def _plain(source: Any) -> Any:
     """A source whose columns narwhals or this module can read."""
     if native.library_of(source) == "datasets" and hasattr(source, "with_format"):
         return source.with_format("arrow")[:]  # under any format that the user has set
-    if native.library_of(source) in ("duckdb", "_duckdb") and not _installed("pyarrow"):
+    if native.library_of(source) in ("duckdb", "_duckdb") and not installed("pyarrow"):
         return source.fetchnumpy()
     return source
-
-
-def _installed(library: str) -> bool:
-    try:
-        importlib.import_module(library)
-    except ImportError:
-        return False
-    return True
 
 
 def _listed(column: Any) -> Any:
@@ -121,9 +112,9 @@ def _listed(column: Any) -> Any:
         return column.detach().cpu().numpy()
     if isinstance(column, np.ma.MaskedArray):
         return column.tolist() if np.ma.is_masked(column) else column.data
-    if native.library_of(column) in ("polars", "pyarrow", "pandas") and _installed("narwhals"):
+    if native.library_of(column) in ("polars", "pyarrow", "pandas") and installed("narwhals"):
         try:
-            return importlib.import_module("narwhals").from_native(column, series_only=True)
+            return imported("narwhals").from_native(column, series_only=True)
         except TypeError:  # an index of pandas, an array of pyarrow
             return column.tolist()
     return column if isinstance(column, np.ndarray) else list(column)
@@ -140,11 +131,9 @@ def _narwhals(frame: Any, nw: Any) -> Any:
 def _converted(frame: Any) -> Any:
     """A frame of a library that is installed."""
     if hasattr(frame, "__arrow_c_stream__"):
-        if _installed("pyarrow"):
-            return importlib.import_module("pyarrow").table(frame)
-        if _installed("polars"):
-            return importlib.import_module("polars").DataFrame(frame)
-        raise ImportError("Reading this data frame needs pyarrow or polars: pip install pyarrow")
+        if not installed("pyarrow") and installed("polars"):
+            return imported("polars").DataFrame(frame)
+        return imported("pyarrow", instead="`pip install polars`").table(frame)
     if hasattr(frame, "to_pandas"):
         return frame.to_pandas()
     raise TypeError(f"Expected a data frame or a dictionary of columns, got {type(frame).__name__}") from None
