@@ -1,8 +1,9 @@
 """The public names, for :mod:`torchrank`, which imports this module when the first of them is used."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from torchrank import integrations
+from torchrank import extend, integrations, retrieval
 from torchrank.collection.collection import RankingCollection
 from torchrank.engine.compiled import use_compiled
 from torchrank.evaluation.evaluate import evaluate
@@ -10,9 +11,11 @@ from torchrank.evaluation.evaluation import Evaluation
 from torchrank.evaluation.partial import PartialEvaluation, merge, partial
 from torchrank.metrics import public
 from torchrank.metrics.public import *  # noqa: F403
-from torchrank.names.parse import parse
+from torchrank.names.nearest import did_you_mean
+from torchrank.names.parse import parse, required, resolve
 from torchrank.names.plain_keys import plain
 from torchrank.names.presets import preset
+from torchrank.names.registry import measures
 from torchrank.ranking.ranking import Ranking
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import Comparison
@@ -57,6 +60,7 @@ __all__ = [
     "compare",
     "difference_bounds",
     "evaluate",
+    "extend",
     "hash_ids",
     "integrations",
     "merge",
@@ -68,7 +72,28 @@ __all__ = [
     "read_chunks",
     "read_qrels",
     "read_run",
+    "retrieval",
     "use_compiled",
 ]
 if not TYPE_CHECKING:
     __all__ += public.__all__
+
+
+def way_to(name: str) -> str:
+    """The end of the error message for a name that torchrank lacks: where to find what it means."""
+    for module in (retrieval, extend):
+        if name in module.__all__:
+            return f"use {module.__name__}.{name}"
+    with suppress(ValueError):
+        measure = measures()[resolve(name)[0].name]
+        if measure.__name__ in __all__:
+            return f"use torchrank.{measure.__name__}{_function(measure)}"
+    return did_you_mean(name, __all__).removeprefix("; ") or f"measures are classes{_function(public.NDCG)}"
+
+
+def _function(measure: type) -> str:
+    """A clause that shows how to call a measure as a function; empty if it needs data about a catalogue."""
+    if required(measure) or not issubclass(measure, public.RankingMetric):
+        return ""
+    cutoff = "top_k=10" if measure.takes_top_k else ""
+    return f"; as a function, torchrank.{measure.__name__}({cutoff}).score(preds, target)"

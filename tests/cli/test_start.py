@@ -1,10 +1,13 @@
 """The command starts without PyTorch, and the public names come with the first in use."""
 
+import inspect
+import re
 import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
+import torch
 
 import torchrank as tr
 
@@ -48,11 +51,6 @@ def test_a_name_brings_all_names(fresh):
     assert {name: vars(fresh)[name] for name in tr.__all__} == {name: getattr(tr, name) for name in tr.__all__}
 
 
-def test_all_names_are_listed_before_one_is_used(fresh):
-    assert {*tr.__all__, "__version__"} <= set(dir(fresh))
-    assert fresh.__all__ == tr.__all__
-
-
 def test_every_public_name_is_listed_once():
     public = {name for name, value in vars(tr.public).items() if not name.startswith("_") and name[0].isupper()}
     assert public - {"TYPE_CHECKING"} <= set(tr.__all__)
@@ -65,8 +63,54 @@ def test_tools_that_ask_for_attributes_bring_no_names(fresh):
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("ndcg", "'NDCG'"), ("RetrievalMAP", "torchrank.retrieval"), ("xyz", "'xyz'$")]
+    ("name", "way"),
+    [
+        ("ndcg", "NDCG"),
+        ("Hits", "HitRate"),
+        ("HitRatio", "HitRate"),
+        ("hits_at_10", "HitRate"),
+        ("AveragePrecision", "MAP"),
+        ("AUC", "AUROC"),
+        ("ild", "IntraListDiversity"),
+        ("RetrievalMAP", "retrieval.RetrievalMAP"),
+        ("BinaryMetric", "extend.BinaryMetric"),
+    ],
 )
-def test_unknown_names_have_a_hint(fresh, name, hint):
-    with pytest.raises(AttributeError, match=hint):
+def test_names_used_elsewhere_lead_to_the_class(fresh, name, way):
+    with pytest.raises(AttributeError, match=rf"no attribute '{name}'; use torchrank\.{way}(;|$)"):
         getattr(fresh, name)
+    assert isinstance(eval(f"tr.{way}"), type)
+
+
+@pytest.mark.parametrize("name", ["functional", "score", "xyz", "ndcg", "hit_rate", "MeanAveragePrecision", "Rprec"])
+def test_the_error_for_an_unknown_name_shows_a_function_that_works(fresh, name):
+    with pytest.raises(AttributeError, match="as a function, ") as raised:
+        getattr(fresh, name)
+    call = str(raised.value).partition("as a function, ")[2]
+    values = eval(call, {"torchrank": tr, "preds": torch.tensor([[0.9, 0.2]]), "target": torch.tensor([[1, 0]])})
+    assert values.tolist() == [1.0]
+
+
+def test_a_misspelt_name_leads_to_the_nearest(fresh):
+    with pytest.raises(AttributeError, match=r"'evaluat'; did you mean 'evaluate' or 'Evaluation'\?"):
+        getattr(fresh, "evaluat")  # noqa: B009
+
+
+def test_a_measure_of_the_user_is_not_offered_as_a_name_of_torchrank(fresh, monkeypatch):
+    monkeypatch.setitem(tr.RankingMetric.registry, "mine", type("Mine", (tr.NDCG,), {}))
+    with pytest.raises(AttributeError, match=r"'mine'; (?!use torchrank\.Mine)"):
+        getattr(fresh, "mine")  # noqa: B009
+
+
+def test_tab_shows_public_names_only_also_before_one_is_used(fresh):
+    assert fresh.__all__ == tr.__all__
+    assert set(dir(fresh)) == {*tr.__all__, "__version__"}
+
+
+def test_help_begins_with_an_example_and_names_public_objects():
+    text = inspect.getdoc(tr)
+    assert text.startswith("NDCG, MAP, MRR, Recall@k, Hit Rate and 90 more ranking metrics")
+    assert ".update(scores, grades)" in text
+    described = re.findall(r"^- (?:torchrank\.)?(\w+):", text, re.MULTILINE)
+    assert len(described) >= 6
+    assert set(described) <= set(tr.__all__)
