@@ -101,7 +101,7 @@ def _measured(
         ranking.__dict__["_cache"] = cache
         for metric in metrics:
             start, before = time.perf_counter(), cache.total
-            metric.measured(ranking)
+            metric.per_query(ranking)
             seconds = time.perf_counter() - start
             whole, own = found[metric.label]
             found[metric.label] = (whole + seconds, own + seconds - (cache.total - before))

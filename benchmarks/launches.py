@@ -34,9 +34,9 @@ STAGES = {
     "arrange": "arrange",
     "rank_chunks": "rank",
     "rank_dense": "rank",
-    "measured": "measure",
-    "_measure": "measure",
-    "weigh": "weigh",
+    "per_query": "measure",
+    "weighed": "reduce",
+    "reduce": "reduce",
     "accumulate": "accumulate",
 }
 

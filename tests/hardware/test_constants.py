@@ -69,13 +69,12 @@ def test_states_of_a_collection_that_are_added_together_equal_states_added_one_b
     for _ in range(2):
         batch = Batch(scores, grades)
         metrics = list(suite.values())
-        results = dict(zip(map(id, metrics), score_batch(metrics, batch)))
-        results = query_mean.added_together(metrics, results)
-        assert all(result.added is not None for result in results.values())
+        results = query_mean.added_together(metrics, score_batch(metrics, batch))
+        assert all(result.added is not None for result in results)
         if changed:  # by another thread
             for metric in metrics:
                 metric.update(scores[:2], grades[:2])
-        batch.results.update(results)
+        batch.results.update(zip(map(id, metrics), results))
         for metric in metrics:
             metric.update(batch)
         for metric in alone.values():

@@ -55,7 +55,7 @@ def seen_by(metric, *args, **kwargs):
     seen = []
 
     def profiler(frame, event, _):
-        if event == "call" and frame.f_code.co_name == "weigh":
+        if event == "call" and frame.f_code.co_name == "reduce":
             seen.append(torch.get_num_threads())
 
     sys.setprofile(profiler)

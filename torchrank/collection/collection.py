@@ -26,25 +26,11 @@ from torchrank.names.types import Pairs, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import Estimate, Interval, Method, estimate_table
 from torchrank.state.measure import Measure
-from torchrank.state.measurements import BatchResult
 from torchrank.state.query_mean import QueryMean, added_together
 from torchrank.state.scoring import score_batch
 from torchrank.state.summed import SummedMetric
 from torchrank.state.synchronisation import JointReduction, WorkersDifferError
 from torchrank.statistics.table import Table
-
-
-def results_of_batch(metrics: Sequence[Measure], batch: Batch, values: bool = True) -> dict[int, BatchResult]:
-    """The results of measures for a batch, which is ranked once, by the id of each measure.
-
-    Args:
-        metrics: the measures.
-        batch: the batch.
-        values: return the values of all queries and no sums; False = sums.
-    """
-    ranking = [metric for metric in metrics if isinstance(metric, RankingMetric)]
-    results = dict(zip(map(id, ranking), score_batch(ranking, batch, values, total=not values)))
-    return results | {id(metric): metric.of_batch(batch) for metric in metrics if isinstance(metric, ListMetric)}
 
 
 @functools.cache
@@ -254,13 +240,12 @@ class RankingCollection(MetricCollection):
             TypeError, ValueError: as :meth:`update`, and ValueError at once for bad values.
         """
         batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break)
-        return {key: metric.scored(result, batch) for key, (metric, result) in self._results_of(batch).items()}
-
-    def _results_of(self, batch: Batch) -> dict[str, tuple[Any, BatchResult]]:
-        """The metrics with per-query values, by key, each with its result for a batch."""
-        kinds = {inner: m for inner, m in self._modules.items() if isinstance(m, RankingMetric | PerUserMetric)}
-        results = results_of_batch(list(kinds.values()), batch)
-        return {self._set_name(inner): (metric, results[id(metric)]) for inner, metric in kinds.items()}
+        found = {inner: m for inner, m in self._modules.items() if isinstance(m, RankingMetric | PerUserMetric)}
+        results = score_batch(list(found.values()), batch, total=False)
+        return {
+            self._set_name(inner): metric.scored(batch, result)
+            for (inner, metric), result in zip(found.items(), results)
+        }
 
     def _calls(self, batch: Batch) -> list[tuple[Metric, tuple[Any, ...], dict[str, Any]]]:
         """Each metric with the arguments of its update. Our metrics get the batch, with the results of one ranking.
@@ -275,7 +260,7 @@ class RankingCollection(MetricCollection):
                     " update it by itself, or leave it out of this collection"
                 )
         ours = [metric for metric in members if isinstance(metric, Measure) and _takes_results(type(metric))]
-        batch.results.update(added_together(ours, results_of_batch(ours, batch, values=False)))
+        batch.results.update(zip(map(id, ours), added_together(ours, score_batch(ours, batch, values=False))))
         # All others receive only the keywords that the user has passed.
         given = {key: x for key, x in {**batch.options, "weights": batch.weights}.items() if x is not None}
         others = Pointwise(batch.preds, batch.target, given)

@@ -19,9 +19,9 @@ from torchrank.names.types import Aggregation, EmptyAction, Pairs, Target, Ties,
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
-from torchrank.state.measurements import BatchResult, Measured, Status
 from torchrank.state.rank_tables import LONGEST
 from torchrank.state.scoring import score_batch
+from torchrank.state.values import Status, Values
 
 #: a clause of error messages on bounds of differences
 NONLINEAR = "whose value is no sum over candidates with weights that judgments do not change"
@@ -206,8 +206,8 @@ class RankingMetric(Measure):
 
     # ---- rank, score -------------------------------------------------------------------------------------------
 
-    def measured(self, ranking: Ranking) -> Measured:
-        """Measure the queries of a ranking and apply the policy for empty ones."""
+    def per_query(self, ranking: Ranking) -> Values:
+        """The values of the queries of a ranking, with the policy for empty ones."""
         ranking = ranking.condensed() if self.unjudged == "condensed" else ranking
         if self.unjudged in ("lower", "upper"):
             # the grade of an unjudged candidate that is assumed to be relevant
@@ -225,11 +225,9 @@ class RankingMetric(Measure):
             values = torch.where(absent, scalar(math.nan, values.dtype, values.device), values)
             status = torch.where(absent, scalar(Status.ABSENT, status.dtype, status.device), status)
         errors = self.errors(ranking) if self.validate_args else torch.zeros_like(ranking.errors)
-        return Measured(values, self.weight(ranking), status, errors)
-
-    def with_extra_sums(self, result: BatchResult, extra: Tensor) -> BatchResult:
-        """The result of a batch with further sums, computed from ``extra`` [number, query]; unchanged by default."""
-        return result
+        weight = self.weight(ranking)
+        # A single number could have been changed in place.
+        return Values(values, status, errors, None if weight is ranking.ones and len(weight) > 1 else weight)
 
     def values(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
         """The value of each query, float64 [query], and whether the query is empty, bool [query]."""
@@ -268,10 +266,7 @@ class RankingMetric(Measure):
             TypeError, ValueError: as :meth:`update`; bad values raise at once.
         """
         batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break)
-        return self.scored(self.of_batch(batch), batch)
-
-    def of_batch(self, batch: Batch) -> BatchResult:
-        return score_batch([self], batch, total=False)[0]
+        return self.scored(batch)
 
     def update(
         self,
@@ -306,9 +301,8 @@ class RankingMetric(Measure):
                 values are counted and raise in :meth:`compute`.
         """
         batch = preds if isinstance(preds, Batch) else Batch(preds, target, weights, mask, indexes, exclude, tie_break)
-        result = batch.results.get(id(self))
-        self.accumulate(result or score_batch([self], batch, values=False)[0])
-        if result is None and indexes is not None:
+        self.accumulate(batch.results.get(id(self)) or score_batch([self], batch, values=False)[0])
+        if indexes is not None:
             self.notice_cut(batch)
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -21,7 +20,6 @@ from torchrank.metrics.item_lists import Catalogue, ExposureMetric, PerUserMetri
 from torchrank.metrics.rank_discount import Discount
 from torchrank.names.parameters import derived, described, number, one_of
 from torchrank.ranking.arithmetic import ratio
-from torchrank.state.measurements import BatchResult
 
 __all__ = ["AWRF", "NDKL", "DemographicParity", "ExposureParity"]
 
@@ -232,10 +230,9 @@ class ExposureParity(GroupMetric, ExposureMetric):
     def num_extra_sums(self) -> int:
         return self.groups.shape[1]
 
-    def with_extra_sums(self, result: BatchResult, lists: Recommended) -> BatchResult:
-        weights = result.weights.unsqueeze(-1).to(lists.dtype)
-        exposure = (weights * self.attention_by_group(lists)).sum(0)
-        return replace(result, sums=torch.cat([result.sums, exposure.to(result.sums)]))
+    def further_sums(self, lists: Recommended, weights: Tensor) -> Tensor:
+        exposure = (weights.unsqueeze(-1).to(lists.dtype) * self.attention_by_group(lists)).sum(0)
+        return exposure.to(weights)
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
         assert self.merit is not None

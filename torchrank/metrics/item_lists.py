@@ -25,9 +25,9 @@ from torchrank.names.parameters import derived, fixed, integer, parameter
 from torchrank.names.types import Aggregation, Pairs, Target, call_of
 from torchrank.ranking.entries import run_starts
 from torchrank.state.measure import Measure
-from torchrank.state.measurements import BatchResult, Measured, Measurements
-from torchrank.state.scoring import weigh
+from torchrank.state.scoring import score_batch
 from torchrank.state.sums import Sum
+from torchrank.state.values import Values
 
 #: attributes of a metric that describe its catalogue, by name
 Catalogue = Mapping[str, Any]
@@ -95,6 +95,7 @@ class ListMetric(Measure):
 
     #: every measure by its name
     registry: ClassVar[dict[str, type[ListMetric]]] = {}
+    takes_lists = True
     #: whether the measure compares lists with targets
     needs_target: ClassVar[bool] = False
     #: lists with fewer items have no value and are left out of the result
@@ -180,21 +181,16 @@ class ListMetric(Measure):
             ValueError: shapes do not fit together. Bad values are counted and raise in :meth:`compute`.
         """
         batch = preds if isinstance(preds, Batch) else Batch(preds, target, weights, mask, exclude=exclude)
-        self.accumulate(batch.results.get(id(self)) or self.of_batch(batch))
+        self.accumulate(batch.results.get(id(self)) or score_batch([self], batch, values=False)[0])
 
-    def of_batch(self, batch: Batch) -> BatchResult:
-        measured, lists = self.measured(batch)
-        (result,) = weigh([self], measured, batch.weights)
-        return self.with_extra_sums(result, lists)
-
-    def measured(self, batch: Batch) -> tuple[Measurements, Recommended]:
-        """Measure the lists of a batch. The weights of the batch are not read."""
+    def per_query(self, batch: Batch) -> Values:
+        """The values of the lists of a batch. Its weights are not read."""
         preds = batch.preds
         check_tensor(preds, "preds", f"integer ids [query, position] for {self.label}")
         with torch.no_grad():
-            return in_batch(preds.device, preds.numel(), self._measured, batch)
+            return Values.stack([in_batch(preds.device, preds.numel(), self._per_query, batch)])
 
-    def _measured(self, batch: Batch) -> tuple[Measurements, Recommended]:
+    def _per_query(self, batch: Batch) -> Values:
         preds = batch.preds
         lists, errors = self.recommended(preds, batch.target, batch.mask, batch.exclude)
         queries, elements = len(lists.ids), max(1, lists.ids.shape[1] * max(1, self.width(lists)))
@@ -203,12 +199,8 @@ class ListMetric(Measure):
         empty = self.empty(lists)
         values = torch.where(empty, float("nan"), values)
         errors = errors if self.validate_args else torch.zeros_like(errors)
-        measured = Measured(values, self.weight(lists), empty.to(torch.int8), errors)
-        return replace(Measurements.of([measured], None), ignored=lists.ignored), lists
-
-    def with_extra_sums(self, result: BatchResult, lists: Recommended) -> BatchResult:
-        """The result of a batch, with its :attr:`num_extra_sums` further sums appended."""
-        return result
+        extra = lists if self.num_extra_sums else None
+        return Values(values, empty.to(torch.int8), errors, self.weight(lists), extra, ignored=lists.ignored)
 
     def recommended(self, preds: Any, target: Any, mask: Any, exclude: Any) -> tuple[Recommended, Tensor]:
         """The first ranks of the lists, checked, and counts of bad values."""
@@ -285,8 +277,7 @@ class PerUserMetric(ListMetric):
         Raises:
             TypeError, ValueError: as :meth:`update`, which takes the same arguments; for bad values at once.
         """
-        batch = Batch(preds, target, weights, mask, exclude=exclude)
-        return self.scored(self.of_batch(batch), batch)
+        return self.scored(Batch(preds, target, weights, mask, exclude=exclude))
 
 
 class ExposureMetric(ListMetric):
@@ -322,11 +313,10 @@ class ExposureMetric(ListMetric):
     def measure(self, lists: Recommended) -> Tensor:
         return torch.zeros_like(lists.length)
 
-    def with_extra_sums(self, result: BatchResult, lists: Recommended) -> BatchResult:
-        amounts = torch.where(lists.kept, self.amounts(lists, result.weights), 0.0)
+    def further_sums(self, lists: Recommended, weights: Tensor) -> Tensor:
+        amounts = torch.where(lists.kept, self.amounts(lists, weights), 0.0)
         exposure = torch.zeros(self.num_extra_sums, dtype=lists.dtype, device=lists.ids.device)
-        exposure.index_add_(0, lists.ids.flatten(), amounts.flatten())
-        return replace(result, sums=torch.cat([result.sums, exposure]))
+        return exposure.index_add_(0, lists.ids.flatten(), amounts.flatten())
 
     def result(self, sums: Tensor) -> Tensor:
         value = self.of_exposure(sums[state.SIZE :], sums)

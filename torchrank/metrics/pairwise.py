@@ -23,7 +23,7 @@ from torchrank.ranking.caching import cached
 from torchrank.ranking.entries import run_bounds, run_starts
 from torchrank.ranking.gain import Gain
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.measurements import Measured
+from torchrank.state.values import Values
 
 __all__ = ["LRAP", "OPA", "CoverageError", "RankingLoss"]
 
@@ -210,10 +210,10 @@ class OPA(RankingMetric):
     def need(self) -> Need:
         return Need(relevant=True)
 
-    def measured(self, ranking: Ranking) -> Measured:
+    def per_query(self, ranking: Ranking) -> Values:
         if self.pairs == "retrieved":
             ranking = replace(ranking, valid=ranking.valid & (ranking.tied > 0))
-        return super().measured(ranking)
+        return super().per_query(ranking)
 
     def empty(self, ranking: Ranking) -> Tensor:
         nothing_retrieved = (ranking.num_candidates == 0) & _positive(ranking).any(-1)

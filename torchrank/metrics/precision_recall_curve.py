@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torchmetrics.utilities.plot import plot_curve
 
-from torchrank.layouts.batch import Batch
 from torchrank.metrics.base import NONLINEAR, RankingMetric
 from torchrank.metrics.binary import BinaryMetric, Precision
 from torchrank.names.arguments import number as check_number
@@ -20,8 +19,8 @@ from torchrank.names.types import call_of
 from torchrank.ranking.arithmetic import only, ratio
 from torchrank.ranking.caching import cached
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.measurements import BatchResult, Measured
 from torchrank.state.sums import SIZE, Sum
+from torchrank.state.values import Values
 
 __all__ = ["ElevenPoint", "InterpolatedPrecision", "PRCurve", "RecallAtPrecision"]
 
@@ -69,10 +68,10 @@ class PRCurve(Precision):
     def num_extra_sums(self) -> int:
         return 2 * self.top_k
 
-    def measured(self, ranking: Ranking) -> Measured:
-        measured = super().measured(ranking)
+    def per_query(self, ranking: Ranking) -> Values:
+        found = super().per_query(ranking)
         # An empty query has the same value at every rank, set by `empty_target_action`.
-        return measured._replace(extra=torch.where(measured.status > 0, measured.values, self.curves(ranking)))
+        return replace(found, extra=torch.where(found.status > 0, found.values, self.curves(ranking)))
 
     def curves(self, ranking: Ranking) -> Tensor:
         """Precision at each rank, then recall at each rank, also of empty queries: float64 [2 * rank, query]."""
@@ -81,12 +80,6 @@ class PRCurve(Precision):
         length = torch.minimum(rank, ranking.num_candidates.unsqueeze(-1)) if self.adaptive_k else rank
         relevant = ranking.num_relevant(self.relevance_level).unsqueeze(-1)
         return torch.cat([ratio(hits, length), ratio(hits, relevant)], -1).mT
-
-    def with_extra_sums(self, result: BatchResult, extra: Tensor) -> BatchResult:
-        sums = only(result.weights > 0, extra * result.weights).sum(-1)
-        # Values that `score` returns: NaN at all ranks if the query is left out.
-        extra = torch.where(result.values.isnan(), float("nan"), extra)
-        return replace(result, values=extra, sums=torch.cat([result.sums, sums]))
 
     def result(self, sums: Tensor) -> Tensor:
         return sums[SIZE:] / sums[Sum.W]
@@ -103,9 +96,9 @@ class PRCurve(Precision):
         precision, recall = super().compute().view(2, -1)
         return precision, recall, torch.arange(1, self.top_k + 1, device=recall.device)
 
-    def scored(self, result: BatchResult, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Precision and recall of each query, float64 [query, rank] each: the result of ``score``."""
-        precision, recall = super().scored(result, batch).mT.chunk(2, -1)
+    def shown(self, result: Values) -> tuple[Tensor, Tensor]:
+        """Precision and recall of each query, float64 [query, rank] each; NaN at all ranks if it is left out."""
+        precision, recall = torch.where(result.values.isnan(), float("nan"), result.extra).mT.chunk(2, -1)
         return precision, recall
 
     def plot(self, curve: tuple[Tensor, Tensor, Tensor] | None = None, ax: Any = None) -> Any:

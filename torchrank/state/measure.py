@@ -17,8 +17,10 @@ from torchrank.names.arguments import plain
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.parameters import REQUIRED, Parametrised, bind, integer, of_torchmetrics
 from torchrank.names.registry import KINDS
-from torchrank.state.measurements import BatchResult
+from torchrank.ranking.arithmetic import only
 from torchrank.state.query_mean import QueryMean
+from torchrank.state.scoring import score_batch
+from torchrank.state.values import Values
 
 
 class Measure(Parametrised, QueryMean):
@@ -40,6 +42,8 @@ class Measure(Parametrised, QueryMean):
     registry: ClassVar[dict[str, Any]] = {}
     #: its names in other libraries, with the settings that reproduce them; see :mod:`torchrank.names.spellings`
     known_as: ClassVar[Mapping[str, Any]] = {}
+    #: whether it measures recommended lists, and not rankings
+    takes_lists: ClassVar[bool] = False
     #: whether it can be cut at a rank; False if a class declares ``top_k: None = None``
     takes_top_k: ClassVar[bool] = True
 
@@ -158,18 +162,30 @@ class Measure(Parametrised, QueryMean):
         """Whether the weight of a query depends on its list, so that it differs between systems."""
         return False
 
-    def of_batch(self, batch: Batch) -> BatchResult:
-        """The result of a batch."""
-        raise NotImplementedError
+    def further_sums(self, extra: Any, weights: Tensor) -> Tensor:
+        """The further sums [number] of a batch, from ``extra`` of its values, and the final weights [query].
 
-    def scored(self, result: BatchResult, batch: Batch) -> Any:
+        By default ``extra`` is [number, query], and the sums are those of extra x weight.
+        """
+        return only(weights > 0, extra * weights).sum(-1)
+
+    def scored(self, batch: Batch, result: Values | None = None) -> Any:
         """The return value of ``score`` for a batch. Waits for the device, so ``update`` does not call it.
 
         Raises:
             ValueError: the batch has bad values; the error names the first query with them.
         """
-        if found := explain(result.errors, lambda kind: batch.first(kind, lambda part: self.of_batch(part).errors)):
+
+        def of(part: Batch) -> Values:
+            return score_batch([self], part, total=False)[0]
+
+        result = result or of(batch)
+        if found := explain(result.errors, lambda kind: batch.first(kind, lambda part: of(part).errors)):
             raise ValueError(f"{self.label}: {found}")
+        return self.shown(result)
+
+    def shown(self, result: Values) -> Any:
+        """The values that ``score`` returns."""
         return result.values
 
     def extra_repr(self) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, get_args
 
 import torch
@@ -20,11 +19,11 @@ from torchrank.names.arguments import one_of
 from torchrank.names.types import EmptyAction
 from torchrank.state.aggregation import AGGREGATIONS, MEANS, Mean, aggregate, from_sums
 from torchrank.state.estimates import Estimate, Interval, Method
-from torchrank.state.measurements import BatchResult
 from torchrank.state.summed import COUNTS, SummedMetric
 from torchrank.state.sums import Sum
 from torchrank.state.synchronisation import JointReduction, appended
 from torchrank.state.torchmetrics_fixes import LOCK
+from torchrank.state.values import Values
 
 EMPTY_ACTIONS = get_args(EmptyAction)
 
@@ -34,21 +33,20 @@ LOGGERS = tuple(
 )
 
 
-def added_together(metrics: Iterable[QueryMean], results: dict[int, BatchResult]) -> dict[int, BatchResult]:
-    """Add the results of a batch, by the id of each metric, to the states by one kernel for all metrics.
+def added_together(metrics: Sequence[QueryMean], results: Sequence[Values]) -> Sequence[Values]:
+    """Add the results of a batch, one for each metric, to the states by one kernel for all metrics.
 
     The states do not change. :meth:`QueryMean.accumulate` takes the sum, unless another batch has changed the state.
     """
     # On a CPU eight additions are as fast as one of eight.
-    if not results or reading_is_free(next(iter(results.values())).sums):
+    if not results or reading_is_free(results[0].status):
         return results
-    known = {id(metric): metric.sums for metric in metrics if id(metric) in results}
-    devices = {x.device for one, total in known.items() for x in (total, results[one].sums)}
-    if len(devices) != 1 or any(total.dim() > 1 for total in known.values()):  # float32 sums have rounding errors, too
-        return results
-    totals = torch._foreach_add(list(known.values()), [results[one].sums for one in known])
-    added = ((one, (before, total)) for (one, before), total in zip(known.items(), totals))
-    return results | {one: replace(results[one], added=pair) for one, pair in added}
+    states, sums = [metric.sums for metric in metrics], [result.sums for result in results]
+    # float32 sums have rounding errors, too
+    if len({x.device for x in (*states, *sums)}) == 1 and all(x.dim() == 1 for x in states):
+        for result, before, after in zip(results, states, torch._foreach_add(states, sums)):
+            result.added = before, after
+    return results
 
 
 class QueryMean(SummedMetric):
@@ -123,12 +121,12 @@ class QueryMean(SummedMetric):
 
     # ---- add, compute ------------------------------------------------------------------------------------------
 
-    def accumulate(self, result: BatchResult) -> None:
-        """Add the values of one batch."""
-        rows = None
-        if self.rows is not None:
+    def accumulate(self, result: Values) -> None:
+        """Add the sums, and if they are kept the values, of one batch."""
+        rows = vars(self).get(f"{self._state}:values")
+        if rows is not None:
             values = torch.where(result.skipped, float("nan"), result.values)
-            rows = torch.stack([values, result.weights], dim=-1).detach()
+            more = [torch.stack([values, result.final_weights], dim=-1).detach()]
         name = f"{self._state}:sums"
         with LOCK:
             sums = getattr(self, name)
@@ -138,7 +136,7 @@ class QueryMean(SummedMetric):
                 total = state.add(sums, result.sums.to(sums.device))
             vars(self)[name] = total
             if rows is not None:
-                self._set("values", appended(self.rows or [], [rows]))
+                self._set("values", appended(self.rows or [], more))
 
     def compute(self) -> Tensor:
         """The aggregate of all queries, of all workers, unlike :attr:`standard_error` and :attr:`num_queries`.

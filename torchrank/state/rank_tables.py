@@ -17,7 +17,7 @@ from torchrank.hardware.constants import constant, kept
 from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.intervals import lost_digits_of
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.measurements import Status
+from torchrank.state.values import Status, Values, stacked
 
 # Largest cutoff of a metric that is looked up.
 LONGEST = 1024
@@ -27,7 +27,7 @@ ROOM = 2**17
 
 
 class Table(NamedTuple):
-    """Measurements of some metrics by the rank of the relevant candidate."""
+    """Values of some metrics by the rank of the relevant candidate."""
 
     #: float64 [metric, column]: a column for no relevant candidate, one for each rank up to ``reach``, and one for all
     #: ranks behind it; then the same ranks again, of candidates that are not retrieved: the rank behind their list
@@ -50,15 +50,14 @@ class Table(NamedTuple):
             torch.cat([each.new_full((1,), -1), each, torch.full_like(each, math.inf)]),
             torch.cat([each.new_zeros(1), torch.full_like(each, reach + 2), each - 1]),
         )
-        values, _, status, *_ = zip(*(metric.measured(lists) for metric in metrics))
-        found = torch.stack(values)
+        values = Values.stack([metric.per_query(lists) for metric in metrics])
+        found, states = values.values, values.status
         for metric, behind in zip(metrics, found[:, reach + 1].tolist()):
             if metric.top_k is not None and behind != 0:
                 raise ValueError(
                     f"Expected {metric.label} to be 0 for a relevant candidate behind top_k, got {behind:g}; let"
                     " of_one_rank return False"
                 )
-        states = torch.stack(status)
         for metric, unknown in zip(metrics, (found.isnan() & (states == Status.SCORED)).any(-1).tolist()):
             if unknown:
                 raise ValueError(
@@ -74,35 +73,22 @@ class Table(NamedTuple):
         )
 
 
-class LookedUp(NamedTuple):
-    """Measurements of the metrics of one table."""
-
-    #: the indexes of the metrics in their suite
-    places: list[int]
-    #: float64 [metric, query]
-    values: Tensor
-    #: int8 [metric, query]
-    status: Tensor
-    #: int64 [kind] for each metric
-    errors: tuple[Tensor, ...]
-
-
-def looked_up(metrics: Sequence[Any], ranking: Ranking) -> list[LookedUp]:
-    """The measurements that can be read from tables, for a ranking of labels."""
+def looked_up(metrics: Sequence[Any], ranking: Ranking) -> list[tuple[list[int], Values]]:
+    """The values that can be read from tables, for a ranking of labels: indexes of metrics, and their values."""
     by_ties: dict[str, list[int]] = {}
     for place, metric in enumerate(metrics):
         if metric.rank_decides:
             by_ties.setdefault(metric.ties, []).append(place)
-    found: list[LookedUp] = []
+    found: list[tuple[list[int], Values]] = []
     for ties, places in by_ties.items():
         places, reach = _within_room(metrics, places, ranking)
         if not places:
             continue
         own = [metrics[place] for place in places]
-        errors = tuple(
-            metric.errors(ranking) if metric.validate_args else torch.zeros_like(ranking.errors) for metric in own
-        )
-        found.append(LookedUp(places, *_read(own, ranking.under(ties), reach), errors))
+        each = [metric.errors(ranking) if metric.validate_args else torch.zeros_like(ranking.errors) for metric in own]
+        values, status = _read(own, ranking.under(ties), reach)
+        none = (None,) * len(own)
+        found.append((places, Values(values, status, stacked(each), None, none, ranking.queries, all_numbers=True)))
     return found
 
 

@@ -19,9 +19,8 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check
 from torchrank.state.measure import Measure
-from torchrank.state.measurements import Measurements
-from torchrank.state.scoring import weigh
 from torchrank.state.sums import Sum
+from torchrank.state.values import Values
 from torchrank.statistics.distributions import normal_quantile
 from torchrank.statistics.table import Table
 from torchrank.wrappers.hashing import poisson_counts, splitmix64
@@ -64,23 +63,11 @@ class BootstrapTally(PlainTally):
         """The same bootstrap of other metrics."""
         return BootstrapTally(metrics, self.replicates, self.seed, self.level, self.method)
 
-    def sums(
-        self, measured: Measurements, weights: Tensor | None, ids: Tensor | None, groups: Sequence[Members]
-    ) -> Tensor:
+    def sums(self, found: Values, ids: Tensor | None, groups: Sequence[Members]) -> Tensor:
         assert ids is not None
-        metrics = list(self.metrics.values())
-        results = weigh(metrics, measured, weights)
-        whole = torch.cat([result.sums for result in results])
-        plain = torch.stack(
-            [
-                whole if one is None else super(BootstrapTally, self).sums(measured, weights, ids, [one])[0]
-                for one in groups
-            ]
-        )
-        weight = torch.stack([result.weights for result in results])
-        inside = torch.stack([metric.mean.inside(result.values) for metric, result in zip(metrics, results)])
+        plain, weight, counted = super().sums(found, ids, groups), found.final_weights, found.counted
+        inside = torch.stack([metric.mean.inside(row) for metric, row in zip(self.metrics.values(), found.values)])
         rows = _limbs(torch.where(weight > 0, inside * weight, 0.0), weight)  # [4 * metric, query]
-        counted = measured.counted & ((weights is None) | (weight > 0).any(0))
         prints = (splitmix64(ids.clone()) & (2**24 - 1)).to(rows.dtype)
         marks = [(prints * (counted if members is None else counted & members)).sum() for members in groups]
         totals = in_batch(rows.device, len(ids) * self.replicates, self._replicated, rows, ids, groups)

@@ -19,15 +19,16 @@ from torchrank.names.types import Pairs, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import estimate_table
 from torchrank.state.measure import Measure
-from torchrank.state.scoring import weigh
+from torchrank.state.scoring import score_batch
 from torchrank.state.sums import SIZE, Sum
 from torchrank.state.torchmetrics_fixes import LOCK
+from torchrank.state.values import Values
 from torchrank.statistics.comparison import Comparison, comparison_of
 from torchrank.statistics.pair_statistics import TIE, PairStatistics
 from torchrank.statistics.paired_tests import tukey_p
 from torchrank.statistics.table import Table
 from torchrank.wrappers.suite_metric import SuiteMetric
-from torchrank.wrappers.suites import Suite, collection_of, is_plain_mean, measure_suite, measures_of
+from torchrank.wrappers.suites import Suite, collection_of, is_plain_mean, measures_of
 from torchrank.wrappers.tallies import PlainTally
 
 
@@ -151,14 +152,13 @@ class Compared(SuiteMetric):
         batches = [Batch(preds[name], target, weights, mask, indexes, exclude, tie_break) for name in self.systems]
         metrics = list(self.tally.metrics.values())
         with torch.no_grad():
-            weighed = [weigh(metrics, measure_suite(metrics, batch), batch.weights) for batch in batches]
-            sizes = {name: len(results[0].values) for name, results in zip(self.systems, weighed)}
+            systems = [score_batch(metrics, batch) for batch in batches]
+            stacks = [Values.stack(results) for results in systems]
+            sizes = {name: found.num_queries for name, found in zip(self.systems, stacks)}
             if len(set(sizes.values())) > 1:
                 raise ValueError(f"Expected the same queries for all systems, got different numbers of them: {sizes}")
-            values = [torch.stack([result.values for result in results]) for results in weighed]
-            weight = [torch.stack([result.weights for result in results]) for results in weighed]
-            pairs = [_pair_sums(values[a], values[b], weight[a], weight[b]) for a, b in self.pairs]
-            of_systems = torch.stack([torch.cat([result.sums for result in results]) for results in weighed])
+            pairs = [_pair_sums(stacks[a], stacks[b]) for a, b in self.pairs]
+            of_systems = torch.stack([torch.cat([result.sums for result in results]) for results in systems])
             sums = torch.cat([torch.stack(pairs).flatten(), of_systems.flatten()])
         with LOCK:
             self._set("sums", state.add(self.sums, sums.to(self.sums.device)))
@@ -266,12 +266,12 @@ def _tukey(pairs: Sequence[PairStatistics], systems: int) -> list[float]:
     return tukey_p(np.array([pair.difference for pair in pairs]), error, systems, n).tolist()
 
 
-def _pair_sums(a: Tensor, b: Tensor, weight_a: Tensor, weight_b: Tensor) -> Tensor:
-    """The sums [metric, PAIR_SIZE] of one pair, from values and weights [metric, query] of its systems."""
-    scored = [~x.isnan() & (w > 0) for x, w in ((a, weight_a), (b, weight_b))]
+def _pair_sums(one: Values, other: Values) -> Tensor:
+    """The sums [metric, PAIR_SIZE] of one pair, from the values [metric, query] of its systems."""
+    scored = [~x.values.isnan() & (x.final_weights > 0) for x in (one, other)]
     both = scored[0] & scored[1]
-    w = torch.where(both, weight_a, 0.0)
-    a, b = (torch.where(both, x, 0.0) for x in (a, b))
+    w = torch.where(both, one.final_weights, 0.0)
+    a, b = (torch.where(both, x.values, 0.0) for x in (one, other))
     d = b - a
     count = both.sum(-1).to(w.dtype)
     none = torch.zeros((len(a), len(state.Problem)), dtype=w.dtype, device=w.device)

@@ -17,12 +17,13 @@ from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.batch import Batch
 from torchrank.names.types import Pairs, Target
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.scoring import weigh
+from torchrank.state.scoring import score_batch
 from torchrank.state.summed import SummedMetric
 from torchrank.state.synchronisation import DIGEST, WorkersDifferError, all_gather, appended, place_in
 from torchrank.state.torchmetrics_fixes import LOCK
+from torchrank.state.values import Values
 from torchrank.wrappers.query_table import QueryTable
-from torchrank.wrappers.suites import Suite, check_ids, collection_of, measure_suite, measures_of
+from torchrank.wrappers.suites import Suite, check_ids, collection_of, measures_of
 
 #: the lists of the state, each [query, column]; the last two have no column as long as all queries count alike
 FIELDS = ("ids", "values", "weights", "counted")
@@ -102,22 +103,16 @@ class PerQuery(SummedMetric):
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
         """
         batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break)
-        measured, weights = measure_suite(list(self.metrics.values()), batch), batch.weights
+        found = Values.stack(score_batch(list(self.metrics.values()), batch, total=False))
         if query_ids is None and isinstance(preds, Ranking):
             query_ids = preds.query_ids  # type: ignore[assignment]  # checked here
-        ids = check_ids(query_ids, measured.values.shape[-1], measured.values.device, "PerQuery")
+        ids = check_ids(query_ids, found.num_queries, found.values.device, "PerQuery")
         with torch.no_grad():
-            results = weigh(list(self.metrics.values()), measured, weights)
-            values = torch.stack([result.values for result in results], dim=-1)
-            own = torch.stack([result.weights for result in results], dim=-1)
-            own = torch.where(values.isnan(), 1.0, own)
-            counted = measured.counted
-            if weights is not None:
-                counted = counted & (weights.to(values) > 0)
-            errors = torch.stack([result.errors for result in results]).amax(0)
-            rows = self._rows(ids, values, own, counted, weights is None)
+            values = found.values.mT
+            own = torch.where(values.isnan(), 1.0, found.final_weights.mT)
+            rows = self._rows(ids, values, own, found.counted, batch.weights is None)
         with LOCK:
-            self._set("sums", self.sums + errors.to(self.sums))
+            self._set("sums", self.sums + found.errors.amax(0).to(self.sums))
             self._append(rows)
         self.notice_cut(batch)
 

@@ -18,8 +18,8 @@ from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import REQUIRED, flag, integer, one_of, parameter
 from torchrank.names.parse import parse
 from torchrank.ranking.ranking import Ranking
-from torchrank.state.measurements import BatchResult, Measured
 from torchrank.state.sums import SIZE, Sum
+from torchrank.state.values import Values
 
 __all__ = ["SampledRanks"]
 
@@ -134,8 +134,8 @@ class SampledRanks(BinaryMetric):
         """Number of further sums in the state."""
         return self.num_negatives + 2  # the histogram, and the number of queries that do not fit it
 
-    def measured(self, ranking: Ranking) -> Measured:
-        found = super().measured(ranking)
+    def per_query(self, ranking: Ranking) -> Values:
+        found = super().per_query(ranking)
         ranking = self.resolve_ties(ranking)
         first, tied = self._place(ranking, ranking.first), self._place(ranking, ranking.tied)
         level, rank = self.relevance_level, torch.arange(1, self.num_negatives + 2, device=first.device).unsqueeze(-1)
@@ -143,11 +143,7 @@ class SampledRanks(BinaryMetric):
         spread = ((rank >= first) & (rank < first + width)) / width
         relevant, negatives = ranking.num_relevant(level), ranking.num_candidates - ranking.hits(level, None)
         wrong = (relevant != 1) | (negatives != self.num_negatives)
-        return found._replace(extra=torch.cat([spread.to(first.dtype), wrong.to(first.dtype).unsqueeze(0)]))
-
-    def with_extra_sums(self, result: BatchResult, extra: Tensor) -> BatchResult:
-        sums = torch.where(result.weights > 0, extra * result.weights, 0.0).sum(-1)
-        return replace(result, sums=torch.cat([result.sums, sums]))
+        return replace(found, extra=torch.cat([spread.to(first.dtype), wrong.to(first.dtype).unsqueeze(0)]))
 
     # ---- the result ------------------------------------------------------------------------------------------------
 

@@ -12,11 +12,13 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 import torchrank.state.sums as state
 from torchrank.layouts.batch import Batch
 from torchrank.state.estimates import estimate_table
+from torchrank.state.scoring import score_batch
 from torchrank.state.summed import COUNTS, SummedMetric
 from torchrank.state.synchronisation import all_reduce
 from torchrank.state.torchmetrics_fixes import LOCK
+from torchrank.state.values import Values
 from torchrank.statistics.table import Table
-from torchrank.wrappers.suites import check_ids, measure_suite
+from torchrank.wrappers.suites import check_ids
 from torchrank.wrappers.tallies import Members, PlainTally
 
 
@@ -54,8 +56,8 @@ class SuiteMetric(SummedMetric):
 
     def add(self, batch: Batch, ids: Any = None, groups: Sequence[Members] = (None,), counters: Any = None) -> None:
         """Add the queries of a batch to the sums of all queries and of each group."""
-        measured = measure_suite(list(self.tally.metrics.values()), batch)
-        queries, device = measured.values.shape[-1], measured.values.device
+        values = Values.stack(score_batch(list(self.tally.metrics.values()), batch, total=False))
+        queries, device = values.num_queries, values.values.device
         for members in groups:
             if members is not None and len(members) != queries:
                 raise ValueError(f"Expected slices of {queries} queries, as in preds, got {len(members)}")
@@ -63,7 +65,7 @@ class SuiteMetric(SummedMetric):
         if self.tally.needs_ids or ids is not None:
             found = check_ids(ids, queries, device, type(self).__name__)
         with torch.no_grad():
-            sums = self.tally.sums(measured, batch.weights, found, groups).flatten()
+            sums = self.tally.sums(values, found, groups).flatten()
             if counters is not None:
                 sums = torch.cat([counters.to(sums), sums])
         with LOCK:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchrank.collection.collection import RankingCollection, results_of_batch
+from torchrank.collection.collection import RankingCollection
 from torchrank.collection.members import Metrics
 from torchrank.layouts.batch import Batch
 from torchrank.metrics.base import RankingMetric
@@ -19,9 +18,8 @@ from torchrank.metrics.precision_recall_curve import PRCurve
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.aggregation import from_sums
 from torchrank.state.measure import Measure
-from torchrank.state.measurements import Measurements
 from torchrank.state.query_mean import QueryMean
-from torchrank.state.scoring import measure_batch
+from torchrank.state.scoring import score_batch
 from torchrank.state.sums import SIZE, Sum
 from torchrank.wrappers.hashing import hash_ids
 
@@ -85,43 +83,10 @@ def values_of(metrics: Mapping[str, Any], ranking: Ranking) -> tuple[dict[str, T
         ValueError: the ranking has bad values.
     """
     batch = Batch(ranking)
-    results = results_of_batch(list(metrics.values()), batch)
-    values = {key: metric.scored(results[id(metric)], batch) for key, metric in metrics.items()}
-    weights = {key: torch.where(value.isnan(), 1.0, results[id(metrics[key])].weights) for key, value in values.items()}
+    results = dict(zip(metrics, score_batch(list(metrics.values()), batch, total=False)))
+    values = {key: metric.scored(batch, results[key]) for key, metric in metrics.items()}
+    weights = {key: torch.where(value.isnan(), 1.0, results[key].final_weights) for key, value in values.items()}
     return values, None if all(bool((one == 1).all()) for one in weights.values()) else weights
-
-
-def measure_suite(metrics: Sequence[Measure], batch: Batch) -> Measurements:
-    """The measurements of all metrics for a batch, in their order."""
-    ranking = [metric for metric in metrics if isinstance(metric, RankingMetric)]
-    found: dict[int, Measurements] = {}
-    if ranking:
-        found |= {id(metric): one for metric, one in zip(ranking, _each(measure_batch(ranking, batch)))}
-    for metric in metrics:
-        if isinstance(metric, PerUserMetric):
-            found[id(metric)] = metric.measured(batch)[0]
-    return _joined([found[id(metric)] for metric in metrics])
-
-
-def _each(measured: Measurements) -> list[Measurements]:
-    """The measurements of each metric apart."""
-    fields = ("values", "weights", "status", "errors")
-    rows = range(len(measured.values))
-    return [replace(measured, **{name: getattr(measured, name)[n : n + 1] for name in fields}) for n in rows]
-
-
-def _joined(parts: Sequence[Measurements]) -> Measurements:
-    values, weights, status, errors = (
-        torch.cat([getattr(part, name) for part in parts]) for name in ("values", "weights", "status", "errors")
-    )
-    all_ones = all(part.all_ones for part in parts)
-    return Measurements(values, weights, status, errors, (None,) * len(parts), None, parts[0].ignored, all_ones)
-
-
-def some_of(measured: Measurements, queries: Tensor) -> Measurements:
-    """The measurements of some queries, given by their indexes int64 [n]."""
-    tensors: Mapping[str, Any] = {name: getattr(measured, name)[:, queries] for name in ("values", "weights", "status")}
-    return replace(measured, **tensors, ignored=None if measured.ignored is None else measured.ignored[queries])
 
 
 def check_ids(ids: Any, queries: int, device: torch.device, user: str) -> Tensor:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free, widest_float
+from torchrank.hardware.constants import scalar
+from torchrank.hardware.devices import reading_is_free
 from torchrank.state import sums
 from torchrank.state.estimates import Estimate, estimate
 from torchrank.state.measure import Measure
-from torchrank.state.measurements import Measurements
-from torchrank.state.scoring import weigh
-from torchrank.wrappers.suites import some_of
+from torchrank.state.scoring import reduce
+from torchrank.state.values import Status, Values
 
 #: membership of queries: bool [query], or None = all queries
 Members = Tensor | None
@@ -35,15 +36,10 @@ class PlainTally:
         #: number of the sums of means, which come first, and of all sums
         self.num_plain = self.size = len(metrics) * sums.SIZE
 
-    def sums(
-        self, measured: Measurements, weights: Tensor | None, ids: Tensor | None, groups: Sequence[Members]
-    ) -> Tensor:
-        """The sums over each group of queries: float [group, size]."""
-        found = []
-        for members in groups:
-            results = weigh(list(self.metrics.values()), *within(measured, weights, members))
-            found.append(torch.cat([result.sums for result in results]))
-        return torch.stack(found)
+    def sums(self, found: Values, ids: Tensor | None, groups: Sequence[Members]) -> Tensor:
+        """The sums over each group of queries, from values [metric, query]: float [group, size]."""
+        metrics = list(self.metrics.values())
+        return torch.stack([torch.cat(reduce(metrics, within(found, members))) for members in groups])
 
     def of_metrics(self, state: Tensor) -> dict[str, Tensor]:
         """The sums [..., SIZE] of each metric by key, from sums [..., size] of a group."""
@@ -66,12 +62,11 @@ class PlainTally:
         return parts[..., sums.Sum.ERRORS :].flatten(0, -2).amax(0)
 
 
-def within(measured: Measurements, weights: Tensor | None, members: Members) -> tuple[Measurements, Tensor | None]:
-    """Measurements and weights in which only the members of a group count."""
+def within(found: Values, members: Members) -> Values:
+    """Values in which only the members of a group count."""
     if members is None:
-        return measured, weights
+        return found
     if reading_is_free(members):  # then the sums of a small group cost little
-        at = members.nonzero().squeeze(-1)
-        return some_of(measured, at), None if weights is None else weights.to(at.device)[at]
-    ones = torch.ones(members.shape, dtype=widest_float(members.device), device=members.device)
-    return measured, (ones if weights is None else weights.to(ones)).masked_fill(~members, 0.0)
+        return found.take(members.nonzero().squeeze(-1))
+    absent = scalar(Status.ABSENT, found.status.dtype, found.status.device)
+    return replace(found, status=torch.where(members, found.status, absent), all_numbers=False)

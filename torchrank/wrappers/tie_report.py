@@ -27,12 +27,12 @@ from torchrank.names.types import Pairs, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.ranking.tolerance import Tolerance
 from torchrank.state.aggregation import MEANS, from_sums
-from torchrank.state.measurements import BatchResult, Measured
 from torchrank.state.scoring import score_batch
 from torchrank.state.summed import SummedMetric
 from torchrank.state.sums import SIZE, Sum
 from torchrank.state.synchronisation import all_reduce
 from torchrank.state.torchmetrics_fixes import LOCK
+from torchrank.state.values import Values
 from torchrank.statistics.table import Table
 from torchrank.wrappers.suites import collection_of
 
@@ -152,8 +152,9 @@ class TieReport(SummedMetric):
         *results, groups = score_batch([*metrics, TieGroups.in_ranks_of(metrics)], batch)
         by_metric = [results[at : at + len(POLICIES)] for at in range(0, len(results), len(POLICIES))]
         own, widths = zip(*(_width(*three[1:]) for three in by_metric))
-        largest = torch.where(groups.weights > 0, groups.values, 0.0)
-        tied = torch.stack([groups.weights.sum(), (groups.weights * (largest > 1)).sum()])
+        weights = groups.final_weights
+        largest = torch.where(weights > 0, groups.values, 0.0)
+        tied = torch.stack([weights.sum(), (weights * (largest > 1)).sum()])
         added = torch.cat([*(result.sums for result in results), *own, tied]).to(self.sums.device)
         most = torch.stack([*widths, _largest(largest)]).to(self.most)[None]
         with LOCK:
@@ -274,6 +275,7 @@ class TieGroups:
     #: the last rank at which a tie group may begin; None = all ranks
     reach: int | None
 
+    takes_lists = False
     label = "ties"
     validate_args = False
     aggregation = "mean"
@@ -295,17 +297,12 @@ class TieGroups:
         """The part of a ranking with these tie groups."""
         return Need(self.reach, relevant=True)
 
-    def measured(self, ranking: Ranking) -> Measured:
+    def per_query(self, ranking: Ranking) -> Values:
         counted = ranking.valid & (ranking.grade > 0)
         if self.reach is not None:
             counted = counted & (ranking.first <= self.reach)
         size = torch.where(counted, ranking.tied, 0.0).amax(-1)
-        return Measured(
-            size, torch.ones_like(size), torch.zeros_like(size, dtype=torch.int8), torch.zeros_like(ranking.errors)
-        )
-
-    def with_extra_sums(self, result: BatchResult, extra: Tensor) -> BatchResult:
-        return result
+        return Values(size, torch.zeros_like(size, dtype=torch.int8), torch.zeros_like(ranking.errors))
 
 
 def _snapped(batch: Batch, tolerance: Tolerance) -> Iterator[Batch]:
@@ -350,10 +347,10 @@ def _under_each_policy(metric: RankingMetric) -> tuple[RankingMetric, ...]:
     return tuple(type(metric)(**{**arguments, "ties": policy}) for policy in POLICIES)
 
 
-def _width(optimistic: BatchResult, pessimistic: BatchResult) -> tuple[Tensor, Tensor]:
+def _width(optimistic: Values, pessimistic: Values) -> tuple[Tensor, Tensor]:
     """The own sums [OWN] of a metric for a batch, and its largest width []."""
     # Breaking ties can make a query empty, or not, but the same under both policies.
-    weights = torch.where(pessimistic.weights > 0, optimistic.weights, 0.0)
+    weights = torch.where(pessimistic.final_weights > 0, optimistic.final_weights, 0.0)
     width = torch.where(weights > 0, (optimistic.values - pessimistic.values).abs(), 0.0)
     size = torch.maximum(optimistic.values.abs(), pessimistic.values.abs())
     differs = width > ROUNDING * torch.finfo(width.dtype).eps * size

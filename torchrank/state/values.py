@@ -1,0 +1,188 @@
+"""The record of a batch: the values of its queries for one metric or several, and their sums."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import cached_property
+from itertools import accumulate, repeat
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchrank.hardware.constants import constant, scalar
+from torchrank.hardware.devices import reading_is_free
+from torchrank.hardware.sorting import order_of
+
+
+class Status(IntEnum):
+    """Whether a query counts in an average."""
+
+    #: the query has a value
+    SCORED = 0
+    #: the query has nothing to measure
+    EMPTY = 1
+    #: the query does not count
+    ABSENT = 2
+
+
+_FIELDS = operator.attrgetter("values", "status", "errors", "weights", "extra")
+_is_none = functools.partial(operator.is_, None)
+_NOTHING = torch.empty(0, device="cpu")
+
+
+@dataclass(eq=False)
+class Values:
+    """The values of the queries of a batch, or of a part of it. Nobody changes a record or its tensors.
+
+    Tensors are [query] for one metric, and [metric, query] for several, which :meth:`stack` puts together.
+    """
+
+    #: float64 [..., query]; NaN if the query is left out
+    values: Tensor
+    #: int8 [..., query]: :class:`Status`
+    status: Tensor
+    #: int64 [..., kind]: counters of bad values, see :mod:`torchrank.layouts.bad_values`
+    errors: Tensor
+    #: float64 [..., query]: weights of the measure times weights of the user, also of skipped queries; None = all are 1
+    weights: Tensor | None = None
+    #: what the metric sums further: [number, query] for a ranking, or lists; for several metrics a tuple
+    extra: Any = None
+    #: int64 [query]: the index of each query in its batch; None = queries are in order
+    queries: Tensor | None = None
+    #: bool [query]: queries that do not count, also if the policy for empty queries differs; None = all count
+    ignored: Tensor | None = None
+    #: whether every query that is not skipped is known to have a number, without a look at the values
+    all_numbers: bool = False
+    #: the sums that the batch adds to the state of one metric: [SIZE + number]; empty if they were not asked for
+    sums: Tensor = _NOTHING
+    #: a state of the metric, and its sum with this batch; None = nobody has added them
+    added: tuple[Tensor, Tensor] | None = None
+
+    @classmethod
+    def stack(cls, each: Sequence[Values], queries: Tensor | None = None) -> Values:
+        """The values of several metrics for the same queries."""
+        values, status, errors, given, extra = zip(*map(_FIELDS, each))
+        weights = None if all(map(_is_none, given)) else stacked([one.own_weights for one in each])
+        return cls(torch.stack(values), stacked(status), stacked(errors), weights, extra, queries, each[0].ignored)
+
+    def each(self) -> Iterator[Values]:
+        """The values of each metric."""
+        number = len(self.values)
+        weights = repeat(None, number) if self.weights is None else self.weights
+        shared = map(repeat, (self.queries, self.ignored, self.all_numbers))
+        extra = self.extra or repeat(None, number)
+        return map(Values, self.values, self.status, self.errors, weights, extra, *shared)
+
+    @classmethod
+    def join(cls, parts: Sequence[Values]) -> Values:
+        """The values of several metrics for all queries of a batch, in order, from those of its parts."""
+        one = parts[0]
+        if len(parts) > 1:
+            names = ("values", "status", "own_weights", "ignored")
+            joined: dict[str, Any] = {name: _cat([getattr(part, name) for part in parts]) for name in names}
+            if all(part.weights is None for part in parts):
+                joined["own_weights"] = None
+            one = cls(
+                joined["values"],
+                joined["status"],
+                torch.stack([part.errors for part in parts]).sum(0),
+                joined["own_weights"],
+                tuple(map(_cat, zip(*(part.extra for part in parts)))),
+                _numbers([(part.values, part.queries) for part in parts]),
+                joined["ignored"],
+                all(part.all_numbers for part in parts),
+            )
+        return one if one.queries is None else replace(one.take(order_of(one.queries)), queries=None)
+
+    def take(self, queries: Tensor) -> Values:
+        """The values of some queries, given by their places, int64 [query]; errors and sums stay."""
+        names = ("values", "status", "weights", "ignored")
+        cut: dict[str, Any] = {name: None if (x := getattr(self, name)) is None else x[..., queries] for name in names}
+        extra = self.extra and tuple(None if x is None else x[..., queries] for x in self.extra)
+        return replace(self, **cut, extra=extra)
+
+    def clone(self) -> Values:
+        """A copy in new memory."""
+        names = ("values", "status", "errors", "weights")
+        copies: dict[str, Any] = {name: None if (x := getattr(self, name)) is None else x.clone() for name in names}
+        return replace(self, **copies, extra=tuple(None if x is None else x.clone() for x in self.extra))
+
+    @property
+    def num_queries(self) -> int:
+        """Number of queries."""
+        return self.values.shape[-1]
+
+    @property
+    def counted(self) -> Tensor:
+        """bool [query]: the queries that count, also if no metric has a value for them."""
+        count = self.ignored
+        return torch.ones(self.num_queries, dtype=torch.bool, device=self.values.device) if count is None else ~count
+
+    @cached_property
+    def all_scored(self) -> bool:
+        """Whether every query is known to have a value: on the CPU by one read."""
+        return reading_is_free(self.status) and not self.status.numpy().any()
+
+    @cached_property
+    def kinds(self) -> Tensor:
+        """bool [2, ..., query]: empty queries, and queries that do not count."""
+        one = _unscored(self.status.dtype, self.status.device)
+        return self.status == one.view(2, *[1] * self.status.dim())
+
+    @cached_property
+    def skipped(self) -> Tensor:
+        """bool [..., query]: the query does not count in the average."""
+        if self.all_numbers:
+            return self.values.isnan()
+        empty, absent = self.kinds
+        return absent | (empty & self.values.isnan())
+
+    @cached_property
+    def all_count(self) -> bool:
+        """Whether every query is known to count in the average."""
+        return self.all_scored or (reading_is_free(self.status) and not bool(self.skipped.any()))
+
+    @property
+    def own_weights(self) -> Tensor:
+        """float64 [..., query]: ``weights``, also if all are 1."""
+        values = self.values
+        return scalar(1.0, values.dtype, values.device).expand_as(values) if self.weights is None else self.weights
+
+    @cached_property
+    def final_weights(self) -> Tensor:
+        """float64 [..., query]: the weight of each query in the average, 0 for a skipped one."""
+        weights, zero = self.own_weights, scalar(0.0, self.values.dtype, self.values.device)
+        return weights if self.all_count else torch.where(self.skipped, zero, weights)
+
+
+@constant
+def _unscored(dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor([Status.EMPTY, Status.ABSENT], dtype=dtype, device=device)
+
+
+def _numbers(parts: Sequence[tuple[Tensor, Tensor | None]]) -> Tensor | None:
+    """The numbers of the queries of all parts in their batch; None = they are in order."""
+    if all(queries is None for _, queries in parts):
+        return None
+    ends = list(accumulate((values.shape[-1] for values, _ in parts), initial=0))
+    numbers = [
+        torch.arange(*ends[n : n + 2], device=values.device) if queries is None else queries
+        for n, (values, queries) in enumerate(parts)
+    ]
+    return torch.cat(numbers)
+
+
+def _cat(parts: Sequence[Tensor | None]) -> Tensor | None:
+    """Concatenate tensors [..., query] of consecutive queries; None if there are none."""
+    return None if parts[0] is None else torch.cat(parts, dim=-1)  # type: ignore[arg-type]
+
+
+def stacked(rows: Sequence[Tensor]) -> Tensor:
+    """Stack tensors, one for each metric. A row that all metrics share is not copied."""
+    first = rows[0]
+    return first.expand(len(rows), *first.shape) if len(set(map(id, rows))) == 1 else torch.stack(tuple(rows))
