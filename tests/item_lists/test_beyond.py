@@ -129,7 +129,7 @@ def test_weights_of_pairs():
     close(total(metric), value / math.fsum(weights[u] * weights[v] for u, v in pairs))
 
 
-@pytest.mark.parametrize("weight", [2.0**-900, 2.0**500])
+@pytest.mark.parametrize("weight", [2.0**-400, 2.0**400])
 def test_personalization_is_the_same_for_lists_of_any_equal_weight(weight):
     ids = torch.tensor([[0, 1], [1, 4], [2, 4]])
     metric = tr.Personalization(num_items=5)

@@ -72,10 +72,10 @@ def exact_error(values, weights):
 ONE = torch.ones(300, dtype=torch.float64)
 WEIGHTS = {
     "one": ONE,
-    "tiny": ONE * 1e-300,
-    "huge": ONE * 1e155,
-    "both": torch.where(torch.arange(300) % 2 > 0, ONE * 1e155, ONE * 1e-300),
-    "one and huge": torch.where(torch.arange(300) % 2 > 0, ONE * 1e155, ONE),
+    "tiny": ONE * 1e-120,
+    "huge": ONE * 1e120,
+    "both": torch.where(torch.arange(300) % 2 > 0, ONE * 1e120, ONE * 1e-120),
+    "one and huge": torch.where(torch.arange(300) % 2 > 0, ONE * 1e120, ONE),
     "random": torch.rand(300, generator=torch.Generator().manual_seed(1), dtype=torch.float64) ** 8,
 }
 
@@ -122,7 +122,17 @@ def test_values_far_from_each_other_beside_large_ones():
     assert metric.standard_error.item() == pytest.approx(wanted, rel=1e-6)
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e155, 3.0])
+@pytest.mark.parametrize("scale", [1e-300, 1e155])
+def test_weights_with_squares_beyond_float64_have_a_mean_and_no_standard_error(scale):
+    metric = tr.HitRate(top_k=1)
+    weights = torch.tensor([scale, 3 * scale], dtype=torch.float64)
+    metric.update(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), torch.tensor([0, 0]), weights=weights)
+    assert metric.compute().item() == 0.25
+    assert metric.standard_error.isnan()
+    assert all(map(math.isnan, metric.interval()))
+
+
+@pytest.mark.parametrize("scale", [1e-120, 1e120, 3.0])
 def test_weights_of_one_size_change_neither_z_nor_its_standard_error(scale):
     plain, scaled = tr.MR(adjusted="z"), tr.MR(adjusted="z")
     for preds, target in BATCHES:
@@ -136,9 +146,16 @@ def test_weights_of_one_size_change_neither_z_nor_its_standard_error(scale):
 def test_a_state_of_another_size_is_refused_and_changes_nothing():
     metric = fill(tr.MRR(), BATCHES)
     metric.persistent(True)
-    with pytest.raises(RuntimeError, match=r"to be a tensor \[26\] of torch.float64, got a tensor \[15\]"):
+    with pytest.raises(RuntimeError, match=r"to be a tensor \[19\] of torch.float64, got a tensor \[15\]"):
         metric.load_state_dict({"mrr:sums": torch.ones(15, dtype=torch.float64)})
     assert metric.compute() == fill(tr.MRR(), BATCHES).compute()
+
+
+def test_a_state_that_was_saved_with_seven_more_sums_is_read_without_them():
+    metric, former = fill(tr.MRR(), BATCHES), tr.MRR()
+    saved = torch.cat([metric.sums[: sums.Sum.ERRORS], torch.zeros(7), metric.sums[sums.Sum.ERRORS :]])
+    former.load_state_dict({"mrr:sums": saved})
+    assert torch.equal(former.sums, metric.sums)
 
 
 # ---- numbers that float32 does not hold ------------------------------------------------------------------------------

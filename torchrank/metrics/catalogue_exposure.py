@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torchmetrics.utilities.plot import plot_curve
 
-import torchrank.state.sums as state
 from torchrank.metrics.item_lists import ExposureMetric, ListMetric, Recommended
 from torchrank.metrics.rank_discount import Discount, RankDiscount
 from torchrank.names.parameters import number, one_of
@@ -82,11 +81,8 @@ class Personalization(ExposureMetric):
         return super().amounts(lists, weights / lists.length.clamp_min(1).sqrt())
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
-        squares, w = state.scaled(sums)
-        themselves = squares[6]  # the pairs of a list with itself: the sum of squared weights
-        pairs = w**2 - themselves
-        # Both sums are in the scaled unit of ``w``, so that squares of very large or small weights stay finite.
-        alike = (exposure * (w / sums[Sum.W])).square().sum() - themselves
+        themselves = sums[Sum.W2]  # the pairs of a list with itself: the sum of squared weights
+        pairs, alike = sums[Sum.W] ** 2 - themselves, exposure.square().sum() - themselves
         # One list makes no pair: the difference is 0 up to rounding.
         return torch.where(pairs > 1e-12 * themselves, 1 - alike / pairs, float("nan"))
 

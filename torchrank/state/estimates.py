@@ -159,8 +159,7 @@ def _of_mean(metric: Estimable, sums: Tensor, value: float, error: float, level:
 
 def _binary(metric: Estimable, sums: Tensor, value: float) -> bool:
     """Whether all values are 0 or 1 and their mean is reported: v^2 <= v on [0, 1], and equal only there."""
-    squares, _ = state.scaled(sums)
-    second, first = float(squares[0]), float(squares[3])
+    second, first = float(sums[Sum.SQUARES]), float(sums[Sum.SQUARES + 3])
     plain = metric.value_range == (0.0, 1.0) and value == float(state.mean(sums))
     return plain and metric.aggregation == "mean" and abs(second - first) <= 1e-12 * abs(first)
 

@@ -213,10 +213,11 @@ class QueryMean(SummedMetric):
     def standard_error(self) -> Tensor:
         """Standard error of the mean over queries of this worker, float32 []; in ``metric.sync_context()`` of all.
 
-        Three digits or more are exact down to a spread of 1e-11 of the values, for weights of any size in one batch.
-        The weights of different batches may differ by a factor of 1e6; far beyond it, from 1e7 on, the error can be
-        too small. For a geometric or harmonic mean it is of first order in the spread of the values. For a sum it is
-        the error of the mean, times the sum of the weights: the number of queries is taken as given.
+        Three digits or more are exact down to a spread of 1e-11 of the values. The weights of different batches may
+        differ by a factor of 1e6; far beyond it, from 1e7 on, the error can be too small. It is NaN if the sum of the
+        weights is above 1e138 or below 1e-138. For a geometric or harmonic mean it is of first order in the spread of
+        the values. For a sum it is the error of the mean, times the sum of the weights: the number of queries is taken
+        as given.
         """
         return self._narrow(self.error_of(state.read(self.sums)))
 
@@ -352,6 +353,9 @@ class QueryMean(SummedMetric):
         self._set("sums", sums)
         if rows is not None:
             self._set("values", rows)
+
+    def restored(self, x: Tensor) -> Tensor:
+        return super().restored(state.current(x, self.sums.shape[-1]))
 
     def __getstate__(self) -> dict[str, Any]:
         # A reduction holds all its metrics, and a copy of one metric must not contain the others.

@@ -7,7 +7,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import constant, scalar
+from torchrank.hardware.constants import constant
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem
 
@@ -19,22 +19,21 @@ class Sum(IntEnum):
     W = 1  # sum(w)
     QUERIES = 2  # number of queries
     EMPTY = 3  # number of empty queries
-    SQUARES = 4  # seven sums from 4 to 10, see :func:`squares`
+    SQUARES = 4  # seven sums from 4 to 10, see :func:`summed`
     W2 = 10  # the last of them, sum(w^2)
-    FAR = 11  # seven sums for far batches, whose weights have squares beyond the range of float64
-    ERRORS = 18  # a counter for each kind of bad value; the further sums of a metric begin at SIZE
+    ERRORS = 11  # a counter for each kind of bad value; the further sums of a metric begin at SIZE
 
 
 SIZE = Sum.ERRORS + len(Problem)
 
-#: A batch is far if its sum of weights is above LARGE or below 1 / LARGE.
+#: Weights have no standard error if their sum is above LARGE or below 1 / LARGE: squares are infinite, or lose digits.
 LARGE = 2.0**460
+
+#: Number of sums that states had behind SQUARES before torchrank 0.1, for such weights.
+FORMER = 7
 
 #: Largest number of queries whose differences to all three centres are computed at once, in three times the memory.
 DIRECT = 2**11
-
-#: Weights of far batches are multiplied or divided by this before they are squared.
-SCALE = 2.0**540
 
 
 def nothing(device: torch.device, num_extra: int = 0) -> Tensor:
@@ -77,6 +76,13 @@ def carry(state: Tensor, device: torch.device) -> Tensor:
     return wide.sum(0) if compensated(state) else wide
 
 
+def current(state: Tensor, size: int) -> Tensor:
+    """A state of ``size`` numbers that was saved by this version, or by one that had FORMER further sums."""
+    if state.shape[-1:] != (size + FORMER,):
+        return state
+    return torch.cat([state[..., : Sum.ERRORS], state[..., Sum.ERRORS + FORMER :]], dim=-1)
+
+
 def compensated(x: Tensor) -> bool:
     """Whether a tensor contains sums and their rounding errors. Per-query values have fewer columns."""
     return x.dim() == 2 and len(x) == 2 and x.shape[1] >= SIZE
@@ -87,6 +93,12 @@ def summed(
 ) -> Tensor:
     """The sums [metric, SIZE] of one batch.
 
+    Seven of them, from which :func:`standard_error` is computed, have three centres c: sum(w^2 (v - c)^2) for each c,
+    sum(w^2 (v - c)) for each c, and sum(w^2). With c = 0 alone, a spread that is small compared to the values would be
+    lost in rounding. The other two centres are the mean of the batch, rounded to two coarse grids. If the spread is
+    small, then all batches round to the same point of at least one grid. So their sums around this point can be added,
+    over batches and workers.
+
     Args:
         values: float [metric, query].
         weights: float [metric, query]; None = all are 1.
@@ -95,41 +107,11 @@ def summed(
         errors: [metric, kind]: counters of bad values.
         zero_or_one: every weight is known to be 0 or 1, and values of weight 0 are 0.
     """
-    if weights is None:
-        wv = values.sum(-1)
-        w = torch.full_like(wv, values.shape[-1])
-    else:
-        wv, w = (values if zero_or_one else weights * values).sum(-1), weights.sum(-1)
-    counts = [x.to(w.dtype).unsqueeze(-1) for x in (wv, w, queries, empty)]
-    return torch.cat([*counts, *squares(values, weights, wv, w, zero_or_one), errors.to(w.dtype)], dim=-1)
-
-
-def squares(values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor, zero_or_one: bool = False) -> list[Tensor]:
-    """The sums of one batch from which :func:`standard_error` is computed, to be joined: twice seven columns.
-
-    With three centres c these are sum(w^2 (v - c)^2) for each c, sum(w^2 (v - c)) for each c, and sum(w^2). The first
-    seven numbers are for usual batches, the others for far batches.
-
-    With c = 0 alone, a spread that is small compared to the values would be lost in rounding. The other two centres
-    are the mean of the batch, rounded to two coarse grids. If the spread is small, then all batches round to the same
-    point of at least one grid. So their sums around this point can be added, over batches and workers.
-
-    Args:
-        values: float [metric, query].
-        weights: float [metric, query]; None = all are 1.
-        wv: float [metric]: sum(w v).
-        w: float [metric]: sum(w).
-        zero_or_one: every weight is known to be 0 or 1, and values of weight 0 are 0.
-    """
-    far = None
     factors = None if zero_or_one else weights  # a second factor of 0 or 1 changes nothing
-    if factors is not None and values.dtype == torch.float64:  # float32 cannot represent weights that are far
-        light, heavy = w < 1 / LARGE, w > LARGE
-        one, large, small = _factors(w.device)
-        weights = factors = factors * torch.where(light, large, torch.where(heavy, small, one)).unsqueeze(-1)
-        far = (light | heavy).unsqueeze(-1)
-    centre = centres(torch.nan_to_num(wv / w, 0.0, 0.0, 0.0))
+    wv = (values if factors is None else factors * values).sum(-1)
+    w = torch.full_like(wv, values.shape[-1]) if weights is None else weights.sum(-1)
     w2 = w.unsqueeze(-1) if factors is None else (factors**2).sum(-1, keepdim=True)
+    centre = centres(torch.nan_to_num(wv / w, 0.0, 0.0, 0.0))
     # The number of metrics decides nothing here, so a metric alone has the bits that it has in a suite.
     if values.shape[-1] <= DIRECT:
         first, second = _around(values, centre, weights, factors)
@@ -139,11 +121,8 @@ def squares(values: Tensor, weights: Tensor | None, wv: Tensor, w: Tensor, zero_
         shift = centre[..., 1:2] - centre
         shifted = first + shift * w2
         first, second = shifted, second + shift * (first + shifted)
-    zero = scalar(0.0, w.dtype, w.device)
-    if far is None:
-        return [second, first, w2, zero.expand(len(w), 7)]
-    result = torch.cat([second, first, w2], dim=-1)
-    return [torch.where(far, zero, result), torch.where(far, result, zero)]
+    counts = (x.to(w.dtype).unsqueeze(-1) for x in (wv, w, queries, empty))
+    return torch.cat([*counts, second, first, w2, errors.to(w.dtype)], dim=-1)
 
 
 def _around(values: Tensor, centre: Tensor, weights: Tensor | None, factors: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -186,24 +165,6 @@ def _grids(dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.tensor([[0, 1, 4 / 3], [1, 1, 4 / 3]], dtype=dtype, device=device)
 
 
-@constant
-def _factors(device: torch.device) -> Tensor:
-    """1, SCALE and 1 / SCALE, float64 [3]: factors of weights."""
-    return torch.tensor([1, SCALE, 1 / SCALE], dtype=torch.float64, device=device)
-
-
-def scaled(sums: Tensor) -> tuple[Tensor, Tensor]:
-    """The sums of :func:`squares` [..., 7] and the sum of the weights [...], both for weights scaled to fit float64."""
-    w, squares, far = sums[..., Sum.W], sums[..., Sum.SQUARES : Sum.FAR], sums[..., Sum.FAR : Sum.ERRORS]
-    if sums.dtype != torch.float64:
-        return squares, w
-    small, large = w < 1 / LARGE, w > LARGE
-    usual = squares + far / SCALE / SCALE
-    extreme = far + squares / SCALE / SCALE
-    scale = torch.where(small, w * SCALE, torch.where(large, w / SCALE, w))
-    return torch.where((small | large).unsqueeze(-1), extreme, usual), scale
-
-
 def mean(sums: Tensor) -> Tensor:
     """The weighted mean [...] of sums [..., SIZE]; NaN without scored queries."""
     return sums[..., Sum.WV] / sums[..., Sum.W]
@@ -212,10 +173,10 @@ def mean(sums: Tensor) -> Tensor:
 def standard_error(sums: Tensor, n: Tensor) -> Tensor:
     """The standard error [...] of the weighted mean m over ``n`` [...] scored queries; NaN for n < 2.
 
-    Its square is sum(w^2 (v - m)^2) / sum(w)^2 * n / (n - 1).
+    Its square is sum(w^2 (v - m)^2) / sum(w)^2 * n / (n - 1). NaN if the sum of the weights is above LARGE or below
+    1 / LARGE.
     """
-    squares, w = scaled(sums)
-    second, first, w2 = squares[..., :3], squares[..., 3:6], squares[..., 6:]
+    second, first, w2 = sums[..., Sum.SQUARES : Sum.ERRORS].split((3, 3, 1), -1)
     m = mean(sums)
     centre = centres(m)
     # Sums of different batches belong to a common centre only if, shifted back to 0, they equal the sums around 0.
@@ -227,10 +188,18 @@ def standard_error(sums: Tensor, n: Tensor) -> Tensor:
     spread = (second - off * (2 * first - off * w2)).gather(-1, best).squeeze(-1)
     # With one query, rounding errors must not be divided by 0.
     spread = torch.where(n > 1, spread.clamp_min(0) * n / (n - 1), float("nan"))
-    return spread.sqrt() / w
+    return spread.sqrt() / _squarable(sums[..., Sum.W])
 
 
 def effective_size(sums: Tensor) -> Tensor:
-    """Kish's effective number of queries: sum(w)^2 / sum(w^2); for weights of 1 exactly their number."""
-    squares, w = scaled(sums)
-    return w / squares[..., 6] * w
+    """Kish's effective number of queries: sum(w)^2 / sum(w^2); for weights of 1 exactly their number.
+
+    NaN if the sum of the weights is above LARGE or below 1 / LARGE.
+    """
+    w = _squarable(sums[..., Sum.W])
+    return w / sums[..., Sum.W2] * w
+
+
+def _squarable(w: Tensor) -> Tensor:
+    """Sums of weights, NaN for weights whose squares leave the range of float64."""
+    return torch.where((w < LARGE) & (w > 1 / LARGE), w, float("nan"))

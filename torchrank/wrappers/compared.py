@@ -317,7 +317,7 @@ def _statistics(
     relative = math.nan
     if n > 1 and mean_a:
         # sum(w^2 (b - r a)^2) from sum(w^2 d^2) = AA + BB - 2 AB
-        ratio, dd = mean_b / mean_a, float(state.scaled(sums[:SIZE])[0][0])
+        ratio, dd = mean_b / mean_a, float(sums[Sum.SQUARES])
         ab = (more[Pair.AA] + more[Pair.BB] - dd) / 2
         square = more[Pair.BB] - 2 * ratio * ab + ratio**2 * more[Pair.AA]
         relative = math.sqrt(max(0.0, square) * n / (n - 1)) / weight / abs(mean_a)
