@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
@@ -14,8 +15,8 @@ from torch import Tensor
 import torchrank.state.sums as state
 from torchrank.state.sums import Sum
 
-# Bits of a limb: a mantissa of 53 bits has three. Products of limbs have 36 bits, so sums of 2^24 fit in int64.
-BITS, AT_ONCE = 18, 2**20
+# Bits of the mantissa of a float64.
+MANTISSA = 53
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,14 @@ class ExactSums:
         """The sums of float64 [value]; NaN is left out."""
         values = values[~np.isnan(values)].astype(np.float64, copy=False)
         finite = values[np.isfinite(values)]
-        total = squares = Fraction(0)
-        for start in range(0, len(finite), AT_ONCE):
-            for exponent, first, second in _by_exponent(finite[start : start + AT_ONCE]):
-                unit = Fraction(2) ** (exponent - 3 * BITS)
-                total, squares = total + first * unit, squares + second * unit**2
+        distinct, numbers = np.unique(finite, return_counts=True)
+        mantissas, exponents = np.frexp(distinct)
+        least = int(exponents.min(initial=0))
+        integers = (mantissas * 2.0**MANTISSA).astype(np.int64).tolist()
+        exact, counts = list(map(operator.lshift, integers, (exponents - least).tolist())), numbers.tolist()
+        unit = Fraction(2) ** (least - MANTISSA)
+        total = sum(map(operator.mul, exact, counts)) * unit
+        squares = sum(one * one * count for one, count in zip(exact, counts)) * unit**2
         infinite = int((values == np.inf).sum()), int((values == -np.inf).sum())
         return cls(len(values), total, squares, infinite)
 
@@ -94,26 +98,6 @@ class ExactSums:
             rounded = list(map(_rounded, second + first))
             found[Sum.SQUARES : Sum.W2] = torch.tensor(rounded, dtype=torch.float64, device="cpu")
         return found
-
-
-def _by_exponent(values: np.ndarray) -> list[tuple[int, int, int]]:
-    """For the values of each exponent: the exponent, and the sums of the mantissas and of their squares as integers."""
-    mantissas, exponents = np.frexp(values)
-    order = exponents.astype(np.int16).argsort(kind="stable")  # 16 bits are sorted by radix
-    integers, exponents = (mantissas * 2.0 ** (3 * BITS)).astype(np.int64)[order], exponents[order]
-    begin = np.flatnonzero(np.diff(exponents, prepend=exponents[0] - 1))
-    mask = 2**BITS - 1
-    high, middle, low = integers >> 2 * BITS, integers >> BITS & mask, integers & mask
-
-    def summed(numbers: np.ndarray, shift: int) -> list[int]:
-        return [one << shift * BITS for one in np.add.reduceat(numbers, begin).tolist()]
-
-    sums = summed(high, 2), summed(middle, 1), summed(low, 0)
-    products = (
-        *(summed(high * high, 4), summed(2 * high * middle, 3), summed(2 * high * low + middle * middle, 2)),
-        *(summed(2 * middle * low, 1), summed(low * low, 0)),
-    )
-    return list(zip(exponents[begin].tolist(), map(sum, zip(*sums)), map(sum, zip(*products))))
 
 
 def _rounded(number: Fraction) -> float:
