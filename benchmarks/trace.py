@@ -49,10 +49,10 @@ def calls(work: Callable[[], Any]) -> list[Call]:
 
 
 def of_update() -> list[Call]:
-    """The calls of an update of NDCG with scores and grades [8, 10], after the first ones."""
+    """The calls of an update of NDCG with a cutoff, scores [8, 10] and grades from 0 to 2, after the first ones."""
     generator = torch.Generator().manual_seed(0)
-    scores, grades = torch.randn(8, 10, generator=generator), torch.randint(0, 2, (8, 10), generator=generator)
-    metric = tr.NDCG()
+    scores, grades = torch.randn(8, 10, generator=generator), torch.randint(0, 3, (8, 10), generator=generator)
+    metric = tr.NDCG(top_k=5)
     for _ in range(2):  # the first batches make constants
         metric.update(scores, grades)
     return calls(lambda: metric.update(scores, grades))

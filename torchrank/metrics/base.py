@@ -117,6 +117,11 @@ class RankingMetric(Measure):
         total, divisor = self.numerator(ranking), self.denominator(ranking)
         return total if divisor is None else ratio(total, divisor)
 
+    @property
+    def empty_without_denominator(self) -> bool:
+        """Whether :meth:`empty` is where the :meth:`denominator` is 0. Both are computed once then."""
+        return False
+
     @classmethod
     def linear(cls) -> bool:
         """Whether :meth:`numerator` and :meth:`denominator` define the measure."""
@@ -231,8 +236,14 @@ class RankingMetric(Measure):
 
     def values(self, ranking: Ranking) -> tuple[Tensor, Tensor]:
         """The value of each query, float64 [query], and whether the query is empty, bool [query]."""
-        empty = self.empty(ranking)
-        value = self.measure(self.resolve_ties(ranking))
+        resolved = self.resolve_ties(ranking)
+        if self.empty_without_denominator and type(self).measure is RankingMetric.measure:
+            total, divisor = self.numerator(resolved), self.denominator(resolved)
+            assert divisor is not None
+            empty = divisor == 0
+            value = (total / divisor).masked_fill_(empty, 0)
+        else:
+            value, empty = self.measure(resolved), self.empty(ranking)
         if not isinstance(value, Tensor) or value.shape != empty.shape:
             got = f"shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             wanted = f"a tensor [query], here {len(empty)} values"

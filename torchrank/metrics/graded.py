@@ -257,6 +257,10 @@ class NDCG(DCG):
     def of_one_rank(self) -> bool:
         return self.built_in
 
+    @property
+    def empty_without_denominator(self) -> bool:
+        return self.normalize == "ideal"
+
     def denominator(self, ranking: Ranking) -> Tensor:
         if self.normalize == "ideal":
             return self.ideal(ranking)

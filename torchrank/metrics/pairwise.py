@@ -260,7 +260,7 @@ def different_grades(ranking: Ranking, gain: Gain) -> Tensor:
     positive = _positive(ranking)
     several = positive.sum(-1).to(ranking.first.dtype)
     zeros = ranking.num_candidates - (positive & ranking.retrieved()).sum(-1)
-    if (levels := ranking.levels()) is not None:
+    if (levels := ranking.levels) is not None:
         return _over_levels(ranking, gain, levels, zeros)
     grade, begins, _ = grade_classes(ranking)
     position = torch.arange(grade.shape[1], device=grade.device)
@@ -305,7 +305,7 @@ def _in_order(ranking: Ranking, gain: Gain) -> Tensor:
     zeros = later - so_far[:, -1:] + so_far
     # Numbers of pairs are integers, which are added exactly.
     worth = as_numbers(positive, found.dtype) if gain is POSITIVE else only(positive, ranking.gains(gain))
-    if (levels := ranking.levels()) is not None:
+    if (levels := ranking.levels) is not None:
         among = _descents(ranking, worth, levels)
     else:
         among = _ascents(grade_classes(ranking)[2], positive, worth)

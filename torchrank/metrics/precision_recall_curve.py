@@ -60,6 +60,7 @@ class PRCurve(Precision):
     registry: ClassVar[dict[str, type[RankingMetric]]] = {}
     takes_unjudged_for = ("irrelevant",)
     nonlinear_reason = NONLINEAR  # of a curve
+    shows_extra = True
 
     top_k: int = integer(least=1, kw_only=False)
     aggregation: Literal["mean"] = one_of(default="mean")

@@ -36,8 +36,7 @@ def of_ranks(piece: Callable[Concatenate[Any, P], Tensor]) -> Callable[Concatena
     def once(self: Any, *args: P.args, **kwargs: P.kwargs) -> Tensor:
         key = (piece, args, tuple(kwargs.items()))
         if key not in self._cache:
-            one = self.one_query() if self.same_ranks else self
-            self._cache[key] = piece(one, *args, **kwargs).expand(self.first.shape)
+            self._cache[key] = piece(self.distinct, *args, **kwargs).expand(self.first.shape)
         return self._cache[key]
 
     return once

@@ -144,14 +144,10 @@ class Derived(RankIntervals):
         return self.num_candidates if top_k is None else self.num_candidates.clamp_max(top_k)
 
     @cached_property
-    def same_ranks(self) -> bool:
-        """Whether all queries are known to have the same ranks, because they are expanded from one query."""
-        return len(self.num_candidates) > 1 and not self.first.stride(0) and not self.tied.stride(0)
-
-    @cached
-    def one_query(self) -> Self:
-        """The ranking of the first query."""
-        return self.take(slice(0, 1))
+    def distinct(self) -> Self:
+        """This ranking; that of the first query if all are known to have the same ranks: they are expanded from one."""
+        same = len(self.num_candidates) > 1 and not self.first.stride(0) and not self.tied.stride(0)
+        return self.take(slice(0, 1)) if same else self
 
     @of_ranks
     def retrieved(self) -> Tensor:
@@ -215,8 +211,8 @@ class Derived(RankIntervals):
             running = self._running(piece, *args)
             if not self.untied:
                 return self.last_group(top_k).up_to_cutoff(running)
-            if self.same_ranks:
-                inside = int(self.one_query().num_up_to(top_k))
+            if self.distinct is not self:
+                inside = int(self.distinct.num_up_to(top_k))
                 return running[:, inside - 1] if inside else torch.zeros_like(self.num_candidates)
             number = self.num_up_to(top_k)
             return only(number > 0, running.gather(-1, (number - 1).clamp_min(0))).squeeze(-1)
@@ -252,10 +248,10 @@ class Derived(RankIntervals):
     def num_up_to(self, top_k: int) -> Tensor:
         """int64 [query, 1]: number of entries that may be at or before a rank."""
         if self.complete:  # columns are ranks
-            return self._num_retrieved().clamp_max(top_k)
+            return self._num_retrieved.clamp_max(top_k)
         return (self.retrieved() & (self.first <= top_k)).sum(-1, keepdim=True)
 
-    @cached
+    @cached_property
     def _num_retrieved(self) -> Tensor:
         """int64 [query, 1]: number of retrieved entries."""
         return self.retrieved().sum(-1, keepdim=True)
@@ -286,9 +282,9 @@ class Derived(RankIntervals):
     @cached
     def hits(self, level: float, top_k: int | None) -> Tensor:
         """float64 [query]: (expected) number of relevant candidates among the first ``top_k``."""
-        if self.untied and self.same_ranks and self.shares_sums(top_k):
+        if self.untied and self.distinct is not self and self.shares_sums(top_k):
             # Few columns are faster than running sums, and whole numbers have the same sum in any order.
-            found = self.found(level)[:, : int(self.one_query().num_up_to(top_k))]
+            found = self.found(level)[:, : int(self.distinct.num_up_to(top_k))]
             return found.view(torch.int8).sum(-1, dtype=torch.int32).to(self.first.dtype)
         return self.sum_up_to(top_k, Derived.found_numbers, level)
 
@@ -350,7 +346,7 @@ class Derived(RankIntervals):
         before = so_far.gather(-1, start)
         return before, so_far.gather(-1, stop) - before
 
-    @cached
+    @cached_property
     def _above(self) -> Tensor:
         """float64 [query, entry]: number of candidates before each entry's tie group, 0 if it was not retrieved."""
         return only(self.retrieved(), self.first - 1)
@@ -359,7 +355,7 @@ class Derived(RankIntervals):
     def run_bounds(self) -> tuple[Tensor, Tensor]:
         """The columns where each entry's tie group starts and stops: int64 [query, entry] each."""
         if self.complete:  # columns are ranks, so the interval of ranks gives the columns
-            above = self._above()
+            above = self._above
             return above.long(), (above + self.tied).long()
         return run_bounds(run_starts(self.first))
 
@@ -373,14 +369,15 @@ class Derived(RankIntervals):
     def mean_discount(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and if not retrieved."""
         if self.untied:
-            return self._untied_discount(discount, top_k)
+            return self.discount_sum(discount, top_k)
         return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k) / ranks.number)
 
     @of_ranks
     def discount_sum(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: sum of the discount over an entry's interval of ranks up to ``top_k``."""
         if self.untied:
-            return self._untied_discount(discount, top_k)
+            inside = self.retrieved() if top_k is None else self.retrieved() & (self.first <= top_k)
+            return only(inside, discount(self.first.clamp_min(1)))
         return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k))
 
     def mean_discount_of(
@@ -398,22 +395,12 @@ class Derived(RankIntervals):
         several = prefix_differences(discount, limit, ranks.ends.clamp(0, limit), self.first.dtype)
         return torch.where(alone, discount(ranks.first.clamp_min(1)), several)
 
-    def _untied_discount(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
-        """:meth:`mean_discount` without ties."""
-        inside = self.retrieved() if top_k is None else self.retrieved() & (self.first <= top_k)
-        return only(inside, self._discount_at_best_rank(discount))
-
-    @of_ranks
-    def _discount_at_best_rank(self, discount: Callable[[Tensor], Tensor]) -> Tensor:
-        """float64 [query, entry]: the discount at the best rank of each entry."""
-        return discount(self.first.clamp_min(1))
-
     def _of_interval(self, piece: Callable[[Intervals], Tensor]) -> Tensor:
         """A quantity of the interval of each entry, computed once for each interval if there are few of them."""
-        ranks, at = self._intervals()
+        ranks, at = self._intervals
         return piece(ranks) if at is None else piece(ranks).index_select(0, at).view(self.first.shape)
 
-    @cached
+    @cached_property
     def _intervals(self) -> tuple[Intervals, Tensor | None]:
         """All possible intervals of entries [interval], and the number of each entry's interval, int64 [query * entry].
 
@@ -422,7 +409,7 @@ class Derived(RankIntervals):
         of_entries = Intervals(self.first, self.tied)
         if not reading_is_free(self.first) or not len(self.first):  # the number of intervals depends on values
             return of_entries, None
-        above = self._above()
+        above = self._above
         ranks, longest = int(above.max()) + 1, int(self.tied.max()) + 1
         # With fewer than 4 entries per interval the detour does not pay.
         if ranks * longest * 4 > above.numel():

@@ -103,7 +103,11 @@ class RankIntervals:
             "intents",
             "ignored",
         )
-        return replace(self, **{f: x[queries] for f in fields if (x := getattr(self, f)) is not None})
+        taken = {}
+        for field in fields:
+            if (x := getattr(self, field)) is not None:
+                taken[field] = x[queries]
+        return replace(self, **taken)
 
 
 def run_starts(x: Tensor) -> Tensor:

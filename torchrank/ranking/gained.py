@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -31,13 +32,7 @@ class Gained(Derived):
     @cached
     def gains(self, gain: Callable[[Tensor], Tensor]) -> Tensor:
         """float64 [query, entry]: gain of each entry; 0 if unjudged or padding, and for most gains at grade 0."""
-        gain = as_gain(gain)
-        return _gains(*self._gaining(gain.of_zero), gain)
-
-    @cached
-    def _gaining(self, of_zero: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """The first arguments of :func:`_gains`, for all entries."""
-        return _split(self.grade, of_zero, self.first.dtype, self.valid)
+        return gains_of(self.grade, self.valid, gain, self.first.dtype)
 
     @cached
     def discounted_gains(
@@ -83,7 +78,7 @@ class Gained(Derived):
         gain = as_gain(gain)
         if not gain.monotone:
             return self._ideal_by_rank(gain, discount, top_k)
-        if (levels := self.levels()) is not None:
+        if (levels := self.levels) is not None:
             return self._ideal_by_level(gain, discount, top_k, levels)
         value = self._ideal_by_rank(gain, discount, top_k)
         # A query whose own grades are small gets the same digits as in a batch without others.
@@ -101,7 +96,8 @@ class Gained(Derived):
         limit = min(top_k or judged.shape[1], judged.shape[1])
         # The n(l) candidates at or above level l have the ranks 1 ... n(l) in the ideal order. So each level l adds
         # gain(l) - gain(l - 1) times the sum of the first n(l) discounts.
-        discounts = self._discounts_reached(discount, limit, levels)
+        sums = prefix_sums(discount, limit, self.first.dtype, self.first.device)
+        discounts = sums.take(self._reached(levels).clamp_max(limit))
         # The table of a function at 1, 2, ... serves gains of grades as well as discounts of ranks.
         by_level = of_first_ranks(gain, levels, self.first.dtype, self.first.device)
         total, below = None, 0.0
@@ -117,27 +113,19 @@ class Gained(Derived):
         return torch.zeros_like(self.num_candidates) if total is None else total
 
     @cached
-    def _discounts_reached(self, discount: Callable[[Tensor], Tensor], limit: int, levels: int) -> tuple[Tensor, ...]:
-        """For each level, the sum of the discounts of the first n(l) ranks up to ``limit``: float64 [query]."""
-        sums = prefix_sums(discount, limit, self.first.dtype, self.first.device)
-        return sums.take(self._reached(levels).clamp_max(limit)).unbind()
-
-    @cached
     def _reached(self, levels: int) -> Tensor:
         """int64 [level, query]: number of judged candidates at or above each of the levels 1, 2, ..., ``levels``."""
-        if 1 < levels <= LANES and self._judged_width() < 2**BITS and self.levels() is not None:
-            return self._reached_at_once(levels)
+        judged = self.grade if self.pool is None else self.pool
+        if 1 < levels <= LANES and judged.shape[1] < 2**BITS and self.levels is not None:
+            # few grades in short lists on the CPU: the counts of all grades in one integer
+            grade = only(self.valid, judged) if self.pool is None else judged
+            together = torch.bitwise_left_shift(1, grade.long().clamp(0, levels).mul_(BITS)).sum(-1)
+            lanes = torch.arange(levels, 0, -1, device=grade.device).unsqueeze(-1) * BITS
+            return (together >> lanes).bitwise_and_(2**BITS - 1).cumsum(0).flip(0)
         counts = [self.num_relevant(level) for level in range(1, levels + 1)]
         if not counts:
             return self.num_candidates.new_zeros((0, self.num_queries), dtype=torch.int64)
         return torch.stack(counts).long()
-
-    def _reached_at_once(self, levels: int) -> Tensor:
-        """:meth:`_reached` for few grades in short lists on the CPU: the counts of all grades in one integer."""
-        grade = only(self.valid, self.grade) if self.pool is None else self.pool
-        together = torch.bitwise_left_shift(1, grade.long().clamp(0, levels).mul_(BITS)).sum(-1)
-        lanes = torch.arange(levels, 0, -1, device=grade.device).unsqueeze(-1) * BITS
-        return (together >> lanes).bitwise_and_(2**BITS - 1).cumsum(0).flip(0)
 
     def ideal_order(self, gain: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, rank]: gains of all judged candidates in descending order, up to ``top_k``."""
@@ -167,7 +155,7 @@ class Gained(Derived):
 
         None if grades are not few small integers.
         """
-        levels = self.levels()
+        levels = self.levels
         if levels is None:
             return None
         ranks = torch.arange(1, self._ideal_width() + 1, dtype=self.first.dtype, device=self.first.device)
@@ -177,18 +165,14 @@ class Gained(Derived):
             grade += (ranks <= reached.unsqueeze(-1)).view(torch.int8)
         return grade.long()
 
-    def _judged_width(self) -> int:
-        """Largest number of judged candidates of a query, padding included."""
-        return (self.grade if self.pool is None else self.pool).shape[1]
-
     def _ideal_width(self) -> int:
         """Number of ranks of the ideal order, up to ``reach``."""
         return self.first.shape[1] if self.pool is None else min(self.reach or self.pool.shape[1], self.pool.shape[1])
 
-    @cached
+    @cached_property
     def levels(self) -> int | None:
         """The largest grade if grades are small integers on the CPU, else None."""
-        top_grade = self._largest_grade()
+        top_grade = self._largest_grade
         if top_grade is None or not top_grade.numel():
             return None
         most = int(top_grade.max())
@@ -196,10 +180,10 @@ class Gained(Derived):
 
     def _small_grades(self) -> Tensor | None:
         """bool [query]: the largest grade is a small integer; None if grades are floats, or not on the CPU."""
-        top_grade = self._largest_grade()
+        top_grade = self._largest_grade
         return None if top_grade is None else top_grade <= FEW_LEVELS
 
-    @cached
+    @cached_property
     def _largest_grade(self) -> Tensor | None:
         """The largest grade of each query, [query], if grades are integers on the CPU, else None."""
         grade = self.grade if self.pool is None else self.pool
@@ -222,32 +206,19 @@ class Gained(Derived):
 
 
 def gains_of(grade: Tensor, valid: Tensor | None, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
-    """Gains of grades in a floating dtype, 0 where ``valid`` is False."""
+    """Gains of grades in a floating dtype, 0 where ``valid`` is False; for most gains 0 at grade 0, and below it."""
     gain = as_gain(gain)
-    return _gains(*_split(grade, gain.of_zero, dtype, valid), gain)
-
-
-def _split(
-    grade: Tensor, of_zero: bool, dtype: torch.dtype, valid: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The grades; whether the gain may differ from 0; the grades in a floating dtype, 0 where the gain is 0.
-
-    A table of gains may have a gain for grade 0.
-    """
-    gaining = grade >= 0 if of_zero else grade > 0
+    gaining = grade >= 0 if gain.of_zero else grade > 0  # a table of gains may have a gain for grade 0
     whole = valid is None or (reading_is_free(valid) and every(valid))
     gaining = gaining if valid is None or whole else gaining & valid
-    positive = grade.clamp_min(0) if whole and not grade.is_floating_point() else only(gaining, grade)
-    return grade, gaining, positive.to(dtype)
-
-
-def _gains(grade: Tensor, gaining: Tensor, wide: Tensor, gain: Gain) -> Tensor:
-    """Gains of grades, split by :func:`_split`: like ``wide``."""
     # The level is compared in the grade's dtype: 0.1 in float16 is below 0.1 in float64. A grade at or above it is
     # lifted to the level, so that the gain function decides in the same way.
-    if (level := gain.level) is not None:
-        if gain.binary:
-            return as_numbers(gaining & at_least(grade, level), wide.dtype)
+    level = gain.level
+    if level is not None and gain.binary:
+        return as_numbers(gaining & at_least(grade, level), dtype)
+    wide = grade.clamp_min(0) if whole and not grade.is_floating_point() else only(gaining, grade)
+    wide = wide.to(dtype)
+    if level is not None:
         wide = only(at_least(grade, level), wide.clamp_min(level))
     gains = gain(wide)
     return gains if gains is wide else only(gaining, gains)

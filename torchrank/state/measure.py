@@ -42,6 +42,8 @@ class Measure(Parametrised, QueryMean):
     registry: ClassVar[dict[str, Any]] = {}
     #: its names in other libraries, with the settings that reproduce them; see :mod:`torchrank.names.spellings`
     known_as: ClassVar[Mapping[str, Any]] = {}
+    #: whether ``score`` returns the numbers of each query that are summed further
+    shows_extra: ClassVar[bool] = False
     #: whether it measures recommended lists, and not rankings
     takes_lists: ClassVar[bool] = False
     #: whether it can be cut at a rank; False if a class declares ``top_k: None = None``

@@ -37,6 +37,8 @@ class Scored(Protocol):
 
     #: whether it measures recommended lists: :meth:`per_query` takes a batch then, otherwise a ranking
     takes_lists: Any
+    #: whether ``extra`` of the values is read after it is summed
+    shows_extra: Any
     ties: Any
     validate_args: bool
     aggregation: Any
@@ -166,6 +168,7 @@ def _ranked(metrics: Sequence[Scored], batch: Batch, values: bool, total: bool, 
         part.ignored = None if source.ignored is None else source.ignored[part.queries]
         part = weighed(metrics, part, None if weights is None else weights[part.queries])
         added.append(reduce(metrics, part))
+        part.extra = tuple(x if values and metric.shows_extra else None for metric, x in zip(metrics, part.extra))
         none = torch.empty_like(part.values[:, :0])
         parts.append(part if keep else Values(none, none.to(part.status), part.errors, extra=(None,) * len(metrics)))
     results = list(Values.join(parts).each())

@@ -275,7 +275,7 @@ class TieGroups:
     #: the last rank at which a tie group may begin; None = all ranks
     reach: int | None
 
-    takes_lists = False
+    takes_lists = shows_extra = False
     label = "ties"
     validate_args = False
     aggregation = "mean"
