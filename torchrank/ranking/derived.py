@@ -254,7 +254,7 @@ class Derived(RankIntervals):
     @cached_property
     def _num_retrieved(self) -> Tensor:
         """int64 [query, 1]: number of retrieved entries."""
-        return self.retrieved().sum(-1, keepdim=True)
+        return (self.distinct.tied > 0).sum(-1, keepdim=True).expand(len(self.tied), 1)
 
     def before_and_in_last(self, top_k: int, piece: Callable[..., Tensor], *args: Any) -> tuple[Tensor, Tensor]:
         """Sums of ``piece(self, *args)`` over the entries before, and in, :meth:`last_group`: float64 [query] each."""
@@ -365,18 +365,19 @@ class Derived(RankIntervals):
         missing = (self.num_candidates + 1).unsqueeze(-1)
         return either(self.retrieved(), self.first + (self.tied - 1) / 2, missing)
 
-    @of_ranks
     def mean_discount(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: (expected) ``discount(rank)``, 0 beyond ``top_k`` and if not retrieved."""
-        if self.untied:
-            return self.discount_sum(discount, top_k)
+        return self.discount_sum(discount, top_k) if self.untied else self._mean_over_tie(discount, top_k)
+
+    @cached
+    def _mean_over_tie(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k) / ranks.number)
 
     @of_ranks
     def discount_sum(self, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         """float64 [query, entry]: sum of the discount over an entry's interval of ranks up to ``top_k``."""
         if self.untied:
-            inside = self.retrieved() if top_k is None else self.retrieved() & (self.first <= top_k)
+            inside = self.tied > 0 if top_k is None else (self.tied > 0) & (self.first <= top_k)
             return only(inside, discount(self.first.clamp_min(1)))
         return self._of_interval(lambda ranks: self._discount_sum(ranks, discount, top_k))
 

@@ -98,23 +98,10 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
     Raises:
         TypeError, ValueError: the layout of the batch is unknown, or a metric is not defined for it.
     """
-    if not any(map(_TAKES_LISTS, metrics)):
-        return _of_rankings(metrics, batch, values, total) if metrics else []
-    ranked = iter(score_batch([metric for metric in metrics if not metric.takes_lists], batch, values, total))
-    return [
-        _finished([metric], metric.per_query(batch), batch.weights, total)[0] if metric.takes_lists else next(ranked)
-        for metric in metrics
-    ]
-
-
-_TAKES_LISTS, _REQUIRED, _EXTRA, _VALIDATES, _ACTION, _AGGREGATION = map(
-    operator.attrgetter,
-    ("takes_lists", "required", "num_extra_sums", "validate_args", "empty_target_action", "aggregation"),
-)
-
-
-def _of_rankings(metrics: Sequence[Scored], batch: Batch, values: bool, total: bool) -> list[Values]:
-    """As :func:`score_batch`, for metrics of rankings."""
+    if any(map(_TAKES_LISTS, metrics)):
+        return _with_lists(metrics, batch, values, total)
+    if not metrics:
+        return []
     preds, device, size, queries = batch.preds, torch.device("cpu"), 0, 0  # for preds that `arrange` rejects
     if isinstance(preds, Ranking):
         given = [name for name, value in {"target": batch.target, **batch.options}.items() if value is not None]
@@ -140,6 +127,21 @@ def _of_rankings(metrics: Sequence[Scored], batch: Batch, values: bool, total: b
         return in_batch(device, size, _ranked, metrics, batch, values, total, step)
 
 
+def _with_lists(metrics: Sequence[Any], batch: Batch, values: bool, total: bool) -> list[Values]:
+    """As :func:`score_batch`, for metrics of recommended lists, and others."""
+    ranked = iter(score_batch([metric for metric in metrics if not metric.takes_lists], batch, values, total))
+    return [
+        _finished([metric], metric.per_query(batch), batch.weights, total)[0] if metric.takes_lists else next(ranked)
+        for metric in metrics
+    ]
+
+
+_TAKES_LISTS, _REQUIRED, _EXTRA, _VALIDATES, _ACTION, _AGGREGATION = map(
+    operator.attrgetter,
+    ("takes_lists", "required", "num_extra_sums", "validate_args", "empty_target_action", "aggregation"),
+)
+
+
 def _ranked(metrics: Sequence[Scored], batch: Batch, values: bool, total: bool, step: int) -> list[Values]:
     """As :func:`score_batch`. At most ``step`` queries are summed before the next are measured; 0 = all together."""
     need = functools.reduce(operator.or_, map(_REQUIRED, metrics))
@@ -154,13 +156,20 @@ def _ranked(metrics: Sequence[Scored], batch: Batch, values: bool, total: bool, 
             source = Ranking.rank(source, need)
         weights = _checked_weights(weights, source.num_queries).to(source.errors.device)
     rankings = source.parts(need.all_candidates) if isinstance(source, Ranking) else rank(source, need)
+    parts: list[Values] = []
     if not step:
-        found = _joined(metrics, rankings)
+        for ranking in rankings:
+            part = per_query(metrics, ranking)
+            # From the second chunk on, copy the values after all temporaries of the chunk are freed. Otherwise they
+            # would stay between the freed pieces of memory, and these would be too small for the next chunk.
+            del ranking
+            parts.append(part.clone() if parts else part)
+            del part
+        found = Values.join(parts)
         found.ignored = source.ignored
         return _finished(metrics, found, weights, total)
     # Sums of the chunks are added. The values are kept only if somebody reads them.
     keep = values or any(metric.rows is not None for metric in metrics)
-    parts: list[Values] = []
     added: list[list[Tensor]] = []
     for ranking in _chunks(rankings, step):
         part = per_query(metrics, ranking)
@@ -175,19 +184,6 @@ def _ranked(metrics: Sequence[Scored], batch: Batch, values: bool, total: bool, 
     for result, totals in zip(results, zip(*added)):
         result.sums = totals[0] if len(totals) == 1 else torch.stack(totals).sum(0)
     return results
-
-
-def _joined(metrics: Sequence[Scored], rankings: Iterable[Ranking]) -> Values:
-    """The values of all rankings, one after the other."""
-    parts: list[Values] = []
-    for ranking in rankings:
-        part = per_query(metrics, ranking)
-        # From the second chunk on, copy the values after all temporaries of the chunk are freed. Otherwise they would
-        # stay between the freed pieces of memory, and these would be too small for the next chunk.
-        del ranking
-        parts.append(part.clone() if parts else part)
-        del part
-    return Values.join(parts)
 
 
 def _chunks(rankings: Iterable[Ranking], step: int) -> Iterator[Ranking]:
@@ -324,7 +320,7 @@ def reduce(metrics: Sequence[Any], found: Values) -> list[Tensor]:
     if "geometric" in aggregations or "harmonic" in aggregations:
         values = torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
     alike = found.weights is None
-    if found.all_count and _all_ones(found.weights):
+    if found.all_count and (found.weights is None or _all_ones(found.weights)):
         added = sums.summed(values, None, queries, num_empty, found.errors)
     else:
         # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
@@ -345,6 +341,6 @@ def _checked_weights(weights: Tensor, queries: int) -> Tensor:
     return weights
 
 
-def _all_ones(x: Tensor | None) -> bool:
-    """Whether all weights [metric, query] on the CPU are 1; None = they are. Rows of one expanded row are read once."""
-    return x is None or bool((x[:1] if x.shape[0] and not x.stride(0) else x).eq(1).all())
+def _all_ones(x: Tensor) -> bool:
+    """Whether all weights [metric, query] on the CPU are 1. Rows of one expanded row are read once."""
+    return bool((x[:1] if x.shape[0] and not x.stride(0) else x).eq(1).all())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from enum import IntEnum
 
 import torch
@@ -88,6 +89,9 @@ def compensated(x: Tensor) -> bool:
     return x.dim() == 2 and len(x) == 2 and x.shape[1] >= SIZE
 
 
+_AS_COLUMN = operator.methodcaller("unsqueeze", -1)
+
+
 def summed(
     values: Tensor, weights: Tensor | None, queries: Tensor, empty: Tensor, errors: Tensor, zero_or_one: bool = False
 ) -> Tensor:
@@ -121,7 +125,7 @@ def summed(
         shift = centre[..., 1:2] - centre
         shifted = first + shift * w2
         first, second = shifted, second + shift * (first + shifted)
-    counts = (x.to(w.dtype).unsqueeze(-1) for x in (wv, w, queries, empty))
+    counts = map(_AS_COLUMN, (wv, w, queries.to(w.dtype), empty.to(w.dtype)))
     return torch.cat([*counts, second, first, w2, errors.to(w.dtype)], dim=-1)
 
 
