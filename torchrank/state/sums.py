@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from enum import IntEnum
 
 import torch
@@ -89,9 +88,6 @@ def compensated(x: Tensor) -> bool:
     return x.dim() == 2 and len(x) == 2 and x.shape[1] >= SIZE
 
 
-_AS_COLUMN = operator.methodcaller("unsqueeze", -1)
-
-
 def summed(
     values: Tensor, weights: Tensor | None, queries: Tensor, empty: Tensor, errors: Tensor, zero_or_one: bool = False
 ) -> Tensor:
@@ -112,9 +108,9 @@ def summed(
         zero_or_one: every weight is known to be 0 or 1, and values of weight 0 are 0.
     """
     factors = None if zero_or_one else weights  # a second factor of 0 or 1 changes nothing
-    wv = (values if factors is None else factors * values).sum(-1)
-    w = torch.full_like(wv, values.shape[-1]) if weights is None else weights.sum(-1)
-    w2 = w.unsqueeze(-1) if factors is None else (factors**2).sum(-1, keepdim=True)
+    wv = (values if factors is None else factors * values).sum(-1, keepdim=True)
+    w = torch.full_like(wv, values.shape[-1]) if weights is None else weights.sum(-1, keepdim=True)
+    w2 = w if factors is None else (factors**2).sum(-1, keepdim=True)
     centre = centres(torch.nan_to_num(wv / w, 0.0, 0.0, 0.0))
     # The number of metrics decides nothing here, so a metric alone has the bits that it has in a suite.
     if values.shape[-1] <= DIRECT:
@@ -125,8 +121,8 @@ def summed(
         shift = centre[..., 1:2] - centre
         shifted = first + shift * w2
         first, second = shifted, second + shift * (first + shifted)
-    counts = map(_AS_COLUMN, (wv, w, queries.to(w.dtype), empty.to(w.dtype)))
-    return torch.cat([*counts, second, first, w2, errors.to(w.dtype)], dim=-1)
+    counts = queries.unsqueeze(-1).to(w.dtype), empty.unsqueeze(-1).to(w.dtype)
+    return torch.cat([wv, w, *counts, second, first, w2, errors.to(w.dtype)], dim=-1)
 
 
 def _around(values: Tensor, centre: Tensor, weights: Tensor | None, factors: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -150,13 +146,13 @@ def _around(values: Tensor, centre: Tensor, weights: Tensor | None, factors: Ten
 
 
 def centres(mean: Tensor) -> Tensor:
-    """Three centres for a mean: 0, and the nearest points of two grids of 14 bits: [..., 3].
+    """Three centres for a mean [..., 1]: 0, and the nearest points of two grids of 14 bits: [..., 3].
 
     A mean halfway between two points of one grid is not halfway between points of the other. So at least one grid
     rounds all means near it to the same point.
     """
     times, over = _grids(mean.dtype, mean.device)
-    scaled = mean.unsqueeze(-1) * times
+    scaled = mean * times
     # Adding half of the last bit that stays, and clearing the bits below it, rounds to 14 leading bits.
     cleared, integer = (39, torch.int64) if mean.dtype == torch.float64 else (10, torch.int32)
     scaled.view(integer).add_(1 << (cleared - 1)).bitwise_and_(-(1 << cleared))
@@ -181,12 +177,12 @@ def standard_error(sums: Tensor, n: Tensor) -> Tensor:
     1 / LARGE.
     """
     second, first, w2 = sums[..., Sum.SQUARES : Sum.ERRORS].split((3, 3, 1), -1)
-    m = mean(sums)
+    m = mean(sums).unsqueeze(-1)
     centre = centres(m)
     # Sums of different batches belong to a common centre only if, shifted back to 0, they equal the sums around 0.
     back = second + centre * (2 * first + centre * w2)
     common = (back - second[..., :1]).abs() <= 2.0**-46 * second[..., :1]
-    off = m.unsqueeze(-1) - centre
+    off = m - centre
     # Of the common centres the one nearest to m loses the fewest digits in the shift to m.
     best = torch.where(common, off.abs(), float("inf")).argmin(-1, keepdim=True)
     spread = (second - off * (2 * first - off * w2)).gather(-1, best).squeeze(-1)
