@@ -14,6 +14,7 @@ import torch
 from tqdm import tqdm
 
 import benchmarks.by_measure as by_measure
+import benchmarks.kernels as kernels
 import benchmarks.launches as launches
 import benchmarks.report as report
 import benchmarks.scale as scale
@@ -44,6 +45,7 @@ def _run(options: argparse.Namespace) -> int:
     printed = {
         "trace": trace.table,
         "launches": launches.table,
+        "kernels": kernels.table,
         "by_measure": by_measure.profile,
         "stages": stages.table,
         "scale": functools.partial(scale.tables, options.quick),
@@ -84,6 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stages", action="store_true", help="print where a class of torchrank.retrieval takes time")
     parser.add_argument("--trace", action="store_true", help="measure nothing, print the calls of a batch of NDCG")
     parser.add_argument("--launches", action="store_true", help="measure nothing, print the kernels of a batch")
+    parser.add_argument(
+        "--kernels", action="store_true", help="measure nothing, print the resources of Triton's kernels"
+    )
     parser.add_argument("--scale", action="store_true", help="print the tables of SCALE.md, which takes minutes")
     parser.add_argument("--short", action="store_true", help="with --table: only the rows of the front page")
     return parser
