@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from torchrank.engine.fused import MOST_ENTRIES
+
 # Compute capabilities of the A100 and the H100, and the bytes of shared memory that a block of threads can have there.
 SHARED = {80: 163 * 1024, 90: 227 * 1024}
 
@@ -38,23 +40,23 @@ class Kernel(NamedTuple):
 
 def compiled() -> Iterator[Kernel]:
     """Compile the kernel that counts, for each device, dtype and precision."""
-    from torchrank.engine import fused
+    from torchrank.engine import fused_kernels
 
     for capability in SHARED:
         for dtype, precision in PRECISIONS:
-            yield _compiled(fused, capability, dtype, precision)
+            yield _compiled(fused_kernels, capability, dtype, precision)
 
 
-def _compiled(fused: Any, capability: int, dtype: str, precision: str) -> Kernel:
+def _compiled(kernels: Any, capability: int, dtype: str, precision: str) -> Kernel:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    tile = fused.TILES[precision]
+    tile = kernels.TILES[precision]
     pointers = {"queries": dtype, "items": dtype, "judged_scores": "fp32"}
     pointers |= dict.fromkeys(("greater", "equal", "retrieved", "nan"), "i32")
     numbers = ("num_queries", "num_items", "size")
-    constants = {"entries": fused.MOST_ENTRIES, "precision": precision, "tile": tile.side, "depth": tile.depth}
+    constants = {"entries": MOST_ENTRIES, "precision": precision, "tile": tile.side, "depth": tile.depth}
     signature = {name: f"*{kind}" for name, kind in pointers.items()}
     signature |= dict.fromkeys(numbers, "i32") | dict.fromkeys(constants, "constexpr")
     # As at run time: torch aligns tensors to 16 bytes, and dimensions of embeddings are multiples of 16.
@@ -62,9 +64,9 @@ def _compiled(fused: Any, capability: int, dtype: str, precision: str) -> Kernel
         (n,): [["tt.divisibility", 16]] for n, name in enumerate(signature) if name in pointers or name == "size"
     }
     kernel = triton.compile(
-        ASTSource(fused._count, signature, constants, aligned),
+        ASTSource(kernels._count, signature, constants, aligned),
         target=GPUTarget("cuda", capability, 32),
-        options={"num_warps": tile.warps, "num_stages": fused.STAGES},
+        options={"num_warps": tile.warps, "num_stages": kernels.STAGES},
     )
     tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:

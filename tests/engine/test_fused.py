@@ -8,6 +8,8 @@ import sys
 import pytest
 import torch
 
+import torchrank as tr
+
 pytestmark = pytest.mark.needs("triton")
 
 # Triton reads it when it is imported, which may have happened in this process. So the tests of the interpreter run in
@@ -25,9 +27,9 @@ def test_the_interpreter_counts_right():
 
 @pytest.fixture(scope="module")
 def fused():
-    from torchrank.engine import fused
+    from torchrank.engine import fused_kernels
 
-    return fused
+    return fused_kernels
 
 
 def embeddings(queries, items, dimension, dtype, special=False):
@@ -70,6 +72,87 @@ def test_nothing_is_counted_among_no_items_or_for_no_queries(fused):
         assert counts.greater.shape == (queries, 1)
         assert not any(x.any() for x in counts)
     assert fused.score_pairs(left, right, torch.tensor([]), torch.tensor([]), "tf32").shape == (0,)
+
+
+RELEVANT = {
+    "labels": torch.tensor([3, -1, 250, -100, 7]),
+    "padded ids": torch.tensor([[3, 4], [5, -1], [-1, -1], [0, 255], [9, 1]]),
+    "lists": [torch.tensor(ids, dtype=torch.int64) for ids in ([1, 2, 3, 4, 5, 6, 7, 8], [], [255], [0, 9], [17])],
+    "grades": (torch.tensor([0, 0, 2, 3]), torch.tensor([1, 30, 200, 0]), torch.tensor([1, 3, 2, -1])),
+}
+EXCLUDED = {
+    "none": None,
+    "pairs": (torch.tensor([0, 0, 2, 4, 4]), torch.tensor([3, 8, 100, 7, 0])),
+    "lists": [torch.tensor(ids, dtype=torch.int64) for ids in ([5, 2], [1], [], list(range(128)), [255])],
+}
+
+
+@interpreted
+@pytest.mark.parametrize("exclude", EXCLUDED.values(), ids=list(EXCLUDED))
+@pytest.mark.parametrize("relevant", RELEVANT.values(), ids=list(RELEVANT))
+@pytest.mark.parametrize("special", [False, True], ids=["finite", "infinities"])
+def test_rankings_of_embeddings_are_those_of_their_scores(relevant, exclude, special):
+    queries, items = embeddings(5, 256, 16, torch.float32)
+    if special:
+        queries, items = queries.abs() + 1, items.clone()
+        items[::7], items[3::7] = -float("inf"), float("inf")
+    suite = tr.RankingCollection(["mrr", "mr", "ndcg@10", "recall@50", "map", "numret"])
+    lists = (
+        [row[row >= 0] for row in relevant] if isinstance(relevant, torch.Tensor) and relevant.dim() == 2 else relevant
+    )
+    want = suite.score(queries @ items.T, lists, exclude=exclude)
+    options = {"exclude": exclude, "precision": "tf32"}
+    got = suite.score(tr.Ranking.from_embeddings(queries, items, relevant, **options))
+    assert all(torch.equal(got[name].nan_to_num(9.0), want[name].nan_to_num(9.0)) for name in want)
+    half = suite.score(tr.Ranking.from_embeddings(queries.half(), items.half(), relevant, exclude=exclude))
+    assert all(torch.equal(half[name].nan_to_num(9.0), want[name].nan_to_num(9.0)) for name in want)
+
+
+@interpreted
+def test_a_nan_among_the_scores_is_an_error():
+    queries, items = embeddings(5, 256, 16, torch.float32, special=True)
+    with pytest.raises(ValueError, match="NaN among the scores"):
+        tr.MRR().score(tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"], precision="tf32"))
+
+
+@interpreted
+def test_a_score_that_differs_from_itself_is_an_error(fused, monkeypatch):
+    queries, items = embeddings(5, 256, 16, torch.float32)
+    exact = fused.score_pairs
+    monkeypatch.setattr(fused, "score_pairs", lambda *given: exact(*given) + 0.5)  # as a device with two ways would
+    ranking = tr.Ranking.from_embeddings(queries, items, RELEVANT["labels"], precision="tf32")
+    with pytest.raises(ValueError, match=r"computed twice with different results.*queries\.float"):
+        tr.MRR().score(ranking)
+
+
+@interpreted
+def test_a_catalogue_that_is_spread_over_workers_is_counted_alike(tmp_path):
+    queries, items = embeddings(5, 256, 16, torch.float32)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
+    try:
+        for options in ({}, {"exclude": EXCLUDED["pairs"]}):
+            alone, spread = (
+                tr.Ranking.from_embeddings(queries, items, RELEVANT["grades"], precision="tf32", group=group, **options)
+                for group in (False, None)
+            )
+            assert torch.equal(tr.NDCG().score(alone), tr.NDCG().score(spread))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter has no products of bfloat16")
+def test_bfloat16_rounds_the_embeddings_and_not_the_sums():
+    generator = torch.Generator().manual_seed(0)
+    queries, items = (torch.randn(n, 64, generator=generator) for n in (20, 500))
+    label = torch.arange(20)
+    scores = queries.bfloat16().double() @ items.bfloat16().double().T
+    got = tr.MR().score(tr.Ranking.from_embeddings(queries, items, label, precision="bf16"))
+    assert torch.equal(got, tr.MR().score(scores, label))
+
+
+def test_an_unknown_precision_is_an_error():
+    with pytest.raises(ValueError, match="precision to be None, 'tf32', 'tf32x3' or 'bf16', got 'fp8'"):
+        tr.Ranking.from_embeddings(torch.eye(2), torch.eye(2), torch.tensor([0, 1]), precision="fp8")
 
 
 @pytest.mark.skipif(INTERPRETED, reason="compiles")

@@ -85,7 +85,7 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
         subtract(counts, pairs, scores.take(at), own, pair_tie_break, own_tie_break)
     valid = valid if gone is None else valid & ~gone
     reach = need.reach if engine is Engine.TOP else None
-    return _as_ranking(
+    return as_ranking(
         counts, own, grade, valid, layout.errors, layout.validate, scores.shape[1], reach, layout.ignored, placed=placed
     )
 
@@ -296,7 +296,7 @@ class _Group:
             if self.pairs is not None:
                 errors = errors + count(Problem.OUT_OF_RANGE, self.pairs.item >= width)
         reach = None if self.top is None else reach
-        ranking = _as_ranking(counts, own, self.grade, valid, errors, validate, max(1, width), reach, self.ignored)
+        ranking = as_ranking(counts, own, self.grade, valid, errors, validate, max(1, width), reach, self.ignored)
         if isinstance(self.rows, Tensor):
             return replace(ranking, queries=self.rows)
         if self.rows == slice(None):
@@ -354,7 +354,7 @@ def _without(scores: Tensor, pairs: Pairs, first: int, start: int) -> Tensor:
     return scores.flatten().scatter_reduce(0, at, bound, "amin").view_as(scores)
 
 
-def _as_ranking(
+def as_ranking(
     counts: ScoreCounts,
     own: Tensor,
     grade: Tensor,

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torchrank.engine.catalogue import rank_columns
 from torchrank.engine.columns import Columns
+from torchrank.engine.fused import rank_fused, usable
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import EmbeddedLayout, Need, StreamedLayout
 from torchrank.ranking.ranking import Ranking
@@ -22,6 +23,11 @@ AHEAD = 256
 
 def rank_embedded(layout: EmbeddedLayout, need: Need) -> Iterator[Ranking]:
     """Score chunks of queries, some items at a time. Judged items get their scores from the same products as others."""
+    if usable(layout):
+        yield from rank_fused(layout)
+        return
+    if layout.precision == "bf16":  # sums of their products are not rounded to 16 bits
+        layout = replace(layout, queries=layout.queries.float(), catalogue=layout.catalogue.float())
     start, finite = 0, _finite(layout.queries, layout.catalogue)
     for chunk in layout.blocks(need):
         queries = torch.arange(chunk.num_queries, device=layout.queries.device)

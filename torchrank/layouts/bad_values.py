@@ -26,6 +26,7 @@ class Problem(IntEnum):
     BAD_RANKS = 5
     BAD_WEIGHTS = 6
     EMPTY_QUERIES = 7
+    UNEQUAL_SCORES = 8
 
 
 #: for messages: the problem in the singular, the problem in the plural, the expected values
@@ -73,6 +74,11 @@ MEANING = {
         "query with nothing to measure",
         "queries with nothing to measure",
         "none under empty_target_action='error'",
+    ),
+    Problem.UNEQUAL_SCORES: (
+        "relevant item whose score was computed twice with different results",
+        "relevant items whose scores were computed twice with different results",
+        "the same score (this device computes it in two ways: pass queries.float(), items.float() and no precision)",
     ),
 }
 

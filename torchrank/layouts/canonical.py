@@ -222,6 +222,8 @@ class EmbeddedLayout(Layout):
     shard: Any = None
     #: called with the number of products to come, then with -1 after each product
     progress: Callable[[int], None] | None = None
+    #: of products of float32 on a GPU: "tf32" or "tf32x3"; None = as torch's setting says
+    precision: str | None = None
 
     per_query = ("queries", "judged")
 

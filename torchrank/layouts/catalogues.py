@@ -25,6 +25,7 @@ def embedded(
     chunk_size: int | None,
     shard: Callable[[int, int], Any] | None,
     progress: Callable[[int], None] | None,
+    precision: str | None = None,
 ) -> EmbeddedLayout:
     """Check embeddings [query, dimension] and [item, dimension], and convert them to a canonical layout.
 
@@ -49,11 +50,15 @@ def embedded(
             f"Expected similarity to be 'dot' or 'cosine', got {similarity!r}; for a distance, pass"
             " Ranking.from_score_blocks(lambda: (-torch.cdist(queries, part) for part in items.split(4096)), relevant)"
         )
+    if precision not in (None, "tf32", "tf32x3", "bf16"):
+        raise ValueError(f"Expected precision to be None, 'tf32', 'tf32x3' or 'bf16', got {precision!r}")
     chunk_size = integer("chunk_size", chunk_size, least=1)
     queries, catalogue = queries.detach(), catalogue.detach()
     if similarity == "cosine":
         with autocast_off(queries.device):
             queries, catalogue = (torch.nn.functional.normalize(x, dim=-1) for x in (queries, catalogue))
+    if precision == "bf16":
+        queries, catalogue = queries.bfloat16(), catalogue.bfloat16()
     part = None if shard is None else shard(len(catalogue), len(queries))
     offset, total, longest = (0, *[len(catalogue)] * 2) if part is None else (part.offset, part.total, part.longest)
     # An expanded tensor has the shape that the checks compare with, and takes no memory.
@@ -62,7 +67,7 @@ def embedded(
     pairs, bad = excluded_pairs(exclude, grid)
     chunk = max(1, min(chunk_size or _chunk(longest, queries.device), longest))
     return EmbeddedLayout(
-        errors + bad, True, queries, catalogue, judged, chunk, pairs, offset, max(1, total), part, progress
+        errors + bad, True, queries, catalogue, judged, chunk, pairs, offset, max(1, total), part, progress, precision
     )
 
 

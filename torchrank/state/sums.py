@@ -29,8 +29,8 @@ SIZE = Sum.ERRORS + len(Problem)
 #: Weights have no standard error if their sum is above LARGE or below 1 / LARGE: squares are infinite, or lose digits.
 LARGE = 2.0**460
 
-#: Number of sums that states had behind SQUARES before torchrank 0.1, for such weights.
-FORMER = 7
+#: Number of sums that states had behind SQUARES before torchrank 0.1, for such weights, and of counters behind those.
+FORMER, FORMER_KINDS = 7, 8
 
 #: Largest number of queries whose differences to all three centres are computed at once, in three times the memory.
 DIRECT = 2**11
@@ -77,10 +77,13 @@ def carry(state: Tensor, device: torch.device) -> Tensor:
 
 
 def current(state: Tensor, size: int) -> Tensor:
-    """A state of ``size`` numbers that was saved by this version, or by one that had FORMER further sums."""
-    if state.shape[-1:] != (size + FORMER,):
+    """A state of ``size`` numbers that was saved by this version, or before torchrank 0.1."""
+    new = len(Problem) - FORMER_KINDS
+    if state.shape[-1:] != (size + FORMER - new,):
         return state
-    return torch.cat([state[..., : Sum.ERRORS], state[..., Sum.ERRORS + FORMER :]], dim=-1)
+    end = Sum.ERRORS + FORMER + FORMER_KINDS
+    parts = state[..., : Sum.ERRORS], state[..., Sum.ERRORS + FORMER : end], state[..., :new] * 0, state[..., end:]
+    return torch.cat(parts, dim=-1)
 
 
 def compensated(x: Tensor) -> bool:
