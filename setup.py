@@ -11,28 +11,26 @@ CODE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)]+)\)")
 
 
-def described(readme: str, source: str | None) -> str:
-    """A README whose links lead to the files of a repository on the web.
-
-    Args:
-        readme: Markdown with links to files of the repository.
-        source: the address of the repository, without a slash at the end. Without it only the words of the links stay.
-    """
+def described(readme: str) -> str:
+    """A README whose links lead to the files of the repository on the web."""
 
     def absolute(link: re.Match[str]) -> str:
         picture, words, path = link.groups()
-        if source is None:
-            return f"*{words}*" if picture else words
-        return f"{picture}[{words}]({source}/{'raw' if picture else 'blob'}/HEAD/{path})"
+        return f"{picture}[{words}]({source()}/{'raw' if picture else 'blob'}/HEAD/{path})"
 
     parts = CODE.split(readme)  # every second part is a block of code
     parts[::2] = [LINK.sub(absolute, part) for part in parts[::2]]
-    return "".join(parts) + ("" if source else "\nThe pages named here are files of the source distribution.\n")
+    return "".join(parts)
+
+
+def source() -> str:
+    """The address of the repository, without a slash at the end."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return settings["project"]["urls"]["Source"]
 
 
 if __name__ == "__main__":
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {})
     setup(
-        long_description=described((ROOT / "README.md").read_text(encoding="utf-8"), urls.get("Source")),
+        long_description=described((ROOT / "README.md").read_text(encoding="utf-8")),
         long_description_content_type="text/markdown",
     )

@@ -66,7 +66,7 @@ class RankingMetric(Measure):
             sum keep per-query values.
         unjudged: the treatment of candidates with a negative grade: "irrelevant"; "condensed", removed from the list
             (Sakai, SIGIR 2007), as are all candidates that the layout does not name; "lower" and "upper", the smallest
-            and largest value over all possible judgments of them, see :mod:`torchrank.formulas.judgment_bounds`.
+            and largest value over all possible judgments of them.
         validate_args: count bad values (NaN, indices out of range, duplicates) and raise for them in ``compute``.
         process_group, dist_sync_fn, distributed_available_fn, sync_on_compute, dist_sync_on_step, compute_on_cpu,
             compute_with_cache: as :class:`torchmetrics.Metric`.

@@ -23,8 +23,8 @@ class ERR(RankingMetric):
 
     The reader stops at a candidate with probability :math:`R = (2^{grade} - 1) / 2^{max\_grade}`. Grades above
     ``max_grade`` count as ``max_grade``, because no probability exceeds 1. Under ``ties="expected"`` it is the exact
-    mean over all orders of the tied candidates, see :class:`torchrank.formulas.cascades.Reader`. On an accelerator this
-    takes one pass for each candidate of a list, because reading the sizes of tie groups would make the host wait.
+    mean over all orders of the tied candidates. On an accelerator this takes one pass for each
+    candidate of a list, because reading the sizes of tie groups would make the host wait.
 
     Source:
         Chapelle, Metzler, Zhang and Grinspan, Expected reciprocal rank for graded relevance, CIKM 2009.

@@ -28,7 +28,7 @@ class ExpectedExposureMetric(RankDiscount, RankingMetric):
     orders of candidates with equal grades equally likely. Unjudged candidates have grade 0. The target is over
     candidates that are retrieved or have a grade above 0; the others are no candidates.
 
-    Several sampled rankings of one query are no ties. Their mean exposure goes into :meth:`of_exposure`.
+    Several sampled rankings of one query are no ties. Their mean exposure goes into ``of_exposure``.
 
     Args:
         top_k: count only the first ``top_k`` ranks: ranks behind it have no exposure, in the target too.

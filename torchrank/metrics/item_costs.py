@@ -218,7 +218,7 @@ class CWLCost(UserModel, BoundedGain, CostMetric):
         return total / seen.sum(-1) if self.of == "cost" else total
 
     def by_rank(self, lists: Recommended, x: Tensor, behind: float) -> Tensor:
-        """``x`` [query, position] at the ranks 1 to :attr:`ranks`, and ``behind`` at ranks without an item."""
+        """``x`` [query, position] at the ranks 1 to ``ranks``, and ``behind`` at ranks without an item."""
         # The last column absorbs positions without an item and ranks that no user sees.
         column = torch.where(lists.kept, lists.rank - 1, self.ranks).clamp_max(self.ranks)
         return x.new_full((len(x), self.ranks + 1), behind).scatter(1, column, x)[:, :-1]

@@ -78,7 +78,7 @@ class ListMetric(Measure):
     """Base of measures that read only recommended lists: ids, best first, and data about the catalogue.
 
     A subclass declares tensors that describe the catalogue, ``interactions: Tensor = described()``. Its
-    :meth:`describe` returns the attributes to keep. The tensors are not part of the label. Their digest is part of the
+    ``describe`` returns the attributes to keep. The tensors are not part of the label. Their digest is part of the
     name of the state, so metrics with different catalogues never share a state.
 
     Args:
@@ -307,7 +307,7 @@ class ExposureMetric(ListMetric):
         return weights.unsqueeze(-1).expand(lists.ids.shape)
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
-        """The formula: float64 [], from the exposure of each item, float64 [item], and the sums of :class:`Sum`."""
+        """The formula: float64 [], from the exposure of each item, float64 [item], and the other sums."""
         raise NotImplementedError
 
     def measure(self, lists: Recommended) -> Tensor:

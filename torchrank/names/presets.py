@@ -158,14 +158,15 @@ def _cell(measure: Any, entry: Known) -> Cell:
 def preset(name: str, *k: int, num_items: int | None = None, interactions: Tensor | None = None) -> dict[str, Any]:
     """The measures of another library under its own names, with the settings that reproduce its numbers.
 
-    Measures without such a setting are left out. :data:`EXCEPT` lists the cases in which the numbers still differ.
+    Measures without such a setting are left out. ``torchrank presets`` lists the cases in which the numbers still
+    differ.
     :func:`torchrank.evaluate` also takes a preset, with the tool's queries, precision and cutoffs.
 
     Measures of recommended lists, such as coverage, are included if the catalogue that they need is passed. They read
     ids, so the suite takes ``scores.topk(max(k)).indices`` in place of scores.
 
     Args:
-        name: a key of :data:`LIBRARIES`: "trec_eval" (10), "trec_eval9", "beir", "beir_custom", "mteb", "msmarco",
+        name: a library: "trec_eval" (10), "trec_eval9", "beir", "beir_custom", "mteb", "msmarco",
             "sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen" or "rax".
         k: cutoffs. Without any, measures that require one are left out.
         num_items: the number of items in the catalogue, for coverage, Gini index and entropy. RecBole and its scores

@@ -29,7 +29,7 @@ class RankIntervals:
     valid: Tensor
     #: float64 [query]: length of the ranked list
     num_candidates: Tensor
-    #: int64 [kind]: counters of bad values, see :mod:`torchrank.layouts.bad_values`
+    #: int64 [kind]: counters of bad values, see ``torchrank/layouts/bad_values.py``
     errors: Tensor
     #: upper bound on the ranks of tied candidates, known from shapes, so that tables over ranks need not read values
     depth: int

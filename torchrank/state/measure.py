@@ -40,7 +40,7 @@ class Measure(Parametrised, QueryMean):
     name: ClassVar[str] = ""
     #: every measure of a kind by its name
     registry: ClassVar[dict[str, Any]] = {}
-    #: its names in other libraries, with the settings that reproduce them; see :mod:`torchrank.names.spellings`
+    #: its names in other libraries, with the settings that reproduce them; see ``torchrank/names/spellings.py``
     known_as: ClassVar[Mapping[str, Any]] = {}
     #: whether ``score`` returns the numbers of each query that are summed further
     shows_extra: ClassVar[bool] = False

@@ -132,7 +132,7 @@ class Comparison:
     ``to_pandas`` have all columns.
 
     Args:
-        rows: a :class:`Row` for each measure and pair.
+        rows: a row for each measure and pair.
         test: name of the test.
         correction: name of the correction of p-values.
         family: ``"measure"`` or ``"all"``, the tests that are corrected together.

@@ -143,4 +143,4 @@ def format_of(text: Text, reading: Reading) -> Format:
 
 _LINES = (f'"{name}": {known.about}' for name, known in FORMATS.items())
 #: the list of all formats, for docstrings
-ABOUT_FORMATS = ";\n            ".join(textwrap.fill(line, 108, subsequent_indent=" " * 16) for line in _LINES)
+ABOUT_FORMATS = ";\n            ".join(textwrap.fill(line, 108, subsequent_indent=" " * 12) for line in _LINES)

@@ -1,0 +1,131 @@
+"""Build the site: ``python docs/build.py FOLDER`` writes FOLDER/html, and stops at the first warning's end.
+
+The sources are the pages and notebooks of the repository, copied to FOLDER/source with links between pages; and a page
+for each public name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import class_pages
+import nbformat
+from sphinx.cmd.build import build_main
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from setup import CODE, LINK, source  # noqa: E402
+
+DOCS = Path(__file__).parent
+COLAB = "https://colab.research.google.com/github"
+#: the pages in the sidebar by caption; a star stands for the pages that no line before has
+CONTENTS = {
+    "Start": ["notebooks/quickstart", "notebooks/choosing", "notebooks/layouts", "cheatsheet", "gallery"],
+    "Reference": ["measures/index", "api/index", *(f"guide/{name}" for name in ("names", "statistics", "evaluation"))],
+    "Guides": ["notebooks/*"],
+    "Project": ["changelog", "support", "stability", "guide/*", "*"],
+}
+
+
+def pages() -> dict[str, str]:
+    """The pages of the repository, and the place of each in the site."""
+    found = {
+        "README.md": "index.md",
+        "CHANGELOG.md": "changelog.md",
+        "torchrank/metrics/README.md": "measures/index.md",
+    }
+    for path in sorted([*ROOT.glob("*/README.md"), *ROOT.glob("torchrank/*/README.md"), *ROOT.glob("*.md")]):
+        name = path.relative_to(ROOT)
+        place = f"guide/{path.parent.name}.md" if path.name == "README.md" else f"{path.stem.lower()}.md"
+        found.setdefault(str(name), place)
+    return found | {f"notebooks/{path.name}": f"notebooks/{path.name}" for path in ROOT.glob("notebooks/*.ipynb")}
+
+
+def linked(text: str, origin: str, places: dict[str, str]) -> str:
+    """A page of the repository, whose links lead to pages of the site, or else to the repository on the web."""
+
+    def moved(link: re.Match[str]) -> str:
+        picture, words, address = link.groups()
+        path, _, heading = address.partition("#")
+        target = os.path.normpath(Path(origin).parent / path)
+        if picture:
+            return link[0]
+        if target in places:
+            target = os.path.relpath(places[target], Path(places[origin]).parent)
+            return f"[{words}]({target}{'#' * bool(heading)}{heading})"
+        return f"[{words}]({source()}/blob/HEAD/{target})"
+
+    parts = CODE.split(text)
+    parts[::2] = [LINK.sub(moved, part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def write(folder: Path) -> None:
+    """All sources of the site."""
+    places = pages()
+    for origin, place in places.items():
+        target = folder / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if origin.endswith(".md"):
+            target.write_text(linked((ROOT / origin).read_text(encoding="utf-8"), origin, places), encoding="utf-8")
+        else:
+            book = nbformat.read(ROOT / origin, as_version=4)
+            for cell in book.cells:
+                if cell.cell_type == "markdown":
+                    cell.source = linked(cell.source, origin, places)
+            title, _, text = book.cells[0].source.partition("\n")
+            book.cells[
+                0
+            ].source = f"{title}\n\n[Open in Colab]({COLAB}{source().partition('.com')[2]}/blob/HEAD/{origin})\n{text}"
+            nbformat.write(book, target)
+    measures, book = folder / "measures/index.md", nbformat.read(folder / "notebooks/choosing.ipynb", as_version=4)
+    families = class_pages.families((folder / "index.md").read_text(encoding="utf-8"), book.cells[0].source)
+    table = re.compile(r"<!-- measures -->.*?<!-- /measures -->", re.DOTALL)
+    measures.write_text(table.sub(lambda _: families, measures.read_text(encoding="utf-8")), encoding="utf-8")
+    for picture in ROOT.glob("notebooks/*.png"):
+        shutil.copy(picture, folder / "notebooks")
+    for page in [*DOCS.glob("*.md"), *DOCS.glob("*.rst")]:
+        shutil.copy(page, folder)
+    (folder / "api").mkdir()
+    for name, place in class_pages.addresses().items():
+        page = class_pages.measure_page if name in class_pages.measures() else class_pages.other_page
+        (folder / f"{place}.rst").write_text(page(name), encoding="utf-8")
+    (folder / "cheatsheet.md").write_text(
+        class_pages.cheat_sheet((folder / "index.md").read_text(encoding="utf-8")), encoding="utf-8"
+    )
+    (folder / "api/index.rst").write_text(class_pages.index_page(), encoding="utf-8")
+    (folder / "api/families.rst").write_text(class_pages.families_page(), encoding="utf-8")
+    with (folder / "index.md").open("a", encoding="utf-8") as index:
+        index.write("".join(_toctree(caption, names, folder) for caption, names in CONTENTS.items()))
+
+
+def _toctree(caption: str, names: list[str], folder: Path) -> str:
+    lines = [f"\n\n```{{toctree}}\n:hidden:\n:caption: {caption}\n", *_pages(names, folder), "```\n"]
+    return "\n".join(lines)
+
+
+def _pages(names: list[str], folder: Path) -> list[str]:
+    """Pages by name; for a name with a star all that are in no caption by their names."""
+    named = {"index", *(name for several in CONTENTS.values() for name in several)}
+    pages = []
+    for name in names:
+        found = [str(path.relative_to(folder).with_suffix("")) for path in sorted(folder.glob(f"{name}.[imr]*"))]
+        pages += [name] if name in named and "*" not in name else [one for one in found if one not in named]
+    return pages
+
+
+def main(folder: Path) -> int:
+    """Write the sources, and build the site from them."""
+    shutil.rmtree(folder, ignore_errors=True)
+    write(folder / "source")
+    options = ["-c", str(DOCS), "-W", "--keep-going", "-q", "-d", str(folder / "doctrees")]
+    return build_main([*options, str(folder / "source"), str(folder / "html")])
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,65 @@
+"""The names that releases must not change: ``python -m tests.support.stable_names`` adds new ones to the list."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import torchrank as tr
+from torchrank.names.registry import measures
+
+LIST = Path(__file__).parents[1] / "docs/stable_names.txt"
+#: arguments of a measure that needs data on the catalogue
+CATALOGUES: list[dict[str, Any]] = [{}, {"num_items": 5}, {"interactions": torch.arange(1.0, 6.0)}]
+
+
+def names() -> list[str]:
+    """Public names with their arguments, labels with the arguments that they can show, and names of states."""
+    return sorted({*_public(), *_labels(), *_states()})
+
+
+def _public() -> Iterator[str]:
+    modules = ["torchrank", *(f"torchrank.{name}" for name in ("extend", "integrations", "retrieval"))]
+    modules += [f"torchrank.integrations.{name}" for name in tr.integrations.__all__]
+    for module in map(importlib.import_module, modules):
+        own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", None) == module.__name__]
+        for name in getattr(module, "__all__", [name for name in own if not name.startswith("_")]):
+            yield f"name   {module.__name__}.{name}{_arguments(getattr(module, name))}"
+
+
+def _arguments(thing: Any) -> str:
+    if not callable(thing):
+        return ""
+    parameters = [one.replace(annotation=one.empty) for one in inspect.signature(thing).parameters.values()]
+    return str(inspect.Signature(parameters))
+
+
+def _labels() -> Iterator[str]:
+    for name, cls in measures().items():
+        if cls.__module__.startswith("torchrank."):
+            arguments = ", ".join(f"{key}={value!r}" for key, value in cls.definition().items())
+            yield f"label  {name}({arguments}){'@k' * cls.takes_top_k}"
+
+
+def _states() -> Iterator[str]:
+    wrappers = [tr.PerQuery("ndcg@10"), tr.Bootstrapped("ndcg@10"), tr.TieReport("ndcg@10")]
+    wrappers += [tr.Sliced("ndcg@10", ["a", "b"]), tr.Compared("ndcg@10", ["a", "b"])]
+    made = [*wrappers, tr.SampledRanks(num_negatives=3, num_items=10), tr.MAP(10, aggregation="median")]
+    for cls in measures().values():
+        for arguments in CATALOGUES * cls.__module__.startswith("torchrank."):
+            with contextlib.suppress(TypeError, ValueError):
+                made.append(cls(**arguments))
+                break
+    for metric in made:
+        yield from (f"state  {state}" for state in metric._defaults)
+
+
+if __name__ == "__main__":
+    listed = LIST.read_text(encoding="utf-8").splitlines() if LIST.exists() else []
+    LIST.write_text("\n".join(sorted({*listed, *names()})) + "\n", encoding="utf-8")  # nothing goes unseen
