@@ -190,7 +190,7 @@ def test_a_ranking_of_parts_is_pickled_with_its_parts():
     ranking = pickle.loads(pickle.dumps(WIDES["ids"]()[0](slice(0, NARROW))))
     assert len(list(ranking.parts())) > 1
     assert tr.MRR().score(ranking).shape == (NARROW,)
-    with pytest.raises(AttributeError, match="'Ranking' object has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="'Rankings' object has no attribute 'nothing'"):
         _ = ranking.nothing
 
 

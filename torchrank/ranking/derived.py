@@ -55,7 +55,7 @@ class Derived(RankIntervals):
         """
         if ties == "realistic":
             middle = self.first + (self.tied - 1).clamp_min(0) / 2
-            return replace(self, first=middle, tied=self.tied.clamp_max(1), depth=1, complete=False)
+            return replace(self.joined, first=middle, tied=self.tied.clamp_max(1), depth=1, complete=False)
         best_first = ties == "optimistic"
         # Two stable sorts, by grade and then by rank, order each tie group by grade.
         order = self.grade.argsort(dim=-1, descending=best_first, stable=True)
@@ -69,7 +69,7 @@ class Derived(RankIntervals):
         first = torch.where(tied > 0, first, rank_after_list(self.num_candidates).unsqueeze(-1))
         subtopics = None if self.subtopics is None else of_entries(self.subtopics, order)
         tied = tied.clamp_max(1)
-        return replace(self, first=first, tied=tied, grade=grade, valid=valid, depth=1, subtopics=subtopics)
+        return replace(self.joined, first=first, tied=tied, grade=grade, valid=valid, depth=1, subtopics=subtopics)
 
     @cached
     def positive(self) -> Positive:
@@ -88,7 +88,7 @@ class Derived(RankIntervals):
         # The judged and retrieved candidates are the whole list now. Those tied before are tied still.
         lengths = found.sum(-1).to(self.first.dtype)
         first, tied = only(found, before + 1), only(found, in_tie)
-        moved_up = self.in_rank_order(
+        moved_up = self.joined.in_rank_order(
             first, tied, self.grade, judged, lengths, self.errors, self.depth, None, self.queries, self.subtopics
         )
         return replace(moved_up, ignored=self.ignored, draw=self.draw, intents=self.intents)
@@ -105,7 +105,7 @@ class Derived(RankIntervals):
         length = (self.num_candidates.unsqueeze(-1) - others).expand_as(self.first)  # without the entry itself
         # An entry moves up by the relevant entries before it. Its tie group loses the other relevant entries.
         return replace(
-            self,
+            self.joined,
             first=either(found, self.first - before, rank_after_list(length)).reshape(-1, 1),
             tied=only(found, self.tied - in_tie + 1).reshape(-1, 1),
             grade=self.grade.reshape(-1, 1),

@@ -89,6 +89,11 @@ class RankIntervals:
             first, tied, grade, valid, num_candidates, errors, depth, reach, queries=queries, subtopics=subtopics
         )
 
+    @property
+    def joined(self) -> Self:
+        """This ranking as one rectangle."""
+        return self
+
     def take(self, queries: Tensor | slice) -> Self:
         """The ranking of some queries, given by their rows in this ranking, int64 [query], or as a slice."""
         fields = (
@@ -107,7 +112,7 @@ class RankIntervals:
         for field in fields:
             if (x := getattr(self, field)) is not None:
                 taken[field] = x[queries]
-        return replace(self, **taken)
+        return replace(self.joined, **taken)
 
 
 def run_starts(x: Tensor) -> Tensor:

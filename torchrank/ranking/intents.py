@@ -56,7 +56,7 @@ class Intended(Parted, Named):
         intents = probabilities.detach().to(self.first)
         if not bool((intents.isfinite() & (intents >= 0)).all()):
             raise ValueError("Expected probabilities to be finite and >= 0, got others; correct them")
-        return replace(self, intents=intents.expand(shape)).with_names(self._names)
+        return replace(self.joined, intents=intents.expand(shape)).with_names(self._names)
 
     def each_subtopic(self) -> Self:
         """This ranking once for each subtopic, graded for this subtopic alone: rows [query * subtopic].
@@ -70,7 +70,7 @@ class Intended(Parted, Named):
         # Each query is repeated for all its subtopics, side by side.
         rows = torch.arange(self.num_queries, device=self.first.device).repeat_interleave(self.num_subtopics)
         grade = subtopics.transpose(1, 2).reshape(-1, subtopics.shape[1])
-        return replace(replace(self, subtopics=None, intents=None, queries=None).take(rows), grade=grade)
+        return replace(replace(self.joined, subtopics=None, intents=None, queries=None).take(rows), grade=grade)
 
     @cached
     def head(self, top_k: int | None) -> Self:
@@ -80,7 +80,7 @@ class Intended(Parted, Named):
         inside = (self.first <= top_k).any(0).nonzero()
         width = int(inside.amax()) + 1 if len(inside) else 1  # sums over tie groups need a column
         names = ("first", "tied", "grade", "valid", "subtopics")
-        return replace(self, **{name: x[:, :width] for name in names if (x := getattr(self, name)) is not None})
+        return replace(self.joined, **{name: x[:, :width] for name in names if (x := getattr(self, name)) is not None})
 
     @cached
     def gains_by_subtopic(self, gain: Callable[[Tensor], Tensor]) -> Tensor:

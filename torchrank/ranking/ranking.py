@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from torchrank.hardware.devices import autocast_off, widest_float
 from torchrank.hardware.graphs import eager
@@ -20,6 +23,7 @@ from torchrank.layouts.progress import progress_bar
 from torchrank.layouts.sharding import Shard
 from torchrank.names.arguments import integer
 from torchrank.ranking.intents import Intended
+from torchrank.ranking.parts import batch_order, numbered, together
 from torchrank.ranking.sampled import Draw
 from torchrank.ranking.tolerance import Tolerance
 from torchrank.ranking.two_lists import both_lists
@@ -61,7 +65,15 @@ class Ranking(Intended):
         # Numbers from shapes, padding included, so that printing neither joins parts nor waits for a device.
         sizes = f"num_queries={self.num_queries}, num_entries={self.size}, device={str(self.num_candidates.device)!r}"
         sampled = f", num_negatives={self.draw.num_negatives}" if self.draw else ""
-        return f"{type(self).__name__}({sizes}{sampled})"
+        return f"Ranking({sizes}{sampled})"
+
+    @classmethod
+    def join(cls, rankings: Iterable[Ranking]) -> Ranking:
+        """One ranking of the queries of several rankings whose entries are all judged candidates."""
+        parts = tuple(rankings)
+        if len(parts) == 1:  # the queries of a single part are in order
+            return parts[0] if parts[0].queries is None else replace(parts[0], queries=None)
+        return Rankings(parts)
 
     # ---- from each layout --------------------------------------------------------------------------------------
 
@@ -463,7 +475,7 @@ class Ranking(Intended):
         relevant = self.valid & (self.grade > 0)
         draw = Draw.of(num_negatives, replacement, self.grade[relevant])
         draw.check(self.positive(), relevant.sum(-1))
-        return replace(self, draw=draw).with_names(self._names)
+        return replace(self.joined, draw=draw).with_names(self._names)
 
     def check(self, need: Need, label: str) -> None:
         """Raise ValueError if this ranking lacks ranks or entries that the metric ``label`` reads."""
@@ -488,3 +500,77 @@ class Ranking(Intended):
                 f"Expected a Ranking for {label} with an entry for every candidate, got one of some judged candidates;"
                 " make it by Ranking.from_scores with a grade for each candidate, -1 = unjudged"
             )
+
+
+class Rankings(Ranking):
+    """Several rankings as one. Measures read its :meth:`parts`.
+
+    They are joined to one rectangle when a field of the entries is read.
+
+    Args:
+        rankings: rankings whose entries are all judged candidates.
+        others: returns the ranking with an entry for every candidate, if these are read; it can be pickled.
+    """
+
+    def __init__(self, rankings: Iterable[Ranking], others: Callable[[], Ranking] | None = None) -> None:
+        parts = tuple(part.joined for part in rankings)
+        assert all(part.pool is None for part in parts), "Expected rankings with all judged candidates as entries"
+        if any(part.queries is not None for part in parts):
+            parts = tuple(numbered(parts))
+        order = batch_order([part.queries for part in parts])
+        lengths = torch.cat([part.num_candidates for part in parts])
+        ignored = together([(part.ignored, part.num_candidates) for part in parts])
+        vars(self).update(
+            rectangles=parts,
+            others=others,
+            num_candidates=lengths if order is None else lengths[order],
+            errors=torch.stack([part.errors for part in parts]).sum(0),
+            depth=max(part.depth for part in parts),
+            reach=parts[0].reach,
+            ignored=ignored if ignored is None or order is None else ignored[order],
+            all_candidates=others is not None or all(part.all_candidates for part in parts),
+            only_relevant=parts[0].only_relevant,
+            draw=parts[0].draw,
+            _cache={},
+        )
+
+    rectangles: tuple[Ranking, ...]
+    others: Callable[[], Ranking] | None
+
+    def parts(self, all_candidates: bool = False) -> list[Ranking]:  # type: ignore[override]
+        if all_candidates and self.others is not None:
+            return self.everything.parts()
+        # Each of several rectangles is a copy whose cache is freed with it, because there may be many rectangles.
+        return list(self.rectangles if len(self.rectangles) == 1 else map(replace, self.rectangles))
+
+    @property
+    def size(self) -> int:
+        return sum(part.first.numel() for part in self.rectangles)
+
+    @cached_property
+    def everything(self) -> Ranking:
+        """The ranking with an entry for every candidate."""
+        assert self.others is not None
+        return self.others()
+
+    @cached_property
+    def joined(self) -> Ranking:  # type: ignore[override]
+        shared = {name: getattr(self, name) for name in ("reach", "ignored", "all_candidates", "only_relevant", "draw")}
+        if self.others is not None:
+            return replace(self.everything.joined, **shared)
+        parts, width = self.rectangles, max(part.first.shape[1] for part in self.rectangles)
+        first, tied, grade, valid = [
+            torch.cat([pad(getattr(part, name), (0, width - part.first.shape[1])) for part in parts])
+            for name in ("first", "tied", "grade", "valid")
+        ]
+        lengths = torch.cat([part.num_candidates for part in parts])
+        grades = [part.subtopics for part in parts if part.subtopics is not None]
+        subtopics = torch.cat([pad(one, (0, 0, 0, width - one.shape[1])) for one in grades]) if grades else None
+        whole = Ranking.in_rank_order(first, tied, grade, valid, lengths, self.errors, self.depth, subtopics=subtopics)
+        order = batch_order([part.queries for part in parts])
+        return replace(whole if order is None else whole.take(order), **shared)
+
+    first, tied, grade, valid, subtopics = (
+        cached_property(operator.attrgetter(f"joined.{name}"))
+        for name in ("first", "tied", "grade", "valid", "subtopics")
+    )

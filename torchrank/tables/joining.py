@@ -16,7 +16,7 @@ from torchrank.layouts.canonical import IN_THE_POOL, OUTSIDE_THE_POOL
 from torchrank.names.arguments import warn
 from torchrank.ranking.entries import depth_of
 from torchrank.ranking.query_names import QueryNames
-from torchrank.ranking.ranking import Ranking
+from torchrank.ranking.ranking import Ranking, Rankings
 from torchrank.tables.ids import Ids, KeyIds, blocks, pair_hashes
 from torchrank.tables.table import Qrels, RankedLists, Run, count_above
 
@@ -40,7 +40,7 @@ def join(qrels: Qrels, run: Run) -> Ranking:
 
 def ranking_of(pairs: Pairs) -> Ranking:
     """The ranking of judgments whose places in a run are known."""
-    ranking = Ranking.with_others(_rankings(pairs.judged_entries(), pairs.lengths, pairs.subtopics), pairs)
+    ranking = Rankings(_rankings(pairs.judged_entries(), pairs.lengths, pairs.subtopics), pairs)
     return ranking.with_names(QueryNames(pairs.qrels.queries))
 
 
