@@ -366,7 +366,7 @@ def test_beside_measures_of_rankings():
 
 def test_wrong_arguments_are_refused():
     wrong = [
-        (TypeError, "groups", lambda: tr.AWRF(groups=[0, 1])),
+        (TypeError, "groups", lambda: tr.AWRF(groups="ab")),
         (TypeError, "groups", lambda: tr.AWRF(groups=torch.tensor([0.5, 1]))),
         (TypeError, "groups", lambda: tr.AWRF(groups=torch.tensor([[0, 1]]))),
         (ValueError, "groups", lambda: tr.AWRF(groups=torch.tensor([-1, -1]))),

@@ -102,6 +102,75 @@ def test_flat_rows_and_ids_can_be_arrays_and_lists(conversion):
     assert lists.compute() == len(ids[:, :2].unique()) / 5
 
 
+#: measures of lists, with what describes the catalogue
+DESCRIBED = [
+    (tr.Novelty, {"interactions": tensor([8, 1, 2, 4, 3])}, {"num_users": 9}),
+    (tr.Popularity, {"interactions": tensor([8, 1, 2, 4, 3])}, {}),
+    (tr.Serendipity, {"interactions": tensor([8, 1, 2, 4, 3])}, {}),
+    (tr.Unexpectedness, {"baseline": tensor([3, 0])}, {}),
+    (tr.TailPercentage, {"interactions": tensor([8, 1, 2, 4, 3])}, {}),
+    (tr.ACLT, {"long_tail": MASK}, {}),
+    (tr.AWRF, {"groups": tensor([0, 1, 1, 0, 0]), "population": tensor([0.25, 0.75])}, {}),
+    (tr.NDKL, {"groups": torch.eye(5).bool()[:, :2], "population": tensor([0.25, 0.75])}, {}),
+    (tr.ExposureParity, {"groups": tensor([0, 1, 1, 0, 0]), "merit": tensor([0.25, 0.75])}, {}),
+    (tr.IntraListDiversity, {"embeddings": SCORES.T.contiguous()}, {}),
+    (tr.IntraListDiversity, {"categories": tensor([5, 7, 5, 5, 9])}, {}),
+    (tr.CategoricalDiversity, {"categories": tensor([5, 7, 5, 5, 9])}, {}),
+    (tr.CategoryEntropy, {"categories": torch.eye(5).bool()}, {}),
+    (tr.TBG, {"lengths": tensor([300.0, 20.0, 100.0, 5.0, 80.0])}, {}),
+]
+
+
+@pytest.mark.parametrize("conversion", CONVERSIONS)
+@pytest.mark.parametrize(("measure", "catalogue", "more"), DESCRIBED, ids=lambda x: getattr(x, "__name__", ""))
+def test_arrays_and_lists_describe_a_catalogue_as_tensors_do(measure, catalogue, more, conversion):
+    values = []
+    for convert in (lambda x: x, CONVERSIONS[conversion]):
+        metric = measure(**{name: convert(x) for name, x in catalogue.items()}, **more)
+        metric.update(SCORES.argsort(descending=True)[:, :3], IDS if metric.needs_target else None)
+        values.append(metric.compute().nan_to_num(-1))
+    torch.testing.assert_close(*values)
+
+
+@pytest.mark.parametrize("conversion", CONVERSIONS)
+def test_every_other_function_takes_arrays_and_lists(conversion):
+    convert, positive = CONVERSIONS[conversion], tensor([0.5, 0.25, 0.125, 1.0, 0.5])
+    other, pairs = SCORES.flip(1), (*PAIRS, tensor([1, 2, 0]))
+    grades = GRADES - 1 if conversion == "lists" else convert(GRADES - 1)  # a list of lists has ids
+    assert_same(
+        tr.difference_bounds("cg@2", convert(SCORES), convert(other), grades, mask=convert(MASK)),
+        tr.difference_bounds("cg@2", SCORES, other, GRADES - 1, mask=MASK),
+    )
+    assert_same(tr.propensities(convert(tensor([1, 2])), 10), tr.propensities(tensor([1, 2]), 10))
+    for target in (IDS, PAIRS, pairs, *([GRADES] if conversion != "lists" else [])):
+        assert_same(
+            tr.inverse_propensity(convert(target), convert(positive)), tr.inverse_propensity(target, positive.double())
+        )
+    sampled = tr.SampledRanks(num_negatives=4, num_items=9)
+    sampled.update(convert(SCORES), [[0], [1], [2]])
+    weights = torch.arange(1.0, 11)
+    assert_same(sampled.estimate("mrr", "bv", prior=convert(weights)), sampled.estimate("mrr", "bv", prior=weights))
+    for name, arguments in {
+        "from_label": (SCORES, tensor([0, 1, 2])),
+        "from_flat": (SCORES[0], GRADES[0], tensor([4, 4, 4, 2, 2])),
+        "from_ids": (SCORES.argsort(), IDS),
+        "from_rankings": (SCORES.argsort(), SCORES.argsort(descending=True)),
+        "from_ranks": (tensor([[1], [3]]), tensor([4, 5])),
+        "from_negatives": (SCORES[:, 0], SCORES),
+        "from_embeddings": (SCORES, SCORES, IDS),
+    }.items():
+        make = getattr(tr.Ranking, name)
+        assert_same(vars(make(*map(convert, arguments)))["first"], vars(make(*arguments))["first"])
+    blocks = [SCORES, SCORES.flip(0)]
+    ranking = tr.Ranking.from_score_blocks([convert(block) for block in blocks], convert(IDS))
+    assert_same(ranking.first, tr.Ranking.from_score_blocks(blocks, IDS).first)
+    named = tr.preset("recbole", 2, num_items=5, interactions=convert(positive))
+    assert_same(
+        named["averagepopularity@2"].score(SCORES.argsort()),
+        tr.preset("recbole", 2, num_items=5, interactions=positive)["averagepopularity@2"].score(SCORES.argsort()),
+    )
+
+
 @pytest.mark.parametrize("shape", [(5,), (1, 5)])
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_a_mask_and_a_tie_break_of_the_catalogue_are_those_of_each_query(entry, shape):

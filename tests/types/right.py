@@ -41,6 +41,8 @@ def of_lists() -> None:
     tr.Novelty(5, interactions=counts, num_users=4, normalize=True)
     assert_type(tr.Popularity(interactions=counts).score(IDS), Tensor)
     tr.IntraListDiversity(categories=counts)
+    assert_type(tr.IntraListDiversity(categories=[5, 7, 5]).categories, Tensor | None)
+    assert_type(tr.Popularity(interactions=counts.numpy()).interactions, Tensor)
     tr.Serendipity(interactions=counts, relevance_level=2)
     coverage = tr.Coverage(num_items=3, validate_args=False)
     coverage.update(IDS, exclude=(QUERIES, ITEMS))
@@ -57,6 +59,8 @@ def layouts() -> None:
     metric.update(IDS, [torch.tensor([0, 1])])
     metric.update(SCORES[0], GRADES[0], indexes=torch.zeros(3, dtype=torch.int64))
     metric.update(Ranking.from_scores(SCORES, GRADES))
+    metric.update([[0.9, 0.5, 0.1]], GRADES.numpy(), mask=[True, True, False], weights=[2.0])
+    metric.update(SCORES.numpy(), [[0, 1]], exclude=([0], [2]))
 
 
 def results() -> None:

@@ -37,15 +37,15 @@ def of_lists() -> None:
     tr.Coverage(num_items=3, aggregation="mean")  # error
     tr.Coverage(num_items=3, ties="expected")  # error
     tr.Novelty(interactions=torch.ones(3))  # error
-    tr.Novelty(interactions=[1, 2, 3], num_users=3)  # error
+    tr.Novelty(interactions="counts", num_users=3)  # error
     tr.Serendipity(interactions=torch.ones(3), expected=torch.ones(3))  # error
     tr.Popularity(interactions=torch.ones(3), num_items=3)  # error
 
 
 def calls() -> None:
     metric = tr.MRR()
-    metric.update([[0.9, 0.5]], GRADES)  # error
-    metric.update(SCORES, [[0, 1, 2]])  # error
+    metric.update({"a": 0.9, "b": 0.5}, GRADES)  # error
+    metric.update(SCORES, {0, 1})  # error
     metric.update(SCORES, GRADES, SCORES)  # error
     metric.update(SCORES, GRADES, weight=torch.ones(1))  # error
     metric.score(SCORES, {"a": 1})  # error

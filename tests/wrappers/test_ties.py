@@ -417,6 +417,13 @@ def test_precision_by_hand():
     assert tr.difference_bounds("precision@2", a, b, torch.tensor([[-1, 0, 1, -1]])) == (0, 1)
 
 
+def test_a_column_that_is_a_candidate_of_no_query_changes_no_bounds():
+    a, b, target = (torch.tensor([x]) for x in ([0.9, 0.8, 0.7], [0.7, 0.9, 0.8], [0, 1, -1]))
+    wider = [torch.nn.functional.pad(x, (1, 0)) for x in (a, b, target)]
+    mask = torch.tensor([False, True, True, True])
+    assert tr.difference_bounds("dcg", *wider, mask=mask) == tr.difference_bounds("dcg", a, b, target)
+
+
 def test_judgments_that_leave_a_query_out_have_no_difference():
     a, b = torch.tensor([[2.0, 1.0]]), torch.tensor([[1.0, 2.0]])
     for target, want in (([-1, 0], (-1, -1)), ([-1, -1], (-1, 1)), ([0, 0], (NAN, NAN))):

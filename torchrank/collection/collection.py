@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 from urllib.parse import unquote
 
 import torch
-from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.metric import jit_distributed_available
 
@@ -22,7 +21,7 @@ from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import ListMetric, PerUserMetric
 from torchrank.names.arguments import one_of, warn
 from torchrank.names.plain_keys import KeyStyle, check_different, spell
-from torchrank.names.types import Pairs, Results, Target, call_of
+from torchrank.names.types import Array, Pairs, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import Estimate, Interval, Method, estimate_table
 from torchrank.state.measure import Measure
@@ -187,14 +186,14 @@ class RankingCollection(MetricCollection):
     @eager
     def update(  # type: ignore[override]
         self,
-        preds: Tensor | Ranking,
+        preds: Array | Ranking,
         target: Target | None = None,
         *,
-        mask: Tensor | None = None,
-        indexes: Tensor | None = None,
+        mask: Array | None = None,
+        indexes: Array | None = None,
         exclude: Pairs | None = None,
-        tie_break: Tensor | None = None,
-        weights: Tensor | None = None,
+        tie_break: Array | None = None,
+        weights: Array | None = None,
     ) -> None:
         """Add a batch of whole queries to every metric. Arguments of :meth:`torchrank.RankingMetric.update`."""
         for metric, arguments, keywords in self._calls(
@@ -205,14 +204,14 @@ class RankingCollection(MetricCollection):
     @eager
     def forward(
         self,
-        preds: Tensor | Ranking,
+        preds: Array | Ranking,
         target: Target | None = None,
         *,
-        mask: Tensor | None = None,
-        indexes: Tensor | None = None,
+        mask: Array | None = None,
+        indexes: Array | None = None,
         exclude: Pairs | None = None,
-        tie_break: Tensor | None = None,
-        weights: Tensor | None = None,
+        tie_break: Array | None = None,
+        weights: Array | None = None,
     ) -> Results:
         """Add a batch and return its own values by key. Arguments of :meth:`update`."""
         calls = self._calls(Batch(preds, target, weights, mask, indexes, exclude, tie_break))
@@ -222,14 +221,14 @@ class RankingCollection(MetricCollection):
     @eager
     def score(
         self,
-        preds: Tensor | Ranking,
+        preds: Array | Ranking,
         target: Target | None = None,
         *,
-        mask: Tensor | None = None,
-        indexes: Tensor | None = None,
+        mask: Array | None = None,
+        indexes: Array | None = None,
         exclude: Pairs | None = None,
-        tie_break: Tensor | None = None,
-        weights: Tensor | None = None,
+        tie_break: Array | None = None,
+        weights: Array | None = None,
     ) -> Results:
         """The values [query] of every metric with per-query values, by key. States do not change.
 

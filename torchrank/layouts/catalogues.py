@@ -32,7 +32,6 @@ def embedded(
     The arguments are as in :meth:`torchrank.Ranking.from_embeddings`. ``shard`` is a function from the numbers of items
     and of queries to this worker's part of the catalogue; None = this process has the whole catalogue.
     """
-    queries, catalogue = check_tensor(queries, "queries"), check_tensor(catalogue, "items")
     check_floating(queries, "queries", "embeddings")
     check_floating(catalogue, "items", "embeddings")
     if queries.dim() != 2 or catalogue.dim() != 2 or queries.shape[1] != catalogue.shape[1]:

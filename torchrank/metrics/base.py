@@ -15,7 +15,7 @@ from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
 from torchrank.names.parameters import one_of, parameter
-from torchrank.names.types import Aggregation, EmptyAction, Pairs, Target, Ties, Unjudged, call_of
+from torchrank.names.types import Aggregation, Array, EmptyAction, Pairs, Target, Ties, Unjudged, call_of
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
@@ -257,14 +257,14 @@ class RankingMetric(Measure):
 
     def score(
         self,
-        preds: Tensor | Ranking,
+        preds: Array | Ranking,
         target: Target | None = None,
         *,
-        mask: Tensor | None = None,
-        indexes: Tensor | None = None,
+        mask: Array | None = None,
+        indexes: Array | None = None,
         exclude: Pairs | None = None,
-        tie_break: Tensor | None = None,
-        weights: Tensor | None = None,
+        tie_break: Array | None = None,
+        weights: Array | None = None,
     ) -> Tensor:
         """The value of each query. The state is not changed: this is the functional interface.
 
@@ -281,14 +281,14 @@ class RankingMetric(Measure):
 
     def update(
         self,
-        preds: Tensor | Ranking,
+        preds: Array | Ranking,
         target: Target | None = None,
         *,
-        mask: Tensor | None = None,
-        indexes: Tensor | None = None,
+        mask: Array | None = None,
+        indexes: Array | None = None,
         exclude: Pairs | None = None,
-        tie_break: Tensor | None = None,
-        weights: Tensor | None = None,
+        tie_break: Array | None = None,
+        weights: Array | None = None,
     ) -> None:
         """Add a batch of whole queries. Arrays and lists of numbers count as tensors.
 

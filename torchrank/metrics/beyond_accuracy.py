@@ -10,6 +10,7 @@ from torch import Tensor
 from torchrank.metrics.item_data import is_integer, item_numbers, kind_of
 from torchrank.metrics.item_lists import Catalogue, PerUserMetric, Recommended
 from torchrank.names.parameters import derived, described, flag, number
+from torchrank.names.types import Described
 
 __all__ = ["Novelty", "Popularity", "Serendipity", "Unexpectedness"]
 
@@ -50,7 +51,7 @@ class Novelty(PerUserMetric):
     name = "novelty"
     value_range = (0.0, math.inf)
 
-    interactions: Tensor = described()
+    interactions: Described[Tensor] = described()
     num_users: int = number(above=1)
     normalize: bool = flag(default=False)
 
@@ -98,7 +99,7 @@ class Popularity(PerUserMetric):
     value_range = (0.0, math.inf)
     higher_is_better = False
 
-    interactions: Tensor = described()
+    interactions: Described[Tensor] = described()
     normalize: bool = flag(default=False)
 
     def describe(self, interactions: Tensor) -> tuple[Catalogue, int]:
@@ -152,7 +153,7 @@ class Unexpectedness(PerUserMetric):
     }
     name = "unexpectedness"
 
-    baseline: Tensor | None = described(default=None)
+    baseline: Described[Tensor | None] = described(default=None)
 
     @property
     def needs_target(self) -> bool:  # type: ignore[override]
@@ -205,7 +206,7 @@ class Serendipity(PerUserMetric):
     name = "serendipity"
     needs_target = True
 
-    interactions: Tensor = described()
+    interactions: Described[Tensor] = described()
     relevance_level: float = number(default=1, above=0)
     expected: Tensor = derived()
 

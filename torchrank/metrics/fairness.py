@@ -19,6 +19,7 @@ from torchrank.metrics.item_groups import (
 from torchrank.metrics.item_lists import Catalogue, ExposureMetric, PerUserMetric, Recommended
 from torchrank.metrics.rank_discount import Discount
 from torchrank.names.parameters import derived, described, number, one_of
+from torchrank.names.types import Described
 from torchrank.ranking.arithmetic import ratio
 
 __all__ = ["AWRF", "NDKL", "DemographicParity", "ExposureParity"]
@@ -219,7 +220,7 @@ class ExposureParity(GroupMetric, ExposureMetric):
     name = "exposureparity"
 
     num_items: int = derived()
-    merit: Tensor | None = described(default=None)
+    merit: Described[Tensor | None] = described(default=None)
 
     def describe(self, groups: Tensor, merit: Tensor | None = None) -> tuple[Catalogue, int]:
         shares = membership(groups)

@@ -14,6 +14,7 @@ from torchrank.metrics.item_data import item_numbers
 from torchrank.metrics.item_lists import Catalogue, PerUserMetric, Recommended
 from torchrank.metrics.user_models import BoundedGain, UserModel
 from torchrank.names.parameters import described, fixed, number, one_of
+from torchrank.names.types import Described
 from torchrank.ranking.arithmetic import running_sum
 
 __all__ = ["TBG", "CWLCost", "UMeasure"]
@@ -79,7 +80,7 @@ class TBG(CostMetric):
     }
     name = "tbg"
 
-    lengths: Tensor = described()
+    lengths: Described[Tensor] = described()
     half_life: float = number(default=224, above=0)
     seconds_per_summary: float = number(default=4.4, least=0)
     seconds_per_word: float = number(default=0.018, least=0)
@@ -139,7 +140,7 @@ class UMeasure(CostMetric):
     }
     name = "umeasure"
 
-    lengths: Tensor = described()
+    lengths: Described[Tensor] = described()
     patience: float = number(default=132_000, above=0)
     snippet: float = number(default=200, least=0)
     read: float = number(default=0.2, least=0, most=1)
@@ -201,7 +202,7 @@ class CWLCost(UserModel, BoundedGain, CostMetric):
     name = "cwlcost"
     higher_is_better = False
 
-    costs: Tensor = described()
+    costs: Described[Tensor] = described()
     of: Literal["cost", "total_cost"] = one_of(default="cost")
     behind: float = number(default=1, least=0)
     cost: float = fixed(0.0, "which cuts lists at top_k")

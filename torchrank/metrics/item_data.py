@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.layouts.checks import tensor_of, type_of
+from torchrank.layouts.checks import type_of
 
 
 def item_numbers(name: str, values: Any) -> Tensor:
@@ -16,7 +16,6 @@ def item_numbers(name: str, values: Any) -> Tensor:
     Raises:
         ValueError: it is not a 1-D tensor of one or more finite numbers >= 0.
     """
-    values = tensor_of(values)
     if not isinstance(values, Tensor) or values.dim() != 1 or values.is_complex():
         raise ValueError(
             f"Expected {name} to be a tensor [item], a number for each item of the catalogue,"
@@ -34,7 +33,6 @@ def item_flags(name: str, values: Any, true: str) -> Tensor:
     Raises:
         TypeError: it is not a 1-D bool tensor.
     """
-    values = tensor_of(values)
     if not isinstance(values, Tensor) or values.dim() != 1 or values.dtype != torch.bool:
         raise TypeError(f"Expected {name} to be bool [item], True for {true}, got {kind_of(values, name)}")
     return values
@@ -46,7 +44,6 @@ def item_categories(values: Any, several: bool = True) -> Tensor:
     Raises:
         TypeError: another shape or dtype, no items, or no categories.
     """
-    values = tensor_of(values)
     there = isinstance(values, Tensor) and values.numel() > 0
     single = there and values.dim() == 1 and is_integer(values)
     if not single and not (there and several and values.dim() == 2 and values.dtype == torch.bool):
@@ -62,7 +59,6 @@ def item_embeddings(values: Any) -> Tensor:
         TypeError: another shape or dtype, or no items.
         ValueError: a number is not finite.
     """
-    values = tensor_of(values)
     if not isinstance(values, Tensor) or values.dim() != 2 or not values.is_floating_point() or not len(values):
         raise TypeError(f"Expected embeddings to be floating [item, dimension], got {kind_of(values, 'embeddings')}")
     if not bool(values.isfinite().all()):

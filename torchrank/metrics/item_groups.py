@@ -12,6 +12,7 @@ from torchrank.metrics.item_data import is_integer, kind_of
 from torchrank.metrics.item_lists import Catalogue, ListMetric, Recommended
 from torchrank.metrics.rank_discount import Discount, RankDiscount
 from torchrank.names.parameters import described
+from torchrank.names.types import Described
 from torchrank.ranking.arithmetic import ratio
 
 
@@ -34,7 +35,7 @@ class GroupMetric(RankDiscount, ListMetric):
         TypeError, ValueError: ``groups`` has a wrong shape, dtype or value, or as :class:`ListMetric`.
     """
 
-    groups: Tensor = described()
+    groups: Described[Tensor] = described()
     discount: Discount = "log2"
 
     def describe(self, groups: Tensor) -> tuple[Catalogue, int]:
@@ -77,7 +78,7 @@ class PopulationMetric(GroupMetric):
         kwargs: as :class:`GroupMetric`.
     """
 
-    population: Tensor | None = described(default=None)
+    population: Described[Tensor | None] = described(default=None)
 
     def describe(self, groups: Tensor, population: Tensor | None = None) -> tuple[Catalogue, int]:
         shares = membership(groups)

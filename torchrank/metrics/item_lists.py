@@ -19,10 +19,10 @@ from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import ALL, BLOCK, RankedIds
-from torchrank.layouts.checks import check_tensor
+from torchrank.layouts.checks import check_tensor, tensor_of
 from torchrank.names.arguments import plain
 from torchrank.names.parameters import derived, fixed, integer, parameter
-from torchrank.names.types import Aggregation, Pairs, Target, call_of
+from torchrank.names.types import Aggregation, Array, Pairs, Target, call_of
 from torchrank.ranking.entries import run_starts
 from torchrank.state.measure import Measure
 from torchrank.state.scoring import score_batch
@@ -120,6 +120,7 @@ class ListMetric(Measure):
         return {}, None
 
     def keep(self, catalogue: dict[str, Any]) -> str:
+        catalogue = {name: tensor_of(x) for name, x in catalogue.items()}
         attributes, self.num_items = self._catalogue or self.describe(**catalogue)
         del self._catalogue
         for name, value in attributes.items():
@@ -158,12 +159,12 @@ class ListMetric(Measure):
 
     def update(
         self,
-        preds: Tensor,
+        preds: Array,
         target: Target | None = None,
         *,
-        mask: Tensor | None = None,
+        mask: Array | None = None,
         exclude: Pairs | None = None,
-        weights: Tensor | None = None,
+        weights: Array | None = None,
     ) -> None:
         """Add the lists of some users.
 
@@ -265,12 +266,12 @@ class PerUserMetric(ListMetric):
 
     def score(
         self,
-        preds: Tensor,
+        preds: Array,
         target: Target | None = None,
         *,
-        mask: Tensor | None = None,
+        mask: Array | None = None,
         exclude: Pairs | None = None,
-        weights: Tensor | None = None,
+        weights: Array | None = None,
     ) -> Tensor:
         """The value of each list, float64 [query]; NaN for a list with too few items. The state stays as it is.
 

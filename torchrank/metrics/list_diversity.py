@@ -10,6 +10,7 @@ from torch import Tensor
 from torchrank.metrics.item_data import item_categories, item_embeddings
 from torchrank.metrics.item_lists import Catalogue, PerUserMetric, Recommended
 from torchrank.names.parameters import derived, described, flag, number
+from torchrank.names.types import Described
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.entries import run_bounds, run_starts
 
@@ -59,8 +60,8 @@ class IntraListDiversity(PerUserMetric):
     value_range = (0.0, 2.0)
     fewest = 2
 
-    embeddings: Tensor | None = described(default=None)
-    categories: Tensor | None = described(default=None)
+    embeddings: Described[Tensor | None] = described(default=None)
+    categories: Described[Tensor | None] = described(default=None)
 
     def describe(self, embeddings: Tensor | None, categories: Tensor | None) -> tuple[Catalogue, int]:
         if (embeddings is None) == (categories is None):
@@ -136,7 +137,7 @@ class CategoricalDiversity(PerUserMetric):
     known_as = {"RePlay": "CategoricalDiversity"}
     name = "categoricaldiversity"
 
-    categories: Tensor = described()
+    categories: Described[Tensor] = described()
     adaptive_k: bool = flag(default=False)
 
     def describe(self, categories: Tensor) -> tuple[Catalogue, int]:
@@ -184,7 +185,7 @@ class CategoryEntropy(PerUserMetric):
     name = "categoryentropy"
     value_range = (0.0, math.inf)
 
-    categories: Tensor = described()
+    categories: Described[Tensor] = described()
     patience: float | None = number(default=None, above=0, below=1)
     smoothing: float = number(default=0, least=0)
     num_categories: int = derived()

@@ -11,6 +11,7 @@ from torchrank.metrics.beyond_accuracy import Popularity
 from torchrank.metrics.item_data import item_flags, item_numbers
 from torchrank.metrics.item_lists import Catalogue, ExposureMetric, ListMetric, PerUserMetric, Recommended
 from torchrank.names.parameters import derived, described, fixed, number
+from torchrank.names.types import Described
 
 __all__ = ["ACLT", "APLT", "PopularityLift", "TailCoverage", "TailPercentage"]
 
@@ -25,7 +26,7 @@ class TailMetric(ListMetric):
         TypeError: ``long_tail`` is not a 1-D bool tensor.
     """
 
-    long_tail: Tensor = described()
+    long_tail: Described[Tensor] = described()
 
     def describe(self, long_tail: Tensor) -> tuple[Catalogue, int]:
         return {"long_tail": item_flags("long_tail", long_tail, "items of the long tail")}, len(long_tail)
@@ -93,7 +94,7 @@ class TailPercentage(APLT):
     known_as = {"recbole": {"tailpercentage": "whose `tail_ratio` is `tail`"}}
     name = "tailpercentage"
 
-    interactions: Tensor = described()
+    interactions: Described[Tensor] = described()
     tail: float = number(default=0.1, above=0)
     long_tail: Tensor = derived()
 

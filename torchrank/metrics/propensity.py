@@ -13,9 +13,11 @@ from torch import Tensor
 from torchrank.formulas.gains import POSITIVE, discount_of
 from torchrank.formulas.judgment_bounds import UNEQUAL
 from torchrank.hardware.devices import reading_is_free
+from torchrank.layouts.checks import tensor_of
 from torchrank.metrics.graded import DCG, GradedMetric
 from torchrank.names.arguments import number
 from torchrank.names.parameters import one_of
+from torchrank.names.types import Array, Target
 from torchrank.ranking.arithmetic import only, ratio
 from torchrank.ranking.ranking import Ranking
 
@@ -189,7 +191,7 @@ class IPS(InverseGrades):
         return ranking.total_gain(self.gain_function) if self.self_normalized is True else super().weight(ranking)
 
 
-def propensities(counts: Tensor, num_samples: int, *, a: float = 0.55, b: float = 1.5) -> Tensor:
+def propensities(counts: Array, num_samples: int, *, a: float = 0.55, b: float = 1.5) -> Tensor:
     r"""Propensities of items to be observed if they are relevant, :math:`1 / (1 + C (n_i + b)^{-a})`, after Jain et al.
 
     :math:`n_i` is the count of item i, N the number of samples, and :math:`C = (\ln N - 1) (b + 1)^a`. The authors
@@ -221,6 +223,7 @@ def propensities(counts: Tensor, num_samples: int, *, a: float = 0.55, b: float 
     number("num_samples", num_samples, above=math.e)  # ln N - 1, and with it C, is positive
     number("a", a, above=0)
     number("b", b, above=0)
+    counts = tensor_of(counts)
     if not isinstance(counts, Tensor) or counts.dim() != 1 or counts.is_complex():
         got = list(counts.shape) if isinstance(counts, Tensor) else type(counts).__name__
         raise ValueError(f"Expected counts to be a tensor [item], a number for each item, got {got}")
@@ -228,9 +231,7 @@ def propensities(counts: Tensor, num_samples: int, *, a: float = 0.55, b: float 
     return 1 / (1 + c * (counts.detach().to(torch.float64) + b) ** -a)
 
 
-def inverse_propensity(
-    target: Tensor | list[Tensor] | tuple[Tensor, ...], propensities: Tensor
-) -> Tensor | tuple[Tensor, Tensor, Tensor]:
+def inverse_propensity(target: Target, propensities: Array) -> Tensor | tuple[Tensor, Tensor, Tensor]:
     """A target for metrics with the grade 1 / propensity for relevant candidates, from a target of any layout.
 
     Positive grades of a dense target or of triples are multiplied by the inverse propensity. Irrelevant and unjudged
@@ -256,6 +257,8 @@ def inverse_propensity(
         >>> tr.inverse_propensity([torch.tensor([1])], propensity)
         (tensor([0]), tensor([1]), tensor([4.], dtype=torch.float64))
     """
+    propensities = tensor_of(propensities)
+    target = target if isinstance(target, list | tuple) else tensor_of(target)
     if not isinstance(propensities, Tensor) or not propensities.is_floating_point() or propensities.dim() not in (1, 2):
         got = getattr(propensities, "dtype", type(propensities).__name__)
         raise TypeError(f"Expected propensities to be floating [item] or [query, item], got {got}")
@@ -278,6 +281,7 @@ def inverse_propensity(
 
 def _triples(target: Any, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """(query, item, grade) of a target of ids or pairs, each [pair]."""
+    target = type(target)(map(tensor_of, target)) if isinstance(target, list | tuple) else target
     ids = isinstance(target, Tensor) and not target.is_floating_point() and target.dtype != torch.bool
     if ids and target.dim() in (1, 2):
         items = target.to(device).long()

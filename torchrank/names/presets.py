@@ -14,7 +14,7 @@ from torchrank.names.registry import measures
 from torchrank.names.spellings import TITLES, Known, known, plain, without_optional
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torchrank.names.types import Array
 
 #: The libraries with a preset, and the versions that were compared.
 LIBRARIES = {"trec_eval": "trec_eval 10", "trec_eval9": "trec_eval 9, pytrec_eval"} | {
@@ -155,7 +155,7 @@ def _cell(measure: Any, entry: Known) -> Cell:
     return Cell(theirs, ours)
 
 
-def preset(name: str, *k: int, num_items: int | None = None, interactions: Tensor | None = None) -> dict[str, Any]:
+def preset(name: str, *k: int, num_items: int | None = None, interactions: Array | None = None) -> dict[str, Any]:
     """The measures of another library under its own names, with the settings that reproduce its numbers.
 
     Measures without such a setting are left out. ``torchrank presets`` lists the cases in which the numbers still

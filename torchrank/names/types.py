@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
+import numpy
 from torch import Tensor
 
 #: the treatment of ties; each measure accepts some of these values
@@ -25,17 +26,36 @@ Unjudged = Literal["irrelevant", "condensed", "lower", "upper"]
 #: the gain of a grade
 GainOption = Literal["linear", "exponential"] | Callable[[Tensor], Tensor] | Mapping[float, float]
 
+#: a tensor; or what becomes a tensor: an array, a list of numbers, a list of equally long lists
+Array = Tensor | numpy.ndarray | list[Any]
+
 #: grades; a label, or ids, of each query; (query, item) or (query, item, grade), each 1-D; a list of ids of each query
-Target = Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | list[Tensor]
+Target = Array | tuple[Array, Array] | tuple[Array, Array, Array]
 
 #: (query, item), both 1-D; or a list of ids of each query
-Pairs = tuple[Tensor, Tensor] | list[Tensor]
+Pairs = tuple[Array, Array] | list[Any]
 
 #: results by key. A curve in a collection has a tuple of tensors
 Results = dict[str, Tensor]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Described(Generic[T]):
+    """The type of an attribute that is a tensor, or also None, and is set to any array."""
+
+    if TYPE_CHECKING:
+
+        def __get__(self, instance: object, owner: object = None) -> T: ...
+
+        def __set__(self, instance: object, value: T | Array) -> None: ...
+
+    else:
+
+        def __class_getitem__(cls, kept):
+            return Array | kept
 
 
 def call_of(update: Callable[P, Any], result: type[R]) -> Callable[[Callable[..., Any]], Callable[P, R]]:

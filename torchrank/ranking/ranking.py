@@ -18,10 +18,11 @@ from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Need
 from torchrank.layouts.catalogues import embedded, streamed
-from torchrank.layouts.checks import check_tensor
+from torchrank.layouts.checks import check_tensor, tensor_of
 from torchrank.layouts.progress import progress_bar
 from torchrank.layouts.sharding import Shard
 from torchrank.names.arguments import integer
+from torchrank.names.types import Array, Pairs
 from torchrank.ranking.intents import Intended
 from torchrank.ranking.parts import batch_order, numbered, together
 from torchrank.ranking.sampled import Draw
@@ -81,12 +82,12 @@ class Ranking(Intended):
     @eager
     def from_scores(
         cls,
-        preds: Tensor,
+        preds: Array,
         target: Any,
         *,
-        mask: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
-        tie_break: Tensor | None = None,
+        mask: Array | None = None,
+        exclude: Pairs | None = None,
+        tie_break: Array | None = None,
     ) -> Ranking:
         """Rank scores. Arrays and lists of numbers count as tensors, here and in the other constructors.
 
@@ -109,12 +110,12 @@ class Ranking(Intended):
     @eager
     def from_label(
         cls,
-        preds: Tensor,
-        label: Tensor,
+        preds: Array,
+        label: Array,
         *,
-        mask: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
-        tie_break: Tensor | None = None,
+        mask: Array | None = None,
+        exclude: Pairs | None = None,
+        tie_break: Array | None = None,
     ) -> Ranking:
         """Rank scores [query, item] over a catalogue with one relevant item per query: ``label`` int [query].
 
@@ -129,12 +130,12 @@ class Ranking(Intended):
     @eager
     def from_flat(
         cls,
-        preds: Tensor,
-        target: Tensor,
-        indexes: Tensor,
+        preds: Array,
+        target: Array,
+        indexes: Array,
         *,
-        mask: Tensor | None = None,
-        tie_break: Tensor | None = None,
+        mask: Array | None = None,
+        tie_break: Array | None = None,
         judged: bool = False,
     ) -> Ranking:
         """Rank flat rows: one row per candidate, with the index of its query in ``indexes``.
@@ -150,11 +151,11 @@ class Ranking(Intended):
     @eager
     def from_ids(
         cls,
-        ids: Tensor,
+        ids: Array,
         relevant: Any,
         *,
-        mask: Tensor | None = None,
-        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+        mask: Array | None = None,
+        exclude: Pairs | None = None,
     ) -> Ranking:
         """Make a ranking of lists of ids, best first: int [query, position], negative = padding.
 
@@ -170,7 +171,7 @@ class Ranking(Intended):
 
     @classmethod
     @eager
-    def from_rankings(cls, one: Tensor, other: Tensor) -> Ranking:
+    def from_rankings(cls, one: Array, other: Array) -> Ranking:
         """Make a ranking that compares two lists of ids per query, for rank correlations and overlaps.
 
         Both lists are int [query, position], best first, negative = padding. Entries are the ids of both lists. Their
@@ -201,7 +202,7 @@ class Ranking(Intended):
 
     @classmethod
     @eager
-    def from_ranks(cls, ranks: Tensor, num_candidates: Tensor | int | None = None) -> Ranking:
+    def from_ranks(cls, ranks: Array, num_candidates: Array | int | None = None) -> Ranking:
         """Make a ranking of given ranks of the relevant candidates.
 
         Args:
@@ -228,7 +229,7 @@ class Ranking(Intended):
         first = first.unsqueeze(-1) if first.dim() == 1 else first
         first = first if first.shape[1] else first.new_zeros((len(first), 1))
         length = float("nan") if num_candidates is None else num_candidates
-        length = torch.as_tensor(length, dtype=first.dtype, device=first.device).clone().expand(len(first))
+        length = torch.as_tensor(tensor_of(length), dtype=first.dtype, device=first.device).clone().expand(len(first))
         valid = ~(first <= 0)
         finite = first.isfinite()
         # Ranks may be as large as float64 allows, because tables over ranks are made for ties only.
@@ -247,7 +248,7 @@ class Ranking(Intended):
 
     @classmethod
     @eager
-    def from_negatives(cls, pos: Tensor, neg: Tensor, *, atol: float = 0.0, rtol: float = 0.0) -> Ranking:
+    def from_negatives(cls, pos: Array, neg: Array, *, atol: float = 0.0, rtol: float = 0.0) -> Ranking:
         """Rank positives among sampled negatives, both given by their scores.
 
         A model may score positives and negatives by different operations, which round differently. Then equal
@@ -287,11 +288,11 @@ class Ranking(Intended):
     @eager
     def from_embeddings(
         cls,
-        queries: Tensor,
-        items: Tensor,
+        queries: Array,
+        items: Array,
         relevant: Any,
         *,
-        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+        exclude: Pairs | None = None,
         similarity: str = "dot",
         top_k: int | None = None,
         chunk_size: int | None = None,
@@ -333,19 +334,20 @@ class Ranking(Intended):
             >>> tr.MRR().score(tr.Ranking.from_embeddings(queries, items, torch.tensor([2]), chunk_size=2))
             tensor([0.5000], dtype=torch.float64)
         """
-        shard = None if group is False else lambda here, asked: Shard.of(here, asked, group, queries.device)
+        vectors, catalogue = check_tensor(queries, "queries"), check_tensor(items, "items")
+        shard = None if group is False else lambda here, asked: Shard.of(here, asked, group, vectors.device)
         with progress_bar(progress) as step:
-            layout = embedded(queries, items, relevant, exclude, similarity, chunk_size, shard, step, precision)
+            layout = embedded(vectors, catalogue, relevant, exclude, similarity, chunk_size, shard, step, precision)
             return cls.rank(layout, Need(integer("top_k", top_k, least=1)))
 
     @classmethod
     @eager
     def from_score_blocks(
         cls,
-        blocks: Iterable[Tensor] | Callable[[], Iterable[Tensor]],
+        blocks: Iterable[Array] | Callable[[], Iterable[Array]],
         relevant: Any,
         *,
-        exclude: tuple[Tensor, Tensor] | list[Tensor] | None = None,
+        exclude: Pairs | None = None,
         top_k: int | None = None,
     ) -> Ranking:
         """Rank a catalogue whose scores are given in blocks of items, each block for all queries.

@@ -14,7 +14,7 @@ from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.batch import Batch
 from torchrank.names.arguments import integer, one_of
-from torchrank.names.types import Pairs, Target
+from torchrank.names.types import Array, Pairs, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check
@@ -238,15 +238,15 @@ class Bootstrapped(SuiteMetric):
 
     def update(
         self,
-        preds: Tensor | Ranking,
+        preds: Array | Ranking,
         target: Target | None = None,
         *,
-        query_ids: Tensor | Sequence[str] | None = None,
-        mask: Tensor | None = None,
-        indexes: Tensor | None = None,
+        query_ids: Array | Sequence[str] | None = None,
+        mask: Array | None = None,
+        indexes: Array | None = None,
         exclude: Pairs | None = None,
-        tie_break: Tensor | None = None,
-        weights: Tensor | None = None,
+        tie_break: Array | None = None,
+        weights: Array | None = None,
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``query_ids``.
 

@@ -15,7 +15,7 @@ from torch import Tensor
 import torchrank.state.sums as state
 from torchrank.layouts.batch import Batch
 from torchrank.names.nearest import did_you_mean
-from torchrank.names.types import Pairs, Target
+from torchrank.names.types import Array, Pairs, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import estimate_table
 from torchrank.state.measure import Measure
@@ -116,14 +116,14 @@ class Compared(SuiteMetric):
 
     def update(
         self,
-        preds: Mapping[str, Tensor | Ranking],
+        preds: Mapping[str, Array | Ranking],
         target: Target | None = None,
         *,
-        mask: Tensor | None = None,
-        indexes: Tensor | None = None,
+        mask: Array | None = None,
+        indexes: Array | None = None,
         exclude: Pairs | None = None,
-        tie_break: Tensor | None = None,
-        weights: Tensor | None = None,
+        tie_break: Array | None = None,
+        weights: Array | None = None,
     ) -> None:
         """Add a batch of whole queries. ``preds`` is a dict from the name of each system to its scores.
 

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -22,6 +23,7 @@ from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import BLOCK, DenseLayout
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parse import parse
+from torchrank.names.types import Array
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 
@@ -29,7 +31,12 @@ __all__ = ["difference_bounds"]
 
 
 def difference_bounds(
-    metric: RankingMetric | str, preds_a: Tensor, preds_b: Tensor, target: Tensor, *, mask: Tensor | None = None
+    metric: RankingMetric | str,
+    preds_a: Array,
+    preds_b: Array,
+    target: Tensor | numpy.ndarray,
+    *,
+    mask: Array | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""The smallest and largest value of b - a for each query, over all judgments of its unjudged candidates.
 
@@ -118,7 +125,7 @@ def _check(metric: RankingMetric) -> None:
 # ---- two systems -----------------------------------------------------------------------------------------------------
 
 
-def _dense(name: str, preds: Any, target: Any, mask: Tensor | None) -> DenseLayout:
+def _dense(name: str, preds: Any, target: Any, mask: Any) -> DenseLayout:
     """The checked scores and grades of a system."""
     batch = Batch(preds, target, mask=mask)
     for argument, x in ((name, batch.preds), ("target", batch.target)):
@@ -171,7 +178,8 @@ class _Pair:
         for ranking, column in zip(self.rankings, self.columns):
             value, least = (metric.numerator(_single_entries(ranking, grade)) for grade in (self.relevant, 0))
             increase = (value - least).view(ranking.first.shape)
-            sums.append(torch.zeros_like(increase).scatter_add(1, column, increase))  # padding adds 0 to any column
+            # Padding adds 0 to any column. The rankings lack columns that are candidates of no query.
+            sums.append(torch.zeros_like(self.judged, dtype=increase.dtype).scatter_add(1, column, increase))
         return sums[1] - sums[0]
 
     def with_relevant(self, number: int, system: int = 0) -> Ranking:

@@ -15,7 +15,7 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 from torchrank.hardware.devices import reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.batch import Batch
-from torchrank.names.types import Pairs, Target
+from torchrank.names.types import Array, Pairs, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.scoring import score_batch
 from torchrank.state.summed import SummedMetric
@@ -83,15 +83,15 @@ class PerQuery(SummedMetric):
 
     def update(
         self,
-        preds: Tensor | Ranking,
+        preds: Array | Ranking,
         target: Target | None = None,
         *,
-        query_ids: Tensor | Sequence[str] | None = None,
-        mask: Tensor | None = None,
-        indexes: Tensor | None = None,
+        query_ids: Array | Sequence[str] | None = None,
+        mask: Array | None = None,
+        indexes: Array | None = None,
         exclude: Pairs | None = None,
-        tie_break: Tensor | None = None,
-        weights: Tensor | None = None,
+        tie_break: Array | None = None,
+        weights: Array | None = None,
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``query_ids``.
 
@@ -105,7 +105,7 @@ class PerQuery(SummedMetric):
         batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break)
         found = Values.stack(score_batch(list(self.metrics.values()), batch, total=False))
         if query_ids is None and isinstance(preds, Ranking):
-            query_ids = preds.query_ids  # type: ignore[assignment]  # checked here
+            query_ids = preds.query_ids
         ids = check_ids(query_ids, found.num_queries, found.values.device, "PerQuery")
         with torch.no_grad():
             values = found.values.mT

@@ -13,10 +13,12 @@ import torchrank.names.arguments as arguments
 import torchrank.state.sums as state
 from torchrank.formulas.rank_distribution import bias_variance, likeliest
 from torchrank.layouts.canonical import Need
+from torchrank.layouts.checks import check_tensor
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import REQUIRED, flag, integer, one_of, parameter
 from torchrank.names.parse import parse
+from torchrank.names.types import Array
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.sums import SIZE, Sum
 from torchrank.state.values import Values
@@ -199,7 +201,7 @@ class SampledRanks(BinaryMetric):
         method: Literal["em", "bv"] = "em",
         *,
         gamma: float = 0.01,
-        prior: Tensor | None = None,
+        prior: Array | None = None,
     ) -> Tensor:
         r"""Estimate the mean of a measure over the queries, in the whole catalogue. Call it on all workers.
 
@@ -254,7 +256,7 @@ class SampledRanks(BinaryMetric):
         self._warn(method)
         if method == "em":
             return values @ likeliest(share, self.num_items, self.replacement)
-        prior = torch.ones_like(values) if prior is None else prior.detach().to(values)
+        prior = torch.ones_like(values) if prior is None else check_tensor(prior, "prior").detach().to(values)
         if prior.shape != values.shape or not bool((prior >= 0).all() & (prior.sum() > 0) & prior.sum().isfinite()):
             raise ValueError(
                 f"Expected prior to be weights >= 0 of shape [{len(values)}], got shape {list(prior.shape)} or others;"

@@ -15,7 +15,7 @@ from torchrank.layouts.batch import Batch
 from torchrank.layouts.checks import tensor_of
 from torchrank.names.arguments import integer
 from torchrank.names.nearest import did_you_mean
-from torchrank.names.types import Pairs, Target
+from torchrank.names.types import Array, Pairs, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate_table
 from torchrank.state.sums import Sum
@@ -79,16 +79,16 @@ class Sliced(SuiteMetric):
 
     def update(
         self,
-        preds: Tensor | Ranking,
+        preds: Array | Ranking,
         target: Target | None = None,
         *,
-        slices: Tensor | None = None,
-        query_ids: Tensor | Sequence[str] | None = None,
-        mask: Tensor | None = None,
-        indexes: Tensor | None = None,
+        slices: Array | None = None,
+        query_ids: Array | Sequence[str] | None = None,
+        mask: Array | None = None,
+        indexes: Array | None = None,
         exclude: Pairs | None = None,
-        tie_break: Tensor | None = None,
-        weights: Tensor | None = None,
+        tie_break: Array | None = None,
+        weights: Array | None = None,
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``slices``.
 

@@ -23,7 +23,7 @@ from torchrank.layouts.bad_values import Problem, explain
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.names.types import Pairs, Results, Target, call_of
+from torchrank.names.types import Array, Pairs, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.ranking.tolerance import Tolerance
 from torchrank.state.aggregation import MEANS, from_sums
@@ -128,14 +128,14 @@ class TieReport(SummedMetric):
 
     def update(
         self,
-        preds: Tensor | Ranking,
+        preds: Array | Ranking,
         target: Target | None = None,
         *,
-        mask: Tensor | None = None,
-        indexes: Tensor | None = None,
+        mask: Array | None = None,
+        indexes: Array | None = None,
         exclude: Pairs | None = None,
-        tie_break: Tensor | None = None,
-        weights: Tensor | None = None,
+        tie_break: Array | None = None,
+        weights: Array | None = None,
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`.
 
