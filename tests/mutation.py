@@ -161,12 +161,20 @@ class Recorder(Plugin):
 
 
 class Chosen(Plugin):
-    """The tests in ``order``, without the others of ``recorded``. Tests with names that are new come first."""
+    """The tests in ``order``, without the others of ``recorded``. Tests with names that are new come first.
 
-    def __init__(self, recorded: Iterable[str], order: list[str]) -> None:
+    A test that takes far longer than when it was recorded ends the process.
+    """
+
+    def __init__(self, recorded: dict[str, Any], order: list[str]) -> None:
         super().__init__()
-        self.left_out = set(recorded) - set(order)
+        self.left_out = recorded.keys() - set(order)
         self.rank = {test: i for i, test in enumerate(order)}
+        self.limit = {test: int(60 + 10 * recorded[test][1]) for test in order}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+        signal.alarm(self.limit.get(item.nodeid, 300))
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if item.nodeid not in self.left_out]
@@ -194,9 +202,9 @@ def record(mutants: list[Mutant], paths: list[str], copy: Path) -> dict[str, Any
     return {"tests": recorder.tests, "failed": recorder.failed, "output": output}
 
 
-def attempt(mutant: Mutant, paths: list[str], chosen: Chosen, limit: int, copy: Path) -> str:
-    """The test that catches a mutant, or nothing. After ``limit`` seconds the process is ended."""
-    signal.alarm(limit)
+def attempt(mutant: Mutant, paths: list[str], chosen: Chosen, copy: Path) -> str:
+    """The test that catches a mutant, or nothing."""
+    signal.alarm(300)  # the modules may not end their import
     (copy / mutant.file).write_bytes(mutant.applied((copy / mutant.file).read_bytes()))
     passed = chosen.run(paths, "--exitfirst") in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
     return "" if passed else [*chosen.failed, "an error before the first test"][0]
@@ -220,8 +228,7 @@ def attempts(mutants: list[Mutant], recorded: dict[str, Any]) -> Iterator[Callab
         order = [test for test in tests.keys() - recorded["failed"] if test.split("::")[0] in files]
         order.sort(key=lambda test: (test not in executing, seconds[function(test)], test))
         if order:
-            limit = int(60 + 5 * sum(tests[test][1] for test in order))
-            yield partial(attempt, mutant, sorted(files), Chosen(tests, order), limit)
+            yield partial(attempt, mutant, sorted(files), Chosen(tests, order))
 
 
 def function(test: str) -> str:

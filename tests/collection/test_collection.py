@@ -730,3 +730,13 @@ def test_a_metric_with_other_arguments_than_its_collection_is_refused():
             tr.RankingCollection(metrics, sync_on_compute=False)
     with pytest.raises(TypeError, match=r"Expected arguments prefix, .*sync_on_compute, .*got 'sync'"):
         tr.RankingCollection("mrr", sync=False)
+
+
+def test_a_score_has_the_value_of_each_of_very_many_queries(monkeypatch):
+    whole = torch.cat([scores for scores, _ in BATCHES]), torch.cat([target for _, target in BATCHES])
+    alone = {name: tr.parse(name).score(*whole) for name in NAMES}
+    monkeypatch.setattr("torchrank.state.scoring.MANY_VALUES", 3)
+    found = tr.RankingCollection(NAMES).score(*whole)
+    for name in NAMES:
+        torch.testing.assert_close(found[name], alone[name], equal_nan=True, rtol=0, atol=0)
+        torch.testing.assert_close(tr.parse(name).score(*whole), alone[name], equal_nan=True, rtol=0, atol=0)

@@ -81,6 +81,15 @@ def test_a_list_without_a_baseline_is_unexpected_and_other_grades_are_no_baselin
     same(ignored.tolist(), [None, 0.5])
 
 
+def test_a_label_of_minus_100_leaves_a_list_out_also_without_a_target():
+    lists = torch.tensor([[0, 1], [2, 2], [1, 2]])
+    alone = tr.Unrepeated().score(lists)
+    assert tr.Unrepeated().score(lists, torch.tensor([-1, -100, 2])).tolist()[::2] == alone.tolist()[::2] == [1, 1]
+    assert tr.Unrepeated().score(lists, torch.tensor([-1, -100, 2]))[1].isnan()
+    for no_labels in (torch.tensor([-1.0, -100, 2]), torch.full((3, 2), -100), [torch.tensor([-100])] * 3):
+        assert tr.Unrepeated().score(lists, no_labels).tolist() == alone.tolist()
+
+
 def test_popularity_lift_of_groups_is_the_difference_of_their_group_average_popularity():
     counts = torch.tensor([9, 4, 7, 0, 2, 3, 1, 8, 5, 6])
     profiles = [[0, 2], [4], [1, 5], [3], [8, 7, 6], [5]]  # the fourth has only items of popularity 0

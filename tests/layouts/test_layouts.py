@@ -1,5 +1,6 @@
 """Every layout of the same queries has the same ranking, and the same values of measures of every kind of need."""
 
+import itertools
 import math
 import random
 from collections import Counter
@@ -7,6 +8,8 @@ from functools import cache
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import torchrank as tr
 from tests.support import layout_cases
@@ -22,6 +25,8 @@ from tests.support.oracle_comparison import (
     wanted,
 )
 from torchrank import retrieval
+from torchrank.layouts.arrange import arrange
+from torchrank.layouts.canonical import Need
 from torchrank.layouts.cutting import groups
 from torchrank.layouts.items import Pairs
 
@@ -287,6 +292,40 @@ def test_queries_of_similar_sizes_share_a_rectangle():
     assert cut == [([1, 5], 100), ([0, 3], 9), ([6, 2, 4], 2)]
     assert [(rows.tolist(), width) for rows, width in groups(sizes, 1000, 700)] == [([*range(7)], 100)]
     assert [(rows.tolist(), width) for rows, width in groups(sizes, 1000, 200)][-1] == ([1, 5], 100)
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=30), st.integers(0, 200))
+def test_one_more_rectangle_would_not_save_more_padding_than_it_costs(sizes, overhead):
+    rectangles = list(groups(torch.tensor(sizes), overhead, 10**9))
+    assert sorted(row for rows, _ in rectangles for row in rows.tolist()) == list(range(len(sizes)))
+    for rows, width in rectangles:
+        inside = sorted(sizes[row] for row in rows.tolist())
+        assert width == max(1, inside[-1])
+        for stop in range(1, len(inside)):
+            assert stop * (inside[-1] - inside[stop - 1]) <= overhead
+    widths = sorted(width for _, width in rectangles)  # and each costs less than the padding that it saves
+    for narrow, wide in itertools.pairwise(widths):
+        assert (wide - narrow) * sum(size <= narrow for size in sizes) > overhead
+
+
+def test_chunks_of_queries_fill_their_room_and_not_more(monkeypatch):
+    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", room := 2000)
+    queries, width = 500, 40
+    ids, scores = torch.arange(width).expand(queries, width), torch.rand(queries, width)
+    grades = torch.zeros(queries, width, 3, dtype=torch.int64)
+    few, many = ([torch.arange(number)] * queries for number in (3, 30))
+    for layout, each in (
+        (arrange(ids, few), 3 * width),  # each judged id is compared with each id
+        (arrange(ids, many), 2 * (3 * 10 + width)),  # both are sorted
+        (arrange(scores, few), 3),
+        (arrange(scores, many), 30),
+        (arrange(scores, grades[..., 0]), width),
+        (arrange(scores, grades), 3 * width),
+    ):
+        chunks = [chunk.num_queries for chunk in layout.blocks(Need(reach=5))]
+        assert sum(chunks) == queries
+        assert max(chunks) * each <= 1.25 * room
+        assert max(chunks) * each > 0.7 * room
 
 
 def test_pairs_of_some_queries_are_the_same_on_an_accelerator():

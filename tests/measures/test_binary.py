@@ -15,7 +15,7 @@ from torch import nn
 import torchrank as tr
 from tests.support.optional import pyplot, sklearn_metrics
 from tests.support.oracle_comparison import scored
-from tests.support.oracles_binary import ordered_pairs
+from tests.support.oracles_binary import of_pairs, ordered_pairs
 from tests.support.peer_queries import by_trec_eval, collection, collections, dense
 from tests.support.tie_orders import Query
 
@@ -453,3 +453,12 @@ def test_the_curve_is_drawn():
     np.testing.assert_allclose(line.get_xdata(), curve.compute()[1].numpy())
     np.testing.assert_allclose(line.get_ydata(), curve.compute()[0].numpy())
     pyplot.close(figure)
+
+
+@pytest.mark.parametrize(("relevant", "others", "k"), [(3, 5, 2), (4, 3, 3), (2, 6, 1), (6, 2, 4)])
+def test_the_first_k_relevant_of_a_tie_group_are_those_of_all_its_orders(relevant, others, k):
+    places = range(relevant + others)
+    orders = [[place in chosen for place in places] for chosen in itertools.combinations(places, relevant)]
+    want = math.fsum(of_pairs([True, *order], 0, k, k) for order in orders) / len(orders)
+    scores = torch.tensor([[2.0] + [1.0] * len(places)])
+    assert tr.PAP(k).score(scores, torch.tensor([[1, *orders[0]]]).long()).item() == pytest.approx(want, abs=1e-12)
