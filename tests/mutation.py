@@ -49,7 +49,7 @@ TESTS = {
     "layouts": ["layouts"],
     "ranking": ["ranking", "measures"],
     "engine": ["engine"],
-    "formulas": ["measures", "item_lists"],
+    "formulas": ["measures", "item_lists", "engine/test_sizes.py"],
     "statistics": ["statistics"],
     "state": ["state"],
     "metrics": ["measures", "item_lists"],
@@ -58,7 +58,7 @@ TESTS = {
     "tables": ["tables"],
     "evaluation": ["evaluation"],
     "integrations": ["integrations"],
-    "retrieval": ["retrieval"],
+    "retrieval": ["retrieval", "engine/test_sizes.py"],
     "cli": ["cli", "evaluation/test_command.py"],
 }
 #: folders of tests that are not tried on mutants of others: they take long, or read the code without executing it

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import pathlib
+import warnings
 
 import pytest
 
@@ -156,6 +157,19 @@ def test_a_note_has_a_few_values_and_the_option_that_prints_all(capsys, tmp_path
     (note,) = [line for line in output(capsys, *call, "beir")[1].splitlines() if "over the 2 queries" in line]
     assert "P@1 0.5000, P@3 0.1667, P@5 0.1000, P@10 0.0500, " in note
     assert note.endswith("20 more with queries 'judged'")
+
+
+def test_a_warning_is_a_note_of_the_command_also_where_python_shows_none(capsys, tmp_path):
+    (tmp_path / "qrels").write_text("q1 0 d1 1\n")
+    (tmp_path / "a.run").write_text("q1 Q0 x1 1 0.5 a\n")
+    said = []
+    for action in ("ignore", "default"):
+        with warnings.catch_warnings():
+            warnings.simplefilter(action)
+            main(["eval", str(tmp_path / "qrels"), str(tmp_path / "a.run")])
+        said.append(capsys.readouterr().err)
+    assert said[0] == said[1]
+    assert "No document" in said[0]
 
 
 def test_ways_out_that_only_python_has_are_called_so(files, capsys, tmp_path):

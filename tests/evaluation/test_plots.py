@@ -1,5 +1,6 @@
 """Curves and plots: the numbers of plain Python, read back from the axes; and names, edges and figures."""
 
+import inspect
 import itertools
 import math
 import random
@@ -91,6 +92,14 @@ def test_a_line_over_k_has_the_means_at_each_k(judged, found, measure):
         wanted = [mean(judged[0], run, lambda *one, k=k: ndcg(*one, k)) for k in (1, 3, 20)]
         assert list(line.get_xdata()) == [1, 3, 20]
         assert list(line.get_ydata()) == pytest.approx(wanted, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in dir(plots) if name.startswith("plot_")])
+def test_a_function_draws_with_the_defaults_of_the_method(name):
+    of = [inspect.signature(getattr(owner, name)).parameters for owner in (plots, tr.Evaluation)]
+    shared = of[0].keys() & of[1].keys()
+    assert "ax" in shared
+    assert {each: of[0][each].default for each in shared} == {each: of[1][each].default for each in shared}
 
 
 def test_only_the_queries_that_count_are_in_curves(judged):

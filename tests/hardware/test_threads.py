@@ -232,6 +232,10 @@ def test_the_time_without_a_core_is_read_for_every_thread():
     assert all(time.ran >= 0 and time.waited >= 0 for time in spent)
 
 
+def test_times_of_a_batch_are_those_after_it_less_those_before_it():
+    assert Time(ran=70, waited=11) - Time(ran=50, waited=8) == (20, 3)
+
+
 @pytest.mark.parametrize(("others", "count", "waited"), [(0, 2, 0), (0.2, 2, 0), (0.3, 2, 5), (1, 2, 5), (0, 3, 5)])
 def test_waits_count_only_if_more_cores_are_wanted_than_there_are(monkeypatch, others, count, waited):
     monkeypatch.setattr(load, "available_cores", lambda: 2)

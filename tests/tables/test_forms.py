@@ -237,3 +237,18 @@ def test_judgments_of_no_document_are_an_error_or_said(qrels):
         call([("q", "a", 1)], {"q": {"a": 1.0}}, "mrr")
     with pytest.warns(UserWarning, match="No document is judged"):
         tr.Ranking.from_run(qrels, {"q": {"a": 1.0}})
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 9])
+def test_the_first_documents_of_each_query_are_those_of_the_larger_id_among_equal_scores(depth):
+    run = {
+        "one": {"b": 0.5, "d": 0.5, "a": 0.5, "e": 0.9, "c": 0.1},
+        "all alike": {"d10": 1.0, "d9": 1.0, "d1": 1.0, "d": 1.0},
+        "short": {"x": 0.0},
+        "two": {"b": 2.0, "a": 2.0, "d": 1.0, "c": 1.0},
+    }
+    wanted = {
+        query: dict(sorted(table.items(), key=lambda one: (one[1], one[0].encode()), reverse=True)[:depth])
+        for query, table in run.items()
+    }
+    assert tr.read_run(run).columns.first(depth).to_dict() == wanted

@@ -220,7 +220,7 @@ def _how_many(chance: Tensor, number: Tensor) -> Tensor:
         h = torch.arange(1 + _most(s, c), dtype=s.dtype, device=s.device)
         odds = torch.where(h > 0, (c - h + 1).clamp_min(0) / h.clamp_min(1) * (s / (1 - s)), 1.0)
         log = odds.log().cumsum(-1)  # ratios of consecutive terms are accurate, and factorials would overflow
-        share = only(h <= c, (log - log.nan_to_num(nan=-torch.inf).amax(-1, keepdim=True)).exp())
+        share = only(h <= c, (log - log.amax(-1, keepdim=True)).exp())
         share = torch.where(s < 1, share / share.sum(-1, keepdim=True), (h == c).to(s.dtype))
         before, ways = ways, ways * share[:, :1]
         for successes in range(1, len(h)):
