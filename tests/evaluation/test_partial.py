@@ -3,7 +3,6 @@
 import math
 import pickle
 import random
-from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 import torchrank as tr
 from tests.support.optional import pandas
 from torchrank import merge, partial
-from torchrank.state.exact import ExactSums
 
 MEASURES = "ndcg ndcg(gain=exponential)@10 map mrr recall@100 err(max_grade=3) rbp(p=0.8) map(aggregation=geometric) mr"
 
@@ -185,19 +183,3 @@ def test_wrong_states_and_measures_are_refused():
         merge([{"mrr": 1.0}])
     with pytest.raises(ValueError, match="computed from sums"):
         partial(QRELS, RUN, [tr.MRR(aggregation="median")])
-
-
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=40), st.integers(0, 40))
-def test_sums_are_exact_and_can_be_taken_apart(values, place):
-    whole = ExactSums.of(np.array(values, dtype=np.float64))
-    first, second = (ExactSums.of(np.array(part, dtype=np.float64)) for part in (values[:place], values[place:]))
-    assert (first + second, whole - second) == (whole, first)
-    assert whole.total == sum(map(Fraction, values))
-    assert whole.squares == sum(Fraction(value) ** 2 for value in values)
-
-
-def test_sums_of_many_values_are_those_of_fsum():
-    values = np.random.default_rng(0).random(9005) ** 30
-    whole = ExactSums.of(values)
-    assert float(whole.total) == math.fsum(values)
-    assert whole.squares == pytest.approx(math.fsum(values**2), rel=1e-12)

@@ -1,11 +1,16 @@
 """``aggregation="sum"``: the sum of weight x value wherever results are aggregated, and the measures that count."""
 
 import math
+from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import torchrank as tr
+from torchrank.state.exact import ExactSums
 
 GENERATOR = torch.Generator().manual_seed(0)
 SCORES = torch.rand(40, 9, generator=GENERATOR)
@@ -114,3 +119,22 @@ def test_queries_count_their_weights():
     assert filled(tr.NumQ()).compute() == len(SCORES)
     assert filled(tr.NumQ(), 2, WEIGHTS).compute().item() == pytest.approx(WEIGHTS.sum().item())
     assert filled(tr.NumQ(aggregation="mean")).compute() == 1
+
+
+# ---- exact sums
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=40), st.integers(0, 40))
+def test_sums_are_exact_and_can_be_taken_apart(values, place):
+    whole = ExactSums.of(np.array(values, dtype=np.float64))
+    first, second = (ExactSums.of(np.array(part, dtype=np.float64)) for part in (values[:place], values[place:]))
+    assert (first + second, whole - second) == (whole, first)
+    assert whole.total == sum(map(Fraction, values))
+    assert whole.squares == sum(Fraction(value) ** 2 for value in values)
+
+
+def test_sums_of_many_values_are_those_of_fsum():
+    values = np.random.default_rng(0).random(9005) ** 30
+    whole = ExactSums.of(values)
+    assert float(whole.total) == math.fsum(values)
+    assert whole.squares == pytest.approx(math.fsum(values**2), rel=1e-12)
