@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 from torch.nn.functional import pad
 
 from torchrank.hardware.devices import autocast_off, widest_float
