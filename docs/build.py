@@ -39,7 +39,7 @@ def pages() -> dict[str, str]:
         "CHANGELOG.md": "changelog.md",
         "torchrank/metrics/README.md": "measures/index.md",
     }
-    for path in sorted([*ROOT.glob("*/README.md"), *ROOT.glob("torchrank/*/README.md"), *ROOT.glob("*.md")]):
+    for path in sorted([*ROOT.glob("[!.]*/README.md"), *ROOT.glob("torchrank/*/README.md"), *ROOT.glob("*.md")]):
         name = path.relative_to(ROOT)
         place = f"guide/{path.parent.name}.md" if path.name == "README.md" else f"{path.stem.lower()}.md"
         found.setdefault(str(name), place)
@@ -83,8 +83,9 @@ def write(folder: Path) -> None:
                 0
             ].source = f"{title}\n\n[Open in Colab]({COLAB}{source().partition('.com')[2]}/blob/HEAD/{origin})\n{text}"
             nbformat.write(book, target)
-    measures, book = folder / "measures/index.md", nbformat.read(folder / "notebooks/choosing.ipynb", as_version=4)
-    families = class_pages.families((folder / "index.md").read_text(encoding="utf-8"), book.cells[0].source)
+    readme, measures = folder / "index.md", folder / "measures/index.md"
+    choosing = nbformat.read(folder / "notebooks/choosing.ipynb", as_version=4).cells[0].source
+    families = class_pages.families(readme.read_text(encoding="utf-8"), choosing)
     table = re.compile(r"<!-- measures -->.*?<!-- /measures -->", re.DOTALL)
     measures.write_text(table.sub(lambda _: families, measures.read_text(encoding="utf-8")), encoding="utf-8")
     for picture in ROOT.glob("notebooks/*.png"):
@@ -92,15 +93,17 @@ def write(folder: Path) -> None:
     for page in [*DOCS.glob("*.md"), *DOCS.glob("*.rst")]:
         shutil.copy(page, folder)
     (folder / "api").mkdir()
+    questions = class_pages.questions(choosing)
     for name, place in class_pages.addresses().items():
-        page = class_pages.measure_page if name in class_pages.measures() else class_pages.other_page
-        (folder / f"{place}.rst").write_text(page(name), encoding="utf-8")
-    (folder / "cheatsheet.md").write_text(
-        class_pages.cheat_sheet((folder / "index.md").read_text(encoding="utf-8")), encoding="utf-8"
-    )
+        asked = questions.get(name.lower(), "")
+        is_measure = name in class_pages.measures()
+        page = class_pages.measure_page(name, asked) if is_measure else class_pages.other_page(name)
+        (folder / f"{place}.rst").write_text(page, encoding="utf-8")
+    cheat_sheet = class_pages.cheat_sheet(readme.read_text(encoding="utf-8"))
+    (folder / "cheatsheet.md").write_text(cheat_sheet, encoding="utf-8")
     (folder / "api/index.rst").write_text(class_pages.index_page(), encoding="utf-8")
     (folder / "api/families.rst").write_text(class_pages.families_page(), encoding="utf-8")
-    with (folder / "index.md").open("a", encoding="utf-8") as index:
+    with readme.open("a", encoding="utf-8") as index:
         index.write("".join(_toctree(caption, names, folder) for caption, names in CONTENTS.items()))
 
 

@@ -46,6 +46,25 @@ def page_of(code: str, labels: bool) -> str | None:
     return addresses().get(name)
 
 
+def table(text: str, head: str) -> list[str]:
+    """The rows of the table in Markdown whose first column has this head, with the two rows of the head."""
+    found = re.search(rf"^\| {head} \|.*\n(\|.*\n)+", f"{text}\n", re.MULTILINE)
+    if found is None:
+        raise ValueError(f"Expected a table whose first column is {head!r}, got none in: {text[:200]}")
+    return found[0].splitlines()
+
+
+def questions(choosing: str) -> dict[str, str]:
+    """For each measure in the table of questions its question, after those that it continues."""
+    asked: dict[str, str] = {}
+    before = ""
+    for question, answer, *_ in (row.strip("| ").split(" | ") for row in table(choosing, "question")[2:]):
+        before = f"{before} {question}." if question.startswith("The same") else question
+        for code in re.findall(r"`([^`]*)`", answer):
+            asked.setdefault((page_of(code, labels=True) or "").removeprefix("measures/"), before)
+    return asked
+
+
 def families(readme: str, choosing: str) -> str:
     """Which measure for which question, and all measures by family, in Markdown.
 
@@ -53,12 +72,8 @@ def families(readme: str, choosing: str) -> str:
         readme: the page with the table of families, whose second column has the classes.
         choosing: the page with the table of questions.
     """
-    questions = re.search(r"^\| question \|(.*\n)*?(?=\n|\Z)", choosing, re.MULTILINE)
-    rows = re.search(r"^\| family \|.*\n.*\n((?:\|.*\n)+)", readme, re.MULTILINE)
-    if questions is None or rows is None:
-        raise ValueError("Expected a table of questions and one of families, whose heads are 'question' and 'family'")
-    parts = ["### Which one?\n", questions[0]]
-    for family, names in re.findall(r"^\| ([^|]+) \| ([^|]+) \|", rows[1], re.MULTILINE):
+    parts = ["### Which one?\n", *table(choosing, "question"), ""]
+    for family, names, *_ in (row.strip("| ").split(" | ") for row in table(readme, "family")[2:]):
         parts += [
             f"### {family[0].upper()}{family[1:]}\n",
             "| class | measure | label | values |\n| --- | --- | --- | --- |",
@@ -68,8 +83,8 @@ def families(readme: str, choosing: str) -> str:
     return "\n".join(parts)
 
 
-def measure_page(name: str) -> str:
-    """The page of a measure, in reStructuredText."""
+def measure_page(name: str, question: str = "") -> str:
+    """The page of a measure, in reStructuredText; ``question`` is the one that it answers."""
     one, cls = measures()[name], getattr(public, name)
     siblings = [other for other in measures() if getattr(public, other).__module__ == cls.__module__ and other != name]
     return "\n".join(
@@ -78,7 +93,8 @@ def measure_page(name: str) -> str:
             _title(name),
             f"{_rst(one.summary)}.\n",
             f".. math::\n\n   {one.formula}\n",
-            f"Label ``{one.label}``; values {one.range}. :doc:`Which measure for which question? </measures/index>`\n",
+            f"Label ``{one.label}``; values {one.range}.\n",
+            f"{question or 'Not sure?'} :doc:`Which measure for which question </measures/index>`\n",
             f".. py:currentmodule:: torchrank\n\n.. autoclass:: {name}{signature(cls)}{_members(cls)}\n",
             *_names_elsewhere(cls),
             _title("See also", "-"),
@@ -118,9 +134,6 @@ def families_page() -> str:
 
 def cheat_sheet(readme: str) -> str:
     """One page, in Markdown: the calls for each layout, as the README has them, and all names of other libraries."""
-    layouts = re.search(r"^\| you have \|.*?(?=\n\n)", readme, re.DOTALL | re.MULTILINE)
-    if layouts is None:
-        raise ValueError("Expected README.md to have a table whose first column is 'you have', got none")
     libraries: dict[tuple[str, str], dict[str, None]] = {}
     for name in measures():
         cls: Any = getattr(public, name)
@@ -133,7 +146,7 @@ def cheat_sheet(readme: str) -> str:
         [
             "# Cheat sheet\n\n## What you have, and the call\n",
             "`update`, `forward` and `score` take the same arguments, of a metric, a collection and a wrapper.\n",
-            layouts[0],
+            *table(readme, "you have"),
             "\n## The name elsewhere, and the label here\n",
             "The label reproduces the number of that library. `tr.parse` takes most of the names, too, and"
             " [names with two meanings](guide/names.md) are listed apart.\n",
