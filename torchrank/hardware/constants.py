@@ -31,7 +31,7 @@ _large: deque[tuple[object, ...]] = deque(maxlen=MOST)
 _lock = threading.Lock()
 
 
-def constant(make: Callable[P, Tensor], keep: Callable[P, bool] | None = None) -> Callable[P, Tensor]:
+def constant(make: Callable[P, T], keep: Callable[P, bool] | None = None) -> Callable[P, T]:
     """Decorator that keeps the tensors of a function of hashable arguments. Nobody may change them in place.
 
     Args:
@@ -40,7 +40,7 @@ def constant(make: Callable[P, Tensor], keep: Callable[P, bool] | None = None) -
     """
 
     @functools.wraps(make)
-    def once(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+    def once(*args: P.args, **kwargs: P.kwargs) -> T:
         key = (make, args, tuple(kwargs.items()))
         found = _kept.get(key)
         if found is not None:

@@ -10,6 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from torchrank.hardware.constants import constant
 from torchrank.hardware.devices import every, reading_is_free
 from torchrank.hardware.sorting import largest
 from torchrank.ranking.arithmetic import as_numbers, either, only, row_sum
@@ -81,9 +82,12 @@ class Gained(Derived):
         if (levels := self.levels) is not None:
             return self._ideal_by_level(gain, discount, top_k, levels)
         value = self._ideal_by_rank(gain, discount, top_k)
+        judged = self._judged_grades
+        if not reading_is_free(judged) or judged.is_floating_point() or not judged.shape[1]:
+            return value
         # A query whose own grades are small gets the same digits as in a batch without others.
-        small = self._small_grades()
-        return value if small is None else either(small, self._ideal_by_level(gain, discount, top_k, FEW_LEVELS), value)
+        small = judged.amax(-1) <= FEW_LEVELS
+        return either(small, self._ideal_by_level(gain, discount, top_k, FEW_LEVELS), value)
 
     def _ideal_by_rank(self, gain: Gain, discount: Callable[[Tensor], Tensor], top_k: int | None) -> Tensor:
         best = self._best(gain)[:, :top_k]
@@ -92,7 +96,7 @@ class Gained(Derived):
     def _ideal_by_level(
         self, gain: Gain, discount: Callable[[Tensor], Tensor], top_k: int | None, levels: int
     ) -> Tensor:
-        judged = self.grade if self.pool is None else self.pool
+        judged = self._judged_grades
         limit = min(top_k or judged.shape[1], judged.shape[1])
         # The n(l) candidates at or above level l have the ranks 1 ... n(l) in the ideal order. So each level l adds
         # gain(l) - gain(l - 1) times the sum of the first n(l) discounts.
@@ -115,13 +119,12 @@ class Gained(Derived):
     @cached
     def _reached(self, levels: int) -> Tensor:
         """int64 [level, query]: number of judged candidates at or above each of the levels 1, 2, ..., ``levels``."""
-        judged = self.grade if self.pool is None else self.pool
+        judged = self._judged_grades
         if 1 < levels <= LANES and judged.shape[1] < 2**BITS and self.levels is not None:
             # few grades in short lists on the CPU: the counts of all grades in one integer
             grade = only(self.valid, judged) if self.pool is None else judged
             together = torch.bitwise_left_shift(1, grade.long().clamp(0, levels).mul_(BITS)).sum(-1)
-            lanes = torch.arange(levels, 0, -1, device=grade.device).unsqueeze(-1) * BITS
-            return (together >> lanes).bitwise_and_(2**BITS - 1).cumsum(0).flip(0)
+            return (together >> _lanes(levels, grade.device)).bitwise_and_(2**BITS - 1).cumsum(0).flip(0)
         counts = [self.num_relevant(level) for level in range(1, levels + 1)]
         if not counts:
             return self.num_candidates.new_zeros((0, self.num_queries), dtype=torch.int64)
@@ -172,29 +175,21 @@ class Gained(Derived):
     @cached_property
     def levels(self) -> int | None:
         """The largest grade if grades are small integers on the CPU, else None."""
-        top_grade = self._largest_grade
-        if top_grade is None or not top_grade.numel():
+        judged = self._judged_grades
+        if not reading_is_free(judged) or judged.is_floating_point() or not judged.numel():
             return None
-        most = int(top_grade.max())
+        most = int(judged.max())
         return max(0, most) if most <= FEW_LEVELS else None
 
-    def _small_grades(self) -> Tensor | None:
-        """bool [query]: the largest grade is a small integer; None if grades are floats, or not on the CPU."""
-        top_grade = self._largest_grade
-        return None if top_grade is None else top_grade <= FEW_LEVELS
-
     @cached_property
-    def _largest_grade(self) -> Tensor | None:
-        """The largest grade of each query, [query], if grades are integers on the CPU, else None."""
-        grade = self.grade if self.pool is None else self.pool
-        if not reading_is_free(grade) or grade.is_floating_point() or not grade.shape[1]:
-            return None
-        return grade.amax(-1)
+    def _judged_grades(self) -> Tensor:
+        """[query, judged]: grades of all judged candidates."""
+        return self.grade if self.pool is None else self.pool
 
     @cached
     def finite(self) -> Tensor:
         """bool [query]: all grades are finite numbers."""
-        grade = self.grade if self.pool is None else self.pool
+        grade = self._judged_grades
         if not grade.is_floating_point() or not grade.shape[1]:
             return torch.ones(len(grade), dtype=torch.bool, device=grade.device)
         return grade.amax(-1).isfinite() & grade.amin(-1).isfinite()  # NaN is both
@@ -208,17 +203,29 @@ class Gained(Derived):
 def gains_of(grade: Tensor, valid: Tensor | None, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
     """Gains of grades in a floating dtype, 0 where ``valid`` is False; for most gains 0 at grade 0, and below it."""
     gain = as_gain(gain)
-    gaining = grade >= 0 if gain.of_zero else grade > 0  # a table of gains may have a gain for grade 0
     whole = valid is None or (reading_is_free(valid) and every(valid))
-    gaining = gaining if valid is None or whole else gaining & valid
+    if gain.level is None and whole and not grade.is_floating_point():
+        wide = grade.clamp_min(0).to(dtype)
+        gains = gain(wide)
+        return gains if gains is wide else only(_gaining(grade, gain), gains)
+    gaining = _gaining(grade, gain) if valid is None or whole else _gaining(grade, gain) & valid
     # The level is compared in the grade's dtype: 0.1 in float16 is below 0.1 in float64. A grade at or above it is
     # lifted to the level, so that the gain function decides in the same way.
-    level = gain.level
-    if level is not None and gain.binary:
-        return as_numbers(gaining & at_least(grade, level), dtype)
-    wide = grade.clamp_min(0) if whole and not grade.is_floating_point() else only(gaining, grade)
-    wide = wide.to(dtype)
-    if level is not None:
-        wide = only(at_least(grade, level), wide.clamp_min(level))
+    if gain.level is not None and gain.binary:
+        return as_numbers(gaining & at_least(grade, gain.level), dtype)
+    wide = only(gaining, grade).to(dtype)
+    if gain.level is not None:
+        wide = only(at_least(grade, gain.level), wide.clamp_min(gain.level))
     gains = gain(wide)
     return gains if gains is wide else only(gaining, gains)
+
+
+def _gaining(grade: Tensor, gain: Gain) -> Tensor:
+    """bool, like ``grade``: the gain may differ from 0. A table of gains may have a gain for grade 0."""
+    return grade >= 0 if gain.of_zero else grade > 0
+
+
+@constant
+def _lanes(levels: int, device: torch.device) -> Tensor:
+    """The first bits of the counts of grades, the largest grade first: int64 [level, 1]."""
+    return torch.arange(levels, 0, -1, device=device).unsqueeze(-1) * BITS

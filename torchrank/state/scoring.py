@@ -312,9 +312,8 @@ def weighed(metrics: Sequence[Any], found: Values, weights: Tensor | None) -> Va
 def reduce(metrics: Sequence[Any], found: Values) -> list[Tensor]:
     """The sums [SIZE + number] of each metric, from :func:`weighed` values [metric, query]."""
     values = found.values
-    if found.all_scored:
-        queries, num_empty = values.new_full(values.shape[:1], values.shape[1]), values.new_zeros(values.shape[:1])
-    else:
+    queries = num_empty = None
+    if not found.all_scored:
         num_empty, num_absent = found.kinds.sum(-1, dtype=values.dtype)
         queries = values.shape[1] - num_absent
     # Geometric and harmonic means sum a function of each value.

@@ -92,7 +92,12 @@ def compensated(x: Tensor) -> bool:
 
 
 def summed(
-    values: Tensor, weights: Tensor | None, queries: Tensor, empty: Tensor, errors: Tensor, zero_or_one: bool = False
+    values: Tensor,
+    weights: Tensor | None,
+    queries: Tensor | None,
+    empty: Tensor | None,
+    errors: Tensor,
+    zero_or_one: bool = False,
 ) -> Tensor:
     """The sums [metric, SIZE] of one batch.
 
@@ -105,14 +110,15 @@ def summed(
     Args:
         values: float [metric, query].
         weights: float [metric, query]; None = all are 1.
-        queries: [metric]: number of queries.
-        empty: [metric]: number of empty queries.
+        queries: [metric]: number of queries; None = that of the values.
+        empty: [metric]: number of empty queries; None = 0.
         errors: [metric, kind]: counters of bad values.
         zero_or_one: every weight is known to be 0 or 1, and values of weight 0 are 0.
     """
     factors = None if zero_or_one else weights  # a second factor of 0 or 1 changes nothing
     wv = (values if factors is None else factors * values).sum(-1, keepdim=True)
-    w = torch.full_like(wv, values.shape[-1]) if weights is None else weights.sum(-1, keepdim=True)
+    number = torch.full_like(wv, values.shape[-1]) if weights is None or queries is None else wv
+    w = number if weights is None else weights.sum(-1, keepdim=True)
     w2 = w if factors is None else (factors**2).sum(-1, keepdim=True)
     centre = centres(torch.nan_to_num(wv / w, 0.0, 0.0, 0.0))
     # The number of metrics decides nothing here, so a metric alone has the bits that it has in a suite.
@@ -124,8 +130,9 @@ def summed(
         shift = centre[..., 1:2] - centre
         shifted = first + shift * w2
         first, second = shifted, second + shift * (first + shifted)
-    counts = queries.unsqueeze(-1).to(w.dtype), empty.unsqueeze(-1).to(w.dtype)
-    return torch.cat([wv, w, *counts, second, first, w2, errors.to(w.dtype)], dim=-1)
+    number = number if queries is None else queries.unsqueeze(-1).to(w.dtype)
+    none = torch.zeros_like(w) if empty is None else empty.unsqueeze(-1).to(w.dtype)
+    return torch.cat([wv, w, number, none, second, first, w2, errors.to(w.dtype)], dim=-1)
 
 
 def _around(values: Tensor, centre: Tensor, weights: Tensor | None, factors: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -163,9 +170,10 @@ def centres(mean: Tensor) -> Tensor:
 
 
 @constant
-def _grids(dtype: torch.dtype, device: torch.device) -> Tensor:
+def _grids(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """The factors of a mean before it is rounded to each centre, and the divisors after it."""
-    return torch.tensor([[0, 1, 4 / 3], [1, 1, 4 / 3]], dtype=dtype, device=device)
+    factors = torch.tensor([0, 1, 4 / 3], dtype=dtype, device=device)
+    return factors, factors.clamp_min(1)
 
 
 def mean(sums: Tensor) -> Tensor:
