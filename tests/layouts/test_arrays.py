@@ -7,6 +7,7 @@ from torch import tensor
 from torchmetrics.regression import MeanAbsoluteError
 
 import torchrank as tr
+from tests.support.optional import sparse
 
 SCORES = torch.rand(3, 5, generator=torch.Generator().manual_seed(0)).round(decimals=1)
 GRADES = tensor([[0, 2, 0, 1, 0], [0, 0, 1, 0, 0], [1, 0, 0, 0, 1]])
@@ -85,6 +86,90 @@ def test_arrays_and_lists_have_the_values_of_tensors(entry, conversion):
     assert_same(value(preds, convert(IDS), **converted), value(SCORES.double(), IDS, **options))
     if conversion != "lists":  # a list of lists has ids
         assert_same(value(preds, convert(GRADES), **converted), value(SCORES.double(), GRADES, **options))
+
+
+SPARSE = ["csr_matrix", "csr_array", "coo_array", "csc_matrix"]
+
+
+@pytest.mark.parametrize("form", SPARSE)
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_a_sparse_matrix_has_the_grades_and_the_excluded_pairs(entry, form):
+    make, value = getattr(sparse, form), ENTRIES[entry]
+    excluded = make(np.array([[0, 0, 0, 0, 1], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0]], dtype=bool))
+    want = value(SCORES, GRADES, exclude=(tensor([0, 2]), tensor([4, 1])), weights=WEIGHTS)
+    assert_same(value(SCORES, make(GRADES.numpy()), exclude=excluded, weights=WEIGHTS), want)
+
+
+def test_a_sparse_matrix_judges_ids_and_embeddings_too():
+    ids, matrix = SCORES.argsort(descending=True), sparse.csr_array(GRADES.numpy() > 0)
+    assert_same(tr.MAP().score(ids, matrix, exclude=matrix), tr.MAP().score(ids, IDS, exclude=IDS))
+    embedded = [tr.Ranking.from_embeddings(SCORES, SCORES[:, :5].T @ SCORES, x) for x in (matrix, IDS)]
+    assert_same(*map(tr.MAP().score, embedded))
+
+
+def test_a_zero_that_a_sparse_matrix_stores_excludes_nothing():
+    stored = sparse.csr_array((np.array([0, 1]), (np.array([0, 0]), np.array([1, 2]))), shape=(3, 5))
+    assert stored.nnz == 2
+    want = tr.MRR().score(SCORES, [[3], [2], [0]], exclude=([0], [2]))
+    assert_same(tr.MRR().score(SCORES, [[3], [2], [0]], exclude=stored), want)
+
+
+@pytest.mark.parametrize("name", ["target", "exclude"])
+def test_a_sparse_matrix_of_all_users_is_cut_to_those_of_the_batch(name):
+    users, matrix = [4, 0, 2], sparse.csr_array(np.eye(7, 5, dtype=int))
+    arguments = {"target": tensor([1, 2, 3]), name: matrix}
+    with pytest.raises(
+        ValueError, match=rf"got a sparse matrix \[7, 5\]; pass the rows of the batch, as {name}\[users\]"
+    ):
+        tr.MRR().score(SCORES, **arguments)
+    tr.MRR().score(SCORES, **{**arguments, name: matrix[users]})
+    with pytest.raises(TypeError, match=r"got csr_array; pass preds\.toarray\(\)"):
+        tr.MRR().score(matrix, GRADES)
+
+
+def test_the_query_with_a_bad_value_is_named_beside_sparse_matrices():
+    scores = SCORES.clone()
+    scores[2, 0] = float("nan")
+    with pytest.raises(ValueError, match="first in query 2;"):
+        tr.MRR().score(scores, sparse.coo_matrix(GRADES.numpy()), exclude=sparse.coo_array(GRADES.numpy() > 1))
+
+
+FLAT = {name: x for name, x in ENTRIES.items() if name != "from_scores"} | {
+    "from_flat": lambda preds, target, weights, **options: tr.MAP().score(
+        tr.Ranking.from_flat(preds, target, **options), weights=weights
+    )
+}
+
+
+@pytest.mark.parametrize("convert", [list, np.array, tensor, lambda x: np.array(x, dtype=np.int32)])
+@pytest.mark.parametrize("entry", FLAT)
+def test_groups_are_the_numbers_of_rows_of_consecutive_queries(entry, convert):
+    rows, value = (SCORES.flatten(), GRADES.flatten()), FLAT[entry]
+    sizes, options = [4, 3, 8], {"weights": WEIGHTS, "tie_break": torch.arange(15)}
+    assert_same(
+        value(*rows, groups=convert(sizes), **options), value(*rows, indexes=[0] * 4 + [1] * 3 + [2] * 8, **options)
+    )
+
+
+@pytest.mark.parametrize(
+    ("groups", "message", "way_out"),
+    [
+        ([5, 5], r"2 numbers, 10 in all; pass those of all rows", {"groups": [5, 5, 5]}),
+        ([5, 0, 10], r"3 numbers, 15 in all; pass groups\[groups > 0\]", {"groups": [5, 10]}),
+        ([7] * 5 + [8] * 10, r"15 numbers, 115 in all; if .* pass indexes=groups", {"indexes": [7] * 5 + [8] * 10}),
+    ],
+)
+def test_groups_of_other_rows_have_a_way_out(groups, message, way_out):
+    rows = SCORES.flatten(), GRADES.flatten()
+    with pytest.raises(ValueError, match=message):
+        tr.NDCG().score(*rows, groups=groups)
+    assert len(tr.NDCG().score(*rows, **way_out)) in (2, 3)
+    with pytest.raises(ValueError, match="got both; leave out one of them"):
+        tr.NDCG().score(*rows, groups=groups, indexes=[0] * 15)
+    with pytest.raises(
+        ValueError, match=r"got None; pass groups, the number of rows of each query, or indexes=\[0\] \* 15"
+    ):
+        tr.NDCG().score(*rows)
 
 
 @pytest.mark.parametrize("conversion", CONVERSIONS)

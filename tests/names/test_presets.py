@@ -477,3 +477,59 @@ def test_the_cutoffs_of_tools_are_those_that_they_print():
     assert CUTOFFS["beir"] == CUTOFFS["beir_custom"] == (1, 3, 5, 10, 100, 1000)
     assert CUTOFFS["mteb"] == (1, 3, 5, 10, 20, 100, 1000)
     assert CUTOFFS["msmarco"] == (10,)
+
+
+# ---- learning to rank: flat rows, and the sizes of their groups ------------------------------------------------------
+
+
+@cache
+def rows_with_groups(tied, top=4):
+    """Scores that are exact in single precision, grades and sizes of 40 lists, two of them without a relevant row."""
+    generator = np.random.default_rng(11)
+    sizes = generator.integers(1, 12, size=40)
+    number = sizes.sum()
+    scores = generator.integers(0, 4, size=number) / 4 if tied else generator.permutation(number) / 512
+    grades = generator.integers(0, top + 1, size=number)
+    grades[: sizes[0]] = grades[-sizes[-1] :] = 0
+    return scores, grades, sizes
+
+
+def by_lightgbm(theirs, scores, grades, sizes):
+    lightgbm = pytest.importorskip("lightgbm")
+    name, k = name_and_cut(theirs)
+    quiet = {"verbose": -1, "num_threads": 1}
+    rows = lightgbm.Dataset(np.zeros((len(scores), 1)), grades, group=sizes, init_score=scores, params=quiet)
+    settings = {"objective": "lambdarank", "metric": name, "eval_at": [k], **quiet}
+    return lightgbm.Booster(settings, rows).eval_train()[0][2]
+
+
+def by_xgboost(theirs, scores, grades, sizes):
+    xgboost = pytest.importorskip("xgboost")
+    rows = xgboost.DMatrix(np.zeros((len(scores), 1)), grades, base_margin=scores)
+    rows.set_group(sizes)
+    settings = {"objective": "rank:pairwise", "eval_metric": theirs, "base_score": 0.0, "nthread": 1}
+    return float(xgboost.Booster(settings, [rows]).eval(rows).split(":")[1])
+
+
+def by_catboost(theirs, scores, grades, sizes):
+    pytest.importorskip("catboost")
+    from catboost.utils import eval_metric
+
+    query = np.arange(len(sizes)).repeat(sizes)
+    return eval_metric(grades.astype(float), scores, theirs, group_id=query, thread_count=1)[0]
+
+
+LEARNING_TO_RANK = {"lightgbm": by_lightgbm, "xgboost": by_xgboost, "catboost": by_catboost}
+
+
+@rows_of(*LEARNING_TO_RANK)
+@pytest.mark.parametrize("tied", [False, True])
+def test_learning_to_rank(library, theirs, ours, tied):
+    graded = "dcg" in theirs.lower() or library == "lightgbm"  # XGBoost takes other grades than 0 and 1 for NDCG only
+    scores, grades, sizes = rows_with_groups(tied, top=4 if graded else 1)
+    metric = tr.parse(ours)
+    # CatBoost puts low grades first. Equal scores have the order of rows in the others, as EXCEPT says.
+    order = {} if library == "catboost" else {"tie_break": -np.arange(len(scores))}
+    metric.update(scores, grades, groups=sizes, **order)
+    want = LEARNING_TO_RANK[library](theirs, scores, grades, sizes)
+    assert metric.compute().item() == pytest.approx(want, abs=1e-6)

@@ -29,6 +29,7 @@ pandas = OptionalModule("pandas")
 pyplot = OptionalModule("matplotlib.pyplot")
 pytrec_eval = OptionalModule("pytrec_eval")
 sklearn_metrics = OptionalModule("sklearn.metrics")
+sparse = OptionalModule("scipy.sparse")
 stats = OptionalModule("scipy.stats")
 tqdm = OptionalModule("tqdm.auto")
 

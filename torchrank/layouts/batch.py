@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.layouts.bad_values import Problem
-from torchrank.layouts.checks import shape_of, tensor_of
+from torchrank.layouts.checks import indexes_of, shape_of, tensor_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +30,8 @@ class Batch:
     indexes: Any = None
     exclude: Any = None
     tie_break: Any = None
+    #: sizes of the queries in place of indexes, int [query]; None as soon as they are converted
+    groups: Any = None
     #: the results of metrics that have scored the batch together, by the id of each metric
     results: dict[int, Any] = field(default_factory=dict)
 
@@ -38,6 +40,8 @@ class Batch:
             if x is None or isinstance(x, Tensor | dict) or (isinstance(x, list) and name in ("target", "exclude")):
                 continue
             vars(self)[name] = tensor_of(x)
+        if self.groups is not None:
+            vars(self).update(indexes=indexes_of(self.groups, self.preds, self.indexes), groups=None)
         for name in ("mask", "tie_break"):
             if (x := getattr(self, name)) is not None:
                 shape, per_item = shape_of(self.preds), shape_of(x)
@@ -71,6 +75,7 @@ class Batch:
                 return tuple(part[inside.to(part.device)] - (0 if at else start) for at, part in enumerate(x))
             if x is None:
                 return None
+            x = x.tocsr() if hasattr(x, "tocsr") else x  # a sparse matrix in any format
             return x[rows.to(x.device) if isinstance(rows, Tensor) and isinstance(x, Tensor) else rows]
 
         options = {name: cut(x) for name, x in self.options.items()}

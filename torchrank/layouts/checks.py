@@ -175,12 +175,32 @@ def tensor_of(x: Any) -> Any:
         return x
 
 
+def indexes_of(groups: Any, preds: Any, indexes: Any) -> Tensor:
+    """The query of each row, int64 [row], from the number of rows of each query, int [query]."""
+    groups = integer_ids(groups, "groups", "flat rows")
+    if indexes is not None:
+        raise ValueError("Expected indexes or groups, got both; leave out one of them")
+    rows = len(preds) if isinstance(preds, Tensor) and preds.dim() else 0
+    if groups.dim() != 1 or int(groups.sum()) != rows or bool((groups < 1).any()):
+        way_out = "if they are the queries of the rows, pass indexes=groups" if groups.shape == (rows,) else ""
+        way_out = way_out or (
+            "pass those of all rows of the batch" if int(groups.sum()) != rows else "pass groups[groups > 0]"
+        )
+        raise ValueError(
+            f"Expected groups to be numbers of rows >= 1 that add up to the {rows} rows of preds, got"
+            f" {groups.numel()} numbers, {int(groups.sum())} in all; {way_out}"
+        )
+    return torch.arange(len(groups), device=groups.device).repeat_interleave(groups.long(), output_size=rows)
+
+
 def type_of(x: Any, name: str) -> str:
     """The type of an argument that is no tensor, with the call that makes it one if there is one."""
     if isinstance(getattr(x, "indices", None), Tensor):  # the result of torch.topk or sort
         return f"{type(x).__name__}; pass {name}.indices"
     if hasattr(x, "__array__"):
         return f"{type(x).__name__} of {getattr(x, 'dtype', 'objects')}; pass {name}.tolist()"
+    if hasattr(x, "toarray"):  # a sparse matrix
+        return f"{type(x).__name__}; pass {name}.toarray()"
     if isinstance(x, tuple):
         return f"tuple; pass list({name})"
     lengths = {len(one) for one in x if hasattr(one, "__len__")} if isinstance(x, list) else set()

@@ -34,7 +34,7 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
     num_queries, device, dense = preds.shape[0], preds.device, beside.startswith("preds [Q, D]")
     errors: list[Tensor] = []
     judged: JudgedItems
-    target = target if isinstance(target, list) else tensor_of(target)
+    target = target if isinstance(target, list) else tensor_of(_of_sparse(target, "target", num_queries))
     if isinstance(target, Tensor):
         check_tensor(target, "target")
     if isinstance(target, tuple):
@@ -163,6 +163,21 @@ def _of_pairs(pairs: tuple, num_queries: int, device: torch.device) -> tuple[Rag
     return Ragged(item[order], grade[order], start), errors
 
 
+def _of_sparse(x: Any, name: str, queries: int) -> Any:
+    """A sparse matrix of SciPy as a (query, item) or, for the target, (query, item, grade) tuple; else ``x`` itself."""
+    if not hasattr(x, "tocsr"):
+        return x
+    if x.shape[0] != queries:
+        raise ValueError(
+            f"Expected {name} with {queries} rows, one per query, got a sparse matrix {list(x.shape)}; pass the rows of"
+            f" the batch, as {name}[users]"
+        )
+    if name == "exclude":
+        return x.nonzero()  # without zeros that are stored
+    entries = x.tocsr().tocoo()
+    return entries.row, entries.col, entries.data
+
+
 def excluded_pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tuple[Pairs | None, Tensor]:
     """Check the excluded pairs and convert them; also returns counters of bad values.
 
@@ -217,7 +232,7 @@ def _excluded(exclude: object, preds: Tensor) -> tuple[Tensor, Tensor]:
             torch.arange(queries, device="cpu"), torch.tensor(sizes, dtype=torch.int64, device="cpu")
         )
         return query.to(device, non_blocking=True), item
-    exclude = tensor_of(exclude)
+    exclude = tensor_of(_of_sparse(exclude, "exclude", queries))
     pairs: Any = tuple(map(tensor_of, exclude)) if isinstance(exclude, tuple) else ()
     if len(pairs) != 2 or not _are_1d(pairs) or len(pairs[0]) != len(pairs[1]):
         got = [shape_of(x) for x in pairs] if pairs else type(exclude).__name__

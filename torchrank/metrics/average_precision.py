@@ -74,6 +74,12 @@ class MAP(BinaryMetric):
         "mteb": "map",
         "ranx": "map",
         "rax": "ap_metric",
+        "lightgbm": {"map": "(normalize=min)"},
+        "xgboost": {"map": "(normalize=min)", "map@{k}-": "(normalize=min,empty_target_action=neg)@{k}"},
+        "catboost": {
+            "MAP": "(empty_target_action=neg)",
+            "MAP:top={k}": "(normalize=min,empty_target_action=neg)@{k}",
+        },
         "TensorFlow Ranking": {
             "MeanAveragePrecisionMetric": "with item weights `gain=linear` of grades that are 0 or the weight",
         },

@@ -262,6 +262,7 @@ class RankingMetric(Measure):
         *,
         mask: Array | None = None,
         indexes: Array | None = None,
+        groups: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         weights: Array | None = None,
@@ -276,7 +277,7 @@ class RankingMetric(Measure):
         Raises:
             TypeError, ValueError: as :meth:`update`; bad values raise at once.
         """
-        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break)
+        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups)
         return self.scored(batch)
 
     def update(
@@ -286,6 +287,7 @@ class RankingMetric(Measure):
         *,
         mask: Array | None = None,
         indexes: Array | None = None,
+        groups: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         weights: Array | None = None,
@@ -293,16 +295,18 @@ class RankingMetric(Measure):
         """Add a batch of whole queries. Arrays and lists of numbers count as tensors.
 
         Args:
-            preds: floating scores [query, candidate] or, with ``indexes``, [row]; integer ids [query, position], best
-                first, negative = padding; or a :class:`Ranking`. A score of -inf = not retrieved.
+            preds: floating scores [query, candidate] or, with ``indexes`` or ``groups``, [row]; integer ids [query,
+                position], best first, negative = padding; or a :class:`Ranking`. A score of -inf = not retrieved.
             target: grades [query, candidate] or [row]; int [query], the column (or id) of the positive, negative =
                 no positive, but -100 = no query, as cross-entropy ignores it; a (query, item) or (query, item, grade)
-                tuple of 1-D tensors; a list with the ids of one query in each element; beside ids also [query, entry],
-                negative = padding.
+                tuple of 1-D tensors; a sparse matrix of SciPy [query, item] with grades; a list with the ids of one
+                query in each element; beside ids also [query, entry], negative = padding.
             mask: bool like ``preds``, or [candidate]; True for real candidates.
             indexes: int [row], the query of each flat row; queries count in ascending order of index.
-            exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
-                candidates, unless they are relevant.
+            groups: int [query], in place of ``indexes``: the number of rows of each query, one query after the other,
+                as LightGBM, XGBoost and CatBoost count them.
+            exclude: (query, item) tuple of 1-D tensors, a sparse matrix of SciPy [query, item], not 0 for each pair, or
+                a list of one id tensor per query: pairs that are not candidates, unless they are relevant.
             tie_break: like ``preds``, or [candidate]: among equal scores the larger value ranks first.
             weights: [query], finite and >= 0; a query of weight 0 is ignored.
 
@@ -311,7 +315,11 @@ class RankingMetric(Measure):
             ValueError: shapes do not fit together, or lists are too long for ``unjudged="lower"`` or "upper". Bad
                 values are counted and raise in :meth:`compute`.
         """
-        batch = preds if isinstance(preds, Batch) else Batch(preds, target, weights, mask, indexes, exclude, tie_break)
+        batch = (
+            preds
+            if isinstance(preds, Batch)
+            else Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups)
+        )
         self.accumulate(batch.results.get(id(self)) or score_batch([self], batch, values=False)[0])
         if indexes is not None:
             self.notice_cut(batch)

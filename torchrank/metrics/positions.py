@@ -331,6 +331,7 @@ class MRR(PositionMetric):
         "RePlay": "MRR",
         "lenskit": "RecipRank",
         "rax": "mrr_metric",
+        "catboost": {"MRR": "(empty_target_action=neg)", "MRR:top={k}": "(empty_target_action=neg)@{k}"},
         "TensorFlow Ranking": "MRRMetric",
         "torcheval": "",
         "metrax": "",

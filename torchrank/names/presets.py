@@ -22,6 +22,7 @@ LIBRARIES = {"trec_eval": "trec_eval 10", "trec_eval9": "trec_eval 9, pytrec_eva
     for name in (
         *("beir", "beir_custom", "mteb", "msmarco"),
         *("sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen", "rax"),
+        *("lightgbm", "xgboost", "catboost"),
     )
 }
 
@@ -56,6 +57,9 @@ ALWAYS: dict[str, dict[str, Any]] = {
     "lenskit": {"empty_target_action": "skip"},
     "pykeen": {"filtered": True, "average": "positive", "ties": "realistic"},
     "rax": {"empty_target_action": "listed"},
+    "lightgbm": {"empty_target_action": "pos"},
+    "xgboost": {"empty_target_action": "pos"},
+    "catboost": {"ties": "pessimistic", "empty_target_action": "pos"},
 }
 
 
@@ -71,6 +75,8 @@ EXCEPT = {
     "rectools": "`Accuracy` and `MCC` treat a shorter list as one of k, and need `collection_size` for ids here",
     "lenskit": "`gain=rating` is for users with test items; before 2026.2.1 `DCG` was 0 without any",
     "rax": "a list in which all scores are -inf counts as 0, and a batch in which all lists are masked is 0",
+    "lightgbm": "equal scores rank in the order of rows: pass `tie_break=-numpy.arange(len(scores))`",
+    "xgboost": "as LightGBM, and scores are rounded to float32",
 }
 
 
@@ -86,6 +92,8 @@ CUT = {
     "rectools": "(k={k})",
     "lenskit": "[@{k}]",
     "rax": "[@{k}]",
+    "lightgbm": "@{k}",
+    "xgboost": "[@{k}]",
 }
 
 
@@ -146,7 +154,7 @@ def _cell(measure: Any, entry: Known) -> Cell:
     if not entry.same:
         return Cell(entry.theirs, None, entry.remark)
     theirs, ours, cut = entry.theirs, measure.name + entry.settings[0], CUT.get(entry.library, "")
-    if cut and measure.takes_top_k:
+    if cut and measure.takes_top_k and "{k}" not in theirs:
         # A cutoff in parentheses joins the parameters of the name, if it has any.
         inside = cut.startswith("(") and "(" in theirs
         theirs = theirs.replace("(", f"{cut[:-1]}, ", 1) if inside else theirs + cut
@@ -167,7 +175,8 @@ def preset(name: str, *k: int, num_items: int | None = None, interactions: Array
 
     Args:
         name: a library: "trec_eval" (10), "trec_eval9", "beir", "beir_custom", "mteb", "msmarco",
-            "sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen" or "rax".
+            "sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen", "rax", "lightgbm", "xgboost"
+            or "catboost".
         k: cutoffs. Without any, measures that require one are left out.
         num_items: the number of items in the catalogue, for coverage, Gini index and entropy. RecBole and its scores
             count the padding item, too: ``dataset.item_num``.

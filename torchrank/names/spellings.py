@@ -61,6 +61,9 @@ TITLES = {
     "lenskit_reranking": "LensKit's `metrics.reranking`",
     "pykeen": "PyKEEN",
     "rax": "rax",
+    "lightgbm": "LightGBM",
+    "xgboost": "XGBoost",
+    "catboost": "CatBoost",
     "ircor": "the R package ircor",
     "rbo": "the package rbo",
 } | {

@@ -94,7 +94,7 @@ class Ranking(Intended):
             preds: floating [query, candidate].
             target: grades [query, candidate]; or the column of the relevant candidate, int [query], negative = nothing
                 relevant, but -100 = no query; or a (query, item) or (query, item, grade) tuple of 1-D tensors; or a
-                list of one id tensor per query.
+                sparse matrix of SciPy [query, item] of grades; or a list of one id tensor per query.
             mask: bool [query, candidate] or [candidate], True for real candidates, False for padding.
             exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
                 candidates, unless they are relevant.
@@ -131,19 +131,27 @@ class Ranking(Intended):
         cls,
         preds: Array,
         target: Array,
-        indexes: Array,
+        indexes: Array | None = None,
         *,
+        groups: Array | None = None,
         mask: Array | None = None,
         tie_break: Array | None = None,
         judged: bool = False,
     ) -> Ranking:
         """Rank flat rows: one row per candidate, with the index of its query in ``indexes``.
 
-        All arguments are [row]. The queries of the ranking are in ascending order of index. Entries are the relevant
+        All arguments are [row], except ``groups``, int [query]: the numbers of rows of consecutive queries, in place
+        of ``indexes``. The queries of the ranking are in ascending order of index. Entries are the relevant
         candidates, or with ``judged=True`` all candidates, in a rectangle as wide as the longest list. Measures of
         judged or irrelevant candidates need ``judged=True``.
+
+        Example:
+            >>> import torchrank as tr
+            >>> ranking = tr.Ranking.from_flat([0.9, 0.4, 0.7, 0.1, 0.3], [0, 1, 0, 0, 2], groups=[2, 3])
+            >>> tr.MRR().score(ranking)
+            tensor([0.5000, 0.5000], dtype=torch.float64)
         """
-        rows = arrange(preds, target, indexes=indexes, mask=mask, tie_break=tie_break)
+        rows = arrange(preds, target, indexes=indexes, groups=groups, mask=mask, tie_break=tie_break)
         return cls.rank(rows, Need(relevant=not judged))
 
     @classmethod

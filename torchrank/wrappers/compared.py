@@ -121,6 +121,7 @@ class Compared(SuiteMetric):
         *,
         mask: Array | None = None,
         indexes: Array | None = None,
+        groups: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         weights: Array | None = None,
@@ -149,7 +150,9 @@ class Compared(SuiteMetric):
                 f"Expected scores of the same candidates from all systems, got shapes {shapes}; give candidates that a"
                 " system has not retrieved the score -inf"
             )
-        batches = [Batch(preds[name], target, weights, mask, indexes, exclude, tie_break) for name in self.systems]
+        batches = [
+            Batch(preds[name], target, weights, mask, indexes, exclude, tie_break, groups) for name in self.systems
+        ]
         metrics = list(self.tally.metrics.values())
         with torch.no_grad():
             systems = [score_batch(metrics, batch) for batch in batches]

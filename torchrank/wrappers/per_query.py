@@ -89,6 +89,7 @@ class PerQuery(SummedMetric):
         query_ids: Array | Sequence[str] | None = None,
         mask: Array | None = None,
         indexes: Array | None = None,
+        groups: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         weights: Array | None = None,
@@ -102,7 +103,7 @@ class PerQuery(SummedMetric):
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
         """
-        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break)
+        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups)
         found = Values.stack(score_batch(list(self.metrics.values()), batch, total=False))
         if query_ids is None and isinstance(preds, Ranking):
             query_ids = preds.query_ids

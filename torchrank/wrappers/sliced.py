@@ -86,6 +86,7 @@ class Sliced(SuiteMetric):
         query_ids: Array | Sequence[str] | None = None,
         mask: Array | None = None,
         indexes: Array | None = None,
+        groups: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         weights: Array | None = None,
@@ -105,7 +106,10 @@ class Sliced(SuiteMetric):
             slices = self._slices_of(preds.groups).to(preds.num_candidates.device)
         members, counters = self._members(slices)
         self.add(
-            Batch(preds, target, weights, mask, indexes, exclude, tie_break), query_ids, [None, *members.T], counters
+            Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups),
+            query_ids,
+            [None, *members.T],
+            counters,
         )
 
     def _slices_of(self, groups: list[Any]) -> Tensor:

@@ -133,6 +133,7 @@ class TieReport(SummedMetric):
         *,
         mask: Array | None = None,
         indexes: Array | None = None,
+        groups: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         weights: Array | None = None,
@@ -142,7 +143,7 @@ class TieReport(SummedMetric):
         Raises:
             TypeError: near ties are looked for in other layouts than scores [query, candidate] with a label or grades.
         """
-        whole = Batch(preds, target, weights, mask, indexes, exclude, tie_break)
+        whole = Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups)
         for batch in _snapped(whole, self._tolerance):
             self._add(batch)
         self.notice_cut(whole)
