@@ -501,7 +501,7 @@ def test_the_distribution_has_the_name_that_every_page_and_message_installs():
     root = Path(__file__).parents[2]
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     assert project["name"] == "torchrank-metrics"
-    assert "torchrank-metrics[bench,demo,dev,files,plot,ray,stats]" in project["optional-dependencies"]["test"]
+    assert "torchrank-metrics[bench,demo,dev,docs,files,plot,ray,stats]" in project["optional-dependencies"]["test"]
     files = [
         root / "README.md",
         root / "pyproject.toml",
