@@ -254,7 +254,7 @@ class Derived(RankIntervals):
     @cached_property
     def _num_retrieved(self) -> Tensor:
         """int64 [query, 1]: number of retrieved entries."""
-        return (self.distinct.tied > 0).sum(-1, keepdim=True).expand(len(self.tied), 1)
+        return (self.tied > 0).sum(-1, keepdim=True)
 
     def before_and_in_last(self, top_k: int, piece: Callable[..., Tensor], *args: Any) -> tuple[Tensor, Tensor]:
         """Sums of ``piece(self, *args)`` over the entries before, and in, :meth:`last_group`: float64 [query] each."""

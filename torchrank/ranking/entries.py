@@ -112,7 +112,7 @@ class RankIntervals:
         for field in fields:
             if (x := getattr(self, field)) is not None:
                 taken[field] = x[queries]
-        return replace(self.joined, **taken)
+        return replace(self, **taken)
 
 
 def run_starts(x: Tensor) -> Tensor:

@@ -76,7 +76,7 @@ class Gained(Derived):
         self, gain: Callable[[Tensor], Tensor], discount: Callable[[Tensor], Tensor], top_k: int | None
     ) -> Tensor:
         """float64 [query]: the largest sum of discounted gains over all orders of the judged candidates."""
-        gain = as_gain(gain)
+        gain = gain if isinstance(gain, Gain) else as_gain(gain)
         if not gain.monotone:
             return self._ideal_by_rank(gain, discount, top_k)
         if (levels := self.levels) is not None:
@@ -202,7 +202,7 @@ class Gained(Derived):
 
 def gains_of(grade: Tensor, valid: Tensor | None, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
     """Gains of grades in a floating dtype, 0 where ``valid`` is False; for most gains 0 at grade 0, and below it."""
-    gain = as_gain(gain)
+    gain = gain if isinstance(gain, Gain) else as_gain(gain)
     whole = valid is None or (reading_is_free(valid) and every(valid))
     if gain.level is None and whole and not grade.is_floating_point():
         wide = grade.clamp_min(0).to(dtype)

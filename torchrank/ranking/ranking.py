@@ -556,6 +556,9 @@ class Rankings(Ranking):
     def size(self) -> int:
         return sum(part.first.numel() for part in self.rectangles)
 
+    def take(self, queries: torch.Tensor | slice) -> Ranking:  # type: ignore[override]
+        return self.joined.take(queries)
+
     @cached_property
     def everything(self) -> Ranking:
         """The ranking with an entry for every candidate."""
