@@ -162,3 +162,30 @@ def test_a_measure_of_lists_reads_the_data_of_the_catalogue(own):
 
 def test_every_name_is_documented():
     assert all(f"`{name}`" in extend.__doc__ for name in extend.__all__)
+
+
+def test_a_normalised_measure_computes_its_ideal_once_and_a_subclass_with_a_formula_decides_what_is_empty():
+    asked = []
+
+    class Asking(tr.NDCG):
+        name = "askingndcg"
+
+        def ideal(self, ranking):
+            asked.append("ideal")
+            return super().ideal(ranking)
+
+    class Doubled(Asking):
+        name = "doubledndcg"
+
+        def measure(self, ranking):
+            return 2 * super().measure(ranking)
+
+        def empty(self, ranking):
+            asked.append("empty")
+            return super().empty(ranking)
+
+    scores, grades = torch.tensor([[0.9, 0.1], [0.9, 0.1]]), torch.tensor([[1, 0], [0, 0]])
+    assert Asking(empty_target_action="pos").score(scores, grades).tolist() == [1, 1]
+    assert asked == ["ideal"]
+    assert Doubled(empty_target_action="pos").score(scores, grades).tolist() == [2, 1]
+    assert "empty" in asked

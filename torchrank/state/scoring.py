@@ -7,7 +7,7 @@ import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,67 +19,16 @@ from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import arrange_batch, notice_scores
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.batch import Batch
-from torchrank.layouts.canonical import FlatRows, Need, RankedIds
+from torchrank.layouts.canonical import FlatRows, RankedIds
 from torchrank.layouts.checks import check_tensor
 from torchrank.ranking.arithmetic import only
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
-from torchrank.state.aggregation import Mean
 from torchrank.state.rank_tables import looked_up
 from torchrank.state.values import Status, Values
 
 # If queries times metrics exceed this, only sums are kept, chunk by chunk, unless a metric needs the values.
 MANY_VALUES = 2**19
-
-
-class Scored(Protocol):
-    """A metric with values of queries."""
-
-    #: whether it measures recommended lists: :meth:`per_query` takes a batch then, otherwise a ranking
-    takes_lists: Any
-    #: whether ``extra`` of the values is read after it is summed
-    shows_extra: Any
-    ties: Any
-    validate_args: bool
-    aggregation: Any
-
-    @property
-    def empty_target_action(self) -> str:
-        """The policy for empty queries, which have nothing to measure."""
-
-    @property
-    def mean(self) -> Mean:
-        """The kind of mean that is computed from the sums."""
-
-    @property
-    def check(self) -> Any:
-        """Function of (preds, target) that raises if the metric is not defined for a layout; None = it is for all."""
-
-    @property
-    def label(self) -> str:
-        """Name and parameters of the metric."""
-
-    @property
-    def rank_decides(self) -> bool:
-        """Whether the rank of a label decides the value, see :mod:`torchrank.state.rank_tables`."""
-
-    @property
-    def num_extra_sums(self) -> int:
-        """Number of further sums in the state."""
-
-    @property
-    def rows(self) -> list[Tensor] | None:
-        """Per-query values in the state; None if the metric keeps none."""
-
-    @property
-    def required(self) -> Need:
-        """The part of a ranking that the metric reads."""
-
-    def per_query(self, of: Any) -> Values:
-        """The values [query] of a ranking, or of a batch."""
-
-    def further_sums(self, extra: Any, weights: Tensor) -> Tensor:
-        """The further sums [number], from ``extra`` of the values, and the final weights [query]."""
 
 
 # ---- the door --------------------------------------------------------------------------------------------------------
@@ -89,7 +38,8 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
     """The values of a batch in any layout, which is ranked once for all metrics, and their sums.
 
     Args:
-        metrics: the metrics, of rankings or of recommended lists.
+        metrics: metrics of rankings or of recommended lists, :class:`torchrank.state.measure.Measure`, or objects with
+            their attributes.
         batch: the batch.
         values: return the values of all queries. If False, results of a batch with very many queries have sums only,
             unless a metric needs the values.
@@ -142,7 +92,7 @@ _TAKES_LISTS, _REQUIRED, _EXTRA, _VALIDATES, _ACTION, _AGGREGATION = map(
 )
 
 
-def _ranked(metrics: Sequence[Scored], batch: Batch, values: bool, total: bool, step: int) -> list[Values]:
+def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, step: int) -> list[Values]:
     """As :func:`score_batch`. At most ``step`` queries are summed before the next are measured; 0 = all together."""
     need = functools.reduce(operator.or_, map(_REQUIRED, metrics))
     source = batch.preds
@@ -207,7 +157,7 @@ def _chunks(rankings: Iterable[Ranking], step: int) -> Iterator[Ranking]:
 # ---- per query -------------------------------------------------------------------------------------------------------
 
 
-def per_query(metrics: Sequence[Scored], ranking: Ranking) -> Values:
+def per_query(metrics: Sequence[Any], ranking: Ranking) -> Values:
     """The values [metric, query] of a ranking, without policies and weights of the user."""
     if ranking.draw is not None:
         return Values.stack(_over_draw(metrics, ranking), ranking.queries)
@@ -225,7 +175,7 @@ def per_query(metrics: Sequence[Scored], ranking: Ranking) -> Values:
     return Values.stack(list(map(found.__getitem__, range(len(metrics)))), ranking.queries)
 
 
-def _over_draw(metrics: Sequence[Scored], ranking: Ranking) -> list[Values]:
+def _over_draw(metrics: Sequence[Any], ranking: Ranking) -> list[Values]:
     """The expectation of each metric over the draw of negatives that the ranking stands for."""
     draw = ranking.draw
     assert draw is not None
