@@ -43,6 +43,7 @@ def pages() -> dict[str, str]:
         name = path.relative_to(ROOT)
         place = f"guide/{path.parent.name}.md" if path.name == "README.md" else f"{path.stem.lower()}.md"
         found.setdefault(str(name), place)
+    found |= {f"docs/{path.name}": path.name for path in [*DOCS.glob("*.md"), *DOCS.glob("*.rst")]}
     return found | {f"notebooks/{path.name}": f"notebooks/{path.name}" for path in ROOT.glob("notebooks/*.ipynb")}
 
 
@@ -71,7 +72,7 @@ def write(folder: Path) -> None:
     for origin, place in places.items():
         target = folder / place
         target.parent.mkdir(parents=True, exist_ok=True)
-        if origin.endswith(".md"):
+        if not origin.endswith(".ipynb"):
             target.write_text(linked((ROOT / origin).read_text(encoding="utf-8"), origin, places), encoding="utf-8")
         else:
             book = nbformat.read(ROOT / origin, as_version=4)
@@ -85,13 +86,12 @@ def write(folder: Path) -> None:
             nbformat.write(book, target)
     readme, measures = folder / "index.md", folder / "measures/index.md"
     choosing = nbformat.read(folder / "notebooks/choosing.ipynb", as_version=4).cells[0].source
-    families = class_pages.families(readme.read_text(encoding="utf-8"), choosing)
+    text = measures.read_text(encoding="utf-8")
+    families = class_pages.families(f"{text}\n{readme.read_text(encoding='utf-8')}", choosing)
     table = re.compile(r"<!-- measures -->.*?<!-- /measures -->", re.DOTALL)
-    measures.write_text(table.sub(lambda _: families, measures.read_text(encoding="utf-8")), encoding="utf-8")
+    measures.write_text(table.sub(lambda _: families, text), encoding="utf-8")
     for picture in ROOT.glob("notebooks/*.png"):
         shutil.copy(picture, folder / "notebooks")
-    for page in [*DOCS.glob("*.md"), *DOCS.glob("*.rst")]:
-        shutil.copy(page, folder)
     (folder / "api").mkdir()
     questions = class_pages.questions(choosing)
     for name, place in class_pages.addresses().items():

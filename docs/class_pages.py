@@ -69,7 +69,7 @@ def families(readme: str, choosing: str) -> str:
     """Which measure for which question, and all measures by family, in Markdown.
 
     Args:
-        readme: the page with the table of families, whose second column has the classes.
+        readme: a text with the table of families, whose second column has the classes.
         choosing: the page with the table of questions.
     """
     parts = ["### Which one?\n", *table(choosing, "question"), ""]
