@@ -1,4 +1,4 @@
-"""Build the site: ``python docs/build.py FOLDER`` writes FOLDER/html, and stops at the first warning's end.
+"""Build the site: ``python docs/build.py FOLDER`` writes FOLDER/html. A warning is an error.
 
 The sources are the pages and notebooks of the repository, copied to FOLDER/source with links between pages; and a page
 for each public name.
@@ -66,24 +66,28 @@ def linked(text: str, origin: str, places: dict[str, str]) -> str:
     return "".join(parts)
 
 
+def notebook(origin: str, places: dict[str, str]) -> nbformat.NotebookNode:
+    """A notebook with links as in :func:`linked`, and one that opens it in Colab."""
+    book = nbformat.read(ROOT / origin, as_version=4)
+    for cell in book.cells:
+        if cell.cell_type == "markdown":
+            cell.source = linked(cell.source, origin, places)
+    title, _, text = book.cells[0].source.partition("\n")
+    colab = f"[Open in Colab]({source().replace('https://github.com', COLAB)}/blob/HEAD/{origin})"
+    book.cells[0].source = f"{title}\n\n{colab}\n{text}"
+    return book
+
+
 def write(folder: Path) -> None:
     """All sources of the site."""
     places = pages()
     for origin, place in places.items():
         target = folder / place
         target.parent.mkdir(parents=True, exist_ok=True)
-        if not origin.endswith(".ipynb"):
-            target.write_text(linked((ROOT / origin).read_text(encoding="utf-8"), origin, places), encoding="utf-8")
+        if origin.endswith(".ipynb"):
+            nbformat.write(notebook(origin, places), target)
         else:
-            book = nbformat.read(ROOT / origin, as_version=4)
-            for cell in book.cells:
-                if cell.cell_type == "markdown":
-                    cell.source = linked(cell.source, origin, places)
-            title, _, text = book.cells[0].source.partition("\n")
-            book.cells[
-                0
-            ].source = f"{title}\n\n[Open in Colab]({COLAB}{source().partition('.com')[2]}/blob/HEAD/{origin})\n{text}"
-            nbformat.write(book, target)
+            target.write_text(linked((ROOT / origin).read_text(encoding="utf-8"), origin, places), encoding="utf-8")
     readme, measures = folder / "index.md", folder / "measures/index.md"
     choosing = nbformat.read(folder / "notebooks/choosing.ipynb", as_version=4).cells[0].source
     text = measures.read_text(encoding="utf-8")
@@ -124,7 +128,8 @@ def _pages(names: list[str], folder: Path) -> list[str]:
 
 def main(folder: Path) -> int:
     """Write the sources, and build the site from them."""
-    shutil.rmtree(folder, ignore_errors=True)
+    for part in ("source", "html", "doctrees"):
+        shutil.rmtree(folder / part, ignore_errors=True)
     write(folder / "source")
     options = ["-c", str(DOCS), "-W", "--keep-going", "-q", "-d", str(folder / "doctrees")]
     return build_main([*options, str(folder / "source"), str(folder / "html")])
