@@ -175,8 +175,8 @@ def preset(name: str, *k: int, num_items: int | None = None, interactions: Array
 
     Args:
         name: a library: "trec_eval" (10), "trec_eval9", "beir", "beir_custom", "mteb", "msmarco",
-            "sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen", "rax", "lightgbm", "xgboost"
-            or "catboost".
+            "sklearn", "torchmetrics", "pyg", "recbole", "rectools", "lenskit", "pykeen", "rax",
+            "lightgbm", "xgboost" or "catboost".
         k: cutoffs. Without any, measures that require one are left out.
         num_items: the number of items in the catalogue, for coverage, Gini index and entropy. RecBole and its scores
             count the padding item, too: ``dataset.item_num``.
