@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support.optional import pandas, pytrec_eval, stats
+from tests.support.optional import pandas, pytrec_eval, sklearn_metrics, stats
 from tests.support.trec_files import files_of, two_runs
 
 MEASURES = "ndcg@10 map mrr recall@100"
@@ -265,3 +265,90 @@ def test_missing_queries_have_no_value_where_low_values_are_good():
 def test_a_truth_value_must_be_one():
     with pytest.raises(ValueError, match="ignore_identical_ids to be True or False, got 1"):
         tr.evaluate({"a": {"b": 1}}, {"a": {"b": 2.0}}, "mrr", ignore_identical_ids=1)
+
+
+# ---- one frame with scores and grades --------------------------------------------------------------------------------
+
+
+def rated(users=30, items=8):
+    """Columns of scores with ties, and grades."""
+    generator = np.random.default_rng(0)
+    user = np.arange(users).repeat(items)
+    return {
+        "user_id": user,
+        "item_id": np.tile(np.arange(items), users),
+        "score": generator.integers(0, 5, size=users * items) / 4,
+        "label": generator.integers(0, 3, size=users * items),
+        "country": np.where(user % 3 == 0, "fr", "de"),
+    }
+
+
+def test_one_frame_has_the_ndcg_of_scikit_learn_for_each_user_over_all_and_by_country():
+    frame, shape = rated(), (30, 8)
+    found = tr.evaluate(frame, "ndcg@5", by="country")
+    scores, grades = frame["score"].reshape(shape), frame["label"].reshape(shape)
+    want = [sklearn_metrics.ndcg_score([t], [s], k=5) for s, t in zip(scores, grades)]
+    assert found["run"].ids.tolist() == list(range(30))
+    assert found["run"].columns["ndcg@5"].tolist() == pytest.approx(want, abs=1e-12)
+    assert found.means["run"]["ndcg@5"] == pytest.approx(np.mean(want), abs=1e-12)
+    french = np.arange(30) % 3 == 0
+    assert [row["measure"] for row in found.by().rows] == ["ndcg@5/de", "ndcg@5/fr"]
+    assert [row["value"] for row in found.by().rows] == pytest.approx(
+        [np.mean(np.array(want)[x]) for x in (~french, french)]
+    )
+    assert "ndcg@5/fr" in repr(found)
+    assert repr(found).count("equal scores have the mean over all of their orders") == 1
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_one_frame_of_any_library_and_any_spelling_of_measures_has_the_numbers_of_its_ranking(library):
+    make = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}[library]
+    frame = getattr(pytest.importorskip(library), make)(rated())
+    want = tr.QueryTable.of(tr.Ranking.from_table(frame), "ndcg@5 map").values()
+    for measures in ("ndcg@5 map", ["ndcg@5", tr.MAP()], tr.RankingCollection("ndcg@5, map")):
+        assert tr.evaluate(frame, measures).means["run"] == want
+        assert tr.evaluate(frame, measures=measures).means["run"] == want
+    assert tr.evaluate(frame).means["run"]["map"] == want["map"]
+
+
+def test_one_frame_takes_the_columns_ties_and_options_of_tables_and_runs():
+    frame = rated()
+    renamed = {"who": frame["user_id"], "what": frame["item_id"], "p": frame["score"], "y_true": frame["label"]}
+    names = {"query": "who", "item": "what", "score": "p", "grade": "y_true"}
+    assert tr.evaluate(renamed, "map", **names).means == tr.evaluate(frame, "map").means
+    options = {"ties": "document", "depth": 3, "precision": "single"}
+    apart = tr.evaluate(frame, frame, "map ndcg@5", **options)
+    assert tr.evaluate(frame, "map ndcg@5", **options).means == apart.means
+    assert tr.evaluate(frame, preset="trec_eval").means == tr.evaluate(frame, frame, preset="trec_eval").means
+
+
+def test_rows_without_items_scores_or_grades_are_those_of_a_ranking():
+    frame = {"user": [0, 0, 1, 2], "score": [0.5, 0.9, math.nan, 0.1], "label": [1, math.nan, 1, math.nan]}
+    found = tr.evaluate(frame, "mrr")
+    assert found["run"].columns["mrr"].tolist() == tr.MRR().score(tr.Ranking.from_table(frame)).tolist() == [0.5, 0, 0]
+    assert found.coverage.rows[0]["found itself"] == 0
+
+
+def test_a_second_argument_is_a_run_if_it_has_an_ending_or_is_a_file(tmp_path, monkeypatch):
+    frame = {"qid": ["q"], "docno": ["a"], "score": [1.0], "label": [1]}
+    (tmp_path / "map").write_text("q Q0 b 1 2 t\nq Q0 a 2 1 t\n")
+    assert tr.evaluate(frame, "map").means == {"run": {"map": 1}}
+    monkeypatch.chdir(tmp_path)
+    assert tr.evaluate(frame, "map").means["map"]["map"] == 0.5
+    with pytest.raises(FileNotFoundError, match=r"bm25\.run"):
+        tr.evaluate(frame, "bm25.run")
+    with pytest.raises(ValueError, match="did you mean 'ndcg@10'"):
+        tr.evaluate(frame, "ndgc@10")
+
+
+def test_a_column_of_one_frame_is_refused_beside_a_run_and_judgments_alone_are_refused():
+    frame = {"qid": ["q"], "docno": ["a"], "score": [1.0], "y_true": [1]}
+    with pytest.raises(ValueError, match=r"got a run, too; read each by tr\.read_qrels and tr\.read_run"):
+        tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1}}, "map", by="country")
+    with pytest.raises(TypeError, match="got dict alone; pass the run as the second argument"):
+        tr.evaluate({"q": {"a": 1}})
+    with pytest.raises(tr.ReadingError, match="pass grade= with the name of its column"):
+        tr.evaluate(frame, "map")
+    assert tr.evaluate(frame, "map", grade="y_true").means == {"run": {"map": 1}}
+    with pytest.raises(ValueError, match="table with groups"):
+        tr.evaluate(frame, "map", grade="y_true").by()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from torchrank.names.types import Unjudged
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks
 from torchrank.tables.files import EXPANSION
-from torchrank.tables.frames import is_columns
+from torchrank.tables.frames import is_columns, is_frame
 from torchrank.tables.ids import ObjectIds, of_objects
+from torchrank.tables.rankings import tables_of_frame
 from torchrank.tables.sources import stem
 from torchrank.tables.table import Duplicates, Qrels, Ties
 from torchrank.wrappers.query_table import QueryTable
@@ -29,9 +31,14 @@ from torchrank.wrappers.suites import Suite
 
 def evaluate(
     qrels: Any,
-    run: Any,
+    run: Any = None,
     measures: Suite | None = None,
     *,
+    query: str | None = None,
+    item: str | None = None,
+    score: str | None = None,
+    grade: str | None = None,
+    by: str | None = None,
     preset: str | None = None,
     queries: Queries | None = None,
     ignore_identical_ids: bool | None = None,
@@ -44,7 +51,11 @@ def evaluate(
     expansion: int = EXPANSION,
     progress: bool = False,
 ) -> Evaluation:
-    """Evaluate one or several runs with the same judgments.
+    """Evaluate one or several runs with the same judgments: ``evaluate(qrels, run, "ndcg@10")``.
+
+    One data frame with scores and grades is enough: ``evaluate(frame, "ndcg@10")``. Its columns are those of
+    :meth:`torchrank.Ranking.from_table`: a query (or user), an item, a score and a grade in each row. Equal scores then
+    get the mean over all of their orders, as in scikit-learn's ``ndcg_score``.
 
     Args:
         qrels: judgments: any source that :func:`torchrank.read_qrels` takes, e.g. a path or ``{query: {document:
@@ -53,9 +64,15 @@ def evaluate(
             several, ``{name: run}``; or a list of paths, whose names are those of the files. A dictionary of empty
             dictionaries is one run if a key is a judged query, and several runs otherwise. A run that is larger than
             memory is given by :func:`torchrank.read_chunks`; files of 64 MB or more are read so by themselves,
-            if the rows of each query are together.
+            if the rows of each query are together. None, or the measures, if ``qrels`` is one frame with scores.
         measures: names separated by blanks, metrics, or a collection; default: ``"ndcg@10 map mrr recall@100"``, or
             all of the preset at the cutoffs of the tool.
+        query: of one frame, the name of the column of query ids; None = found among usual names.
+        item: of one frame, the name of the column of item ids; None = found among usual names, and not needed.
+        score: of one frame, the name of the column of scores; None = found among usual names.
+        grade: of one frame, the name of the column of grades; None = found among usual names.
+        by: of one frame, the name of a column with one value for each query, e.g. the country of the user, for
+            :meth:`Evaluation.by`.
         preset: a tool, whose measures and options are the defaults of all other arguments: "trec_eval" (10),
             "trec_eval9" (pytrec_eval), "beir", "beir_custom" (its ``evaluate_custom``), "mteb" or "msmarco".
         queries: the queries over which means are taken: "judged", all of ``qrels``, a run that lacks a query has
@@ -65,7 +82,7 @@ def evaluate(
         ignore_identical_ids: leave out documents whose id is the id of the query, as BEIR does; default: False.
         precision: "double" compares scores as they are; "single" after rounding to float32, as pytrec_eval and the
             libraries on it do, in which close scores tie. Default: "double".
-        ties: the order of equal scores, as :func:`torchrank.read_run`.
+        ties: the order of equal scores, as :func:`torchrank.read_run`; of one frame, without a preset, "expected".
         depth: keep the first documents of each query only, as ``trec_eval -M``; None = all of them.
         relevance_level: the lowest relevant grade, as ``trec_eval -l``, of all measures that have this parameter and
             whose names do not set it. ``measures`` must be names.
@@ -81,7 +98,9 @@ def evaluate(
     Raises:
         ReadingError: a source cannot be read, or there are no judgments.
         ValueError: the judgments and a run have no query in common, an argument has an unknown value, ``depth`` is
-            given although ties are expected values, or a parameter is given although a measure is not a name.
+            given although ties are expected values, a parameter is given although a measure is not a name, or a
+            column is named although there is a run.
+        TypeError: there is neither a run nor one data frame.
 
     Example:
         >>> import torchrank as tr
@@ -89,7 +108,19 @@ def evaluate(
         >>> found = tr.evaluate(qrels, {"q1": {"b": 0.9, "a": 0.5}, "q2": {"c": 0.3, "d": 0.2}}, "mrr ndcg@10")
         >>> found.means["run"]["mrr"], found["run"].columns["mrr"].tolist()
         (0.75, [0.5, 1.0])
+        >>> frame = {"user": ["u1", "u1", "u2"], "item": [7, 8, 7], "score": [0.5, 0.9, 0.3], "label": [1, 0, 1]}
+        >>> tr.evaluate(frame | {"country": ["fr", "fr", "de"]}, "mrr", by="country").by()
+        run  measure   value  standard error  low  high  queries  empty
+        run  mrr/de   1.0000               -    -     -        1      0
+        run  mrr/fr   0.5000               -    -     -        1      0
+        equal scores have the mean over all of their orders
     """
+    columns, groups = {"query": query, "item": item, "score": score, "grade": grade, "group": by}, None
+    if _is_one_frame(qrels, run, measures, columns):
+        measures = run if measures is None else measures
+        ties = ties or ("document" if preset else "expected")
+        qrels, run, names, _ = tables_of_frame(qrels, columns, ties, duplicates)
+        groups = names.group_list()
     options = Options.of(
         preset, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision, depth=depth,
         ties=ties, duplicates=duplicates, expansion=expansion,
@@ -107,7 +138,7 @@ def evaluate(
             step(len(evaluator.numbers))
             parts = evaluator.all_parts(source, lambda count: step(-count))
             check_queries(evaluator, parts, name)
-            whole, ranking, inside, row = _joined(evaluator, parts)
+            whole, ranking, inside, row = _joined(evaluator, parts, groups)
             tables[name], rankings[name] = whole, ranking
             if not inside.all():
                 both = whole.where(inside)
@@ -116,10 +147,42 @@ def evaluate(
                 other[name] = whole if options.queries == "both" else both
             coverage.append({"run": name, "queries": len(tables[name]), **row})
             step(-int((~inside).sum()))
-    return Evaluation(tables, other, coverage, options.queries, options.ignore_identical_ids, rankings)
+    tied = options.ties or "document"
+    return Evaluation(tables, other, coverage, options.queries, options.ignore_identical_ids, rankings, tied)
 
 
-def _joined(evaluator: Evaluator, parts: Sequence[Part]) -> tuple[QueryTable, Ranking, np.ndarray, dict[str, Any]]:
+def _is_one_frame(qrels: Any, run: Any, measures: Any, columns: Mapping[str, str | None]) -> bool:
+    """Whether the first argument of :func:`evaluate` is a frame with scores and grades, and the second is no run."""
+    named = [f"{'by' if name == 'group' else name}=" for name, column in columns.items() if column is not None]
+    frame = is_frame(qrels) or is_columns(qrels, named or None)
+    if frame and (run is None or (measures is None and _are_measures(run))):
+        return True
+    if run is None:
+        raise TypeError(
+            "Expected a run, or one data frame with columns of queries, scores and grades, got"
+            f" {type(qrels).__name__} alone; pass the run as the second argument"
+        )
+    if named:
+        raise ValueError(
+            f"Expected one data frame with {' and '.join(named)}, got a run, too; read each by tr.read_qrels and"
+            " tr.read_run, with columns={...}"
+        )
+    return False
+
+
+def _are_measures(given: Any) -> bool:
+    """Whether an argument has names of measures, or metrics, and not a run: an existing file, or one with an ending."""
+    if isinstance(given, str):
+        return not (given == "-" or re.search(r"[/\\]|\.\w*[A-Za-z]\w*$", given) or Path(given).exists())
+    if isinstance(given, Mapping | list | tuple) and not isinstance(given, torch.nn.Module):
+        every = list(given.values() if isinstance(given, Mapping) else given)
+        return bool(every) and all(isinstance(one, str | torch.nn.Module) and _are_measures(one) for one in every)
+    return isinstance(given, torch.nn.Module)
+
+
+def _joined(
+    evaluator: Evaluator, parts: Sequence[Part], groups: Sequence[Any] | None
+) -> tuple[QueryTable, Ranking, np.ndarray, dict[str, Any]]:
     """The values and rankings of all judged queries, bool [query] of those in the run, and a row of the coverage."""
     number = len(evaluator.numbers)
     inside = np.zeros(number, dtype=bool)
@@ -146,7 +209,7 @@ def _joined(evaluator: Evaluator, parts: Sequence[Part]) -> tuple[QueryTable, Ra
         f"unjudged@{evaluator.depth}": float(1 - judged[inside].mean()) if inside.any() else float("nan"),
         "found itself": sum(part.found_itself for part in parts),
     }
-    table = QueryTable(_ids(evaluator.qrels), columns, None if alike else weights, dict(evaluator.metrics))
+    table = QueryTable(_ids(evaluator.qrels), columns, None if alike else weights, dict(evaluator.metrics), groups)
     return table, ranking, inside, row
 
 

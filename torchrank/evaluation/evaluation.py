@@ -43,6 +43,7 @@ class Evaluation:
         queries: "judged" or "both", the queries over which means are taken.
         ignored_identical_ids: whether documents with the id of their query were left out.
         rankings: for each run the ranking of the judged documents, with the queries of ``tables`` in their order.
+        ties: the order of equal scores: "document", or "expected", the mean over all of their orders.
     """
 
     tables: Mapping[str, QueryTable]
@@ -51,6 +52,7 @@ class Evaluation:
     queries: str
     ignored_identical_ids: bool = False
     rankings: Mapping[str, Ranking] = field(default_factory=dict)
+    ties: str = "document"
 
     @property
     def runs(self) -> list[str]:
@@ -78,11 +80,24 @@ class Evaluation:
         """A table with a row for every run and measure: value, standard error, interval and numbers of queries."""
         found = {name: table.summary(level) for name, table in self.tables.items()}
         first = next(iter(found.values()))
-        return Table.of_rows(_rows(found), notes=[first.notes[0], *self._others()])
+        return Table.of_rows(_rows(found), notes=[first.notes[0], *self._tied, *self._others()])
 
-    def by(self, slices: Mapping[Any, Any], level: float = 0.95) -> Table:
-        """A table with a row for every run, measure and slice; ``slices`` is a dict from query id to slice."""
-        return Table.of_rows(_rows({name: table.by(slices, level) for name, table in self.tables.items()}))
+    def by(self, slices: Mapping[Any, Any] | None = None, level: float = 0.95) -> Table:
+        """A table with a row for every run, measure and slice.
+
+        Args:
+            slices: a dict from query id to slice; None = the column ``by`` of :func:`torchrank.evaluate`.
+            level: the probability that an interval contains the expected value.
+
+        Raises:
+            ValueError: there is no such column, or as :meth:`torchrank.QueryTable.by`.
+        """
+        found = {name: table.by(slices, level) for name, table in self.tables.items()}
+        return Table.of_rows(_rows(found), notes=self._tied)
+
+    @property
+    def _tied(self) -> list[str]:
+        return ["equal scores have the mean over all of their orders"] if self.ties == "expected" else []
 
     @property
     def coverage(self) -> Table:
@@ -251,10 +266,12 @@ class Evaluation:
                 )
         return notes
 
-    def _printed(self) -> tuple[Table, Table]:
-        """The summary and the coverage, with each note once."""
-        summary = self.summary()
-        return summary, self.coverage.without_notes(summary)
+    def _printed(self) -> tuple[Table, ...]:
+        """The summary, the slices if there are some, and the coverage, with each note once."""
+        summary, tables = self.summary(), [self.coverage]
+        if all(table.groups is not None for table in self.tables.values()):
+            tables.insert(0, self.by())
+        return summary, *(table.without_notes(summary) for table in tables)
 
     def __repr__(self) -> str:
         return "\n\n".join(map(str, self._printed()))

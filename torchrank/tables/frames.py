@@ -168,7 +168,7 @@ def of_dictionary(
     return (found, name) if all(isinstance(one, Mapping) for one in found.values()) else of_lists(found, value, name)
 
 
-def of_both(source: Any, chosen: dict[str, str], ties: str) -> tuple[Any, Any, Any, Any, Any]:
+def of_both(source: Any, chosen: Mapping[str, str | None], ties: str) -> tuple[Any, Any, Any, Any, Any]:
     """Queries, items and groups (None if there are none), scores and grades of one frame; NaN = missing.
 
     Raises:

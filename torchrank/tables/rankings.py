@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import numpy as np
@@ -21,26 +22,34 @@ def rank_run(qrels: Any, run: Any, duplicates: Duplicates = "error") -> Ranking:
     return join(read_qrels(qrels, duplicates=duplicates), read_run(run, duplicates=duplicates))
 
 
-def rank_frame(
-    frame: Any,
-    *,
-    query: str | None,
-    item: str | None,
-    score: str | None,
-    grade: str | None,
-    group: str | None,
-    ties: Ties,
-    duplicates: Duplicates,
-) -> Ranking:
+def rank_frame(frame: Any, *, ties: Ties, duplicates: Duplicates, **columns: str | None) -> Ranking:
     """The ranking of one frame with scores and grades."""
+    qrels, run, names, row = tables_of_frame(frame, columns, ties, duplicates)
+    if (len(run) or len(qrels)) and not (row >= 0).any():
+        warn("No row has both a score and a grade, so nothing retrieved is judged: all values are 0; join both by id")
+    return ranking_of(Pairs.of_rows(qrels, run, row)).with_names(names)
+
+
+def tables_of_frame(
+    frame: Any, columns: Mapping[str, str | None], ties: Ties, duplicates: Duplicates
+) -> tuple[Qrels, Run, QueryNames, np.ndarray]:
+    """The judgments and the run of one frame, both with all queries, and the row of the run of each judgment.
+
+    Args:
+        frame: a data frame, or a dictionary of columns.
+        columns: the names of the columns query, item, score, grade and group; None = usual names, and no groups.
+        ties: the order of equal scores.
+        duplicates: "error", or the row to keep of an item that a query has twice.
+    """
     one_of("ties", ties, get_args(Ties))
     one_of("duplicates", duplicates, get_args(Duplicates))
-    chosen: dict[str, Any] = {"query": query, "item": item, "score": score, "grade": grade, "group": group}
-    ids, items, scores, grades, groups = frames.of_both(frame, chosen, ties)
+    ids, items, scores, grades, groups = frames.of_both(frame, columns, ties)
     number, queries = factorise(ids)
-    names = QueryNames(queries) if groups is None else frames.with_groups(queries, number, groups, str(group))
+    names = QueryNames(queries)
+    if groups is not None:
+        names = frames.with_groups(queries, number, groups, str(columns["group"]))
     if items is None:
-        items = NumberIds(np.arange(len(scores)))
+        items = NumberIds(-1 - np.arange(len(scores)))  # which no query has as its id
     else:
         rows = Rows(
             queries, number, items, np.where(np.isnan(scores), -np.inf, scores), "frame", frames.error_of("frame")
@@ -53,6 +62,4 @@ def rank_frame(
     qrels = Qrels(queries, number[judged], items.take(judged), grades[judged], "frame")
     row_in_run = np.full(len(scores), -1)
     row_in_run[retrieved] = np.arange(len(retrieved))
-    if len(scores) and not (row_in_run[judged] >= 0).any():
-        warn("No row has both a score and a grade, so nothing retrieved is judged: all values are 0; join both by id")
-    return ranking_of(Pairs.of_rows(qrels, run, row_in_run[judged])).with_names(names)
+    return qrels, run, names, row_in_run[judged]
