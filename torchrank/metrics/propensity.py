@@ -164,6 +164,9 @@ class IPS(InverseGrades):
         >>> scores, inverse = torch.tensor([[0.9, 0.8, 0.1]]), torch.tensor([[2.0, 0, 8.0]])
         >>> tr.IPS(top_k=1).score(scores, inverse), tr.IPS(top_k=1, self_normalized=True).score(scores, inverse)
         (tensor([2.], dtype=torch.float64), tensor([0.2000], dtype=torch.float64))
+        >>> clicks, seen = torch.tensor([[1, 0, 1]]), torch.tensor([[0.5, 0.25, 0.125]])  # seen: probability to be seen
+        >>> tr.IPS(top_k=1).score(scores, tr.inverse_propensity(clicks, seen))  # a click here counts for two
+        tensor([2.], dtype=torch.float64)
     """
 
     known_as = {"parse": {"snips": "(self_normalized=True)"}}
