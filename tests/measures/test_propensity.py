@@ -146,7 +146,8 @@ def test_wrong_arguments_are_refused():
     metric.update(scores, tr.inverse_propensity((torch.tensor([0, 99]), torch.tensor([30, 1])), propensity))
     with pytest.raises(ValueError, match="2 labels"):
         metric.compute()
-    for wrong in (propensity * 0, -propensity, propensity * math.nan):
+    one_wrong = [torch.cat([propensity[:-1], torch.tensor([last]).to(propensity)]) for last in (0.0, -1.0, math.nan)]
+    for wrong in (propensity * 0, -propensity, propensity * math.nan, *one_wrong):
         with pytest.raises(ValueError, match="propensities > 0"):
             tr.inverse_propensity(target, wrong)
 
