@@ -458,6 +458,17 @@ def test_lines_that_begin_with_a_number_sign_and_a_blank_are_comments(between):
     assert tr.read_qrels(io.StringIO("".join(lines))).to_dict() == {"#q1": {"#a": 1.0, "b#c": 0.0}, "d": {"#": 2.0}}
 
 
+@pytest.mark.parametrize("places", [[0], [1], [3], [0, 1, 2, 3]])
+@pytest.mark.parametrize("comment", ["# a comment", "# of four fields", "#", "# of five whole fields"])
+def test_a_comment_may_be_the_first_line_and_the_last_also_of_a_piece_of_a_file(places, comment, monkeypatch):
+    monkeypatch.setattr("torchrank.tables.text.LONGEST_LINE", 23)  # so many bytes are read at a time
+    lines = ["q 0 a 1", "q  0 b 2", "p 0 c 1"]
+    for place in reversed(places):
+        lines.insert(place, comment)
+    for end in ("", "\n"):
+        assert qrels_of("\n".join(lines) + end) == {"q": {"a": 1, "b": 2}, "p": {"c": 1}}
+
+
 def test_comments_alone_and_wrong_lines_among_comments_raise():
     with pytest.raises(tr.ReadingError, match="comments only"):
         tr.read_qrels(io.StringIO("# one\n# two\n"))
