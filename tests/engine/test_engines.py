@@ -903,3 +903,13 @@ def test_flat_rows_are_joined_if_some_have_queries_in_another_order():
     got = tr.MR().score(tr.Ranking.from_flat(scores, target, indexes))
     assert got.tolist() == [(1 + size) / 2 for size in sizes.tolist()]
     assert got.tolist() == tr.MR().score(scores, target, indexes=indexes).tolist()
+
+
+@pytest.mark.parametrize("mask", [None, torch.tensor([True, True, True, False])])
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_a_query_of_label_minus_100_has_no_candidates_for_any_kind_of_measure(name, mask):
+    scores = torch.tensor([[0.9, 0.5, 0.1, 0.1], [math.nan, 0.3, math.nan, 0.2], [0.1, 0.2, 0.3, 0.3]])
+    alone = tr.parse(name).score(scores[::2], torch.tensor([1, 0]), mask=mask)
+    found = tr.parse(name).score(scores, torch.tensor([1, -100, 0]), mask=mask)
+    torch.testing.assert_close(found[::2], alone, equal_nan=True, rtol=0, atol=0)
+    assert found[1].isnan()
