@@ -239,6 +239,10 @@ def test_the_type_of_an_argument_that_is_no_tensor_says_how_to_make_one():
     with pytest.raises(TypeError, match=r"got topk; pass preds\.indices"):
         tr.MRR().score(best, torch.tensor([1]))
     assert tr.MRR().score(best.indices, torch.tensor([1])).tolist() == [1]
+    rows = ((0.1, 0.9),)
+    with pytest.raises(TypeError, match=r"got tuple; pass list\(preds\)"):
+        tr.MRR().score(rows, torch.tensor([1]))
+    assert tr.MRR().score(list(rows), torch.tensor([1])).tolist() == [1]
     with pytest.raises(TypeError, match=r"got list$"):
         tr.MRR().score([["a", "b"], ["c", "d"]], torch.tensor([1]))
     with pytest.raises(TypeError, match=r"got lists of 1 to 2 numbers; pass torch\.nn\.utils\.rnn\.pad_sequence"):

@@ -326,3 +326,11 @@ def test_masks_keep_the_bits_of_torch_where(bad, width):
         assert arithmetic.only(where, values).numpy().tobytes() == wanted.numpy().tobytes()
     assert torch.equal(arithmetic.only(mask, x.long()), torch.where(mask, x.long(), 0))
     torch.testing.assert_close(arithmetic.either(mask, x, y), torch.where(mask, x, y), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("grade", [2000.0, math.inf])
+def test_a_gain_that_overflows_is_counted_once_and_in_its_own_query_only(grade):
+    metric = tr.DCG(gain="exponential")
+    metric.update(torch.rand(3, 2), torch.tensor([[1.0, 0.0], [grade, 1.0], [0.0, 1.0]]))
+    with pytest.raises(ValueError, match=r"dcg.*: 1 relevance grade, or gain of it"):
+        metric.compute()
