@@ -34,7 +34,7 @@ def judged_items(target: object, preds: Tensor, beside: str, limit: int | None) 
     num_queries, device, dense = preds.shape[0], preds.device, beside.startswith("preds [Q, D]")
     errors: list[Tensor] = []
     judged: JudgedItems
-    target = target if isinstance(target, list) else tensor_of(_of_sparse(target, "target", num_queries))
+    target = target if isinstance(target, list | Tensor) else tensor_of(_of_sparse(target, "target", num_queries))
     if isinstance(target, Tensor):
         check_tensor(target, "target")
     if isinstance(target, tuple):
