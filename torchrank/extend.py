@@ -1,5 +1,18 @@
 """All that a measure of your own needs, in one module.
 
+A measure is a subclass of a base class below. Set a unique ``name`` (lower-case letters and digits) and
+``value_range``, and define ``measure(ranking)``, the formula, and ``empty(ranking)``, the queries that have nothing to
+measure. ``need()`` declares the part of a ranking that the formula reads: by default every judged candidate at every
+rank, in the binary and graded families the relevant candidates up to ``top_k``. Targets given as labels or lists of ids
+judge relevant candidates only.
+
+Declare a parameter in one line of the class, e.g. ``p: float = number(default=0.5, above=0)``. It is checked, stored as
+an attribute and shown in the label. Or define an ``__init__`` that takes it as a keyword-only argument and passes it
+on, ``super().__init__(top_k, p=p, **kwargs)``.
+
+Pass gains and discounts as frozen dataclasses or module-level functions, not as lambdas, because results are cached for
+equal ones.
+
 | for | use |
 |---|---|
 | the base class of a measure | :class:`BinaryMetric` of relevance, :class:`GradedMetric` of grades, :class:`IntentMetric` of subtopics, :class:`PositionMetric` of single ranks, :class:`UserMetric` of a browsing user, :class:`ComparingMetric` of two rankings; :class:`RankingMetric` for all else |

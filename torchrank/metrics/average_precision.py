@@ -42,11 +42,12 @@ class MAP(BinaryMetric):
             "min", min(R, k); "length", min(R, k, length of the list), as in LensKit; "k", k itself (without ``top_k``
             the length of the list), an option of RecTools; "retrieved", the relevant candidates among the first k. With
             ``top_k`` and expected ties, "retrieved" has no bounds over unjudged candidates.
-        gain: None, every relevant candidate has the same weight; or the weight of a relevant candidate by its grade,
-            as :class:`GradedMetric` has gains: :math:`AP@k = \frac{\sum_{i \le k} gain_i \, rel_i \, P@i}{\sum_i
-            gain_i \, rel_i}`. It requires ``normalize="relevant"``. Weights of single candidates are grades with
-            ``gain="linear"`` and a small ``relevance_level``. With a gain ``ties="optimistic"`` is the order by
-            descending grade, which need not be the best one: the candidate behind has the larger precision.
+        gain: None, every relevant candidate has the same weight; or the weight of a relevant candidate by its grade:
+            "linear", "exponential", a callable or a table, as the gain of :class:`DCG`. Then :math:`AP@k =
+            \frac{\sum_{i \le k} gain_i \, rel_i \, P@i}{\sum_i gain_i \, rel_i}`. It requires ``normalize="relevant"``.
+            Weights of single candidates are grades with ``gain="linear"`` and a small ``relevance_level``. With a gain
+            ``ties="optimistic"`` is the order by descending grade, which need not be the best one: the candidate behind
+            has the larger precision.
 
     Raises:
         ValueError: ``gain`` is unknown, or given together with another ``normalize`` than "relevant"; or ``unjudged``

@@ -31,26 +31,15 @@ FILLS = {"neg": 0.0, "pos": 1.0, "listed": 0.0, "skip": math.nan, "error": math.
 
 
 class RankingMetric(Measure):
-    """Base of all ranking metrics. A subclass sets its name and its range, and defines :meth:`measure`.
+    """The arguments and methods that all ranking metrics share.
 
     A metric averages one value per query. Its state is one small float64 vector of sums, so the result does not depend
-    on how queries are split over batches and workers. Every query must arrive whole in one ``update``. On several
-    workers :meth:`compute` and :meth:`interval` are of all workers, but :attr:`standard_error`, :attr:`num_queries` and
-    :attr:`num_empty` of this worker, outside of ``metric.sync_context()``.
+    on the way in which queries are split into batches and over workers. All rows of a query must arrive in one
+    :meth:`update`. On several workers, :meth:`compute` and :meth:`interval` describe all workers, but
+    :attr:`standard_error`, :attr:`num_queries` and :attr:`num_empty` only the worker that reads them, except inside
+    ``with metric.sync_context()``.
 
-    To add a measure, set a unique ``name`` (lower-case letters and digits) and ``value_range``, and define
-    :meth:`measure` and :meth:`empty`. :meth:`need` declares the part of a ranking that the formula reads: by default
-    every judged candidate at every rank, in the binary and graded families the relevant candidates up to ``top_k``.
-    Targets given as labels or lists of ids judge relevant candidates only.
-
-    Declare a parameter in one line of the class, e.g. ``p: float = number(default=0.5, above=0)``. It is checked,
-    stored as an attribute and shown in the label. :mod:`torchrank.extend` has all declarations and base classes. Or
-    define an ``__init__`` that takes it as a keyword-only argument and passes it on,
-    ``super().__init__(top_k, p=p, **kwargs)``.
-
-    Pass gains and discounts as frozen dataclasses or module-level functions, not as lambdas, because results are cached
-    for equal ones. The list of all measures is printed from ``known_as`` and the docstring. The docstring needs a
-    formula and a section ``Source``.
+    For a measure of your own, see :mod:`torchrank.extend`.
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.

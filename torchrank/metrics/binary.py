@@ -162,9 +162,9 @@ class Recall(BinaryMetric):
 
 
 class F1(BinaryMetric):
-    r"""F1: the harmonic mean of precision and recall, :math:`F_1@k = \frac{2 P R}{P + R}`, per query.
+    r"""F1: the harmonic mean of precision and recall, per query.
 
-    :class:`FBeta` with beta = 1.
+    :math:`F_1@k = \frac{2 \cdot P@k \cdot R@k}{P@k + R@k}`. This is :class:`FBeta` with beta = 1.
 
     Source:
         van Rijsbergen, Information Retrieval, 1979.
@@ -198,8 +198,8 @@ class F1(BinaryMetric):
 class FBeta(F1):
     r"""F-measure: :math:`F_\beta = \frac{(1 + \beta^2) P R}{\beta^2 P + R} = \frac{(1 + \beta^2) h}{\beta^2 R_0 + k}`.
 
-    h is the number of hits in the first k ranks, and :math:`R_0` the number of relevant candidates. F is computed per
-    query, and then averaged.
+    P is precision, R recall, h the number of hits in the first k ranks, and :math:`R_0` the number of relevant
+    candidates. F is computed per query, and then averaged.
 
     Source:
         van Rijsbergen, Information Retrieval, 1979.

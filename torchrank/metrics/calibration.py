@@ -35,12 +35,9 @@ class Miscalibration(GroupMetric, PerUserMetric):
         Steck, Calibrated recommendations, RecSys 2018: "kl".
 
     Args:
-        groups: the genres. int [item], bool [item, genre] or floating [item, genre]; see :class:`GroupMetric`.
         distance: "kl"; or "js", the Jensen-Shannon divergence, "hellinger" or "tv", the total variation, of p and q.
         alpha: the share of the history in :math:`\tilde q`, of "kl" only; > 0 and < 1.
         log_base: the base of the logarithm of "kl" and "js", >= 2; math.e by default.
-        discount: the weight of a rank in q, "none" by default; see :class:`RankDiscount`.
-        patience: the base of the geometric discount.
 
     Raises:
         TypeError, ValueError: ``groups`` has a wrong shape, dtype or value, or a parameter is out of range.

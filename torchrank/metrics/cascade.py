@@ -23,8 +23,8 @@ class ERR(RankingMetric):
 
     The reader stops at a candidate with probability :math:`R = (2^{grade} - 1) / 2^{max\_grade}`. Grades above
     ``max_grade`` count as ``max_grade``, because no probability exceeds 1. Under ``ties="expected"`` it is the exact
-    mean over all orders of the tied candidates. On an accelerator this takes one pass for each
-    candidate of a list, because reading the sizes of tie groups would make the host wait.
+    mean over all orders of the tied candidates. On an accelerator this takes one pass for each candidate of a list,
+    because reading the sizes of tie groups would make the host wait.
 
     Source:
         Chapelle, Metzler, Zhang and Grinspan, Expected reciprocal rank for graded relevance, CIKM 2009.
@@ -95,10 +95,11 @@ def _stops(chance: Tensor) -> Tensor:
 
 
 class NERR(ERR):
-    r"""Normalised expected reciprocal rank: :math:`nERR@k = ERR@k / IERR@k`.
+    r"""Normalised expected reciprocal rank.
 
-    IERR is the :class:`ERR` of the best order of all judged candidates, retrieved or not, cut at k. The best order is
-    by descending grade.
+    :math:`nERR@k = \frac{1}{IERR@k} \sum_{i \le k} \frac{1}{i} R_i \prod_{j < i} (1 - R_j)`. This is :class:`ERR`
+    divided by IERR, the ERR of the best order of all judged candidates, retrieved or not, cut at k. The best order is
+    by descending grade. The reader stops at a candidate with probability :math:`R = (2^{grade} - 1) / 2^{max\_grade}`.
 
     Source:
         Clarke, Craswell, Soboroff and Ashkan, A comparative analysis of cascade measures for novelty and diversity,

@@ -94,7 +94,6 @@ class Spread(RankDiscount, ExposureMetric):
 
     Args:
         num_items: the number of items in the catalogue.
-        discount, patience: the exposure of an item at a rank, as :class:`RankDiscount`.
     """
 
     discount: Discount = "none"
@@ -118,8 +117,6 @@ class Entropy(Spread):
         normalize: True divides by :math:`\log_b N`, the entropy of the uniform distribution; "distinct", as in RecBole,
             by the number of different items in the lists.
         log_base: b, the base of the logarithm, > 1.
-        discount: the exposure of an item at a rank; see :class:`RankDiscount`.
-        patience: the base of the geometric discount.
 
     Raises:
         ValueError: an argument is out of range, or unknown.
@@ -165,8 +162,6 @@ class Gini(Spread):
 
     Args:
         num_items: N, the number of items in the catalogue.
-        discount: the exposure of an item at a rank; see :class:`RankDiscount`.
-        patience: the base of the geometric discount.
 
     Example:
         >>> import torch, torchrank as tr
@@ -200,8 +195,10 @@ class LorenzCurve(Spread):
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         num_items: N, the number of items in the catalogue.
-        discount: the exposure of an item at a rank; see :class:`RankDiscount`.
-        patience: the base of the geometric discount.
+        discount: the exposure at a rank: "none", 1 at every rank; "log2", 1 / log2(1 + rank); "clipped",
+            1 / log2(max(rank, 2)); "reciprocal", 1 / rank; "geometric", patience ** (rank - 1); or a callable with a
+            name, from ranks float64.
+        patience: the base of the geometric discount, > 0 and <= 1.
         kwargs: ``validate_args``: as :class:`RankingMetric`.
 
     Example:

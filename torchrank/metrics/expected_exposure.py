@@ -32,7 +32,6 @@ class ExpectedExposureMetric(RankDiscount, RankingMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks: ranks behind it have no exposure, in the target too.
-        discount, patience: the exposure at a rank, as :class:`RankDiscount`.
         kwargs: ``ties``, ``empty_target_action`` ("skip" by default), ``aggregation``, ``validate_args``: as
             :class:`RankingMetric`.
 
@@ -105,10 +104,11 @@ class EEL(ExpectedExposureMetric):
     r"""Expected exposure loss, EE-L: the squared distance of the exposures of candidates from their targets.
 
     :math:`\sum_d (\epsilon_d - \epsilon^*_d)^2`. :math:`\epsilon_d` is the exposure of candidate d, and
-    :math:`\epsilon^*_d` its target, see :class:`torchrank.metrics.expected_exposure.ExpectedExposureMetric`. The loss
-    equals EE-D - 2 EE-R plus a constant of the query. It is 0 if candidates of equal grade share the ranks that their
-    grade earns. A single order of several relevant candidates has a loss, because it prefers some of them. The paper's
-    cascade model, in which relevant candidates reduce the exposure of later ones, is not available.
+    :math:`\epsilon^*_d` its target: its exposure if the candidates are in descending order of grade, and all orders of
+    candidates with equal grades are equally likely. The loss equals EE-D - 2 EE-R plus a constant of the query. It is 0
+    if candidates of equal grade share the ranks that their grade earns. A single order of several relevant candidates
+    has a loss, because it prefers some of them. The paper's cascade model, in which relevant candidates reduce the
+    exposure of later ones, is not available.
 
     Source:
         Diaz, Mitra, Ekstrand, Biega and Carterette, Evaluating stochastic rankings with expected exposure, CIKM 2020.
@@ -179,8 +179,8 @@ class EER(ExpectedExposureMetric):
     r"""Expected exposure relevance, EE-R: how much exposure goes where the target has it.
 
     :math:`\sum_d \epsilon_d \, \epsilon^*_d`. :math:`\epsilon_d` is the exposure of candidate d, and
-    :math:`\epsilon^*_d` its target, see :class:`torchrank.metrics.expected_exposure.ExpectedExposureMetric`. It is
-    linear in the exposure, so the mean over sampled rankings is exact.
+    :math:`\epsilon^*_d` its target, as in :class:`EEL`. It is linear in the exposure, so the mean over sampled rankings
+    is exact.
 
     Source:
         Diaz, Mitra, Ekstrand, Biega and Carterette, Evaluating stochastic rankings with expected exposure, CIKM 2020.

@@ -44,12 +44,9 @@ class AWRF(PopulationMetric, PerUserMetric):
         Ranking track; "tv": Raj and Ekstrand, Measuring fairness in ranked results, SIGIR 2022.
 
     Args:
-        groups: int [item], bool [item, group] or floating [item, group]; see :class:`GroupMetric`.
         population: [group], the share that each group should have; None = its share in the catalogue.
         distance: "js", "tv" or "hellinger".
         log_base: the base of the logarithm of "js", >= 2; math.e by default.
-        discount: the attention at a rank; see :class:`RankDiscount`.
-        patience: the base of the geometric discount.
 
     Raises:
         TypeError, ValueError: ``groups`` or ``population`` has a wrong shape, dtype or value.
@@ -96,11 +93,8 @@ class NDKL(PopulationMetric, PerUserMetric):
         LinkedIn talent search, KDD 2019.
 
     Args:
-        groups: int [item], bool [item, group] or floating [item, group]; see :class:`GroupMetric`.
         population: [group], the share that each group should have, above 0 for groups with items; None = its share in
             the catalogue.
-        discount: the weight of the prefix that ends at a rank; see :class:`RankDiscount`.
-        patience: the base of the geometric discount.
 
     Raises:
         TypeError, ValueError: ``groups`` or ``population`` has a wrong shape, dtype or value.
@@ -149,11 +143,6 @@ class DemographicParity(GroupMetric, PerUserMetric):
         Singh and Joachims, Fairness of exposure in rankings, KDD 2018; the ratio of the smallest and the largest value:
         FairRankTune.
 
-    Args:
-        groups: int [item], bool [item, group] or floating [item, group]; see :class:`GroupMetric`.
-        discount: the exposure at a rank; see :class:`RankDiscount`.
-        patience: the base of the geometric discount.
-
     Raises:
         TypeError, ValueError: ``groups`` has a wrong shape, dtype or value.
 
@@ -194,10 +183,7 @@ class ExposureParity(GroupMetric, ExposureMetric):
         FairRankTune.
 
     Args:
-        groups: int [item], bool [item, group] or floating [item, group]; see :class:`GroupMetric`.
         merit: [group], the exposure that each group deserves, up to a factor; None = its number of items.
-        discount: the exposure at a rank; see :class:`RankDiscount`.
-        patience: the base of the geometric discount.
 
     Raises:
         TypeError, ValueError: ``groups`` or ``merit`` has a wrong shape, dtype or value.

@@ -200,12 +200,14 @@ class DCG(GradedMetric):
 
 
 class NDCG(DCG):
-    r"""Normalised discounted cumulative gain: :math:`NDCG@k = DCG@k / IDCG@k`.
+    r"""Normalised discounted cumulative gain.
 
-    IDCG is the DCG of the best order of all judged candidates, retrieved or not, cut at k.
+    :math:`NDCG@k = \frac{1}{IDCG@k} \sum_{i \le k} \frac{gain_i}{\log_2 (1 + i)}`. The gain of a candidate is its
+    grade, or 2 ** grade - 1 with ``gain="exponential"``. The gain at rank i is divided by the discount log2(1 + i), and
+    the sum by IDCG: the same sum for the best order of all judged candidates, retrieved or not, cut at k.
 
-    Weights of single candidates, as TensorFlow Ranking has them, are a part of the grade: pass ``weight * gain`` as
-    float grades, with ``gain="linear"``. There a candidate of weight 0 is not in the list: ``mask=weight > 0``.
+    If single candidates have weights, as in TensorFlow Ranking, pass ``weight * gain`` as float grades, with
+    ``gain="linear"``. TensorFlow Ranking removes candidates with weight 0: pass ``mask=weight > 0`` to do the same.
 
     Source:
         Järvelin and Kekäläinen, TOIS 20(4), 2002.

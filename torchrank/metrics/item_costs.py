@@ -181,7 +181,6 @@ class CWLCost(UserModel, BoundedGain, CostMetric):
         target: the total gain that is the aim of "insq", "inst", "bpm" and "nerr11", > 0.
         benefit, middle: the effect of gains on the target of "bpm".
         relevance_level: a grade at or above it is relevant; > 0. Ids without grades have grade 1.
-        max_grade: graded gains, which are 1 for this grade; see :class:`BoundedGain`.
 
     Raises:
         ValueError: ``costs`` is not a 1-D tensor of finite numbers >= 0, or an argument is unknown or out of range.

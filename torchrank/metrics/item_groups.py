@@ -25,10 +25,9 @@ class GroupMetric(RankDiscount, ListMetric):
 
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
-        groups: the groups of each item. int [item]: one group, numbered from 0, negative = none. bool [item, group]:
-            several groups with equal shares. floating [item, group]: shares, finite and >= 0. Kept as float64
-            [item, group].
-        discount, patience: the attention at a rank, as :class:`RankDiscount`.
+        groups: the groups, or genres, of each item. int [item]: one group, numbered from 0, negative = none. bool
+            [item, group]: several groups with equal shares. floating [item, group]: shares, finite and >= 0. Kept as
+            float64 [item, group].
         kwargs: as :class:`ListMetric`.
 
     Raises:

@@ -308,7 +308,7 @@ class ExposureMetric(ListMetric):
         return weights.unsqueeze(-1).expand(lists.ids.shape)
 
     def of_exposure(self, exposure: Tensor, sums: Tensor) -> Tensor:
-        """The formula: float64 [], from the exposure of each item, float64 [item], and the other sums."""
+        """The formula: float64 [], from the exposure of each item, float64 [item], and the further sums."""
         raise NotImplementedError
 
     def measure(self, lists: Recommended) -> Tensor:

@@ -135,7 +135,7 @@ class DiscountedMetric(AlphaMetric):
 class AlphaDCG(BoundedMetric, DiscountedMetric):
     r"""Alpha-DCG: DCG in which each subtopic gains less from each further relevant candidate.
 
-    :math:`\alpha\text{-}DCG@k = \sum_{i \le k} \frac{1}{\log_2 (1 + i)} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}`. Here
+    :math:`DCG_\alpha@k = \sum_{i \le k} \frac{1}{\log_2 (1 + i)} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}`. Here
     :math:`c_{s,i}` is the number of relevant candidates of subtopic s before rank i. With alpha = 0 it is the DCG of
     the number of subtopics.
 
@@ -185,10 +185,12 @@ class AlphaDCG(BoundedMetric, DiscountedMetric):
 class AlphaNDCG(DiscountedMetric):
     r"""Alpha-nDCG: :class:`AlphaDCG` divided by its value for an ideal order.
 
-    :math:`\alpha\text{-}DCG@k / \alpha\text{-}IDCG@k`. The best order is hard to find (NP-complete), so the ideal order
-    is greedy, as usual. Each rank gets the judged candidate, retrieved or not, with the largest gain there. Among equal
-    candidates, one that is relevant to the first subtopic wins, then one relevant to the second, and so on. A list can,
-    rarely, be better than the ideal order. Exact under ties.
+    :math:`\frac{1}{IDCG_\alpha@k} \sum_{i \le k} \frac{1}{\log_2 (1 + i)} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}`.
+    Here :math:`c_{s,i}` is the number of relevant candidates of subtopic s before rank i, and the denominator is the
+    value of the sum for the ideal order. The best order is hard to find (NP-complete), so the ideal order is greedy, as
+    usual. Each rank gets the judged candidate, retrieved or not, with the largest gain there. Among equal candidates,
+    one that is relevant to the first subtopic wins, then one relevant to the second, and so on. A list can, rarely, be
+    better than the ideal order. Exact under ties.
 
     Source:
         Clarke, Kolla, Cormack, Vechtomova, Ashkan, Büttcher and MacKinnon, Novelty and diversity in information
@@ -286,8 +288,9 @@ class ERRIA(BoundedMetric, CascadeMetric):
 class NERRIA(CascadeMetric):
     r"""Normalised intent-aware expected reciprocal rank: :class:`ERRIA` divided by its value for an ideal order.
 
-    nERR-IA is :math:`ERR\text{-}IA@k / IERR\text{-}IA@k`. The ideal order is greedy, as in :class:`AlphaNDCG`, so a
-    list can, rarely, be better. Exact under ties.
+    :math:`\frac{1}{IERR_{IA}@k} \sum_s \sum_{i \le k} \frac{1}{i} R_{s,i} \prod_{j < i} (1 - R_{s,j})` with R as in
+    :class:`ERRIA`. The denominator is the same sum for the ideal order, which is greedy, as in :class:`AlphaNDCG`. So a
+    list can, rarely, be better than the ideal order. Exact under ties.
 
     Source:
         Chapelle, Ji, Liao, Velipasaoglu, Lai and Wu, Intent-based diversification of web search results: metrics and
@@ -357,8 +360,9 @@ class NRBP(AlphaMetric):
 class NNRBP(NRBP):
     r"""Normalised novelty- and rank-biased precision: :class:`NRBP` divided by its value for an ideal order.
 
-    :math:`NRBP@k / INRBP@k`. The ideal order is greedy, as in :class:`AlphaNDCG`, so a list can, rarely, be better.
-    Exact under ties.
+    :math:`\frac{1}{INRBP@k} \sum_{i \le k} \beta^{i-1} \sum_s rel_{s,i} (1 - \alpha)^{c_{s,i}}` with c as in
+    :class:`NRBP`. INRBP is the same sum for the ideal order, which is greedy, as in :class:`AlphaNDCG`. So a list can,
+    rarely, be better than the ideal order. Exact under ties.
 
     Source:
         ndeval, of the TREC Web track, after Clarke, Kolla and Vechtomova, ICTIR 2009.

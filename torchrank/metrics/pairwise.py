@@ -33,13 +33,13 @@ FEW_LEVELS = 8
 
 
 class LRAP(BinaryMetric):
-    r"""Label ranking average precision, :math:`\frac{1}{R} \sum_{i \in rel} \frac{|\{j \in rel: rank_j \le rank_i\}|}{rank_i}`.
+    r"""Label ranking average precision.
 
-    R is the number of relevant candidates. A relevant candidate that was not retrieved adds 0. Without ties, and under
-    "expected", "optimistic" and "pessimistic" ties, the value is average precision. With ``ties="grouped"``, as in the
-    source, the rank of a candidate is the last rank of its tie group. All relevant candidates of the group then count
-    as ranked no later. scikit-learn's ``label_ranking_average_precision_score`` has ``ties="grouped"`` and
-    ``empty_target_action="pos"``.
+    :math:`\frac{1}{R} \sum_{i \in rel} \frac{|\{j \in rel: rank_j \le rank_i\}|}{rank_i}`. R is the number of relevant
+    candidates. A relevant candidate that was not retrieved adds 0. Without ties, and under "expected", "optimistic" and
+    "pessimistic" ties, the value is average precision. With ``ties="grouped"``, as in the source, the rank of a
+    candidate is the last rank of its tie group. All relevant candidates of the group then count as ranked no later.
+    scikit-learn's ``label_ranking_average_precision_score`` has ``ties="grouped"`` and ``empty_target_action="pos"``.
 
     Source:
         Schapire and Singer, BoosTexter: a boosting-based system for text categorization, Machine Learning 39, 2000.
@@ -51,7 +51,7 @@ class LRAP(BinaryMetric):
         >>> import torch, torchrank as tr
         >>> tr.LRAP(ties="grouped").score(torch.tensor([[0.9, 0.5, 0.5, 0.5]]), torch.tensor([[0, 1, 1, 0]]))
         tensor([0.5000], dtype=torch.float64)
-    """  # noqa: E501
+    """
 
     known_as = {
         "parse": "label_ranking_average_precision",
@@ -170,8 +170,8 @@ class OPA(RankingMetric):
         TensorFlow Ranking, ``OPAMetric``.
 
     Args:
-        gain: None, all pairs weigh the same; or the weight of a pair by the grade of its better candidate, as
-            :class:`GradedMetric` has gains.
+        gain: None, all pairs weigh the same; or the weight of a pair by the grade of its better candidate:
+            "linear", "exponential", a callable or a table, as the gain of :class:`DCG`.
         average: "query", the mean over queries; "pair", the share of all pairs of all queries: a query weighs as much
             as its pairs.
         pairs: "all", pairs of all these candidates; "retrieved", pairs of two retrieved candidates only.

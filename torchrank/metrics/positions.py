@@ -172,9 +172,9 @@ class MR(PositionMetric):
     filtered :class:`MRR`. The middle rank is ``aggregation="median"``, the lower of two, or "midpoint", halfway between
     them; each query counts with its mean rank.
 
-    Adjusted for chance, with m, e and v as in :class:`PositionMetric`, "ratio" is the adjusted mean rank m / e: 1 by
-    chance, lower is better. "index" is 1 - (m - 1) / (e - 1), at worst -1. "z" is (e - m) / sqrt(v). With one relevant
-    among n candidates, e = (n + 1) / 2 and v = (n^2 - 1) / 12.
+    Adjusted for chance, with m, e and v as in :class:`torchrank.extend.PositionMetric`, "ratio" is the adjusted mean
+    rank m / e: 1 by chance, lower is better. "index" is 1 - (m - 1) / (e - 1), at worst -1. "z" is (e - m) / sqrt(v).
+    With one relevant among n candidates, e = (n + 1) / 2 and v = (n^2 - 1) / 12.
 
     Source:
         Bordes et al., Translating embeddings for modeling multi-relational data, NIPS 2013. Adjusted: Berrendorf,
@@ -183,13 +183,14 @@ class MR(PositionMetric):
         framework for rank-based evaluation metrics for link prediction in knowledge graphs, arXiv 2203.07544, 2022.
 
     Args:
-        filtered: rank every positive against the irrelevant candidates only; see :class:`PositionMetric`.
+        filtered: rank every positive against the irrelevant candidates only; see
+            :class:`torchrank.extend.PositionMetric`.
         average: "query", the mean over queries of their mean rank, or "positive", the mean over all positives.
         adjusted: the adjustment for chance: None, "ratio", "index" or "z".
         inverse: ``compute`` returns 1 / the average, for which higher is better; ``score`` still returns ranks.
 
     Raises:
-        ValueError: ``inverse`` together with ``adjusted``, and as :class:`PositionMetric`.
+        ValueError: ``inverse`` together with ``adjusted``, and as :class:`torchrank.extend.PositionMetric`.
 
     Example:
         >>> import torch, torchrank as tr
@@ -294,8 +295,9 @@ class MRR(PositionMetric):
 
     It is 0 if the rank is beyond k. Under ``ties="expected"`` it is the mean of 1 / rank over all ranks that the first
     relevant candidate can have (McSherry and Najork, ECIR 2008); under "realistic", 1 over its middle rank. With
-    ``filtered`` it is the mean over positives of 1 / rank. For ``adjusted`` see :class:`PositionMetric`. With one
-    relevant among n candidates, the expectation is H / n; H is the sum of the reciprocal ranks up to n, or up to k.
+    ``filtered`` it is the mean over positives of 1 / rank. For ``adjusted`` see
+    :class:`torchrank.extend.PositionMetric`. With one relevant among n candidates, the expectation is H / n; H is the
+    sum of the reciprocal ranks up to n, or up to k.
 
     Source:
         Voorhees, The TREC-8 question answering track report, TREC 1999. Adjusted: Hoyt et al., arXiv 2203.07544, 2022.
@@ -303,7 +305,7 @@ class MRR(PositionMetric):
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         filtered, average: rank every positive against the irrelevant candidates only, and average over queries or over
-            positives; see :class:`PositionMetric`.
+            positives; see :class:`torchrank.extend.PositionMetric`.
         adjusted: the adjustment for chance: None, "index" or "z".
 
     Example:
@@ -360,9 +362,9 @@ class HitRate(PositionMetric):
 
     Under ``ties="expected"`` it is a probability. For a tie group of n candidates, r of them relevant, with s places
     within the cutoff, this is :math:`1 - \binom{n-s}{r} / \binom{n}{r}`. With ``filtered`` it is the share of the
-    positives whose rank is at most k. Without ``top_k`` it is 1 if any relevant candidate was retrieved; this
-    leaves nothing to chance, so ``adjusted`` values are 0. For ``adjusted`` see :class:`PositionMetric`: with one
-    relevant among n candidates, the expectation is min(k, n) / n.
+    positives whose rank is at most k. Without ``top_k`` it is 1 if any relevant candidate was retrieved; this leaves
+    nothing to chance, so ``adjusted`` values are 0. For ``adjusted`` see :class:`torchrank.extend.PositionMetric`: with
+    one relevant among n candidates, the expectation is min(k, n) / n.
 
     Source:
         trec_eval, ``success``; Hits@10 of Bordes et al., NIPS 2013. Adjusted: Hoyt et al., arXiv 2203.07544, 2022.
@@ -370,7 +372,7 @@ class HitRate(PositionMetric):
     Args:
         top_k: count only the first ``top_k`` ranks; None = all of them.
         filtered, average: rank every positive against the irrelevant candidates only, and average over queries or over
-            positives; see :class:`PositionMetric`.
+            positives; see :class:`torchrank.extend.PositionMetric`.
         adjusted: the adjustment for chance: None, "index" or "z".
 
     Example:

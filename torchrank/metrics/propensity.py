@@ -80,7 +80,7 @@ class PSP(PropensityScored):
     Args:
         average: "query", the mean of the ratios of all queries; "pooled", the ratio of the sums over all queries, as
             in the tables of the paper. A query with nothing relevant does not count in "pooled".
-        gain: "linear", the inverse propensity itself; a callable with a name may clip it; see :class:`GradedMetric`.
+        gain: "linear", the inverse propensity itself; a callable with a name may clip it; see :class:`DCG`.
 
     Raises:
         ValueError: an unknown average.
@@ -98,9 +98,9 @@ class PSP(PropensityScored):
 class PSNDCG(PropensityScored, DCG):
     r"""Propensity-scored NDCG: DCG with gains 1 / propensity, divided by the largest possible.
 
-    :math:`DCG@k / \max DCG@k` with :math:`DCG@k = \sum_{i \le k} \frac{gain_i}{\log_2 (1+i)}`. The grade of a relevant
-    candidate is 1 / its propensity, see :func:`torchrank.inverse_propensity`. DCG is linear in the gains, so
-    ``ties="expected"`` is exact.
+    :math:`\frac{1}{\max DCG@k} \sum_{i \le k} \frac{gain_i}{\log_2 (1 + i)}`, where max DCG is the largest possible
+    value of the sum. The grade of a relevant candidate is 1 / its propensity, see :func:`torchrank.inverse_propensity`.
+    DCG is linear in the gains, so ``ties="expected"`` is exact.
 
     Source:
         Jain, Prabhu and Varma, Extreme multi-label loss functions for recommendation, tagging, ranking and other
@@ -111,7 +111,7 @@ class PSNDCG(PropensityScored, DCG):
             in the tables of the paper; "scaled", as in pyxclib: "pooled", but both sums of a query are first divided by
             the discounts of its first min(k, R) ranks. R is its number of relevant candidates. A query with nothing
             relevant does not count in "pooled" and "scaled".
-        gain: "linear", the inverse propensity itself; a callable with a name may clip it; see :class:`GradedMetric`.
+        gain: "linear", the inverse propensity itself; a callable with a name may clip it; see :class:`DCG`.
         discount, log_base: "log2", "reciprocal" or a callable with a name; see :class:`DCG`.
 
     Raises:
@@ -154,7 +154,7 @@ class IPS(InverseGrades):
             name, from ranks float64 to discounts.
         self_normalized: divide by the sum of the gains of all observed candidates, retrieved or not: True, the sum over
             all queries by the sum over all queries (SNIPS); "query", each query by its own sum.
-        gain: "linear", the inverse propensity itself; a callable with a name may clip it; see :class:`GradedMetric`.
+        gain: "linear", the inverse propensity itself; a callable with a name may clip it; see :class:`DCG`.
 
     Raises:
         ValueError: an unknown discount or ``self_normalized``.

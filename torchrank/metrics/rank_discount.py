@@ -19,9 +19,9 @@ class RankDiscount(Measure):
     """A measure with a discount of the user's choice.
 
     Args:
-        discount: the exposure or attention at a rank: "none", 1 at every rank; "log2", 1 / log2(1 + rank); "clipped",
-            1 / log2(max(rank, 2)); "reciprocal", 1 / rank; "geometric", patience ** (rank - 1); or a callable with a
-            name, from ranks float64.
+        discount: the weight of a rank, such as its exposure or attention: "none", 1 at every rank; "log2", 1 / log2(1 +
+            rank); "clipped", 1 / log2(max(rank, 2)); "reciprocal", 1 / rank; "geometric", patience ** (rank - 1); or a
+            callable with a name, from ranks float64.
         patience: the base of the geometric discount, > 0 and <= 1.
 
     Raises:

@@ -63,7 +63,7 @@ class BoundedGain(Measure):
 
 
 class UserMetric(BoundedGain, RankingMetric):
-    """Base of the measures of user models, whose gains are as in :class:`BoundedGain`."""
+    """Base of the measures of user models, whose gains are from 0 to 1, binary or graded."""
 
     def need(self) -> Need:
         return Need(self.top_k, relevant=True)
@@ -85,10 +85,10 @@ class RBP(UserMetric):
         p: probability to go on, > 0 and < 1.
         normalize: divide by the RBP of the best order of all judged candidates, cut at k, like LensKit's argument of
             the same name.
-        max_grade: graded gains, which are 1 for this grade; see :class:`BoundedGain`.
 
     Raises:
-        ValueError: ``p`` is not between 0 and 1, ``normalize`` is not a bool, or as :class:`BoundedGain`.
+        ValueError: ``p`` is not between 0 and 1, ``normalize`` is not a bool, ``relevance_level`` or ``max_grade``
+            is not a number > 0, or both are passed.
 
     Example:
         >>> import torch, torchrank as tr
@@ -243,7 +243,6 @@ class CWL(UserModel, UserMetric):
         p: probability to go on for "rbp" and "nerr10", > 0 and < 1.
         target: the total gain that is the aim of "insq", "inst", "bpm" and "nerr11", > 0.
         benefit, cost, middle: the effect of gains on the target and the patience of "bpm"; see the table.
-        max_grade: graded gains, which are 1 for this grade; see :class:`BoundedGain`.
 
     Raises:
         ValueError: ``user`` or ``of`` is unknown, ``top_k`` or a parameter is outside its range, or ``unjudged`` asks

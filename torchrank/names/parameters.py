@@ -161,7 +161,7 @@ def flag(*, default: bool) -> Any:
 
 
 def described(*, default: Any = REQUIRED) -> Any:
-    """Declare a tensor that describes a catalogue, see :meth:`torchrank.metrics.item_lists.ListMetric.describe`."""
+    """Declare a tensor that describes a catalogue, such as ``groups``."""
     return Parameter(default, of_catalogue=True)
 
 
@@ -381,16 +381,14 @@ def _documented(cls: type[Parametrised], text: str) -> str:
         inherited = _entries(getattr(vars(parent).get("__doc__"), "text", ""))
         if is_base := "registry" in vars(parent):
             inherited = {"top_k": inherited["top_k"]}
-        elif "kwargs" in inherited and "kwargs" not in entries:
-            entries["kwargs"] = parent.__name__
         entries |= {names: x for names, x in inherited.items() if (taken - _names(entries)) & _names([names])}
         if is_base:
             break
     if "top_k" in entries:
         entries = {"top_k": entries["top_k"]} | entries
-    origin = entries.pop("kwargs", "RankingMetric")
+    entries.pop("kwargs", None)
     if common := [f"``{name}``" for name in COMMON if name in taken - _names(entries)]:
-        entries["kwargs"] = f"    kwargs: {', '.join(common)}: as :class:`{origin}`."
+        entries["kwargs"] = f"    kwargs: {', '.join(common)}: as :class:`RankingMetric`."
     section = "\n".join(["Args:", *entries.values()])
     if listed:
         return text.replace("\n".join(["Args:", *listed.values()]), section)

@@ -59,7 +59,7 @@ class TieReport(SummedMetric):
     The state has a few sums and maxima for each metric, for any number of queries. They are exact under any split of
     the queries over batches and workers. During an ``update``, memory is three values per query and metric.
 
-    A metric can be left out, with a reason in :attr:`not_applicable`: it does not support these policies, it keeps
+    A metric can be left out, with a reason in ``not_applicable``: it does not support these policies, it keeps
     values because its aggregation is no mean, or it is no measure of rankings. The policy of a metric itself is not
     read.
 
