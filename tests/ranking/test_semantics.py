@@ -1,7 +1,10 @@
 """The meaning of each special case."""
 
+import itertools
 import math
+import random
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from tests.support import layout_cases, oracles
 from tests.support.optional import sklearn_metrics
 from torchrank.metrics.rank_correlation import ComparingMetric
 from torchrank.ranking.arithmetic import running_sum
+from torchrank.ranking.intervals import NEAR, lost_digits_of
 
 NAN, INF = float("nan"), float("inf")
 
@@ -846,3 +850,14 @@ def test_a_wrong_measure_of_ones_own_is_refused():
 def test_running_sums_on_an_accelerator_are_those_of_the_cpu(length):
     x = torch.arange(2.0 * length).view(2, length)
     assert running_sum(x.as_subclass(layout_cases.Elsewhere)).tolist() == x.cumsum(-1).tolist()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_digits_that_running_sums_lose_are_those_of_exact_sums(seed):
+    draw = random.Random(seed)
+    values = [draw.random() * 2.0 ** draw.randint(-30, 30) for _ in range(NEAR + 50)]
+    table = [0.0, *itertools.accumulate(values)]
+    exact = [Fraction(0), *itertools.accumulate(map(Fraction, values))]
+    lost = [float(whole - Fraction(rounded)) for whole, rounded in zip(exact, table)]
+    found = lost_digits_of(*(torch.tensor(x, dtype=torch.float64) for x in (values, table)))
+    assert found[NEAR:].tolist() == pytest.approx([x - lost[NEAR] for x in lost[NEAR:]], rel=1e-9, abs=1e-18)
