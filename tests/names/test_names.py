@@ -640,3 +640,15 @@ def test_an_unknown_name_of_another_type_is_compared_by_its_text():
 def test_parameters_that_cannot_be_read_are_refused(name, message):
     with pytest.raises(ValueError, match=message):
         tr.parse(name)
+
+
+def test_no_two_of_many_functions_with_one_name_share_a_state():
+    def power(exponent):
+        def testpower(grade):
+            return grade**exponent
+
+        return testpower
+
+    metrics = [tr.DCG(gain=power(exponent)) for exponent in range(1, 6)]
+    assert len({metric.label for metric in metrics}) == 1
+    assert len({tuple(metric.metric_state) for metric in metrics}) == len(metrics)
