@@ -228,14 +228,14 @@ def cells_of(markdown):
 
 
 def test_tables_of_measures_and_spellings_are_in_markdown(capsys):
-    assert main(["measures"]) == 0
+    assert main(["measures", "--markdown"]) == 0
     head, line, *rows = cells_of(capsys.readouterr().out)
     assert {len(row) for row in (head, line, *rows)} == {6}
     assert set(line) == {" --- "}
     assert [(row[0].strip(), row[1].strip()) for row in rows] == [
         (f"`{one.label}` `{one.name}`", one.summary.replace("|", r"\|")) for one in described()
     ]
-    assert main(["spellings"]) == 0
+    assert main(["spellings", "--markdown"]) == 0
     head, line, *rows = cells_of(capsys.readouterr().out.partition("\n\n")[0])
     spellings = {label.strip(" `"): re.findall("`([^`]+)`", names) for label, names in rows}
     assert list(spellings) == sorted(spellings)

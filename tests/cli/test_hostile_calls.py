@@ -221,8 +221,8 @@ def test_slices_have_the_queries_of_the_judgments_byte_by_byte(folder, capsys):
         (folder / name).write_bytes(b"".join(line % query for query in queries))
     call = [str(folder / name) for name in ("qrels", "a.run", "slices")]
     out = printed(capsys, "eval", *call[:2], "-m", "mrr", "--by", call[2], "--format", "json")[1]
-    assert json.loads(out)["summary"]["measure"] == ["mrr/all of them"]
-    assert json.loads(out)["summary"]["queries"] == [3]
+    assert [row["measure"] for row in json.loads(out)["rows"]] == ["mrr", "mrr/all of them"]
+    assert [row["queries"] for row in json.loads(out)["rows"]] == [3, 3]
     for wrong, message in ((folder, "got the folder"), (folder / "none", "Expected a file that exists")):
         status, _, err = printed(capsys, "eval", *call[:2], "--by", wrong)
         assert (status, message in err) == (2, True)

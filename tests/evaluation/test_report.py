@@ -19,9 +19,12 @@ import torchrank as tr
 from tests.support.trec_files import two_runs
 from torchrank.cli import main
 from torchrank.evaluation import svg
+from torchrank.evaluation.curves import Curve
 from torchrank.evaluation.evaluation import Evaluation
-from torchrank.evaluation.markup import clean, escaped, tag
+from torchrank.evaluation.markup import escaped, tag
 from torchrank.evaluation.verdict import verdict
+from torchrank.statistics.forest import Effect
+from torchrank.statistics.table import printable as clean
 
 MEASURES = "ndcg@10 map mr"
 VOID = {"meta", "input", "br", "img", "link", "hr"}
@@ -72,7 +75,7 @@ class Page(HTMLParser):
             self.scripts.append(text)
         elif self.open[-1] == "caption":
             self.caption += text
-        elif self.open[-1] in ("td", "th"):
+        elif self.open[-1] in ("td", "th", "b"):
             self.rows[-1][-1] += text
 
 
@@ -143,7 +146,7 @@ def test_the_comparison_has_the_numbers_of_compare(found, page):
     for row, wanted in zip(rows, found.compare().table.rows, strict=True):
         low, high = (format(wanted[name], "+.4f") for name in ("low", "high"))
         assert row == [
-            wanted["b"], wanted["a"], f"{wanted['mean_b']:.4f}", f"{wanted['mean_a']:.4f}",
+            wanted["a"], wanted["b"], f"{wanted['mean_a']:.4f}", f"{wanted['mean_b']:.4f}",
             f"{wanted['difference']:+.4f}", f"[{low}, {high}]", f"{wanted['p']:.2g}", f"{wanted['p_corrected']:.2g}",
             wanted["winner"] or "-", f"{wanted['effect']:+.3f}",
             f"{wanted['wins']}, {wanted['ties']}, {wanted['losses']}", str(wanted["n"]),
@@ -171,8 +174,8 @@ def test_the_values_of_all_queries_are_in_the_page(found, page):
 def test_the_largest_losses_are_listed(found, page):
     before, after = (dict(zip(found[run].ids, found[run].columns["ndcg@10"])) for run in ("bm25", "dense"))
     losses = sorted((after[one] - before[one], one) for one in before)[:5]
-    rows = page.tables["dense against bm25, ndcg@10"]
-    assert rows[0] == ["Query", "bm25", "dense", "Difference"]
+    rows = page.tables["dense - bm25, ndcg@10"]
+    assert rows[0] == ["Query", "bm25", "dense", "b - a"]
     assert rows[1:] == [[q, f"{before[q]:.4f}", f"{after[q]:.4f}", f"{loss:+.4f}"] for loss, q in losses]
     assert page.tables["Queries"][: len(rows)] == rows
     assert len(page.tables["Queries"]) == 31
@@ -246,7 +249,7 @@ def test_measures_whose_low_values_are_good_say_so_and_have_charts_of_the_querie
     found = tr.evaluate(qrels, runs, "mrr mr")
     text = found.to_html()
     names = [row[0] for row in Page(text).tables["Summary"] if row[1] == "bm25"]
-    assert names == ["mrr", "mr\n(lower is better)"]
+    assert names == ["mrr", "mr (lower is better)"]
     assert re.findall(r"<figcaption>(mrr?)(?:<small>(lower is better)</small>)?</figcaption>", text) == [
         ("mrr", ""),
         ("mr", "lower is better"),
@@ -385,7 +388,7 @@ def test_gains_have_one_colour_and_losses_another():
     st.booleans(),
 )
 def test_points_of_any_line_are_within_the_axes_and_in_order(places, values, log):
-    line = svg.Line("a", sorted(places), values[: len(places)])
+    line = Curve("a", sorted(places), values[: len(places)])
     chart = svg.lines([line], "t", "k", "v", log=log)
     points = re.findall(r"[ML]([-\d.]+) ([-\d.]+)", re.search(r'd="([^"]+)" class="line"', chart)[1])
     x, y = np.array(points, dtype=float).T
@@ -429,7 +432,7 @@ def test_the_first_twelve_pairs_of_each_measure_have_a_chart_and_those_of_the_fi
 
 def test_rows_of_differences_stand_in_the_places_of_their_numbers():
     rows = [("b - a", 0.1, -0.1, 0.35), ("c - a", -0.25, -0.5, 0.0), ("d - a", 0.2, math.nan, math.nan)]
-    chart = svg.forest([svg.Difference(*row) for row in rows], "t", "x")
+    chart = svg.forest([Effect("mrr", "a", name[0], *numbers, True) for name, *numbers in rows], "t", "x")
     ticks = [
         (float(x), float(value)) for x, value in re.findall(r'<text x="([\d.]+)"[^>]*class="tick">([^<]+)<', chart)
     ]
@@ -455,7 +458,7 @@ def test_dots_of_significant_differences_are_full(found):
 
 
 def test_points_of_lines_stand_on_logarithmic_places():
-    chart = svg.lines([svg.Line("a", (1, 10, 100), (0.0, 0.5, math.nan))], "t", "k", "v", log=True)
+    chart = svg.lines([Curve("a", (1, 10, 100), (0.0, 0.5, math.nan))], "t", "k", "v", log=True)
     (path,) = re.findall(r'd="([^"]+)" class="line"', chart)
     points = [tuple(map(float, one.split())) for one in re.split("[ML]", path)[1:]]
     width = svg.WIDTH - svg.LEFT - svg.RIGHT
@@ -506,10 +509,10 @@ def test_the_command_writes_the_report(tmp_path, capsys):
     page = Page(out.read_text())
     digest = hashlib.blake2b((tmp_path / "qrels").read_bytes(), digest_size=16).hexdigest()
     texts = set(page.texts)
-    assert {f"blake2b {digest}", files[0], ", ".join(files[1:]), "0, of tests that draw"} <= texts
+    assert {f"blake2b {digest}", files[0], ", ".join(files[1:]), "Judgments"} <= texts
     words = [one for one in page.texts if one in ("passed", "failed")]
     assert words == ["passed", "failed"]
-    assert len(page.tables["bm25 against dense, map"]) == 3
+    assert len(page.tables["bm25 - dense, map"]) == 3
     assert main(["eval", *files[:2], *arguments, "--interval", "0.9"]) == 0
     assert "90 % interval" in Page(out.read_text()).tables["Summary"][0]
     assert main(["eval", *files, *arguments]) == 0
@@ -583,6 +586,6 @@ def test_a_click_on_a_head_sorts_the_queries_in_a_browser(tmp_path):
     assert [one["heads"][3][1] for one in (up, down, by_name)] == ["ascending", "descending", "none"]
     assert by_name["queries"] + second["queries"] == sorted(name.values())
     assert "sort=0&order=ascending" in by_name["address"]
-    assert [text for text, _ in best["heads"]] == ["Query", "bm25", "dense", "Difference"]
+    assert [text for text, _ in best["heads"]] == ["Query", "bm25", "dense", "b - a"]
     assert few["queries"] == [one for one in sorted(HOSTILE[:4]) if "script" in one]
     assert few["rows"] == 1

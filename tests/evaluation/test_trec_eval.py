@@ -71,10 +71,10 @@ def ours(names, tmp_path, capsys, *arguments):
     file = tmp_path / "values.tsv"
     command = ["eval", *arguments, "-m", " ".join(dict.fromkeys(labels.values())), "-q", str(file), "--format", "json"]
     assert main([str(one) for one in command]) == 0
-    summary = json.loads(capsys.readouterr().out)["summary"]
-    given = dict.fromkeys(summary["measure"])  # with the parameters that options have set
+    (means,) = json.loads(capsys.readouterr().out)["means"].values()
+    given = means  # with the parameters that options have set
     by_label = dict(zip(dict.fromkeys(labels.values()), given, strict=True))
-    found = {("all", label): value for label, value in zip(summary["measure"], summary["value"])}
+    found = {("all", label): value for label, value in means.items()}
     for row in csv.DictReader(io.StringIO(file.read_text()), delimiter="\t"):
         found[row["query"], row["measure"]] = float(row["value"])
     values = {}

@@ -20,9 +20,9 @@ WRITE = "python tests/support/pages.py"
 BLOCKS = [
     ("README.md", "speed", "python -m benchmarks --table --short"),
     ("benchmarks/README.md", "benchmarks", "python -m benchmarks --table"),
-    ("torchrank/metrics/README.md", "measures", "torchrank measures"),
-    ("torchrank/names/README.md", "presets", "torchrank presets"),
-    ("torchrank/names/README.md", "spellings", "torchrank spellings"),
+    ("torchrank/metrics/README.md", "measures", "torchrank measures --markdown"),
+    ("torchrank/names/README.md", "presets", "torchrank presets --markdown"),
+    ("torchrank/names/README.md", "spellings", "torchrank spellings --markdown"),
     ("torchrank/tables/README.md", "hostile", "python -m tests.support.hostile_files"),
 ]
 PAGES = [ROOT / page for page in dict.fromkeys(page for page, _, _ in BLOCKS)]

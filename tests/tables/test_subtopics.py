@@ -217,7 +217,5 @@ def test_the_command_reads_subtopics(tmp_path, capsys):
     assert main(call) == 0
     out = capsys.readouterr()
     assert out.err == ""
-    found = json.loads(out.out)["summary"]
-    assert dict(zip(found["measure"], found["value"])) == pytest.approx(
-        tr.evaluate(rows, run, "alphandcg@5 erria@5").means["run"]
-    )
+    (found,) = json.loads(out.out)["means"].values()
+    assert found == pytest.approx(tr.evaluate(rows, run, "alphandcg@5 erria@5").means["run"])

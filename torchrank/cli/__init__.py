@@ -6,9 +6,11 @@ import argparse
 import codecs
 import math
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
@@ -53,12 +55,14 @@ EXAMPLES = {
     "eval": """\
 examples:
   torchrank eval qrels.txt bm25.run dense.run.gz
-  torchrank eval qrels.tsv old=a.json new=b.json -m "ndcg@5,10 map" --format csv
+  torchrank eval qrels.tsv old=a.json new=b.json -m ndcg@5,10 map --format csv
   zcat dense.run.gz | torchrank eval qrels.txt dense=- -q values.tsv
 
-Measures are names separated by blanks or commas; `torchrank measures` lists
-them. Numbers are rounded in tables, Markdown and LaTeX only. The formats jsonl,
-csv and latex have the values of runs, without the coverage.
+`torchrank measures` lists the measures. A table of the paper's form, with
+letters: `torchrank compare --table paper`. A table has the columns for which
+the terminal has room; --wide prints all. JSON has full precision:
+  ... --format json | jq '.means.bm25["ndcg@10"]'
+The formats jsonl, csv and latex have the values of runs, without the coverage.
 
 columns of the tables:
   low, high          confidence interval of the mean
@@ -76,6 +80,7 @@ examples:
   torchrank compare qrels.txt bm25.run dense.run
   torchrank compare qrels.txt old.run new.run --fail-if "ndcg@10 < -0.005"
   torchrank compare qrels.txt a.run b.run c.run --test randomization --worst 10
+  torchrank compare qrels.txt a.run b.run c.run --table paper --format latex
 
 The first measure decides the first line. Differences are b - a, so the run to
 be replaced comes first.
@@ -110,6 +115,9 @@ detectable: the difference that the n queries at hand show.
 """,
 }
 
+# A measure, but no path: ndcg@10, ndcg_cut.10, AP(rel=2)@100
+_NAME = re.compile(r"[A-Za-z]\w*(-\w+)*(\.\d[\d,.]*)?(\(.*\))?(@\d[\d,-]*)?(-l\d+)?,?")
+
 #: packages of the extra [demo]: import name -> name in the package index
 DEMO = {"lightning": "lightning", "sklearn": "scikit-learn", "matplotlib": "matplotlib"}
 
@@ -130,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="torchrank")  # type: ignore[union-attr]
     try:
         try:
-            _parser().parse_args(arguments, options)
+            _parser().parse_args(_joined(sys.argv[1:] if arguments is None else arguments), options)
             options.status = options.run(options) or 0
         finally:
             sys.stdout.flush()  # a closed pipe raises here instead of at the end of Python, where it prints a traceback
@@ -150,6 +158,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(options.status)
 
 
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """Arguments in which the names behind ``-m`` are one argument, whether they were quoted or not."""
+    joined: list[str] = []
+    names = False  # whether the argument before is a name of a measure, and not the only one that must be one
+    for text in map(str, arguments):
+        if names and _NAME.fullmatch(text) and not Path(text).exists():
+            joined[-1] += f" {text}"
+            continue
+        names = joined[-1:] in (["-m"], ["--measures"]) or text.startswith("--measures=")
+        joined.append(text)
+    return joined
+
+
 def _escaped(error: UnicodeError) -> tuple[bytes, int]:
     """Characters that the output does not have: bytes of ids that are not UTF-8 as they are, others as escapes."""
     assert isinstance(error, UnicodeEncodeError)
@@ -166,32 +187,20 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_evaluations(commands)
 
-    presets = commands.add_parser(
-        "presets",
-        help="print which settings reproduce which library",
-        description="Print the labels of measures that reproduce the numbers of other libraries. Without arguments all"
-        " libraries, in Markdown.",
-    )
-    presets.add_argument("libraries", nargs="*", metavar="LIBRARY", help="as recbole or scikit-learn; none = all")
-    presets.set_defaults(run=_presets)
-
-    measures = commands.add_parser(
-        "measures",
-        help="print a list of all measures, or describe some",
-        description="Print measures: label, formula, range, source, and other libraries that have them. Without"
-        " arguments all measures, in Markdown.",
-    )
-    measures.add_argument(
-        "names", nargs="*", metavar="NAME", help="as ndcg, nDCG@10 or another library's spelling; none = all"
-    )
-    measures.set_defaults(run=_measures)
-
-    spellings = commands.add_parser(
-        "spellings",
-        help="print the names of measures in other libraries",
-        description="Print the names of measures in other libraries, each with its label here, in Markdown.",
-    )
-    spellings.set_defaults(run=_spellings)
+    lists = _Parser(add_help=False)
+    lists.add_argument("--wide", action="store_true", help="print long lines whole")
+    lists.add_argument("--markdown", action="store_true", help="print a table in Markdown")
+    for command, names, about in (
+        ("measures", "NAME", "List all measures, or describe some: formula, range, source, names in other libraries."),
+        ("presets", "LIBRARY", "List the libraries whose numbers can be reproduced, or the settings of some."),
+        ("spellings", "", "List the names of measures in other libraries, each with its label here."),
+    ):
+        text = about[0].lower() + about[1:].rstrip(".").partition(":")[0]
+        parser_of = commands.add_parser(command, parents=[lists], help=text, description=about)
+        if names:
+            shown = "as recbole or scikit-learn" if command == "presets" else "as ndcg, nDCG@10 or P_5"
+            parser_of.add_argument("names", nargs="*", metavar=names, help=f"{shown}; none = all")
+        parser_of.set_defaults(run=lambda options, command=command: _list(command, options))
 
     demo = commands.add_parser(
         "demo",
@@ -237,8 +246,8 @@ def _add_evaluations(commands: Any) -> None:
     files.add_argument(
         *("-m", "--measures"),
         action=_Names,
-        help="names of measures; given several times, all of them (default: ndcg@10 map mrr recall@100, or all of"
-        " --preset)",
+        metavar="NAME",
+        help="names of measures, one or several (default: ndcg@10 map mrr recall@100, or all of --preset)",
     )
     files.add_argument(
         "--preset", choices=tuple(OPTIONS), metavar="TOOL", help=f"the measures and options of {', '.join(OPTIONS)}"
@@ -260,33 +269,43 @@ def _add_evaluations(commands: Any) -> None:
     )
     files.add_argument("--unjudged", choices=UNJUDGED, help="treatment of unjudged documents (default: irrelevant)")
 
+    files.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
+    files.add_argument("--wide", action="store_true", help="print all columns of tables, also in a narrow terminal")
+    results = argparse.ArgumentParser(add_help=False, parents=[files])
+    results.add_argument(
+        "-q", "--per-query", type=_new_file(), metavar="FILE", help="write the values of all queries; - = print them"
+    )
+    results.add_argument("--by", metavar="FILE", help="print slices, too: a file of queries and the slice of each")
+    results.add_argument(
+        "--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help="draw the means, or the differences"
+    )
+    results.add_argument("--html", type=_new_file(".html", ".htm"), metavar="FILE", help="write a report for a browser")
+
     evaluate = commands.add_parser(
         "eval",
-        parents=[files],
+        parents=[results],
         **_ending("eval"),
         help="print the measures of runs, with intervals",
         description="Print the measures of one or several runs with confidence intervals, and how judgments and runs"
         " fit together.",
     )
     evaluate.add_argument(
-        "-q", "--per-query", type=_new_file(), metavar="FILE", help="write the values of all queries; - = print them"
-    )
-    evaluate.add_argument("--by", metavar="FILE", help="print slices, too: a file of queries and the slice of each")
-    evaluate.add_argument(
         "--interval", type=_share, default=0.95, metavar="LEVEL", help="of intervals (default: %(default)s)"
     )
-    evaluate.add_argument(
-        "--html", type=_new_file(".html", ".htm"), metavar="FILE", help="write a report for a browser"
-    )
-    evaluate.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
-    evaluate.set_defaults(run=lambda options: _evaluation("evaluated", options))
+    evaluate.set_defaults(run=lambda options: _evaluation("eval", options))
 
     compare = commands.add_parser(
         "compare",
-        parents=[files],
+        parents=[results],
         **_ending("compare"),
         help="print the differences of runs, with tests and gates",
         description="Compare runs query by query.",
+    )
+    compare.add_argument(
+        "--table",
+        choices=("pairs", "paper"),
+        default="pairs",
+        help="a row for each pair, or the table of a paper: runs x measures, with letters (default: %(default)s)",
     )
     compare.add_argument("--baseline", metavar="NAME", help="compare each run with this one; default: all pairs")
     compare.add_argument("--test", default="t", metavar="TEST", choices=TESTS, help=f"{', '.join(TESTS)} (default: t)")
@@ -311,11 +330,8 @@ def _add_evaluations(commands: Any) -> None:
     compare.add_argument(
         "--require", action="append", default=[], metavar="COND", help="'ndcg@10 > -0.01': pass only if significant"
     )
-    compare.add_argument("--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help="draw the differences")
-    compare.add_argument("--html", type=_new_file(".html", ".htm"), metavar="FILE", help="write a report for a browser")
-    compare.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
     compare.texts = _about_compare
-    compare.set_defaults(run=lambda options: _evaluation("compared", options))
+    compare.set_defaults(run=lambda options: _evaluation("compare", options))
 
     convert = commands.add_parser(
         "convert",
@@ -339,8 +355,7 @@ def _add_evaluations(commands: Any) -> None:
     power.add_argument("--delta", type=_difference, required=True, help="the difference that matters")
     power.add_argument("--power", type=_share, default=0.8, help="probability to show it (default: %(default)s)")
     power.add_argument("--alpha", type=_share, default=0.05, help="error rate of tests (default: %(default)s)")
-    power.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
-    power.set_defaults(run=lambda options: _evaluation("powered", options))
+    power.set_defaults(run=lambda options: _evaluation("power", options))
 
 
 def _ending(command: str) -> dict[str, Any]:
@@ -402,11 +417,10 @@ def _convert(options: argparse.Namespace) -> int:
     return converted(options)
 
 
-def _evaluation(name: str, options: argparse.Namespace) -> int:
-    import torchrank.cli.evaluation as evaluation
+def _evaluation(command: str, options: argparse.Namespace) -> int:
+    from torchrank.cli.evaluation import run
 
-    status: int = getattr(evaluation, name)(options)
-    return status
+    return run(command, options)
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -422,31 +436,16 @@ def _demo(options: argparse.Namespace) -> int:
     return run(options.epochs, options.workers, options.seed, options.plot, options.save, options.load)
 
 
-def _presets(options: argparse.Namespace) -> int:
-    from torchrank.cli.presets import library, page
-    from torchrank.names.presets import table
+def _list(command: str, options: argparse.Namespace) -> int:
+    from torchrank.cli.formats import show, width_of
 
+    module = import_module(f"torchrank.cli.{command}")
     try:
-        names = [library(name) for name in options.libraries]
+        pages = [page for name in getattr(options, "names", ()) for page in module.pages(name)]
     except ValueError as error:
-        return _refused("presets", error)
-    print("\n\n".join(map(page, names)) if names else table())
-    return 0
-
-
-def _measures(options: argparse.Namespace) -> int:
-    from torchrank.cli.measures import run
-
-    try:
-        return run(options.names)
-    except ValueError as error:
-        return _refused("measures", error)
-
-
-def _spellings(options: argparse.Namespace) -> int:
-    from torchrank.cli.spellings import table
-
-    print(table())
+        return _refused(command, error)
+    text = "\n\n".join(pages) if pages else module.table() if options.markdown else module.lines(width_of(options.wide))
+    show(text)
     return 0
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
+import html
 import platform
 import sys
 import threading
+import time
 import warnings
-from dataclasses import fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,9 +21,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from torchrank.cli.files import STANDARD, Input, check_readable, in_shell, refused, source_of, write
-from torchrank.cli.formats import SEVERAL, formatted, per_query, print_json, rows_of, show
-from torchrank.cli.gates import Gate
-from torchrank.cli.report import write_report
+from torchrank.cli.formats import (
+    SEVERAL,
+    formatted,
+    means_of,
+    per_query,
+    print_json,
+    rows_of,
+    show,
+    width_of,
+    wrapped,
+)  # fmt: skip
+from torchrank.cli.gates import Gate, Verdict
 from torchrank.statistics.table import Table, printable
 from torchrank.tables.chunks import of_large
 from torchrank.tables.errors import NoCommonQueryError, ReadingError
@@ -31,6 +43,7 @@ from torchrank.version import __version__
 
 if TYPE_CHECKING:
     from torchrank.evaluation.evaluation import Evaluation
+    from torchrank.statistics.comparison import Comparison
 
 #: options of the command that are arguments of :func:`torchrank.evaluate`
 ARGUMENTS = (
@@ -41,128 +54,204 @@ ARGUMENTS = (
 #: exit statuses
 PASSED, FAILED, UNREADABLE, DATA = 0, 1, 2, 3
 
+#: how messages about wrong data begin; others are about the call
+ABOUT_DATA = ("Expected queries that all systems have", "Expected a key in slices", "Expected a query and its slice")
 
-def evaluated(options: argparse.Namespace) -> int:
-    """``torchrank eval``: print the values of one or several runs."""
-    if options.per_query == STANDARD and options.format != "table":
-        return _refused(
-            ValueError(f"Expected a file for -q with --format {options.format}, got -, standard output; name a file")
-        )
+#: largest losses in a report, if ``--worst`` is not given
+WORST = 10
+
+#: seconds until a line says what is read
+PATIENCE = 2.0
+
+#: tests that draw random numbers
+DRAWING = ("randomization", "bootstrap", "randomized-tukey")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command prints.
+
+    Attributes:
+        tables: tables by name, of which "rows" is printed in every format.
+        document: further entries of the document in JSON.
+        first: a sentence before the tables.
+        verdicts: those of gates.
+    """
+
+    tables: Mapping[str, Table]
+    document: Mapping[str, Any]
+    first: str = ""
+    verdicts: Sequence[Verdict] = field(default=())
+
+
+def run(command: str, options: argparse.Namespace) -> int:
+    """Run "eval", "compare" or "power", and print its result, or why there is none; the exit status."""
     try:
-        slices = _slices(options.by) if options.by else None
-    except (OSError, ValueError) as error:
-        return _refused(error, UNREADABLE if isinstance(error, OSError) else DATA)
-    found = _evaluation(options)
-    if isinstance(found, int):
-        return found
-    try:
-        if options.per_query == STANDARD:
-            show(per_query(found))
-        elif options.per_query:
-            write(options.per_query, per_query(found))
-        by_id = None if slices is None else _by_id(found, slices)
-        summary = found.summary(options.interval) if by_id is None else found.by(by_id, options.interval)
-        if options.html:
-            write_report(found, None, options, _about(options))
+        result = {"eval": evaluated, "compare": compared, "power": powered}[command](options)
     except BrokenPipeError:
         raise
-    except (OSError, ValueError) as error:
-        return _refused(error, UNREADABLE if isinstance(error, OSError) else DATA)
-    coverage = found.coverage.without_notes(summary)
-    if options.format == "table":
-        show(f"{summary}\n\n{coverage}")
-    elif options.format == "json":
-        shown = {"summary": summary.to_dict(), "coverage": coverage.to_dict()}
-        print_json({**shown, "notes": [*summary.notes, *coverage.notes], **_about(options)})
-    elif options.format == "markdown":
-        show(f"{summary.to_markdown()}\n\n{coverage.to_markdown()}")
-    else:
-        show(formatted(summary, options.format))
-    return PASSED
-
-
-def compared(options: argparse.Namespace) -> int:
-    """``torchrank compare``: print the differences of runs, and judge gates."""
-    if options.worst and options.format not in SEVERAL:
-        several = ", ".join(SEVERAL)
-        return _refused(
-            ValueError(f"Expected one of --format {several} with --worst, got {options.format}; leave --worst out")
-        )
-    found = _compared(options)
-    if isinstance(found, int):
-        return found
-    try:
-        comparison = found.compare(
-            options.baseline,
-            test=options.test,
-            correction=options.correction,
-            family=options.family,
-            alpha=options.alpha,
-            seed=options.seed,
-        )
-        texts = [("fail-if", text) for text in options.fail_if] + [("require", text) for text in options.require]
-        gates = [Gate.of(text, kind, comparison.measures) for kind, text in texts]
-        verdicts = [one for gate in gates for one in gate.verdicts(comparison, found.runs[0], options.alpha)]
-        if options.plot:
-            comparison.forest()[0].savefig(options.plot)
-        if options.html:
-            write_report(found, comparison, options, _about(options), {str(one): one.passed for one in verdicts})
-    except (ValueError, ImportError, OSError) as error:
-        return _refused(error, DATA if str(error).startswith("Expected queries that all systems have") else UNREADABLE)
-    from torchrank.evaluation.verdict import verdict  # after PyTorch, which is imported while files are read
-
-    options.status = PASSED if all(one.passed for one in verdicts) else FAILED  # also if the output cannot be written
-    sentence, judged = printable(verdict(found, comparison)), [printable(one.judged) for one in verdicts]
-    worst = [_worst(found, options.worst)] if options.worst else []
-    if options.format == "json":
-        shown = {**comparison.to_dict(), "seed": options.seed, "gates": [vars(one) for one in verdicts]}
-        if worst:
-            shown["worst"] = worst[0].to_dict()
-        print_json({**shown, "coverage": found.coverage.to_dict(), **_about(options)})
-    elif options.format == "table":
-        shown_tables = map(str, [comparison, found.coverage, *worst])
-        show("\n\n".join([sentence, *shown_tables, *judged]))
-    elif options.format == "markdown":
-        parts = [comparison.to_markdown(), *(table.to_markdown() for table in (found.coverage, *worst))]
-        show("\n\n".join([sentence, *parts, "\n".join(f"- {one}" for one in judged)]).rstrip())
-    else:
-        show(formatted(comparison.table, options.format))
-    for one in verdicts:
+    except (OSError, ImportError, ValueError) as error:
+        wrong_data = isinstance(error, NoCommonQueryError) or str(error).startswith(ABOUT_DATA)
+        if isinstance(error, ReadingError):
+            wrong_data = not Path(error.source).is_dir()
+        return refused("", error, DATA if wrong_data else UNREADABLE)
+    options.status = PASSED if all(one.passed for one in result.verdicts) else FAILED  # also if nothing can be written
+    _print(result, options.format, width_of(options.wide))
+    for one in result.verdicts:
         if not one.passed or options.format not in SEVERAL:
-            print(f"torchrank compare: {printable(one.judged)}", file=sys.stderr)
+            print(f"torchrank {command}: {printable(one.judged)}", file=sys.stderr)
     return int(options.status)
 
 
-def powered(options: argparse.Namespace) -> int:
-    """``torchrank power``: print the numbers of queries that show a difference, and the differences that are shown."""
-    found = _compared(options)
-    if isinstance(found, int):
-        return found
-    try:
-        comparison = found.compare()
-        needed = comparison.queries_needed(options.delta, options.power, options.alpha)
-        detectable = comparison.detectable(options.power, options.alpha)
-    except ValueError as error:
-        return _refused(error)
-    rows = [
-        {**{name: one[name] for name in ("measure", "a", "b", "sd")}, "n": other["n"], "needed": one["queries"],
-         "detectable": other["detectable"]}
-        for one, other in zip(needed, detectable)
-    ]  # fmt: skip
+def evaluated(options: argparse.Namespace) -> Result:
+    """The values of one or several runs."""
+    found, slices = _evaluation(options)
+    summary = found.summary(options.interval)
+    if slices is not None:
+        summary = Table.of_rows([*summary, *found.by(slices, options.interval)], notes=summary.notes)
+    _write(found, None, options)
+    tables = {"rows": summary, "coverage": found.coverage.without_notes(summary)}
+    notes = [note for table in tables.values() for note in table.notes]
+    return Result(tables, {"means": means_of(found), "notes": notes, **_about(options)})
+
+
+def compared(options: argparse.Namespace) -> Result:
+    """The differences of runs, and the verdicts of gates."""
+    if options.worst and options.format not in SEVERAL:
+        several = ", ".join(SEVERAL)
+        raise ValueError(f"Expected one of --format {several} with --worst, got {options.format}; leave --worst out")
+    found, slices = _evaluation(options, least=2)
+    comparison = found.compare(
+        options.baseline, by=slices, test=options.test, correction=options.correction, family=options.family,
+        alpha=options.alpha, seed=options.seed,
+    )  # fmt: skip
+    texts = [("fail-if", text) for text in options.fail_if] + [("require", text) for text in options.require]
+    gates = [Gate.of(text, kind, comparison.measures) for kind, text in texts]
+    verdicts = [one for gate in gates for one in gate.verdicts(comparison, found.runs[0], options.alpha)]
+    _write(found, comparison, options, {str(one): one.passed for one in verdicts})
+    from torchrank.evaluation.verdict import verdict  # after PyTorch, which is imported while files are read
+
+    tables = {"rows": comparison.table if options.format in ("csv", "jsonl") else comparison.printed}
+    if options.table == "paper":
+        tables = {"table" if options.format == "json" else "rows": found.table(comparison)}
+    tables["coverage"] = found.coverage
+    if options.worst:
+        tables["worst"] = _worst(found, options.worst)
+    document = {
+        "means": means_of(found), **comparison.to_dict(), "seed": options.seed,
+        "gates": [vars(one) for one in verdicts], **_about(options),
+    }  # fmt: skip
+    return Result(tables, document, verdict(found, comparison), verdicts)
+
+
+def powered(options: argparse.Namespace) -> Result:
+    """The numbers of queries that show a difference, and the differences that are shown."""
+    found, _ = _evaluation(options, least=2)
+    comparison = found.compare()
+    needed = comparison.queries_needed(options.delta, options.power, options.alpha)
+    detectable = comparison.detectable(options.power, options.alpha)
+    columns = {name: needed[name] for name in ("measure", "a", "b", "sd")}
+    columns |= {"n": detectable["n"], "needed": needed["queries"], "detectable": detectable["detectable"]}
     notes = [
         f"needed: queries that show a difference of {options.delta:g}; detectable: the difference that n queries show",
         f"both with probability {options.power:g}, by a t test at {options.alpha:g} without correction",
     ]
-    table = Table.of_rows(rows, notes=notes)
-    if options.format == "json":
-        settings = {"delta": options.delta, "power": options.power, "alpha": options.alpha}
-        print_json({"rows": rows_of(table), "notes": table.notes, **settings, **_about(options)})
-    else:
-        show(formatted(table, options.format))
-    return PASSED
+    settings = {"delta": options.delta, "power": options.power, "alpha": options.alpha}
+    document = {"means": means_of(found), "notes": notes, **settings, **_about(options)}
+    return Result({"rows": Table(columns, notes=notes)}, document)
 
 
 # ---- input and output ------------------------------------------------------------------------------------------------
+
+
+def _print(result: Result, kind: str, width: float) -> None:
+    """Print a result in one of the formats."""
+    if kind == "json":
+        print_json({**{name: rows_of(table) for name, table in result.tables.items()}, **result.document})
+        return
+    parts = [formatted(table, kind, width) for table in result.tables.values()]
+    if kind in SEVERAL:
+        judged = [printable(one.judged) for one in result.verdicts]
+        bullet = "- " if kind == "markdown" else ""
+        texts = [printable(result.first), "\n".join(bullet + one for one in judged)]
+        if kind == "html":
+            texts = [f"<p>{html.escape(text)}</p>" * bool(text) for text in texts]
+        if kind == "table":
+            texts = [wrapped(text, width) for text in texts]
+        parts = [one for one in (texts[0], *parts, texts[1]) if one]
+    show("\n\n".join(parts if kind in SEVERAL else parts[:1]))
+
+
+def _write(
+    found: Evaluation,
+    comparison: Comparison | None,
+    options: argparse.Namespace,
+    gates: Mapping[str, bool] | None = None,
+) -> None:
+    """Write the files of the options -q, --plot and --html."""
+    if options.per_query == STANDARD:
+        show(per_query(found))
+    elif options.per_query:
+        write(options.per_query, per_query(found))
+    if options.plot:
+        _plot(found, comparison, options)
+    if options.html:
+        about = _about(options)
+        digest = about["qrels"]["blake2b"]
+        facts = {
+            "Files of runs": ", ".join(options.runs),
+            "Judgments": about["qrels"]["path"],
+            "Digest of the judgments": f"blake2b {digest}" if digest else "none, not a file",
+        }
+        if comparison and comparison.test in DRAWING:
+            facts["Seed"] = f"{options.seed}"
+        found.to_html(
+            options.html, comparison=comparison, about=facts, gates=gates,
+            worst=getattr(options, "worst", None) or WORST, level=getattr(options, "interval", 0.95),
+        )  # fmt: skip
+
+
+def _plot(found: Evaluation, comparison: Comparison | None, options: argparse.Namespace) -> None:
+    """Draw the means of all runs, or their differences, in axes for each measure."""
+    from torchrank.evaluation.plots import panels
+    from torchrank.evaluation.verdict import listed
+
+    if comparison is None:
+        rows, measures, what = len(found.runs), found[found.runs[0]].labels, "Means"
+    else:
+        rows, measures, what = len(comparison.effects(comparison.measures[0])), comparison.measures, "Differences"
+
+    def draw(measure: str, axes: Any) -> None:
+        if comparison is None:
+            found.plot_intervals(measure, axes, options.interval)
+        else:
+            comparison.forest(axes, measure)
+
+    panels(f"{what} of {listed(found.runs)}", measures, rows, draw).savefig(options.plot, dpi=150)
+
+
+@contextlib.contextmanager
+def _patiently(what: str, show: bool) -> Iterator[None]:
+    """After two seconds a line on a terminal says what is read, and for how long."""
+    done = threading.Event()
+
+    def watch() -> None:
+        start = time.monotonic()
+        pause = PATIENCE
+        while not done.wait(pause):
+            print(f"\r\x1b[K{what}: {time.monotonic() - start:.0f} s", end="", file=sys.stderr, flush=True)
+            pause = 0.5
+
+    thread = threading.Thread(target=watch, daemon=True)
+    if show:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if show:
+            thread.join()
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _read(options: argparse.Namespace) -> tuple[Qrels, dict[str, Any]]:
@@ -195,37 +284,31 @@ def _import_torch() -> None:
         import_module("torchmetrics")
 
 
-def _evaluation(options: argparse.Namespace) -> Evaluation | int:
-    """The evaluation of all runs, or the exit status if there is none."""
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("default", UserWarning)
+def _evaluation(options: argparse.Namespace, least: int = 1) -> tuple[Evaluation, dict[Any, str] | None]:
+    """The evaluation of all runs, and the slices of queries if there are any; warnings are printed.
+
+    Raises:
+        OSError, ImportError: a file cannot be read.
+        ValueError: a file has wrong data, or a wrong call.
+    """
+    if len(options.runs) < least:
+        raise ValueError(f"Expected two or more runs to compare, got {options.runs[0]}; name the files of both")
+    if getattr(options, "per_query", None) == STANDARD and options.format != "table":
+        raise ValueError(f"Expected a file for -q with --format {options.format}, got -, standard output; name a file")
+    slices = _slices(options.by) if getattr(options, "by", None) else None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default", UserWarning)
+        watched = sys.stderr.isatty()
+        with _patiently(f"reading {printable(options.qrels)} and {printable(options.runs[0])}", watched):
             qrels, sources = _read(options)
-            from torchrank.evaluation.evaluate import evaluate  # not all of torchrank
+        from torchrank.evaluation.evaluate import evaluate  # not all of torchrank
 
-            arguments = {name: getattr(options, name) for name in ARGUMENTS}
-            watched = sys.stderr.isatty() and find_spec("tqdm") is not None
-            found = evaluate(qrels, sources, options.measures, **arguments, progress=watched)
-        for one in caught:
-            print(f"torchrank: {printable(in_shell(one.message))}", file=sys.stderr)
-        return found
-    except (OSError, ImportError) as error:
-        return _refused(error)
-    except ReadingError as error:
-        return _refused(error, UNREADABLE if Path(error.source).is_dir() else DATA)
-    except NoCommonQueryError as error:
-        return _refused(error, DATA)
-    except ValueError as error:
-        return _refused(error)
-
-
-def _compared(options: argparse.Namespace) -> Evaluation | int:
-    """The evaluation of two or more runs."""
-    if len(options.runs) < 2:
-        return _refused(
-            ValueError(f"Expected two or more runs to compare, got {options.runs[0]}; name the files of both")
-        )
-    return _evaluation(options)
+        arguments = {name: getattr(options, name) for name in ARGUMENTS}
+        watched = watched and find_spec("tqdm") is not None
+        found = evaluate(qrels, sources, options.measures, **arguments, progress=watched)
+    for one in caught:
+        print(f"torchrank: {printable(in_shell(one.message))}", file=sys.stderr)
+    return found, None if slices is None else _by_id(found, slices)
 
 
 def _named(texts: list[str]) -> dict[str, str]:
@@ -245,10 +328,6 @@ def _named(texts: list[str]) -> dict[str, str]:
             raise ValueError(f"Expected runs with different names, got {key!r} twice; write name=path")
         runs[key] = path if named else text
     return runs
-
-
-def _refused(error: Exception, status: int = UNREADABLE) -> int:
-    return refused("", error, status)
 
 
 def _about(options: argparse.Namespace) -> dict[str, Any]:
@@ -301,17 +380,7 @@ def _worst(found: Evaluation, most: int) -> Table:
     """The queries with the largest losses from the first run to each other one, in the first measure."""
     first, *others = found.runs
     label = found[first].labels[0]
-    sign = 1 if found[first].higher_is_better[label] else -1
-    rows = [
-        {"run": name, **row}
-        for name in others
-        for row in found[first].deltas(found[name], label, most).rows
-        if row["delta"] * sign < 0
-    ]
-    notes = [f"{label}: the largest losses from {first}"]
-    for name in others:
-        lost = set(found.missing(name))
-        absent = [str(row["id"]) for row in rows if row["run"] == name and row["id"] in lost]
-        notes += [f"not in {name}: {', '.join(absent)}"] if absent else []
-    columns = ("run", "id", "before", "after", "delta")
-    return Table({column: [row[column] for row in rows] for column in columns}, notes=notes)
+    rows = [{"run": name, **row} for name in others for row in found.losses(first, name, label, most)]
+    return Table.of_rows(
+        rows, columns=("run", "id", "before", "after", "delta"), notes=[f"{label}: the largest losses from {first}"]
+    )

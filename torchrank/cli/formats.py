@@ -5,38 +5,89 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from torchrank.statistics.table import printable
+from torchrank.statistics.drawing import shortened
+from torchrank.statistics.table import Table, finite, printable
 
 if TYPE_CHECKING:
     from torchrank.evaluation.evaluation import Evaluation
-    from torchrank.statistics.table import Table
 
 #: all formats, and those that hold several tables; the others hold one
-FORMATS = ("table", "json", "jsonl", "csv", "markdown", "latex")
-SEVERAL = ("table", "json", "markdown")
+FORMATS = ("table", "json", "jsonl", "csv", "markdown", "latex", "html")
+SEVERAL = ("table", "json", "markdown", "html")
+
+#: columns that a narrow terminal does not show, the first to go first; a line goes together
+DROPPED = tuple(
+    line.split(", ")
+    for line in ["unpaired", "effect", "n", "wins, ties, losses", "no relevant", "found itself", "without judgments", "mean_a, mean_b", "empty", "p", "standard error", "queries", "low, high", "p_corrected"]
+)
+
+#: the fewest characters to which a text is cut
+SHORTEST = 8
 
 
-def formatted(table: Table, kind: str) -> str:
+def width_of(wide: bool) -> float:
+    """The number of characters in a line: of the terminal, or 80; no bound if ``wide``."""
+    return math.inf if wide else shutil.get_terminal_size().columns
+
+
+def fitted(table: Table, width: float) -> Table:
+    """A table in lines of at most ``width`` characters: columns are left out, and named below; then texts are cut."""
+
+    def excess() -> float:
+        return sum(table.widths) + 2 * (len(table.columns) - 1) - width
+
+    lacking: list[str] = []
+    for group in (*DROPPED, *((name,) for name in reversed(table.columns[2:]))):
+        if excess() <= 0:
+            break
+        # the corrected p stands for both
+        if gone := [name for name in group if name in table and (name != "p" or "p_corrected" in table)]:
+            table = table.of([name for name in table.columns if name not in gone])
+            lacking += gone
+    while (over := excess()) > 0 and max(table.widths) > SHORTEST:
+        name, widest = max(zip(table.columns, table.widths), key=lambda column: column[1])
+        most = max(SHORTEST, widest - int(over))
+        texts = [shortened(one, most) if isinstance(one, str) else one for one in table[name]]
+        if texts == table[name]:
+            break
+        table = Table({**{key: table[key] for key in table.columns}, name: texts}, table.formats, table.notes)
+    note = [f"not shown: {', '.join(lacking)} (--wide)"] if lacking else []
+    return table.with_notes(*note, *table.notes)
+
+
+def wrapped(text: str, width: float) -> str:
+    """A text whose lines are wrapped at ``width`` characters."""
+    if width == math.inf:
+        return text
+    options: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
+    lines = ([one] if len(one) <= width else textwrap.wrap(one, int(width), **options) for one in text.split("\n"))
+    return "\n".join(line for found in lines for line in found)
+
+
+def formatted(table: Table, kind: str, width: float = math.inf) -> str:
     """A table as text in one of :data:`FORMATS`, but "json", in which a result is one document."""
     if kind == "table":
-        return str(table)
-    if kind == "markdown":
-        return table.to_markdown()
-    if kind == "latex":
-        return table.to_latex()
-    if kind == "csv":
-        return table.to_csv().rstrip("\n")
-    return "\n".join(map(json.dumps, rows_of(table)))
+        return wrapped(str(fitted(table, width)), width)
+    if kind == "jsonl":
+        return "\n".join(map(json.dumps, rows_of(table)))
+    return str(getattr(table, f"to_{kind}")()).rstrip("\n")
 
 
 def rows_of(table: Table) -> list[dict[str, Any]]:
     """The rows in values that JSON has."""
-    columns = table.to_dict()
-    return [dict(zip(columns, values)) for values in zip(*columns.values())]
+    return [{name: finite(value) for name, value in row.items()} for row in table]
+
+
+def means_of(found: Evaluation) -> dict[str, dict[str, Any]]:
+    """The value of each measure by run, in values that JSON has."""
+    return {run: {name: finite(value) for name, value in values.items()} for run, values in found.means.items()}
 
 
 def show(text: str) -> None:

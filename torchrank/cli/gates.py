@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchrank.names.parse import parse
+from torchrank.names.parse import Named, parse
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.distributions import t_cdf
 from torchrank.statistics.pair_statistics import PairStatistics
@@ -60,7 +60,10 @@ class Gate:
         found = re.fullmatch(r"\s*(\S.*?)\s*([<>])\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*", text)
         if not found:
             raise ValueError(f"Expected a condition such as 'ndcg@10 < -0.005' for --{kind}, got {text!r}")
-        measure = found[1] if found[1] in keys else parse(found[1]).label
+        try:
+            measure = Named(zip(keys, keys))[found[1]]
+        except KeyError:
+            measure = parse(found[1]).label
         return cls(kind, measure, found[2] == ">", float(found[3]))
 
     def verdicts(self, comparison: Comparison, baseline: str, alpha: float) -> list[Verdict]:

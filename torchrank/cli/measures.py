@@ -6,17 +6,17 @@ import functools
 import inspect
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torchrank.public as public
-from torchrank.cli.plain import formula, rows
+from torchrank.cli.plain import formula, listed, rows
 from torchrank.names.labels import split
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.parse import parse_all, resolve
 from torchrank.names.registry import measures
 from torchrank.names.spellings import also_in
+from torchrank.statistics.table import Table
 
 # A vertical line would end a cell in Markdown.
 BAR, BAR_IN_MATH = "|", r"\vert "
@@ -106,6 +106,11 @@ def described() -> tuple[Description, ...]:
     return tuple(sorted(map(Description.of, measures), key=lambda one: one.label))
 
 
+def lines(width: float) -> str:
+    """All measures, a line for each: its label, and what it is."""
+    return listed([(one.label, one.summary) for one in described()], width, "torchrank measures ndcg")
+
+
 def table() -> str:
     """All measures as a table in Markdown."""
     rows = [
@@ -119,8 +124,7 @@ def table() -> str:
         )
         for one in described()
     ]
-    lines = [HEAD, ("---",) * len(HEAD), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
+    return Table(dict(zip(HEAD, zip(*rows)))).to_markdown()
 
 
 def found(spelling: str) -> dict[str, list[str]]:
@@ -168,9 +172,6 @@ def page(measure: str, spelling: str, labels: list[str]) -> str:
     )
 
 
-def run(names: Sequence[str]) -> int:
-    """Print the named measures; without names a table of all measures in Markdown."""
-    single = [one for several in names for one in split(several)]
-    pages = [page(measure, name, labels) for name in single for measure, labels in found(name).items()]
-    print("\n\n".join(pages) if names else table())
-    return 0
+def pages(names: str) -> list[str]:
+    """The pages of the measures that a text names."""
+    return [page(measure, name, labels) for name in split(names) for measure, labels in found(name).items()]

@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Iterable
 
 WIDTH = 100
+#: longer names do not widen the first column of a list
+LONGEST = 24
 
 # LaTeX commands in formulas, and their text in a terminal.
 SYMBOLS = {
@@ -25,6 +27,15 @@ def rows(pairs: Iterable[tuple[str, str]], indent: int = 2) -> list[str]:
         first, rest = " " * indent + left.ljust(start - indent), " " * start
         lines += textwrap.wrap(right, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
     return lines
+
+
+def listed(pairs: Iterable[tuple[str, str]], width: float, example: str = "") -> str:
+    """Lines "name  text", cut at ``width`` characters, and an example of the command that prints one whole."""
+    pairs = [(left.replace("`", ""), right.replace("`", "")) for left, right in pairs]
+    start = min(max(len(left) for left, _ in pairs), LONGEST)
+    lines = [f"{left.ljust(start)}  {right}" for left, right in pairs]
+    cut = [line if len(line) <= width else f"{line[: int(width) - 1].rstrip()}…" for line in lines]
+    return "\n".join([*cut, *([f"\n`{example}` describes one of them."] if example else [])])
 
 
 def formula(latex: str) -> str:

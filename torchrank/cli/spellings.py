@@ -6,19 +6,37 @@ import math
 from collections import defaultdict
 from typing import Any
 
+import torchrank.public  # noqa: F401 - all measures
+from torchrank.cli.plain import listed
 from torchrank.names.labels import Label, read, write
 from torchrank.names.parse import resolve
 from torchrank.names.registry import measures
 from torchrank.names.spellings import PARSE, TITLES, Known, known, without_optional
+from torchrank.statistics.table import Table
 
 #: numbers in place of the names in braces
 _NUMBERS: dict[str, Any] = defaultdict(lambda: 0.5, k=10, root=math.sqrt(0.5))
 
 
+def lines(width: float) -> str:
+    """A line for each label with all its spellings, then the names that have another meaning in their library."""
+    same, others = _spellings()
+    head = "Names that mean something else in a library: name, here, there"
+    differing = [(name, f"{here}; {there}") for name, here, there in others]
+    return f"{listed(same, width)}\n\n{head}\n\n{listed(differing, width)}"
+
+
 def table() -> str:
-    """A row for each label with all its spellings, then the names that have another meaning in their library."""
+    """:func:`lines` as tables in Markdown."""
+    same, others = (list(zip(*rows)) for rows in _spellings())
+    first, second = Table(dict(zip(("label", "spellings"), same))), Table(dict(zip(("name", "here", "there"), others)))
+    return f"{first.to_markdown()}\n\nNames that mean something else in a library:\n\n{second.to_markdown()}"
+
+
+def _spellings() -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
+    """Labels with their spellings; and names that have another meaning in their library, with both meanings."""
     spellings: dict[str, dict[str, None]] = {}
-    others: dict[str, dict[str, None]] = {}
+    others: dict[tuple[str, str], dict[str, None]] = {}
     for name, measure in measures().items():
         for one in known(measure):
             theirs = without_optional(one.theirs)
@@ -28,12 +46,10 @@ def table() -> str:
                 if theirs != name:
                     spellings.setdefault(label, {})[f"`{theirs}`"] = None
             elif here and one.library != PARSE:
-                row = f"| `{theirs}` | `{', '.join(write(it.name, it.parameters, None) for it in here)}` |"
+                row = (f"`{theirs}`", f"`{', '.join(write(it.name, it.parameters, None) for it in here)}`")
                 others.setdefault(row, {})[f"{TITLES[one.library]}: {f'`{label}`' if one.same else one.remark}"] = None
-    rows = [f"| `{label}` | {', '.join(spellings[label])} |" for label in sorted(spellings)]
-    rows = ["| label | spellings |", "| --- | --- |", *rows, "", "Names that mean something else in a library:", ""]
-    differing = [f"{row} {'; '.join(others[row])} |" for row in sorted(others, key=str.lower)]
-    return "\n".join([*rows, "| name | here | there |", "| --- | --- | --- |", *differing])
+    same = [(f"`{label}`", ", ".join(spellings[label])) for label in sorted(spellings)]
+    return same, [(*row, "; ".join(others[row])) for row in sorted(others, key=lambda row: row[0].lower())]
 
 
 def read_there(name: str, one: Known, cut: str = "") -> list[Label]:

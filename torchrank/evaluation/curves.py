@@ -17,6 +17,8 @@ from torchrank.metrics.precision_recall_curve import InterpolatedPrecision, PRCu
 from torchrank.names.arguments import integer
 from torchrank.names.parse import parse
 from torchrank.ranking.ranking import Ranking
+from torchrank.statistics.pair_statistics import PairStatistics, differences_of, paired_statistics
+from torchrank.statistics.table import Table
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.suites import values_of
 
@@ -63,6 +65,48 @@ class FirstRanks:
     counts: tuple[int, ...]
     not_retrieved: int
     no_relevant: int
+
+
+def worst_first(table: QueryTable, measure: str, most: int | None = None) -> Table:
+    """The values of a measure, the worst first; queries without a value are left out.
+
+    Example:
+        >>> import torchrank as tr
+        >>> worst_first(tr.QueryTable(["x", "y"], {"mrr": [1.0, 0.5]}), "mrr")
+        id   value
+        y   0.5000
+        x   1.0000
+    """
+    values = table.columns[measure].astype(np.float64)
+    order = np.argsort(values if table.higher_is_better[measure] else -values, kind="stable")
+    order = order[~np.isnan(values[order])][:most]
+    return Table({"id": table.ids[order].tolist(), "value": values[order].tolist()})
+
+
+def differences(a: QueryTable, b: QueryTable, measure: str) -> tuple[Table, PairStatistics]:
+    """The differences b - a of all queries, the largest losses first, and their statistics.
+
+    Returns:
+        A table with the columns id and delta, which is exactly 0 for a tie; and the statistics.
+
+    Raises:
+        ValueError: a table has no such measure, or the tables have no id in common.
+    """
+    rows = a.deltas(b, measure, most=None)
+    before, after = (np.array(rows[name], dtype=np.float64) for name in ("before", "after"))
+    pair = paired_statistics(before, after, measure=measure, higher_is_better=a.higher_is_better[measure])
+    return Table({"id": rows["id"], "delta": differences_of(before, after).tolist()}), pair
+
+
+def outcome(pair: PairStatistics) -> str:
+    """On how many queries ``b`` is better, equal and worse, in words."""
+    return f"better on {pair.wins:,}, equal on {pair.ties:,}, worse on {pair.losses:,} of {queries_of([pair.n])}"
+
+
+def queries_of(numbers: Sequence[int]) -> str:
+    """Numbers of queries: "50 queries", or "47 to 50 queries" if runs differ."""
+    low, high = min(numbers, default=0), max(numbers, default=0)
+    return f"{f'{low:,} to ' if low < high else ''}{high:,} {'query' if high == 1 else 'queries'}"
 
 
 def over_cutoffs(

@@ -14,13 +14,13 @@ from torchrank.evaluation.curves import Curve, FirstRanks
 from torchrank.evaluation.report import report
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.arguments import integer
-from torchrank.names.nearest import did_you_mean
+from torchrank.names.parse import Named
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import Interval
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import Comparison
 from torchrank.statistics.intervals import check_share
-from torchrank.statistics.table import Table
+from torchrank.statistics.table import Score, Table
 from torchrank.wrappers.query_table import QueryTable
 
 
@@ -65,15 +65,22 @@ class Evaluation:
 
     @property
     def means(self) -> dict[str, dict[str, float]]:
-        """The value of each measure, by run and label."""
-        return {name: dict(values) for name, values in self._means.items()}
+        """The value of each measure, by run and by the name of the measure as it was given.
+
+        Example:
+            >>> import torchrank as tr
+            >>> means = tr.evaluate({"q1": {"a": 1}}, {"bm25": {"q1": {"b": 2.0, "a": 1.0}}}, "P_5 mrr").means
+            >>> means["bm25"], means["bm25"]["precision@5"]
+            ({'P_5': 0.2, 'mrr': 0.5}, 0.2)
+        """
+        return Named({name: Named(values) for name, values in self._means.items()})
 
     def intervals(self, level: float = 0.95) -> dict[str, dict[str, Interval]]:
         """The confidence interval of each measure, by run and label: (low, high)."""
-        found = {}
+        found: dict[str, dict[str, Interval]] = Named()
         for name, table in self.tables.items():
             rows = table.summary(level).rows
-            found[name] = {row["measure"]: Interval(row["low"], row["high"]) for row in rows}
+            found[name] = Named({row["measure"]: Interval(row["low"], row["high"]) for row in rows})
         return found
 
     def summary(self, level: float = 0.95) -> Table:
@@ -143,8 +150,16 @@ class Evaluation:
         found = set(both)
         return [query for query in judged if query not in found]
 
-    def compare(self, baseline: str | None = None, **options: Any) -> Comparison:
+    def compare(
+        self, baseline: str | None = None, *, by: Mapping[Any, Any] | None = None, **options: Any
+    ) -> Comparison:
         """The comparison of the runs, query by query: arguments of :func:`torchrank.compare`.
+
+        Args:
+            baseline: the run with which each other one is compared; None compares all pairs.
+            by: the slice of each query, by its id; the slices are compared, too, as ``ndcg@10/slice``. A query without
+                a slice is in none.
+            options: further arguments of :func:`torchrank.compare`.
 
         Raises:
             ValueError: there is one run only, or as :func:`torchrank.compare`.
@@ -153,7 +168,40 @@ class Evaluation:
             raise ValueError(
                 f"Expected two or more runs to compare, got {', '.join(self.runs)}; evaluate {{'a': run, 'b': other}}"
             )
-        return compare(self.tables, baseline, missing="drop" if self.queries == "both" else "error", **options)
+        tables = self.tables if by is None else {name: table.sliced(by) for name, table in self.tables.items()}
+        return compare(tables, baseline, missing="drop" if self.queries == "both" else "error", **options)
+
+    def table(self, comparison: Comparison | None = None, digits: int = 4) -> Table:
+        """The table of a paper: a row for each run, a column for each measure, letters of significance, best in bold.
+
+        Its ``to_latex`` (for booktabs), ``to_markdown`` and ``to_html`` print the best in bold.
+
+        Args:
+            comparison: the result of :meth:`compare`; None = ``compare()``, if there are several runs.
+            digits: decimals of the means.
+
+        Example:
+            >>> import torchrank as tr
+            >>> qrels = {f"q{n}": {"a": 1} for n in range(9)}
+            >>> bm25 = {f"q{n}": {"b": n % 2, "a": 0.5} for n in range(9)}
+            >>> runs = {"bm25": bm25, "dense": {query: {"a": 1} for query in qrels}}
+            >>> print(tr.evaluate(qrels, runs, "mrr P_1").table(digits=2).to_latex().partition("%")[0])
+            \\begin{tabular}{llrr}
+            \\toprule
+             & system & mrr & P\\_1 \\\\
+            \\midrule
+            a & bm25 & 0.78 & 0.56 \\\\
+            b & dense & \\textbf{1.00}$^{a}$ & \\textbf{1.00}$^{a}$ \\\\
+            \\bottomrule
+            \\end{tabular}
+            <BLANKLINE>
+        """
+        if len(self.tables) > 1:
+            return (comparison or self.compare()).leaderboard(digits)
+        columns = {
+            label: [Score(values[label]) for values in self.means.values()] for label in self[self.runs[0]].labels
+        }
+        return Table({"system": self.runs, **columns}, dict.fromkeys(columns, f".{digits}f"))
 
     # ---- curves ------------------------------------------------------------------------------------------------
 
@@ -197,6 +245,19 @@ class Evaluation:
         """
         return self[a].deltas(self[b], measure, most=None)
 
+    def losses(self, a: str, b: str, measure: str, most: int | None = None) -> Table:
+        """The queries in which run ``b`` is worse than run ``a``, the largest losses first.
+
+        Returns:
+            The table of :meth:`differences`. A value of ``b`` is marked if the run lacks the query.
+        """
+        sign = 1 if self[a].higher_is_better[measure] else -1
+        rows = [row for row in self[a].deltas(self[b], measure, most).rows if row["delta"] * sign < 0]
+        lost = set(self.missing(b))
+        for row in rows:
+            row["after"] = Score(row["after"], " (missing)" * (row["id"] in lost))
+        return Table.of_rows(rows, columns=("id", "before", "after", "delta"), notes=[f"{measure}: {b} - {a}"])
+
     # ---- plots -------------------------------------------------------------------------------------------------
 
     def plot_cutoffs(self, measure: str | RankingMetric, ax: Any = None, cutoffs: Sequence[int] | None = None) -> Any:
@@ -219,7 +280,7 @@ class Evaluation:
         return plots.plot_ranks(self.rankings, ax, bins, relevance_level)
 
     def plot_differences(self, a: str, b: str, measure: str, ax: Any = None, level: float = 0.95) -> Any:
-        """Draw the differences b - a of all queries in ascending order, with their mean and its interval.
+        """Draw the differences b - a of all queries, the largest losses first, with their mean and its interval.
 
         Args:
             a: the name of the first run, the baseline.
@@ -242,9 +303,7 @@ class Evaluation:
         return plots.plot_intervals(self.tables, measure, ax, level)
 
     def __getitem__(self, name: str) -> QueryTable:
-        if name not in self.tables:
-            raise KeyError(f"Expected one of {', '.join(self.runs)}, got {name!r}{did_you_mean(name, self.runs)}")
-        return self.tables[name]
+        return Named(self.tables)[name]
 
     def _others(self) -> list[str]:
         """A note on each run whose mean over the other queries differs."""

@@ -1,23 +1,11 @@
-"""Texts, numbers and elements of the report. A template of the page escapes texts by itself; charts call `escaped`."""
+"""Texts, numbers and elements of charts. A template of the page escapes texts by itself; charts call `escaped`."""
 
 from __future__ import annotations
 
 import html
 import math
-import re
 
-#: characters that HTML cannot hold: controls and lone surrogates
-_FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-
-
-def clean(text: object) -> str:
-    r"""A text without the characters that HTML cannot hold; each becomes U+FFFD.
-
-    Example:
-        >>> clean("a\x00b") == "a\ufffdb"
-        True
-    """
-    return _FORBIDDEN.sub("\ufffd", str(text))
+from torchrank.statistics.table import cell, printable
 
 
 def escaped(text: object) -> str:
@@ -27,7 +15,7 @@ def escaped(text: object) -> str:
         >>> escaped('<b title="x">')
         '&lt;b title=&quot;x&quot;&gt;'
     """
-    return html.escape(clean(text))
+    return html.escape(printable(str(text)))
 
 
 def tag(name: str, content: str = "", **attributes: object) -> str:
@@ -45,18 +33,6 @@ def tag(name: str, content: str = "", **attributes: object) -> str:
     return f"<{name}{''.join(given)}>{content}</{name}>"
 
 
-def number(value: float | str | None, spec: str = ".4f") -> str:
-    """A number as text; "-" if it is missing.
-
-    Example:
-        >>> number(0.25), number(3, "d"), number(float("nan")), number(None)
-        ('0.2500', '3', '-', '-')
-    """
-    if value is None or isinstance(value, str):
-        return value or "-"
-    return "-" if math.isnan(value) else format(value, spec)
-
-
 def interval(low: float, high: float, spec: str = ".4f") -> str:
     """An interval as text; "-" if there is none.
 
@@ -64,4 +40,4 @@ def interval(low: float, high: float, spec: str = ".4f") -> str:
         >>> interval(0.1, 0.25, "+.2f")
         '[+0.10, +0.25]'
     """
-    return "-" if math.isnan(low) or math.isnan(high) else f"[{low:{spec}}, {high:{spec}}]"
+    return "-" if math.isnan(low) or math.isnan(high) else f"[{cell(low, spec)}, {cell(high, spec)}]"

@@ -8,8 +8,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from torchrank.collection.members import several
+from torchrank.collection.members import keyed, several
 from torchrank.names.arguments import integer, one_of
+from torchrank.names.labels import split
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.parse import parse_all
 from torchrank.names.presets import OPTIONS
@@ -108,7 +109,9 @@ def identical(run: Run) -> np.ndarray:
 
 
 def with_parameters(measures: Suite, **parameters: Any) -> Any:
-    """A suite whose measures have further parameters; the names of the measures go before.
+    """A suite whose measures have the names by which they are asked for, and further parameters.
+
+    Parameters in the name of a measure go before.
 
     Args:
         measures: names, or metrics if all parameters are None.
@@ -118,13 +121,21 @@ def with_parameters(measures: Suite, **parameters: Any) -> Any:
         ValueError: a measure is not given by its name.
     """
     given = {name: value for name, value in parameters.items() if value is not None}
-    if not given:
-        return measures
     if isinstance(measures, Mapping):
-        found = {key: _named(name, given) for key, name in measures.items()}
-        return {key: metrics[0] if len(metrics) == 1 else measures[key] for key, metrics in found.items()}
-    every = measures if several(measures) else [measures]
-    return [metric for name in every for metric in _named(name, given)]
+        if not given:
+            return measures
+        several_of = {key: _named(name, given) for key, name in measures.items()}
+        return {key: metrics[0] if len(metrics) == 1 else measures[key] for key, metrics in several_of.items()}
+    every = list(measures) if several(measures) else [measures]
+    if given:
+        return [metric for name in every for metric in _named(name, given)]
+    # A measure has the name by which it is asked for.
+    named: dict[str, Any] = {}
+    for one in every:
+        for part in split(one) if isinstance(one, str) else [one]:
+            found: dict[str, Any] = dict(keyed(part))
+            named |= dict(zip([part], found.values())) if isinstance(part, str) and len(found) == 1 else found
+    return named if any(isinstance(one, str) for one in every) else measures
 
 
 def _named(name: Any, given: Mapping[str, Any]) -> list[Any]:

@@ -8,7 +8,7 @@ several plots, pass the axes of ``pyplot.subplots()``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from torchrank.statistics.drawing import (
     shortened,
     style,
 )
-from torchrank.statistics.pair_statistics import PairStatistics, paired_statistics
+from torchrank.statistics.pair_statistics import PairStatistics
 from torchrank.wrappers.query_table import QueryTable
 
 #: more queries than this are bars without gaps, which are drawn as one area; more than that are a step curve
@@ -123,7 +123,7 @@ def plot_ranks(rankings: Rankings, ax: Any = None, bins: Sequence[int] | None = 
     found = curves.first_ranks(rankings, bins, relevance_level)
     axes = _new(ax, [one.run for one in found])
     numbers = [sum(one.counts) + one.not_retrieved for one in found]
-    describe(axes, "rank of the first relevant document", "rank", f"share of {_range(numbers)} (%)")
+    describe(axes, "rank of the first relevant document", "rank", f"share of {curves.queries_of(numbers)} (%)")
     axes.set_xscale("log")
     lasts = found[0].bins if found else (1,)
     edges = np.array([0.5, *(last + 0.5 for last in lasts)])
@@ -148,7 +148,7 @@ def plot_differences(
     names: tuple[str, str] = ("a", "b"),
     level: float = 0.95,
 ) -> Any:
-    r"""Draw the differences b - a of all queries in ascending order, their mean, and its interval by Student's t.
+    r"""Draw the differences b - a of all queries, the largest losses first, their mean, and its t interval.
 
     More than 2,000 queries are a step curve, fewer are bars. Two colours tell gains of ``b`` from losses.
 
@@ -175,21 +175,18 @@ def plot_differences(
         >>> axes.get_title(loc="left").split("\n")
         ['dense - bm25', 'better on 1, equal on 0, worse on 1 of 2 queries']
     """
-    rows = a.deltas(b, measure, most=None)
-    higher = a.higher_is_better[measure]
-    pair = paired_statistics(rows["before"], rows["after"], measure=measure, higher_is_better=higher)
+    rows, pair = curves.differences(a, b, measure)
     interval = pair.interval(level)
     axes = axes_of(ax)
     first, second = (shortened(name, most=28) for name in names)
-    outcome = f"better on {pair.wins:,}, equal on {pair.ties:,}, worse on {pair.losses:,} of {_range([pair.n])}"
-    direction = "" if higher else " (lower is better)"
+    direction = "" if pair.higher_is_better else " (lower is better)"
     describe(
-        axes, f"{second} - {first}\n{outcome}", "queries in ascending order", f"difference of {measure}{direction}"
-    )
+        axes, f"{second} - {first}\n{curves.outcome(pair)}", "queries, the largest losses first",
+        f"difference of {measure}{direction}",
+    )  # fmt: skip
     axes.axhline(0, color="0.4", linewidth=0.8)
-    deltas = np.sort(np.array(rows["delta"], dtype=np.float64))
-    if len(deltas):
-        _draw_differences(axes, deltas, pair, interval, level)
+    if len(rows):
+        _draw_differences(axes, np.array(rows["delta"]), pair, interval, level)
     else:
         axes.text(0.5, 0.5, "no query with a value in both", transform=axes.transAxes, ha="center")
     return axes
@@ -218,7 +215,7 @@ def plot_intervals(tables: Mapping[str, QueryTable], measure: str, ax: Any = Non
             raise ValueError(f"Expected one of {', '.join(table.labels)}, got {measure!r}{hint}")
         rows += [row for row in table.summary(level) if row["measure"] == measure]
     axes = axes_of(ax, height=1.2 + 0.3 * len(rows))
-    queries = _range([row["queries"] - row["empty"] for row in rows])
+    queries = curves.queries_of([row["queries"] - row["empty"] for row in rows])
     mean = "" if "aggregation=" in measure else "mean "
     describe(axes, "", f"{mean}{measure} over {queries}, {100 * level:g} % interval", "")
     draw_intervals(
@@ -226,6 +223,30 @@ def plot_intervals(tables: Mapping[str, QueryTable], measure: str, ax: Any = Non
     )
     axes.grid(axis="x", alpha=0.3)
     return axes
+
+
+def panels(title: str, measures: Sequence[str], rows: int, draw: Callable[[str, Any], Any]) -> Any:
+    """A figure with a title and axes for each measure.
+
+    Args:
+        title: the title.
+        measures: labels of the measures.
+        rows: number of rows in each axes.
+        draw: draws a measure in its axes.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    columns = 1 + (len(measures) > 4)
+    lines = -(-len(measures) // columns)
+    figure = axes_of(None, 7.2 * columns, 0.5 + (1.3 + 0.3 * rows) * lines).figure
+    figure.clear()
+    figure.suptitle(title, x=0.01, ha="left", weight="bold").set_parse_math(False)
+    for measure, axes in zip(measures, figure.subplots(lines, columns, squeeze=False).flat):
+        draw(measure, axes)
+    for axes in figure.axes[len(measures) :]:
+        axes.remove()
+    return figure
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------
@@ -281,7 +302,7 @@ def _draw_shares(axes: Any, found: Sequence[FirstRanks], left: np.ndarray, right
 def _draw_differences(
     axes: Any, deltas: np.ndarray, pair: PairStatistics, interval: tuple[float, float], level: float
 ) -> None:
-    """Draw ascending differences, with the mean and its interval."""
+    """Draw differences, with the mean and its interval."""
     mean = axes.axhline(pair.difference, color="black", linewidth=1.2, linestyle="--", zorder=3)
     drawn, names = [mean], [f"mean {pair.difference:+.4f}"]
     if all(map(math.isfinite, interval)):
@@ -300,11 +321,12 @@ def _draw_differences(
     axes.xaxis.set_major_locator(
         imported("matplotlib.ticker", "plot").MaxNLocator(integer=True, nbins=8, min_n_ticks=1)
     )
-    axes.legend(drawn, names, loc="upper left", framealpha=0.8, edgecolor="none")
+    place = "upper left" if pair.higher_is_better else "upper right"  # the side of the losses
+    axes.legend(drawn, names, loc=place, framealpha=0.8, edgecolor="none")
 
 
 def _queries(found: Sequence[Curve]) -> str:
-    return _range([curve.queries for curve in found])
+    return curves.queries_of([curve.queries for curve in found])
 
 
 def _bin(begin: int, last: int) -> str:
@@ -317,9 +339,3 @@ def _rank(rank: int) -> str:
     if rank < 10_000:
         return f"{rank}"
     return f"{rank // 1000}k" if rank < 10**6 else f"{rank // 10**6}M"
-
-
-def _range(numbers: Sequence[int]) -> str:
-    """Numbers of queries: "50 queries", or "47 to 50 queries" if runs differ."""
-    low, high = min(numbers, default=0), max(numbers, default=0)
-    return f"{f'{low:,} to ' if low < high else ''}{high:,} {'query' if high == 1 else 'queries'}"

@@ -9,7 +9,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from torchrank.evaluation.markup import escaped, interval, number, tag
+from torchrank.evaluation.curves import Curve
+from torchrank.evaluation.markup import escaped, interval, tag
+from torchrank.statistics.drawing import shortened
+from torchrank.statistics.forest import Effect
+from torchrank.statistics.table import cell
 
 #: size of a chart, and its margins, in units of the drawing
 WIDTH, HEIGHT = 400, 250
@@ -75,17 +79,8 @@ def scale_of(values: Iterable[float], start: float, end: float, *, log: bool = F
     return Scale(low - room, high + room, start, end)
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line of a chart: its name, and the places and values of its points; NaN interrupts it."""
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-
-
-def lines(found: Sequence[Line], title: str, x_label: str, y_label: str, *, log: bool = False) -> str:
-    """A chart of lines, whose points show their numbers if the pointer rests on them."""
+def lines(found: Sequence[Curve], title: str, x_label: str, y_label: str, *, log: bool = False) -> str:
+    """A chart of lines, whose points show their numbers if the pointer rests on them; NaN interrupts a line."""
     x = scale_of((one for line in found for one in line.x), LEFT, WIDTH - RIGHT, log=log)
     values = [one for line in found for one in line.y if math.isfinite(one)]
     zero = not values or min(values) < 0.4 * max(values)
@@ -94,7 +89,7 @@ def lines(found: Sequence[Line], title: str, x_label: str, y_label: str, *, log:
     return _chart(title, _axes(x, y, x_label, y_label) + marks)
 
 
-def _line(line: Line, style: int, x: Scale, y: Scale, x_label: str) -> str:
+def _line(line: Curve, style: int, x: Scale, y: Scale, x_label: str) -> str:
     points = [(a, b) for a, b in zip(line.x, line.y) if math.isfinite(b)]
     breaks = [math.isnan(b) for b in (math.nan, *line.y)]
     path = "".join(
@@ -102,7 +97,7 @@ def _line(line: Line, style: int, x: Scale, y: Scale, x_label: str) -> str:
     )
     place = x_label.split(" ")[0]
     marks = "".join(
-        tag("path", _title(f"{line.name}: {number(b)} at {place} {a:g}"), d=_marker(style, float(x(a)), float(y(b))))
+        tag("path", _title(f"{line.run}: {cell(b)} at {place} {a:g}"), d=_marker(style, float(x(a)), float(y(b))))
         for a, b in points
     )
     return tag("g", tag("path", d=path, class_="line") + tag("g", marks, class_="marks"), class_=f"s{style}")
@@ -130,14 +125,13 @@ def key(style: int) -> str:
 
 def differences(
     values: Sequence[float],
-    names: Sequence[str],
+    names: Sequence[object],
     title: str,
-    *,
     higher: bool = True,
     mean: float = math.nan,
     signed: bool = True,
 ) -> str:
-    """The differences of queries, the largest gain first: bars, or a step curve if there are many.
+    """The differences of queries in a given order: bars, or a step curve if there are many.
 
     Args:
         values: the difference of each query, in the order of the chart.
@@ -185,18 +179,7 @@ def _steps(values: Sequence[float], x: Scale, y: Scale, most: int = 800) -> str:
     return f"M{LEFT} {y(values[0])}" + "".join(f"H{x(at)}V{y(values[at])}" for at in kept) + f"H{WIDTH - RIGHT}"
 
 
-@dataclass(frozen=True)
-class Difference:
-    """The mean difference of two runs, with its interval; ``filled`` marks a significant one."""
-
-    name: str
-    value: float
-    low: float
-    high: float
-    filled: bool = True
-
-
-def forest(rows: Sequence[Difference], title: str, x_label: str) -> str:
+def forest(rows: Sequence[Effect], title: str, x_label: str) -> str:
     """A row for each difference: a point, and a line over its interval."""
     step, top = 26, 8
     longest = max((min(len(row.name), LONGEST) for row in rows), default=1)
@@ -209,14 +192,14 @@ def forest(rows: Sequence[Difference], title: str, x_label: str) -> str:
     return _chart(title, marks, bottom + BOTTOM)
 
 
-def _difference(row: Difference, x: Scale, y: float, left: float) -> str:
-    text = _title(f"{row.name}: {number(row.value, '+.4f')} {interval(row.low, row.high, '+.4f')}")
-    name = row.name if len(row.name) <= LONGEST else f"{row.name[: LONGEST - 1]}…"
+def _difference(row: Effect, x: Scale, y: float, left: float) -> str:
+    text = _title(f"{row.name}: {cell(row.value, '+.4f')} {interval(row.low, row.high, '+.4f')}")
+    name = shortened(row.name, LONGEST)
     found = tag("text", escaped(name) + text, x=_short(left), y=_short(y + 4), text_anchor="end")
     if math.isfinite(row.low + row.high):
         found += tag("path", text, d=f"M{x(row.low)} {_short(y)}H{x(row.high)}", class_="range")
     if math.isfinite(row.value):
-        form = "dot" if row.filled else "dot hollow"
+        form = "dot" if row.significant else "dot hollow"
         found += tag("path", text, d=_marker(0, float(x(row.value)), y, 4.5), class_=form)
     return tag("g", found)
 

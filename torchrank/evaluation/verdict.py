@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torchrank.evaluation.markup import interval, number
+from torchrank.evaluation.curves import queries_of
+from torchrank.evaluation.markup import interval
 from torchrank.evaluation.reported import Reported
-from torchrank.statistics.comparison import Comparison, Row
+from torchrank.statistics.comparison import Comparison
+from torchrank.statistics.table import cell
 
 
 def verdict(evaluation: Reported, comparison: Comparison | None, level: float = 0.95) -> str:
@@ -23,33 +25,30 @@ def verdict(evaluation: Reported, comparison: Comparison | None, level: float = 
         run = evaluation.runs[0]
         low_high = interval(*evaluation.intervals(level)[run][label])
         return (
-            f"{run}: {label} {number(best)}, {100 * level:g} % interval {low_high}, {_queries(len(evaluation[run]))}."
+            f"{run}: {label} {cell(best)}, {100 * level:g} % interval {low_high}, {queries_of([len(evaluation[run])])}."
         )
-    rows = [row for row in comparison.rows if row.pair.measure == label]
-    if rows and all(row.pair.identical for row in rows):
-        return f"The runs are equal in {label} ({number(best)}): no query differs."
+    if all(row.pair.identical for row in comparison.rows if row.pair.measure == label):
+        return f"The runs are equal in {label} ({cell(best)}): no query differs."
     if len(leaders) > 1:
-        return f"{listed(leaders)} share the best mean in {label}, {number(best)}."
-    return f"{leaders[0]} is best in {label}, {number(best)}: {_against_others(leaders[0], rows, comparison)}."
+        return f"{listed(leaders)} share the best mean in {label}, {cell(best)}."
+    return f"{leaders[0]} is best in {label}, {cell(best)}: {_against_others(leaders[0], label, comparison)}."
 
 
-def _against_others(best: str, rows: Sequence[Row], comparison: Comparison) -> str:
+def _against_others(best: str, label: str, comparison: Comparison) -> str:
     """The verdicts on the best run and each other one."""
-    better: list[str] = []
-    undecided: list[str] = []
-    untested: list[str] = []
-    for row in rows:
-        if best in (row.pair.a, row.pair.b):
-            other = row.pair.a if row.pair.b == best else row.pair.b
-            found = better if comparison.winner(row) == best else untested if math.isnan(row.p_corrected) else undecided
-            found.append(other)
-    apart = [run for run in comparison.systems if run not in (best, *better, *undecided, *untested)]
-    parts = [f"significantly better than {listed(better)}"] if better else []
-    parts += [f"not significantly better than {listed(undecided)}"] if undecided else []
-    parts += [f"no test was possible against {listed(untested)}"] if untested else []
-    parts += [f"not compared with {listed(apart)}"] if apart else []
+    rows = [row for row in comparison.rows if row.pair.measure == label and best in (row.pair.a, row.pair.b)]
+    tested = {row.pair.a if row.pair.b == best else row.pair.b: not math.isnan(row.p_corrected) for row in rows}
+    better = comparison.beaten(best, label)
+    others = [run for run in comparison.systems if run not in (best, *better)]
+    parts = {
+        "significantly better than": better,
+        "not significantly better than": [run for run in others if tested.get(run)],
+        "no test was possible against": [run for run in others if tested.get(run) is False],
+        "not compared with": [run for run in others if run not in tested],
+    }
+    said = "; ".join(f"{what} {listed(runs)}" for what, runs in parts.items() if runs)
     correction = "" if len(comparison.systems) < 3 or comparison.correction == "none" else f", {comparison.correction}"
-    return f"{'; '.join(parts)} ({comparison.test} test{correction}, alpha {comparison.alpha:g})"
+    return f"{said} ({comparison.test} test{correction}, alpha {comparison.alpha:g})"
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:
@@ -62,7 +61,3 @@ def listed(names: Sequence[str], most: int = 4) -> str:
     if len(names) > most + 1:
         return f"{', '.join(names[:most])} and {len(names) - most} more"
     return " and ".join([*filter(None, [", ".join(names[:-1])]), *names[-1:]])
-
-
-def _queries(count: int) -> str:
-    return f"{count} quer{'y' if count == 1 else 'ies'}"

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from torchrank.names.labels import Label, read, split, write
-from torchrank.names.nearest import nearest
+from torchrank.names.nearest import did_you_mean, nearest
 from torchrank.names.registry import measures
 from torchrank.names.spellings import PARAMETERS, PARSE, Known, known, without_optional
 
@@ -58,6 +58,34 @@ def parse(name: str, **overrides: Any) -> Any:
             f"Expected one {several} in {name!r}, got {len(metrics)}; use RankingCollection for several metrics"
         )
     return metrics[0]
+
+
+class Named(dict[str, Any]):
+    """A dictionary by names, in which any spelling of a measure finds its value.
+
+    Example:
+        >>> from torchrank.metrics.public import Precision
+        >>> Named({"P_5": 0.2})["precision@5"]
+        0.2
+        >>> Named({"P_5": 0.2})["P_15"]
+        Traceback (most recent call last):
+        KeyError: "Expected one of 'P_5', got 'P_15'; did you mean 'P_5'?"
+    """
+
+    def __missing__(self, name: str) -> Any:
+        wanted = _label_of(name)
+        for key, value in self.items():
+            if wanted is not None and _label_of(key) == wanted:
+                return value
+        raise KeyError(f"Expected one of {', '.join(map(repr, self))}, got {name!r}{did_you_mean(name, self)}")
+
+
+def _label_of(name: str) -> str | None:
+    """The label of a name; None if it is not the name of one measure."""
+    try:
+        return str(parse(name).label)
+    except (ValueError, TypeError):
+        return None
 
 
 def parse_all(name: str, defaults: Mapping[str, Any] = MappingProxyType({}), /, **overrides: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from torchrank.names.labels import read, write
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.parse import parse, required
 from torchrank.names.registry import measures
-from torchrank.names.spellings import TITLES, Known, known, plain, without_optional
+from torchrank.names.spellings import TITLES, Known, known, without_optional
 
 if TYPE_CHECKING:
     from torchrank.names.types import Array
@@ -223,20 +223,6 @@ def preset(name: str, *k: int, num_items: int | None = None, interactions: Array
     if not labels:
         raise ValueError(f"Expected at least one cutoff for {name}, as in preset({name!r}, 10), got none")
     return labels
-
-
-def table() -> str:
-    """The table in Markdown. Its first two rows are about all measures of a library."""
-    always = [", ".join(f"`{key}={value}`" for key, value in ALWAYS.get(name, {}).items()) for name in LIBRARIES]
-    lines = [["", *LIBRARIES.values()], ["---"] * (1 + len(LIBRARIES)), ["all of these", *always]]
-    lines.append(["except", *(EXCEPT.get(name, "") for name in LIBRARIES)])
-    for measure, row in rows().items():
-        lines.append([measure, *("; ".join(map(_shown, row.get(name, []))) for name in LIBRARIES)])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _shown(cell: Cell) -> str:
-    return plain(f"none: {cell.why}" if cell.ours is None else f"`{cell.ours}`")
 
 
 def _of_catalogue(library: str, **catalogue: Any) -> Iterator[tuple[Cell, dict[str, Any]]]:

@@ -11,13 +11,13 @@ from typing import Any
 from torchrank.names.docstrings import with_texts
 from torchrank.names.nearest import did_you_mean
 from torchrank.statistics.corrections import correct
-from torchrank.statistics.forest import draw_forest
+from torchrank.statistics.forest import Effect, draw_forest
 from torchrank.statistics.intervals import check_share
 from torchrank.statistics.pair_statistics import PairStatistics
 from torchrank.statistics.paired_tests import OTHER_NULLS
 from torchrank.statistics.power import detectable, queries_needed
 from torchrank.statistics.reading import notes_on, warnings_on
-from torchrank.statistics.table import SUPERSCRIPTS, Table
+from torchrank.statistics.table import SUPERSCRIPTS, Score, Table, finite
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Head:
-    """A column of the report: its title, and a text for the pointer and one for the legend."""
+    """A column of the report: its title, and its explanation."""
 
     title: str
-    hint: str = ""
     legend: str = ""
-    #: whether cells are texts
-    left: bool = False
     #: the columns of the comparison in one cell, and the form of the cell; () = the column itself
     columns: tuple[str, ...] = ()
-    form: str = "{}"
+    form: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,48 +76,47 @@ def _verdict(comparison: Comparison, p: float) -> bool | None:
 
 #: all columns of a comparison, in their order
 COLUMNS = (
-    Column("measure", "label of the measure"),
-    Column("a", "name of the first system, the baseline if there is one"),
-    Column("b", "name of the second system"),
-    Column("mean_a", "mean of a on the queries that both have scored"),
-    Column("mean_b", "mean of b on these queries"),
-    Column("difference", "mean_b - mean_a", "+.4f", head=Head("Difference", legend="mean of the run - mean of the other"
-           " run; its interval is not corrected for several pairs")),
+    Column("measure", "label of the measure", head=Head("Measure")),
+    Column("a", "name of the first system, the baseline if there is one", head=Head("a")),
+    Column("b", "name of the second system", head=Head("b")),
+    Column("mean_a", "mean of a on the queries that both have scored", head=Head("Mean\nof a")),
+    Column("mean_b", "mean of b on these queries", head=Head("Mean\nof b")),
+    Column("difference", "mean_b - mean_a", "+.4f", head=Head("b - a", "the mean of b minus the mean of a; its interval"
+           " is not corrected for several pairs")),
     Column("low", "lower end of the interval of the difference", "+.4f", lambda c, row: row.pair.interval(c.level)[0],
-           head=Head("{level:g} % interval", columns=("low", "high"), form="[{}, {}]")),
+           head=Head("{level:g} %\ninterval", columns=("low", "high"), form="[{}, {}]")),
     Column("high", "upper end of this interval", "+.4f", lambda c, row: row.pair.interval(c.level)[1]),
     Column("relative", "difference as a share of mean_a", "+.2%", printed=False),
     Column("relative_low", "lower end of the interval of this share", "+.2%",
            lambda c, row: row.pair.relative_interval(c.level)[0], False),
     Column("relative_high", "upper end of this interval", "+.2%", lambda c, row: row.pair.relative_interval(c.level)[1],
            False),
-    Column("p", "p-value of the test", ".2g", lambda c, row: row.p, head=Head("p", legend="probability of a difference"
-           " at least as large if the runs were equally good; {test} test")),
+    Column("p", "p-value of the test", ".2g", lambda c, row: row.p, head=Head("p", "probability of a difference at"
+           " least as large if the runs were equally good; {test} test")),
     Column("p_corrected", "p-value over the family of tests", ".2g", lambda c, row: row.p_corrected,
            head=Head("p\ncorrected")),
-    Column("winner", "the better system, if one is shown", "", lambda c, row: c.winner(row), head=Head("Winner", "",
-           "the better run, if {corrected} is at most {alpha:g}; else no difference is shown", True)),
+    Column("winner", "the better system, if one is shown", "", lambda c, row: c.winner(row), head=Head("Winner",
+           "the better run, if {corrected} is at most {alpha:g}; else no difference is shown")),
     Column("better", "posterior probability that b is better, under a flat prior", ".3f", printed=False),
-    Column("effect", "difference in standard deviations of the differences", "+.3f", head=Head("Effect", "difference in"
-           " standard deviations of the differences", "difference in standard deviations of the differences, with"
-           " Hedges' correction")),
+    Column("effect", "difference in standard deviations of the differences", "+.3f", head=Head("Effect",
+           "difference in standard deviations of the differences, with Hedges' correction")),
     Column("sd", "standard deviation of the differences", printed=False),
-    Column("wins", "queries in which b is better", head=Head("Better,\nequal,\nworse", "numbers of queries",
-           "numbers of queries on which the run beats the other run, ties with it, and loses", False,
-           ("wins", "ties", "losses"), "{}, {}, {}")),
+    Column("wins", "queries in which b is better", head=Head("Better,\nequal,\nworse",
+           "numbers of queries on which b is better than a, equal to it, and worse", ("wins", "ties", "losses"),
+           "{}, {}, {}")),
     Column("ties", "queries in which both are equal"),
     Column("losses", "queries in which b is worse"),
     Column("detectable", "smallest true difference that these queries show with the given power", "",
            lambda c, row: row.pair.detectable(c.power, c.alpha), False),
-    Column("n", "queries that both have scored", head=Head("n", "queries that are compared", "number of compared"
-           " queries; one that a run lacks counts 0, if means are over judged queries")),
+    Column("n", "queries that both have scored", head=Head("n", "number of compared queries; one that a run lacks"
+           " counts 0, if means are over judged queries")),
     Column("unpaired", "queries that only one has scored", "d"),
     Column("p_equivalent", "corrected p-value of equivalence", ".2g", lambda c, row: row.p_equivalent, False, True),
     Column("equivalent", "whether the difference is shown to be below the margin", "",
-           lambda c, row: _verdict(c, row.p_equivalent), margin=True, head=Head("Equivalent", left=True)),
+           lambda c, row: _verdict(c, row.p_equivalent), margin=True, head=Head("Equivalent")),
     Column("p_not_worse", "corrected p-value of non-inferiority", ".2g", lambda c, row: row.p_not_worse, False, True),
     Column("not_worse", "whether b is shown to lose less than the margin", "",
-           lambda c, row: _verdict(c, row.p_not_worse), margin=True, head=Head("Not worse", left=True)),
+           lambda c, row: _verdict(c, row.p_not_worse), margin=True, head=Head("Not worse")),
 )  # fmt: skip
 
 
@@ -189,6 +185,16 @@ class Comparison:
             return None
         return pair.b if pair.gain > 0 else pair.a
 
+    def beaten(self, system: str, measure: str) -> list[str]:
+        """The systems than which one is shown to be better in a measure."""
+        pairs = [row.pair for row in self.rows if row.pair.measure == measure and self.winner(row) == system]
+        return [pair.b if pair.a == system else pair.a for pair in pairs]
+
+    @property
+    def significant(self) -> str:
+        """What the verdicts of the tests are called: "significant", or "significant after correction"."""
+        return f"significant{' after correction' * (self.correction != 'none')}"
+
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns of :attr:`table`."""
@@ -212,28 +218,27 @@ class Comparison:
         )
 
     @property
-    def _printed(self) -> Table:
+    def printed(self) -> Table:
+        """The main columns of :attr:`table`."""
         table = self.table
         hidden = {"unpaired"} if not any(table["unpaired"]) else set()
         if repr(table["p"]) == repr(table["p_corrected"]):  # NaN equals NaN
             hidden.add("p_corrected")
-        shown = [one.name for one in COLUMNS if one.printed and one.name in table and one.name not in hidden]
-        formats = {column: spec for column, spec in table.formats.items() if column in shown}
-        return Table({column: table[column] for column in shown}, formats, table.notes)
+        return table.of([one.name for one in COLUMNS if one.printed and one.name in table and one.name not in hidden])
 
     def __repr__(self) -> str:
-        return repr(self._printed)
+        return repr(self.printed)
 
     def _repr_html_(self) -> str:
-        return self._printed._repr_html_()
+        return self.printed._repr_html_()
 
     def to_markdown(self) -> str:
         """The printed columns as a Markdown table, with notes and warnings."""
-        return self._printed.to_markdown()
+        return self.printed.to_markdown()
 
     def to_latex(self) -> str:
         """The printed columns as a LaTeX table for the package booktabs; notes and warnings are comments."""
-        return self._printed.to_latex()
+        return self.printed.to_latex()
 
     def to_pandas(self) -> Any:
         """All columns of :attr:`table` as a ``pandas.DataFrame``.
@@ -246,7 +251,7 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """All settings and numbers, in values that JSON has; NaN is None. :meth:`from_dict` reads it."""
         rows = [
-            {**_finite(described), **_finite(asdict(row.pair)), **_finite(_p_values(row))}
+            {name: finite(value) for name, value in {**described, **asdict(row.pair), **_p_values(row)}.items()}
             for described, row in zip(self.table, self.rows)
         ]
         settings = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "rows"}
@@ -283,9 +288,10 @@ class Comparison:
         return hash(self.to_json())
 
     def leaderboard(self, digits: int = 4) -> Table:
-        """A row for each system, a column for each measure: means, with the marks of the systems that it beats.
+        """The table of a paper: a row for each system, a column for each measure, letters of the systems that it beats.
 
-        A mean is that of the pair with the most queries. Against a baseline, only the baseline has a mark.
+        A mean is that of the pair with the most queries. Against a baseline, only the baseline has a letter. HTML,
+        Markdown and LaTeX print the best mean in bold.
 
         Args:
             digits: decimals of the means.
@@ -294,21 +300,28 @@ class Comparison:
             >>> from torchrank.statistics.compare import compare
             >>> a = [0.2, 0.5, 0.3, 0.4]
             >>> board = compare({"bm25": a, "dense": [0.4, 0.7, 0.4, 0.6]}).leaderboard(digits=2)
-            >>> board.rows
-            [{'': 'a', 'system': 'bm25', 'value': '0.35'}, {'': 'b', 'system': 'dense', 'value': '0.53ᵃ'}]
+            >>> print(board.with_notes())
+               system  value
+            a  bm25     0.35
+            b  dense   0.53ᵃ
         """
-        marks = _marks(len(self.systems))
-        columns: dict[str, list[str]] = {"": [_lowered(mark) for mark in marks], "system": list(self.systems)}
+        marks = dict(zip(self.systems, _marks(len(self.systems))))
+        columns: dict[str, list[Any]] = {"": list(map(_lowered, marks.values())), "system": list(self.systems)}
         for measure in self.measures:
             rows = [row for row in self.rows if row.pair.measure == measure]
-            beaten = {system: self._beaten(system, rows, marks) for system in self.systems}
-            columns[measure] = [f"{_mean(system, rows):.{digits}f}{beaten[system]}" for system in self.systems]
-        legend = f"raised: better than that system, p_corrected at most {self.alpha:g}"
-        return Table(columns, notes=[legend, *self.table.notes])
-
-    def _beaten(self, system: str, rows: Sequence[Row], marks: Sequence[str]) -> str:
-        losers = {pair.b if pair.a == system else pair.a for pair in (r.pair for r in rows if self.winner(r) == system)}
-        return (" " if len(marks) > 25 else "").join(m for m, other in zip(marks, self.systems) if other in losers)
+            means = {system: _mean(system, rows) for system in self.systems}
+            known = [mean for mean in means.values() if not math.isnan(mean)]
+            best = (max if rows[0].pair.higher_is_better else min)(known, default=math.nan)
+            beaten = {system: {*self.beaten(system, measure)} for system in self.systems}
+            join = (" " * (len(marks) > 25)).join
+            columns[measure] = [
+                Score(mean, join(mark for other, mark in marks.items() if other in beaten[system]), mean == best)
+                for system, mean in means.items()
+            ]
+        note = (
+            f"A letter behind a mean: significantly better than the system of the letter ({self.alpha:g}). Bold: best."
+        )
+        return Table(columns, dict.fromkeys(self.measures, f".{digits}f"), [note, *self.table.notes])
 
     def detectable(self, power: float = 0.8, alpha: float = 0.05) -> Table:
         """The smallest true difference that a t test of each pair finds on these queries, without correction.
@@ -343,20 +356,36 @@ class Comparison:
         names = {name: [getattr(row.pair, name) for row in self.rows] for name in ("measure", "a", "b")}
         return Table({**names, **columns}, notes=[note])
 
-    def forest(self, ax: Any = None) -> tuple[Any, Any]:
-        """Draw the differences with their intervals, and a band of the margin. Filled marks have a winner.
+    def effects(self, measure: str | None = None) -> list[Effect]:
+        """The differences with their intervals: those of one measure, or all."""
+        rows = [row for row in self.rows if measure in (None, row.pair.measure)]
+        return [
+            Effect(
+                row.pair.measure, row.pair.a, row.pair.b, row.pair.difference, *row.pair.interval(self.level),
+                self.winner(row) is not None, row.pair.higher_is_better,
+            )
+            for row in rows
+        ]  # fmt: skip
+
+    def forest(self, ax: Any = None, measure: str | None = None) -> tuple[Any, Any]:
+        """Draw the differences with their intervals, and a band of the margin. A filled dot is significant.
 
         Args:
             ax: axes of matplotlib to draw on; a new figure if None.
+            measure: the measure to draw; None = all of them in one axes.
 
         Returns:
             The figure and the axes.
 
         Raises:
             ImportError: matplotlib is not installed.
+            ValueError: there is no such measure.
         """
-        lower = {row.pair.measure for row in self.rows if not row.pair.higher_is_better}
-        return draw_forest(self.table.rows, lower, self.level, self.margin, ax)
+        if measure not in (None, *self.measures):
+            hint = did_you_mean(str(measure), self.measures)
+            raise ValueError(f"Expected one of {', '.join(self.measures)}, got {measure!r}{hint}")
+        about = f"difference with its {100 * self.level:g} % interval\nfilled dot: {self.significant}; hollow dot: not"
+        return draw_forest(self.effects(measure), about, self.margin, ax)
 
 
 def comparison_of(
@@ -459,10 +488,6 @@ def _lowered(mark: str) -> str:
 
 def _p_values(row: Row) -> dict[str, float]:
     return {f.name: getattr(row, f.name) for f in fields(row) if f.name != "pair"}
-
-
-def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
 
 
 def _read(kind: Any, row: Mapping[str, Any], *skipped: str) -> dict[str, Any]:

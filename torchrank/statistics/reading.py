@@ -92,7 +92,7 @@ def _family(pairs: Sequence[PairStatistics], p_values: Sequence[float], test: st
     if len(measures) > 1:
         over += f" x {len(measures)} measures" if family == "all" else ", for each measure"
     if count == 1 and len(measures) > 1 and family == "measure":
-        return "one pair for each measure, so nothing to correct; family 'all' corrects over the measures"
+        return "one comparison for each measure: p-values are not corrected; family 'all' corrects over the measures"
     untested = sum(map(math.isnan, p_values))
     return f"{correction} over {over}" + f" ({untested} without a test not counted)" * bool(untested)
 

@@ -8,8 +8,9 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.optional import imported
@@ -18,7 +19,7 @@ from torchrank.names.optional import imported
 SUPERSCRIPTS = dict(zip("ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ⁰¹²³⁴⁵⁶⁷⁸⁹", "abcdefghijklmnoprstuvwxyz0123456789"))
 _RAISED = re.compile(f"[{''.join(SUPERSCRIPTS)}]+")
 # Characters that command a terminal, end a line, change the direction of the text, or stand for no character.
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 # Texts, but no numbers, that a spreadsheet takes for formulas.
 _FORMULA = re.compile(r"(?![+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$)[=+\-@\t\r]", re.IGNORECASE)
 _LATEX = {
@@ -29,6 +30,34 @@ _LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
 }
+
+
+class Score(float):
+    """A number with marks behind it, as in tables of papers. Tables in HTML, Markdown and LaTeX print the best in bold.
+
+    Args:
+        value: the number.
+        marks: superscripts of :data:`SUPERSCRIPTS`.
+        best: whether no other number of its column is better.
+
+    Example:
+        >>> print(Table({"mrr": [Score(0.5, "ᵃ", best=True), Score(0.25)]}).to_markdown())
+        | mrr |
+        | ---: |
+        | **0.5000**ᵃ |
+        | 0.2500 |
+    """
+
+    marks: str
+    best: bool
+
+    def __new__(cls, value: float, marks: str = "", best: bool = False) -> Score:
+        score = super().__new__(cls, value)
+        score.marks, score.best = marks, best
+        return score
+
+    def __repr__(self) -> str:
+        return f"{float(self)!r}{self.marks}"
 
 
 class Table:
@@ -141,27 +170,63 @@ class Table:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        widths = [max(map(len, cells)) for cells in zip(*self._lines())]
+        widths, lines = self.widths, self._lines()
         right = [self._is_number(name) for name in self._columns]
-        lines = [
+        aligned = [
             "  ".join(cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(cells, widths, right)).rstrip()
-            for cells in self._lines()
+            for cells in lines
         ]
-        return "\n".join([*lines, *map(printable, self._notes)])
+        return "\n".join([*aligned, *map(printable, self._notes)])
+
+    @property
+    def widths(self) -> list[int]:
+        """The number of characters of each column in text."""
+        return [max(map(len, cells)) for cells in zip(*self._lines())]
 
     def _repr_html_(self) -> str:
-        align = ["right" if self._is_number(name) else "left" for name in self._columns]
-        head, *body = (
-            "".join(f'<{tag} style="text-align: {a}">{html.escape(cell)}</{tag}>' for cell, a in zip(cells, align))
-            for cells, tag in zip(self._lines(), ["th"] + ["td"] * len(self))
-        )
-        rows = "".join(f"<tr>{row}</tr>" for row in body)
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
+        return self.to_html()
+
+    def with_notes(self, *notes: str) -> Table:
+        """The table with other notes."""
+        return Table(self._columns, self._formats, notes)
+
+    def of(self, columns: Sequence[str]) -> Table:
+        """Some columns of the table, with its notes."""
+        formats = {name: spec for name, spec in self._formats.items() if name in columns}
+        return Table({name: self[name] for name in columns}, formats, self._notes)
 
     def without_notes(self, other: Table) -> Table:
         """The table without the notes that another one has, which is printed above it."""
-        return Table(self._columns, self._formats, [note for note in self._notes if note not in other.notes])
+        return self.with_notes(*(note for note in self._notes if note not in other.notes))
+
+    def to_html(self, caption: str = "", name: str = "", grouped: bool = False) -> str:
+        """The table in HTML, with its notes below as paragraphs.
+
+        Args:
+            caption: its caption; "" = none.
+            name: its id; "" = none.
+            grouped: equal values in neighbouring rows of the first column are one cell.
+
+        Example:
+            >>> Table({"run": ["a & b"]}).to_html().partition("<tbody>")[2]
+            '<tr><th scope="row">a &amp; b</th></tr></tbody></table>'
+        """
+        right = [' class="n" style="text-align: right"' * self._is_number(column) for column in self._columns]
+        head, *body = self._lines(HTML)
+        text = f"<table{f' id={chr(34)}{html.escape(name)}{chr(34)}' * bool(name)}>"
+        text += f"<caption>{html.escape(printable(caption))}</caption>" * bool(caption) + "<thead><tr>"
+        text += "".join(f'<th scope="col"{r}>{cell}</th>' for cell, r in zip(head, right)) + "</tr></thead>"
+        groups = [[*rows] for _, rows in groupby(body, lambda cells: cells[0] if grouped else None)]
+        for rows in groups or [[]]:
+            first = f'<th scope="rowgroup" rowspan="{len(rows)}">{rows[0][0]}</th>' if grouped and rows else ""
+            text += "<tbody>"
+            for cells in rows:
+                named, *others = [*zip(cells, right)][grouped:]
+                text += f'<tr>{first}<th scope="row"{named[1]}>{named[0]}</th>'
+                text += "".join(f"<td{r}>{cell}</td>" for cell, r in others) + "</tr>"
+                first = ""
+            text += "</tbody>"
+        return text + "</table>" + "".join(f"<p>{html.escape(printable(note))}</p>" for note in self._notes)
 
     def to_markdown(self) -> str:
         """The table in GitHub's Markdown, with its notes below.
@@ -172,7 +237,7 @@ class Table:
             | --- | ---: |
             | mrr | 0.5000 |
         """
-        head, *body = ("| " + " | ".join(map(_markdown, cells)) + " |" for cells in self._lines())
+        head, *body = ("| " + " | ".join(cells) + " |" for cells in self._lines(MARKDOWN))
         rule = "| " + " | ".join("---:" if self._is_number(name) else "---" for name in self._columns) + " |"
         return "\n".join([head, rule, *body, *(f"\n{printable(note)}" for note in self._notes)])
 
@@ -189,7 +254,7 @@ class Table:
             \bottomrule
             \end{tabular}
         """
-        head, *body = (" & ".join(map(_latex, cells)) + r" \\" for cells in self._lines())
+        head, *body = (" & ".join(cells) + r" \\" for cells in self._lines(LATEX))
         align = "".join("r" if self._is_number(name) else "l" for name in self._columns)
         lines = [f"\\begin{{tabular}}{{{align}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
         return "\n".join([*lines, r"\end{tabular}", *(f"% {printable(note)}" for note in self._notes)])
@@ -211,7 +276,7 @@ class Table:
 
     def to_dict(self) -> dict[str, list[Any]]:
         """The columns as lists of values that JSON has: NaN and infinity are None."""
-        return {name: [_finite(value) for value in values] for name, values in self._columns.items()}
+        return {name: [finite(value) for value in values] for name, values in self._columns.items()}
 
     def to_json(self) -> str:
         """The columns as JSON; NaN is null.
@@ -238,24 +303,36 @@ class Table:
         """
         return imported("polars", instead="use to_dict()").DataFrame(self._columns)
 
-    def _lines(self) -> list[list[str]]:
-        """The cells of the head and of each row."""
-        rows = ([_cell(value, self._formats.get(name, "")) for name, value in row.items()] for row in self)
-        return [list(map(printable, self._columns)), *rows]
+    def _lines(self, style: Style | None = None) -> list[list[str]]:
+        """The cells of the head and of each row. In text the digits of numbers with marks are below each other."""
+        columns = []
+        for name, values in self._columns.items():
+            marks = [getattr(value, "marks", "") for value in values]
+            most = max(map(len, marks), default=0) if style is None else 0
+            cells = [(style or TEXT).cell(value, self._formats.get(name, "")) for value in values]
+            columns.append([f"{cell}{' ' * (most - len(mark))}" for cell, mark in zip(cells, marks)])
+        head = [(style or TEXT).escape(printable(name)) for name in self._columns]
+        return [head, *map(list, zip(*columns))]
 
     def _is_number(self, name: str) -> bool:
         values = self._columns[name]
         return all(v is None or (isinstance(v, int | float) and not isinstance(v, bool)) for v in values)
 
 
-def _cell(value: Any, spec: str) -> str:
+def cell(value: Any, spec: str = "") -> str:
+    """A value as text; "-" if it is missing.
+
+    Example:
+        >>> cell(0.25), cell(3), cell(float("nan")), cell(None), cell(True)
+        ('0.2500', '3', '-', '-', 'yes')
+    """
     if value is None or value != value:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
         return printable(value)
-    return format(value, spec or ("" if isinstance(value, int) else ".4f"))
+    return format(value, spec or ("" if isinstance(value, int) else ".4f")) + getattr(value, "marks", "")
 
 
 def _plain(value: Any) -> Any:
@@ -278,14 +355,33 @@ def _no_formula(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def finite(value: Any) -> Any:
+    """A value that JSON has: None for NaN and infinity, and the number of a score."""
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value
 
 
-def _markdown(cell: str) -> str:
-    return cell.replace("|", "\\|")
-
-
-def _latex(cell: str) -> str:
-    escaped = "".join(_LATEX.get(character, character) for character in cell)
+def _latex(text: str) -> str:
+    escaped = "".join(_LATEX.get(character, character) for character in text)
     return _RAISED.sub(lambda found: f"$^{{{''.join(SUPERSCRIPTS[mark] for mark in found[0])}}}$", escaped)
+
+
+class Style(NamedTuple):
+    """How a format writes the text of a cell, and the best number of a column."""
+
+    escape: Callable[[str], str] = str
+    strong: str = "{}"
+
+    def cell(self, value: Any, spec: str) -> str:
+        """A value as text of the format."""
+        text, marks = cell(value, spec), getattr(value, "marks", "")
+        if not getattr(value, "best", False):
+            return self.escape(text)
+        return self.strong.format(self.escape(text.removesuffix(marks))) + self.escape(marks)
+
+
+TEXT = Style()
+HTML = Style(html.escape, "<b>{}</b>")
+MARKDOWN = Style(lambda text: text.replace("|", "\\|"), "**{}**")
+LATEX = Style(_latex, "\\textbf{{{}}}")

@@ -279,6 +279,36 @@ class QueryTable:
             ValueError: there are no groups, slices lack an id, or one is a number and another one its text.
         """
         check(level, "auto")
+        parts = {name: self.where(inside) for name, inside in self._slices(slices).items()}
+        estimates = {
+            f"{label}/{name}": part._estimate(label, level, "auto")
+            for label in self.columns
+            for name, part in parts.items()
+        }
+        return estimate_table(estimates, level)
+
+    def sliced(self, slices: Any = None) -> QueryTable:
+        """The table with further columns: the values of each slice, NaN elsewhere, as ``ndcg@10/slice``.
+
+        :func:`torchrank.compare` compares the slices of such tables. Arguments and errors are those of :meth:`by`.
+
+        Example:
+            >>> import torchrank as tr
+            >>> tr.QueryTable([1, 2], {"mrr": [1.0, 0.5]}).sliced({1: "new", 2: "old"}).to_dict()
+            {'id': [1, 2], 'mrr': [1.0, 0.5], 'mrr/new': [1.0, nan], 'mrr/old': [nan, 0.5]}
+        """
+        inside = {"": np.ones(len(self), dtype=bool)} | {f"/{name}": at for name, at in self._slices(slices).items()}
+        columns = {
+            f"{label}{name}": np.where(at, values, np.nan)
+            for label, values in self.columns.items()
+            for name, at in inside.items()
+        }
+        spread = [(f"{label}{name}", label) for label in self.columns for name in inside]
+        weights = None if self.weights is None else {key: self.weights[label] for key, label in spread}
+        return QueryTable(self.ids, columns, weights, {key: self._metrics[label] for key, label in spread}, self.groups)
+
+    def _slices(self, slices: Any) -> dict[str, np.ndarray]:
+        """bool [query] by the name of the slice: whether a query is in it."""
         groups = self._own_groups().tolist() if slices is None else list(self._aligned(slices, "slices"))
         names = list({one for one in groups if one is not None and one == one})  # NaN = in no slice
         try:
@@ -293,13 +323,7 @@ class QueryTable:
             )
         numbers = {one: number for number, one in enumerate(names)}
         number = np.array([numbers.get(group, -1) for group in groups])
-        parts = {text: self.where(number == numbers[one]) for text, one in texts.items()}
-        estimates = {
-            f"{label}/{name}": part._estimate(label, level, "auto")
-            for label in self.columns
-            for name, part in parts.items()
-        }
-        return estimate_table(estimates, level)
+        return {text: number == numbers[one] for text, one in texts.items()}
 
     def _own_groups(self) -> np.ndarray:
         if self.groups is None:

@@ -73,7 +73,7 @@
       return row;
     }));
     const runs = data.pairs.length ? data.pairs[state.pair].map((run) => data.runs[run]) : data.runs;
-    ["Query", ...runs, "Difference"].slice(0, heads.length).forEach((text, at) => {
+    ["Query", ...runs, "b - a"].slice(0, heads.length).forEach((text, at) => {
       heads[at].firstChild.textContent = text;
       heads[at].setAttribute("aria-sort", at === state.sort ? state.order : "none");
     });
@@ -118,7 +118,7 @@
     head.replaceChildren(button);
   });
   measureBox.append(...data.measures.map((one, at) => option(one.label, at)));
-  pairBox.append(...data.pairs.map(([a, b], at) => option(`${data.runs[b]} against ${data.runs[a]}`, at)));
+  pairBox.append(...data.pairs.map(([a, b], at) => option(`${data.runs[b]} - ${data.runs[a]}`, at)));
   pairBox.parentElement.hidden = !data.pairs.length;
   measureBox.addEventListener("change", () => {
     state.measure = Number(measureBox.value);
