@@ -217,7 +217,7 @@ def _plot(found: Evaluation, comparison: Comparison | None, options: argparse.Na
     from torchrank.evaluation.verdict import listed
 
     if comparison is None:
-        rows, measures, what = len(found.runs), found[found.runs[0]].labels, "Means"
+        rows, measures, what = len(found.runs), tuple(found[found.runs[0]].labels), "Means"
     else:
         rows, measures, what = len(comparison.effects(comparison.measures[0])), comparison.measures, "Differences"
 

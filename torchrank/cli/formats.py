@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "jsonl", "csv", "markdown", "latex", "html")
 SEVERAL = ("table", "json", "markdown", "html")
 
-#: columns that a narrow terminal does not show, the first to go first; a line goes together
-DROPPED = tuple(
-    line.split(", ")
-    for line in ["unpaired", "effect", "n", "wins, ties, losses", "no relevant", "found itself", "without judgments", "mean_a, mean_b", "empty", "p", "standard error", "queries", "low, high", "p_corrected"]
+#: columns that a narrow terminal does not show, the first to go first; some go together
+DROPPED = (
+    *("unpaired", "effect", "n", "wins, ties, losses", "no relevant", "found itself", "without judgments"),
+    *("mean_a, mean_b", "empty", "p", "standard error", "queries", "low, high", "p_corrected"),
 )
 
 #: the fewest characters to which a text is cut
@@ -44,11 +44,11 @@ def fitted(table: Table, width: float) -> Table:
         return sum(table.widths) + 2 * (len(table.columns) - 1) - width
 
     lacking: list[str] = []
-    for group in (*DROPPED, *((name,) for name in reversed(table.columns[2:]))):
+    for group in (*DROPPED, *reversed(table.columns[2:])):
         if excess() <= 0:
             break
         # the corrected p stands for both
-        if gone := [name for name in group if name in table and (name != "p" or "p_corrected" in table)]:
+        if gone := [name for name in group.split(", ") if name in table and (name != "p" or "p_corrected" in table)]:
             table = table.of([name for name in table.columns if name not in gone])
             lacking += gone
     while (over := excess()) > 0 and max(table.widths) > SHORTEST:

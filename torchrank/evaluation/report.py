@@ -195,7 +195,7 @@ def _legend(comparison: Comparison | None, level: float) -> dict[str, str]:
         lines |= {"a, b": "the two runs that a row compares; every difference is b - a"}
         facts = {"test": comparison.test, "corrected": corrected, "alpha": comparison.alpha}
         for head in (one.head for one in comparison.columns if one.head and one.head.legend):
-            lines[head.title.replace("\n", " ").lower()] = head.legend.format(**facts)
+            lines[head.title.lower()] = head.legend.format(**facts)
     lines["judged"] = "queries of the judgments; missing: those that a run lacks"
     lines["unjudged@k"] = "mean share of the first k documents that nobody has judged; they count as not relevant"
     return lines
