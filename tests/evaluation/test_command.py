@@ -5,7 +5,10 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import pathlib
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -470,3 +473,38 @@ def test_a_report_names_its_files_and_the_digest_of_the_judgments(files, capsys,
     assert output(capsys, "eval", *files, "--html", page)[0] == 0
     digest = hashlib.blake2b(pathlib.Path(files[0]).read_bytes(), digest_size=16).hexdigest()
     assert all(one in page.read_text() for one in (files[0], ", ".join(files[1:]), f"blake2b {digest}"))
+
+
+@pytest.mark.parametrize("command", ["eval", "compare"])
+def test_measures_have_the_names_that_were_asked_for_and_need_no_quotes(files, capsys, command):
+    for call in ([*files, "-m", "P_5", "recip_rank"], ["-m", "P_5", "recip_rank", *files]):
+        status, text = output(capsys, command, *call, "--format", "json")
+        assert status == 0
+        assert json.loads(text)["means"] == tr.evaluate(files[0], files[1:], "P_5 recip_rank").means
+        assert list(json.loads(text)["means"]["bm25"]) == ["P_5", "recip_rank"]
+    means = tr.evaluate(files[0], files[1:], "P_5").means
+    assert means["bm25"]["precision@5"] == means["bm25"]["P_5"]
+    with pytest.raises(KeyError, match=r"did you mean 'P_5'"):
+        means["bm25"]["P_15"]
+
+
+def test_no_line_is_wider_than_the_terminal_unless_all_columns_are_asked_for(files, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    calls = [["eval"], ["compare", "--worst", "3"], ["compare", "--table", "paper"], ["power", "--delta", "0.01"]]
+    for command, *more in calls:
+        call = [command, files[0], f"{'long' * 12}={files[1]}", files[2], "-m", "ndcg(gain=exponential)@10 map", *more]
+        assert max(map(len, output(capsys, *call)[1].splitlines())) <= 80
+    wide = output(capsys, "compare", *files, "--wide")[1]
+    assert all(column in wide for column in ("effect", "losses", "mean_a"))
+
+
+@pytest.mark.parametrize("command", ["measures", "presets", "spellings"])
+def test_lists_have_a_line_for_each_name_in_a_new_process(command):
+    call = [sys.executable, "-m", "torchrank", command]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=300, env={**os.environ, "COLUMNS": "80"})
+    lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert max(map(len, lines)) <= 80
+    assert len(lines) > 10
+    wanted = {"measures": "ndcg@k", "presets": "trec_eval", "spellings": "ndcg@{k}"}[command]
+    assert any(line.startswith(f"{wanted} ") for line in lines)
