@@ -94,7 +94,7 @@ def test_bytes_that_are_no_utf8_are_kept():
     found = tr.read_run(io.BytesIO(b"\xff\xfe1 Q0 \xe9\x80 1 0.5 t\n"[2:] + b"\xe9 Q0 \xe9 1 1 t\n"))
     again = [key.encode("utf-8", "surrogateescape") for key in found.query_ids]
     assert again == [b"1", b"\xe9"]
-    assert tr.read_run(found.to_dict()).queries.hashable() == again
+    assert tr.read_run(found.to_dict()).queries.to_keys() == again
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def _named(run: Any, judged: Container[Any]) -> dict[str, Any]:
     """
     if isinstance(run, Mapping) and run and all(isinstance(one, Mapping) and not one for one in run.values()):
         # Empty runs by name, or queries without documents.
-        queries = of_objects(list(run)).hashable()
+        queries = of_objects(list(run)).to_keys()
         return {"run": run} if any(one in judged for one in queries) else {str(name): {} for name in run}
     if isinstance(run, Mapping) and not _is_table(run):
         # an empty run, or a query without documents, tells nothing about the depth of the dictionary

@@ -105,7 +105,7 @@ def identical(run: Run) -> np.ndarray:
     if queries.kind != table.items.kind and "objects" not in (queries.kind, table.items.kind):
         return np.zeros(len(run), dtype=bool)
     one, other = (table.items, queries) if table.items.kind == "objects" else (queries, table.items)
-    return np.asarray(one.same(other))
+    return np.asarray(one.equals(other))
 
 
 def with_parameters(measures: Suite, **parameters: Any) -> Any:

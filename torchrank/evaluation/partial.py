@@ -17,7 +17,7 @@ from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
 from torchrank.statistics.table import Table
 from torchrank.tables.errors import no_common_query
-from torchrank.tables.ids import MIX, ObjectIds
+from torchrank.tables.ids import SECOND, ObjectIds, mixed
 from torchrank.tables.table import Duplicates, Qrels, Ties
 from torchrank.version import __version__
 from torchrank.wrappers.hashing import hash_ids
@@ -25,8 +25,6 @@ from torchrank.wrappers.suites import Suite
 
 # Groups of queries, by the hash of their ids, in which the queries of all parts are counted.
 BUCKETS = 256
-# Another odd constant with well mixed bits, beside MIX.
-SECOND = np.uint64(0xC2B2AE3D27D4EB4F)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -276,13 +274,13 @@ def _digest(evaluator: Evaluator) -> tuple[str, np.ndarray]:
 
 
 def _digest_of(qrels: Qrels) -> tuple[str, np.ndarray]:
-    queries = _mixed(_hashes(qrels.queries))
+    queries = mixed(_hashes(qrels.queries))
     grades = np.zeros(len(qrels), np.uint64)
     for column in (qrels.value[:, None] if qrels.subtopics is None else qrels.subtopics).T:
-        grades = _mixed(grades * SECOND + _mixed((column + 0.0).view(np.uint64)))  # -0.0 and 0.0 are one grade
-    rows = _mixed(queries[qrels.query] + np.uint64(3) * _mixed(_hashes(qrels.items)) + np.uint64(5) * grades)
+        grades = mixed(grades * SECOND + mixed((column + 0.0).view(np.uint64)))  # -0.0 and 0.0 are one grade
+    rows = mixed(queries[qrels.query] + np.uint64(3) * mixed(_hashes(qrels.items)) + np.uint64(5) * grades)
     # Sums do not depend on the order of the rows.
-    parts = [int(np.add.reduce(one, dtype=np.uint64)) for one in (queries, rows, _mixed(rows ^ SECOND))]
+    parts = [int(np.add.reduce(one, dtype=np.uint64)) for one in (queries, rows, mixed(rows ^ SECOND))]
     text = "".join(f"{one:016x}" for one in parts)
     return f"{len(queries)} queries, {len(rows)} rows, {text}", (queries % np.uint64(BUCKETS)).astype(np.int64)
 
@@ -292,10 +290,3 @@ def _hashes(ids: Any) -> np.ndarray:
     if isinstance(ids, ObjectIds):
         return hash_ids([f"{type(one).__name__} {one!r}" for one in ids.tolist()]).numpy().view(np.uint64)
     return np.asarray(ids.hashes())
-
-
-def _mixed(x: np.ndarray) -> np.ndarray:
-    """64 well mixed bits."""
-    x = x * MIX
-    x = (x ^ (x >> np.uint64(32))) * SECOND
-    return x ^ (x >> np.uint64(29))

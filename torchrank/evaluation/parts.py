@@ -21,7 +21,7 @@ from torchrank.ranking.parts import numbered
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks, QueryReturnsError, of_large
 from torchrank.tables.errors import ReadingError, no_common_query
-from torchrank.tables.ids import Ids, KeyIds
+from torchrank.tables.ids import KeyIds
 from torchrank.tables.joining import Pairs, ranking_of
 from torchrank.tables.sources import read_run
 from torchrank.tables.table import Qrels, Run
@@ -104,7 +104,7 @@ class Evaluator:
     @cached_property
     def numbers(self) -> dict[Hashable, int]:
         """The number of each judged query, by its id as key of dictionaries."""
-        return self.kept("numbers", lambda: {key: at for at, key in enumerate(self.qrels.queries.hashable())})
+        return self.kept("numbers", lambda: {key: at for at, key in enumerate(self.qrels.queries.to_keys())})
 
     def parts(self, source: Any) -> Iterator[Part]:
         """The parts of a run: of each chunk, or of all.
@@ -138,7 +138,7 @@ class Evaluator:
         found_itself = len(np.unique(run.query[itself]))
         run = self.options.apply(run, itself)
         numbers = self.numbers
-        judged = np.array([numbers.get(key, -1) for key in run.queries.hashable()], dtype=np.int64)  # -1 = not judged
+        judged = np.array([numbers.get(key, -1) for key in run.queries.to_keys()], dtype=np.int64)  # -1 = not judged
         in_run = np.flatnonzero(judged >= 0)
         in_run = in_run[judged[in_run].argsort()]  # in the order of the judgments
         part = self._part(judged[in_run], run, in_run)
@@ -196,7 +196,7 @@ class Evaluator:
         number = np.full(len(self.numbers), -1)
         number[at] = np.arange(len(at))
         rows = np.flatnonzero(number[qrels.query] >= 0)
-        items: Ids = qrels.items
+        items = qrels.items
         items = KeyIds([items.tables[one] for one in at.tolist()]) if isinstance(items, KeyIds) else items.take(rows)
         query = number[qrels.query[rows]].astype(qrels.query.dtype)
         subtopics = None if qrels.subtopics is None else qrels.subtopics[rows]

@@ -315,7 +315,7 @@ def _whole_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
 def _queries(rows: Rows) -> tuple[list[int], list[Hashable], np.ndarray]:
     """Where each query begins, its key, and the numbers of the queries without rows."""
     starts = np.flatnonzero(np.diff(rows.query, prepend=-1))
-    names = list(rows.queries.hashable())
+    names = list(rows.queries.to_keys())
     has_rows = np.zeros(len(names), dtype=bool)
     has_rows[rows.query[starts]] = True
     return starts.tolist(), [names[number] for number in rows.query[starts].tolist()], np.flatnonzero(~has_rows)

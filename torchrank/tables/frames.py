@@ -13,8 +13,7 @@ from torchrank.ranking.query_names import QueryNames
 from torchrank.tables import columns as names
 from torchrank.tables import native
 from torchrank.tables.errors import ReadingError
-from torchrank.tables.ids import NumberIds, TextIds, factorise
-from torchrank.tables.records import id_column, of_columns, of_lists
+from torchrank.tables.records import float_column, id_column, of_columns, of_lists
 from torchrank.tables.table import Rows
 
 
@@ -33,8 +32,8 @@ def is_columns(source: Any, chosen: names.Columns = None) -> bool:
     if not isinstance(source, Mapping) or not source:
         return False
     other = str, bytes, Mapping, set, frozenset
-    for one in source.values():
-        if isinstance(one, other) or not hasattr(one, "__len__") or getattr(one, "ndim", 1) == 0:
+    for column in source.values():
+        if isinstance(column, other) or not hasattr(column, "__len__") or getattr(column, "ndim", 1) == 0:
             return False
     return chosen is not None or any(map(names.is_usual, source))
 
@@ -54,14 +53,10 @@ class Frame:
     def ids(self, number: int) -> Any:
         """A column of ids: a column of text, integers [row], or a list with None for missing values."""
         column = self.columns[number]
-        found = native.ids_of(column.to_native() if hasattr(column, "to_native") else column)
-        return _values(column) if found is None else found
+        text = native.text_of(column.to_native() if hasattr(column, "to_native") else column)
+        return _values(column) if text is None else text
 
     def values(self, number: int) -> Any:
-        """A column of numbers: an array, or a list with None for missing values."""
-        return _values(self.columns[number])
-
-    def with_gaps(self, number: int) -> Any:
         """A column of numbers: an array with NaN for missing values, or a list with None."""
         column = self.columns[number]
         if hasattr(column, "to_native") and column.dtype.is_float():
@@ -122,10 +117,10 @@ def _listed(column: Any) -> Any:
 
 def _narwhals(frame: Any, nw: Any) -> Any:
     try:
-        found = nw.from_native(frame)
+        wrapped = nw.from_native(frame)
     except TypeError:
-        found = nw.from_native(_converted(frame))
-    return found.collect() if isinstance(found, nw.LazyFrame) else found
+        wrapped = nw.from_native(_converted(frame))
+    return wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
 
 
 def _converted(frame: Any) -> Any:
@@ -145,27 +140,32 @@ def _values(column: Any) -> Any:
         return column
     missing = column.is_null()
     if not missing.any():
-        found = column.to_numpy() if column.dtype.is_numeric() else column.to_list()
-        return found if isinstance(found, list) or found.dtype.kind in "iuf" else column.to_list()
+        values = column.to_numpy() if column.dtype.is_numeric() else column.to_list()
+        return values if isinstance(values, list) or values.dtype.kind in "iuf" else column.to_list()
     # NaN of pandas stands for a missing value.
-    return [None if gone else value for gone, value in zip(missing.to_list(), column.to_list())]
+    return [None if is_missing else value for is_missing, value in zip(missing.to_list(), column.to_list())]
 
 
 def of_frame(source: Any, value: str, chosen: names.Columns, name: str) -> Rows:
     """Rows of a data frame with the columns query, document and value."""
     frame = frame_of(source, name)
-    at = names.find(chosen, frame.labels, value, name)
-    columns = {key: (frame.ids if key in ("query", "item", "subtopic") else frame.values)(n) for key, n in at.items()}
+    numbers = names.find(chosen, frame.labels, value, name)
+    columns = {
+        column: (frame.ids if column in ("query", "item", "subtopic") else frame.values)(number)
+        for column, number in numbers.items()
+    }
     return of_columns(columns, value, name)
 
 
 def of_dictionary(
-    found: Mapping[Any, Any], value: str, chosen: names.Columns, name: str
+    tables: Mapping[Any, Any], value: str, chosen: names.Columns, name: str
 ) -> Rows | tuple[Mapping[Any, Any], str]:
     """The rows of columns or of lists of documents by query; dictionaries by query as they are, with their name."""
-    if is_columns(found, chosen):
-        return of_frame(found, value, chosen, name or f"<{type(found).__name__}>")
-    return (found, name) if all(isinstance(one, Mapping) for one in found.values()) else of_lists(found, value, name)
+    if is_columns(tables, chosen):
+        return of_frame(tables, value, chosen, name or f"<{type(tables).__name__}>")
+    if all(isinstance(table, Mapping) for table in tables.values()):
+        return tables, name
+    return of_lists(tables, value, name)
 
 
 def of_both(source: Any, chosen: Mapping[str, str | None], ties: str) -> tuple[Any, Any, Any, Any, Any]:
@@ -179,32 +179,24 @@ def of_both(source: Any, chosen: Mapping[str, str | None], ties: str) -> tuple[A
     group = named.pop("group", None)
     with_score = {name: column for name, column in named.items() if name != "grade"}
     way_out = "pass {}= with the name of its column"
-    at = names.find(with_score, frame.labels, "score", "frame", ties == "document", way_out=way_out)
+    numbers = names.find(with_score, frame.labels, "score", "frame", ties == "document", way_out=way_out)
     # A column "score" or "rating" holds the scores here, so the grades are looked for in other columns.
-    with_grade = {"query": frame.labels[at["query"]]} | ({"grade": named["grade"]} if "grade" in named else {})
-    at["grade"] = names.find(with_grade, frame.labels, "grade", "frame", False, [*at.values()], way_out)["grade"]
+    with_grade = {"query": frame.labels[numbers["query"]]} | ({"grade": named["grade"]} if "grade" in named else {})
+    grades = names.find(with_grade, frame.labels, "grade", "frame", False, [*numbers.values()], way_out)["grade"]
 
     def error(message: str, row: int) -> ReadingError:
         return ReadingError(message, "frame", row + 1, frame.row(row), "row")
 
-    query = id_column(frame.ids(at["query"]), "query ids", error)
-    item = id_column(frame.ids(at["item"]), "item ids", error) if "item" in at else None
-    score = _numbers(frame.with_gaps(at["score" if "score" in at else "rank"]), "score", error)
-    grade = _numbers(frame.with_gaps(at["grade"]), "grade", error)
+    query = id_column(frame.ids(numbers["query"]), "query ids", error)
+    item = id_column(frame.ids(numbers["item"]), "item ids", error) if "item" in numbers else None
+    score = float_column(
+        frame.values(numbers["score" if "score" in numbers else "rank"]), "score", error, or_missing=True
+    )
+    grade = float_column(frame.values(grades), "grade", error, or_missing=True)
     if len(bad := np.flatnonzero(np.isinf(grade))):
         raise error(f"Expected grade to be a finite number, got {grade[bad[0]]}", int(bad[0]))
     groups = None if group is None else frame.ids(names.number(group, frame.labels, "frame"))
-    return query, item, score if "score" in at else -score, grade, groups
-
-
-def _numbers(values: Any, what: str, error: Any) -> np.ndarray:
-    """float64 [row], NaN for None."""
-    if not isinstance(values, np.ndarray):
-        for row, value in enumerate(values):
-            if value is not None and (isinstance(value, str) or not hasattr(value, "__float__")):
-                raise error(f"Expected {what} to be a number, got {value!r}", row)
-        values = np.array([np.nan if value is None else float(value) for value in values], dtype=np.float64)
-    return values.astype(np.float64)
+    return query, item, score if "score" in numbers else -score, grade, groups
 
 
 def with_groups(queries: Any, query: np.ndarray, groups: Any, column: str) -> QueryNames:
@@ -219,20 +211,15 @@ def with_groups(queries: Any, query: np.ndarray, groups: Any, column: str) -> Qu
     Raises:
         ReadingError: a query has two groups, or a group is neither text, an integer nor a bool.
     """
-    if isinstance(groups, np.ndarray) and groups.dtype.kind in "iu":
-        groups = NumberIds(groups.astype(np.int64))
-    if isinstance(groups, TextIds | NumberIds):
-        code, distinct = factorise(groups)
-        known = distinct.tolist()
-    else:
-        code, known = _numbered(groups.tolist() if isinstance(groups, np.ndarray) else groups, column)
+    code, known = _numbered(groups.tolist() if hasattr(groups, "tolist") else groups, column)
     _, first = np.unique(query, return_index=True)
     of_query = code[first]
     other = np.flatnonzero(code != of_query[query])
     if len(other):
         row, group = int(other[0]), [*known, None]
-        own, name = group[of_query[query[row]]], queries.take(query[row : row + 1]).tolist()[0]
-        message = f"Expected one {column} for each query, got {own!r} and {group[code[row]]!r} for query {name!r}"
+        first_group, name = group[of_query[query[row]]], queries.take(query[row : row + 1]).tolist()[0]
+        both = f"{first_group!r} and {group[code[row]]!r}"
+        message = f"Expected one {column} for each query, got {both} for query {name!r}"
         raise ReadingError(message, "frame", row + 1, unit="row")
     return QueryNames(queries, known, of_query)
 
@@ -243,8 +230,9 @@ def _numbered(groups: list[Any], column: str) -> tuple[np.ndarray, list[Hashable
         if group is not None and not isinstance(group, str | int | np.integer):
             message = f"Expected {column} to be text, integers or bools, got {group!r} of type {type(group).__name__}"
             raise ReadingError(message, "frame", row + 1, unit="row")
-    numbers = {group: number for number, group in enumerate(dict.fromkeys(one for one in groups if one is not None))}
-    return np.array([numbers.get(group, -1) for group in groups], dtype=np.int64), list(numbers)
+    known = [group for group in dict.fromkeys(groups) if group is not None]
+    number = {None: -1} | {group: number for number, group in enumerate(known)}
+    return np.array([number[group] for group in groups], dtype=np.int64), known
 
 
 def error_of(source: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -16,14 +16,12 @@ Array = np.ndarray
 # The three bytes of a lone surrogate, each as a character.
 _LONE = re.compile("\\udced[\\udca0-\\udcbf][\\udc80-\\udcbf]")
 
-# An odd constant with well mixed bits: 2 ** 64 divided by the golden ratio.
-MIX = np.uint64(0x9E3779B97F4A7C15)
-# Words are read past the end of an id, so buffers end with so many bytes more.
+# Odd constants with well mixed bits; the first is 2 ** 64 divided by the golden ratio.
+MIX, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+# Words are read past the end of an id, so buffers end with this number of further bytes.
 PADDING = 8
-# Rows that are hashed or compared at a time, so that temporaries stay small.
+# Rows that are hashed at a time, so that temporaries stay small.
 BLOCK = 2**18
-# Ids that a dictionary of Python numbers faster than a sort of their hashes.
-FEW = 5_000
 # The most bytes of an id of a file or of a data frame.
 LONGEST_ID = 100_000
 # For each number of bytes of an id that a word of 8 bytes holds: the bytes that belong to the id.
@@ -39,22 +37,19 @@ class Ids(Protocol):
     def __len__(self) -> int: ...
 
     def take(self, rows: Array) -> Any:
-        """The ids of some rows, int64 [row]."""
+        """The ids of the chosen rows, int64 [row]."""
 
     def tolist(self) -> list[Hashable]:
         """The ids as the user has them."""
 
-    def hashable(self) -> Sequence[Hashable]:
+    def to_keys(self) -> Sequence[Hashable]:
         """The ids as hashable objects, equal only for equal ids."""
 
     def hashes(self) -> Array:
         """uint64 [row]: equal for equal ids."""
 
-    def same(self, other: Any) -> Array:
+    def equals(self, other: Any) -> Array:
         """bool [row]: the ids of two columns are equal, row by row."""
-
-    def sort_keys(self) -> list[Array]:
-        """Columns for :func:`numpy.lexsort` whose ascending order is that of the ids as text, byte by byte."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +69,7 @@ class TextIds:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Self:
-        """The column of some strings, in UTF-8."""
+        """The column of strings, in UTF-8."""
         joined = "".join(texts)
         if joined.isascii():
             data, lengths = joined.encode(), np.fromiter(map(len, texts), np.int64, len(texts))
@@ -90,95 +85,46 @@ class TextIds:
         return TextIds(self.buffer, self.start[rows], self.length[rows])
 
     def tolist(self) -> list[Hashable]:
-        keys = self.hashable()
+        keys = self.to_keys()
         try:
             return [key.decode() for key in keys]
         except UnicodeDecodeError:
             return [decode(key) for key in keys]
 
-    def hashable(self) -> list[bytes]:
+    def to_keys(self) -> list[bytes]:
         view = self.buffer.data
-        return [bytes(view[a : a + n]) for a, n in zip(self.start.tolist(), self.length.tolist())]
+        return [bytes(view[start : start + n]) for start, n in zip(self.start.tolist(), self.length.tolist())]
 
     def words(self, number: int) -> Array:
         """uint64 [row]: the bytes 8 * number to 8 * number + 7 of each id as an integer, zeros behind its end.
 
-        Every id must be longer than 8 * number bytes.
+        Every id must have 8 * number bytes or more.
         """
-        at_each_byte = np.ndarray(len(self.buffer) - PADDING + 1, "<u8", self.buffer, strides=(1,))
-        at = self.start if number == 0 else self.start + 8 * number
-        return at_each_byte[at] & _MASKS[np.minimum(self.length - 8 * number, 8)]
-
-    def _each_word(self) -> Iterator[tuple[Any, Array]]:
-        """For each word of the longest id: the rows of ids that have such a word, and these words."""
-        rows: Any = slice(None)
-        part = self
-        for number in range(-(-int(self.length.max(initial=0)) // 8)):
-            longer = part.length > 8 * number
-            if not longer.all():
-                rows, part = np.arange(len(self))[rows][longer], part.take(longer)
-            yield rows, part.words(number)
+        word_of_byte = np.ndarray(len(self.buffer) - PADDING + 1, "<u8", self.buffer, strides=(1,))
+        start = self.start if number == 0 else self.start + 8 * number
+        return word_of_byte[start] & _MASKS[np.minimum(self.length - 8 * number, 8)]
 
     def hashes(self) -> Array:
-        if len(self) > BLOCK:
-            whole = np.empty(len(self), dtype=np.uint64)
-            for part in blocks(len(self)):
-                whole[part] = self.take(part).hashes()
-            return whole
-        hashes = self.length.astype(np.uint64) * MIX
-        for rows, word in self._each_word():
-            hashes[rows] = _mixed(hashes[rows] ^ word)
+        hashes = np.empty(len(self), dtype=np.uint64)
+        for part in blocks(len(self)):
+            hashes[part] = self.take(part)._hashes()
         return hashes
 
-    def same(self, other: Any) -> Array:
+    def _hashes(self) -> Array:
+        hashes, number = mixed(self.length.astype(np.uint64) * MIX ^ self.words(0)), 1
+        while len(rows := np.flatnonzero(self.length > 8 * number)):
+            hashes[rows] = mixed(hashes[rows] ^ self.take(rows).words(number))
+            number += 1
+        return hashes
+
+    def equals(self, other: Any) -> Array:
         if not isinstance(other, TextIds):
             return np.zeros(len(self), dtype=bool)
-        same = self.length == other.length
-        rows, number = np.flatnonzero(same & (self.length > 0)), 0
-        while len(rows):
-            equal = self.take(rows).words(number) == other.take(rows).words(number)
-            same[rows[~equal]] = False
+        equal, number = (self.length == other.length) & (self.words(0) == other.words(0)), 1
+        while len(rows := np.flatnonzero(equal & (self.length > 8 * number))):
+            equal[rows] = self.take(rows).words(number) == other.take(rows).words(number)
             number += 1
-            rows = rows[equal & (self.length[rows] > 8 * number)]
-        return same
-
-    def changes(self) -> Array:
-        """bool [row]: the id differs from the id before it, or is the first."""
-        changes = np.ones(len(self), dtype=bool)
-        for part in blocks(len(self) - 1):  # each with the row behind it
-            changes[part.start + 1 : part.stop + 1] = self.take(slice(part.start, part.stop + 1))._differences()
-        return changes
-
-    def _differences(self) -> Array:
-        """bool [row - 1]: two neighbours differ."""
-        different = self.length[1:] != self.length[:-1]
-        for rows, word in self._each_word():
-            other = word[1:] != word[:-1]
-            if isinstance(rows, slice):
-                different |= other
-            else:
-                different[rows[:-1][other & (np.diff(rows) == 1)]] = True
-        return different
-
-    def _zero_at_end(self) -> bool:
-        return 0 in self.length or not len(self) or 0 in self.buffer[self.start + self.length - 1]
-
-    def sort_keys(self) -> list[Array]:
-        # Two ids that differ in zero bytes at their ends have equal words.
-        keys = [self.length] if self._zero_at_end() else []
-        # Words that few ids have would be columns of zeros: what is behind the others is sorted as text.
-        dense = 1 + int(self.length.mean() / 4) if len(self) else 0
-        rows = np.flatnonzero(self.length > 8 * dense)
-        rest = [key[8 * dense :] for key in self.take(rows).hashable()]
-        if rest:
-            place = {text: number for number, text in enumerate(sorted(set(rest)), 1)}
-            keys.append(np.zeros(len(self), dtype=np.int64))
-            keys[-1][rows] = [place[text] for text in rest]
-        words = []
-        for (rows, word), _ in zip(self._each_word(), range(dense)):
-            words.append(np.zeros(len(self), dtype=np.uint64))
-            words[-1][rows] = word.byteswap()
-        return keys + words[::-1]
+        return equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,28 +143,14 @@ class NumberIds:
     def tolist(self) -> list[Hashable]:
         return self.values.tolist()
 
-    def hashable(self) -> list[int]:
+    def to_keys(self) -> list[int]:
         return self.values.tolist()
 
     def hashes(self) -> Array:
-        return _mixed(self.values.view(np.uint64) * MIX)
+        return mixed(self.values.view(np.uint64) * MIX)
 
-    def same(self, other: Any) -> Array:
+    def equals(self, other: Any) -> Array:
         return self.values == other.values if isinstance(other, NumberIds) else np.zeros(len(self), dtype=bool)
-
-    def changes(self) -> Array:
-        """bool [row]: the id differs from the id before it, or is the first."""
-        return np.concatenate([[True], self.values[1:] != self.values[:-1]])
-
-    def sort_keys(self) -> list[Array]:
-        # The decimal digits as a number of 19 digits, filled with zeros from the right; the shorter of two that agree
-        # is the first. A minus sign is less than each digit.
-        negative = self.values < 0
-        size = np.where(negative, -self.values, self.values).view(np.uint64)
-        powers = np.uint64(10) ** np.arange(1, 20, dtype=np.uint64)
-        digits = 1 + np.searchsorted(powers, size, side="right")
-        filled = size * np.uint64(10) ** (19 - digits).clip(0).astype(np.uint64)
-        return [digits, filled, ~negative]
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,23 +169,14 @@ class ObjectIds:
     def tolist(self) -> list[Hashable]:
         return self.values
 
-    def hashable(self) -> list[Hashable]:
+    def to_keys(self) -> list[Hashable]:
         return [encode(value) if isinstance(value, str) else value for value in self.values]
 
     def hashes(self) -> Array:
-        return np.fromiter((hash(value) & (2**64 - 1) for value in self.hashable()), np.uint64, len(self))
+        return np.fromiter((hash(key) & (2**64 - 1) for key in self.to_keys()), np.uint64, len(self))
 
-    def same(self, other: Any) -> Array:
-        return np.fromiter((a == b for a, b in zip(self.hashable(), other.hashable())), bool, len(self))
-
-    def sort_keys(self) -> list[Array]:
-        try:
-            numbers = {value: number for number, value in enumerate(sorted(set(self.values)))}
-        except TypeError as error:
-            kinds = " and ".join(sorted({type(value).__name__ for value in self.values}))
-            way_out = "read the run by tr.read_run(source, ties='expected')"
-            raise TypeError(f"Expected tied documents to have ids of one type, got {kinds}; {way_out}") from error
-        return [np.fromiter((numbers[value] for value in self.values), np.int64, len(self))]
+    def equals(self, other: Any) -> Array:
+        return np.fromiter((a == b for a, b in zip(self.to_keys(), other.to_keys())), bool, len(self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,15 +184,11 @@ class KeyIds:
     """Ids that are keys of dictionaries, one dictionary per query, and are read only where they are needed."""
 
     tables: Sequence[Any]
-    kind = "keys"
 
     @cached_property
     def start(self) -> Array:
         """int64 [query + 1]: the row of the first id of each query, and the number of rows."""
         return np.cumsum([0, *map(len, self.tables)], dtype=np.int64)
-
-    def __len__(self) -> int:
-        return int(self.start[-1])
 
     def take(self, rows: Array) -> Ids:
         query = np.searchsorted(self.start, rows, side="right") - 1
@@ -277,51 +196,56 @@ class KeyIds:
         places = (rows - self.start[query]).tolist()
         return of_objects([names[number][place] for number, place in zip(query.tolist(), places)])
 
-    def whole(self) -> Ids:
-        """All ids as a column."""
-        return of_objects(list(chain.from_iterable(self.tables)))
-
-    def locate(self, queries: Sequence[int], ids: Sequence[Any]) -> Array:
-        """int64: the row of each id in its query; -1 = not there."""
-        starts, places = self.start.tolist(), {}
-        for query in set(queries):
-            places[query] = {name: row for row, name in enumerate(self.tables[query], starts[query])}
-        return np.array([places[query].get(name, -1) for query, name in zip(queries, ids)], dtype=np.int64)
-
     def tolist(self) -> list[Hashable]:
         return list(chain.from_iterable(self.tables))
 
-    def hashable(self) -> Sequence[Hashable]:
-        return self.whole().hashable()
-
-    def hashes(self) -> Array:
-        return self.whole().hashes()
-
-    def same(self, other: Any) -> Array:
-        return self.whole().same(other)
-
-    def sort_keys(self) -> list[Array]:
-        return self.whole().sort_keys()
+    def rows_of(self, queries: Sequence[int], ids: Sequence[Any]) -> Array:
+        """int64: the row of each id in its query; -1 = not there, or the query is -1."""
+        starts, rows = self.start.tolist(), dict[int, dict[Any, int]]()
+        for query in set(queries):
+            rows[query] = (
+                {name: row for row, name in enumerate(self.tables[query], starts[query])} if query >= 0 else {}
+            )
+        return np.array([rows[query].get(name, -1) for query, name in zip(queries, ids)], dtype=np.int64)
 
 
 def of_objects(values: list[Any]) -> TextIds | NumberIds | ObjectIds:
-    """The column of some Python objects.
+    """The column of Python objects.
 
     Raises:
         ValueError: an integer does not fit in 64 bits.
     """
     kinds = set(map(type, values))
-    if kinds <= {str}:
+    if all(issubclass(kind, str) for kind in kinds):
         return TextIds.of(values)
-    if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
-        try:
-            return NumberIds(np.array(values, dtype=np.int64))
-        except OverflowError:
-            large = next(value for value in values if not -(2**63) <= value < 2**63)
-            raise ValueError(f"Expected integer ids that int64 can hold, got {large}; pass ids as text") from None
-    if all(issubclass(kind, str) for kind in kinds):  # numpy strings
-        return TextIds.of(list(map(str, values)))
-    return ObjectIds(values)
+    if not all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
+        return ObjectIds(values)
+    try:
+        return NumberIds(np.array(values, dtype=np.int64))
+    except OverflowError:
+        large = next(value for value in values if not -(2**63) <= value < 2**63)
+        raise ValueError(f"Expected integer ids that int64 can hold, got {large}; pass ids as text") from None
+
+
+def text_order(ids: Ids) -> Array:
+    """int64 [row]: numbers in the order of the ids as text, byte by byte; equal for equal ids.
+
+    Raises:
+        TypeError: the ids have no order.
+
+    Example:
+        >>> text_order(NumberIds(np.array([7, 10, -1, 7]))).tolist()
+        [2, 1, 0, 2]
+    """
+    keys: Any = ids.values if isinstance(ids, ObjectIds) else ids.to_keys()
+    keys = list(map(str, keys)) if isinstance(ids, NumberIds) else keys
+    try:
+        number = {key: place for place, key in enumerate(sorted(set(keys)))}
+    except TypeError as error:
+        kinds = " and ".join(sorted({type(key).__name__ for key in keys}))
+        way_out = "read the run by tr.read_run(source, ties='expected')"
+        raise TypeError(f"Expected tied documents to have ids of one type, got {kinds}; {way_out}") from error
+    return np.fromiter((number[key] for key in keys), np.int64, len(keys))
 
 
 def factorise(ids: TextIds | NumberIds) -> tuple[Array, TextIds | NumberIds]:
@@ -337,29 +261,22 @@ def factorise(ids: TextIds | NumberIds) -> tuple[Array, TextIds | NumberIds]:
     """
     if not len(ids):
         return np.zeros(0, dtype=np.int32), ids
-    # Most rows have the id of the row before, so only the first row of each run is looked up.
-    changes = np.flatnonzero(ids.changes())
-    heads = ids.take(changes)
-    codes = _numbered(heads) if len(heads) > FEW else _looked_up(heads)
-    first = np.zeros(1 + codes.max(), dtype=np.int64)
-    first[codes[::-1]] = changes[::-1]
-    return np.repeat(codes, np.diff(changes, append=len(ids))), ids.take(first)
+    # Most rows have the id of the row before, so only the first row of each run of equal ids is looked up.
+    heads = np.flatnonzero(np.append(True, ~ids.take(slice(1, None)).equals(ids.take(slice(-1)))))
+    codes, first = _numbered(ids.take(heads))
+    return np.repeat(codes, np.diff(heads, append=len(ids))), ids.take(heads[first])
 
 
-def _looked_up(ids: TextIds | NumberIds) -> Array:
-    """The number of each id in the order of appearance, int32 [row], by a dictionary."""
-    numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(key, len(numbers)) for key in ids.hashable()], dtype=np.int32)
-
-
-def _numbered(ids: TextIds | NumberIds) -> Array:
-    """The same by hashes of 64 bits; each id is compared with the first one of its hash."""
+def _numbered(ids: TextIds | NumberIds) -> tuple[Array, Array]:
+    """The number of each id in the order of appearance, int32 [row], and the first row of each distinct id."""
     _, first, place = np.unique(ids.hashes(), return_index=True, return_inverse=True)
-    if not ids.same(ids.take(first[place])).all():
-        return _looked_up(ids)
+    if not ids.equals(ids.take(first[place])).all():  # two ids have the same hash
+        rows: dict[Hashable, int] = {}
+        row = np.array([rows.setdefault(key, row) for row, key in enumerate(ids.to_keys())])
+        first, place = np.unique(row, return_inverse=True)
     number = np.empty(len(first), dtype=np.int32)
     number[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
-    return number[place]
+    return number[place], np.sort(first)
 
 
 def pair_hashes(query: Array, items: Ids) -> Array:
@@ -367,34 +284,34 @@ def pair_hashes(query: Array, items: Ids) -> Array:
     hashes = items.hashes()
     for part in blocks(len(hashes)):
         of_query = (query[part].astype(np.int64).view(np.uint64) + np.uint64(1)) * MIX
-        hashes[part] = _mixed(hashes[part] + of_query)
+        hashes[part] = mixed(hashes[part] + of_query)
     return hashes
 
 
 def blocks(rows: int) -> list[slice]:
     """Slices of at most :data:`BLOCK` rows."""
-    return [slice(at, min(at + BLOCK, rows)) for at in range(0, rows, BLOCK)]
+    return [slice(start, min(start + BLOCK, rows)) for start in range(0, rows, BLOCK)]
 
 
 def encode(text: str) -> bytes:
-    """The bytes of a text; bytes of a file that are no UTF-8 come back as they were."""
+    """The bytes of a text. Bytes of a file that are not UTF-8 are the same as in the file."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # JSON can have other lone surrogates
-        return b"".join(one.encode("utf-8", "surrogate" + ("escape" if _is_byte(one) else "pass")) for one in text)
+        return b"".join(c.encode("utf-8", "surrogate" + ("escape" if _is_byte(c) else "pass")) for c in text)
 
 
 def decode(data: bytes) -> str:
-    r"""The text of some bytes, the inverse of :func:`encode`.
+    r"""The text of bytes, the inverse of :func:`encode`.
 
     Example:
         >>> decode(encode("a\udcff\ud800")) == "a\udcff\ud800"
         True
     """
 
-    def joined(found: re.Match[str]) -> str:
-        one = found[0].encode("utf-8", "surrogateescape").decode("utf-8", "surrogatepass")
-        return found[0] if _is_byte(one) else one
+    def joined(match: re.Match[str]) -> str:
+        character = match[0].encode("utf-8", "surrogateescape").decode("utf-8", "surrogatepass")
+        return match[0] if _is_byte(character) else character
 
     return _LONE.sub(joined, data.decode("utf-8", "surrogateescape"))
 
@@ -404,7 +321,8 @@ def _is_byte(character: str) -> bool:
     return "\udc80" <= character <= "\udcff"
 
 
-def _mixed(x: Array) -> Array:
+def mixed(x: Array) -> Array:
+    """uint64: numbers of 64 well mixed bits, in place of numbers that differ in few bits."""
     x = x * MIX
-    x ^= x >> np.uint64(32)
-    return x
+    x = (x ^ (x >> np.uint64(32))) * SECOND
+    return x ^ (x >> np.uint64(29))

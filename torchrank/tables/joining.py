@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+import math
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,8 +18,8 @@ from torchrank.names.arguments import warn
 from torchrank.ranking.entries import depth_of
 from torchrank.ranking.query_names import QueryNames
 from torchrank.ranking.ranking import Ranking, Rankings
-from torchrank.tables.ids import Ids, KeyIds, blocks, pair_hashes
-from torchrank.tables.table import Qrels, RankedLists, Run, count_above
+from torchrank.tables.ids import KeyIds, blocks, pair_hashes
+from torchrank.tables.table import Qrels, Run
 
 Array = np.ndarray
 
@@ -54,8 +55,8 @@ class Pairs:
     number: Array
     #: float64 [judgment]: the score of the document; -inf = not retrieved
     score: Array
-    #: returns the rows of the run, int64, of some judgments that are in it
-    rows: Callable[[Array], Array]
+    #: int64 [judgment]: the row of the run, -1 = not in the run; None = of dictionaries, looked up when it is needed
+    row: Array | None
 
     @classmethod
     def of(cls, qrels: Qrels, run: Run, number: Array | None = None) -> Pairs:
@@ -67,23 +68,27 @@ class Pairs:
             number: int64 [query of qrels], the number of each query in the run, -1 = not in the run; None = looked up.
         """
         if number is None:
-            numbers: dict[Hashable, int] = {key: at for at, key in enumerate(run.queries.hashable())}
-            number = np.array([numbers.get(key, -1) for key in qrels.queries.hashable()], dtype=np.int64)
+            numbers: dict[Hashable, int] = {key: number for number, key in enumerate(run.queries.to_keys())}
+            number = np.array([numbers.get(key, -1) for key in qrels.queries.to_keys()], dtype=np.int64)
         _warn_if_exchanged(qrels, run)
         if isinstance(qrels.items, KeyIds) and isinstance(run.items, KeyIds):
-            return cls(qrels, run, number, *_looked_up(qrels.items, run.items, number, qrels.query))
+            return cls(qrels, run, number, _looked_up(qrels.items, run.items, number), None)
         qrels, run = qrels.columns, run.columns
-        return cls._at(qrels, run, number, matches(qrels, run, number[qrels.query]))
+        return cls.of_rows(qrels, run, number, matches(qrels, run, number[qrels.query]))
 
     @classmethod
-    def of_rows(cls, qrels: Qrels, run: Run, row: Array) -> Pairs:
-        """Pairs whose row in the run is known, int64 [judgment], -1 = not in the run; both have the same queries."""
-        return cls._at(qrels, run, np.arange(len(run.queries)), row)
-
-    @classmethod
-    def _at(cls, qrels: Qrels, run: Run, number: Array, row: Array) -> Pairs:
+    def of_rows(cls, qrels: Qrels, run: Run, number: Array, row: Array) -> Pairs:
+        """Pairs whose row in the run is known, int64 [judgment], -1 = not in the run."""
         score = np.where(row < 0, -np.inf, run.value[row] if len(run) else -np.inf)
-        return cls(qrels, run, number, score, _Taken(row))
+        return cls(qrels, run, number, score, row)
+
+    def rows(self, judgments: Array) -> Array:
+        """The rows of the run of judgments, int64 [n], -1 = not in the run."""
+        if self.row is not None:
+            return self.row[judgments]
+        names, numbers = self.qrels.items.tolist(), self.number[self.qrels.query[judgments]]
+        wanted = [names[judgment] for judgment in judgments.tolist()]
+        return self.run.items.rows_of(numbers.tolist(), wanted)
 
     @cached_property
     def common(self) -> int:
@@ -116,19 +121,17 @@ class Pairs:
         lists, query = self.run.lists, self.qrels.query.astype(np.int64)
         tied = np.zeros(len(query), dtype=np.int64)
         first = self.lengths[query] + 1
-        found = np.flatnonzero(self.score > -np.inf)
-        number = self.number[query[found]]
-        bounds = lists.start[number], lists.start[number + 1]
-        before = count_above(lists.scores, *bounds, self.score[found])
-        first[found] = 1 + before
-        tied[found] = count_above(lists.scores, *bounds, self.score[found], or_equal=True) - before
-        if self.run.ties == "document":
-            several = tied > 1
-            if several.any():
-                in_tie = np.flatnonzero(several)
-                begin = lists.start[self.number[query[in_tie]]] + first[in_tie] - 1
-                first[in_tie] += _place_in_tie(self.run, lists, begin, tied[in_tie], self.rows(in_tie))
-                tied[in_tie] = 1
+        retrieved = np.flatnonzero(self.score > -np.inf)
+        above, tied[retrieved] = lists.tie(self.number[query[retrieved]], self.score[retrieved])
+        first[retrieved] = 1 + above
+        in_tie = np.flatnonzero(tied > 1) if self.run.ties == "document" else retrieved[:0]
+        if len(in_tie):
+            begin = lists.start[self.number[query[in_tie]]] + first[in_tie] - 1
+            groups, group = np.unique(begin, return_index=True)
+            places, rows = lists.by_id(self.run.items, groups, tied[in_tie][group])
+            order = np.argsort(rows)
+            first[in_tie] += places[order[np.searchsorted(rows, self.rows(in_tie), sorter=order)]] - begin
+            tied[in_tie] = 1
         return query, first, tied, np.maximum(self.qrels.value, IN_THE_POOL)
 
     @property
@@ -152,62 +155,32 @@ class Pairs:
             self.run.items,
             np.full(len(others), float(OUTSIDE_THE_POOL)),
         )
-        them = Pairs(rest, self.run, self.number, self.run.value[others], _Taken(others)).judged_entries()
+        unjudged = Pairs(rest, self.run, self.number, self.run.value[others], others).judged_entries()
         # Grades outside the pool are below those of unjudged candidates in it.
-        them = *them[:3], rest.value
-        both = [np.concatenate(pair) for pair in zip((query, first, tied, grade), them)]
+        both = zip((query, first, tied, grade), (*unjudged[:3], rest.value))
+        query, first, tied, grade = map(np.concatenate, both)
         subtopics = self.subtopics
         if subtopics is not None:
             subtopics = np.concatenate([subtopics, np.repeat(rest.value[:, None], subtopics.shape[1], axis=1)])
-        return Ranking.join(_rankings((both[0], both[1], both[2], both[3]), self.lengths, subtopics))
+        return Ranking.join(_rankings((query, first, tied, grade), self.lengths, subtopics))
 
 
-@dataclass(frozen=True, eq=False)
-class _Taken:
-    """The rows of some judgments, from the rows of all; an object, because rankings are pickled."""
-
-    found: Array
-
-    def __call__(self, judgments: Array) -> Array:
-        return self.found[judgments]
-
-
-@dataclass(frozen=True, eq=False)
-class _Located:
-    """The rows of some judgments, from dictionaries."""
-
-    judged: KeyIds
-    retrieved: KeyIds
-    number: Array
-    query: Array
-
-    def __call__(self, judgments: Array) -> Array:
-        rows = np.full(len(judgments), -1)
-        number = self.number[self.query[judgments]]
-        known = np.flatnonzero(number >= 0)
-        names = self.judged.tolist()
-        wanted = [names[one] for one in judgments[known].tolist()]
-        rows[known] = self.retrieved.locate(number[known].tolist(), wanted)
-        return rows
-
-
-def _looked_up(judged: KeyIds, retrieved: KeyIds, number: Array, query: Array) -> tuple[Array, _Located]:
-    """The score of each judgment, and the function that returns rows of the run, for two sets of dictionaries."""
+def _looked_up(judged: KeyIds, retrieved: KeyIds, number: Array) -> Array:
+    """float64 [judgment]: the score of each judgment, of two sets of dictionaries; -inf = not in the run."""
     scores: list[Any] = []
-    nothing = float("-inf")
-    for grades, at in zip(judged.tables, number.tolist()):
-        get = retrieved.tables[at].get if at >= 0 else {}.get
-        scores += [get(item, nothing) for item in grades]
-    return np.array([float(score) for score in scores], dtype=np.float64), _Located(judged, retrieved, number, query)
+    for grades, query in zip(judged.tables, number.tolist()):
+        get = retrieved.tables[query].get if query >= 0 else {}.get
+        scores += [get(item, -math.inf) for item in grades]
+    return np.array([float(score) for score in scores], dtype=np.float64)
 
 
-def _unlike(what: str, theirs: Ids, ours: Ids, their_row: int, our_row: int) -> str:
+def _unlike(what: str, theirs: Any, ours: Any, their_row: int, our_row: int) -> str:
     """The sentence that shows an id of a run and a judged id, of which none is in both."""
-    one, other = theirs.take(np.array([their_row])), ours.take(np.array([our_row]))
-    same = "ids of one type" if {one.kind, other.kind} == {"text", "integers"} else "the same ids"
+    retrieved, judged = theirs.take(np.array([their_row])), ours.take(np.array([our_row]))
+    way_out = "ids of one type" if {retrieved.kind, judged.kind} == {"text", "integers"} else "the same ids"
     return (
-        f"No {what} of the run is judged: a {what} of the run is {one.tolist()[0]!r}, a judged {what} is"
-        f" {other.tolist()[0]!r}; use {same} in both"
+        f"No {what} of the run is judged: a {what} of the run is {retrieved.tolist()[0]!r}, a judged {what} is"
+        f" {judged.tolist()[0]!r}; use {way_out} in both"
     )
 
 
@@ -235,26 +208,24 @@ def matches(qrels: Qrels, run: Run, number: Array) -> Array:
         run: the run.
         number: int64 [judgment], the number of the query in the run; -1 = not in the run.
     """
-    found = np.full(len(qrels), -1, dtype=np.int64)
+    row_of = np.full(len(qrels), -1, dtype=np.int64)
     wanted = np.flatnonzero(number >= 0)
-    if not len(wanted) or not len(run):
-        return found
-    if qrels.items.kind != run.items.kind and "objects" not in (qrels.items.kind, run.items.kind):
-        return found
+    kinds = {qrels.items.kind, run.items.kind}
+    if not len(wanted) or not len(run) or (len(kinds) > 1 and "objects" not in kinds):
+        return row_of
     asked = qrels.items.take(wanted)
     hashes = pair_hashes(number[wanted], asked)
     rows = _candidates(hashes, run.hashes)
     order = np.argsort(hashes)
     ordered = hashes[order]
-    at = np.minimum(np.searchsorted(ordered, run.hashes[rows]), len(order) - 1)
-    equal = ordered[at] == run.hashes[rows]
-    rows, judgment = rows[equal], order[at[equal]]
-    same = (run.query[rows] == number[wanted[judgment]]) & run.items.take(rows).same(asked.take(judgment))
-    collision = not same.all() or (ordered[1:] == ordered[:-1]).any()
-    if collision or "objects" in (qrels.items.kind, run.items.kind):
+    place = np.minimum(np.searchsorted(ordered, run.hashes[rows]), len(order) - 1)
+    equal = ordered[place] == run.hashes[rows]
+    rows, judgment = rows[equal], order[place[equal]]
+    same = (run.query[rows] == number[wanted[judgment]]) & run.items.take(rows).equals(asked.take(judgment))
+    if "objects" in kinds or not same.all() or (ordered[1:] == ordered[:-1]).any():
         return _matches_by_dictionary(qrels, run, number)
-    found[wanted[judgment]] = rows
-    return found
+    row_of[wanted[judgment]] = rows
+    return row_of
 
 
 def _candidates(hashes: Array, among: Array) -> Array:
@@ -267,42 +238,16 @@ def _candidates(hashes: Array, among: Array) -> Array:
 
 
 def _matches_by_dictionary(qrels: Qrels, run: Run, number: Array) -> Array:
-    """:func:`matches` without hashes of 64 bits, for the case that two of them collide."""
-    judged = {
-        (query, key): judgment
-        for judgment, (query, key) in enumerate(zip(number.tolist(), qrels.items.hashable()))
-        if query >= 0
-    }
-    found = np.full(len(qrels), -1, dtype=np.int64)
-    for row, pair in enumerate(zip(run.query.tolist(), run.items.hashable())):
+    """:func:`matches` without hashes, for hashes that collide and for ids of any type."""
+    judged = {pair: judgment for judgment, pair in enumerate(zip(number.tolist(), qrels.items.to_keys()))}
+    row_of = np.full(len(qrels), -1, dtype=np.int64)
+    for row, pair in enumerate(zip(run.query.tolist(), run.items.to_keys())):
         if (judgment := judged.get(pair)) is not None:
-            found[judgment] = row
-    return found
+            row_of[judgment] = row
+    return row_of
 
 
 # ---- ranks -----------------------------------------------------------------------------------------------------------
-
-
-def _place_in_tie(run: Run, lists: RankedLists, begin: Array, size: Array, rows: Array) -> Array:
-    """How many documents of its tie group rank before each document, by descending id: int64 [entry].
-
-    Args:
-        run: the run.
-        lists: its rows by query and score.
-        begin: int64 [entry], the place where the tie group of each entry begins.
-        size: int64 [entry], the size of this group.
-        rows: int64 [entry], the row of the run.
-    """
-    starts, first = np.unique(begin, return_index=True)
-    sizes = size[first]
-    offset = np.cumsum(sizes) - sizes
-    group = np.repeat(np.arange(len(starts)), sizes)
-    members = lists.row(np.arange(len(group)) - offset[group] + starts[group])
-    order = np.lexsort((*run.items.take(members).sort_keys(), group))
-    place = np.empty(len(members), dtype=np.int64)
-    place[order] = (offset + sizes - 1)[group] - np.arange(len(members))
-    by_row = np.argsort(members)
-    return place[by_row[np.searchsorted(members, rows, sorter=by_row)]]
 
 
 def _rankings(judged: tuple[Array, Array, Array, Array], lengths: Array, subtopics: Array | None) -> Iterator[Ranking]:

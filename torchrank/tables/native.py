@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
@@ -9,99 +10,82 @@ import numpy as np
 
 from torchrank.tables.ids import PADDING, TextIds
 
-Array = np.ndarray
-
 
 def library_of(native: Any) -> str:
     """The name of the package that defines the type of an object."""
     return type(native).__module__.split(".")[0]
 
 
-def ids_of(native: Any) -> TextIds | Array | None:
-    """The ids of a column of text, or of categories that are text or integers.
+def installed(library: str) -> bool:
+    """Whether a library can be imported."""
+    try:
+        importlib.import_module(library)
+    except ImportError:
+        return False
+    return True
+
+
+def text_of(native: Any) -> TextIds | None:
+    """The ids of a column of text, or of categories that are text.
 
     Args:
-        native: a series of polars or pandas, an index of pandas, or a ChunkedArray of pyarrow.
+        native: a series of polars or pandas, or a ChunkedArray of pyarrow.
 
     Returns:
-        a column, or integers [row]; None = it has missing values, or is of another type.
+        None if the column has missing values, is of another type, or of pandas without pyarrow.
     """
     readers = {"polars": _of_polars, "pyarrow": _of_arrow, "pandas": _of_pandas}
     reader = readers.get(library_of(native))
     return None if reader is None else reader(native)
 
 
-def _text(data: Any, start: Array, length: Array) -> TextIds:
-    """The column of some bytes, which are copied, because a word may be read past their end."""
+def _text(data: Any, start: np.ndarray, length: np.ndarray) -> TextIds:
+    """The column of ids in a buffer, which is copied, because a word may be read past its end."""
     buffer = np.zeros(len(data) + PADDING, np.uint8)
     buffer[: len(data)] = np.frombuffer(data, np.uint8)
     return TextIds(buffer, start, length)
 
 
-def _taken(distinct: TextIds | Array | None, codes: Array) -> TextIds | Array | None:
-    if distinct is None:
-        return None
-    return distinct.take(codes) if isinstance(distinct, TextIds) else distinct[codes]
-
-
-def _of_polars(series: Any) -> TextIds | Array | None:
+def _of_polars(series: Any) -> TextIds | None:
     polars = sys.modules["polars"]
-    if series.null_count():
+    if series.null_count() or not isinstance(series.dtype, polars.String | polars.Categorical | polars.Enum):
         return None
-    if series.dtype == polars.String:
-        length = series.str.len_bytes().to_numpy().astype(np.int64)
-        return _text(series.str.join("").item().encode(), np.cumsum(length) - length, length)
-    if isinstance(series.dtype, polars.Categorical | polars.Enum):
-        # Categories are numbered in a pool that other columns share, so only those of this column are read.
-        distinct = series.unique()
-        codes, own = (one.to_physical().to_numpy().astype(np.int64) for one in (series, distinct))
-        place = np.zeros(1 + own.max(initial=0), np.int64)
-        place[own] = np.arange(len(own))
-        return _taken(_of_polars(distinct.cast(polars.String)), place[codes])
-    return None
+    series = series.cast(polars.String)
+    length = series.str.len_bytes().to_numpy().astype(np.int64)
+    return _text(series.str.join("").item().encode(), np.cumsum(length) - length, length)
 
 
-def _of_arrow(column: Any) -> TextIds | Array | None:
+def _of_arrow(column: Any) -> TextIds | None:
     import pyarrow
     from pyarrow import types
 
     if column.null_count:
         return None
     if types.is_dictionary(column.type):
-        whole = _one_chunk(column.unify_dictionaries())
-        if types.is_integer(column.type.value_type) and not whole.dictionary.null_count:
-            return _taken(whole.dictionary.to_numpy(), whole.indices.to_numpy())
-        return _taken(_of_arrow(pyarrow.chunked_array([whole.dictionary])), whole.indices.to_numpy())
-    if any(is_text(column.type) for is_text in (types.is_string, types.is_large_string, types.is_string_view)):
-        whole = _one_chunk(column.cast(pyarrow.large_string()))
-        _, offsets, data = whole.buffers()
-        if not len(whole) or data is None:
-            return _text(b"", *np.zeros((2, len(whole)), np.int64))
-        place = np.frombuffer(offsets, np.int64)[whole.offset :][: len(whole) + 1]
-        text = memoryview(data)[int(place[0]) : int(place[-1])]
-        return _text(text, place[:-1] - place[0], np.diff(place))
-    return None
+        column = column.unify_dictionaries().combine_chunks()
+        distinct = _of_arrow(pyarrow.chunked_array([column.dictionary]))
+        return None if distinct is None else distinct.take(column.indices.to_numpy())
+    if not any(is_text(column.type) for is_text in (types.is_string, types.is_large_string, types.is_string_view)):
+        return None
+    column = column.cast(pyarrow.large_string()).combine_chunks()
+    _, offsets, data = column.buffers()
+    if not len(column) or data is None:
+        return TextIds.of([""] * len(column))
+    place = np.frombuffer(offsets, np.int64)[column.offset :][: len(column) + 1]
+    text = memoryview(data)[int(place[0]) : int(place[-1])]
+    return _text(text, place[:-1] - place[0], np.diff(place))
 
 
-def _one_chunk(column: Any) -> Any:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _of_pandas(series: Any) -> TextIds | Array | None:
+def _of_pandas(series: Any) -> TextIds | None:
     pandas = sys.modules["pandas"]
-    if isinstance(series.dtype, pandas.CategoricalDtype):
-        codes, categories = series.array.codes, series.array.categories
-        if (codes < 0).any():
-            return None
-        if categories.dtype.kind in "iu" and isinstance(categories.dtype, np.dtype):
-            return categories.to_numpy()[codes]
-        words = _of_pandas(categories)
-        if words is None and all(isinstance(one, str) for one in categories):
-            words = TextIds.of(categories.tolist())
-        return _taken(words, codes)
-    if getattr(series.dtype, "storage", "") == "pyarrow" or isinstance(series.dtype, pandas.ArrowDtype):
-        import pyarrow
+    by_arrow = getattr(series.dtype, "storage", "") == "pyarrow" or isinstance(
+        series.dtype, pandas.CategoricalDtype | pandas.ArrowDtype
+    )
+    if not by_arrow or not installed("pyarrow"):
+        return None
+    import pyarrow
 
-        column = series.array.__arrow_array__()
-        return _of_arrow(column if isinstance(column, pyarrow.ChunkedArray) else pyarrow.chunked_array([column]))
-    return None
+    try:
+        return _of_arrow(pyarrow.Table.from_pandas(series.to_frame(""), preserve_index=False).column(0))
+    except pyarrow.ArrowException:  # categories of several types
+        return None

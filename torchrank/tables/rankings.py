@@ -27,7 +27,7 @@ def rank_frame(frame: Any, *, ties: Ties, duplicates: Duplicates, **columns: str
     qrels, run, names, row = tables_of_frame(frame, columns, ties, duplicates)
     if (len(run) or len(qrels)) and not (row >= 0).any():
         warn("No row has both a score and a grade, so nothing retrieved is judged: all values are 0; join both by id")
-    return ranking_of(Pairs.of_rows(qrels, run, row)).with_names(names)
+    return ranking_of(Pairs.of_rows(qrels, run, np.arange(len(run.queries)), row)).with_names(names)
 
 
 def tables_of_frame(
@@ -54,9 +54,9 @@ def tables_of_frame(
         rows = Rows(
             queries, number, items, np.where(np.isnan(scores), -np.inf, scores), "frame", frames.error_of("frame")
         )
-        kept = rows.without_duplicates(duplicates)
-        if kept is not None:
-            number, items, scores, grades = number[kept], items.take(kept), scores[kept], grades[kept]
+        distinct = rows.without_duplicates(duplicates)
+        if distinct is not None:
+            number, items, scores, grades = number[distinct], items.take(distinct), scores[distinct], grades[distinct]
     retrieved, judged = np.flatnonzero(~np.isnan(scores)), np.flatnonzero(~np.isnan(grades))
     run = Run(queries, number[retrieved], items.take(retrieved), scores[retrieved], "frame", ties=ties)
     qrels = Qrels(queries, number[judged], items.take(judged), grades[judged], "frame")

@@ -38,7 +38,7 @@ def rows_of(
         return ReadingError(message, source, row + 1, text, "row")
 
     error = error or at_row
-    values = relevant(len(item), source) if value is None else _numbers(value, what, error)
+    values = relevant(len(item), source) if value is None else float_column(value, what, error)
     queries, items = id_column(query, "query ids", error), id_column(item, "document ids", error)
     subtopics = None if subtopic is None else id_column(subtopic, "subtopics", error)
     return Rows.of(queries, items, values, source, error, subtopics)
@@ -103,19 +103,26 @@ def _at(column: Any, row: int) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _numbers(values: Sequence[Any], what: str, error: Callable[[str, int], ReadingError]) -> np.ndarray:
+def float_column(
+    values: Any, what: str, error: Callable[[str, int], ReadingError], or_missing: bool = False
+) -> np.ndarray:
+    """A column of numbers, float64 [row]; if ``or_missing``, with NaN in place of None.
+
+    Raises:
+        ReadingError: a value is no number.
+    """
     if isinstance(values, np.ndarray) and values.dtype.kind in "iufb":
         return values.astype(np.float64)
-    numbers = np.empty(len(values), dtype=np.float64)
+    column = np.empty(len(values), dtype=np.float64)
     for row, value in enumerate(values):
         try:
             if isinstance(value, str):
                 raise ValueError
-            numbers[row] = float(value)
+            column[row] = np.nan if value is None and or_missing else float(value)
         except (TypeError, ValueError, OverflowError, RuntimeError):
             text = ", a text; convert the column to float" if isinstance(value, str) else ""
             raise error(f"Expected {what} to be a number, got {shown(value)}{text}", row) from None
-    return numbers
+    return column
 
 
 def of_lists(tables: Mapping[Any, Any], value: str, source: str) -> Rows:
@@ -149,7 +156,7 @@ def of_lists(tables: Mapping[Any, Any], value: str, source: str) -> Rows:
         return ReadingError(message, source, text=f"{list(tables)[query[row]]!r}: {shown(pairs[row])}")
 
     item = id_column([item for item, _ in pairs], "document ids", error)
-    values = _numbers([number for _, number in pairs], value, error)
+    values = float_column([number for _, number in pairs], value, error)
     return Rows(of_objects(list(tables)), np.array(query, np.int32), item, values, source, error)  # type: ignore[arg-type]
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from torchrank.tables.errors import ReadingError, shown
-from torchrank.tables.ids import Ids, KeyIds, NumberIds, TextIds, factorise, of_objects, pair_hashes
+from torchrank.tables.ids import Ids, KeyIds, NumberIds, TextIds, factorise, of_objects, pair_hashes, text_order
 
 Array = np.ndarray
 Duplicates = Literal["error", "first", "best"]
@@ -58,7 +58,7 @@ class Rows:
         return cls(queries, numbers, item, value, source, error, subtopics_of(numbers, subtopic))
 
     def take(self, rows: Array | None) -> Rows:
-        """Some rows, int64 [n]; None = all."""
+        """The chosen rows, int64 [n]; None = all."""
         if rows is None:
             return self
         subtopic = None if self.subtopic is None else self.subtopic[rows]
@@ -80,11 +80,14 @@ class Rows:
         if self.subtopic is not None:
             group = group.astype(np.int64) * MOST_SUBTOPICS + self.subtopic
             hashes = pair_hashes(group, self.item)
-        again = _repeated(hashes, group)
+        ordered = np.sort(hashes)
+        again = ordered[1:][ordered[1:] == ordered[:-1]]
+        if not len(again):
+            return None
         keep = np.ones(len(group), dtype=bool)
         seen: dict[tuple[int, Hashable], int] = {}
-        suspects = np.flatnonzero(np.isin(hashes, again)) if len(again) else again.astype(np.int64)
-        for row, key in zip(suspects.tolist(), self.item.take(suspects).hashable()):
+        suspects = np.flatnonzero(np.isin(hashes, again))
+        for row, key in zip(suspects.tolist(), self.item.take(suspects).to_keys()):
             first = seen.setdefault((int(group[row]), key), row)
             if first == row:
                 continue
@@ -100,19 +103,6 @@ class Rows:
             keep[first if better else row] = False
             seen[int(group[row]), key] = row if better else first
         return None if keep.all() else np.flatnonzero(keep)
-
-
-def _repeated(hashes: Array, group: Array) -> Array:
-    """Hashes that several rows have; rows of one hash are of one group."""
-    cuts = np.array([0, len(hashes)])
-    if (group[1:] >= group[:-1]).all():
-        # Rows of one group are together, so that blocks of whole groups can be sorted, in little memory.
-        cuts = np.unique([*np.searchsorted(group, group[:: 2**18]), len(hashes)])
-    repeated = [np.zeros(0, dtype=np.uint64)]
-    for start, stop in pairwise(cuts.tolist()):
-        ordered = np.sort(hashes[start:stop])
-        repeated.append(ordered[1:][ordered[1:] == ordered[:-1]])
-    return np.concatenate(repeated)
 
 
 def subtopics_of(query: Array, ids: TextIds | NumberIds | None) -> Array | None:
@@ -131,8 +121,8 @@ def subtopics_of(query: Array, ids: TextIds | NumberIds | None) -> Array | None:
     several = np.unique(query.astype(np.int64) * number + code) // max(1, number)
     if not 1 < np.bincount(several).max(initial=0) <= MOST_SUBTOPICS:
         return None
-    names = [str(one) for one in distinct.tolist()]
-    order = sorted(range(number), key=lambda at: (len(names[at]), names[at]))  # "10" after "2"
+    names = [str(name) for name in distinct.tolist()]
+    order = sorted(range(number), key=lambda place: (len(names[place]), names[place]))  # "10" after "2"
     pair = query.astype(np.int64) * number + np.argsort(order)[code]
     known = np.unique(pair)
     return np.searchsorted(known, pair) - np.searchsorted(known, query.astype(np.int64) * number)
@@ -140,19 +130,19 @@ def subtopics_of(query: Array, ids: TextIds | NumberIds | None) -> Array | None:
 
 @dataclass(frozen=True, eq=False)
 class PairTable:
-    """One number for each of some (query, document) pairs.
+    """One number for each (query, document) pair.
 
     Args:
         queries: the distinct queries.
         query: integer [row], the number of the query of each row.
-        items: the document of each row.
+        items: the document of each row, :class:`Ids` or :class:`KeyIds`.
         value: float64 [row].
         source: the name of the source.
     """
 
     queries: Ids
     query: Array
-    items: Ids
+    items: Any
     value: Array
     source: str = ""
     #: uint64 [row]: hashes of query and document, if they are known
@@ -183,7 +173,7 @@ class PairTable:
     @cached_property
     def columns(self) -> Self:
         """This table with its documents as a column, also if they are keys of dictionaries."""
-        return replace(self, items=self.items.whole()) if isinstance(self.items, KeyIds) else self
+        return replace(self, items=of_objects(self.items.tolist())) if isinstance(self.items, KeyIds) else self
 
     def to_dict(self) -> dict[Hashable, dict[Hashable, float]]:
         """The table as ``{query: {document: number}}``."""
@@ -223,16 +213,9 @@ class PairTable:
                 form = f"{{query: {{document: {cls.value_name}}}}}"
                 raise ReadingError(f"Expected {form}, got {type(table).__name__} for query {query!r}", source)
         sizes = np.fromiter(map(len, inner), np.int64, len(inner))
-        try:
-            every = chain.from_iterable(table.values() for table in inner)
-            # An array of Python refuses text, which numpy would convert; from a list it is faster.
-            value = np.array(array("d", list(every)), dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            value = np.full(1, np.nan)
+        value = _floats(chain.from_iterable(table.values() for table in inner))
         if cls._bad(value).any():
             cls._refuse(tables, source)
-            every = chain.from_iterable(table.values() for table in inner)
-            value = np.array([float(one) for one in every], dtype=np.float64)
         queries = of_objects(list(tables))
         query = np.repeat(np.arange(len(inner), dtype=np.int32), sizes)
         return cls(queries, query, KeyIds(inner), value, source)
@@ -247,16 +230,21 @@ class PairTable:
         """Raise for the first number that is none or NaN."""
         for query, table in tables.items():
             for item, value in table.items():
-                try:
-                    wrong = isinstance(value, str | bytes) or bool(cls._bad(np.array(float(value))).any())
-                except (TypeError, ValueError, OverflowError):
-                    wrong = True
-                if wrong:
+                if cls._bad(_floats([value])).any():
                     raise ReadingError(
                         f"Expected {cls.value_name} to be {cls.expected}, got {_shown(value)}"
                         f" for document {shown(item)} of query {shown(query)}",
                         source,
                     )
+
+
+def _floats(values: Iterable[Any]) -> Array:
+    """float64 [value]; one NaN if a value is no number."""
+    try:
+        # An array of Python refuses text, which numpy would convert; from a list it is faster.
+        return np.array(array("d", list(values)), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return np.full(1, np.nan)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -330,7 +318,7 @@ class Run(PairTable):
         return replace(self, ties=ties)
 
     def at(self, rows: Array) -> Run:
-        """Some rows, int64 [n], with all queries."""
+        """The chosen rows, int64 [n], with all queries."""
         return replace(
             self, query=self.query[rows], items=self.items.take(rows), value=self.value[rows], known_hashes=None
         )
@@ -341,21 +329,16 @@ class Run(PairTable):
         length = np.diff(lists.start)
         if not (length > depth).any():
             return self
-        place = np.arange(len(self)) - np.repeat(lists.start[:-1], length)
-        keep = place < depth
-        # Tie groups that the cut divides are ordered by id, the larger first.
+        rows = lists.row(np.arange(len(self)))
+        # Tie groups that the cut divides are ordered by id.
         cut = (lists.start[:-1] + depth)[length > depth]
         cut = cut[lists.scores[cut] == lists.scores[cut - 1]]
-        group = self.query[lists.row(cut)].astype(np.int64)
-        bounds = lists.start[group], lists.start[group + 1], lists.scores[cut]
-        begin = lists.start[group] + count_above(lists.scores, *bounds)
-        end = lists.start[group] + count_above(lists.scores, *bounds, or_equal=True)
-        items = self.columns.items
-        for low, at, high in zip(begin.tolist(), cut.tolist(), end.tolist()):
-            ascending = np.lexsort(items.take(lists.row(np.arange(low, high))).sort_keys())
-            keep[low:high] = False
-            keep[low + ascending[high - at :]] = True
-        return self.columns.at(np.sort(lists.row(np.flatnonzero(keep))))
+        query = self.query[rows[cut]].astype(np.int64)
+        above, tied = lists.tie(query, lists.scores[cut])
+        places, ordered = lists.by_id(self.columns.items, lists.start[query] + above, tied)
+        rows[places] = ordered
+        place = np.arange(len(self)) - np.repeat(lists.start[:-1], length)
+        return self.columns.at(np.sort(rows[place < depth]))
 
     @cached_property
     def lists(self) -> RankedLists:
@@ -380,46 +363,39 @@ class RankedLists:
     def of(cls, query: Array, scores: Array, num_queries: int) -> RankedLists:
         """Sort the rows; nothing is sorted if they are in order."""
         rows = None
-        if (query[1:] < query[:-1]).any():
-            rows = np.argsort(query, kind="stable")
+        if ((query[1:] < query[:-1]) | (scores[1:] > scores[:-1]) & (query[1:] == query[:-1])).any():
+            by_score = np.empty(len(scores), dtype=np.int64)
+            by_score[np.argsort(-scores)] = np.arange(len(scores))
+            rows = np.argsort(query.astype(np.int64) * len(scores) + by_score)
             query, scores = query[rows], scores[rows]
         start = np.searchsorted(query, np.arange(num_queries + 1, dtype=query.dtype))
-        rises = np.flatnonzero((scores[1:] > scores[:-1]) & (query[1:] == query[:-1]))
-        if len(rises):
-            order = _by_score(scores, start, np.unique(query[rises]))
-            scores, rows = scores[order], order if rows is None else rows[order]
         retrieved = np.diff(start)
         if len(scores) and scores.min() == -np.inf:
             retrieved = count_above(scores, start[:-1], start[1:], np.full(num_queries, -np.inf))
         return cls(rows, scores, start, retrieved)
 
     def row(self, places: Array) -> Array:
-        """The numbers of the rows at some places of the order."""
+        """The rows at places of the order."""
         return places if self.rows is None else self.rows[places]
 
+    def tie(self, query: Array, score: Array) -> tuple[Array, Array]:
+        """How many scores of a query are above a score, and how many are equal to it: two of int64 [entry]."""
+        bounds = self.start[query], self.start[query + 1], score
+        above = count_above(self.scores, *bounds)
+        return above, count_above(self.scores, *bounds, or_equal=True) - above
 
-# Scores that are sorted at a time.
-BLOCK = 2**21
+    def by_id(self, items: Any, begin: Array, size: Array) -> tuple[Array, Array]:
+        """The places of tie groups, and their rows by descending id: two of int64 [member].
 
-
-def _by_score(scores: Array, start: Array, queries: Array) -> Array:
-    """int64 [row]: the order in which the rows of some queries have descending scores."""
-    order = np.arange(len(scores))
-    sizes = start[queries + 1] - start[queries]
-    # Lists of similar length are the rows of one rectangle, because numpy sorts rows fast.
-    kinds = np.ceil(np.log2(sizes)).astype(np.int64)
-    for kind in np.unique(kinds).tolist():
-        alike, width = queries[kinds == kind], 2**kind
-        for part in np.array_split(alike, 1 + len(alike) * width // BLOCK):
-            first = start[part][:, None]
-            length = start[part + 1][:, None] - first
-            column = np.arange(width)
-            valid = column < length
-            places = np.where(valid, first + column, 0)
-            by_score = np.argsort(np.where(valid, -scores[places], np.inf), axis=1)
-            # Padding may stand among scores of -inf: leave it out by its column.
-            order[places[valid]] = (first + by_score)[by_score < length]
-    return order
+        Args:
+            items: the document of each row.
+            begin: int64 [group], the place where each group begins.
+            size: int64 [group].
+        """
+        group = np.repeat(np.arange(len(begin)), size)
+        places = np.arange(len(group)) - (np.cumsum(size) - size)[group] + begin[group]
+        rows = self.row(places)
+        return places, rows[np.lexsort((-text_order(items.take(rows)), group))]
 
 
 def count_above(scores: Array, start: Array, stop: Array, than: Array, or_equal: bool = False) -> Array:

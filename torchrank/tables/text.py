@@ -242,7 +242,7 @@ def numbers(text: Text, column: TextIds, what: str) -> Array:
         parsed = _parsed(column.take(part))
         values[part] = np.nan if parsed is None else parsed
     if np.isnan(values).any():
-        for row, key in enumerate(column.hashable()):
+        for row, key in enumerate(column.to_keys()):
             if not _NUMBER.fullmatch(key):
                 got = key[:50].decode("utf-8", "backslashreplace")
                 raise text.error(f"Expected {what} to be a number, got {got!r}", int(column.start[row]))
@@ -253,7 +253,7 @@ def _parsed(column: TextIds) -> Array | None:
     """The numbers of a column; None if a field is none."""
     width = -(-int(column.length.max(initial=1)) // 8)
     if width * 8 > WIDE:
-        keys = column.hashable()
+        keys = column.to_keys()
         return np.array([float(key) for key in keys]) if all(map(_NUMBER.fullmatch, keys)) else None
     fixed = np.zeros((len(column), width), dtype="<u8")
     for number in range(width):
