@@ -90,10 +90,9 @@ def write(folder: Path) -> None:
             target.write_text(linked((ROOT / origin).read_text(encoding="utf-8"), origin, places), encoding="utf-8")
     readme, measures = folder / "index.md", folder / "measures/index.md"
     choosing = nbformat.read(folder / "notebooks/choosing.ipynb", as_version=4).cells[0].source
-    text = measures.read_text(encoding="utf-8")
-    families = class_pages.families(f"{text}\n{readme.read_text(encoding='utf-8')}", choosing)
+    families = class_pages.families(choosing)
     table = re.compile(r"<!-- measures -->.*?<!-- /measures -->", re.DOTALL)
-    measures.write_text(table.sub(lambda _: families, text), encoding="utf-8")
+    measures.write_text(table.sub(lambda _: families, measures.read_text(encoding="utf-8")), encoding="utf-8")
     for picture in ROOT.glob("notebooks/*.png"):
         shutil.copy(picture, folder / "notebooks")
     (folder / "api").mkdir()

@@ -6,6 +6,7 @@ import functools
 import importlib
 import inspect
 import re
+import sys
 from typing import Any
 
 import torchrank.public as public
@@ -65,22 +66,29 @@ def questions(choosing: str) -> dict[str, str]:
     return asked
 
 
-def families(readme: str, choosing: str) -> str:
-    """Which measure for which question, and all measures by family, in Markdown.
+def families(choosing: str) -> str:
+    """Which measure for which question, and all measures by family, in Markdown; a family is a file of the package.
 
     Args:
-        readme: a text with the table of families, whose second column has the classes.
         choosing: the page with the table of questions.
     """
+    files: dict[str, list[str]] = {}
+    for name in measures():
+        files.setdefault(getattr(public, name).__module__, []).append(name)
     parts = ["### Which one?\n", *table(choosing, "question"), ""]
-    for family, names, *_ in (row.strip("| ").split(" | ") for row in table(readme, "family")[2:]):
-        parts += [
-            f"### {family[0].upper()}{family[1:]}\n",
-            "| class | measure | label | values |\n| --- | --- | --- | --- |",
-        ]
-        listed = [measures()[name] for name in re.findall(r"`(\w+)`", names)]
+    for module, names in sorted(files.items(), key=lambda file: -max(map(_libraries, file[1]))):
+        family = module.rsplit(".", 1)[1].replace("_", " ")
+        parts.append(f"### {family.upper() if len(family) == 3 else family.capitalize()}\n")
+        parts.append(f"{_first(sys.modules[module]).replace('``', '`')}.\n")
+        parts.append("| class | measure | label | values |\n| --- | --- | --- | --- |")
+        listed = [measures()[name] for name in sorted(names, key=lambda name: -_libraries(name))]
         parts += [f"| `{one.name}` | {one.summary} | `{one.label}` | {one.range} |" for one in listed] + [""]
     return "\n".join(parts)
+
+
+def _libraries(name: str) -> int:
+    """How many other libraries have a measure."""
+    return len({one.library for one in known(getattr(public, name)) if one.same})
 
 
 def measure_page(name: str, question: str = "") -> str:
@@ -146,7 +154,7 @@ def cheat_sheet(readme: str) -> str:
         [
             "# Cheat sheet\n\n## What you have, and the call\n",
             "`update`, `forward` and `score` take the same arguments, of a metric, a collection and a wrapper.\n",
-            *table(readme, "you have"),
+            *table(readme, r"you have \| `preds`"),
             "\n## The name elsewhere, and the label here\n",
             "The label reproduces the number of that library. `tr.parse` takes most of the names, too, and"
             " [names with two meanings](guide/names.md) are listed apart.\n",
