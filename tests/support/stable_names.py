@@ -19,9 +19,20 @@ LIST = Path(__file__).parents[1] / "docs/stable_names.txt"
 CATALOGUES: list[dict[str, Any]] = [{}, {"num_items": 5}, {"interactions": torch.arange(1.0, 6.0)}]
 
 
-def names() -> list[str]:
+def names() -> set[str]:
     """Public names with their arguments, labels with the arguments that they can show, and names of states."""
-    return sorted({*_public(), *_labels(), *_states()})
+    return {part for line in (*_public(), *_labels(), *_states()) for part in parts(line)}
+
+
+def parts(line: str) -> list[str]:
+    """The promises of a line: its name, and each argument with its default, so that a release may add arguments."""
+    name, *arguments = line.split(" | ")
+    return [name, *(f"{name} | {argument}" for argument in arguments)]
+
+
+def listed() -> set[str]:
+    """The promises that the list has."""
+    return {part for line in LIST.read_text(encoding="utf-8").splitlines() for part in parts(line)}
 
 
 def _public() -> Iterator[str]:
@@ -30,21 +41,20 @@ def _public() -> Iterator[str]:
     for module in map(importlib.import_module, modules):
         own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", None) == module.__name__]
         for name in getattr(module, "__all__", [name for name in own if not name.startswith("_")]):
-            yield f"name   {module.__name__}.{name}{_arguments(getattr(module, name))}"
+            yield " | ".join([f"name   {module.__name__}.{name}", *_arguments(getattr(module, name))])
 
 
-def _arguments(thing: Any) -> str:
+def _arguments(thing: Any) -> list[str]:
     if not callable(thing):
-        return ""
-    parameters = [one.replace(annotation=one.empty) for one in inspect.signature(thing).parameters.values()]
-    return str(inspect.Signature(parameters))
+        return []
+    return [str(one.replace(annotation=one.empty)) for one in inspect.signature(thing).parameters.values()]
 
 
 def _labels() -> Iterator[str]:
     for name, cls in measures().items():
         if cls.__module__.startswith("torchrank."):
-            arguments = ", ".join(f"{key}={value!r}" for key, value in cls.definition().items())
-            yield f"label  {name}({arguments}){'@k' * cls.takes_top_k}"
+            arguments = [f"{key}={value!r}" for key, value in cls.definition().items()]
+            yield " | ".join([f"label  {name}{'@k' * cls.takes_top_k}", *arguments])
 
 
 def _states() -> Iterator[str]:
@@ -61,5 +71,9 @@ def _states() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    listed = LIST.read_text(encoding="utf-8").splitlines() if LIST.exists() else []
-    LIST.write_text("\n".join(sorted({*listed, *names()})) + "\n", encoding="utf-8")  # nothing goes unseen
+    lines: dict[str, list[str]] = {}
+    for promise in [*(listed() if LIST.exists() else []), *names()]:  # nothing goes unseen
+        name, *argument = promise.split(" | ")
+        lines.setdefault(name, []).extend(one for one in argument if one not in lines.get(name, []))
+    text = [" | ".join([name, *sorted(arguments)]) for name, arguments in sorted(lines.items())]
+    LIST.write_text("\n".join(text) + "\n", encoding="utf-8")
