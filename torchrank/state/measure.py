@@ -129,6 +129,8 @@ class Measure(Parametrised, QueryMean):
     @property
     def label(self) -> str:
         """Name, parameters that differ from their defaults, and cutoff: ``map(normalize=min)@10``."""
+        if (label := vars(self).get("_label")) is not None:
+            return label
         values = {name: (getattr(self, name), default) for name, default in self.definition().items()}
         differing = {k: v for k, (v, default) in values.items() if not isinstance(v, Tensor) and v != default}
         return labels.write(self.name, differing, self.top_k)
@@ -144,7 +146,7 @@ class Measure(Parametrised, QueryMean):
         callables = [value for name in self.definition() if callable(value := getattr(self, name))]
         namesakes = "".join(f"#{n}" for value in callables if (n := labels.namesake(value)))
         self.name_state(self.label + namesakes + known, self.num_extra_sums)
-        self._known = known
+        self._known, self._label = known, self.label
         # A changed parameter would make the label, and so the name of the state, wrong.
         self._fixed = self._labelled()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,7 @@ def is_frame(source: Any) -> bool:
     if isinstance(source, type | str | bytes | list | tuple):
         return False
     methods = ("__arrow_c_stream__", "__dataframe__", "__narwhals_dataframe__", "__narwhals_lazyframe__", "to_pandas")
-    return any(hasattr(source, name) for name in methods) or native.library_of(source) in (
+    return any(map(functools.partial(hasattr, source), methods)) or native.library_of(source) in (
         *("pandas", "polars", "pyarrow", "modin", "cudf", "duckdb", "dask", "pyspark"),
     )
 
