@@ -145,8 +145,9 @@ class Measure(Parametrised, QueryMean):
         # Two callables may share a name, and so a label. Their numbers keep the states apart.
         callables = [value for name in self.definition() if callable(value := getattr(self, name))]
         namesakes = "".join(f"#{n}" for value in callables if (n := labels.namesake(value)))
-        self.name_state(self.label + namesakes + known, self.num_extra_sums)
-        self._known, self._label = known, self.label
+        label = self.label
+        self.name_state(label + namesakes + known, self.num_extra_sums)
+        self._known, self._label = known, label
         # A changed parameter would make the label, and so the name of the state, wrong.
         self._fixed = self._labelled()
 
