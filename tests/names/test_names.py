@@ -422,7 +422,7 @@ FURTHER = {
 @pytest.mark.parametrize("name", FURTHER)
 def test_parameters_in_a_spelling_are_those_of_its_label(name):
     (label,) = resolve(name)
-    assert (label.name, label.parameters, label.at) == FURTHER[name]
+    assert (label.name, label.parameters, label.cutoff) == FURTHER[name]
 
 
 def squashed(name):
@@ -453,7 +453,9 @@ def test_the_page_of_spellings_promises_what_is_read():
     for label, *names in rows:
         for name in names:
             values = {hole: numbers.get(hole, 0.5) for hole in re.findall(r"{(\w+)}", name + label)}
-            want = [(one.name, one.parameters, one.at) for one in map(read, re.split(r",\s", label.format(**values)))]
+            want = [
+                (one.name, one.parameters, one.cutoff) for one in map(read, re.split(r",\s", label.format(**values)))
+            ]
             cuts = ("", "@10") if "@" not in label and measures()[want[0][0]].takes_top_k else ("",)
             found = {cut: read_or_none(name.format(**values) + cut) for cut in cuts}
             assert any(found[cut] == [(n, p, at or cut[1:]) for n, p, at in want] for cut in cuts), (label, name)
@@ -464,7 +466,7 @@ def test_the_page_of_spellings_promises_what_is_read():
 
 def read_or_none(name):
     try:
-        return [(one.name, one.parameters, one.at) for one in resolve(name)]
+        return [(one.name, one.parameters, one.cutoff) for one in resolve(name)]
     except ValueError:
         return None
 

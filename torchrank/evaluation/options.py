@@ -76,7 +76,7 @@ class Options:
             ValueError: tied documents have no order, by which the run could be cut.
         """
         if self.ignore_identical_ids and itself.any():
-            run = run.columns.at(np.flatnonzero(~itself))
+            run = run.columns.with_rows(np.flatnonzero(~itself))
         if self.precision == "single":
             run = run.columns  # dictionaries would be read again
             run = replace(run, value=_single(run.value))
@@ -126,7 +126,8 @@ def with_parameters(measures: Suite, **parameters: Any) -> Any:
             return measures
         several_of = {key: _named(name, given) for key, name in measures.items()}
         return {key: metrics[0] if len(metrics) == 1 else measures[key] for key, metrics in several_of.items()}
-    every = list(measures) if several(measures) else [measures]
+    measures = list(measures) if several(measures) else measures  # a generator is read once
+    every = measures if isinstance(measures, list) else [measures]
     if given:
         return [metric for name in every for metric in _named(name, given)]
     # A measure has the name by which it is asked for.

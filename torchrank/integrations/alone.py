@@ -40,15 +40,15 @@ def floats(suite: Metric | MetricCollection) -> dict[str, float]:
     Raises:
         ValueError: a metric has no single number, or the suite has met bad values.
     """
-    found: Any = suite.compute()
-    if not isinstance(found, dict):
-        found = dict.fromkeys(members(suite), found)
-    for key, value in found.items():
+    results: Any = suite.compute()
+    if not isinstance(results, dict):
+        results = dict.fromkeys(members(suite), results)
+    for key, value in results.items():
         if not isinstance(value, Tensor) or value.numel() != 1:
             raise ValueError(
                 f"Expected one number of each metric, got several of {key!r}; leave this metric out of the suite"
             )
-    return {key: value.item() for key, value in found.items()}
+    return {key: value.item() for key, value in results.items()}
 
 
 def members(suite: Any) -> dict[str, Any]:

@@ -77,11 +77,11 @@ def scores_and_labels(prediction: Prediction) -> dict[str, Any]:
         ValueError: the predictions or the labels are None, or a tuple, of a model with several outputs or labels.
     """
     for name in ("predictions", "label_ids"):
-        if (found := getattr(prediction, name)) is None:
+        if (array := getattr(prediction, name)) is None:
             raise ValueError(f"Expected {name} to be one array, got None; name the labels in label_names of Trainer")
-        if isinstance(found, tuple | list | Mapping):
+        if isinstance(array, tuple | list | Mapping):
             raise ValueError(
-                f"Expected {name} to be one array, got {len(found)}; choose by"
+                f"Expected {name} to be one array, got {len(array)}; choose by"
                 " compute_metrics(suite, unpack=lambda p: (p.predictions[0], p.label_ids))"
             )
     scores, labels = _tensors((prediction.predictions, prediction.label_ids))
@@ -126,7 +126,7 @@ def _batches(prediction: Prediction) -> Iterator[Any]:
         return
     fields = {name: getattr(prediction, name, None) for name in ("predictions", "label_ids", "inputs", "losses")}
     for number in range(len(prediction.predictions)):
-        yield Batch(**{name: found[number] if isinstance(found, list) else None for name, found in fields.items()})
+        yield Batch(**{name: values[number] if isinstance(values, list) else None for name, values in fields.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,12 +139,12 @@ class Batch:
     losses: Any = None
 
 
-def _tensors(found: Any) -> Any:
+def _tensors(value: Any) -> Any:
     """Tensors in place of NumPy's arrays, in tuples, lists and dicts too."""
-    if isinstance(found, np.ndarray):
-        return torch.from_numpy(found)
-    if isinstance(found, dict):
-        return {name: _tensors(one) for name, one in found.items()}
-    if isinstance(found, tuple | list):
-        return type(found)(_tensors(one) for one in found)
-    return found
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(value)
+    if isinstance(value, dict):
+        return {name: _tensors(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)(_tensors(item) for item in value)
+    return value

@@ -226,8 +226,8 @@ class RankingEvaluator(Evaluator):
         query, item, grade = (torch.tensor(column, device="cpu") for column in zip(*rows))
         self.relevant = query, item, grade.float()
         # A metric that cannot read such rankings raises now, and not after the corpus is encoded.
-        one = torch.ones((1, 1), dtype=torch.float32, device="cpu")
-        self.suite.update(Ranking.from_score_blocks([one], torch.zeros(1, dtype=torch.int64, device="cpu")))
+        score = torch.ones((1, 1), dtype=torch.float32, device="cpu")
+        self.suite.update(Ranking.from_score_blocks([score], torch.zeros(1, dtype=torch.int64, device="cpu")))
         self.suite.reset()
 
     def _update(self, model: Any) -> None:
@@ -352,10 +352,10 @@ def _judged(queries: Mapping[Any, Any], relevant: Relevant) -> dict[Any, Mapping
     if not judged:
         raise ValueError("Expected relevant documents of a query, got none; use the same query ids in both")
     return {
-        query: {document: float(grade) for document, grade in found.items()}
-        if isinstance(found, Mapping)
-        else dict.fromkeys(found, 1.0)
-        for query, found in judged.items()
+        query: {document: float(grade) for document, grade in documents.items()}
+        if isinstance(documents, Mapping)
+        else dict.fromkeys(documents, 1.0)
+        for query, documents in judged.items()
     }
 
 

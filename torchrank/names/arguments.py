@@ -27,7 +27,7 @@ def one_of(argument: str, value: object, known: Iterable[object], or_callable: b
             )
     elif value not in known:
         also = " or a callable with a name" if or_callable else ""
-        hint = did_you_mean(value, [one for one in known if isinstance(one, str)]) if isinstance(value, str) else ""
+        hint = did_you_mean(value, [name for name in known if isinstance(name, str)]) if isinstance(value, str) else ""
         raise ValueError(f"Expected {argument} to be one of {', '.join(map(repr, known))}{also}, got {value!r}{hint}")
 
 

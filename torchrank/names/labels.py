@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 # Accepts more than our own labels, because names of other libraries contain digits, dots and commas.
 # No two neighbours can match the same text, so that a match takes time in proportion to its text.
 _SHAPE = re.compile(
-    r"\s*+(?P<name>[^\s@()]++)\s*+(?:\((?P<inside>.*)\))?\s*+(?:@\s*+(?P<at>[^\s@()](?:[^@()]*[^\s@()])?))?\s*+"
+    r"\s*+(?P<name>[^\s@()]++)\s*+(?:\((?P<inside>.*)\))?\s*+(?:@\s*+(?P<cutoff>[^\s@()](?:[^@()]*[^\s@()])?))?\s*+"
 )
 
 
@@ -42,7 +42,7 @@ class Label:
     #: values by name of the parameter, in lower case
     parameters: dict[str, object]
     #: the text after the @; empty if there is none
-    at: str
+    cutoff: str
 
     @property
     def cuts(self) -> tuple[int, ...]:
@@ -52,14 +52,16 @@ class Label:
             ValueError: the text after the @ is something else, or there are too many cutoffs.
         """
         cuts: list[int] = []
-        for part in self.at.split(",") if self.at else []:
+        for part in self.cutoff.split(",") if self.cutoff else []:
             ends = [end.strip() for end in part.split("-")]
             numbers = [int(end) for end in ends if end.isascii() and end.isdecimal() and len(end) < 19]
             if len(numbers) != len(ends) or len(ends) > 2 or numbers[0] > numbers[-1]:
-                raise ValueError(f"Expected cutoffs like '@10', '@5,10' or '@1-5' after {self.name}, got '@{self.at}'")
+                raise ValueError(
+                    f"Expected cutoffs like '@10', '@5,10' or '@1-5' after {self.name}, got '@{self.cutoff}'"
+                )
             # Counted before the range is expanded, which could exhaust the memory.
             if len(cuts) + numbers[-1] - numbers[0] >= MOST_CUTS:
-                raise ValueError(f"Expected at most {MOST_CUTS} cutoffs after {self.name}, got '@{self.at}'")
+                raise ValueError(f"Expected at most {MOST_CUTS} cutoffs after {self.name}, got '@{self.cutoff}'")
             cuts += range(numbers[0], numbers[-1] + 1)
         return tuple(cuts)
 
@@ -99,7 +101,7 @@ def read(text: str) -> Label:
             raise ValueError(f"Expected parameters like 'beta=2, ties=optimistic' in {text!r}, got {inside[end:]!r}")
         parameters[parameter[1].lower()] = _literal(parameter[2])
         end = parameter.end()
-    return Label(parts["name"], parameters, parts["at"] or "")
+    return Label(parts["name"], parameters, parts["cutoff"] or "")
 
 
 def name_of(function: Callable) -> str:

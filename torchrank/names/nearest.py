@@ -13,18 +13,18 @@ def nearest(names: Iterable[str], known: dict[str, str]) -> list[str]:
     if exact := [name for name in names if name in known]:
         return exact[:1]
     likeness = {other: max(_likeness(name, other) for name in names) for other in known}
-    found: dict[str, str] = {}
+    hints: dict[str, str] = {}
     # Close to the best and not too far from the name: a bad hint is worse than none.
     for near in sorted(known, key=likeness.__getitem__, reverse=True):
         if likeness[near] >= 0.7 and likeness[near] > max(likeness.values()) - 0.15:
-            found.setdefault(known[near], near)
-    return list(found.values())[:3]
+            hints.setdefault(known[near], near)
+    return list(hints.values())[:3]
 
 
-def _likeness(one: str, other: str) -> float:
+def _likeness(name: str, other: str) -> float:
     # Half for common letters, half for common sequences: letters alone would make all anagrams equal.
-    shared = 2 * (Counter(one) & Counter(other)).total() / (len(one) + len(other))
-    return (shared + difflib.SequenceMatcher(None, other, one).ratio()) / 2
+    shared = 2 * (Counter(name) & Counter(other)).total() / (len(name) + len(other))
+    return (shared + difflib.SequenceMatcher(None, other, name).ratio()) / 2
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

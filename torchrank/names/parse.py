@@ -124,17 +124,17 @@ def resolve(name: str) -> list[Label]:
     spellings = _ordered(tuple(registry.values()))
     if lower in registry:
         # Our own name wins over a spelling of the same name, unless that has parameters or a cutoff: IPrec@0.1.
-        spellings = [x for x in spellings if x.literal == lower and (x.at or x.parameters)]
+        spellings = [x for x in spellings if x.literal == lower and (x.cutoff or x.parameters)]
     for spelling in spellings:
         if labels := spelling.fit(label):
             return labels
     joined = lower if lower in registry else re.sub("[_-]", "", lower)  # hit_rate, R-precision
     if joined in registry:
-        return [Label(joined, label.parameters, label.at)]
+        return [Label(joined, label.parameters, label.cutoff)]
     cut = _CUT.fullmatch(label.name)
     if cut and _is_cutoff(cut, label):
         try:
-            return resolve(write(cut["name"], label.parameters, None) + f"@{label.at or cut['k']}")
+            return resolve(write(cut["name"], label.parameters, None) + f"@{label.cutoff or cut['k']}")
         except ValueError:
             pass  # the error below shows the name as it was given
     near = _suggestions(label, cut, spellings)
@@ -145,13 +145,13 @@ def resolve(name: str) -> list[Label]:
 def _is_cutoff(cut: re.Match[str], label: Label) -> bool:
     """Whether a name ends with a cutoff: ``ndcg_10``, ``ndcg_at_10``; or with its placeholder: ``ndcg_at_k@10``."""
     link, placeholder = (cut["link"] or "").lower(), cut["k"].lower() == "k"
-    return link != "" and placeholder == bool(label.at) and ("at" in link or cut["name"].lower() not in _NUMBERED)
+    return link != "" and placeholder == bool(label.cutoff) and ("at" in link or cut["name"].lower() not in _NUMBERED)
 
 
 def _suggestions(label: Label, cut: re.Match[str] | None, spellings: Sequence[_Spelling]) -> list[str]:
     """The names that are most like an unknown one, with its parameters and its cutoff."""
     lower = label.name.lower()
-    stem, cutoff = (cut["name"].lower(), label.at or cut["k"]) if cut else (lower, label.at)
+    stem, cutoff = (cut["name"].lower(), label.cutoff or cut["k"]) if cut else (lower, label.cutoff)
     if stem in _NUMBERED or not re.fullmatch(_FORMS["k"], cutoff):
         cutoff = ""
     examples = {measure.name + "@{k}" * measure.takes_top_k: measure.name for measure in measures().values()}
@@ -252,7 +252,7 @@ class _Spelling:
     #: the parameters that a name must have
     parameters: dict[str, object]
     #: the cutoff that a name must have; None = any
-    at: re.Pattern[str] | None
+    cutoff: re.Pattern[str] | None
     #: templates of the labels
     labels: Sequence[str]
     #: a name that fits, for hints, with ``{k}`` for a cutoff; empty if it needs parameters or stands for several labels
@@ -274,7 +274,7 @@ class _Spelling:
             example = ""
         elif "{k}" not in example and measure.takes_top_k:
             example += "@{k}"
-        cutoff = re.compile(_pattern(parts.at)) if parts.at else None
+        cutoff = re.compile(_pattern(parts.cutoff)) if parts.cutoff else None
         rank = (-len(parts.parameters) - bool(cutoff), entry.library != PARSE)
         pattern = re.compile(_pattern(theirs), re.IGNORECASE)
         return cls(pattern, parts.parameters, cutoff, labels, example, parts.name.lower(), measure.name, rank)
@@ -282,8 +282,8 @@ class _Spelling:
     def fit(self, label: Label) -> list[Label]:
         """The labels of a name in this spelling; nothing if the name does not fit."""
         named = self.name.fullmatch(label.name)
-        behind = self.at.fullmatch(label.at) if self.at else None
-        if named is None or (self.at and behind is None):
+        behind = self.cutoff.fullmatch(label.cutoff) if self.cutoff else None
+        if named is None or (self.cutoff and behind is None):
             return []
         values = named.groupdict() | (behind.groupdict() if behind else {})
         for key, wanted in self.parameters.items():
@@ -300,10 +300,10 @@ class _Spelling:
             read(text.format(**values, x=x, root=math.sqrt(abs(float(x)))))
             for text, x in itertools.product(self.labels, numbers)
         ]
-        passed = "" if self.at else label.at
-        if passed and any(filled.at for filled in labels):
+        passed = "" if self.cutoff else label.cutoff
+        if passed and any(filled.cutoff for filled in labels):
             return []  # the spelling and the name both set the cutoff
-        return [Label(filled.name, {**filled.parameters, **rest}, filled.at or passed) for filled in labels]
+        return [Label(filled.name, {**filled.parameters, **rest}, filled.cutoff or passed) for filled in labels]
 
 
 def _pattern(text: str) -> str:

@@ -10,7 +10,7 @@ KINDS: list[dict[str, Any]] = []
 
 def measures() -> dict[str, Any]:
     """Every measure by its name, including measures of users."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for kind in KINDS:
-        found |= kind
-    return found
+        by_name |= kind
+    return by_name

@@ -56,7 +56,7 @@ class Chunks:
     automatic: bool = False
 
     def __iter__(self) -> Iterator[Run]:
-        for rows in _whole_queries(self.pieces()):
+        for rows in _complete_queries(self.pieces()):
             run = Run.of_rows(rows, self.duplicates)
             yield run if self.ties is None else run.with_ties(self.ties)
 
@@ -231,8 +231,8 @@ class Lines:
 
         def parse(piece: Text) -> Rows:
             if piece.first_line > 1 and header:
-                whole = np.concatenate([np.frombuffer(header, np.uint8), piece.buffer])
-                piece = Text(piece.name, whole, 0, piece.first_line - 1)
+                joined = np.concatenate([np.frombuffer(header, np.uint8), piece.buffer])
+                piece = Text(piece.name, joined, 0, piece.first_line - 1)
             elif header_of(piece, reading)[1] != width:
                 raise piece.error(f"Expected {width} fields, as in the first line of the file", piece.begin)
             return cast(Rows, known.read(piece, reading))
@@ -254,14 +254,14 @@ def _ahead(pieces: Iterator[Rows]) -> Iterator[Rows]:
 
 def _rows_of(piece: Any, reading: Reading) -> Rows:
     """The rows of a source of :func:`torchrank.read_run`."""
-    found = piece if isinstance(piece, Run) else content_of(piece, reading)
-    if isinstance(found, Rows):
-        return found
-    run = found.columns if isinstance(found, Run) else Run.of_dict(*found).columns
+    content = piece if isinstance(piece, Run) else content_of(piece, reading)
+    if isinstance(content, Rows):
+        return content
+    run = content.columns if isinstance(content, Run) else Run.of_dict(*content).columns
     return Rows(run.queries, run.query, run.items, run.value, run.source, error_of(run.source))  # type: ignore[arg-type]
 
 
-def _whole_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
+def _complete_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
     """The rows of some pieces, cut between queries: the last query of a piece waits for the next piece.
 
     Raises:
@@ -274,12 +274,12 @@ def _whole_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
     for rows in pieces:
         starts, keys, empty = _queries(rows)
         if len(starts):
-            own = rows.queries.kind, rows.item.kind
-            if kinds not in (None, own) and "objects" not in (*own, *(kinds or ())):
+            piece_kinds = rows.queries.kind, rows.item.kind
+            if kinds not in (None, piece_kinds) and "objects" not in (*piece_kinds, *(kinds or ())):
                 raise rows.error(
-                    f"Expected ids of queries and documents as before, {kinds}, got {own}; read ids as text", 0
+                    f"Expected ids of queries and documents as before, {kinds}, got {piece_kinds}; read ids as text", 0
                 )
-            kinds = own
+            kinds = piece_kinds
         if len(empty):
             yield Rows(
                 rows.queries.take(empty), rows.query[:0], rows.item.take(np.arange(0)), rows.value[:0], "", rows.error
@@ -297,8 +297,8 @@ def _whole_queries(pieces: Iterable[Rows]) -> Iterator[Rows]:
                     f"Expected the rows of each query together, got query {shown!r} again; read it as a whole by"
                     " read_run"
                 )
-                found = rows.error(message, start)
-                raise QueryReturnsError(message, found.source, found.line, found.text, found.unit)
+                error = rows.error(message, start)
+                raise QueryReturnsError(message, error.source, error.line, error.text, error.unit)
             seen.add(key)
         if not starts:
             continue
@@ -325,12 +325,14 @@ def _cut(rows: Rows, start: int, stop: int) -> Rows:
     """Consecutive rows of whole queries."""
     if (start, stop) == (0, len(rows.value)) and len(rows.queries) == np.count_nonzero(np.diff(rows.query, prepend=-1)):
         return rows
-    at: Any = np.arange(start, stop) if isinstance(rows.item, ObjectIds) else slice(start, stop)
+    part: Any = np.arange(start, stop) if isinstance(rows.item, ObjectIds) else slice(start, stop)
     query = rows.query[start:stop]
     changes = np.diff(query, prepend=-1) != 0
     queries, numbers = rows.queries.take(query[changes]), np.cumsum(changes, dtype=query.dtype) - 1
     error = rows.error
-    return Rows(queries, numbers, rows.item.take(at), rows.value[at], rows.source, lambda m, row: error(m, start + row))
+    return Rows(
+        queries, numbers, rows.item.take(part), rows.value[part], rows.source, lambda m, row: error(m, start + row)
+    )
 
 
 def _joined(pieces: list[Rows]) -> Rows:

@@ -80,29 +80,29 @@ def find(
         >>> find(None, ["query-id", "corpus-id", "score"], "grade", "")
         {'query': 0, 'item': 1, 'grade': 2}
     """
-    chosen, found = given(columns, value), dict[str, int]()
+    chosen, numbers = chosen_columns(columns, value), dict[str, int]()
     forms = [usual_form(name) for name in names]
     way_out = way_out or choice(value)
 
     def usual(column: str) -> list[int]:
         """The columns of the first group of usual names that has some."""
-        known = set(taken) | set(found.values())
+        known = set(taken) | set(numbers.values())
         groups = ([forms.index(form) for form in group if form in forms] for group in _FORMS[column])
-        return next((left for group in groups if (left := [at for at in group if at not in known])), [])
+        return next((left for group in groups if (left := [place for place in group if place not in known])), [])
 
     for column in ("query", "item", value, *(["subtopic"] if value == "grade" and item else [])):
         asked = chosen.get(column, chosen.get("rank") if column == value else None)
         if asked is not None:
-            found["rank" if column not in chosen else column] = number(asked, names, source)
+            numbers["rank" if column not in chosen else column] = number(asked, names, source)
         elif known := usual(column):
-            found[column] = known[0]
+            numbers[column] = known[0]
             if len(known) > 1:
-                first, *others = (str(names[at]) for at in known)
+                first, *others = (str(names[place]) for place in known)
                 message = f"Column {first} is read as the {column}, not {' or '.join(others)}"
                 warn(f"{message}; if wrong, {way_out.format(column)}")
         elif column == "score" and (ranks := usual("rank")):
-            found["rank"] = ranks[0]
-        elif column == "grade" and item and all(at in found.values() or forms[at] in TIMES for at in range(len(forms))):
+            numbers["rank"] = ranks[0]
+        elif column == "grade" and item and all(n in numbers.values() or form in TIMES for n, form in enumerate(forms)):
             continue
         elif column != "subtopic" and (item or column != "item"):
             what = f"{column} ids" if column in ("query", "item") else f"{column}s"
@@ -112,7 +112,7 @@ def find(
                 f" {way_out.format(column)}",
                 source,
             )
-    return found
+    return numbers
 
 
 def choice(value: str) -> str:
@@ -125,7 +125,7 @@ def reading_with(value: str, argument: str) -> str:
     return f"read it by tr.{'read_qrels' if value == 'grade' else 'read_run'}(source, {argument})"
 
 
-def given(columns: Columns, value: str) -> dict[str, Any]:
+def chosen_columns(columns: Columns, value: str) -> dict[str, Any]:
     """The user's choice of columns as a dictionary.
 
     Raises:

@@ -137,10 +137,10 @@ def parquet(text: Text, value: str, expansion: int) -> Any:
     file, size, most = io.BytesIO(bytes(text.buffer[text.begin : text.end])), 0, max(EXPANDED, expansion * text.end)
     try:
         if read_metadata is not None:
-            found = read_metadata(file)
+            metadata = read_metadata(file)
             # Repeated values take little of the bytes of a file, but 8 bytes or more in memory.
-            encoded = sum(found.row_group(number).total_byte_size for number in range(found.num_row_groups))
-            size = max(encoded, 8 * found.num_rows * found.num_columns)
+            encoded = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+            size = max(encoded, 8 * metadata.num_rows * metadata.num_columns)
         if size <= most:
             return read(file)
     except Exception as error:  # of either library, and of the file system below
@@ -170,17 +170,17 @@ def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows
         raise ReadingError("Expected lines of text, got comments only", text.name)
     line = text.lines()[0]
     refuse_control_characters(text, text.begin, np.frombuffer(line, np.uint8))
-    header, found, cut_at_tabs = _header(line, text, value, chosen, tabs)
+    header, columns, between_tabs = _header(line, text, value, chosen, tabs)
     width = len(header)
-    if found is None:
-        found = _without_header(text, width, value, chosen, len(line.rstrip().split(b"\t")) == width)
+    if columns is None:
+        columns = _without_header(text, width, value, chosen, len(line.rstrip().split(b"\t")) == width)
     else:
         text = text.after_first_line()
-    cut = dict(zip(found, fields(text, list(found.values()), width, cut_at_tabs)))
+    cut = dict(zip(columns, fields(text, list(columns.values()), width, between_tabs)))
     codes, queries = factorise(cut.pop("query"))  # the places of ten million queries take 80 MB
     item, third = cut["item"], cut.get(value, cut.get("rank"))
     subtopic = subtopics_of(codes, cut.pop("subtopic", None))
-    what = "rank" if "rank" in found else value
+    what = "rank" if "rank" in columns else value
     values = relevant(len(item), text.name) if third is None else numbers(text, third, what)
     if what == "rank" and third is not None:
         values = _from_ranks(text, codes, third, values)
@@ -196,8 +196,8 @@ def header_of(text: Text, value: str, chosen: names.Columns, tabs: bool) -> tupl
     while text.begin < text.end and not text.lines()[0].strip():
         text = text.after_first_line()
     line = text.lines()[0]
-    header, found, _ = _header(line, text, value, chosen, tabs)
-    return b"" if found is None else line + b"\n", len(header)
+    header, columns, _ = _header(line, text, value, chosen, tabs)
+    return b"" if columns is None else line + b"\n", len(header)
 
 
 def _header(
@@ -206,17 +206,17 @@ def _header(
     """The fields of the first line; the columns that they name, None if they name none; whether tabs separate them."""
     decoded = line.decode("utf-8", "backslashreplace")
     by_tabs = decoded.split("\t")
-    asked = list(names.given(chosen, value).values())
-    for header, cut_at_tabs in ((by_tabs, True), (_split(line), False)):
-        if cut_at_tabs and len(header) == 1:
+    asked = list(names.chosen_columns(chosen, value).values())
+    for header, between_tabs in ((by_tabs, True), (_split(line), False)):
+        if between_tabs and len(header) == 1:
             continue
         try:
-            found = names.find(chosen, header, value, text.name)
+            columns = names.find(chosen, header, value, text.name)
         except ReadingError:
             continue
-        if not asked or any(isinstance(one, str) for one in asked):
-            return header, found, cut_at_tabs
-    if any(isinstance(one, str) for one in asked):
+        if not asked or any(isinstance(column, str) for column in asked):
+            return header, columns, between_tabs
+    if any(isinstance(column, str) for column in asked):
         names.find(chosen, by_tabs if len(by_tabs) > 1 else _split(line), value, text.name)
     return (by_tabs, None, True) if tabs else (_split(line), None, False)
 
@@ -228,12 +228,12 @@ def _split(line: bytes) -> list[str]:
 
 def _without_header(text: Text, width: int, value: str, chosen: names.Columns, by_tabs: bool) -> dict[str, int]:
     """The columns of a file without a header, by its number of fields."""
-    asked = names.given(chosen, value)
+    asked = names.chosen_columns(chosen, value)
     if asked:
         known = {"query", "item", "rank" if "rank" in asked else value}
         if set(asked) - {"subtopic"} != known and (value, set(asked)) != ("grade", {"query", "item"}):
             raise ValueError(f"Expected columns to number query, item and {value}, got {dict(asked)!r}")
-        if not all(isinstance(one, int) and 0 <= one < width for one in asked.values()):
+        if not all(isinstance(number, int) and 0 <= number < width for number in asked.values()):
             raise text.error(f"Expected columns to be numbers from 0 to {width - 1}, got {asked}", text.begin)
         return asked
     usual = (RUN_FIELDS if value == "score" else QRELS_FIELDS).get(width)

@@ -33,11 +33,11 @@ def rows_of(
         ReadingError: an id is neither text nor an integer, or a column has both; a value is no number.
     """
 
-    def at_row(message: str, row: int) -> ReadingError:
-        text = ", ".join(shown(_at(column, row)) for column in (query, item, value) if column is not None)
+    def error_of_row(message: str, row: int) -> ReadingError:
+        text = ", ".join(shown(_value(column, row)) for column in (query, item, value) if column is not None)
         return ReadingError(message, source, row + 1, text, "row")
 
-    error = error or at_row
+    error = error or error_of_row
     values = relevant(len(item), source) if value is None else float_column(value, what, error)
     queries, items = id_column(query, "query ids", error), id_column(item, "document ids", error)
     subtopics = None if subtopic is None else id_column(subtopic, "subtopics", error)
@@ -97,7 +97,7 @@ def _refuse_lengths(column: Any, what: str, error: Callable[[str, int], ReadingE
     return column
 
 
-def _at(column: Any, row: int) -> Any:
+def _value(column: Any, row: int) -> Any:
     """A row of a list, an array or a column of ids."""
     value = column.take(slice(row, row + 1)).tolist()[0] if isinstance(column, TextIds) else column[row]
     return value.item() if isinstance(value, np.generic) else value
@@ -142,10 +142,10 @@ def of_lists(tables: Mapping[Any, Any], value: str, source: str) -> Rows:
         if not isinstance(listed, list | tuple | set | frozenset):
             form = f"{{query: {{document: {value}}}}} or {{query: [documents]}}"
             raise ReadingError(f"Expected {form}, got {type(docs).__name__} for query {name!r}", source)
-        ids = [one for one in listed if not isinstance(one, list | tuple)]
+        ids = [entry for entry in listed if not isinstance(entry, list | tuple)]
         if ids:
-            listed = [(one, 1.0 if value == "grade" else -rank) for rank, one in enumerate(listed, 1)]
-        wrong = next((one for one in listed if len(one) != 2), None)
+            listed = [(entry, 1.0 if value == "grade" else -rank) for rank, entry in enumerate(listed, 1)]
+        wrong = next((entry for entry in listed if len(entry) != 2), None)
         if wrong is not None or 0 < len(ids) < len(listed):
             got = f"both for query {name!r}" if wrong is None else f"{shown(wrong)} for query {name!r}"
             raise ReadingError(f"Expected documents or pairs (document, {value}), got {got}", source)
@@ -165,11 +165,11 @@ def of_tuples(tuples: Iterable[Any], value: str, chosen: names.Columns, source: 
 
     Tuples of four, (query, iteration, document, grade), are judgments as in a file, those of two have the grade 1.
     """
-    rows = _whole(tuples).tolist() if hasattr(tuples, "tolist") else list(tuples)
+    rows = _objects(tuples).tolist() if hasattr(tuples, "tolist") else list(tuples)
     if not rows:
         return rows_of([], [], [], source, value)
-    if isinstance(rows[0], np.ndarray) and len({np.shape(one) for one in rows}) == 1:
-        rows = _whole(rows).tolist()
+    if isinstance(rows[0], np.ndarray) and len({np.shape(row) for row in rows}) == 1:
+        rows = _objects(rows).tolist()
     first = rows[0]
     if isinstance(first, Mapping):
         return of_dictionaries(rows, value, chosen, source, None)
@@ -179,28 +179,30 @@ def of_tuples(tuples: Iterable[Any], value: str, chosen: names.Columns, source: 
             f"Expected rows to be tuples (query, document, {value}), got {shown(first)}", source, 1, "", "row"
         )
     if fields or chosen is not None:
-        found = names.find(chosen, fields or [""] * len(first), value, source)
+        numbers = names.find(chosen, fields or [""] * len(first), value, source)
     elif len(first) == 3 or (len(first) in (2, 4) and value == "grade"):
         places = {2: (0, 1), 3: (0, 1, 2), 4: (0, 2, 3, 1)}[len(first)]
-        found = dict(zip(("query", "item", value, "subtopic"), places))
+        numbers = dict(zip(("query", "item", value, "subtopic"), places))
     else:
         way_out = names.choice(value).format("query").replace("...", "0, ...") if len(first) > 2 else f"add the {value}"
         raise ReadingError(
             f"Expected rows to be tuples (query, document, {value}), got {len(first)} fields; {way_out}",
             source, 1, shown(first), "row",
         )  # fmt: skip
-    for row, one in enumerate(rows):
-        if not isinstance(one, Sequence) or len(one) != len(first):
-            raise ReadingError(f"Expected {len(first)} fields, as in the first row", source, row + 1, shown(one), "row")
-    return of_columns({name: [one[at] for one in rows] for name, at in found.items()}, value, source)
+    for row, entry in enumerate(rows):
+        if not isinstance(entry, Sequence) or len(entry) != len(first):
+            raise ReadingError(
+                f"Expected {len(first)} fields, as in the first row", source, row + 1, shown(entry), "row"
+            )
+    return of_columns({name: [entry[number] for entry in rows] for name, number in numbers.items()}, value, source)
 
 
-def _whole(table: Any) -> np.ndarray:
+def _objects(table: Any) -> np.ndarray:
     """An array of rows, whose columns may be whole numbers in floats: these are integers in an array of ids."""
     array = np.asarray(table.detach().cpu() if hasattr(table, "detach") else table)
     if array.ndim == 2 and array.dtype.kind == "f":
-        whole = [column.astype(np.int64) if (column == column.round()).all() else column for column in array.T]
-        array = np.array([list(row) for row in zip(*(column.tolist() for column in whole))], dtype=object)
+        columns = [column.astype(np.int64) if (column == column.round()).all() else column for column in array.T]
+        array = np.array([list(row) for row in zip(*(column.tolist() for column in columns))], dtype=object)
     return array
 
 
@@ -219,13 +221,13 @@ def of_dictionaries(
 ) -> Rows:
     """Rows that are dictionaries with the same keys, as in JSON lines."""
     keys = list(rows[0])
-    found = names.find(chosen, keys, value, source)
-    wanted = {name: keys[at] for name, at in found.items()}
-    for row, one in enumerate(rows):
-        if not isinstance(one, Mapping) or any(key not in one for key in wanted.values()):
+    numbers = names.find(chosen, keys, value, source)
+    wanted = {name: keys[number] for name, number in numbers.items()}
+    for row, values in enumerate(rows):
+        if not isinstance(values, Mapping) or any(key not in values for key in wanted.values()):
             message = f"Expected the keys {', '.join(map(repr, wanted.values()))}"
-            raise error(message, row) if error else ReadingError(message, source, row + 1, shown(one), "row")
-    return of_columns({name: [one[key] for one in rows] for name, key in wanted.items()}, value, source, error)
+            raise error(message, row) if error else ReadingError(message, source, row + 1, shown(values), "row")
+    return of_columns({name: [values[key] for values in rows] for name, key in wanted.items()}, value, source, error)
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------------
@@ -237,9 +239,9 @@ def is_json_lines(text: Text) -> bool:
         first = json.loads(text.lines()[0])
     except (ValueError, RecursionError):  # a long line is no line of a file of lines
         return False
-    if not isinstance(first, dict) or any(isinstance(one, dict) for one in first.values()):
+    if not isinstance(first, dict) or any(isinstance(value, dict) for value in first.values()):
         return False
-    return not all(isinstance(one, list) for one in first.values())  # {query: [documents]}
+    return not all(isinstance(value, list) for value in first.values())  # {query: [documents]}
 
 
 def json_lines(text: Text, value: str, chosen: names.Columns) -> Rows:
@@ -256,66 +258,66 @@ def json_lines(text: Text, value: str, chosen: names.Columns) -> Rows:
         number, line = lines[row]
         return ReadingError(message, text.name, number, line.decode("utf-8", "backslashreplace").strip())
 
-    for row, one in enumerate(rows):
-        if not isinstance(one, dict):
+    for row, values in enumerate(rows):
+        if not isinstance(values, dict):
             raise error("Expected a dictionary in each line", row)
     return of_dictionaries(rows, value, chosen, text.name, error)
 
 
 def json_tables(text: Text, value: str, subset: str | None, split: str | None) -> Mapping[str, Any]:
     """Read ``{query: {document: number}}``, or MTEB's ``{subset: {split: {query: {document: score}}}}``."""
-    found = _loads(bytes(text.buffer[text.begin : text.end]), text.name, None)
-    if not isinstance(found, dict):
-        raise ReadingError(f"Expected {{query: {{document: number}}}}, got a {type(found).__name__}", text.name)
+    tables = _loads(bytes(text.buffer[text.begin : text.end]), text.name, None)
+    if not isinstance(tables, dict):
+        raise ReadingError(f"Expected {{query: {{document: number}}}}, got a {type(tables).__name__}", text.name)
     for name, asked in (("subset", subset), ("split", split)) if value == "score" else ():
-        if _depth(found) > (3 if name == "subset" else 2):
+        if _depth(tables) > (3 if name == "subset" else 2):
             # Beside the subsets stands the description of the model.
-            found = {key: one for key, one in found.items() if name == "split" or not key.startswith("mteb_")}
-            found = _chosen(found, name, asked, text.name)
-        elif asked is not None and _depth(found) <= 2:
+            tables = {key: table for key, table in tables.items() if name == "split" or not key.startswith("mteb_")}
+            tables = _chosen(tables, name, asked, text.name)
+        elif asked is not None and _depth(tables) <= 2:
             raise ReadingError(
                 f"Expected a file with a {name} {asked!r}, got {{query: {{document: number}}}}", text.name
             )
-    return found
+    return tables
 
 
-def _depth(found: Any, most: int = 4) -> int:
+def _depth(tables: Any, most: int = 4) -> int:
     """How many dictionaries are inside each other, at most ``most``."""
-    if not most or not isinstance(found, dict):
+    if not most or not isinstance(tables, dict):
         return 0
-    return 1 + max((_depth(one, most - 1) for one in islice(found.values(), 3)), default=0)
+    return 1 + max((_depth(table, most - 1) for table in islice(tables.values(), 3)), default=0)
 
 
-def _chosen(found: dict[str, Any], name: str, asked: str | None, source: str) -> dict[str, Any]:
-    if asked is None and len(found) == 1:
-        return next(iter(found.values()))
-    if asked not in found:
+def _chosen(tables: dict[str, Any], name: str, asked: str | None, source: str) -> dict[str, Any]:
+    if asked is None and len(tables) == 1:
+        return next(iter(tables.values()))
+    if asked not in tables:
         raise ReadingError(
-            f"Expected {name} to be one of {shorten(', '.join(found))}, got {asked!r}; read it by tr.read_run(source,"
+            f"Expected {name} to be one of {shorten(', '.join(tables))}, got {asked!r}; read it by tr.read_run(source,"
             f" {name}=...)",
             source,
         )
-    return found[asked]
+    return tables[asked]
 
 
 def _loads(data: bytes, source: str, line: int | None) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        table = dict(pairs)
+        if len(table) < len(pairs):
             seen: set[str] = set()
             again = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
             raise ReadingError(f"Expected each key once, got {again!r} twice", source, line)
-        if (longest := max(map(len, found), default=0)) > LONGEST_ID:
+        if (longest := max(map(len, table), default=0)) > LONGEST_ID:
             message = f"Expected ids of at most {LONGEST_ID:,} characters, got one of {longest:,}; shorten it"
             raise ReadingError(message, source, line)
-        return found
+        return table
 
     try:
         return json.loads(data, object_pairs_hook=once)
     except ReadingError:
         raise
     except (ValueError, RecursionError) as error:
-        at = getattr(error, "lineno", None) if line is None else line
+        number = getattr(error, "lineno", None) if line is None else line
         rows = data.split(b"\n")
-        text = rows[at - 1 if line is None and at else 0].decode("utf-8", "backslashreplace") if rows else ""
-        raise ReadingError(f"Expected JSON, got {error}", source, at, text.strip()) from error
+        text = rows[number - 1 if line is None and number else 0].decode("utf-8", "backslashreplace") if rows else ""
+        raise ReadingError(f"Expected JSON, got {error}", source, number, text.strip()) from error

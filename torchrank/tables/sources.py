@@ -160,8 +160,8 @@ def content_of(source: Any, reading: Reading) -> Content:
 
 def _predictions(folder: Path) -> Path:
     """The only file of predictions in a folder of MTEB."""
-    found = sorted(folder.rglob("*.json"))
-    named = [path for path in found if "prediction" in path.name] or found
+    paths = sorted(folder.rglob("*.json"))
+    named = [path for path in paths if "prediction" in path.name] or paths
     if len(named) != 1:
         listed = ", ".join(str(path.relative_to(folder)) for path in named[:5]) or "none"
         raise ReadingError(

@@ -317,7 +317,7 @@ class Run(PairTable):
         """This run with another rule for equal scores."""
         return replace(self, ties=ties)
 
-    def at(self, rows: Array) -> Run:
+    def with_rows(self, rows: Array) -> Run:
         """The chosen rows, int64 [n], with all queries."""
         return replace(
             self, query=self.query[rows], items=self.items.take(rows), value=self.value[rows], known_hashes=None
@@ -338,7 +338,7 @@ class Run(PairTable):
         places, ordered = lists.by_id(self.columns.items, lists.start[query] + above, tied)
         rows[places] = ordered
         place = np.arange(len(self)) - np.repeat(lists.start[:-1], length)
-        return self.columns.at(np.sort(rows[place < depth]))
+        return self.columns.with_rows(np.sort(rows[place < depth]))
 
     @cached_property
     def lists(self) -> RankedLists:

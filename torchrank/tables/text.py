@@ -75,11 +75,11 @@ class Text:
         lines: list[bytes] = []
         while len(lines) < number and place < self.end:
             size = 1000
-            while (at := bytes(data[place : place + size]).find(b"\n")) < 0 and place + size < self.end:
+            while (newline := bytes(data[place : place + size]).find(b"\n")) < 0 and place + size < self.end:
                 if size > LONGEST_LINE:
                     raise self.too_long(place)
                 size *= 10
-            stop = self.end if at < 0 else place + at
+            stop = self.end if newline < 0 else place + newline
             lines.append(bytes(data[place:stop]).rstrip(b"\r"))
             place = stop + 1
         return lines
@@ -120,28 +120,28 @@ def fields(text: Text, wanted: list[int], width: int, tabs: bool = False) -> lis
             np.add(start[:, number], begin, out=starts[column][part], casting="unsafe")
             np.subtract(end[:, number], start[:, number], out=lengths[column][part], casting="unsafe")
         begin, rows = stop, part.stop
-    found = [TextIds(text.buffer, start[:rows], length[:rows]) for start, length in zip(starts, lengths)]
-    for ids in found:
+    columns = [TextIds(text.buffer, start[:rows], length[:rows]) for start, length in zip(starts, lengths)]
+    for ids in columns:
         if (longest := int(ids.length.max(initial=0))) > LONGEST_ID:
             message = f"Expected fields of at most {LONGEST_ID:,} bytes, got one of {longest:,}; shorten it"
             raise text.error(message, int(ids.start[ids.length.argmax()]))
-    return found
+    return columns
 
 
 def _count_lines(text: Text) -> int:
     """The number of lines, empty ones included."""
-    places = range(text.begin, text.end, CHUNK)
-    return 1 + sum(int(np.count_nonzero(text.buffer[at : min(at + CHUNK, text.end)] == NEWLINE)) for at in places)
+    pieces = (text.buffer[begin : min(begin + CHUNK, text.end)] for begin in range(text.begin, text.end, CHUNK))
+    return 1 + sum(int(np.count_nonzero(piece == NEWLINE)) for piece in pieces)
 
 
 def _stop(text: Text, begin: int) -> int:
     """The place behind the last line that ends in the next piece of a text."""
     if text.end - begin <= LONGEST_LINE:
         return text.end
-    found = bytes(text.buffer[begin : begin + LONGEST_LINE + 1]).rfind(b"\n")
-    if found < 0:
+    last_newline = bytes(text.buffer[begin : begin + LONGEST_LINE + 1]).rfind(b"\n")
+    if last_newline < 0:
         raise text.too_long(begin)
-    return begin + found + 1
+    return begin + last_newline + 1
 
 
 def _between_blanks(text: Text, begin: int, stop: int, width: int) -> tuple[Array, Array]:
@@ -179,11 +179,11 @@ def is_comment(line: bytes) -> bool:
 
 def _begins_comment(chunk: Array, first: Array) -> Array:
     """bool [line]: whether the lines whose first fields start at some places are comments."""
-    found = chunk[first] == HASH
-    if found.any():
+    begins_comment = chunk[first] == HASH
+    if begins_comment.any():
         after = np.minimum(first + 1, len(chunk) - 1)
-        found &= (chunk[after] <= SPACE) | (after == first)
-    return found
+        begins_comment &= (chunk[after] <= SPACE) | (after == first)
+    return begins_comment
 
 
 def _between_tabs(text: Text, begin: int, stop: int, width: int) -> tuple[Array, Array]:
@@ -194,8 +194,8 @@ def _between_tabs(text: Text, begin: int, stop: int, width: int) -> tuple[Array,
     if len(end) == 0 or end[-1] != len(chunk) - 1 or chunk[-1] == TAB:
         end = np.append(end, len(chunk))
     start = np.concatenate([[0], end[:-1] + 1])
-    at = np.minimum(end, len(chunk) - 1)
-    last = (chunk[at] == NEWLINE) | (end == len(chunk))
+    last_byte = np.minimum(end, len(chunk) - 1)
+    last = (chunk[last_byte] == NEWLINE) | (end == len(chunk))
     # The end of a line may be CRLF.
     end = end - (last & (chunk[np.maximum(end - 1, 0)] == 13))
     first = np.concatenate([[True], last[:-1]])
@@ -237,8 +237,8 @@ def numbers(text: Text, column: TextIds, what: str) -> Array:
         ReadingError: a field is no number, or is NaN.
     """
     values = np.empty(len(column), dtype=np.float64)
-    for at in range(0, len(column), CHUNK // 8):
-        part = slice(at, at + CHUNK // 8)
+    for start in range(0, len(column), CHUNK // 8):
+        part = slice(start, start + CHUNK // 8)
         parsed = _parsed(column.take(part))
         values[part] = np.nan if parsed is None else parsed
     if np.isnan(values).any():

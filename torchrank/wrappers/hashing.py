@@ -48,14 +48,14 @@ def hash_ids(ids: Iterable[str | bytes | int], device: torch.device | str | None
     """
     if isinstance(ids, str | bytes):
         raise TypeError(f"Expected ids to be a list of texts, got one text, {ids!r}; pass [{ids!r}]")
-    return torch.tensor([_number(one) for one in ids], dtype=torch.int64, device=device or "cpu")
+    return torch.tensor([_number(key) for key in ids], dtype=torch.int64, device=device or "cpu")
 
 
-def _number(one: object) -> int:
-    if isinstance(one, bool) or not isinstance(one, str | bytes | int):
-        raise TypeError(f"Expected ids to be text, bytes or integers, got {one!r}; convert them with str")
+def _number(key: object) -> int:
+    if isinstance(key, bool) or not isinstance(key, str | bytes | int):
+        raise TypeError(f"Expected ids to be text, bytes or integers, got {key!r}; convert them with str")
     # Ids of files may have bytes that are no UTF-8, which are surrogates in a text.
-    data = one if isinstance(one, bytes) else str(one).encode("utf-8", "surrogatepass")
+    data = key if isinstance(key, bytes) else str(key).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little", signed=True)
 
 

@@ -47,10 +47,10 @@ class PerQuery(SummedMetric):
 
     Example:
         >>> import torch, torchrank as tr
-        >>> kept = tr.PerQuery(["mrr", "hitrate@1"])
+        >>> per_query = tr.PerQuery(["mrr", "hitrate@1"])
         >>> scores, labels = torch.tensor([[0.9, 0.1], [0.2, 0.3], [0.2, 0.3]]), torch.tensor([0, 0, 0])
-        >>> kept.update(scores, labels, query_ids=torch.tensor([7, 8, 8]))
-        >>> kept.compute().summary()["value"]
+        >>> per_query.update(scores, labels, query_ids=torch.tensor([7, 8, 8]))
+        >>> per_query.compute().summary()["value"]
         [0.75, 0.5]
     """
 
@@ -104,16 +104,16 @@ class PerQuery(SummedMetric):
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
         """
         batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups)
-        found = Values.stack(score_batch(list(self.metrics.values()), batch, total=False))
+        batch_values = Values.stack(score_batch(list(self.metrics.values()), batch, total=False))
         if query_ids is None and isinstance(preds, Ranking):
             query_ids = preds.query_ids
-        ids = check_ids(query_ids, found.num_queries, found.values.device, "PerQuery")
+        ids = check_ids(query_ids, batch_values.num_queries, batch_values.values.device, "PerQuery")
         with torch.no_grad():
-            values = found.values.mT
-            own = torch.where(values.isnan(), 1.0, found.final_weights.mT)
-            rows = self._rows(ids, values, own, found.counted, batch.weights is None)
+            values = batch_values.values.mT
+            final_weights = torch.where(values.isnan(), 1.0, batch_values.final_weights.mT)
+            rows = self._rows(ids, values, final_weights, batch_values.counted, batch.weights is None)
         with LOCK:
-            self._set("sums", self.sums + found.errors.amax(0).to(self.sums))
+            self._set("sums", self.sums + batch_values.errors.amax(0).to(self.sums))
             self._append(rows)
         self.notice_cut(batch)
 
@@ -124,16 +124,16 @@ class PerQuery(SummedMetric):
         if reading_is_free(values):
             if alike and bool((weights == 1).all()):
                 weights = weights[:, :0]
-            at = counted.nonzero().squeeze(-1)
-            return dict(zip(FIELDS, (ids[at].unsqueeze(-1), values[at], weights[at], counted.new_empty((len(at), 0)))))
+            row = counted.nonzero().squeeze(-1)
+            return dict(zip(FIELDS, (ids[row, None], values[row], weights[row], counted.new_empty((len(row), 0)))))
         return dict(zip(FIELDS, (ids.unsqueeze(-1), values, weights, counted.unsqueeze(-1))))
 
     def _append(self, rows: dict[str, Tensor]) -> None:
         for field, part in rows.items():
-            kept = [x.to(part.device) for x in getattr(self, f"{self._state}:{field}")]
-            self._set(field, appended(*_alike(kept, [part])))
+            earlier = [x.to(part.device) for x in getattr(self, f"{self._state}:{field}")]
+            self._set(field, appended(*_alike(earlier, [part])))
 
-    def _kept(self) -> dict[str, Tensor]:
+    def _fields(self) -> dict[str, Tensor]:
         """Each field as one tensor [query, column]."""
         empty = {
             "ids": torch.empty((0, 1), dtype=torch.int64, device=self.device),
@@ -141,11 +141,11 @@ class PerQuery(SummedMetric):
             "weights": torch.empty((0, 0), dtype=self.dtype_of_values, device=self.device),
             "counted": torch.empty((0, 0), dtype=torch.bool, device=self.device),
         }
-        found = {}
+        fields = {}
         for field in FIELDS:
             parts = [x.to(self.device) for x in getattr(self, f"{self._state}:{field}")]
-            found[field] = torch.cat(_alike(parts, [])[0]) if parts else empty[field]
-        return found
+            fields[field] = torch.cat(_alike(parts, [])[0]) if parts else empty[field]
+        return fields
 
     # ---- compute -----------------------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class PerQuery(SummedMetric):
             ValueError: a worker has met bad values, or an id has two different values. The metric can be used further.
         """
         self._errors = self.sums
-        rows = {field: x.cpu() for field, x in self._kept().items()}
+        rows = {field: x.cpu() for field, x in self._fields().items()}
         if rows["counted"].shape[1]:
             rows = {field: x[rows["counted"].squeeze(-1)] for field, x in rows.items()}
         order = rows["ids"].squeeze(-1).argsort(stable=True)
@@ -187,7 +187,7 @@ class PerQuery(SummedMetric):
         if dist_sync_fn is not gather_all_tensors:
             raise ValueError("Expected no dist_sync_fn for PerQuery, which gathers rows of different lengths; drop it")
         group = process_group or self.process_group
-        rows, errors = _gathered(self._kept(), self.sums, self.definition_name, group)
+        rows, errors = _gathered(self._fields(), self.sums, self.definition_name, group)
         self._set("sums", errors)
         for field, x in rows.items():
             self._set(field, [x])
@@ -215,7 +215,8 @@ class PerQuery(SummedMetric):
 def _alike(parts: list[Tensor], more: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Parts with the same number of columns: a part without columns has ones in them."""
     width = max((x.shape[1] for x in (*parts, *more)), default=0)
-    return tuple([x if x.shape[1] == width else x.new_ones((len(x), width)) for x in some] for some in (parts, more))  # type: ignore[return-value]
+    widened = ([x if x.shape[1] == width else x.new_ones((len(x), width)) for x in part] for part in (parts, more))
+    return tuple(widened)  # type: ignore[return-value]
 
 
 def _gathered(rows: dict[str, Tensor], errors: Tensor, name: str, group: Any) -> tuple[dict[str, Tensor], Tensor]:
@@ -260,10 +261,10 @@ def _differing(ids: np.ndarray, numbers: np.ndarray, first: np.ndarray, keys: li
     wrong = np.flatnonzero(~first[1:] & ~same.all(1))
     if not len(wrong):
         return ""
-    at = int(wrong[0])
-    column = int(np.flatnonzero(~same[at])[0])
+    row = int(wrong[0])
+    column = int(np.flatnonzero(~same[row])[0])
     label = keys[column] if column < len(keys) else "weight"
     return (
-        f"Expected one value for each id, got {label} of {numbers[at, column]:.6g} and {numbers[at + 1, column]:.6g}"
-        f" for id {ids[at]}; give every query an id of its own, or make the scores deterministic"
+        f"Expected one value for each id, got {label} of {numbers[row, column]:.6g} and {numbers[row + 1, column]:.6g}"
+        f" for id {ids[row]}; give every query an id of its own, or make the scores deterministic"
     )

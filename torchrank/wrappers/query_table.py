@@ -297,11 +297,13 @@ class QueryTable:
             >>> tr.QueryTable([1, 2], {"mrr": [1.0, 0.5]}).sliced({1: "new", 2: "old"}).to_dict()
             {'id': [1, 2], 'mrr': [1.0, 0.5], 'mrr/new': [1.0, nan], 'mrr/old': [nan, 0.5]}
         """
-        inside = {"": np.ones(len(self), dtype=bool)} | {f"/{name}": at for name, at in self._slices(slices).items()}
+        inside = {"": np.ones(len(self), dtype=bool)} | {
+            f"/{name}": rows for name, rows in self._slices(slices).items()
+        }
         columns = {
-            f"{label}{name}": np.where(at, values, np.nan)
+            f"{label}{name}": np.where(rows, values, np.nan)
             for label, values in self.columns.items()
-            for name, at in inside.items()
+            for name, rows in inside.items()
         }
         spread = [(f"{label}{name}", label) for label in self.columns for name in inside]
         weights = None if self.weights is None else {key: self.weights[label] for key, label in spread}
@@ -309,23 +311,23 @@ class QueryTable:
 
     def _slices(self, slices: Any) -> dict[str, np.ndarray]:
         """bool [query] by the name of the slice: whether a query is in it."""
-        groups = self._own_groups().tolist() if slices is None else list(self._aligned(slices, "slices"))
-        names = list({one for one in groups if one is not None and one == one})  # NaN = in no slice
+        groups = self._known_groups().tolist() if slices is None else list(self._aligned(slices, "slices"))
+        names = list({name for name in groups if name is not None and name == name})  # NaN = in no slice
         try:
             names.sort()
         except TypeError:  # numbers and texts
             names.sort(key=str)
-        texts = {str(one): one for one in names}
-        if twice := [one for one in names if texts[str(one)] is not one]:
+        texts = {str(name): name for name in names}
+        if twice := [name for name in names if texts[str(name)] is not name]:
             raise ValueError(
                 f"Expected slices with different names, got {twice[0]!r} and {texts[str(twice[0])]!r}; pass a dict from"
                 " id to a text"
             )
-        numbers = {one: number for number, one in enumerate(names)}
+        numbers = {name: number for number, name in enumerate(names)}
         number = np.array([numbers.get(group, -1) for group in groups])
-        return {text: number == numbers[one] for text, one in texts.items()}
+        return {text: number == numbers[name] for text, name in texts.items()}
 
-    def _own_groups(self) -> np.ndarray:
+    def _known_groups(self) -> np.ndarray:
         if self.groups is None:
             raise ValueError("Expected a table with groups, got none; pass a dict from id to slice")
         return self.groups

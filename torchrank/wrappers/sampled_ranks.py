@@ -137,7 +137,7 @@ class SampledRanks(BinaryMetric):
         return self.num_negatives + 2  # the histogram, and the number of queries that do not fit it
 
     def per_query(self, ranking: Ranking) -> Values:
-        found = super().per_query(ranking)
+        values = super().per_query(ranking)
         ranking = self.resolve_ties(ranking)
         first, tied = self._place(ranking, ranking.first), self._place(ranking, ranking.tied)
         level, rank = self.relevance_level, torch.arange(1, self.num_negatives + 2, device=first.device).unsqueeze(-1)
@@ -145,7 +145,7 @@ class SampledRanks(BinaryMetric):
         spread = ((rank >= first) & (rank < first + width)) / width
         relevant, negatives = ranking.num_relevant(level), ranking.num_candidates - ranking.hits(level, None)
         wrong = (relevant != 1) | (negatives != self.num_negatives)
-        return replace(found, extra=torch.cat([spread.to(first.dtype), wrong.to(first.dtype).unsqueeze(0)]))
+        return replace(values, extra=torch.cat([spread.to(first.dtype), wrong.to(first.dtype).unsqueeze(0)]))
 
     # ---- the result ------------------------------------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class SampledRanks(BinaryMetric):
         """
         arguments.one_of("method", method, METHODS)
         arguments.number("gamma", gamma, above=0, most=1)
-        values = self._values_at_ranks(parse(metric) if isinstance(metric, str) else metric)
+        values = self._values_by_rank(parse(metric) if isinstance(metric, str) else metric)
         share = self._shares()
         first, last = values[[0, -1]].tolist()
         line, of_share = (
@@ -277,7 +277,7 @@ class SampledRanks(BinaryMetric):
         self._warn("em")
         return likeliest(self._shares(), self.num_items, self.replacement)
 
-    def _values_at_ranks(self, metric: object) -> Tensor:
+    def _values_by_rank(self, metric: object) -> Tensor:
         """The values of a measure at the ranks 1, ..., N + 1: float64 [N + 1]."""
         if not isinstance(metric, RankingMetric):
             raise TypeError(

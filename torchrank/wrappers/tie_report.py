@@ -42,7 +42,7 @@ __all__ = ["TieReport"]
 POLICIES = RankingMetric.policies
 
 #: sums of a metric besides its sums under each policy: weights, weights of queries that depend on ties, widths
-OWN = 3
+TIE_SUMS = 3
 
 # Values of a query under two policies differ by rounding if their difference is below so many units of precision.
 ROUNDING = 2**9
@@ -84,8 +84,8 @@ class TieReport(SummedMetric):
         >>> import torch, torchrank as tr
         >>> report = tr.TieReport("mrr, recall@1")
         >>> report.update(torch.tensor([[0.5, 0.5, 0.1], [0.9, 0.5, 0.1]]), torch.tensor([[1, 0, 0], [1, 0, 0]]))
-        >>> found = report.compute()
-        >>> [found[f"mrr/{name}"].item() for name in ("tied", "width", "pessimistic", "expected", "optimistic")]
+        >>> results = report.compute()
+        >>> [results[f"mrr/{name}"].item() for name in ("tied", "width", "pessimistic", "expected", "optimistic")]
         [0.5, 0.25, 0.75, 0.875, 1.0]
     """
 
@@ -98,25 +98,25 @@ class TieReport(SummedMetric):
         super().__init__(**kwargs)
         self._tolerance = Tolerance.of(atol, rtol)
         suite = collection_of(metrics)
-        found = dict(suite.items(copy_state=False))
-        self.not_applicable = {key: why for key, metric in found.items() if (why := _why_not(metric))}
-        kept = {key: metric for key, metric in found.items() if key not in self.not_applicable}
-        if not kept:
+        by_key = dict(suite.items(copy_state=False))
+        self.not_applicable = {key: why for key, metric in by_key.items() if (why := _why_not(metric))}
+        measured = {key: metric for key, metric in by_key.items() if key not in self.not_applicable}
+        if not measured:
             reasons = "; ".join(f"{key}, which {why}" for key, why in self.not_applicable.items())
             raise ValueError(
                 f"Expected a metric that supports {' and '.join(POLICIES[1:])} ties, got {reasons or 'none'}"
             )
         self._prefix = suite.prefix or ""
         self._three = {
-            key: _under_each_policy(metric) for key, metric in kept.items() if isinstance(metric, RankingMetric)
+            key: _under_each_policy(metric) for key, metric in measured.items() if isinstance(metric, RankingMetric)
         }
         # The names contain the labels, so that torchmetrics.MetricCollection does not merge different reports.
         name = " ".join(three[0].definition_name for three in self._three.values())
         self._state = f"report on {name}" + (f" within {atol} + {rtol}" if atol or rtol else "")
-        size = len(kept) * (len(POLICIES) * SIZE + OWN) + 2
+        size = len(measured) * (len(POLICIES) * SIZE + TIE_SUMS) + 2
         self.add_state(f"{self._state}:sums", state.nothing(self.device, size - SIZE), dist_reduce_fx="sum")
         # One row, because a state of two rows is read as sums with their rounding errors.
-        most = torch.zeros((1, len(kept) + 1), dtype=self.sums.dtype, device=self.device)
+        most = torch.zeros((1, len(measured) + 1), dtype=self.sums.dtype, device=self.device)
         self.add_state(f"{self._state}:most", most, dist_reduce_fx="max")
 
     @property
@@ -143,20 +143,20 @@ class TieReport(SummedMetric):
         Raises:
             TypeError: near ties are looked for in other layouts than scores [query, candidate] with a label or grades.
         """
-        whole = Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups)
-        for batch in _snapped(whole, self._tolerance):
+        complete = Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups)
+        for batch in _snapped(complete, self._tolerance):
             self._add(batch)
-        self.notice_cut(whole)
+        self.notice_cut(complete)
 
     def _add(self, batch: Batch) -> None:
         metrics = [metric for three in self._three.values() for metric in three]
         *results, groups = score_batch([*metrics, TieGroups.in_ranks_of(metrics)], batch)
-        by_metric = [results[at : at + len(POLICIES)] for at in range(0, len(results), len(POLICIES))]
-        own, widths = zip(*(_width(*three[1:]) for three in by_metric))
+        by_metric = [results[first : first + len(POLICIES)] for first in range(0, len(results), len(POLICIES))]
+        tie_sums, widths = zip(*(_width(*three[1:]) for three in by_metric))
         weights = groups.final_weights
         largest = torch.where(weights > 0, groups.values, 0.0)
         tied = torch.stack([weights.sum(), (weights * (largest > 1)).sum()])
-        added = torch.cat([*(result.sums for result in results), *own, tied]).to(self.sums.device)
+        added = torch.cat([*(result.sums for result in results), *tie_sums, tied]).to(self.sums.device)
         most = torch.stack([*widths, _largest(largest)]).to(self.most)[None]
         with LOCK:
             self._set("sums", state.add(self.sums, added))
@@ -187,18 +187,18 @@ class TieReport(SummedMetric):
             ValueError: a worker has met bad values; the message counts them by kind. The report can be used further.
         """
         metrics = len(self._three)
-        parts = state.read(self.sums).split([metrics * len(POLICIES) * SIZE, metrics * OWN, 2])
-        policies, own = parts[0].view(metrics, len(POLICIES), SIZE), parts[1].view(metrics, OWN)
+        parts = state.read(self.sums).split([metrics * len(POLICIES) * SIZE, metrics * TIE_SUMS, 2])
+        policies, tie_sums = parts[0].view(metrics, len(POLICIES), SIZE), parts[1].view(metrics, TIE_SUMS)
         self._errors = policies[..., Sum.ERRORS : Sum.ERRORS + len(Problem)].amax(1)
         shown: dict[str, Tensor] = {}
-        for at, (key, three) in enumerate(self._three.items()):
-            weight, tied, width = own[at]
+        for number, (key, three) in enumerate(self._three.items()):
+            weight, tied, width = tie_sums[number]
             shown |= {
                 f"{key}/tied": tied / weight,
                 f"{key}/width": width / weight,
-                f"{key}/width_max": self.most[0, at],
+                f"{key}/width_max": self.most[0, number],
             }
-            for metric, policy, row in zip(three, POLICIES, policies[at]):
+            for metric, policy, row in zip(three, POLICIES, policies[number]):
                 shown[f"{key}/{policy}"] = metric.transform_result(metric.result(row), row)
         queries, in_ties = parts[2]
         shown |= {f"{self._prefix}tied_queries": in_ties / queries, f"{self._prefix}largest_tie": self.most[0, -1]}
@@ -245,9 +245,9 @@ class TieReport(SummedMetric):
 
     def raise_errors(self) -> None:
         for key, counters in zip(self._three, [] if self._errors is None else self._errors):
-            if found := explain(counters):
+            if problems := explain(counters):
                 self._computed = None
-                raise ValueError(f"{key}: {found}")
+                raise ValueError(f"{key}: {problems}")
 
     def joined(self, name: str, earlier: Any, later: Any) -> Any:
         if name.endswith(":most"):
@@ -343,8 +343,8 @@ def _why_not(metric: Metric) -> str:
 
 def _under_each_policy(metric: RankingMetric) -> tuple[RankingMetric, ...]:
     """New metrics with the same arguments, one for each policy."""
-    ours = {name: one for name, one in metric.declared.items() if one.init and not one.of_torchmetrics}
-    arguments = {name: getattr(metric, name) for name in ours}
+    declared = [name for name, param in metric.declared.items() if param.init and not param.of_torchmetrics]
+    arguments = {name: getattr(metric, name) for name in declared}
     return tuple(type(metric)(**{**arguments, "ties": policy}) for policy in POLICIES)
 
 
