@@ -130,8 +130,8 @@ def fields(text: Text, wanted: list[int], width: int, tabs: bool = False) -> lis
 
 def _count_lines(text: Text) -> int:
     """The number of lines, empty ones included."""
-    pieces = (text.buffer[begin : min(begin + CHUNK, text.end)] for begin in range(text.begin, text.end, CHUNK))
-    return 1 + sum(int(np.count_nonzero(piece == NEWLINE)) for piece in pieces)
+    places = range(text.begin, text.end, CHUNK)
+    return 1 + sum(int(np.count_nonzero(text.buffer[n : min(n + CHUNK, text.end)] == NEWLINE)) for n in places)
 
 
 def _stop(text: Text, begin: int) -> int:
