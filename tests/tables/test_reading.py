@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 import torchrank as tr
 from tests.support.awkward_ids import IDS
 from tests.support.optional import pandas
-from torchrank.tables.file_formats import FORMATS, WRITERS, Format
+from torchrank.tables import records
+from torchrank.tables.file_formats import FORMATS, WRITERS, FileFormat, Format
 
 RUN = "q1 Q0 d2 1 0.75 tag\nq1 Q0 d1 2 0.5 tag\nq2 Q0 d1 1 -1e-3 tag\n"
 RUN_DICT = {"q1": {"d2": 0.75, "d1": 0.5}, "q2": {"d1": -0.001}}
@@ -221,8 +222,11 @@ def test_a_broken_gzip_file_is_refused(data):
         run_of(data)
 
 
-@pytest.mark.parametrize("compressed", [True, False])
-def test_a_parquet_file_of_many_times_its_size_is_refused_before_it_is_read(tmp_path, compressed):
+@pytest.mark.parametrize(
+    ("compressed", "library"),
+    [(True, "pyarrow"), (False, "pyarrow"), pytest.param(False, "polars", marks=pytest.mark.needs("polars"))],
+)
+def test_a_parquet_file_of_many_times_its_size_is_refused_before_it_is_read(tmp_path, monkeypatch, compressed, library):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "run.parquet"
     rows, doc = (100_000, "d" * 1000) if compressed else (3_000_000, 7)
@@ -230,6 +234,8 @@ def test_a_parquet_file_of_many_times_its_size_is_refused_before_it_is_read(tmp_
     given = {"compression": "zstd", "use_dictionary": False} if compressed else {}
     parquet.write_table(arrow.table(columns), path, **given)
     assert path.stat().st_size < 200_000
+    if library == "polars":
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(tr.ReadingError, match="at most 67,108,864 bytes, decompressed, got") as e:
         tr.read_run(path)
     assert str(path) in str(e.value)
@@ -496,3 +502,20 @@ def test_types_and_docstrings_name_every_format():
     assert get_args(Format) == ("auto", *FORMATS)
     for reader in (tr.read_qrels, tr.read_run):
         assert [name for name in FORMATS if f'"{name}": ' not in reader.__doc__] == []
+
+
+def test_an_entry_of_the_registry_is_recognised_read_and_written(monkeypatch, tmp_path):
+    def read(text, reading):
+        rows = json.loads(bytes(text.buffer[text.begin : text.end]))
+        return records.of_tuples([tuple(row) for row in rows], reading.value, reading.columns, text.name)
+
+    def write(run):
+        yield json.dumps([[query, item, score] for query, pairs in run.items() for item, score in pairs])
+
+    listed = FileFormat("a list of rows", read, lambda text: text.starts_with(b"[["), endings=(".rows",), write=write)
+    monkeypatch.setitem(FORMATS, "rows", listed)
+    path = tmp_path / "run.rows"
+    path.write_text("".join(write({"q1": [("a", 0.5), ("b", 0.25)]})))
+    for reader in (tr.read_run, tr.read_qrels):
+        assert reader(path).to_dict() == {"q1": {"a": 0.5, "b": 0.25}}
+    assert tr.read_run(io.StringIO("q1 Q0 a 1 0.5")).to_dict() == {"q1": {"a": 0.5}}

@@ -129,20 +129,21 @@ def parquet(text: Text, value: str, expansion: int) -> Any:
         ImportError: none is installed.
         ReadingError: it is not a whole parquet file, or it has many times the size of its file.
     """
-    if not installed("pyarrow.parquet") and installed("polars"):
-        read, read_metadata = imported("polars").read_parquet, None
-    else:
-        library = imported("pyarrow.parquet", instead="`pip install polars`")
-        read, read_metadata = library.read_table, library.read_metadata
-    file, size, most = io.BytesIO(bytes(text.buffer[text.begin : text.end])), 0, max(EXPANDED, expansion * text.end)
+    by_polars = not installed("pyarrow.parquet") and installed("polars")
+    library = imported("polars") if by_polars else imported("pyarrow.parquet", instead="`pip install polars`")
+    file, most = io.BytesIO(bytes(text.buffer[text.begin : text.end])), max(EXPANDED, expansion * text.end)
     try:
-        if read_metadata is not None:
-            metadata = read_metadata(file)
-            # Repeated values take little of the bytes of a file, but 8 bytes or more in memory.
+        if by_polars:  # which does not tell the sizes of compressed texts
+            rows, encoded = library.scan_parquet(file).select(library.len()).collect().item(), 0
+            columns = len(library.read_parquet_schema(file))
+        else:
+            metadata = library.read_metadata(file)
+            rows, columns = metadata.num_rows, metadata.num_columns
             encoded = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
-            size = max(encoded, 8 * metadata.num_rows * metadata.num_columns)
+        # Repeated values take few bytes of a file, but 8 bytes or more each in memory.
+        size = max(encoded, 8 * rows * columns)
         if size <= most:
-            return read(file)
+            return library.read_parquet(file) if by_polars else library.read_table(file)
     except Exception as error:  # of either library, and of the file system below
         raise ReadingError(f"Expected a whole parquet file, got one with: {error}", text.name) from error
     raise ReadingError(
