@@ -23,9 +23,9 @@ from torchrank.statistics.power import queries_needed
 from torchrank.statistics.table import Table
 from torchrank.tables.chunks import read_chunks
 from torchrank.tables.errors import ReadingError
+from torchrank.tables.pair_tables import Qrels, Run
 from torchrank.tables.rankings import rank_frame, rank_run
 from torchrank.tables.sources import read_qrels, read_run
-from torchrank.tables.table import Qrels, Run
 from torchrank.wrappers.bootstrapped import Bootstrapped
 from torchrank.wrappers.compared import Compared
 from torchrank.wrappers.difference_bounds import difference_bounds

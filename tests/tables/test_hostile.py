@@ -11,7 +11,7 @@ import pytest
 
 import torchrank as tr
 from tests.support.hostile_files import CASES, outcome, read
-from torchrank.tables.ids import decode, encode
+from torchrank.tables.id_columns import decode, encode
 
 
 @pytest.mark.parametrize(("title", "content", "want"), CASES, ids=[title for title, _, _ in CASES])

@@ -13,7 +13,7 @@ import torch
 import torchrank as tr
 from tests.support.optional import pandas
 from torchrank.cli import main
-from torchrank.tables.table import MOST_SUBTOPICS
+from torchrank.tables.pair_tables import MOST_SUBTOPICS
 
 INTENT = "alphandcg@5 alphadcg@3 erria@5 nrbp pia@2 apia strecall@2"
 FLAT = "ndcg@5 map mrr bpref infap judged@5 precision@2"

@@ -82,7 +82,7 @@ def test_other_tuples_are_numbered_or_get_a_score():
 
 @every_join
 def test_gzip_files_of_many_times_their_size_are_read_as_the_message_says(join, tmp_path, monkeypatch):
-    monkeypatch.setattr("torchrank.tables.files.EXPANDED", 2**20)
+    monkeypatch.setattr("torchrank.tables.file_readers.EXPANDED", 2**20)
     for name, text in {
         "qrels": b"q 0 a 1\np 0 b 1\n",
         "run": b"q Q0 a 1 0.5 t\np Q0 a 1 0.5 t\np Q0 b 2 0.1 t\n",

@@ -8,7 +8,7 @@ from pathlib import Path
 from torchrank.cli.files import check_readable, refused, write
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.file_formats import WRITERS
-from torchrank.tables.ids import encode
+from torchrank.tables.id_columns import encode
 from torchrank.tables.sources import read_run
 
 

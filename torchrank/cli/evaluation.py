@@ -36,9 +36,9 @@ from torchrank.cli.gates import Gate, Verdict
 from torchrank.statistics.table import Table, printable
 from torchrank.tables.chunks import of_large
 from torchrank.tables.errors import NoCommonQueryError, ReadingError
-from torchrank.tables.ids import decode
+from torchrank.tables.id_columns import decode
+from torchrank.tables.pair_tables import Qrels
 from torchrank.tables.sources import read_qrels, read_run, stem
-from torchrank.tables.table import Qrels
 from torchrank.version import __version__
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from torchrank.statistics.table import printable
-from torchrank.tables.ids import encode
+from torchrank.tables.id_columns import encode
 
 #: standard input, or standard output
 STANDARD = "-"

@@ -19,12 +19,12 @@ from torchrank.names.presets import preset as preset_of
 from torchrank.names.types import Unjudged
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks
-from torchrank.tables.files import EXPANSION
+from torchrank.tables.file_readers import EXPANSION
 from torchrank.tables.frames import is_columns, is_frame
-from torchrank.tables.ids import ObjectIds, of_objects
+from torchrank.tables.id_columns import ObjectIds, of_objects
+from torchrank.tables.pair_tables import Duplicates, Qrels, Ties
 from torchrank.tables.rankings import tables_of_frame
 from torchrank.tables.sources import stem
-from torchrank.tables.table import Duplicates, Qrels, Ties
 from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.suites import Suite
 

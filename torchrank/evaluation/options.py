@@ -14,10 +14,10 @@ from torchrank.names.labels import split
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.parse import parse_all
 from torchrank.names.presets import OPTIONS
-from torchrank.tables.files import EXPANSION
-from torchrank.tables.ids import KeyIds
+from torchrank.tables.file_readers import EXPANSION
+from torchrank.tables.id_columns import KeyIds
+from torchrank.tables.pair_tables import Duplicates, Qrels, Run, Ties
 from torchrank.tables.sources import read_qrels, read_run
-from torchrank.tables.table import Duplicates, Qrels, Run, Ties
 from torchrank.wrappers.suites import Suite
 
 Queries = Literal["judged", "both"]

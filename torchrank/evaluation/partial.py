@@ -17,8 +17,8 @@ from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
 from torchrank.statistics.table import Table
 from torchrank.tables.errors import no_common_query
-from torchrank.tables.ids import SECOND, ObjectIds, mixed
-from torchrank.tables.table import Duplicates, Qrels, Ties
+from torchrank.tables.id_columns import SECOND, ObjectIds, mixed
+from torchrank.tables.pair_tables import Duplicates, Qrels, Ties
 from torchrank.version import __version__
 from torchrank.wrappers.hashing import hash_ids
 from torchrank.wrappers.suites import Suite

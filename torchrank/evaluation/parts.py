@@ -21,10 +21,10 @@ from torchrank.ranking.parts import numbered
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables.chunks import Chunks, QueryReturnsError, of_large
 from torchrank.tables.errors import ReadingError, no_common_query
-from torchrank.tables.ids import KeyIds
+from torchrank.tables.id_columns import KeyIds
 from torchrank.tables.joining import Pairs, ranking_of
+from torchrank.tables.pair_tables import Qrels, Run
 from torchrank.tables.sources import read_run
-from torchrank.tables.table import Qrels, Run
 from torchrank.wrappers.suites import Suite, collection_of, measures_of, readable, values_of
 
 Array = np.ndarray

@@ -17,14 +17,14 @@ from typing import IO, Any, cast, get_args
 import numpy as np
 
 from torchrank.names.arguments import integer, one_of
-from torchrank.tables import columns as names
-from torchrank.tables import files
+from torchrank.tables import column_names as names
+from torchrank.tables import file_readers
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.file_formats import FORMATS, Format, Reading, format_of
 from torchrank.tables.frames import error_of
-from torchrank.tables.ids import ObjectIds, of_objects
+from torchrank.tables.id_columns import ObjectIds, of_objects
+from torchrank.tables.pair_tables import Duplicates, PairTable, Rows, Run, Ties
 from torchrank.tables.sources import content_of
-from torchrank.tables.table import Duplicates, PairTable, Rows, Run, Ties
 from torchrank.tables.text import LONGEST_LINE, PADDING, Text
 
 # Files of at least so many bytes are read in chunks by themselves; compressed ones have several times as many lines.
@@ -155,9 +155,9 @@ def _is_large(path: Path) -> bool:
     with _opened(path) as stream:
         sample = stream.read(SAMPLE)
     text = Text.of(sample, str(path))
-    if files.is_blank(text):
+    if file_readers.is_blank(text):
         return False
-    return FORMATS[format_of(files.without_mark(text), Reading("score"))].header is not None
+    return FORMATS[format_of(file_readers.without_mark(text), Reading("score"))].header is not None
 
 
 @contextlib.contextmanager
@@ -211,8 +211,8 @@ class Lines:
                     data = b"".join((rest, more[:cut], bytes(PADDING)))
                     rest = more[cut:]
                     text = Text(name, np.frombuffer(data, np.uint8), 0, number)
-                    if not files.is_blank(text) or (first and not more):
-                        yield files.without_mark(text) if first else text
+                    if not file_readers.is_blank(text) or (first and not more):
+                        yield file_readers.without_mark(text) if first else text
                         first = False
                     number += data.count(b"\n")
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:

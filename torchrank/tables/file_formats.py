@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from torchrank.tables import files, frames, records
-from torchrank.tables.columns import Columns
+from torchrank.tables import file_readers, frames, records
+from torchrank.tables.column_names import Columns
 from torchrank.tables.errors import ReadingError
-from torchrank.tables.table import Rows
+from torchrank.tables.pair_tables import Rows
 from torchrank.tables.text import Text
 
 Format = Literal["auto", "trec", "tsv", "json", "jsonl", "parquet"]
@@ -30,7 +30,7 @@ class Reading:
     format: Format = "auto"
     subset: str | None = None
     split: str | None = None
-    expansion: int = files.EXPANSION
+    expansion: int = file_readers.EXPANSION
 
 
 def _nowhere(text: Text) -> bool:
@@ -88,17 +88,17 @@ FORMATS: dict[Format, FileFormat] = {
     "trec": FileFormat(
         "fields between any white space: query, subtopic, document, grade of judgments; query, Q0, document, rank,"
         ' score, and a tag or none of a run; a line that begins with "# " is a comment',
-        lambda text, reading: files.delimited(text, reading.value, reading.columns, tabs=False),
+        lambda text, reading: file_readers.delimited(text, reading.value, reading.columns, tabs=False),
         lambda text: True,
-        lambda text, reading: files.header_of(text, reading.value, reading.columns, tabs=False),
+        lambda text, reading: file_readers.header_of(text, reading.value, reading.columns, tabs=False),
         (".run", ".trec", ".txt"),
         _write_trec,
     ),
     "tsv": FileFormat(
         "fields between single tabs, with a header as in BEIR; without one query, document, and grade or, as in"
         " MS MARCO, rank",
-        lambda text, reading: files.delimited(text, reading.value, reading.columns, tabs=True),
-        header=lambda text, reading: files.header_of(text, reading.value, reading.columns, tabs=True),
+        lambda text, reading: file_readers.delimited(text, reading.value, reading.columns, tabs=True),
+        header=lambda text, reading: file_readers.header_of(text, reading.value, reading.columns, tabs=True),
         endings=(".tsv",),
         write=_write_tsv,
     ),
@@ -125,7 +125,7 @@ FORMATS: dict[Format, FileFormat] = {
     "parquet": FileFormat(
         "a data frame",
         lambda text, reading: frames.of_frame(
-            files.parquet(text, reading.value, reading.expansion), reading.value, reading.columns, text.name
+            file_readers.parquet(text, reading.value, reading.expansion), reading.value, reading.columns, text.name
         ),
         lambda text: bytes(text.buffer[:4]) == b"PAR1",
     ),

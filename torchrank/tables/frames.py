@@ -11,11 +11,11 @@ import numpy as np
 
 from torchrank.names.optional import imported, installed
 from torchrank.ranking.query_names import QueryNames
-from torchrank.tables import columns as names
+from torchrank.tables import column_names as names
 from torchrank.tables import native
 from torchrank.tables.errors import ReadingError
+from torchrank.tables.pair_tables import Rows
 from torchrank.tables.records import float_column, id_column, of_columns, of_lists
-from torchrank.tables.table import Rows
 
 
 def is_frame(source: Any) -> bool:

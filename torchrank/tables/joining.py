@@ -18,8 +18,8 @@ from torchrank.names.arguments import warn
 from torchrank.ranking.entries import depth_of
 from torchrank.ranking.query_names import QueryNames
 from torchrank.ranking.ranking import Ranking, Rankings
-from torchrank.tables.ids import KeyIds, blocks, pair_hashes
-from torchrank.tables.table import Qrels, Run
+from torchrank.tables.id_columns import KeyIds, blocks, pair_hashes
+from torchrank.tables.pair_tables import Qrels, Run
 
 Array = np.ndarray
 

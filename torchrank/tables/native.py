@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from torchrank.tables.ids import PADDING, TextIds
+from torchrank.tables.id_columns import PADDING, TextIds
 
 
 def library_of(native: Any) -> str:

@@ -11,10 +11,10 @@ from torchrank.names.arguments import one_of, warn
 from torchrank.ranking.query_names import QueryNames
 from torchrank.ranking.ranking import Ranking
 from torchrank.tables import frames
-from torchrank.tables.ids import NumberIds, factorise
+from torchrank.tables.id_columns import NumberIds, factorise
 from torchrank.tables.joining import Pairs, join, ranking_of
+from torchrank.tables.pair_tables import Duplicates, Qrels, Rows, Run, Ties
 from torchrank.tables.sources import read_qrels, read_run
-from torchrank.tables.table import Duplicates, Qrels, Rows, Run, Ties
 
 
 def rank_run(qrels: Any, run: Any, duplicates: Duplicates = "error") -> Ranking:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from torchrank.names.arguments import warn
-from torchrank.tables import columns as names
+from torchrank.tables import column_names as names
 from torchrank.tables.errors import ReadingError, shorten, shown
-from torchrank.tables.ids import LONGEST_ID, NumberIds, TextIds, of_objects
-from torchrank.tables.table import Rows
+from torchrank.tables.id_columns import LONGEST_ID, NumberIds, TextIds, of_objects
+from torchrank.tables.pair_tables import Rows
 from torchrank.tables.text import LONGEST_LINE, Text
 
 
@@ -236,7 +236,7 @@ def of_dictionaries(
 def is_json_lines(text: Text) -> bool:
     """Whether the first line is a dictionary by itself, without dictionaries in it."""
     try:
-        first = json.loads(text.lines()[0])
+        first = json.loads(text.first_line_bytes())
     except (ValueError, RecursionError):  # a long line is no line of a file of lines
         return False
     if not isinstance(first, dict) or any(isinstance(value, dict) for value in first.values()):

@@ -11,11 +11,11 @@ import numpy as np
 from torchrank.names.arguments import integer, one_of
 from torchrank.names.docstrings import with_texts
 from torchrank.names.optional import imported
-from torchrank.tables import files, frames, records
-from torchrank.tables.columns import Columns
+from torchrank.tables import file_readers, frames, records
+from torchrank.tables.column_names import Columns
 from torchrank.tables.errors import ReadingError
 from torchrank.tables.file_formats import ABOUT_FORMATS, FORMATS, Content, Format, Reading, format_of
-from torchrank.tables.table import Duplicates, PairTable, Qrels, Rows, Run, Ties
+from torchrank.tables.pair_tables import Duplicates, PairTable, Qrels, Rows, Run, Ties
 
 T = TypeVar("T", bound=PairTable)
 
@@ -27,7 +27,7 @@ def read_qrels(
     columns: Columns = None,
     format: Format = "auto",
     duplicates: Duplicates = "error",
-    expansion: int = files.EXPANSION,
+    expansion: int = file_readers.EXPANSION,
 ) -> Qrels:
     """Read judgments: a grade for each judged (query, document) pair.
 
@@ -73,7 +73,7 @@ def read_run(
     ties: Ties | None = None,
     subset: str | None = None,
     split: str | None = None,
-    expansion: int = files.EXPANSION,
+    expansion: int = file_readers.EXPANSION,
 ) -> Run:
     """Read a run: a score for each retrieved (query, document) pair. The score alone decides the order.
 
@@ -143,7 +143,7 @@ def content_of(source: Any, reading: Reading) -> Content:
             if value == "grade":
                 raise ReadingError("Expected a file, got a folder; pass the path of a file", str(source))
             source = _predictions(Path(source))
-        text = files.open_text(source, value, reading.expansion)
+        text = file_readers.open_text(source, value, reading.expansion)
         return FORMATS[format_of(text, reading)].read(text, reading)
     if hasattr(source, "to_dict") and not isinstance(source, Mapping) and not frames.is_frame(source):
         return source.to_dict(), ""  # Qrels and Run of ranx

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from torchrank.tables.errors import ReadingError
-from torchrank.tables.ids import LONGEST_ID, PADDING, TextIds
+from torchrank.tables.id_columns import LONGEST_ID, PADDING, TextIds
 
 Array = np.ndarray
 
@@ -30,7 +30,7 @@ class Text:
 
     Args:
         name: the name of the source, for messages.
-        buffer: uint8, the bytes and :data:`~torchrank.tables.ids.PADDING` zeros.
+        buffer: uint8, the bytes and :data:`~torchrank.tables.id_columns.PADDING` zeros.
         begin: where the first line begins.
         first_line: the number of this line in the source.
     """
@@ -69,26 +69,21 @@ class Text:
             f"Expected lines of at most {LONGEST_LINE:,} bytes, got a longer one; end each row with a line break", place
         )
 
-    def lines(self, number: int = 1) -> list[bytes]:
-        """The first lines, without their ends."""
-        data, place = self.buffer.data, self.begin
-        lines: list[bytes] = []
-        while len(lines) < number and place < self.end:
-            size = 1000
-            while (newline := bytes(data[place : place + size]).find(b"\n")) < 0 and place + size < self.end:
-                if size > LONGEST_LINE:
-                    raise self.too_long(place)
-                size *= 10
-            stop = self.end if newline < 0 else place + newline
-            lines.append(bytes(data[place:stop]).rstrip(b"\r"))
-            place = stop + 1
-        return lines
+    def first_line_bytes(self) -> bytes:
+        """The first line, without its end."""
+        data, size = self.buffer.data, 1000
+        while (stop := bytes(data[self.begin : self.begin + size]).find(b"\n")) < 0 and self.begin + size < self.end:
+            if size > LONGEST_LINE:
+                raise self.too_long(self.begin)
+            size *= 10
+        stop = self.end if stop < 0 else self.begin + stop
+        return bytes(data[self.begin : stop]).rstrip(b"\r")
 
     def after_first_line(self) -> Text:
         """The text without its first line."""
-        skipped = self.lines()[0]
-        rest = bytes(self.buffer[self.begin + len(skipped) : self.begin + len(skipped) + 2]).find(b"\n")
-        begin = self.begin + len(skipped) + 1 + max(rest, 0)
+        skipped = len(self.first_line_bytes())
+        rest = bytes(self.buffer[self.begin + skipped : self.begin + skipped + 2]).find(b"\n")
+        begin = self.begin + skipped + 1 + max(rest, 0)
         return Text(self.name, self.buffer, min(begin, self.end), self.first_line + 1)
 
 

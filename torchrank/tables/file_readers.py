@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from torchrank.names.optional import imported, installed
-from torchrank.tables import columns as names
+from torchrank.tables import column_names as names
 from torchrank.tables.errors import ReadingError
-from torchrank.tables.ids import PADDING, TextIds, factorise
+from torchrank.tables.id_columns import PADDING, TextIds, factorise
+from torchrank.tables.pair_tables import Rows, subtopics_of
 from torchrank.tables.records import relevant
-from torchrank.tables.table import Rows, subtopics_of
 from torchrank.tables.text import CHUNK, Text, fields, is_comment, numbers, refuse_control_characters
 
 Array = np.ndarray
@@ -165,11 +165,11 @@ def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows
     Raises:
         ReadingError: a line cannot be read, or the number of fields is none of a known format.
     """
-    while text.begin < text.end and (not (line := text.lines()[0]).strip() or is_comment(line)):
+    while text.begin < text.end and (not (line := text.first_line_bytes()).strip() or is_comment(line)):
         text = text.after_first_line()
     if text.begin == text.end:
         raise ReadingError("Expected lines of text, got comments only", text.name)
-    line = text.lines()[0]
+    line = text.first_line_bytes()
     refuse_control_characters(text, text.begin, np.frombuffer(line, np.uint8))
     header, columns, between_tabs = _header(line, text, value, chosen, tabs)
     width = len(header)
@@ -194,9 +194,9 @@ def delimited(text: Text, value: str, chosen: names.Columns, tabs: bool) -> Rows
 
 def header_of(text: Text, value: str, chosen: names.Columns, tabs: bool) -> tuple[bytes, int]:
     """The line with the names of the columns, b"" if there is none, and the number of fields of a line."""
-    while text.begin < text.end and not text.lines()[0].strip():
+    while text.begin < text.end and not text.first_line_bytes().strip():
         text = text.after_first_line()
-    line = text.lines()[0]
+    line = text.first_line_bytes()
     header, columns, _ = _header(line, text, value, chosen, tabs)
     return b"" if columns is None else line + b"\n", len(header)
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from torchrank.tables.errors import ReadingError, shown
-from torchrank.tables.ids import Ids, KeyIds, NumberIds, TextIds, factorise, of_objects, pair_hashes, text_order
+from torchrank.tables.id_columns import Ids, KeyIds, NumberIds, TextIds, factorise, of_objects, pair_hashes, text_order
 
 Array = np.ndarray
 Duplicates = Literal["error", "first", "best"]
