@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torchrank.engine.fused import MOST_ENTRIES
+from torchrank.hardware import costs
 
 # Compute capabilities of the A100 and the H100, and the bytes of shared memory that a block of threads can have there.
 SHARED = {80: 163 * 1024, 90: 227 * 1024}
@@ -56,7 +56,7 @@ def _compiled(kernels: Any, capability: int, dtype: str, precision: str) -> Kern
     pointers = {"queries": dtype, "items": dtype, "judged_scores": "fp32"}
     pointers |= dict.fromkeys(("greater", "equal", "retrieved", "nan"), "i32")
     numbers = ("num_queries", "num_items", "size")
-    constants = {"entries": MOST_ENTRIES, "precision": precision, "tile": tile.side, "depth": tile.depth}
+    constants = {"entries": costs.now.fused, "precision": precision, "tile": tile.side, "depth": tile.depth}
     signature = {name: f"*{kind}" for name, kind in pointers.items()}
     signature |= dict.fromkeys(numbers, "i32") | dict.fromkeys(constants, "constexpr")
     # As at run time: torch aligns tensors to 16 bytes, and dimensions of embeddings are multiples of 16.

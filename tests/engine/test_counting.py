@@ -20,9 +20,9 @@ def drawn(shape, generator, dtype=torch.float32):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("cached", [7, 100, tiles.CACHED])
-def test_every_type_is_counted_in_tiles_of_every_size(monkeypatch, dtype, cached):
-    monkeypatch.setattr(tiles, "CACHED", cached)
+@pytest.mark.parametrize("cached", [7, 100, 2**18])
+def test_every_type_is_counted_in_tiles_of_every_size(assume, dtype, cached):
+    assume(tile=cached)
     generator = torch.Generator().manual_seed(0)
     for (queries, candidates, entries), masked in itertools.product(((1, 1, 1), (5, 40, 1), (7, 33, 4)), (False, True)):
         scores = drawn((queries, candidates), generator, dtype)
@@ -59,9 +59,9 @@ def test_counts_by_sorting_equal_counts_by_comparing_also_beside_nan():
 
 
 @pytest.fixture
-def small(monkeypatch):
+def small(monkeypatch, assume):
     """Tiles of 64, 128 and 256 results, none of which was tried."""
-    monkeypatch.setattr(tiles, "CACHED", 64)
+    assume(tile=64)
     monkeypatch.setattr(tiles, "fastest", {})
 
 
@@ -75,7 +75,7 @@ def heights(queries, clock=None, seconds=lambda height: 0.0, device="cpu"):
     return found
 
 
-@pytest.mark.parametrize("best", tiles.MULTIPLES)
+@pytest.mark.parametrize("best", [1, 2, 4])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_large_count_tries_tiles_of_all_sizes_and_keeps_the_fastest(monkeypatch, small, threads, best):
     clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
@@ -107,7 +107,7 @@ def test_tiles_of_all_sizes_count_alike(small):
     want = (scores.unsqueeze(1) > bounds.unsqueeze(-1)).sum(-1)
     assert torch.equal(counting.count_above(scores, bounds), want)
     assert tiles.fastest
-    for multiple in tiles.MULTIPLES:
+    for multiple in (1, 2, 4):
         tiles.fastest[torch.get_num_threads()] = multiple
         assert torch.equal(counting.count_above(scores, bounds), want)
 

@@ -12,15 +12,15 @@ import pytest
 import torch
 
 import torchrank as tr
-from tests.support import brute_force_ranks, layout_cases, memory_growth, oracles, workers
+from tests.support import layout_cases, memory_growth, oracles, workers
 from tests.support.brute_force_ranks import (
     DTYPES,
+    FORCED,
     INF,
     NAN,
     assert_same,
     assert_stands,
     entries,
-    force,
     joined,
     make_blocks_small,
     pairs_of,
@@ -28,7 +28,7 @@ from tests.support.brute_force_ranks import (
     standing,
 )
 from tests.support.oracle_comparison import FEW, REPRESENTATIVES, assert_equal_by_need, scored
-from torchrank.engine import choice, counting, rank, sorting, streaming, tiles, topk
+from torchrank.engine import choice, counting, rank, sorting, streaming, topk
 from torchrank.engine import compiled as fused
 from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.hardware.sorting import ascending
@@ -44,29 +44,18 @@ OWN = {name: cls for name, cls in tr.RankingMetric.registry.items() if cls.__mod
 
 
 WAYS = {
-    "as it comes": lambda monkeypatch: None,
-    "few, by counting": lambda monkeypatch: (sparse(monkeypatch, 0), force(monkeypatch, Engine.COUNT)),
-    "few, among the best": lambda monkeypatch: (sparse(monkeypatch, 0), force(monkeypatch, Engine.TOP)),
-    "few, by sorting": lambda monkeypatch: (sparse(monkeypatch, 0), force(monkeypatch, Engine.SORT)),
-    "all, sorted": lambda monkeypatch: (sparse(monkeypatch, 10**9), force(monkeypatch, Engine.SORT)),
-    "all, the best": lambda monkeypatch: (sparse(monkeypatch, 0), dense_stays(monkeypatch)),
+    "as it comes": {},
+    "few, by counting": {"sparse": 0, **FORCED[Engine.COUNT]},
+    "few, among the best": {"sparse": 0, **FORCED[Engine.TOP]},
+    "few, by sorting": {"sparse": 0, **FORCED[Engine.SORT]},
+    "all, sorted": {"sparse": 10**9, **FORCED[Engine.SORT]},
+    "all, the best": {"sparse": INF, "block": 1},  # a query with a tie at the cut is no matter of the others
 }
 
 
-def sparse(monkeypatch, size):
-    monkeypatch.setattr("torchrank.engine.choice.SPARSE", size)
-
-
-def dense_stays(monkeypatch):
-    monkeypatch.setattr("torchrank.engine.choice.condense", lambda layout, need: None)
-    monkeypatch.setattr(
-        "torchrank.layouts.canonical.BLOCK", 1
-    )  # a query with a tie at the cut is no matter of the others
-
-
 @pytest.fixture(params=WAYS)
-def way(request, monkeypatch):
-    WAYS[request.param](monkeypatch)
+def way(request, assume):
+    assume(**WAYS[request.param])
     return request.param
 
 
@@ -77,10 +66,10 @@ GROUPS = [(64, 8), (1, 1), (3, 2), (4, 1), (16, 3)]
 
 @pytest.mark.parametrize(("group", "per_rank"), GROUPS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_top_k_is_the_head_of_the_sorted_row(monkeypatch, dtype, group, per_rank):
-    monkeypatch.setattr(topk, "GROUP", group)
-    monkeypatch.setattr(topk, "GROUPS_PER_RANK", per_rank)
-    monkeypatch.setattr(topk, "BLOCK", 60)
+def test_top_k_is_the_head_of_the_sorted_row(monkeypatch, assume, dtype, group, per_rank):
+    assume(group=group)
+    assume(groups_per_rank=per_rank)
+    assume(block=60)
     grouped = []
     monkeypatch.setattr(topk, "_by_groups", lambda *args, real=topk._by_groups: grouped.append(args) or real(*args))
     edges = {group * per_rank * k + d for k in (1, 2) for d in (-1, 0, 1)}
@@ -114,10 +103,10 @@ def test_top_k_of_no_query():
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_best_of_parts_know_the_candidates_around_a_score(monkeypatch, dtype):
-    monkeypatch.setattr(topk, "GROUP", 3)
-    monkeypatch.setattr(topk, "GROUPS_PER_RANK", 1)
-    monkeypatch.setattr(tiles, "CACHED", 30)
+def test_the_best_of_parts_know_the_candidates_around_a_score(assume, dtype):
+    assume(group=3)
+    assume(groups_per_rank=1)
+    assume(tile=30)
     cuts = [[0, 40], [0, 1, 40], [0, 0, 13, 13, 14, 40], [0, 20, 21, 22, 39, 40], [0, 3, 6, 9, 40]]
     for seed, cut in enumerate(cuts):
         scores = some_scores(30, 40, dtype, seed)
@@ -173,8 +162,8 @@ options_and_dtypes = pytest.mark.parametrize(
 
 @options_and_dtypes
 @pytest.mark.parametrize("engine", Engine)
-def test_every_engine_finds_the_same_places(monkeypatch, engine, dtype, options):
-    make_blocks_small(monkeypatch)
+def test_every_engine_finds_the_same_places(assume, engine, dtype, options):
+    make_blocks_small(assume)
     scores = some_scores(24, 41, dtype, seed=3)
     judged, triples = judged_lists(24, 41, seed=4)
     all_options = {
@@ -184,20 +173,19 @@ def test_every_engine_finds_the_same_places(monkeypatch, engine, dtype, options)
     }
     given = {name: value for name, value in all_options.items() if name in options}
     want = standing(scores, judged, **given)
-    taken = force(monkeypatch, engine)
+    assume(**FORCED[engine])
     for reach in (None, 1, 6, 100):
         rankings = list(rank(arrange(scores, triples, **given), Need(reach)))
         assert len(rankings) > 1
         assert_stands(tr.Ranking.join(rankings), want, reach)
-    assert engine in taken or (engine is Engine.TOP and options != "plain")
 
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("reach", [None, 4])
-def test_a_few_queries_with_ties_are_ranked_apart(monkeypatch, reach, masked):
-    monkeypatch.setattr("torchrank.engine.dense.WORTH_CUTTING", 1)
-    monkeypatch.setattr("torchrank.engine.dense.TIED_SHARE", 2)
-    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 20 * 9)
+def test_a_few_queries_with_ties_are_ranked_apart(assume, reach, masked):
+    assume(tied_from=1)
+    assume(tied_share=2)
+    assume(block=20 * 9)
     g = torch.Generator().manual_seed(13)
     scores = torch.rand(50, 9, generator=g).argsort(-1).float()
     tied = torch.tensor([3, 18, 19, 20, 45])
@@ -209,7 +197,7 @@ def test_a_few_queries_with_ties_are_ranked_apart(monkeypatch, reach, masked):
     assert torch.equal(torch.cat([part.queries for part in parts if not part.untied]), tied)
     metrics = tr.RankingCollection(["ndcg@4", "map@4", "hitrate@2"] if reach else ["ndcg", "mrr", "auroc", "f1@3"])
     together = metrics.score(scores, grade, mask=mask)
-    monkeypatch.setattr("torchrank.engine.dense.WORTH_CUTTING", 1000)
+    assume(tied_from=1000)
     for query in range(50):
         one = slice(query, query + 1)
         alone = metrics.score(scores[one], grade[one], mask=None if mask is None else mask[one])
@@ -218,7 +206,7 @@ def test_a_few_queries_with_ties_are_ranked_apart(monkeypatch, reach, masked):
 
 
 @pytest.mark.parametrize("config", ["opa(average=pair)", "kendalltau", "ndcg"])
-def test_results_of_queries_that_are_ranked_apart_stay_with_their_queries(monkeypatch, config):
+def test_results_of_queries_that_are_ranked_apart_stay_with_their_queries(assume, config):
     g = torch.Generator().manual_seed(15)
     scores, grade = torch.rand(50, 9, generator=g), torch.randint(1, 4, (50, 9), generator=g)
     scores[[3, 18, 45], :2] = 100
@@ -234,14 +222,14 @@ def test_results_of_queries_that_are_ranked_apart_stay_with_their_queries(monkey
         return metric.compute(), listed.compute(), tr.parse(config).score(scores, (*pairs, grade.flatten()))
 
     want = results()
-    monkeypatch.setattr("torchrank.engine.dense.WORTH_CUTTING", 1)
-    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 20 * 9)
+    assume(tied_from=1)
+    assume(block=20 * 9)
     for got, whole in zip(results(), want):
         torch.testing.assert_close(got, whole, rtol=1e-6, atol=0, equal_nan=True)
 
 
-def test_bad_scores_of_queries_that_are_ranked_apart_are_counted_once(monkeypatch):
-    monkeypatch.setattr("torchrank.engine.dense.WORTH_CUTTING", 1)
+def test_bad_scores_of_queries_that_are_ranked_apart_are_counted_once(assume):
+    assume(tied_from=1)
     scores = torch.arange(9.0).repeat(20, 1)
     scores[5, :2], scores[7, 3] = 100, NAN
     parts = list(rank(arrange(scores, torch.ones(20, 9, dtype=torch.int64)), Need(relevant=True)))
@@ -249,10 +237,10 @@ def test_bad_scores_of_queries_that_are_ranked_apart_are_counted_once(monkeypatc
     assert sum(part.errors[Problem.NAN_SCORES] for part in parts) == 1
 
 
-def test_a_ranking_of_the_best_says_how_far_it_reaches(monkeypatch):
-    taken = brute_force_ranks.force(monkeypatch, Engine.TOP)
+def test_a_ranking_of_the_best_says_how_far_it_reaches(assume):
+    assume(**FORCED[Engine.TOP])
     (found,) = rank(arrange(torch.rand(3, 50), torch.tensor([1, 2, 3])), Need(4, relevant=True))
-    assert (taken, found.reach) == ([Engine.TOP], 4)
+    assert found.reach == 4
 
 
 @pytest.mark.parametrize("options", ["plain", "mask", "exclude", "tie_break"])
@@ -279,9 +267,9 @@ def test_no_query_of_very_many_candidates_has_no_value():
 
 
 @pytest.mark.parametrize("reach", [None, 2])
-def test_many_queries_with_ties_are_ranked_in_pieces(monkeypatch, reach):
-    monkeypatch.setattr("torchrank.engine.dense.WORTH_CUTTING", 1)
-    monkeypatch.setattr("torchrank.engine.dense.TIED_ENTRIES", 40)
+def test_many_queries_with_ties_are_ranked_in_pieces(assume, reach):
+    assume(tied_from=1)
+    assume(tied_entries=40)
     g = torch.Generator().manual_seed(14)
     scores = torch.randint(3, (30, 9), generator=g).float()
     scores[[3, 20], 4] = NAN
@@ -290,7 +278,7 @@ def test_many_queries_with_ties_are_ranked_in_pieces(monkeypatch, reach):
     assert len(parts) > 4
     assert max(part.first.numel() for part in parts) <= 40
     assert sum(part.errors[Problem.NAN_SCORES] for part in parts) == 2
-    monkeypatch.setattr("torchrank.engine.dense.WORTH_CUTTING", 1000)
+    assume(tied_from=1000)
     (whole,) = rank(arrange(scores, grade), Need(reach, relevant=True))
     for name in ("first", "tied", "grade"):
         torch.testing.assert_close(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name))
@@ -334,10 +322,10 @@ def test_dense_lists_know_the_same_places(way, dtype, options):
     ],
     indirect=["way"],
 )
-def test_every_way_gives_the_values_of_the_oracle(monkeypatch, way, layout):
+def test_every_way_gives_the_values_of_the_oracle(assume, way, layout):
     queries, batch = layout_cases.batch(layout, 30)
     if way != "all, the best":
-        monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 128)
+        assume(block=128)
     # An engine sees nothing of the tie policy, in which each three of these differ: another one for each layout.
     turn = list(WAYS).index(way) + list(layout_cases.LAYOUTS).index(layout)
     tried = [config for config in TRIED[turn % 3 :: 3] if layout_cases.suits(config, layout)]
@@ -533,7 +521,7 @@ INDEXES = {
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", INDEXES)
-def test_flat_rows_of_any_index_stand_as_in_their_lists(monkeypatch, name, dtype):
+def test_flat_rows_of_any_index_stand_as_in_their_lists(assume, name, dtype):
     names, index_dtype = INDEXES[name]
     numbers = torch.tensor(list(names), dtype=torch.int64)
     scores = some_scores(len(numbers), 29, dtype, seed=9)
@@ -548,7 +536,7 @@ def test_flat_rows_of_any_index_stand_as_in_their_lists(monkeypatch, name, dtype
     tie_break = torch.arange(29) // 4
     for small in (False, True):
         if small:
-            make_blocks_small(monkeypatch)
+            make_blocks_small(assume)
         assert_stands(tr.Ranking.from_flat(*rows, judged=True), standing(scores, judged, there))
         assert_stands(
             tr.Ranking.from_flat(*rows, tie_break=tie_break[item], judged=True),
@@ -558,7 +546,7 @@ def test_flat_rows_of_any_index_stand_as_in_their_lists(monkeypatch, name, dtype
 
 @pytest.mark.parametrize("scale", [1, 2**40], ids=["small grades", "grades beyond 31 bits"])
 @pytest.mark.parametrize("lie", ["in lists", "almost in lists", "in no order"])
-def test_rows_of_whole_grades_stand_as_counted_query_by_query(monkeypatch, lie, scale):
+def test_rows_of_whole_grades_stand_as_counted_query_by_query(monkeypatch, assume, lie, scale):
     g = torch.Generator().manual_seed(12)
     scores = some_scores(6, 8, torch.float32, seed=12).flatten()
     grade, mask = torch.randint(-1, 3, (48,), generator=g) * scale, torch.rand(48, generator=g) < 0.8
@@ -572,7 +560,7 @@ def test_rows_of_whole_grades_stand_as_counted_query_by_query(monkeypatch, lie, 
     monkeypatch.setattr("torchrank.engine.flat.sorted_rows", None if scale == 1 else sorting.sorted_rows)
     for small, where in itertools.product((False, True), (None, mask)):
         if small:
-            make_blocks_small(monkeypatch)
+            make_blocks_small(assume)
         want = joined(
             [
                 standing(
@@ -814,8 +802,8 @@ def matrices():
     yield from (torch.zeros(3, 0), torch.zeros(0, 3), torch.zeros(3, 1))
 
 
-def test_one_query_of_many_has_a_tie_at_the_cutoff(monkeypatch):
-    monkeypatch.setattr("torchrank.engine.dense.best_pays", lambda scores, k: True)
+def test_one_query_of_many_has_a_tie_at_the_cutoff(assume):
+    assume(numpy_calls=INF)
     scores = torch.rand(100, 2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     scores[90] = scores[90].mul(5).floor()
     grade = (torch.arange(200_000).view(100, 2000) % 2).long()  # with fewer relevant, other engines are cheaper
@@ -852,8 +840,8 @@ def test_rows_are_sorted_as_torch_sorts_them(x):
         assert torch.equal(ascending(x.long()), x.long().sort(dim=-1).values)
 
 
-def test_the_last_columns_of_a_wide_row_are_searched_for_bad_scores(monkeypatch):
-    monkeypatch.setattr(tiles, "CACHED", 30)
+def test_the_last_columns_of_a_wide_row_are_searched_for_bad_scores(assume):
+    assume(tile=30)
     scores = torch.rand(3, 100, generator=torch.Generator().manual_seed(3))
     scores[1, -1], scores[2, -1] = -INF, NAN
     ranking = tr.Ranking.from_label(scores, torch.tensor([3, 4, 5]))
@@ -873,8 +861,8 @@ def test_the_last_columns_of_a_wide_row_are_searched_for_bad_scores(monkeypatch)
         ((4, 0), [4]),
     ],
 )
-def test_chunks_are_alike_and_at_most_a_quarter_larger_than_the_room(monkeypatch, shape, sizes):
-    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 100)
+def test_chunks_are_alike_and_at_most_a_quarter_larger_than_the_room(assume, shape, sizes):
+    assume(block=100)
     layout = DenseLayout(no_errors(torch.device("cpu")), True, torch.zeros(shape), torch.zeros(shape))
     assert [len(chunk.scores) for chunk in layout.blocks(Need(reach=1))] == sizes
 

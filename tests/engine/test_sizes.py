@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchrank as tr
 import torchrank.retrieval
-from tests.support.brute_force_ranks import assert_stands, entries, force, pairs_of, standing
+from tests.support.brute_force_ranks import FORCED, assert_stands, entries, pairs_of, standing
 from torchrank.engine import rank
 from torchrank.engine.catalogue import Engine
 from torchrank.formulas import cascades
@@ -69,9 +69,8 @@ def ranks_in(ids, mask, relevant, excluded):
 
 @pytest.mark.parametrize("few", [0, 10**9], ids=["looked up", "compared"])
 @pytest.mark.parametrize("least", [0, -5, 2**62], ids=["small", "padded", "huge"])
-def test_ids_stand_where_a_loop_finds_them(monkeypatch, few, least):
-    monkeypatch.setattr("torchrank.layouts.canonical.FEW", few)
-    monkeypatch.setattr("torchrank.engine.ids.FEW", few)
+def test_ids_stand_where_a_loop_finds_them(assume, few, least):
+    assume(compared=few)
     g = torch.Generator().manual_seed(1)
     ids = torch.stack([torch.randperm(40, generator=g)[:23] for _ in range(12)]) + least
     items = torch.stack([torch.randperm(40, generator=g)[:19] for _ in range(12)]) + least
@@ -167,8 +166,8 @@ WIDES = {"ids": wide_ids, "catalogue": wide_catalogue, "blocks": wide_blocks, "f
 
 
 @pytest.mark.parametrize("name", WIDES)
-def test_a_ranking_with_one_wide_query_is_no_rectangle_and_scores_as_its_queries_alone(monkeypatch, name):
-    monkeypatch.setattr("torchrank.ranking.parts.OVERHEAD", 1000)
+def test_a_ranking_with_one_wide_query_is_no_rectangle_and_scores_as_its_queries_alone(assume, name):
+    assume(rectangle=1000)
     make, size = WIDES[name]()
     suite = tr.RankingCollection(SUITE)
     made = []
@@ -195,7 +194,7 @@ def test_a_ranking_of_parts_is_pickled_with_its_parts():
 
 
 @pytest.mark.parametrize("more", ["", "mask", "tie_break"])
-def test_one_list_longer_than_a_block_stands_as_its_rows(monkeypatch, more):
+def test_one_list_longer_than_a_block_stands_as_its_rows(assume, more):
     g = torch.Generator().manual_seed(13)
     scores = torch.randint(0, 9, (3, 60), generator=g).float()
     scores[1, :30] = -math.inf
@@ -204,8 +203,7 @@ def test_one_list_longer_than_a_block_stands_as_its_rows(monkeypatch, more):
     given = {more: options[more]} if more else {}
     suite = tr.RankingCollection([*SUITE, "auroc", "fallout@7", "rprecision"])
     want = suite.score(scores, target, **given)
-    for name in ("layouts.canonical", "engine.choice", "engine.flat"):
-        monkeypatch.setattr(f"torchrank.{name}.BLOCK", 20)
+    assume(block=20)
     assert_equal(suite.score(scores, target, **given), want)
     scores[0, 0] = math.nan
     with pytest.raises(ValueError, match=r"1 quer(ies|y) with NaN"):
@@ -248,13 +246,13 @@ def test_a_long_list_keeps_its_relevant_candidates_alone():
 @pytest.mark.parametrize("engine", [None, *Engine], ids=str)
 @pytest.mark.parametrize("exclude", [False, True])
 @pytest.mark.parametrize("top_k", [None, 6])
-def test_queries_in_groups_of_similar_numbers_of_judged_items_stand_as_alone(monkeypatch, engine, exclude, top_k):
+def test_queries_in_groups_of_similar_numbers_of_judged_items_stand_as_alone(assume, engine, exclude, top_k):
     if engine is not None:
-        force(monkeypatch, engine)
-    monkeypatch.setattr("torchrank.engine.catalogue.OVERHEAD", -2 * 30)
-    monkeypatch.setattr("torchrank.engine.catalogue.COPIED", 100)
-    monkeypatch.setattr("torchrank.layouts.canonical.PRODUCT", 2000)
-    monkeypatch.setattr("torchrank.engine.streaming.AHEAD", 4)
+        assume(**FORCED[engine])
+    assume(rectangle_counted=-2 * 30)
+    assume(copied=100)
+    assume(product=2000)
+    assume(predicted=4)
     g = torch.Generator().manual_seed(6)
     queries = torch.randint(-3, 4, (30, 4), generator=g).float()
     items = torch.randint(-3, 4, (200, 4), generator=g).float()
@@ -442,7 +440,7 @@ def test_a_curve_with_one_long_list_makes_no_short_one_longer():
 
 @pytest.mark.parametrize("ignored", [False, True])
 @pytest.mark.parametrize("layout", ["grades", "label", "flat", "ranking"])
-def test_sums_of_very_many_queries_are_those_of_their_values(monkeypatch, layout, ignored):
+def test_sums_of_very_many_queries_are_those_of_their_values(monkeypatch, assume, layout, ignored):
     generator = torch.Generator().manual_seed(3)
     scores = torch.randint(0, 5, (50, 9), generator=generator).float()
     grades = torch.randint(0, 3, (50, 9), generator=generator)
@@ -461,7 +459,7 @@ def test_sums_of_very_many_queries_are_those_of_their_values(monkeypatch, layout
     whole, summed = tr.RankingCollection(suite), tr.RankingCollection(suite)
     whole.update(*args, **kwargs)
     monkeypatch.setattr("torchrank.state.scoring.MANY_VALUES", 0)
-    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 40)
+    assume(block=40)
     monkeypatch.setattr("torchrank.state.values.Values.clone", None)
     summed.update(*args, **kwargs)
     for key, metric in whole.items():
@@ -518,9 +516,9 @@ def test_a_cutoff_far_behind_the_list_takes_little_memory(name):
     assert found[0].item() == pytest.approx(gained / whole, rel=1e-12)
 
 
-def test_bad_values_of_very_many_queries_are_counted(monkeypatch):
+def test_bad_values_of_very_many_queries_are_counted(monkeypatch, assume):
     monkeypatch.setattr("torchrank.state.scoring.MANY_VALUES", 0)
-    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 8)
+    assume(block=8)
     scores = torch.rand(20, 4)
     scores[[3, 11], 1] = float("nan")
     metric = tr.NDCG(empty_target_action="error")

@@ -229,9 +229,8 @@ CASES = {
     ("case", "few"),
     [*((case, 16) for case in CASES), *((case, 0) for case in CASES if "list" in case or "ids" in case)],
 )
-def test_an_update_looks_at_no_value(monkeypatch, case, few):
-    monkeypatch.setattr("torchrank.layouts.canonical.FEW", few)
-    monkeypatch.setattr("torchrank.engine.ids.FEW", few)
+def test_an_update_looks_at_no_value(assume, case, few):
+    assume(compared=few)
     arguments, keywords = CASES[case]
     # The first layout meets all measures. The others meet those of every kind of need, of which each three differ in
     # their tie policy, that the layout does not see.
@@ -300,8 +299,8 @@ def test_an_update_of_statistics_looks_at_no_value(target, kind, weighted):
     ],
     ids=str,
 )
-def test_ranking_embeddings_looks_at_no_value(monkeypatch, items, more, overhead):
-    monkeypatch.setattr("torchrank.engine.catalogue.OVERHEAD", overhead)
+def test_ranking_embeddings_looks_at_no_value(assume, items, more, overhead):
+    assume(rectangle_counted=overhead)
     suite = tr.RankingCollection(
         ["ndcg@5", "mrr@3", "map@5"] if "top_k" in more else ["ndcg", "mrr", "mr(filtered=True)"]
     ).to("meta")

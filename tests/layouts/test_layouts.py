@@ -308,8 +308,8 @@ def test_one_more_rectangle_would_not_save_more_padding_than_it_costs(sizes, ove
         assert (wide - narrow) * sum(size <= narrow for size in sizes) > overhead
 
 
-def test_chunks_of_queries_fill_their_room_and_not_more(monkeypatch):
-    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", room := 2000)
+def test_chunks_of_queries_fill_their_room_and_not_more(assume):
+    assume(block=(room := 2000))
     queries, width = 500, 40
     ids, scores = torch.arange(width).expand(queries, width), torch.rand(queries, width)
     grades = torch.zeros(queries, width, 3, dtype=torch.int64)

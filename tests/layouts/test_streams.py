@@ -12,11 +12,11 @@ import torchrank as tr
 from tests.support import memory_growth, sharded_catalogues, workers
 from tests.support.brute_force_ranks import (
     DTYPES,
+    FORCED,
     INF,
     NAN,
     assert_same,
     assert_stands,
-    force,
     no_places,
     pairs_of,
     places,
@@ -27,6 +27,7 @@ from tests.support.sharded_catalogues import CATALOGUES, shared
 from torchrank.engine import rank as rank_blocks
 from torchrank.engine import streaming as streams
 from torchrank.engine.catalogue import Engine
+from torchrank.hardware import costs
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.cutting import rectangles
@@ -64,9 +65,9 @@ ENGINES = [None, *Engine]
 
 
 @pytest.fixture(params=ENGINES, ids=str)
-def engine(request, monkeypatch):
+def engine(request, assume):
     if request.param is not None:
-        force(monkeypatch, request.param)
+        assume(**FORCED[request.param])
     return request.param
 
 
@@ -95,7 +96,7 @@ WAYS = [{"similarity": "cosine"}, {"chunk_size": 64, "top_k": 4}, {"chunk_size":
 
 
 @pytest.mark.parametrize("more", WAYS, ids=str)
-def test_blocks_of_queries_are_ranked_as_all_are(monkeypatch, engine, more):
+def test_blocks_of_queries_are_ranked_as_all_are(engine, more):
     g = torch.Generator().manual_seed(3)
     queries, items = (torch.randint(-3, 4, (n, 4), generator=g).float() for n in (40, 300))
     given = {"exclude": pairs_of((40, 300), 500, seed=4), **more}
@@ -106,18 +107,17 @@ def test_blocks_of_queries_are_ranked_as_all_are(monkeypatch, engine, more):
     for kind in (KINDS[shift % 5], KINDS[(shift + 2) % 5]):
         relevant = relevant_items(kind, 40, 300)
         want = tr.Ranking.from_embeddings(queries, items, relevant, **given)
-        with monkeypatch.context() as patch:
-            patch.setattr("torchrank.layouts.canonical.PRODUCT", 1200 if "similarity" in more else 700)
+        with costs.assumed(product=1200 if "similarity" in more else 700):
             ranking = tr.Ranking.from_embeddings(queries, items, relevant, **given)
         assert_stands(ranking, places(want), more.get("top_k"))
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_reach_of_some_blocks_is_the_reach_of_all(monkeypatch, order):
+def test_a_reach_of_some_blocks_is_the_reach_of_all(assume, order):
     g = torch.Generator().manual_seed(5)
     queries, items = torch.randn(8, 4, generator=g), torch.randn(3000, 4, generator=g)
     relevant = [torch.randperm(3000, generator=g)[:number] for number in [1, 1, 1, 1, 200, 200, 200, 200][::order]]
-    monkeypatch.setattr("torchrank.layouts.canonical.PRODUCT", 4 * 3000)
+    assume(product=4 * 3000)
     ranking = tr.Ranking.from_embeddings(queries, items, relevant, top_k=5)
     scores = torch.cat(products(queries, items, 3000), dim=-1)
     torch.testing.assert_close(tr.Recall(top_k=5).score(ranking), tr.Recall(top_k=5).score(scores, relevant))
@@ -138,8 +138,8 @@ GUESSES = {
 
 @pytest.mark.parametrize("engine", [Engine.COUNT, Engine.SORT], ids=str)
 @pytest.mark.parametrize("guess", GUESSES)
-def test_a_wrong_guess_changes_nothing(monkeypatch, guess, engine):
-    force(monkeypatch, engine)
+def test_a_wrong_guess_changes_nothing(monkeypatch, assume, guess, engine):
+    assume(**FORCED[engine])
     asked = []
     monkeypatch.setattr(streams, "_guess", lambda lists, *of: asked.append(lists) or GUESSES[guess](right))
     g = torch.Generator().manual_seed(6)

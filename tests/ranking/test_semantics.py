@@ -694,7 +694,7 @@ def test_scores_of_a_run_are_compared_in_double_precision():
         tr.MRR().score(tr.Ranking.from_run({"q": {"a": NAN}}, {"q": {"a": 1}}))
 
 
-def test_a_large_batch_is_ranked_in_blocks_with_the_same_result(monkeypatch):
+def test_a_large_batch_is_ranked_in_blocks_with_the_same_result(assume):
     torch.manual_seed(1)
     scores, grades = torch.randn(40, 30).round(decimals=1), torch.randint(-1, 4, (40, 30))
     exclude = torch.randint(40, (90,)), torch.randint(30, (90,))
@@ -709,16 +709,15 @@ def test_a_large_batch_is_ranked_in_blocks_with_the_same_result(monkeypatch):
     ]
     suite = tr.RankingCollection(["ndcg@5", "map", "mr", "mrr(filtered=True)", "auroc"])
     whole = [suite.score(*arguments, **keywords) for arguments, keywords in calls]
-    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 64)
-    monkeypatch.setattr("torchrank.engine.catalogue.BLOCK", 7)
-    monkeypatch.setattr("torchrank.engine.tiles.CACHED", 11)
+    assume(block=64)
+    assume(tile=11)
     for (arguments, keywords), expected in zip(calls, whole):
         for name, values in suite.score(*arguments, **keywords).items():
             torch.testing.assert_close(values, expected[name], equal_nan=True)
 
 
-def test_flat_rows_are_ranked_as_a_whole(monkeypatch):
-    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 3)
+def test_flat_rows_are_ranked_as_a_whole(assume):
+    assume(block=3)
     metric = tr.MR()
     metric.update(torch.rand(20), torch.ones(20), indexes=torch.arange(20) // 2)
     assert metric.num_queries == 10

@@ -153,11 +153,11 @@ def test_a_label_below_the_level_leaves_its_query_empty(action, scores):
 
 
 @pytest.mark.parametrize("names", [["ndcg@3", "mrr@2"], ["ndcg@3", "mrr(unjudged=lower)@2"]])
-def test_labels_in_chunks_and_beside_metrics_of_all_candidates(monkeypatch, computed, names):
+def test_labels_in_chunks_and_beside_metrics_of_all_candidates(monkeypatch, assume, computed, names):
     suite, batch, read = tr.RankingCollection(names), labels(ties=True), []
     table = rank_tables._read
     wanted = computed(suite, *batch)
-    monkeypatch.setattr("torchrank.layouts.canonical.BLOCK", 99)
+    assume(block=99)
     monkeypatch.setattr(
         rank_tables,
         "_read",

@@ -153,38 +153,14 @@ def assert_same(got, want):
 # ---- engines, forced --------------------------------------------------------------------------------------------
 
 
-def force(monkeypatch, engine):
-    """Take an engine wherever it can be taken; returns a list of those that were."""
-    taken = []
-
-    def chosen(entries, candidates, reach, device, tie_break):
-        possible = {Engine.COUNT: True, Engine.TOP: reach is not None, Engine.SORT: True}
-        taken.append(engine if possible[engine] else Engine.COUNT)
-        return taken[-1]
-
-    for module in ("catalogue", "sparse"):
-        monkeypatch.setattr(f"torchrank.engine.{module}.cheapest", chosen)
-    return taken
+#: costs by which an engine is the cheapest wherever it can be taken, and counting is elsewhere
+FORCED = {
+    Engine.COUNT: {"compare": (0, 0), "stable_sorts": INF},
+    Engine.TOP: {"compare": (0, 0), "retrieved": -1e9, "stable_sorts": INF},
+    Engine.SORT: {"numpy_sort": (-1e9, 0), "torch_sort": -1e9, "look_up": 0, "stable_sorts": -1},
+}
 
 
-def make_blocks_small(monkeypatch):
-    sizes = {
-        "layouts.canonical.BLOCK": 150,
-        "engine.catalogue.BLOCK": 7,
-        "engine.counting.BLOCK": 200,
-        "engine.topk.BLOCK": 20,
-        "engine.tiles.CACHED": 130,
-        "engine.flat.BLOCK": 16,
-        "engine.flat.OVERHEAD": 4,
-        "engine.sorting.LONGEST": 64,
-        "engine.packed.ROWS": 8,
-        "engine.sparse.OVERHEAD": 8,
-        "engine.sparse.COPIED": 100,
-        "engine.dense.WORTH_CUTTING": 4,
-        "engine.dense.TIED_SHARE": 2,
-        "engine.dense.TIED_ENTRIES": 60,
-    }
-    for name, size in sizes.items():
-        monkeypatch.setattr(f"torchrank.{name}", size)
-    monkeypatch.setattr("torchrank.engine.topk.GROUP", 3)
-    monkeypatch.setattr("torchrank.engine.topk.GROUPS_PER_RANK", 1)
+def make_blocks_small(assume):
+    assume(block=60, tile=130, rectangle=4, rectangle_compared=8, copied_lists=100, listed=64)
+    assume(tied_from=4, tied_share=2, tied_entries=60, group=3, groups_per_rank=1)

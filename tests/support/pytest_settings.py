@@ -1,6 +1,7 @@
 """Settings and fixtures of the whole suite, for every process that runs tests."""
 
 import atexit
+import contextlib
 import functools
 import gc
 import os
@@ -19,6 +20,7 @@ from hypothesis import HealthCheck, settings
 
 import torchrank.metrics  # noqa: F401 - fills the registries
 from tests.support import layout_cases
+from torchrank.hardware import costs
 from torchrank.engine import tiles
 from torchrank.names.registry import KINDS
 
@@ -98,6 +100,13 @@ def pytest_collection_finish():
 
 def pytest_unconfigure():
     gc.freeze()  # pytest looks for garbage five times at its end
+
+
+@pytest.fixture
+def assume():
+    """Function that changes some costs until the test ends, so that a plan follows that would serve other sizes."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **changes: stack.enter_context(costs.assumed(**changes))
 
 
 @pytest.fixture(autouse=True)

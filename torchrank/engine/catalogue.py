@@ -21,23 +21,15 @@ from torchrank.engine.counting import (
 from torchrank.engine.excluded import removable, subtract
 from torchrank.engine.own import OwnScores
 from torchrank.engine.topk import Top, count_among_best
+from torchrank.hardware import costs
 from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free, widest_float
-from torchrank.hardware.sorting import HEAP, by_numpy, selection
+from torchrank.hardware.sorting import by_numpy, selection
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import BLOCK, CatalogueLayout, Need
+from torchrank.layouts.canonical import CatalogueLayout, Need
 from torchrank.layouts.cutting import groups
 from torchrank.layouts.items import JudgedItems, Pairs, Ragged
 from torchrank.ranking.ranking import Ranking
-
-# Number of columns that is assumed for an iterator of unknown length.
-ASSUMED_WIDTH = 2**17
-
-# One more group of queries costs as much as padding by this number of judged items plus two for each query.
-OVERHEAD = 2**10
-
-# Largest number of scores in one copy of rows.
-COPIED = 2**20
 
 
 class Engine(Enum):
@@ -174,19 +166,25 @@ def cheapest(
     takes several dozen.
     """
     if tie_break is not None:  # two stable sorts cost as much as comparisons with so many judged items
-        return Engine.COUNT if entries <= 2 * math.log2(candidates + 1) else Engine.SORT
+        return Engine.COUNT if entries <= costs.now.stable_sorts * math.log2(candidates + 1) else Engine.SORT
     share = math.inf if reach is None or reach >= candidates else reach / candidates
+    now = costs.now
     if device.type != "cpu":
-        cost = {Engine.COUNT: entries, Engine.TOP: 16 + 1000 * share, Engine.SORT: 64}
+        cost = {
+            Engine.COUNT: entries,
+            Engine.TOP: now.passes_best[0] + now.passes_best[1] * share,
+            Engine.SORT: now.passes_sort,
+        }
         return min(cost, key=lambda engine: cost[engine])
-    threads, depth = torch.get_num_threads(), math.log2(candidates + 1)
-    whole = 0.3 + 0.18 * depth if by_numpy(device) else 3.6 * depth / threads
-    looked_up = 13 * depth * entries / max(1, candidates) / threads
-    cost = {Engine.COUNT: (0.1 + 0.36 * entries) / threads, Engine.SORT: whole + looked_up}
+    threads, depth, numpy = torch.get_num_threads(), math.log2(candidates + 1), by_numpy(device)
+    whole = now.numpy_sort[0] + now.numpy_sort[1] * depth if numpy else now.torch_sort * depth / threads
+    looked_up = now.look_up * depth * entries / max(1, candidates) / threads
+    cost = {Engine.COUNT: (now.compare[0] + now.compare[1] * entries) / threads, Engine.SORT: whole + looked_up}
     if share < 1:
-        heap, selected = (0.8 + 120 * share) / threads, 1.0 if by_numpy(device) else selection(share) / threads
-        by_groups = 500 * share / threads
-        cost[Engine.TOP] = 0.5 / threads + min(by_groups, heap if HEAP * share <= 1 else selected)
+        heap = (now.heap[0] + now.heap[1] * share) / threads
+        selected = now.numpy_selection if numpy else selection(share) / threads
+        best = min(now.by_groups * share / threads, heap if now.heap_from * share <= 1 else selected)
+        cost[Engine.TOP] = now.retrieved / threads + best
     return min(cost, key=lambda engine: cost[engine])
 
 
@@ -260,7 +258,7 @@ class _Group:
         if isinstance(self.rows, slice):
             yield slice(None), scores[self.rows]
             return
-        step = max(1, COPIED // max(1, scores.shape[1]))
+        step = max(1, costs.now.copied // max(1, scores.shape[1]))
         for start in range(0, len(self.rows), step):
             some = slice(start, start + step)
             yield some, scores[self.rows[some]]
@@ -316,7 +314,7 @@ def _groups(columns: Columns, judged: JudgedItems, exclude: Pairs | None, need: 
         True,
         key=lambda entries: cheapest(entries, width, need.reach, device, None) is not Engine.COUNT,
     )
-    for rows, _ in groups(sizes, OVERHEAD + 2 * len(sizes), BLOCK, alike=max(1, alike)):
+    for rows, _ in groups(sizes, costs.now.rectangle_counted + 2 * len(sizes), costs.now.block, alike=max(1, alike)):
         if len(rows) == len(sizes):
             yield _Group(columns, slice(None), judged, exclude, need.reach)
             return
@@ -336,7 +334,7 @@ def _groups(columns: Columns, judged: JudgedItems, exclude: Pairs | None, need: 
 
 def _width(columns: Columns) -> int:
     """Number of columns in one reading, by which the cheapest engine is chosen."""
-    return columns.at_once or columns.width or ASSUMED_WIDTH
+    return columns.at_once or columns.width or costs.now.columns
 
 
 def _without(scores: Tensor, pairs: Pairs, first: int, start: int) -> Tensor:

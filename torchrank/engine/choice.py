@@ -18,9 +18,9 @@ from torchrank.engine.ids import positions, rank_ids
 from torchrank.engine.sorting import list_width
 from torchrank.engine.sparse import rank_sparse
 from torchrank.engine.streaming import rank_embedded, rank_streamed
+from torchrank.hardware import costs
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import (
-    BLOCK,
     OUTSIDE_THE_POOL,
     CatalogueLayout,
     DenseLayout,
@@ -33,22 +33,6 @@ from torchrank.layouts.canonical import (
 )
 from torchrank.layouts.items import Ragged
 from torchrank.ranking.ranking import Ranking
-
-# Relevant candidates are looked up one by one if at most 1 / SPARSE of the candidates are relevant.
-SPARSE = 4
-
-# Listing pads queries to the largest number of relevant candidates; grouping copies rows. Listing is faster if this
-# number is at most PADDED times the mean, and if at most 1 / RARE of the candidates are relevant.
-PADDED, RARE = 1.25, 20
-
-# Largest number of relevant candidates in a batch that is grouped: what is derived from them is as large as they are.
-GROUPED = 2**20
-
-# Size of the sample of queries that is read first, to find out if the whole batch is worth reading.
-AHEAD = 64
-
-# Largest length at which flat lists become a matrix for a single metric of all ranks.
-SHORT = 2**10
 
 CPU = torch.device("cpu")
 
@@ -70,7 +54,7 @@ def choose_engine(layout: Layout, need: Need) -> tuple[Layout, Rank]:
         # lists. More metrics are faster if they read relevant candidates alone, which the sort of the rows yields.
         some = not need.relevant or need.reach is not None
         if some or need.metrics == 1:
-            layout = as_matrix(layout, BLOCK if some else SHORT)
+            layout = as_matrix(layout, costs.now.block if some else costs.now.short)
     if need.all_candidates and isinstance(layout, CatalogueLayout | RankedIds):
         return layout, _rank_spread
     if isinstance(layout, DenseLayout):
@@ -141,15 +125,17 @@ def condense(layout: DenseLayout, need: Need) -> tuple[CatalogueLayout, Few] | N
         mean, most = float(sizes.float().mean()), int(sizes.max())
         # Nanoseconds per candidate of lists of 40 to 1,000, measured on two cores: to find and rank the relevant
         # candidates; or to sort all candidates, which each metric reads then.
-        search = 10 + 100 * mean / max(1, candidates)
-        if groupable and search >= 2 + math.log2(candidates + 1) + 3.5 * need.metrics:
+        found, share = costs.now.find
+        search = found + share * mean / max(1, candidates)
+        whole, each = costs.now.order
+        if groupable and search >= whole + math.log2(candidates + 1) + each * need.metrics:
             return None
-        padded = most <= PADDED * mean and RARE * mean <= candidates
-        if groupable and SPARSE * mean <= candidates and mean * queries <= GROUPED and not padded:
+        padded = most <= costs.now.padding * mean and costs.now.rare * mean <= candidates
+        if groupable and costs.now.sparse * mean <= candidates and mean * queries <= costs.now.grouped and not padded:
             return Few.GROUPED
-        return Few.LISTED if most * SPARSE <= candidates else None
+        return Few.LISTED if most * costs.now.sparse <= candidates else None
 
-    if not queries or kind((layout.grade[:AHEAD] > 0).sum(-1)) is None:
+    if not queries or kind((layout.grade[: costs.now.sample] > 0).sum(-1)) is None:
         return None  # a few queries suffice to rule it out
     sizes = torch.zeros(queries, dtype=torch.int64, device=CPU)
     items: list[Tensor] = []
@@ -172,7 +158,7 @@ def condense(layout: DenseLayout, need: Need) -> tuple[CatalogueLayout, Few] | N
 def _are_long(layout: DenseLayout, need: Need) -> bool:
     """Whether lists are so long that entries for all candidates would take too much memory."""
     plain = layout.exclude is None and layout.subtopics is None and len(layout.scores) > 0
-    long = need.relevant and need.reach is None and plain and layout.scores.shape[1] > BLOCK
+    long = need.relevant and need.reach is None and plain and layout.scores.shape[1] > costs.now.block
     return long and reading_is_free(layout.scores)
 
 

@@ -13,9 +13,9 @@ from torchrank.engine.compiled import fused, is_compiled
 from torchrank.engine.own import OwnScores, compared_dtype, next_below
 from torchrank.engine.sorting import descending
 from torchrank.engine.tiles import bands, strips
+from torchrank.hardware import costs
 from torchrank.hardware.devices import all_finite, reading_is_free
 from torchrank.hardware.sorting import ascending
-from torchrank.layouts.canonical import BLOCK
 from torchrank.ranking.entries import run_bounds
 
 
@@ -115,7 +115,7 @@ def count_by_sorting(
     """
     total = ScoreCounts.nothing(own.shape[0], own.shape[1], own.device)
     width = scores.shape[1]
-    height = max(1, BLOCK // width)
+    height = max(1, costs.now.block // width)
     for row in range(0, len(scores), height):
         rows = slice(row, row + height)
         tile = _candidates(scores, mask, rows, slice(None))

@@ -10,19 +10,13 @@ from torch import Tensor
 
 from torchrank.engine.sorting import descending
 from torchrank.engine.topk import best_pays, top_k
+from torchrank.hardware import costs
 from torchrank.hardware.devices import all_finite, every, reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import BLOCK, DenseLayout, Need
+from torchrank.layouts.canonical import DenseLayout, Need
 from torchrank.layouts.items import Pairs
 from torchrank.ranking.entries import of_entries, run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking
-
-# Size of the sample of queries that is read first, to find out if a shortcut is worth trying.
-AHEAD = 64
-
-# Measures take twice the time and the memory with ties. From WORTH_CUTTING entries on, queries with ties get a ranking
-# of their own if they are at most 1 / TIED_SHARE of all. Otherwise all get rankings of up to TIED_ENTRIES entries.
-WORTH_CUTTING, TIED_SHARE, TIED_ENTRIES = 2**16, 8, BLOCK // 16 * 5
 
 
 def rank_dense(layout: DenseLayout, need: Need, start: int = 0) -> Iterator[Ranking]:
@@ -61,7 +55,7 @@ def _sorted(layout: DenseLayout, need: Need) -> list[_Lists]:
     reach = None if ordered.shape == scores.shape else reach
     untied = readable and every(begins)
     lists = _Lists(begins, retrieved, num_candidates, order, grade, mask, layout.subtopics, errors, reach, untied)
-    return lists.cut() if readable and not untied and begins.numel() >= WORTH_CUTTING else [lists]
+    return lists.cut() if readable and not untied and begins.numel() >= costs.now.tied_from else [lists]
 
 
 class _Lists(NamedTuple):
@@ -94,10 +88,10 @@ class _Lists(NamedTuple):
         """Part the lists with ties from the others if they are few; otherwise cut all lists into pieces."""
         untied = torch.from_numpy(self.begins.numpy().all(-1))
         number, tied = len(untied), len(untied) - int(untied.sum())
-        if tied * TIED_SHARE <= number:
+        if tied * costs.now.tied_share <= number:
             others, own = (self._take(some.nonzero().squeeze(-1)) for some in (untied, ~untied))
             return [others._replace(untied=True), own._replace(errors=torch.zeros_like(self.errors))]
-        most = max(1, TIED_ENTRIES // self.begins.shape[1])
+        most = max(1, costs.now.tied_entries // self.begins.shape[1])
         step = -(-number // -(-number // most))
         first, *rest = (self._take(slice(start, start + step)) for start in range(0, number, step))
         return [first, *(piece._replace(errors=torch.zeros_like(self.errors)) for piece in rest)]
@@ -173,7 +167,7 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tu
     """
     if reach is not None and reach < scores.shape[1] and tie_break is None:
         # If the first few queries have a tie at that rank, the whole batch probably has one, and the shortcut fails.
-        promising = best_pays(scores, reach + 1) and _best(scores[:AHEAD], reach) is not None
+        promising = best_pays(scores, reach + 1) and _best(scores[: costs.now.sample], reach) is not None
         best = _best(scores, reach) if promising else None
         if best is not None:
             return (*best, run_starts(best[0]))

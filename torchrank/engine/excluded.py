@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torchrank.engine.counting import ScoreCounts, ahead_and_tied
 from torchrank.engine.ids import removed
-from torchrank.layouts.canonical import BLOCK, FEW
+from torchrank.hardware import costs
 from torchrank.layouts.items import Pairs
 
 
@@ -32,12 +32,12 @@ def removable(
         query = query.masked_fill(~mask[query, item], -1)
     if labels:  # a pair of query -1 reads the last label, and keeps its -1
         return Pairs(query.masked_fill(items[:, 0][query] == item, -1), item), None
-    if items.shape[1] > FEW:
+    if items.shape[1] > costs.now.compared:
         applies, gone = removed(Pairs(query, item), items, grade)
         return Pairs(query.masked_fill(~applies, -1), item), gone
     query, gone = query.clone(), torch.zeros_like(items, dtype=torch.int32)
     # Some pairs at a time, because each is compared with all judged items of its query.
-    step = max(1, BLOCK // items.shape[1])
+    step = max(1, costs.now.block // items.shape[1])
     for start in range(0, len(query), step):
         part = slice(start, start + step)
         row = query[part]
@@ -57,10 +57,10 @@ def subtract(
     own_tie_break: Tensor | None,
 ) -> None:
     """Subtract excluded pairs from the counts, in place. This reads the pairs only, and not all scores again."""
-    if own.shape[1] > FEW:
+    if own.shape[1] > costs.now.compared:
         _subtract_sorted(counts, pairs, scores, own, tie_break, own_tie_break)
         return
-    step = max(1, BLOCK // own.shape[1])
+    step = max(1, costs.now.block // own.shape[1])
     for start in range(0, len(pairs.query), step):
         part = slice(start, start + step)
         query, score = pairs.query[part], scores[part].unsqueeze(-1)
@@ -101,8 +101,8 @@ def _subtract_sorted(
     # found[0] counts the pairs that are ahead of exactly the first n entries of their query, for n = 0 ... entries;
     # found[1] counts the pairs that are ahead of, or tied with, exactly the first n.
     found = torch.zeros((2, queries * (entries + 1)), dtype=torch.int64, device=own.device)
-    for start in range(0, len(pairs.query), BLOCK):
-        part = slice(start, start + BLOCK)
+    for start in range(0, len(pairs.query), costs.now.block):
+        part = slice(start, start + costs.now.block)
         real, row = pairs.query[part] >= 0, pairs.query[part].clamp_min(0)
         mine = scores[part], None if tie_break is None else tie_break[part]
         for number, tied_too in enumerate((False, True)):

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from torchrank.engine.packed import PackedRows
 from torchrank.engine.sorting import Order, sorted_rows
+from torchrank.hardware import costs
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import BLOCK, FlatRows, Need
-from torchrank.layouts.cutting import OVERHEAD, groups, octaves
+from torchrank.layouts.canonical import FlatRows, Need
+from torchrank.layouts.cutting import groups, octaves
 from torchrank.ranking.entries import depth_of
 from torchrank.ranking.ranking import Ranking
 
@@ -42,11 +43,11 @@ class Entries:
 
     def rankings(self, errors: Tensor) -> Iterator[Ranking]:
         """Rankings of queries with similar numbers of entries, the first with the counters of bad values."""
-        return self._rectangles(groups(self.sizes, OVERHEAD, BLOCK), errors)
+        return self._rectangles(groups(self.sizes, costs.now.rectangle, costs.now.block), errors)
 
     def alone(self, errors: Tensor) -> Iterator[Ranking]:
         """:meth:`rankings` in rectangles whose width depends on no other query, so that values do not either."""
-        return self._rectangles(octaves(self.sizes, BLOCK), errors)
+        return self._rectangles(octaves(self.sizes, costs.now.block), errors)
 
     def of_subtopics(self, grades: Tensor, errors: Tensor) -> Ranking:
         """The ranking of all queries in one rectangle, with ``grades`` [entry, subtopic]."""

@@ -13,19 +13,17 @@ from torch import Tensor
 from torchrank.engine.catalogue import as_ranking
 from torchrank.engine.counting import ScoreCounts
 from torchrank.engine.excluded import removable, subtract
+from torchrank.hardware import costs
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import EmbeddedLayout
 from torchrank.layouts.items import Pairs
 from torchrank.ranking.ranking import Ranking
 
-# Largest number of judged items of a query: each is compared with every score.
-MOST_ENTRIES = 8
-
 
 def usable(layout: EmbeddedLayout) -> bool:
     """Whether :func:`rank_fused` can rank a layout."""
     there = layout.queries.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
-    return there and _precision(layout) is not None and _entries(layout) <= MOST_ENTRIES and _has_triton()
+    return there and _precision(layout) is not None and _entries(layout) <= costs.now.fused and _has_triton()
 
 
 def rank_fused(layout: EmbeddedLayout) -> Iterator[Ranking]:

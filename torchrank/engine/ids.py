@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torchrank.hardware import costs
 from torchrank.hardware.devices import widest_float
 from torchrank.hardware.sorting import ascending
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import FEW, Need, RankedIds
+from torchrank.layouts.canonical import Need, RankedIds
 from torchrank.layouts.items import Pairs
 from torchrank.ranking.ranking import Ranking
 
@@ -54,7 +55,7 @@ def found(items: Tensor, ids: Tensor) -> Tensor:
         items: int64 [query, entry], negative = padding.
         ids: int64 [query, position], negative = padding.
     """
-    if items.shape[1] <= FEW:  # compare each item with each id
+    if items.shape[1] <= costs.now.compared:  # compare each item with each id
         position = torch.arange(1, ids.shape[1] + 1, dtype=torch.int32, device=ids.device)
         at = torch.where(items.unsqueeze(-1) == ids.unsqueeze(-2), position, 0).amax(-1).long()
     else:

@@ -12,15 +12,10 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.sorting import falling, list_width, starts
+from torchrank.hardware import costs
 from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.sorting import sort_in_place
 from torchrank.layouts.canonical import FlatRows, Need
-
-# Rows whose integers are made, or read, at a time, so that temporaries stay small.
-ROWS = 2**19
-
-# Lists at least so long are sorted list by list if they lie one after the other.
-LISTED = 4
 
 # The score of -inf as an integer, and the difference to its integer by `falling`, which has a sign.
 NOT_RETRIEVED, UNSIGNED = 0xFF800000, -(2**31)
@@ -71,7 +66,7 @@ class PackedRows:
             halves[:, UPPER] = upper.bitwise_or_(query.to(torch.int32, copy=True).bitwise_left_shift_(bits))
             halves[:, LOWER] = score.bitwise_left_shift_(bits).bitwise_or_(worth.to(torch.int32))
         width = list_width(indexes) or 0
-        query_start = _sort_lists(keys.view(-1, width), 32 + bits) if width >= LISTED else None
+        query_start = _sort_lists(keys.view(-1, width), 32 + bits) if width >= costs.now.sorted_list else None
         if query_start is None:
             sort_in_place(keys)
             query_start = starts(keys, high - low, 32 + bits, 0)
@@ -122,5 +117,5 @@ def _sort_lists(lists: Tensor, bits: int) -> Tensor | None:
 
 
 def _blocks(rows: int) -> list[slice]:
-    """Cut rows into blocks of :data:`ROWS`."""
-    return [slice(start, start + ROWS) for start in range(0, rows, ROWS)]
+    """Cut rows into blocks of a block's size."""
+    return [slice(start, start + costs.now.block) for start in range(0, rows, costs.now.block)]

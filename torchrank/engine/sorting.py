@@ -9,6 +9,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from torchrank.hardware import costs
 from torchrank.hardware.devices import every
 from torchrank.hardware.sorting import ascending, by_numpy
 from torchrank.ranking.entries import run_bounds, run_starts
@@ -16,9 +17,6 @@ from torchrank.ranking.entries import run_bounds, run_starts
 # Dtypes that are sorted by integer keys.
 PACKED = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 PACKED |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
-
-# Largest length at which flat rows are recognised as lists of equal length.
-LONGEST = 2**12
 
 
 class Descending(NamedTuple):
@@ -146,7 +144,7 @@ def list_width(indexes: Tensor) -> int | None:
     Args:
         indexes: integers [row], at least one: the query of each row.
     """
-    start = indexes[:LONGEST]
+    start = indexes[: costs.now.listed]
     # The width is the place of the first row of another query; argmax is 0 if all rows are of the same query.
     width = int((start != indexes[0]).int().argmax()) or len(indexes)
     # Cheap tests come first, because most flat rows are no such lists.

@@ -10,20 +10,14 @@ from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.engine.counting import count_by_comparing, count_by_sorting
 from torchrank.engine.own import OwnScores
 from torchrank.engine.sorting import sorted_rows
+from torchrank.hardware import costs
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import BLOCK, CatalogueLayout, Need
+from torchrank.layouts.canonical import CatalogueLayout, Need
 from torchrank.layouts.cutting import groups
 from torchrank.layouts.items import Ragged
 from torchrank.ranking.entries import depth_of
 from torchrank.ranking.ranking import Ranking
-
-# Number of comparisons with padding that cost as much as one more rectangle.
-OVERHEAD = 2**20
-
-
-# Largest number of scores in one copy of rows.
-COPIED = 2**22
 
 
 def rank_sparse(layout: CatalogueLayout, need: Need) -> Iterator[Ranking]:
@@ -41,10 +35,10 @@ def rank_sparse(layout: CatalogueLayout, need: Need) -> Iterator[Ranking]:
     order = sorted_rows(own, owner).rows
     own, grade, start = own[order], judged.grade[order], sizes.cumsum(0) - sizes
     dtype = widest_float(scores.device)
-    for group, width in groups(sizes, max(1, OVERHEAD // candidates), BLOCK):
+    for group, width in groups(sizes, max(1, costs.now.rectangle_compared // candidates), costs.now.block):
         whole = len(group) == queries
         compares = cheapest(width, candidates, None, scores.device, None) is Engine.COUNT
-        for some in [group] if whole else group.split(max(1, COPIED // candidates)):
+        for some in [group] if whole else group.split(max(1, costs.now.copied_lists // candidates)):
             position = torch.arange(width, device="cpu")
             valid = position < sizes[some].unsqueeze(-1)
             slot = torch.where(valid, start[some].unsqueeze(-1) + position, 0)

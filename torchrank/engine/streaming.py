@@ -13,12 +13,10 @@ from torch import Tensor
 from torchrank.engine.catalogue import rank_columns
 from torchrank.engine.columns import Columns
 from torchrank.engine.fused import rank_fused, usable
+from torchrank.hardware import costs
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import EmbeddedLayout, Need, StreamedLayout
 from torchrank.ranking.ranking import Ranking
-
-# Queries in one product that predicts scores of judged items: enough to round as the large products usually do.
-AHEAD = 256
 
 
 def rank_embedded(layout: EmbeddedLayout, need: Need) -> Iterator[Ranking]:
@@ -95,15 +93,15 @@ def _guess(layout: EmbeddedLayout, rows: slice | Tensor, items: Tensor) -> Tenso
 
     None if the prediction is expensive, or if checking it later would wait for a device.
     """
-    if not reading_is_free(items) or AHEAD * items.shape[1] > layout.total // 8:
+    if not reading_is_free(items) or costs.now.predicted_share * costs.now.predicted * items.shape[1] > layout.total:
         return None
     local = items - layout.offset
     here = (local >= 0) & (local < len(layout.catalogue))
     local = torch.where(here, local, 0)
     queries = layout.queries[rows]
     own = queries.new_zeros(items.shape)
-    for start in range(0, len(items) if len(layout.catalogue) else 0, AHEAD):
-        some = slice(start, start + AHEAD)
+    for start in range(0, len(items) if len(layout.catalogue) else 0, costs.now.predicted):
+        some = slice(start, start + costs.now.predicted)
         for entry in range(items.shape[1]):
             # A matrix product for its diagonal only, because sums over single rows round in another way.
             product = queries[some] @ layout.catalogue[local[some, entry]].T

@@ -8,21 +8,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from torchrank.layouts.canonical import BLOCK
+from torchrank.hardware import costs
 
-# Number of results of comparisons in a tile of each of torch's threads, and the multiples of it that are tried. Cores
-# with large caches of their own want small tiles; cores with small ones, before a large common one, want large tiles.
-CACHED, MULTIPLES = 2**18, (1, 2, 4)
-
-# Number of strips on which each multiple is tried, one after the other: the first strip after another size is slower,
-# because it finds other data in the caches. The first multiple is tried again at the end: programs begin slowly.
-TRIES = 3
-
-# Largest number of threads that get rows of their own in a tile, and largest product of a multiple and the number of
-# threads, which bound the memory.
-MOST_ROWS, MOST = 16, 16
-
-#: the multiple of ``CACHED`` that was fastest on this machine, by number of threads; counts do not depend on it
+#: the multiple of ``Costs.tile`` that was fastest on this machine, by number of threads; counts do not depend on it
 fastest: dict[int, int] = {}
 
 
@@ -69,13 +57,13 @@ def _tries(scores: Tensor, results: int) -> list[int]:
     threads = _threads(scores)
     # A single comparison reads as many bytes as it writes, so it says little about the others. Small counts, which are
     # many, end here.
-    small = results < 2 or scores.numel() * results < CACHED * TRIES * max(MULTIPLES)
+    small = results < 2 or scores.numel() * results < costs.now.tile * costs.now.tries * max(costs.now.multiples)
     if small or scores.device.type != "cpu" or threads in fastest:
         return []
-    multiples = [multiple for multiple in MULTIPLES if multiple * threads <= MOST]
+    multiples = [multiple for multiple in costs.now.multiples if multiple * threads <= costs.now.tile_threads]
     if len(multiples) < 2:
         return []
-    tries = [multiple for multiple in (*multiples, multiples[0]) for _ in range(TRIES)]
+    tries = [multiple for multiple in (*multiples, multiples[0]) for _ in range(costs.now.tries)]
     return tries if 0 < sum(_tile(scores, results, multiple)[0] for multiple in tries) <= len(scores) else []
 
 
@@ -83,7 +71,7 @@ def _tile(scores: Tensor, results: int, multiple: int) -> tuple[int, int]:
     """Number of rows and columns of a tile, each at least 1."""
     queries, candidates = scores.shape
     # On an accelerator the tiles only bound the temporaries.
-    room = CACHED * multiple if scores.device.type == "cpu" else 64 * BLOCK
+    room = costs.now.tile * multiple if scores.device.type == "cpu" else costs.now.device_tile * costs.now.block
     # A row is cut only if it is much too long, because more tiles are more operations.
     pieces = max(1, -(-candidates * results // (2 * room)))
     width = max(1, -(-candidates // pieces))
@@ -92,4 +80,4 @@ def _tile(scores: Tensor, results: int, multiple: int) -> tuple[int, int]:
 
 def _threads(scores: Tensor) -> int:
     """Number of threads with rows of their own: each reads the same rows in all operations."""
-    return min(torch.get_num_threads(), MOST_ROWS) if scores.device.type == "cpu" else 1
+    return min(torch.get_num_threads(), costs.now.tile_threads) if scores.device.type == "cpu" else 1

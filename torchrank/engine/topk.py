@@ -11,23 +11,16 @@ from torch import Tensor
 
 from torchrank.engine.counting import ScoreCounts, count_equal, count_retrieved, equal_in_order
 from torchrank.engine.own import compared_dtype
+from torchrank.hardware import costs
 from torchrank.hardware.devices import reading_is_free
-from torchrank.hardware.sorting import HEAP, by_numpy, largest, selection
+from torchrank.hardware.sorting import by_numpy, largest, selection
 from torchrank.hardware.threads import GRAIN
-from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.sharding import Shard
-
-# Number of columns in a group. The k best scores are in the k groups with the best maxima: no score of another group
-# is better than these k maxima.
-GROUP = 64
-
-# Maxima of groups are cheaper than torch.topk of all scores if there are at least this many groups for each of the k.
-GROUPS_PER_RANK = 8
 
 
 def by_groups_pays(scores: Tensor, k: int) -> bool:
     """Whether maxima of groups find the k best scores faster than :func:`torch.topk` does."""
-    return scores.shape[1] >= GROUP * GROUPS_PER_RANK * k
+    return scores.shape[1] >= costs.now.group * costs.now.groups_per_rank * k
 
 
 def best_pays(scores: Tensor, k: int) -> bool:
@@ -35,13 +28,13 @@ def best_pays(scores: Tensor, k: int) -> bool:
     width = scores.shape[1]
     if 2 * k > width:
         return False
-    if not by_numpy(scores.device) or HEAP * k <= width:
+    if not by_numpy(scores.device) or costs.now.heap_from * k <= width:
         return True
     # Nanoseconds per score, measured on two cores with rows of 40 to 2,000 scores. numpy sorts on one thread;
     # torch.topk runs on all if there are many scores. A sort has 20 microseconds more of calls.
     best = selection(k / width) / (torch.get_num_threads() if scores.numel() > GRAIN else 1)
-    whole = 1.6 + 0.2 * math.log2(width + 1)
-    return (best - whole) * scores.numel() < 20_000
+    whole = costs.now.numpy_order[0] + costs.now.numpy_order[1] * math.log2(width + 1)
+    return (best - whole) * scores.numel() < costs.now.numpy_calls
 
 
 def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -71,7 +64,7 @@ def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if not by_groups_pays(scores, k) or not k or not queries:
         values, columns = scores.topk(k)
         return values, columns
-    step = max(1, BLOCK // (candidates // GROUP + GROUP * k))
+    step = max(1, costs.now.block // (candidates // costs.now.group + costs.now.group * k))
     parts = [_by_groups(scores[row : row + step], k) for row in range(0, queries, step)]
     if len(parts) == 1:
         return parts[0]
@@ -82,7 +75,7 @@ def best_scores(scores: Tensor, k: int) -> Tensor:
     """The k best scores of each row, best first, as :func:`top_k` finds them: [query, k]."""
     if by_groups_pays(scores, k):
         return top_k(scores, k)[0]
-    step, wide = max(1, BLOCK // max(1, scores.shape[1])), compared_dtype(scores.dtype)
+    step, wide = max(1, costs.now.block // max(1, scores.shape[1])), compared_dtype(scores.dtype)
     tiles = (scores[row : row + step] for row in range(0, max(1, len(scores)), step))
     parts = [largest(tile.to(wide), k).to(scores.dtype) for tile in tiles]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -90,16 +83,17 @@ def best_scores(scores: Tensor, k: int) -> Tensor:
 
 def _by_groups(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """:func:`top_k` by the maxima of groups: torch.topk of the k best groups and of the columns behind all groups."""
-    groups = scores.shape[1] // GROUP
-    grouped, rest = scores[:, : groups * GROUP].unflatten(1, (groups, GROUP)), scores[:, groups * GROUP :]
+    size = costs.now.group
+    groups = scores.shape[1] // size
+    grouped, rest = scores[:, : groups * size].unflatten(1, (groups, size)), scores[:, groups * size :]
     chosen = grouped.amax(-1).topk(k, sorted=False).indices
     row = torch.arange(len(scores), device=scores.device).unsqueeze(-1)
     pool = torch.cat([grouped[row, chosen].flatten(1), rest], dim=-1)
     values, at = pool.topk(k)
-    # From places in the pool to columns: the pool begins with k groups of GROUP columns, then the rest follows.
-    group = chosen.gather(1, (at // GROUP).clamp_max(k - 1))
-    from_rest = at >= k * GROUP
-    return values, torch.where(from_rest, at + (groups - k) * GROUP, group * GROUP + at % GROUP)
+    # From places in the pool to columns: the pool begins with k groups, then the rest follows.
+    group = chosen.gather(1, (at // size).clamp_max(k - 1))
+    from_rest = at >= k * size
+    return values, torch.where(from_rest, at + (groups - k) * size, group * size + at % size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +170,7 @@ def count_among_best(scores: Tensor, own: Tensor, reach: int) -> ScoreCounts:
         reach: the last exact rank.
     """
     total = ScoreCounts.nothing(own.shape[0], own.shape[1], own.device)
-    step = max(1, BLOCK // (reach + 1))  # queries whose best scores are held at a time
+    step = max(1, costs.now.block // (reach + 1))  # queries whose best scores are held at a time
     for row in range(0, len(scores), step):
         rows = slice(row, row + step)
         found = Top.of(scores[rows], reach).before_and_in_tie(own[rows])

@@ -6,17 +6,12 @@ import numpy
 import torch
 from torch import Tensor
 
-# numpy sorts with vector instructions on one thread. With more threads than this, torch is as fast on all of them.
-THREADS = 4
-
-# torch.topk keeps the k largest numbers in a heap, in one pass, if there are at least this many numbers for each of the
-# k. Otherwise it selects and sorts them, which takes several times as long.
-HEAP = 64
+from torchrank.hardware import costs
 
 
 def by_numpy(device: torch.device) -> bool:
     """Whether numpy sorts faster than torch on this device, with the threads of torch as they are now."""
-    return device.type == "cpu" and torch.get_num_threads() <= THREADS
+    return device.type == "cpu" and torch.get_num_threads() <= costs.now.numpy_threads
 
 
 def ascending(x: Tensor) -> Tensor:
@@ -34,7 +29,7 @@ def sort_in_place(x: Tensor) -> None:
 
 def largest(x: Tensor, k: int) -> Tensor:
     """The ``k`` largest numbers of each row in descending order, NaN first: [row, k]. Not for bfloat16."""
-    if by_numpy(x.device) and x.shape[1] < HEAP * k:
+    if by_numpy(x.device) and x.shape[1] < costs.now.heap_from * k:
         found = numpy.partition(x.numpy(), -k, axis=-1)[:, -k:] if k < x.shape[1] else x.numpy()
         return torch.from_numpy(numpy.sort(found, axis=-1)).flip(-1)
     return x.sort(dim=-1, descending=True).values if k == x.shape[1] else x.topk(k).values
@@ -42,7 +37,8 @@ def largest(x: Tensor, k: int) -> Tensor:
 
 def selection(share: float) -> float:
     """Nanoseconds per number that torch.topk takes on one thread to select a share of many numbers."""
-    return 7 + 25 * share
+    each, more = costs.now.selection
+    return each + more * share
 
 
 def order_of(numbers: Tensor) -> Tensor:

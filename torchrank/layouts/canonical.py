@@ -10,25 +10,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from torchrank.hardware import costs
 from torchrank.layouts.cutting import rectangles
 from torchrank.layouts.items import JudgedItems, Padded, Pairs
 
-# Elements in one chunk of queries. All temporaries of an engine together take up to a few dozen bytes per element,
-# so this keeps them under 64 MB, however large the batch is.
-BLOCK = 2**19
-
-# Chunks get smaller with each so many metrics, because a metric derives quantities that are as large as the ranking.
-SEVERAL = 8
+# Elements of temporaries in other rooms.
+BLOCK = costs.now.block
 
 # Grades of unjudged candidates: in the pool of candidates selected for judging, and outside this pool.
 IN_THE_POOL, OUTSIDE_THE_POOL = -1, -2
-
-# If a query has at most so many judged ids, each is compared with every id of the list. More are looked up in the
-# sorted list.
-FEW = 16
-
-# Scores of embeddings in one chunk of queries, and the number of scores that take as much memory as one judged item.
-PRODUCT, WEIGHT = 2**24, 2**5
 
 
 @dataclass(frozen=True)
@@ -93,7 +83,7 @@ class Layout:
     @property
     def room(self) -> int:
         """Number of elements for which chunks of queries are made; a chunk can have a quarter more."""
-        return BLOCK
+        return costs.now.block
 
     @property
     def reads(self) -> int:
@@ -117,7 +107,7 @@ class Layout:
     def blocks(self, need: Need) -> Iterable[Layout]:
         """Cut the batch into chunks of queries of bounded size: at least one, the first with the counters."""
         elements, room = self.elements, self.room
-        room = room // min(self.kept, 2 + need.metrics // SEVERAL) if need.reach is None else room
+        room = room // min(self.kept, 2 + need.metrics // costs.now.several) if need.reach is None else room
         if isinstance(elements, int):
             elements, queries = max(1, elements, self.width if need.all_candidates else 0), self.num_queries
             # Chunks of equal size, up to a quarter larger than the room: a small last one has as many operations.
@@ -163,7 +153,8 @@ class DenseLayout(Layout):
     @property
     def room(self) -> int:
         # With padding, lists have ranks of their own, which take more memory than ranks that all lists share.
-        return BLOCK if self.mask is None and self.exclude is None else BLOCK * 3 // 4
+        block = costs.now.block
+        return block if self.mask is None and self.exclude is None else int(block * costs.now.padded_block)
 
     @property
     def reads(self) -> int:
@@ -229,7 +220,7 @@ class EmbeddedLayout(Layout):
 
     @property
     def room(self) -> int:
-        return PRODUCT
+        return costs.now.product
 
     @functools.cached_property
     def size(self) -> int:
@@ -241,7 +232,7 @@ class EmbeddedLayout(Layout):
 
     @functools.cached_property
     def elements(self) -> Tensor:
-        return (WEIGHT * self.judged.sizes).clamp_min(self.chunk)
+        return (costs.now.judged_item * self.judged.sizes).clamp_min(self.chunk)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +279,7 @@ class RankedIds(Layout):
     @functools.cached_property
     def elements(self) -> Tensor:
         sizes, width = self.judged.sizes, self.ids.shape[1]
-        return torch.where(sizes <= FEW, width * sizes, 2 * (width + sizes))
+        return torch.where(sizes <= costs.now.compared, width * sizes, 2 * (width + sizes))
 
 
 @dataclass(frozen=True, eq=False)

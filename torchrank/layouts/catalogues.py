@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchrank.hardware import costs
 from torchrank.hardware.devices import autocast_off
-from torchrank.layouts.canonical import PRODUCT, EmbeddedLayout, StreamedLayout
+from torchrank.layouts.canonical import EmbeddedLayout, StreamedLayout
 from torchrank.layouts.checks import check_floating, check_tensor, tensor_of
 from torchrank.layouts.judged_items import excluded_pairs, judged_items
 from torchrank.names.arguments import integer
@@ -75,9 +76,9 @@ def _chunk(items: int, device: torch.device) -> int:
 
     On a CPU so few that the scores stay in its cache; on other devices the whole catalogue if it is small enough.
     """
-    if device.type == "cpu" and items > 2**14:
-        return 2**12
-    return min(items, PRODUCT // 16)
+    if device.type == "cpu" and items > 4 * costs.now.cached_items:
+        return costs.now.cached_items
+    return min(items, costs.now.product // 16)
 
 
 def streamed(blocks: object, relevant: object, exclude: object, top_k: int | None) -> StreamedLayout:

@@ -8,9 +8,6 @@ import numpy
 import torch
 from torch import Tensor
 
-# Number of padding entries that cost as much as one more rectangle.
-OVERHEAD = 2**15
-
 
 def rectangles(widths: Tensor, room: int) -> list[tuple[int, int]]:
     """Cut rows into consecutive ranges, each a rectangle of at most ``room`` elements or a single row.

@@ -9,10 +9,10 @@ from typing import Self, TypeVar
 import torch
 from torch import Tensor
 
+from torchrank.hardware import costs
 from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.sorting import order_of
-from torchrank.layouts.canonical import BLOCK
-from torchrank.layouts.cutting import OVERHEAD, groups
+from torchrank.layouts.cutting import groups
 from torchrank.ranking.gained import Gained
 
 R = TypeVar("R", bound=Gained)
@@ -37,7 +37,7 @@ class Parted(Gained):
         sizes = torch.where(self.valid.any(-1), width - from_end.argmax(-1), 0) if width else self.valid.sum(-1)
         numbers = torch.arange(start, start + self.num_queries, device="cpu") if queries is None else queries
         errors = self.errors
-        for rows, wide in groups(sizes, OVERHEAD, BLOCK):
+        for rows, wide in groups(sizes, costs.now.rectangle, costs.now.block):
             if wide == width and len(rows) == len(sizes):
                 yield self
                 return
