@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+import torchmetrics
 from torchmetrics.classification import MulticlassAccuracy
 
 import torchrank as tr
@@ -182,3 +183,68 @@ def test_ranks_beside_measures_up_to_1_are_named(over_k):
         warnings.simplefilter("error")
         for quiet in (alone, tr.RankingCollection("ndcg@2, kendalltau")):
             quiet.plot(dict.fromkeys(quiet, torch.tensor(0.5)), over_k=over_k)
+
+
+SCORES = torch.tensor([[0.5, 0.5, 0.1], [0.9, 0.5, 0.1], [0.1, 0.2, 0.3], [0.4, 0.4, 0.4]])
+GRADES = torch.tensor([[1, 0, 0], [0, 1, 1], [0, 2, 0], [0, 0, 1]])
+WRAPPERS = {
+    "sliced": (tr.Sliced("mrr, ndcg", ["new", "old"]), {"slices": torch.tensor([0, 0, 1, 1])}),
+    "bootstrapped": (tr.Bootstrapped("mrr, ndcg", replicates=20), {"query_ids": torch.arange(4)}),
+    "compared": (tr.Compared("mrr, ndcg", ["a", "b"]), {}),
+    "per_query": (tr.PerQuery("mrr, ndcg"), {"query_ids": torch.arange(4)}),
+    "tie_report": (tr.TieReport("mrr, ndcg"), {}),
+}
+
+
+def wrapped(name):
+    metric, given = WRAPPERS[name]
+    metric = metric.clone()
+    metric.update({"a": SCORES, "b": -SCORES} if name == "compared" else SCORES, GRADES, **given)
+    return metric
+
+
+@pytest.mark.parametrize("name", ["sliced", "bootstrapped", "compared"])
+def test_results_of_a_wrapper_are_rows_or_lines_over_a_list_of_results(name):
+    metric = wrapped(name)
+    values = metric.compute()
+    _, axes = metric.plot(values)
+    assert [text.get_text() for text in axes.get_yticklabels()] == list(values)
+    assert [line.get_xdata().item() for line in axes.lines] == [value.item() for value in values.values()]
+    _, axes = metric.plot([values, values])
+    assert [list(line.get_ydata()) for line in axes.lines] == [[value.item()] * 2 for value in values.values()]
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_a_wrapper_draws_what_it_computes_in_the_axes_that_are_given(name):
+    metric = wrapped(name)
+    figure, axes = pyplot.subplots()
+    assert metric.plot(ax=axes) == (figure, axes)
+    names = [text.get_text() for text in axes.get_yticklabels()]
+    assert pyplot.get_fignums() == [figure.number]
+    assert metric.plot()[0] is not figure
+    if name == "compared":
+        assert names == ["mrr: b - a", "ndcg: b - a"]
+        drawn = {float(x) for line in axes.lines[1:] for x in line.get_xdata()}
+        assert drawn == {row["difference"] for row in metric.comparison().table.rows}
+    if name == "per_query":
+        assert names == ["mrr", "ndcg"]
+        assert [list(line.get_xdata()) for line in axes.lines] == [list(x) for x in metric.compute().columns.values()]
+    if name == "tie_report":
+        found = metric.compute()
+        assert names == ["mrr", "ndcg"]
+        assert list(axes.lines[0].get_xdata()) == [found[f"{key}/expected"].item() for key in names]
+        ends = [segment[:, 0].tolist() for segment in axes.collections[0].get_segments()]
+        assert ends == [[found[f"{key}/{end}"].item() for end in ("pessimistic", "optimistic")] for key in names]
+
+
+def test_every_public_metric_draws():
+    metrics = [one for one in vars(tr).values() if isinstance(one, type) and issubclass(one, torchmetrics.Metric)]
+    assert [one.__name__ for one in metrics if one.plot is torchmetrics.Metric.plot] == []
+
+
+def test_a_measure_of_lists_draws_its_value():
+    metric = tr.Coverage(num_items=5, top_k=2)
+    metric.update(torch.tensor([[0, 1], [1, 2]]))
+    _, axes = metric.plot()
+    assert axes.get_ylabel() == metric.label
+    assert any(0.6 in line.get_ydata() for line in axes.lines)

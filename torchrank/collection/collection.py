@@ -13,7 +13,7 @@ from torchmetrics import Metric, MetricCollection
 from torchmetrics.metric import jit_distributed_available
 
 from torchrank.collection.members import Member, Metrics, keyed
-from torchrank.collection.plots import plot_lines, plot_steps, plot_values
+from torchrank.collection.plots import plot_lines, plot_results
 from torchrank.collection.pointwise import Pointwise
 from torchrank.hardware.graphs import eager
 from torchrank.layouts.batch import Batch
@@ -406,7 +406,7 @@ class RankingCollection(MetricCollection):
             )
         if over_k:
             return self._plot_over_k(val, ax)
-        return plot_steps(val, ax) if several else plot_values(val, ax)
+        return plot_results(val, ax)
 
     def _plot_over_k(self, values: Mapping[str, Any], ax: Any) -> Any:
         lines: dict[str, tuple[list[int], list[float]]] = {}

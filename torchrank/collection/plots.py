@@ -12,6 +12,11 @@ from torchrank.names.optional import imported
 from torchrank.statistics.drawing import COLUMN, axes_of, draw_lines, plainly, room_for, style
 
 
+def plot_results(values: Any, axes: Any = None) -> tuple[Any, Any]:
+    """Draw the results of several metrics: a row for each metric, or a line for each over a list of results."""
+    return plot_steps(values, axes) if isinstance(values, Sequence) else plot_values(values, axes)
+
+
 def plot_values(values: Mapping[str, Tensor], axes: Any = None) -> tuple[Any, Any]:
     """Draw a row for each metric: its name, a mark for its value or for the value of each query, and the number."""
     # sizes in inches, from the number and the lengths of names in a small font

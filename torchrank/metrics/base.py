@@ -313,14 +313,6 @@ class RankingMetric(Measure):
         if indexes is not None:
             self.notice_cut(batch)
 
-    def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Plot one value, or a list of values over time, with the bounds of the measure. Needs matplotlib."""
-        if isinstance(val, list | tuple):
-            val = [torch.as_tensor(value, device="cpu") for value in val]
-        figure, axes = self._plot(torch.as_tensor(val, device="cpu") if isinstance(val, float) else val, ax)
-        axes.set_ylabel(self.label)  # type: ignore[union-attr]
-        return figure, axes
-
     if TYPE_CHECKING:
 
         @call_of(update, Tensor)

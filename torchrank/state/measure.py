@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 import torchrank.names.labels as labels
@@ -192,6 +193,14 @@ class Measure(Parametrised, QueryMean):
     def shown(self, result: Values) -> Any:
         """The values that ``score`` returns."""
         return result.values
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Plot one value, or a list of values over time, with the bounds of the measure. Needs matplotlib."""
+        if isinstance(val, list | tuple):
+            val = [torch.as_tensor(value, device="cpu") for value in val]
+        figure, axes = self._plot(torch.as_tensor(val, device="cpu") if isinstance(val, float) else val, ax)
+        axes.set_ylabel(self.label)  # type: ignore[union-attr]
+        return figure, axes
 
     def extra_repr(self) -> str:
         return self.label

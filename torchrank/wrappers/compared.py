@@ -244,6 +244,18 @@ class Compared(SuiteMetric):
             baseline=baseline,
         )
 
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Plot the differences of :meth:`comparison` with their intervals; or results, as :class:`torchrank.Sliced`.
+
+        Args:
+            val: a result of :meth:`compute` or ``forward``, or a list of results; None = the comparison of all pairs.
+            ax: the axes to draw in; None = new axes.
+
+        Returns:
+            The figure and its axes.
+        """
+        return self.comparison().forest(ax) if val is None else super().plot(val, ax)
+
     def _statistics(
         self, sums: Tensor, key: str, metric: Measure, pair: tuple[int, int], baseline: str | None
     ) -> PairStatistics:

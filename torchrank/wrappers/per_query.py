@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
+from torchrank.collection.plots import plot_values
 from torchrank.hardware.devices import reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.batch import Batch
@@ -175,6 +176,18 @@ class PerQuery(SummedMetric):
         if self._differing:
             self._computed = None
             raise ValueError(self._differing)
+
+    def plot(self, val: QueryTable | None = None, ax: Any = None) -> Any:
+        """Plot the values of all queries, a row of marks for each metric; needs matplotlib.
+
+        Args:
+            val: a result of :meth:`compute`; None = compute.
+            ax: the axes to draw in; None = new axes.
+
+        Returns:
+            The figure and its axes.
+        """
+        return plot_values((self.compute() if val is None else val).columns, ax)
 
     @property
     def num_rows(self) -> int:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.sums as state
+from torchrank.collection.plots import plot_results
 from torchrank.layouts.batch import Batch
 from torchrank.state.estimates import estimate_table
 from torchrank.state.scoring import score_batch
@@ -124,6 +125,18 @@ class SuiteMetric(SummedMetric):
         """
         whole = self.parts(self.of_all_workers())[0]
         return estimate_table(self.tally.estimates(whole, level, method or "auto"), level)
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Plot a row for each result in one figure, or lines over a list of results; needs matplotlib.
+
+        Args:
+            val: a result of :meth:`compute` or ``forward``, or a list of results; None = compute.
+            ax: the axes to draw in; None = new axes.
+
+        Returns:
+            The figure and its axes.
+        """
+        return plot_results(self.compute() if val is None else val, ax)
 
     @property
     def num_queries(self) -> int:

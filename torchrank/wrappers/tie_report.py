@@ -33,6 +33,7 @@ from torchrank.state.sums import SIZE, Sum
 from torchrank.state.synchronisation import all_reduce
 from torchrank.state.torchmetrics_fixes import LOCK
 from torchrank.state.values import Values
+from torchrank.statistics.drawing import axes_of, describe, draw_intervals
 from torchrank.statistics.table import Table
 from torchrank.wrappers.suites import collection_of
 
@@ -226,6 +227,26 @@ class TieReport(SummedMetric):
         notes = [groups, *(f"{key} {why}." for key, why in self.not_applicable.items())]
         formats = {heads["tied"]: ".1%"} | {heads.get(name, name): ".4f" for name in order[1:]}
         return Table(columns, formats, notes)
+
+    def plot(self, val: Results | None = None, ax: Any = None) -> Any:
+        """Plot the expected value of each metric, and a line from its pessimistic to its optimistic value.
+
+        Args:
+            val: a result of :meth:`compute`; None = compute. Needs matplotlib.
+            ax: the axes to draw in; None = new axes.
+
+        Returns:
+            The figure and its axes.
+        """
+        found, names = self.compute() if val is None else val, list(self._three)
+        rows = (
+            [float(found[f"{key}/{policy}"]) for key in names] for policy in ("expected", "pessimistic", "optimistic")
+        )
+        axes = axes_of(ax, height=1.2 + 0.3 * len(names), managed=True)
+        draw_intervals(axes, names, *rows)
+        describe(axes, "", "dot: expected value; line: from pessimistic to optimistic ties", "")
+        axes.grid(axis="x", alpha=0.3)
+        return axes.figure, axes
 
     # ---- torchmetrics' contract ----------------------------------------------------------------------------------
 
