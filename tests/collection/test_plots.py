@@ -248,3 +248,15 @@ def test_a_measure_of_lists_draws_its_value():
     _, axes = metric.plot()
     assert axes.get_ylabel() == metric.label
     assert any(0.6 in line.get_ydata() for line in axes.lines)
+
+
+def test_ticks_over_k_are_the_cutoffs_that_were_asked_for():
+    suite, _ = filled(["ndcg@20,1,5", "recall@3", "mrr"])
+    _, axes = suite.plot(over_k=True)
+    low, high = axes.get_xlim()
+    assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [1, 3, 5, 20]
+    axes.figure.draw_without_rendering()
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "3", "5", "20"]
+    assert not len(axes.get_xticks(minor=True))
+    for single in ("ndcg@10", "mrr"):
+        tr.RankingCollection(single).plot({single: 0.5}, over_k=True)

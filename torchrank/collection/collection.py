@@ -13,7 +13,7 @@ from torchmetrics import Metric, MetricCollection
 from torchmetrics.metric import jit_distributed_available
 
 from torchrank.collection.members import Member, Metrics, keyed
-from torchrank.collection.plots import plot_lines, plot_results
+from torchrank.collection.plots import plot_over_k, plot_results
 from torchrank.collection.pointwise import Pointwise
 from torchrank.hardware.graphs import eager
 from torchrank.layouts.batch import Batch
@@ -422,7 +422,7 @@ class RankingCollection(MetricCollection):
             at, numbers = lines.setdefault(cutoff.sub("@k", name), ([], []))
             at.append(cut)
             numbers.append(float(values[key]))
-        return plot_lines(lines, "k", ax, levels)
+        return plot_over_k(lines, levels, ax)
 
     def merge_state(self, other: RankingCollection) -> None:
         """Add the states of another collection of the same metrics. Its queries follow the queries of this one.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchrank.names.optional import imported
-from torchrank.statistics.drawing import COLUMN, axes_of, draw_lines, plainly, room_for, style
+from torchrank.statistics.drawing import COLUMN, axes_of, draw_lines, log_axis, plainly, room_for, style
 
 
 def plot_results(values: Any, axes: Any = None) -> tuple[Any, Any]:
@@ -17,7 +17,7 @@ def plot_results(values: Any, axes: Any = None) -> tuple[Any, Any]:
     return plot_steps(values, axes) if isinstance(values, Sequence) else plot_values(values, axes)
 
 
-def plot_values(values: Mapping[str, Tensor], axes: Any = None) -> tuple[Any, Any]:
+def plot_values(values: Mapping[str, Any], axes: Any = None) -> tuple[Any, Any]:
     """Draw a row for each metric: its name, a mark for its value or for the value of each query, and the number."""
     # sizes in inches, from the number and the lengths of names in a small font
     width, height = 6 + 0.09 * max(map(len, values), default=0), min(max(2.4, 1.2 + 0.28 * len(values)), 20)
@@ -38,24 +38,27 @@ def plot_values(values: Mapping[str, Tensor], axes: Any = None) -> tuple[Any, An
 def plot_steps(values: Sequence[Mapping[str, Tensor]], axes: Any = None) -> tuple[Any, Any]:
     """Draw a line for each metric over a list of results."""
     steps = list(range(len(values)))
-    lines = {key: (steps, [float(result[key]) for result in values]) for key in values[0]}
-    return plot_lines(lines, "step", axes)
-
-
-def plot_lines(
-    lines: Mapping[str, tuple[list[int], list[float]]],
-    xlabel: str,
-    axes: Any = None,
-    levels: Mapping[str, float] | None = None,
-) -> tuple[Any, Any]:
-    """Draw lines through points (x, y), and lines at some levels, with their names beside the axes."""
-    ends = [place for x, _ in lines.values() for place in x] or [0, 1]
-    across = [min(ends), max(ends)]
-    drawn = {**lines, **{name: (across, [level, level]) for name, level in (levels or {}).items()}}
-    axes = axes_of(
-        axes, 6.4 + room_for(list(drawn), aside=True), max(4.8, 1.2 + 0.22 * min(len(drawn), COLUMN)), managed=True
-    )
-    draw_lines(axes, drawn, aside=True)
-    axes.set_xlabel(xlabel)
+    figure, axes = _plot_lines({key: (steps, [float(result[key]) for result in values]) for key in values[0]}, axes)
+    axes.set_xlabel("step")
     axes.xaxis.set_major_locator(imported("matplotlib.ticker", "plot").MaxNLocator(integer=True))
+    return figure, axes
+
+
+def plot_over_k(
+    lines: Mapping[str, tuple[list[int], list[float]]], levels: Mapping[str, float], axes: Any = None
+) -> tuple[Any, Any]:
+    """Draw lines through points (k, value), with ticks at these k, and lines at some levels."""
+    cutoffs = sorted({k for found, _ in lines.values() for k in found})
+    across = [cutoffs[0], cutoffs[-1]] if cutoffs else [1, 2]
+    figure, axes = _plot_lines({**lines, **{name: (across, [level, level]) for name, level in levels.items()}}, axes)
+    axes.set_xlabel("k")
+    log_axis(axes, cutoffs)
+    return figure, axes
+
+
+def _plot_lines(lines: Mapping[str, tuple[list[int], list[float]]], axes: Any) -> tuple[Any, Any]:
+    """Draw lines through points (x, y), with their names beside the axes."""
+    height = max(4.8, 1.2 + 0.22 * min(len(lines), COLUMN))
+    axes = axes_of(axes, 6.4 + room_for(list(lines), aside=True), height, managed=True)
+    draw_lines(axes, lines, aside=True)
     return axes.get_figure(), axes

@@ -26,6 +26,7 @@ from torchrank.statistics.drawing import (
     describe,
     draw_intervals,
     draw_lines,
+    log_axis,
     room_for,
     shortened,
     style,
@@ -71,7 +72,7 @@ def plot_cutoffs(
     axes = _new(ax, [curve.run for curve in found])
     mean = "" if "aggregation=" in label else "mean "
     describe(axes, f"{label} over the cutoff", "cutoff k (rank)", f"{mean}{label} over {_queries(found)}")
-    _log_axis(axes, found[0].x if found else ())
+    log_axis(axes, found[0].x if found else ())
     draw_lines(axes, _lines(found))
     return axes
 
@@ -226,7 +227,7 @@ def plot_intervals(tables: Mapping[str, QueryTable], measure: str, ax: Any = Non
 
 
 def panels(title: str, measures: Sequence[str], rows: int, draw: Callable[[str, Any], Any]) -> Any:
-    """A figure with a title and axes for each measure.
+    """A figure with a title and axes for each measure. Labels of the x axes that are the same are drawn once.
 
     Args:
         title: the title.
@@ -246,6 +247,10 @@ def panels(title: str, measures: Sequence[str], rows: int, draw: Callable[[str, 
         draw(measure, axes)
     for axes in figure.axes[len(measures) :]:
         axes.remove()
+    if len(measures) > 1 and len({axes.get_xlabel() for axes in figure.axes}) == 1:
+        figure.supxlabel(figure.axes[0].get_xlabel(), fontsize="medium", parse_math=False)
+        for axes in figure.axes:
+            axes.set_xlabel("")
     return figure
 
 
@@ -259,18 +264,6 @@ def _new(ax: Any, runs: Sequence[str]) -> Any:
 
 def _lines(found: Sequence[Curve]) -> dict[str, tuple[Sequence[float], Sequence[float]]]:
     return {curve.run: (curve.x, curve.y) for curve in found}
-
-
-def _log_axis(axes: Any, cutoffs: Sequence[float]) -> None:
-    """A logarithmic axis with plain numbers at 1, 2, 5, 10, ..., or at the cutoffs if these are few."""
-    ticker = imported("matplotlib.ticker", "plot")
-    axes.set_xscale("log")
-    few = 0 < len(cutoffs) <= 8
-    axes.xaxis.set_major_locator(ticker.FixedLocator(cutoffs) if few else ticker.LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda k, _: f"{k:,g}" if k < 1e6 else f"{k:.0e}"))
-    axes.xaxis.set_minor_locator(ticker.NullLocator())
-    if len(cutoffs) == 1:
-        axes.set_xlim(cutoffs[0] / 2, cutoffs[0] * 2)
 
 
 def _draw_shares(axes: Any, found: Sequence[FirstRanks], left: np.ndarray, right: np.ndarray) -> None:

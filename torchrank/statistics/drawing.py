@@ -86,6 +86,18 @@ def draw_lines(axes: Any, lines: Mapping[str, tuple[Sequence[float], Sequence[fl
     add_legend(axes, drawn, list(lines), aside)
 
 
+def log_axis(axes: Any, cutoffs: Sequence[float]) -> None:
+    """A logarithmic axis with plain numbers at 1, 2, 5, 10, ..., or at the cutoffs if these are few."""
+    ticker = imported("matplotlib.ticker", "plot")
+    axes.set_xscale("log")
+    few = 0 < len(cutoffs) <= 8
+    axes.xaxis.set_major_locator(ticker.FixedLocator(cutoffs) if few else ticker.LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda k, _: f"{k:,g}" if k < 1e6 else f"{k:.0e}"))
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
+    if len(cutoffs) == 1:
+        axes.set_xlim(cutoffs[0] / 2, cutoffs[0] * 2)
+
+
 def add_legend(axes: Any, drawn: Sequence[Any], names: Sequence[str], aside: bool = False) -> None:
     """Add a legend, unless there is a single run without a name.
 

@@ -239,11 +239,11 @@ class TieReport(SummedMetric):
             The figure and its axes.
         """
         found, names = self.compute() if val is None else val, list(self._three)
-        rows = (
+        expected, low, high = (
             [float(found[f"{key}/{policy}"]) for key in names] for policy in ("expected", "pessimistic", "optimistic")
         )
         axes = axes_of(ax, height=1.2 + 0.3 * len(names), managed=True)
-        draw_intervals(axes, names, *rows)
+        draw_intervals(axes, names, expected, low, high)
         describe(axes, "", "dot: expected value; line: from pessimistic to optimistic ties", "")
         axes.grid(axis="x", alpha=0.3)
         return axes.figure, axes
