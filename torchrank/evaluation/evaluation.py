@@ -206,15 +206,56 @@ class Evaluation:
     # ---- curves ------------------------------------------------------------------------------------------------
 
     def over_cutoffs(self, measure: str | RankingMetric, cutoffs: Sequence[int] | None = None) -> tuple[Curve, ...]:
-        """A measure over its cutoff k: arguments, result and errors of :func:`curves.over_cutoffs`."""
+        """The aggregate of a measure, mostly a mean over queries, at each cutoff k.
+
+        Args:
+            measure: a name or a metric; its own cutoff is replaced.
+            cutoffs: the values of k; None = about 25 on a logarithmic scale, from 1 to the length of the longest list, at
+                most 1,000.
+
+        Returns:
+            A curve for each run: its name, cutoffs ``x``, values ``y`` and number of queries.
+
+        Raises:
+            ValueError: the measure is unknown or has no cutoff, or a cutoff is not an integer >= 1.
+            TypeError: the measure is not a measure of rankings.
+        """
         return curves.over_cutoffs(self.rankings, measure, cutoffs)
 
     def precision_recall(self, points: int = 11, relevance_level: int = 1) -> tuple[Curve, ...]:
-        """Precision over recall: arguments, result and errors of :func:`curves.precision_recall`."""
+        """The mean interpolated precision at each recall; a query without a relevant document counts 0.
+
+        The values are those of :class:`torchrank.InterpolatedPrecision`.
+
+        Args:
+            points: number of values of recall from 0 to 1: 11, as in TREC, or e.g. 101.
+            relevance_level: a grade at or above it is relevant.
+
+        Returns:
+            A curve for each run: its name, recall ``x``, precision ``y`` and number of queries.
+
+        Raises:
+            ValueError: an argument has an unknown value.
+        """
         return curves.precision_recall(self.rankings, points, relevance_level)
 
     def first_ranks(self, bins: Sequence[int] | None = None, relevance_level: int = 1) -> tuple[FirstRanks, ...]:
-        """Ranks of the first relevant documents: arguments, result and errors of :func:`curves.first_ranks`."""
+        """The rank of the first relevant document of each query, and how many queries have it in each bin of ranks.
+
+        A tied document has its expected rank over random orders, which may be a fraction.
+
+        Args:
+            bins: the last rank of each bin; None = 1, 2, 5, 10, 20, 50, ..., or for lists longer than 1,000, 1, 3, 10, 30,
+                ... One more bin follows for ranks beyond the last.
+            relevance_level: a grade at or above it is relevant.
+
+        Returns:
+            The ranks and the numbers of queries of each run, with the same bins.
+
+        Raises:
+            ValueError: a bin is not an integer >= 1, or a ranking has no exact ranks, because it was made with ``top_k`` or
+                by ``sampled``.
+        """
         return curves.first_ranks(self.rankings, bins, relevance_level)
 
     def differences(self, a: str, b: str, measure: str) -> Table:
@@ -261,7 +302,21 @@ class Evaluation:
     # ---- plots -------------------------------------------------------------------------------------------------
 
     def plot_cutoffs(self, measure: str | RankingMetric, ax: Any = None, cutoffs: Sequence[int] | None = None) -> Any:
-        """Draw a measure over its cutoff: arguments, result and errors of :func:`plots.plot_cutoffs`.
+        """Draw a measure over its cutoff k, on a logarithmic axis, a line for each run.
+
+        Args:
+            measure: a name or a metric; its own cutoff is replaced.
+            ax: axes of matplotlib to draw in; None = axes of a new figure.
+            cutoffs: the values of k; None = about 25 on a logarithmic scale, from 1 to the length of the longest list, at
+                most 1,000.
+
+        Returns:
+            The axes.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+            ValueError: the measure is unknown or has no cutoff, or a cutoff is not an integer >= 1.
+            TypeError: the measure is not a measure of rankings.
 
         Example:
             >>> import torchrank as tr
@@ -272,11 +327,42 @@ class Evaluation:
         return plots.plot_cutoffs(self.rankings, measure, ax, cutoffs)
 
     def plot_precision_recall(self, ax: Any = None, points: int = 11, relevance_level: int = 1) -> Any:
-        """Draw precision over recall: arguments, result and errors of :func:`plots.plot_precision_recall`."""
+        """Draw the mean interpolated precision at each recall, a line for each run.
+
+        Args:
+            ax: axes of matplotlib to draw in; None = axes of a new figure.
+            points: number of values of recall from 0 to 1: 11, as in TREC, or e.g. 101.
+            relevance_level: a grade at or above it is relevant.
+
+        Returns:
+            The axes.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+            ValueError: an argument has an unknown value.
+        """
         return plots.plot_precision_recall(self.rankings, ax, points, relevance_level)
 
     def plot_ranks(self, ax: Any = None, bins: Sequence[int] | None = None, relevance_level: int = 1) -> Any:
-        """Draw the ranks of first relevant documents: arguments, result and errors of :func:`plots.plot_ranks`."""
+        """Draw how many queries have their first relevant document in each bin of ranks, on a logarithmic axis.
+
+        Queries in which no relevant document is retrieved have a bin of their own at the right end. Queries without a
+        relevant document are left out.
+
+        Args:
+            ax: axes of matplotlib to draw in; None = axes of a new figure.
+            bins: the last rank of each bin; None = 1, 2, 5, 10, 20, 50, ..., or for lists longer than 1,000, 1, 3, 10, 30,
+                ... One more bin follows for ranks beyond the last.
+            relevance_level: a grade at or above it is relevant.
+
+        Returns:
+            The axes.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+            ValueError: a bin is not an integer >= 1, or a ranking has no exact ranks, because it was made with ``top_k`` or
+                by ``sampled``.
+        """
         return plots.plot_ranks(self.rankings, ax, bins, relevance_level)
 
     def plot_differences(self, a: str, b: str, measure: str, ax: Any = None, level: float = 0.95) -> Any:
@@ -294,12 +380,26 @@ class Evaluation:
 
         Raises:
             KeyError: there is no such run.
-            ImportError, ValueError: as :func:`plots.plot_differences`.
+            ImportError: matplotlib is not installed.
+            ValueError: there is no such measure, the runs have no query in common, or ``level`` is not between 0 and 1.
         """
         return plots.plot_differences(self[a], self[b], measure, ax, (a, b), level)
 
     def plot_intervals(self, measure: str, ax: Any = None, level: float = 0.95) -> Any:
-        """Draw the intervals of all runs: arguments, result and errors of :func:`plots.plot_intervals`."""
+        """Draw the value of a measure and its confidence interval, a row for each run.
+
+        Args:
+            measure: the label of the measure.
+            ax: axes of matplotlib to draw in; None = axes of a new figure.
+            level: level of the intervals.
+
+        Returns:
+            The axes. A run without an interval, e.g. of one query, has a mark only.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+            ValueError: there is no such measure, or ``level`` is not between 0 and 1.
+        """
         return plots.plot_intervals(self.tables, measure, ax, level)
 
     def __getitem__(self, name: str) -> QueryTable:
