@@ -210,8 +210,8 @@ class Evaluation:
 
         Args:
             measure: a name or a metric; its own cutoff is replaced.
-            cutoffs: the values of k; None = about 25 on a logarithmic scale, from 1 to the length of the longest list, at
-                most 1,000.
+            cutoffs: the values of k; None = about 25 on a logarithmic scale, from 1 to the length of the longest list,
+                at most 1,000.
 
         Returns:
             A curve for each run: its name, cutoffs ``x``, values ``y`` and number of queries.
@@ -245,16 +245,16 @@ class Evaluation:
         A tied document has its expected rank over random orders, which may be a fraction.
 
         Args:
-            bins: the last rank of each bin; None = 1, 2, 5, 10, 20, 50, ..., or for lists longer than 1,000, 1, 3, 10, 30,
-                ... One more bin follows for ranks beyond the last.
+            bins: the last rank of each bin; None = 1, 2, 5, 10, 20, 50, ..., or for lists longer than 1,000, 1, 3, 10,
+                30, ... One more bin follows for ranks beyond the last.
             relevance_level: a grade at or above it is relevant.
 
         Returns:
             The ranks and the numbers of queries of each run, with the same bins.
 
         Raises:
-            ValueError: a bin is not an integer >= 1, or a ranking has no exact ranks, because it was made with ``top_k`` or
-                by ``sampled``.
+            ValueError: a bin is not an integer >= 1, or a ranking has no exact ranks, because it was made with ``top_k``
+                or by ``sampled``.
         """
         return curves.first_ranks(self.rankings, bins, relevance_level)
 
@@ -307,8 +307,8 @@ class Evaluation:
         Args:
             measure: a name or a metric; its own cutoff is replaced.
             ax: axes of matplotlib to draw in; None = axes of a new figure.
-            cutoffs: the values of k; None = about 25 on a logarithmic scale, from 1 to the length of the longest list, at
-                most 1,000.
+            cutoffs: the values of k; None = about 25 on a logarithmic scale, from 1 to the length of the longest list,
+                at most 1,000.
 
         Returns:
             The axes.
@@ -351,8 +351,8 @@ class Evaluation:
 
         Args:
             ax: axes of matplotlib to draw in; None = axes of a new figure.
-            bins: the last rank of each bin; None = 1, 2, 5, 10, 20, 50, ..., or for lists longer than 1,000, 1, 3, 10, 30,
-                ... One more bin follows for ranks beyond the last.
+            bins: the last rank of each bin; None = 1, 2, 5, 10, 20, 50, ..., or for lists longer than 1,000, 1, 3, 10,
+                30, ... One more bin follows for ranks beyond the last.
             relevance_level: a grade at or above it is relevant.
 
         Returns:
@@ -360,8 +360,8 @@ class Evaluation:
 
         Raises:
             ImportError: matplotlib is not installed.
-            ValueError: a bin is not an integer >= 1, or a ranking has no exact ranks, because it was made with ``top_k`` or
-                by ``sampled``.
+            ValueError: a bin is not an integer >= 1, or a ranking has no exact ranks, because it was made with ``top_k``
+                or by ``sampled``.
         """
         return plots.plot_ranks(self.rankings, ax, bins, relevance_level)
 
