@@ -91,8 +91,10 @@ def write(folder: Path) -> None:
     readme, measures = folder / "index.md", folder / "measures/index.md"
     choosing = nbformat.read(folder / "notebooks/choosing.ipynb", as_version=4).cells[0].source
     families = class_pages.families(choosing)
-    table = re.compile(r"<!-- measures -->.*?<!-- /measures -->", re.DOTALL)
-    measures.write_text(table.sub(lambda _: families, measures.read_text(encoding="utf-8")), encoding="utf-8")
+    before, _, rest = measures.read_text(encoding="utf-8").partition("<!-- measures -->")
+    text = before + families + rest.partition("<!-- /measures -->")[2]
+    headings = "|".join(name.lower() for name in class_pages.measures())
+    measures.write_text(re.sub(rf"\(#({headings})\)", r"(\1.rst)", text), encoding="utf-8")  # they have pages here
     for picture in ROOT.glob("notebooks/*.png"):
         shutil.copy(picture, folder / "notebooks")
     (folder / "api").mkdir()

@@ -6,8 +6,9 @@ import functools
 import importlib
 import inspect
 import re
-import sys
 from typing import Any
+
+import measure_list
 
 import torchrank.public as public
 from torchrank import extend, integrations
@@ -67,28 +68,17 @@ def questions(choosing: str) -> dict[str, str]:
 
 
 def families(choosing: str) -> str:
-    """Which measure for which question, and all measures by family, in Markdown; a family is a file of the package.
+    """Which measure for which question, and all measures by family, in Markdown.
 
     Args:
         choosing: the page with the table of questions.
     """
-    files: dict[str, list[str]] = {}
-    for name in measures():
-        files.setdefault(getattr(public, name).__module__, []).append(name)
     parts = ["### Which one?\n", *table(choosing, "question"), ""]
-    for module, names in sorted(files.items(), key=lambda file: -max(map(_libraries, file[1]))):
-        family = module.rsplit(".", 1)[1].replace("_", " ")
-        parts.append(f"### {family.upper() if len(family) == 3 else family.capitalize()}\n")
-        parts.append(f"{_first(sys.modules[module]).replace('``', '`')}.\n")
+    for family, listed in measure_list.families().items():
+        parts.append(f"### {family}\n\n{measure_list.FAMILIES[family][0]}\n")
         parts.append("| class | measure | label | values |\n| --- | --- | --- | --- |")
-        listed = [measures()[name] for name in sorted(names, key=lambda name: -_libraries(name))]
         parts += [f"| `{one.name}` | {one.summary} | `{one.label}` | {one.range} |" for one in listed] + [""]
     return "\n".join(parts)
-
-
-def _libraries(name: str) -> int:
-    """How many other libraries have a measure."""
-    return len({one.library for one in known(getattr(public, name)) if one.same})
 
 
 def measure_page(name: str, question: str = "") -> str:

@@ -9,8 +9,9 @@ import pytest
 
 import torchrank as tr
 import torchrank.metrics
+from docs.measure_list import page
 from tests.support.oracles import ORACLES
-from torchrank.cli.measures import HEAD, Description, table
+from torchrank.cli.measures import Description
 from torchrank.metrics import ComparingMetric
 from torchrank.names.parse import parse_all
 from torchrank.names.registry import KINDS
@@ -30,7 +31,8 @@ def test_there_are_measures_of_rankings_and_of_lists():
 @pytest.mark.parametrize("measure", MEASURES, ids=lambda cls: cls.__name__)
 def test_a_measure_has_all_its_pieces(measure):
     ranked = [*settings(measure), *oracle(measure)] if measure in RANKED else []
-    forgotten = [*exports(measure), *docstring(measure), *names_elsewhere(measure), *line_of_the_page(measure), *ranked]
+    pieces = exports, docstring, names_elsewhere, entry_of_the_page
+    forgotten = [*(one for piece in pieces for one in piece(measure)), *ranked]
     low, high = measure.value_range
     if not low < high:
         forgotten.append(f"correct value_range of {measure.__name__}, which is {measure.value_range}")
@@ -70,14 +72,15 @@ def names_elsewhere(measure: type) -> Iterator[str]:
 
 
 @cache
-def lines_of_the_page() -> list[str]:
-    return table().splitlines()
+def entries_of_the_page() -> list[str]:
+    return page().split("\n#### ")
 
 
-def line_of_the_page(measure: type) -> Iterator[str]:
-    lines = [line for line in lines_of_the_page() if f"` `{measure.__name__}` |" in line]
-    if [len(line.replace(r"\|", "").split("|")) for line in lines] != [len(HEAD) + 2]:
-        yield f"torchrank measures has no line, or no whole line, of {measure.__name__}"
+def entry_of_the_page(measure: type) -> Iterator[str]:
+    entries = [entry for entry in entries_of_the_page() if entry.startswith(f"{measure.__name__}\n\n`{measure.name}")]
+    pieces = "```math\n", "\nSource: ", "\nIn other libraries: "
+    if len(entries) != 1 or not all(piece in entries[0] for piece in pieces):
+        yield f"docs/measure_list.py prints no entry, or only a part of one, for {measure.__name__}"
 
 
 def settings(measure: type[tr.RankingMetric]) -> Iterator[str]:

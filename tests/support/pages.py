@@ -20,7 +20,7 @@ WRITE = "python tests/support/pages.py"
 BLOCKS = [
     ("README.md", "speed", "python -m benchmarks --table --short"),
     ("benchmarks/README.md", "benchmarks", "python -m benchmarks --table"),
-    ("torchrank/metrics/README.md", "measures", "torchrank measures --markdown"),
+    ("torchrank/metrics/README.md", "measures", "python -m docs.measure_list"),
     ("torchrank/names/README.md", "presets", "torchrank presets --markdown"),
     ("torchrank/names/README.md", "spellings", "torchrank spellings --markdown"),
     ("torchrank/tables/README.md", "hostile", "python -m tests.support.hostile_files"),

@@ -253,8 +253,8 @@ class Evaluation:
             The ranks and the numbers of queries of each run, with the same bins.
 
         Raises:
-            ValueError: a bin is not an integer >= 1, or a ranking has no exact ranks, because it was made with ``top_k``
-                or by ``sampled``.
+            ValueError: a bin is not an integer >= 1, or a ranking has no exact ranks, because it was made with
+                ``top_k`` or by ``sampled``.
         """
         return curves.first_ranks(self.rankings, bins, relevance_level)
 
@@ -360,8 +360,8 @@ class Evaluation:
 
         Raises:
             ImportError: matplotlib is not installed.
-            ValueError: a bin is not an integer >= 1, or a ranking has no exact ranks, because it was made with ``top_k``
-                or by ``sampled``.
+            ValueError: a bin is not an integer >= 1, or a ranking has no exact ranks, because it was made with
+                ``top_k`` or by ``sampled``.
         """
         return plots.plot_ranks(self.rankings, ax, bins, relevance_level)
 
