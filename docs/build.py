@@ -25,7 +25,14 @@ DOCS = Path(__file__).parent
 COLAB = "https://colab.research.google.com/github"
 #: the pages in the sidebar by caption; a star stands for the pages that no line before has
 CONTENTS = {
-    "Start": ["notebooks/quickstart", "notebooks/choosing", "notebooks/layouts", "cheatsheet", "gallery"],
+    "Start": [
+        "notebooks/quickstart",
+        "notebooks/training",
+        "notebooks/choosing",
+        "notebooks/layouts",
+        "cheatsheet",
+        "gallery",
+    ],
     "Reference": ["measures/index", "api/index", *(f"guide/{name}" for name in ("names", "statistics", "evaluation"))],
     "Guides": ["notebooks/*"],
     "Project": ["changelog", "support", "stability", "guide/*", "*"],

@@ -7,7 +7,7 @@ import pytest
 from tests.support.notebook_runs import FOLDER, executed, kept, numbers, words
 
 # Notebooks whose numbers have tests of their own.
-TESTED = {"quickstart", "layouts", "is_it_better", "large", "integrations"}
+TESTED = {"training", "layouts", "is_it_better", "large", "integrations"}
 GUIDES = sorted({path.stem for path in FOLDER.glob("*.ipynb")} - TESTED)
 
 # One kernel imports the libraries for all notebooks.

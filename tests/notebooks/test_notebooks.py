@@ -15,14 +15,14 @@ pytestmark = pytest.mark.xdist_group("notebooks")  # one run for all tests of it
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> dict:
-    """The values that the quickstart has computed."""
+    """The values that the notebook "training" has computed."""
     names = ["baseline", "in_tens", "final", "history", "constant", "guessed"]
-    notebook, found = executed("quickstart", tmp_path_factory.mktemp("notebook"), {name: name for name in names})
+    notebook, found = executed("training", tmp_path_factory.mktemp("notebook"), {name: name for name in names})
     return {**found, "notebook": notebook}
 
 
-def test_the_quickstart_prints_the_words_kept(results):
-    assert words(results["notebook"]) == words(kept("quickstart"))
+def test_the_training_prints_the_words_kept(results):
+    assert words(results["notebook"]) == words(kept("training"))
 
 
 def test_training_lifts_every_measure(results):
