@@ -10,11 +10,12 @@ import pathlib
 import subprocess
 import sys
 import warnings
+from xml.etree import ElementTree
 
 import pytest
 
 import torchrank as tr
-from tests.support.optional import pandas
+from tests.support.optional import pandas, pyplot
 from tests.support.trec_files import files_of, two_runs
 from torchrank import cli
 from torchrank.cli import main
@@ -508,3 +509,37 @@ def test_lists_have_a_line_for_each_name_in_a_new_process(command):
     assert len(lines) > 10
     wanted = {"measures": "ndcg@k", "presets": "trec_eval", "spellings": "ndcg@{k}"}[command]
     assert any(line.startswith(f"{wanted} ") for line in lines)
+
+
+def texts_of(path):
+    """The texts of a picture, in the order in which they are drawn."""
+    return [node.text for node in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]
+
+
+@pytest.mark.needs("matplotlib")
+@pytest.mark.parametrize("measures", [["ndcg@10", "map", "mr", "P_5", "recip_rank"], ["map"]])
+def test_plots_have_a_title_and_a_panel_for_each_measure(files, capsys, tmp_path, measures):
+    for command in ("eval", "compare"):
+        with pyplot.rc_context({"svg.fonttype": "none"}):
+            assert main([command, *files, "-m", *measures, "--plot", str(tmp_path / f"{command}.svg")]) == 0
+    assert capsys.readouterr().err == ""
+    means, differences = (texts_of(tmp_path / f"{command}.svg") for command in ("eval", "compare"))
+    lower = {"mr": " (lower is better)"}
+    found = [text for text in means if text.endswith(", 95 % interval")]
+    counts = {"mr": 27}
+    assert found == [
+        f"mean {one}{lower.get(one, '')} over {counts.get(one, 30)} queries, 95 % interval" for one in measures
+    ]
+    assert means.count("bm25") == means.count("dense") == len(measures)
+    assert [text for text in differences if text.split(" (")[0] in measures] == [
+        f"{one}{lower.get(one, '')}" for one in measures
+    ]
+    assert differences.count("dense - bm25") == len(measures)
+    assert differences.count("filled dot: significant after correction; hollow dot: not") == 1
+    assert ("Means of bm25 and dense" in means, "Differences of bm25 and dense" in differences) == (True, True)
+
+
+@pytest.mark.needs("matplotlib")
+def test_a_plot_of_one_run_is_a_png(files, tmp_path):
+    assert main(["eval", *files[:2], "-m", "map", "--plot", str(tmp_path / "means.png")]) == 0
+    assert (tmp_path / "means.png").read_bytes().startswith(b"\x89PNG")

@@ -218,7 +218,9 @@ def plot_intervals(tables: Mapping[str, QueryTable], measure: str, ax: Any = Non
     axes = axes_of(ax, height=1.2 + 0.3 * len(rows))
     queries = curves.queries_of([row["queries"] - row["empty"] for row in rows])
     mean = "" if "aggregation=" in measure else "mean "
-    describe(axes, "", f"{mean}{measure} over {queries}, {100 * level:g} % interval", "")
+    lower = any(table.higher_is_better[measure] is False for table in tables.values())
+    direction = " (lower is better)" if lower else ""
+    describe(axes, "", f"{mean}{measure}{direction} over {queries}, {100 * level:g} % interval", "")
     draw_intervals(
         axes, list(map(shortened, tables)), *([row[name] for row in rows] for name in ("value", "low", "high"))
     )
@@ -247,7 +249,7 @@ def panels(title: str, measures: Sequence[str], rows: int, draw: Callable[[str, 
         draw(measure, axes)
     for axes in figure.axes[len(measures) :]:
         axes.remove()
-    if len(measures) > 1 and len({axes.get_xlabel() for axes in figure.axes}) == 1:
+    if len({axes.get_xlabel() for axes in figure.axes}) == 1:
         figure.supxlabel(figure.axes[0].get_xlabel(), fontsize="medium", parse_math=False)
         for axes in figure.axes:
             axes.set_xlabel("")

@@ -42,14 +42,15 @@ def draw_forest(
         margin: difference that does not matter; of a margin for each measure, that of the only one.
         axes: axes of matplotlib; None = a new figure.
     """
-    axes = axes_of(axes, height=1.4 + 0.3 * len(rows), managed=True)
-    axes.axvline(0, color="0.5", linewidth=1)
     titles = list(dict.fromkeys(row.title for row in rows))
     single = len(titles) == 1
+    names = [row.name if single else f"{row.measure}: {row.name}{row.title[len(row.measure) :]}" for row in rows]
+    # room for the names and, below the axis, for the text
+    axes = axes_of(axes, 4.4 + 0.085 * max(map(len, names), default=0), 1.4 + 0.3 * len(rows), managed=True)
+    axes.axvline(0, color="0.5", linewidth=1)
     width = margin.get(rows[0].measure) if isinstance(margin, Mapping) and single else margin
     if isinstance(width, int | float):
         axes.axvspan(-width, width, color="0.9", zorder=0)
-    names = [row.name if single else f"{row.measure}: {row.name}{row.title[len(row.measure) :]}" for row in rows]
     value, low, high = ([getattr(row, column) for row in rows] for column in ("value", "low", "high"))
     draw_intervals(axes, names, value, low, high, [row.significant for row in rows])
     describe(axes, titles[0] if single else "", about, "")
