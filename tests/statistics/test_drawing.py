@@ -2,6 +2,7 @@
 
 import pytest
 
+import torchrank as tr
 from tests.support.optional import pyplot
 from torchrank.statistics import drawing
 
@@ -66,3 +67,14 @@ def test_titles_and_labels_are_no_mathematics():
     assert [text.get_text() for text in texts] == ["", "$a$", "$b$", "$c$"]
     assert not any(text.get_parse_math() for text in texts[1:])
     assert [side for side, spine in axes.spines.items() if spine.get_visible()] == ["left", "bottom"]
+
+
+@pytest.mark.needs("matplotlib")
+@pytest.mark.parametrize("names", [("a", "b"), ("a system with a long name", "another system with a long name")])
+def test_the_text_below_a_forest_is_within_its_figure(names):
+    values = dict(zip(names, ([0.1, 0.5, 0.3, 0.2], [0.4, 0.7, 0.4, 0.6])))
+    figure, axes = tr.compare(values).forest()
+    figure.draw_without_rendering()
+    box = axes.xaxis.label.get_window_extent()
+    assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+    pyplot.close(figure)
