@@ -374,9 +374,9 @@ def test_forward_returns_the_results_of_the_batch():
 # ---- wrong calls, and what their errors say --------------------------------------------------------------------------
 
 
-def obeyed(message, slices):
+def obeyed(message, slices, **others):
     """The value of the expression behind "pass" in an error message."""
-    return eval(message.split("; pass ")[1], {"torch": torch, "slices": slices})
+    return eval(message.split("; pass ")[1], {"torch": torch, "slices": slices, **others})
 
 
 @pytest.mark.parametrize(
@@ -392,6 +392,16 @@ def test_the_way_out_of_wrong_slices_works(slices):
     sliced.update(scores, labels, slices=obeyed(str(error.value), slices))
     right.update(scores, labels, slices=torch.tensor([0, 1, 1]))
     assert sliced.compute() == right.compute()
+
+
+@pytest.mark.parametrize("slices", ["y", 1])
+def test_the_way_out_of_one_slice_for_a_batch_works(slices):
+    scores, target = torch.tensor([[0.9, 0.1], [0.8, 0.3]]), torch.tensor([0, 1])
+    sliced = tr.Sliced("mrr", ["x", "y"])
+    with pytest.raises(TypeError, match="Expected slices to be an int tensor") as error:
+        sliced.update(scores, target, slices=slices)
+    sliced.update(scores, target, slices=obeyed(str(error.value), slices, target=target))
+    assert sliced.compute()["mrr/y"] == 0.75
 
 
 def series(values):

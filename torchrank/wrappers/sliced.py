@@ -132,6 +132,9 @@ class Sliced(SuiteMetric):
                 got, way_out = "none", "pass slices= to every update"
             elif isinstance(slices, Tensor):
                 got, way_out = str(slices.dtype), "pass torch.as_tensor(slices).long()"
+            elif isinstance(slices, str | int):
+                position = f"{self.names}.index(slices)" if isinstance(slices, str) else "slices"
+                got, way_out = f"{slices!r} for all queries", f"pass [{position}] * len(target)"
             elif hasattr(slices, "__len__") and any(isinstance(one, str) for one in slices):
                 got, way_out = "texts", f"pass torch.tensor([{self.names}.index(one) for one in slices])"
             raise TypeError(
