@@ -125,6 +125,7 @@ def test_integer_ids_and_texts_are_kept():
         (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "mrr", queries="all"), "queries to be one of"),
         (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "mrr", precision="half"), "precision to be one of"),
         (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "mrrr"), "did you mean"),
+        (lambda: tr.evaluate(torch.rand(3), torch.ones(3)), "pass tensors of scores and grades to a metric"),
         (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": math.nan}}, "mrr"), "NaN"),
         (lambda: tr.evaluate({}, {"q": {"a": 1.0}}, "mrr"), "judgments of at least one document"),
         (
@@ -339,6 +340,22 @@ def test_a_second_argument_is_a_run_if_it_has_an_ending_or_is_a_file(tmp_path, m
         tr.evaluate(frame, "bm25.run")
     with pytest.raises(ValueError, match="did you mean 'ndcg@10'"):
         tr.evaluate(frame, "ndgc@10")
+
+
+@pytest.mark.parametrize("convert", [list, np.array, pandas.Series], ids=lambda one: one.__name__)
+def test_a_column_in_place_of_its_name_is_refused(convert):
+    frame = rated()
+    for name in ("by", "score"):
+        with pytest.raises(tr.ReadingError, match=rf"got {type(convert([])).__name__}; pass the name of a column$"):
+            tr.evaluate(frame, "mrr", **{name: convert(frame["country"])})
+    assert tr.evaluate(frame, "mrr", by="country").by().rows
+
+
+def test_a_preset_of_measures_alone_is_passed_as_the_measures():
+    frame = rated()
+    with pytest.raises(ValueError, match=r"got 'lightgbm'; pass the measures tr\.preset\('lightgbm', 10\)"):
+        tr.evaluate(frame, preset="lightgbm")
+    assert set(tr.evaluate(frame, tr.preset("lightgbm", 10)).means["run"]) == {"map@10", "ndcg@10"}
 
 
 def test_a_column_of_one_frame_is_refused_beside_a_run_and_judgments_alone_are_refused():

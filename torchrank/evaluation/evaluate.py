@@ -69,7 +69,8 @@ def evaluate(
             all of the preset at the cutoffs of the tool.
         query: of one frame, the name of the column of query ids; None = found among usual names.
         item: of one frame, the name of the column of item ids; None = found among usual names, and not needed.
-        score: of one frame, the name of the column of scores; None = found among usual names.
+        score: of one frame, the name of the column of scores; None = found among usual names. A row without a score
+            (null or NaN) was not retrieved.
         grade: of one frame, the name of the column of grades; None = found among usual names.
         by: of one frame, the name of a column with one value for each query, e.g. the country of the user, for
             :meth:`Evaluation.by`.

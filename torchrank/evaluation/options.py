@@ -13,7 +13,7 @@ from torchrank.names.arguments import integer, one_of
 from torchrank.names.labels import split
 from torchrank.names.nearest import did_you_mean
 from torchrank.names.parse import parse_all
-from torchrank.names.presets import OPTIONS
+from torchrank.names.presets import LIBRARIES, OPTIONS
 from torchrank.tables.file_readers import EXPANSION
 from torchrank.tables.id_columns import KeyIds
 from torchrank.tables.pair_tables import Duplicates, Qrels, Run, Ties
@@ -47,7 +47,8 @@ class Options:
             ValueError: the preset or the value of an option is unknown.
         """
         if preset is not None and preset not in OPTIONS:
-            hint = did_you_mean(str(preset), OPTIONS)
+            other = f"; pass the measures tr.preset({preset!r}, 10)" if preset in LIBRARIES else ""
+            hint = other or did_you_mean(str(preset), OPTIONS)
             raise ValueError(f"Expected preset to be one of {', '.join(OPTIONS)}, got {preset!r}{hint}")
         known = OPTIONS[preset] if preset is not None else {}
         options = cls(**{**known, **{name: value for name, value in given.items() if value is not None}})

@@ -147,12 +147,15 @@ def chosen_columns(columns: Columns, value: str) -> dict[str, Any]:
     return dict(columns)
 
 
-def number(asked: Any, names: Sequence[str], source: str) -> int:
+def number(asked: Any, names: Sequence[Any], source: str) -> int:
     """The number of the column with a name or number.
 
     Raises:
         ReadingError: there is none.
     """
+    if not isinstance(asked, str | int | tuple):  # a column itself, such as a series
+        got = f"{type(asked).__name__}; pass the name of a column"
+        raise ReadingError(f"Expected one of the columns {', '.join(map(str, names))}, got {got}", source)
     if asked in names:
         return list(names).index(asked)
     if isinstance(asked, int) and 0 <= asked < len(names) and not any(isinstance(name, int) for name in names):

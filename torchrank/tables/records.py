@@ -176,8 +176,10 @@ def of_tuples(tuples: Iterable[Any], value: str, chosen: names.Columns, source: 
     fields = getattr(first, "_fields", None)
     if not isinstance(first, Sequence) or isinstance(first, str | bytes):
         raise ReadingError(
-            f"Expected rows to be tuples (query, document, {value}), got {shown(first)}", source, 1, "", "row"
-        )
+            f"Expected rows to be tuples (query, document, {value}), got {shown(first)}; pass tensors of scores"
+            " and grades to a metric, as tr.NDCG().score(scores, grades)",
+            source, 1, "", "row",
+        )  # fmt: skip
     if fields or chosen is not None:
         numbers = names.find(chosen, fields or [""] * len(first), value, source)
     elif len(first) == 3 or (len(first) in (2, 4) and value == "grade"):
