@@ -142,6 +142,12 @@ def test_wrong_arguments_are_refused():
         tr.inverse_propensity(target, torch.ones(30, dtype=torch.int64))
     with pytest.raises(ValueError, match="Expected grades"):
         tr.inverse_propensity(torch.rand(3, 4), propensity)
+    clicks, seen, order = target.flatten() > 0, torch.rand(target.numel()) + 0.1, torch.rand(target.numel())
+    with pytest.raises(ValueError, match=r"of flat rows, pass target / propensities to the metric"):
+        tr.inverse_propensity(clicks, seen)
+    flat = tr.IPS(3).score(order, clicks / seen, groups=[target.shape[1]] * len(target))
+    dense = tr.inverse_propensity(clicks.view(target.shape), seen.view(target.shape))
+    torch.testing.assert_close(flat, tr.IPS(3).score(order.view(target.shape), dense))
     metric = tr.PSP(3)
     metric.update(scores, tr.inverse_propensity((torch.tensor([0, 99]), torch.tensor([30, 1])), propensity))
     with pytest.raises(ValueError, match="2 labels"):

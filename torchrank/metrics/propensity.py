@@ -304,9 +304,11 @@ def _triples(target: Any, device: torch.device) -> tuple[Tensor, Tensor, Tensor]
         pairs = tuple(x.to(device) for x in target)
     else:
         got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else type(target).__name__
+        rows = isinstance(target, Tensor) and target.dim() == 1
+        way_out = "; of flat rows, pass target / propensities to the metric" if rows else ""
         raise ValueError(
             "Expected grades [query, item] with an item for each propensity, ids [query], a list of id tensors or a"
-            f" (query, item[, grade]) tuple, got {got}"
+            f" (query, item[, grade]) tuple, got {got}{way_out}"
         )
     grade = pairs[2] if len(pairs) == 3 else torch.ones_like(pairs[1])
     return pairs[0], pairs[1], grade.to(torch.float64)
