@@ -730,6 +730,12 @@ def test_a_metric_with_other_arguments_than_its_collection_is_refused():
             tr.RankingCollection(metrics, sync_on_compute=False)
     with pytest.raises(TypeError, match=r"Expected arguments prefix, .*sync_on_compute, .*got 'sync'"):
         tr.RankingCollection("mrr", sync=False)
+    with pytest.raises(
+        TypeError, match=r"got 'ties'; write the parameters of measures in their names, as '(.*)'"
+    ) as error:
+        tr.RankingCollection("mrr", ties="optimistic")
+    name = str(error.value).split("'")[-2]
+    assert tr.RankingCollection(name)[name].ties == "optimistic"
 
 
 def test_a_score_has_the_value_of_each_of_very_many_queries(monkeypatch):

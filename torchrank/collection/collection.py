@@ -93,7 +93,10 @@ class RankingCollection(MetricCollection):
         one_of("keys", keys, get_args(KeyStyle))
         known = [name for name, one in Measure.declared.items() if one.of_torchmetrics]
         for name in kwargs.keys() - {*known}:
-            raise TypeError(f"Expected arguments prefix, postfix, keys, {', '.join(known)}, got {name!r}")
+            raise TypeError(
+                f"Expected arguments prefix, postfix, keys, {', '.join(known)}, got {name!r}; write the parameters of"
+                " measures in their names, as 'ndcg(ties=optimistic)@10'"
+            )
         # torchmetrics' groups share states of equal metrics. Here metrics share the ranking, and groups are not needed.
         super().__init__([], prefix=prefix, postfix=postfix, compute_groups=False)
         self._style, self._options = keys, kwargs
