@@ -165,7 +165,7 @@ def precision_recall(rankings: Rankings, points: int = 11, relevance_level: int 
     """
     integer("points", points, least=2, or_none=False)
     recall = tuple(point / (points - 1) for point in range(points))
-    metrics = [InterpolatedPrecision(recall=one, relevance_level=relevance_level) for one in recall]
+    metrics = [InterpolatedPrecision(recall=level, relevance_level=relevance_level) for level in recall]
     return tuple(Curve(run, recall, *_means(ranking, metrics)) for run, ranking in _named(rankings).items())
 
 
@@ -202,12 +202,12 @@ def first_ranks(
         ranking.check(Need(relevant=True), "ranks of first relevant documents")
         if ranking.draw is not None:
             raise ValueError("Expected a ranking of all candidates, got one by sampled(); read the ranking before it")
-    found = {run: _first(ranking, relevance_level) for run, ranking in named.items()}
+    ranks_of = {run: _first(ranking, relevance_level) for run, ranking in named.items()}
     lasts = _ranks(_round(_depth(named.values(), deepest=2**53)) if bins is None else bins, "bins")
-    largest = max((float(rank[np.isfinite(rank)].max(initial=1)) for rank in found.values()), default=1.0)
+    largest = max((float(rank[np.isfinite(rank)].max(initial=1)) for rank in ranks_of.values()), default=1.0)
     if largest > lasts[-1]:
         lasts = (*lasts, math.ceil(largest))
-    return tuple(_binned(run, ranks, lasts) for run, ranks in found.items())
+    return tuple(_binned(run, ranks, lasts) for run, ranks in ranks_of.items())
 
 
 def _first(ranking: Ranking, level: int) -> np.ndarray:
@@ -254,18 +254,18 @@ def _cut(measure: str | RankingMetric, k: int) -> RankingMetric:
         raise TypeError(f"Expected the name of a measure or a metric of rankings, got {measure!r}; pass e.g. 'ndcg'")
     try:
         if isinstance(measure, str):
-            found = parse(measure, top_k=k)
+            metric = parse(measure, top_k=k)
         else:
-            found = type(measure)(top_k=k, **{name: getattr(measure, name) for name in measure.definition()})
+            metric = type(measure)(top_k=k, **{name: getattr(measure, name) for name in measure.definition()})
     except ValueError as error:
         if "no top_k" in str(error):
             raise ValueError(
                 f"Expected a measure with a cutoff, got {measure!r}, which reads the whole list; pass e.g. 'ndcg'"
             ) from None
         raise
-    if not isinstance(found, RankingMetric) or isinstance(found, PRCurve):
+    if not isinstance(metric, RankingMetric) or isinstance(metric, PRCurve):
         raise TypeError(f"Expected a measure with one value for each ranking, got {measure!r}; pass e.g. 'ndcg'")
-    return found
+    return metric
 
 
 def _depth(rankings: Iterable[Ranking], deepest: int = DEEPEST) -> int:

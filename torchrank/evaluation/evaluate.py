@@ -117,7 +117,7 @@ def evaluate(
         equal scores have the mean over all of their orders
     """
     columns, groups = {"query": query, "item": item, "score": score, "grade": grade, "group": by}, None
-    if _is_one_frame(qrels, run, measures, columns):
+    if _is_single_frame(qrels, run, measures, columns):
         measures = run if measures is None else measures
         ties = ties or ("document" if preset else "expected")
         qrels, run, names, _ = tables_of_frame(qrels, columns, ties, duplicates)
@@ -139,20 +139,20 @@ def evaluate(
             step(len(evaluator.numbers))
             parts = evaluator.all_parts(source, lambda count: step(-count))
             check_queries(evaluator, parts, name)
-            whole, ranking, inside, row = _joined(evaluator, parts, groups)
-            tables[name], rankings[name] = whole, ranking
+            all_judged, ranking, inside, row = _joined(evaluator, parts, groups)
+            tables[name], rankings[name] = all_judged, ranking
             if not inside.all():
-                both = whole.where(inside)
+                both = all_judged.where(inside)
                 if options.queries == "both":
                     tables[name], rankings[name] = both, ranking.take(torch.from_numpy(inside))
-                other[name] = whole if options.queries == "both" else both
+                other[name] = all_judged if options.queries == "both" else both
             coverage.append({"run": name, "queries": len(tables[name]), **row})
             step(-int((~inside).sum()))
     tied = options.ties or "document"
     return Evaluation(tables, other, coverage, options.queries, options.ignore_identical_ids, rankings, tied)
 
 
-def _is_one_frame(qrels: Any, run: Any, measures: Any, columns: Mapping[str, str | None]) -> bool:
+def _is_single_frame(qrels: Any, run: Any, measures: Any, columns: Mapping[str, str | None]) -> bool:
     """Whether the first argument of :func:`evaluate` is a frame with scores and grades, and the second is no run."""
     named = [f"{'by' if name == 'group' else name}=" for name, column in columns.items() if column is not None]
     frame = is_frame(qrels) or is_columns(qrels, named or None)
@@ -171,14 +171,14 @@ def _is_one_frame(qrels: Any, run: Any, measures: Any, columns: Mapping[str, str
     return False
 
 
-def _are_measures(given: Any) -> bool:
+def _are_measures(argument: Any) -> bool:
     """Whether an argument has names of measures, or metrics, and not a run: an existing file, or one with an ending."""
-    if isinstance(given, str):
-        return not (given == "-" or re.search(r"[/\\]|\.\w*[A-Za-z]\w*$", given) or Path(given).exists())
-    if isinstance(given, Mapping | list | tuple) and not isinstance(given, torch.nn.Module):
-        every = list(given.values() if isinstance(given, Mapping) else given)
-        return bool(every) and all(isinstance(one, str | torch.nn.Module) and _are_measures(one) for one in every)
-    return isinstance(given, torch.nn.Module)
+    if isinstance(argument, str):
+        return not (argument == "-" or re.search(r"[/\\]|\.\w*[A-Za-z]\w*$", argument) or Path(argument).exists())
+    if isinstance(argument, Mapping | list | tuple) and not isinstance(argument, torch.nn.Module):
+        every = list(argument.values() if isinstance(argument, Mapping) else argument)
+        return bool(every) and all(isinstance(x, str | torch.nn.Module) and _are_measures(x) for x in every)
+    return isinstance(argument, torch.nn.Module)
 
 
 def _joined(
@@ -188,27 +188,27 @@ def _joined(
     number = len(evaluator.numbers)
     inside = np.zeros(number, dtype=bool)
     for part in parts:
-        inside[part.at] = True
+        inside[part.query_numbers] = True
     missing = np.flatnonzero(~inside)
-    found = [*parts, *([evaluator.absent(missing)] if len(missing) else [])]
+    all_parts = [*parts, *([evaluator.absent(missing)] if len(missing) else [])]
     columns = {label: np.zeros(number, dtype=np.float64) for label in evaluator.metrics}
     weights = {label: np.ones(number, dtype=np.float64) for label in evaluator.metrics}
     judged = np.zeros(number, dtype=np.float64)
-    for part in found:
-        judged[part.at] = part.judged
+    for part in all_parts:
+        judged[part.query_numbers] = part.judged
         for label, column in columns.items():
-            column[part.at] = part.values[label]
+            column[part.query_numbers] = part.values[label]
             if part.weights is not None:
-                weights[label][part.at] = part.weights[label]
-    alike = all(part.weights is None for part in found)
-    ranking = Ranking.join(one for part in found for one in part.rankings)
+                weights[label][part.query_numbers] = part.weights[label]
+    alike = all(part.weights is None for part in all_parts)
+    ranking = Ranking.join(ranking for part in all_parts for ranking in part.rankings)
     row = {
         "judged": number,
         "missing": len(missing),
-        "without judgments": sum(part.queries - len(part.at) for part in parts),
+        "without judgments": sum(part.queries - len(part.query_numbers) for part in parts),
         "no relevant": evaluator.no_relevant,
         f"unjudged@{evaluator.depth}": float(1 - judged[inside].mean()) if inside.any() else float("nan"),
-        "found itself": sum(part.found_itself for part in parts),
+        "found itself": sum(part.retrieved_itself for part in parts),
     }
     table = QueryTable(_ids(evaluator.qrels), columns, None if alike else weights, dict(evaluator.metrics), groups)
     return table, ranking, inside, row
@@ -221,19 +221,19 @@ def _named(run: Any, judged: Container[Any]) -> dict[str, Any]:
         run: the argument of :func:`evaluate`.
         judged: the judged queries, as keys of dictionaries.
     """
-    if isinstance(run, Mapping) and run and all(isinstance(one, Mapping) and not one for one in run.values()):
+    if isinstance(run, Mapping) and run and all(isinstance(docs, Mapping) and not docs for docs in run.values()):
         # Empty runs by name, or queries without documents.
         queries = of_objects(list(run)).to_keys()
-        return {"run": run} if any(one in judged for one in queries) else {str(name): {} for name in run}
+        return {"run": run} if any(query in judged for query in queries) else {str(name): {} for name in run}
     if isinstance(run, Mapping) and not _is_table(run):
         # an empty run, or a query without documents, tells nothing about the depth of the dictionary
-        first: Any = next((one for one in run.values() if not isinstance(one, Sized) or len(one)), {})
+        first: Any = next((value for value in run.values() if not isinstance(value, Sized) or len(value)), {})
         inner = next(iter(first.values()), None) if isinstance(first, Mapping) else None
         by_query = isinstance(first, Mapping)
         several = isinstance(inner, Mapping) or _is_ranked(inner) if by_query else not _is_ranked(first)
-        return {str(name): one for name, one in run.items()} if run and several else {"run": run}
-    if isinstance(run, list | tuple) and run and all(isinstance(one, str | Path) for one in run):
-        names = [stem(one) for one in run]
+        return {str(name): source for name, source in run.items()} if run and several else {"run": run}
+    if isinstance(run, list | tuple) and run and all(isinstance(path, str | Path) for path in run):
+        names = [stem(path) for path in run]
         if len(set(names)) < len(names):
             raise ValueError(f"Expected runs with different names, got {names}; pass a dict {{name: path}}")
         return dict(zip(names, run))
@@ -249,8 +249,8 @@ def _is_ranked(docs: Any) -> bool:
         or getattr(docs, "ndim", 1) == 0
     ):
         return False
-    one = next(iter(docs), "")
-    return len(one) == 2 if isinstance(one, list | tuple) else isinstance(one, str | int | np.integer | torch.Tensor)
+    doc = next(iter(docs), "")
+    return len(doc) == 2 if isinstance(doc, list | tuple) else isinstance(doc, str | int | np.integer | torch.Tensor)
 
 
 def _is_table(run: Mapping[Any, Any]) -> bool:
@@ -259,8 +259,8 @@ def _is_table(run: Mapping[Any, Any]) -> bool:
         return False
     rows = (list, tuple)  # of dictionaries, as in JSON lines
     return all(
-        np.ndim(one) == 1 and not (isinstance(one, rows) and one and isinstance(one[0], Mapping))
-        for one in run.values()
+        np.ndim(column) == 1 and not (isinstance(column, rows) and column and isinstance(column[0], Mapping))
+        for column in run.values()
     )
 
 
@@ -271,15 +271,15 @@ def _ids(qrels: Qrels) -> np.ndarray:
         ValueError: ids of several types have no order.
     """
     ids = qrels.query_ids
-    if all(isinstance(one, int) for one in ids):
+    if all(isinstance(query, int) for query in ids):
         return np.array(ids)
     if isinstance(qrels.queries, ObjectIds):
         try:
             sorted(ids)  # type: ignore[type-var]
         except TypeError:
-            one, other = ids[0], next(other for other in ids if type(other) is not type(ids[0]))
-            raise ValueError(f"Expected query ids of one type, got {one!r} and {other!r}; pass texts") from None
-    found = np.empty(len(ids), dtype=object)  # np.array would make two dimensions of tuples
-    for at, one in enumerate(ids):
-        found[at] = one
-    return found
+            first, other = ids[0], next(other for other in ids if type(other) is not type(ids[0]))
+            raise ValueError(f"Expected query ids of one type, got {first!r} and {other!r}; pass texts") from None
+    array = np.empty(len(ids), dtype=object)  # np.array would make two dimensions of tuples
+    for position, query in enumerate(ids):
+        array[position] = query
+    return array

@@ -77,17 +77,17 @@ class Evaluation:
 
     def intervals(self, level: float = 0.95) -> dict[str, dict[str, Interval]]:
         """The confidence interval of each measure, by run and label: (low, high)."""
-        found: dict[str, dict[str, Interval]] = Named()
+        by_run: dict[str, dict[str, Interval]] = Named()
         for name, table in self.tables.items():
             rows = table.summary(level).rows
-            found[name] = Named({row["measure"]: Interval(row["low"], row["high"]) for row in rows})
-        return found
+            by_run[name] = Named({row["measure"]: Interval(row["low"], row["high"]) for row in rows})
+        return by_run
 
     def summary(self, level: float = 0.95) -> Table:
         """A table with a row for every run and measure: value, standard error, interval and numbers of queries."""
-        found = {name: table.summary(level) for name, table in self.tables.items()}
-        first = next(iter(found.values()))
-        return Table.of_rows(_rows(found), notes=[first.notes[0], *self._tied, *self._others()])
+        summaries = {name: table.summary(level) for name, table in self.tables.items()}
+        first = next(iter(summaries.values()))
+        return Table.of_rows(_rows(summaries), notes=[first.notes[0], *self._tied, *self._others()])
 
     def by(self, slices: Mapping[Any, Any] | None = None, level: float = 0.95) -> Table:
         """A table with a row for every run, measure and slice.
@@ -99,8 +99,8 @@ class Evaluation:
         Raises:
             ValueError: there is no such column, or as :meth:`torchrank.QueryTable.by`.
         """
-        found = {name: table.by(slices, level) for name, table in self.tables.items()}
-        return Table.of_rows(_rows(found), notes=self._tied)
+        by_slice = {name: table.by(slices, level) for name, table in self.tables.items()}
+        return Table.of_rows(_rows(by_slice), notes=self._tied)
 
     @property
     def _tied(self) -> list[str]:
@@ -132,7 +132,7 @@ class Evaluation:
 
     def _has_names(self, run: str) -> bool:
         """Whether ids of queries are texts other than numbers: a user and an item with one number are not the same."""
-        return any(isinstance(one, str) and not one.isdecimal() for one in self.tables[run].ids.tolist())
+        return any(isinstance(query, str) and not query.isdecimal() for query in self.tables[run].ids.tolist())
 
     def missing(self, name: str) -> list[Any]:
         """The ids of the judged queries that a run lacks; they count 0 in means over judged queries.
@@ -147,8 +147,8 @@ class Evaluation:
         """
         tables = [self[name], self.other.get(name, self[name])]
         judged, both = (table.ids.tolist() for table in (tables if self.queries == "judged" else reversed(tables)))
-        found = set(both)
-        return [query for query in judged if query not in found]
+        scored = set(both)
+        return [query for query in judged if query not in scored]
 
     def compare(
         self, baseline: str | None = None, *, by: Mapping[Any, Any] | None = None, **options: Any

@@ -46,7 +46,7 @@ def figures(evaluation: Reported, comparison: Comparison | None) -> list[Part]:
         note = f"Filled dot: {comparison.significant}. Hollow dot: not. The intervals are not corrected."
         parts.append(Part(f"Differences with {100 * comparison.level:g} % intervals", _forests(comparison), note))
     if evaluation.rankings:
-        keys = [(Markup(svg.key(at)), run) for at, run in enumerate(evaluation.runs)]
+        keys = [(Markup(svg.key(style)), run) for style, run in enumerate(evaluation.runs)]
         parts.append(Part("Curves", [*_cutoffs(evaluation), *_precision_recall(evaluation)], keys=keys))
     if comparison:
         note = "The largest loss is on the left. The dashed line is the mean."
@@ -60,28 +60,28 @@ def figures(evaluation: Reported, comparison: Comparison | None) -> list[Part]:
 
 def _forests(comparison: Comparison) -> list[Figure]:
     """For each measure a row for each pair."""
-    found = []
+    charts = []
     for measure in comparison.measures:
         rows = comparison.effects(measure)
         chart = svg.forest(rows, f"{measure}: differences of runs, with intervals", "difference")
-        found.append(Figure(measure, Markup(chart), "" if rows[0].higher_is_better else "lower is better"))
-    return found
+        charts.append(Figure(measure, Markup(chart), "" if rows[0].higher_is_better else "lower is better"))
+    return charts
 
 
 def _cutoffs(evaluation: Reported) -> list[Figure]:
     """A chart for each measure that has a cutoff; cutoffs of one measure share their chart."""
-    found: dict[str, Figure] = {}
+    charts: dict[str, Figure] = {}
     for label in _labels(evaluation):
         try:
             family = label_over_k(label)
-            curves = () if family in found else evaluation.over_cutoffs(label)
+            curves = () if family in charts else evaluation.over_cutoffs(label)
         except (TypeError, ValueError):  # a measure of the whole list, or one without a name of its own
             continue
-        if curves and len(curves[0].x) > 1 and any(math.isfinite(one) for curve in curves for one in curve.y):
+        if curves and len(curves[0].x) > 1 and any(math.isfinite(y) for curve in curves for y in curve.y):
             name = family.removesuffix("@k")
             chart = svg.lines(curves, f"{family} over the cutoff k", "k (logarithmic)", name, log=True)
-            found[family] = Figure(family, Markup(chart))
-    return list(found.values())
+            charts[family] = Figure(family, Markup(chart))
+    return list(charts.values())
 
 
 def _precision_recall(evaluation: Reported) -> list[Figure]:
@@ -93,7 +93,7 @@ def _precision_recall(evaluation: Reported) -> list[Figure]:
 def _sorted_differences(evaluation: Reported, comparison: Comparison) -> list[tuple[str, list[Figure]]]:
     """Charts of all queries, a chart for each pair, by measure."""
     sections = []
-    for measure in (one for one in comparison.measures if one in _labels(evaluation)):
+    for measure in (label for label in comparison.measures if label in _labels(evaluation)):
         rows = [row for row in comparison.rows if row.pair.measure == measure]
         more = f", the first {MOST_PAIRS} of {len(rows)} pairs" if len(rows) > MOST_PAIRS else ""
         if charts := [_pair(evaluation, row) for row in rows[:MOST_PAIRS] if row.pair.n]:
@@ -114,13 +114,13 @@ def _pair(evaluation: Reported, row: Row) -> Figure:
 def _sorted_values(evaluation: Reported) -> list[Figure]:
     """For each measure the values of the first run."""
     run = evaluation.runs[0]
-    found = []
+    charts = []
     for label in _labels(evaluation):
         if len(rows := worst_first(evaluation[run], label)):
             mean = math.fsum(rows["value"]) / len(rows)
             chart = svg.differences(rows["value"], rows["id"], f"{label} of queries, sorted", mean=mean, signed=False)
-            found.append(Figure(label, Markup(chart), f"mean of values {mean:.4f}"))
-    return found
+            charts.append(Figure(label, Markup(chart), f"mean of values {mean:.4f}"))
+    return charts
 
 
 def _labels(evaluation: Reported) -> list[str]:

@@ -25,12 +25,12 @@ def tag(name: str, content: str = "", **attributes: object) -> str:
         >>> tag("th", escaped("a & b"), scope="col", class_="n", id=None)
         '<th scope="col" class="n">a &amp; b</th>'
     """
-    given = (
+    texts = (
         f' {key.rstrip("_").replace("_", "-")}="{escaped(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
-    return f"<{name}{''.join(given)}>{content}</{name}>"
+    return f"<{name}{''.join(texts)}>{content}</{name}>"
 
 
 def interval(low: float, high: float, spec: str = ".4f") -> str:

@@ -40,7 +40,7 @@ class Options:
     expansion: int = EXPANSION
 
     @classmethod
-    def of(cls, preset: str | None, **given: Any) -> Options:
+    def of(cls, preset: str | None, **arguments: Any) -> Options:
         """Options, with those of a preset in place of None.
 
         Raises:
@@ -51,7 +51,7 @@ class Options:
             hint = other or did_you_mean(str(preset), OPTIONS)
             raise ValueError(f"Expected preset to be one of {', '.join(OPTIONS)}, got {preset!r}{hint}")
         known = OPTIONS[preset] if preset is not None else {}
-        options = cls(**{**known, **{name: value for name, value in given.items() if value is not None}})
+        options = cls(**{**known, **{name: value for name, value in arguments.items() if value is not None}})
         one_of("queries", options.queries, get_args(Queries))
         one_of("precision", options.precision, get_args(Precision))
         if not isinstance(options.ignore_identical_ids, bool):
@@ -105,8 +105,8 @@ def identical(run: Run) -> np.ndarray:
     queries = table.queries.take(table.query)
     if queries.kind != table.items.kind and "objects" not in (queries.kind, table.items.kind):
         return np.zeros(len(run), dtype=bool)
-    one, other = (table.items, queries) if table.items.kind == "objects" else (queries, table.items)
-    return np.asarray(one.equals(other))
+    items, other_ids = (table.items, queries) if table.items.kind == "objects" else (queries, table.items)
+    return np.asarray(items.equals(other_ids))
 
 
 def with_parameters(measures: Suite, **parameters: Any) -> Any:
@@ -121,28 +121,28 @@ def with_parameters(measures: Suite, **parameters: Any) -> Any:
     Raises:
         ValueError: a measure is not given by its name.
     """
-    given = {name: value for name, value in parameters.items() if value is not None}
+    wanted = {name: value for name, value in parameters.items() if value is not None}
     if isinstance(measures, Mapping):
-        if not given:
+        if not wanted:
             return measures
-        several_of = {key: _named(name, given) for key, name in measures.items()}
+        several_of = {key: _named(name, wanted) for key, name in measures.items()}
         return {key: metrics[0] if len(metrics) == 1 else measures[key] for key, metrics in several_of.items()}
     measures = list(measures) if several(measures) else measures  # a generator is read once
     every = measures if isinstance(measures, list) else [measures]
-    if given:
-        return [metric for name in every for metric in _named(name, given)]
+    if wanted:
+        return [metric for name in every for metric in _named(name, wanted)]
     # A measure has the name by which it is asked for.
     named: dict[str, Any] = {}
-    for one in every:
-        for part in split(one) if isinstance(one, str) else [one]:
-            found: dict[str, Any] = dict(keyed(part))
-            named |= dict(zip([part], found.values())) if isinstance(part, str) and len(found) == 1 else found
-    return named if any(isinstance(one, str) for one in every) else measures
+    for measure in every:
+        for part in split(measure) if isinstance(measure, str) else [measure]:
+            metrics: dict[str, Any] = dict(keyed(part))
+            named |= dict(zip([part], metrics.values())) if isinstance(part, str) and len(metrics) == 1 else metrics
+    return named if any(isinstance(measure, str) for measure in every) else measures
 
 
-def _named(name: Any, given: Mapping[str, Any]) -> list[Any]:
+def _named(name: Any, wanted: Mapping[str, Any]) -> list[Any]:
     if not isinstance(name, str):
         raise ValueError(
-            f"Expected names of measures with {' and '.join(given)}, got {name!r}; give the parameter to the measure"
+            f"Expected names of measures with {' and '.join(wanted)}, got {name!r}; give the parameter to the measure"
         )
-    return parse_all(name, given)
+    return parse_all(name, wanted)

@@ -45,7 +45,7 @@ class PartialEvaluation:
     #: by name: the facts that must be equal in all parts
     facts: Mapping[str, Any]
     #: sums of the values of the queries in the parts, by label
-    found: Mapping[str, ExactSums]
+    sums: Mapping[str, ExactSums]
     #: sums of the values that the same queries have without a run, by label
     replaced: Mapping[str, ExactSums]
     #: sums of the values that all judged queries have without a run, by label
@@ -70,11 +70,11 @@ class PartialEvaluation:
 
     @property
     def means(self) -> dict[str, float]:
-        return {label: one.value for label, one in self.estimates().items()}
+        return {label: result.value for label, result in self.estimates().items()}
 
     def intervals(self, level: float = 0.95) -> dict[str, Interval]:
         """The confidence interval of each measure, by label: (low, high)."""
-        return {label: one.interval for label, one in self.estimates(level).items()}
+        return {label: result.interval for label, result in self.estimates(level).items()}
 
     def summary(self, level: float = 0.95) -> Table:
         """A table with a row for every measure: value, standard error, interval and numbers of queries."""
@@ -94,11 +94,11 @@ class PartialEvaluation:
         return {label: self._estimate(label, level) for label in self.metrics}
 
     def _estimate(self, label: str, level: float) -> Estimate:
-        sums = self.found[label]
+        sums = self.sums[label]
         if self.facts["queries"] == "judged":
             sums = sums + self.absent[label] - self.replaced[label]
-        one = estimate(self.metrics[label], sums.vector(), None, level, "auto")
-        return replace(one, queries=self.num_queries, empty=self.num_queries - sums.count)
+        result = estimate(self.metrics[label], sums.vector(), None, level, "auto")
+        return replace(result, queries=self.num_queries, empty=self.num_queries - sums.count)
 
     @property
     def coverage(self) -> Table:
@@ -163,10 +163,10 @@ def partial(
         duplicates=duplicates,
     )  # fmt: skip
     evaluator = Evaluator.of(qrels, measures, "partial", True, options)
-    found = evaluator.part(part)
-    everything = evaluator.absent_of_all if queries == "judged" else evaluator.absent(found.at[:0])
-    at = found.at if queries == "judged" else found.at[:0]
-    _refuse_weights(found, everything)
+    in_run = evaluator.part(part)
+    everything = evaluator.absent_of_all if queries == "judged" else evaluator.absent(in_run.query_numbers[:0])
+    answered = in_run.query_numbers if queries == "judged" else in_run.query_numbers[:0]
+    _refuse_weights(in_run, everything)
     digest, judged = _digest(evaluator)
     facts = {
         "version": __version__,
@@ -183,18 +183,18 @@ def partial(
     return PartialEvaluation(
         dict(evaluator.metrics),
         facts,
-        _sums(evaluator, found.values),
-        _sums(evaluator, {label: values[at] for label, values in everything.values.items()}),
+        _sums(evaluator, in_run.values),
+        _sums(evaluator, {label: values[answered] for label, values in everything.values.items()}),
         _sums(evaluator, everything.values),
         np.bincount(judged, minlength=BUCKETS).astype(np.int32),
-        np.bincount(judged[found.at], minlength=BUCKETS).astype(np.int32),
-        ExactSums.of(found.judged),
+        np.bincount(judged[in_run.query_numbers], minlength=BUCKETS).astype(np.int32),
+        ExactSums.of(in_run.judged),
         {
-            "without judgments": found.queries - len(found.at),
-            "found itself": found.found_itself,
-            "common": found.common,
+            "without judgments": in_run.queries - len(in_run.query_numbers),
+            "found itself": in_run.retrieved_itself,
+            "common": in_run.common,
         },
-        (found.example, next(iter(evaluator.qrels.query_ids), None), found.disjoint),
+        (in_run.example, next(iter(evaluator.qrels.query_ids), None), in_run.disjoint),
     )
 
 
@@ -226,34 +226,34 @@ def merge(states: Iterable[PartialEvaluation]) -> PartialEvaluation:
     return total
 
 
-def _added(one: PartialEvaluation, two: PartialEvaluation) -> PartialEvaluation:
-    for name, fact in one.facts.items():
-        if two.facts[name] != fact:
+def _added(first: PartialEvaluation, second: PartialEvaluation) -> PartialEvaluation:
+    for name, fact in first.facts.items():
+        if second.facts[name] != fact:
             raise ValueError(
-                f"Expected states of the same {name}, got {fact!r} and {two.facts[name]!r}; evaluate all parts alike"
+                f"Expected states of the same {name}, got {fact!r} and {second.facts[name]!r}; evaluate all parts alike"
             )
 
     def both(name: str) -> dict[str, Any]:
-        ours, theirs = getattr(one, name), getattr(two, name)
+        ours, theirs = getattr(first, name), getattr(second, name)
         return {label: ours[label] + theirs[label] for label in ours}
 
-    example = two.examples[0] if one.examples[0] is None else one.examples[0]
-    disjoint = one.examples[2] or two.examples[2]
+    example = second.examples[0] if first.examples[0] is None else first.examples[0]
+    disjoint = first.examples[2] or second.examples[2]
     return replace(
-        one,
-        found=both("found"),
+        first,
+        sums=both("sums"),
         replaced=both("replaced"),
         counts=both("counts"),
-        seen=one.seen + two.seen,
-        shares=one.shares + two.shares,
-        examples=(example, one.examples[1], disjoint),
+        seen=first.seen + second.seen,
+        shares=first.shares + second.shares,
+        examples=(example, first.examples[1], disjoint),
     )
 
 
 def _refuse_weights(*parts: Part) -> None:
     """Raise ValueError if queries count differently, because sums with weights are rounded."""
     weights = [pair for part in parts for pair in (part.weights or {}).items()]
-    if unequal := [label for label, one in weights if (one != 1).any()]:
+    if unequal := [label for label, weight in weights if (weight != 1).any()]:
         raise ValueError(
             f"Expected measures in which all queries count alike, got {unequal[0]}; evaluate it with torchrank.evaluate"
         )
@@ -261,16 +261,16 @@ def _refuse_weights(*parts: Part) -> None:
 
 def _sums(evaluator: Evaluator, values: Mapping[str, np.ndarray]) -> dict[str, ExactSums]:
     """The sums of values by label, in the terms in which the mean of each measure adds them."""
-    found = {}
+    sums = {}
     for label, metric in evaluator.metrics.items():
         column = torch.from_numpy(values[label]).to(torch.float64)
-        found[label] = ExactSums.of(metric.mean.inside(column[~column.isnan()]).numpy())
-    return found
+        sums[label] = ExactSums.of(metric.mean.inside(column[~column.isnan()]).numpy())
+    return sums
 
 
 def _digest(evaluator: Evaluator) -> tuple[str, np.ndarray]:
     """A digest of all judgments in any order, and the bucket of each judged query, int64 [query]."""
-    return evaluator.kept("digest", lambda: _digest_of(evaluator.qrels.columns))
+    return evaluator.made_once("digest", lambda: _digest_of(evaluator.qrels.columns))
 
 
 def _digest_of(qrels: Qrels) -> tuple[str, np.ndarray]:
@@ -280,13 +280,13 @@ def _digest_of(qrels: Qrels) -> tuple[str, np.ndarray]:
         grades = mixed(grades * SECOND + mixed((column + 0.0).view(np.uint64)))  # -0.0 and 0.0 are one grade
     rows = mixed(queries[qrels.query] + np.uint64(3) * mixed(_hashes(qrels.items)) + np.uint64(5) * grades)
     # Sums do not depend on the order of the rows.
-    parts = [int(np.add.reduce(one, dtype=np.uint64)) for one in (queries, rows, mixed(rows ^ SECOND))]
-    text = "".join(f"{one:016x}" for one in parts)
+    parts = [int(np.add.reduce(hashes, dtype=np.uint64)) for hashes in (queries, rows, mixed(rows ^ SECOND))]
+    text = "".join(f"{part:016x}" for part in parts)
     return f"{len(queries)} queries, {len(rows)} rows, {text}", (queries % np.uint64(BUCKETS)).astype(np.int64)
 
 
 def _hashes(ids: Any) -> np.ndarray:
     """uint64 [id]: equal in all processes."""
     if isinstance(ids, ObjectIds):
-        return hash_ids([f"{type(one).__name__} {one!r}" for one in ids.tolist()]).numpy().view(np.uint64)
+        return hash_ids([f"{type(key).__name__} {key!r}" for key in ids.tolist()]).numpy().view(np.uint64)
     return np.asarray(ids.hashes())

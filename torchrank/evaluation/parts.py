@@ -33,7 +33,7 @@ Array = np.ndarray
 DEPTH = 10
 
 #: objects made of judgments, by their names; they go with the judgments
-_KEPT: WeakKeyDictionary[Qrels, dict[Hashable, Any]] = WeakKeyDictionary()
+_OBJECTS: WeakKeyDictionary[Qrels, dict[Hashable, Any]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Part:
     """The values of those queries of a run that are judged, and counts of all its queries."""
 
     #: int64 [query]: the number of each query in the judgments
-    at: Array
+    query_numbers: Array
     #: float [query] by label; NaN where the query was skipped
     values: Mapping[str, Array]
     #: float [query] by label; None = all are 1
@@ -53,7 +53,7 @@ class Part:
     #: number of queries, judged or not
     queries: int = 0
     #: number of queries that have retrieved a document with their own id
-    found_itself: int = 0
+    retrieved_itself: int = 0
     #: the id of a query; None = there is none
     example: Any = None
     #: number of judged documents in the run, and what judgments and run lack in common if there is none
@@ -94,9 +94,9 @@ class Evaluator:
         """The rank up to which unjudged documents are counted."""
         return min((metric.top_k for metric in self.metrics.values() if metric.top_k), default=DEPTH)
 
-    def kept(self, name: Hashable, made: Callable[[], Any]) -> Any:
+    def made_once(self, name: Hashable, made: Callable[[], Any]) -> Any:
         """An object that is made once for these judgments, also if other evaluators use them."""
-        objects = _KEPT.setdefault(self.qrels, {})
+        objects = _OBJECTS.setdefault(self.qrels, {})
         if name not in objects:
             objects[name] = made()
         return objects[name]
@@ -104,7 +104,7 @@ class Evaluator:
     @cached_property
     def numbers(self) -> dict[Hashable, int]:
         """The number of each judged query, by its id as key of dictionaries."""
-        return self.kept("numbers", lambda: {key: at for at, key in enumerate(self.qrels.queries.to_keys())})
+        return self.made_once("numbers", lambda: {key: n for n, key in enumerate(self.qrels.queries.to_keys())})
 
     def parts(self, source: Any) -> Iterator[Part]:
         """The parts of a run: of each chunk, or of all.
@@ -121,21 +121,21 @@ class Evaluator:
         def read(parts: Iterator[Part]) -> Iterator[Part]:
             for part in parts:
                 yield part
-                done(len(part.at))
+                done(len(part.query_numbers))
 
         try:
             return list(read(self.parts(source)))
         except QueryReturnsError:
             if isinstance(source, Chunks) and not source.automatic:
                 raise
-            whole = Path(source.name) if isinstance(source, Chunks) else source
-            return list(read(iter([self.part(whole)])))
+            unsplit = Path(source.name) if isinstance(source, Chunks) else source
+            return list(read(iter([self.part(unsplit)])))
 
     def part(self, source: Any) -> Part:
         """The values of the judged queries of a source of :func:`torchrank.read_run`."""
         run = self.options.run(source)
         itself = identical(run)
-        found_itself = len(np.unique(run.query[itself]))
+        retrieved_itself = len(np.unique(run.query[itself]))
         run = self.options.apply(run, itself)
         numbers = self.numbers
         judged = np.array([numbers.get(key, -1) for key in run.queries.to_keys()], dtype=np.int64)  # -1 = not judged
@@ -143,11 +143,11 @@ class Evaluator:
         in_run = in_run[judged[in_run].argsort()]  # in the order of the judgments
         part = self._part(judged[in_run], run, in_run)
         example = run.queries.take(np.arange(1)).tolist()[0] if len(run.queries) else None
-        return replace(part, queries=len(run.queries), found_itself=found_itself, example=example)
+        return replace(part, queries=len(run.queries), retrieved_itself=retrieved_itself, example=example)
 
-    def absent(self, at: Array) -> Part:
+    def absent(self, numbers: Array) -> Part:
         """The part of some queries without a run, given by their numbers."""
-        return self._part(at, read_run({}), np.full(len(at), -1))
+        return self._part(numbers, read_run({}), np.full(len(numbers), -1))
 
     @property
     def absent_of_all(self) -> Part:
@@ -157,9 +157,9 @@ class Evaluator:
             return replace(self.absent(np.arange(len(self.numbers))), rankings=())
 
         names = [self.measures] if isinstance(self.measures, str) else self.measures
-        if not isinstance(names, list | tuple) or not all(isinstance(one, str) for one in names):
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
             return made()  # functions of the user may have equal names
-        return self.kept(("absent", *names), made)
+        return self.made_once(("absent", *names), made)
 
     @property
     def no_relevant(self) -> int:
@@ -168,43 +168,43 @@ class Evaluator:
         relevant = self.qrels.query[self.qrels.value >= level]
         return len(self.numbers) - len(np.unique(relevant))
 
-    def _part(self, at: Array, run: Run, in_run: Array) -> Part:
+    def _part(self, numbers: Array, run: Run, in_run: Array) -> Part:
         """The part of some queries.
 
         Args:
-            at: int64 [query], the numbers of the queries in the judgments, in ascending order.
+            numbers: int64 [query], the numbers of the queries in the judgments, in ascending order.
             run: the run.
             in_run: int64 [query], the numbers of the same queries in the run; -1 = not in the run.
         """
-        if not len(at):
-            return Part(at, {label: np.zeros(0) for label in self.metrics}, None, np.zeros(0), ())
-        pairs = Pairs.of(self._judgments(at), run, in_run)
+        if not len(numbers):
+            return Part(numbers, {label: np.zeros(0) for label in self.metrics}, None, np.zeros(0), ())
+        pairs = Pairs.of(self._judgments(numbers), run, in_run)
         ranking = ranking_of(pairs)
-        values, weights = (_arrays(one) for one in values_of(self.metrics, ranking))
-        judged, rankings = np.zeros(len(at)), []
-        for one in numbered(ranking.parts()):
-            judged[one.queries] = ratio(judged_within(one, self.depth), one.num_within(self.depth))
+        values, weights = (_arrays(by_label) for by_label in values_of(self.metrics, ranking))
+        judged, rankings = np.zeros(len(numbers)), []
+        for part in numbered(ranking.parts()):
+            judged[part.queries] = ratio(judged_within(part, self.depth), part.num_within(self.depth))
             # Without the run, which takes far more memory.
-            rankings.append(replace(one, queries=torch.from_numpy(at)[one.queries]))
-        return Part(at, values, weights or None, judged, rankings, common=pairs.common, disjoint=pairs.disjoint)
+            rankings.append(replace(part, queries=torch.from_numpy(numbers)[part.queries]))
+        return Part(numbers, values, weights or None, judged, rankings, common=pairs.common, disjoint=pairs.disjoint)
 
-    def _judgments(self, at: Array) -> Qrels:
+    def _judgments(self, numbers: Array) -> Qrels:
         """The judgments of some queries."""
         qrels = self.qrels
-        if len(at) == len(self.numbers):
+        if len(numbers) == len(self.numbers):
             return qrels
         number = np.full(len(self.numbers), -1)
-        number[at] = np.arange(len(at))
+        number[numbers] = np.arange(len(numbers))
         rows = np.flatnonzero(number[qrels.query] >= 0)
         items = qrels.items
-        items = KeyIds([items.tables[one] for one in at.tolist()]) if isinstance(items, KeyIds) else items.take(rows)
+        items = KeyIds([items.tables[n] for n in numbers.tolist()]) if isinstance(items, KeyIds) else items.take(rows)
         query = number[qrels.query[rows]].astype(qrels.query.dtype)
         subtopics = None if qrels.subtopics is None else qrels.subtopics[rows]
-        return Qrels(qrels.queries.take(at), query, items, qrels.value[rows], qrels.source, subtopics=subtopics)
+        return Qrels(qrels.queries.take(numbers), query, items, qrels.value[rows], qrels.source, subtopics=subtopics)
 
 
-def _arrays(found: Mapping[str, torch.Tensor] | None) -> dict[str, Array]:
-    return {label: values.numpy() for label, values in (found or {}).items()}
+def _arrays(columns: Mapping[str, torch.Tensor] | None) -> dict[str, Array]:
+    return {label: values.numpy() for label, values in (columns or {}).items()}
 
 
 def _has_level(metric: Any) -> bool:
@@ -214,7 +214,7 @@ def _has_level(metric: Any) -> bool:
 def check_queries(evaluator: Evaluator, parts: Sequence[Part], name: str) -> None:
     """Raise NoCommonQueryError if judgments and a run have queries, but none in common; warn if no document is."""
     theirs = next((part.example for part in parts if part.queries), None)
-    if theirs is not None and evaluator.numbers and not any(len(part.at) for part in parts):
+    if theirs is not None and evaluator.numbers and not any(len(part.query_numbers) for part in parts):
         raise no_common_query(theirs, evaluator.qrels.query_ids[0], f" in run {name!r}")
     if (disjoint := [part.disjoint for part in parts if part.disjoint]) and not any(part.common for part in parts):
         warn(f"Run {name!r}: {disjoint[0]}")

@@ -67,13 +67,13 @@ def plot_cutoffs(
         >>> axes.get_ylabel(), axes.lines[0].get_ydata().tolist()
         ('mean hitrate@k over 3 queries', [0.3333333333333333, 1.0])
     """
-    found = curves.over_cutoffs(rankings, measure, cutoffs)
+    lines = curves.over_cutoffs(rankings, measure, cutoffs)
     label = curves.label_over_k(measure)
-    axes = _new(ax, [curve.run for curve in found])
+    axes = _new(ax, [curve.run for curve in lines])
     mean = "" if "aggregation=" in label else "mean "
-    describe(axes, f"{label} over the cutoff", "cutoff k (rank)", f"{mean}{label} over {_queries(found)}")
-    log_axis(axes, found[0].x if found else ())
-    draw_lines(axes, _lines(found))
+    describe(axes, f"{label} over the cutoff", "cutoff k (rank)", f"{mean}{label} over {_queries(lines)}")
+    log_axis(axes, lines[0].x if lines else ())
+    draw_lines(axes, _lines(lines))
     return axes
 
 
@@ -93,12 +93,12 @@ def plot_precision_recall(rankings: Rankings, ax: Any = None, points: int = 11, 
         ImportError: matplotlib is not installed.
         ValueError: an argument has an unknown value.
     """
-    found = curves.precision_recall(rankings, points, relevance_level)
-    axes = _new(ax, [curve.run for curve in found])
-    describe(axes, f"precision over recall, {_queries(found)}", "recall", "mean interpolated precision")
-    draw_lines(axes, _lines(found))
+    lines = curves.precision_recall(rankings, points, relevance_level)
+    axes = _new(ax, [curve.run for curve in lines])
+    describe(axes, f"precision over recall, {_queries(lines)}", "recall", "mean interpolated precision")
+    draw_lines(axes, _lines(lines))
     axes.set_xlim(-0.02, 1.02)
-    axes.set_ylim(0, 1.05 * max((max(curve.y, default=0) for curve in found), default=0) or 1)  # also of flat curves
+    axes.set_ylim(0, 1.05 * max((max(curve.y, default=0) for curve in lines), default=0) or 1)  # also of flat curves
     return axes
 
 
@@ -121,16 +121,16 @@ def plot_ranks(rankings: Rankings, ax: Any = None, bins: Sequence[int] | None = 
         ImportError: matplotlib is not installed.
         ValueError: as :func:`curves.first_ranks`.
     """
-    found = curves.first_ranks(rankings, bins, relevance_level)
-    axes = _new(ax, [one.run for one in found])
-    numbers = [sum(one.counts) + one.not_retrieved for one in found]
+    distributions = curves.first_ranks(rankings, bins, relevance_level)
+    axes = _new(ax, [ranks.run for ranks in distributions])
+    numbers = [sum(ranks.counts) + ranks.not_retrieved for ranks in distributions]
     describe(axes, "rank of the first relevant document", "rank", f"share of {curves.queries_of(numbers)} (%)")
     axes.set_xscale("log")
-    lasts = found[0].bins if found else (1,)
+    lasts = distributions[0].bins if distributions else (1,)
     edges = np.array([0.5, *(last + 0.5 for last in lasts)])
     gap, end = edges[-1] * 1.25, edges[-1] * 2.5  # the bin of queries without a hit
     left, right = np.array([*edges[:-1], gap]), np.array([*edges[1:], end])
-    _draw_shares(axes, found, left, right)
+    _draw_shares(axes, distributions, left, right)
     axes.axvline(math.sqrt(edges[-1] * gap), color="0.6", linewidth=0.8, linestyle=":")
     names = [_bin(begin, last) for begin, last in zip([1, *(last + 1 for last in lasts)], lasts)]
     turned = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if len(names) > 6 else {}
@@ -264,24 +264,24 @@ def _new(ax: Any, runs: Sequence[str]) -> Any:
     return axes_of(ax, 6.4 + room_for(runs))
 
 
-def _lines(found: Sequence[Curve]) -> dict[str, tuple[Sequence[float], Sequence[float]]]:
-    return {curve.run: (curve.x, curve.y) for curve in found}
+def _lines(lines: Sequence[Curve]) -> dict[str, tuple[Sequence[float], Sequence[float]]]:
+    return {curve.run: (curve.x, curve.y) for curve in lines}
 
 
-def _draw_shares(axes: Any, found: Sequence[FirstRanks], left: np.ndarray, right: np.ndarray) -> None:
+def _draw_shares(axes: Any, distributions: Sequence[FirstRanks], left: np.ndarray, right: np.ndarray) -> None:
     """Draw the share of each bin, in percent: bars side by side, or a line for each run if there are many."""
     drawn = []
-    for n, one in enumerate(found):
-        counts = np.array([*one.counts, one.not_retrieved], dtype=np.float64)
+    for n, ranks in enumerate(distributions):
+        counts = np.array([*ranks.counts, ranks.not_retrieved], dtype=np.float64)
         share = 100 * counts / max(1.0, counts.sum())
-        if len(found) > MOST_GROUPED:
+        if len(distributions) > MOST_GROUPED:
             centre = np.sqrt(left * right)
             (line,) = axes.plot(centre[:-1], share[:-1], **style(n), markersize=4)
             axes.plot(centre[-1:], share[-1:], **style(n), markersize=6)
             drawn.append(line)
             continue
         margin = 0.08 * np.log(right / left)  # on each side of a bin
-        width = (np.log(right / left) - 2 * margin) / len(found)
+        width = (np.log(right / left) - 2 * margin) / len(distributions)
         begin, end = (np.exp(np.log(left) + margin + place * width) for place in (n, n + 1))
         drawn.append(
             axes.bar(
@@ -291,7 +291,7 @@ def _draw_shares(axes: Any, found: Sequence[FirstRanks], left: np.ndarray, right
         )  # fmt: skip
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
-    add_legend(axes, drawn, [one.run for one in found])
+    add_legend(axes, drawn, [ranks.run for ranks in distributions])
 
 
 def _draw_differences(
@@ -320,8 +320,8 @@ def _draw_differences(
     axes.legend(drawn, names, loc=place, framealpha=0.8, edgecolor="none")
 
 
-def _queries(found: Sequence[Curve]) -> str:
-    return curves.queries_of([curve.queries for curve in found])
+def _queries(lines: Sequence[Curve]) -> str:
+    return curves.queries_of([curve.queries for curve in lines])
 
 
 def _bin(begin: int, last: int) -> str:

@@ -87,7 +87,7 @@ def _check(evaluation: Reported, comparison: Comparison | None) -> None:
         ("in", evaluation[evaluation.runs[0]].labels, comparison.measures if comparison else ()),
     ):
         # slices of a measure are named like ndcg@10/slice
-        if unknown := [one for one in used if one not in known and not one.startswith(tuple(f"{x}/" for x in known))]:
+        if unknown := [x for x in used if x not in known and not x.startswith(tuple(f"{name}/" for name in known))]:
             raise ValueError(
                 f"Expected a comparison {kind} {', '.join(known)}, got one {'with' if kind == 'of' else kind}"
                 f" {unknown[0]!r}; pass the result of compare() of this evaluation"
@@ -165,7 +165,7 @@ def _queries(
         run = evaluation.runs[0]
         return [(f"{run}, {label}", _renamed(worst_first(evaluation[run], label, most), ["Query", label]))]
     lists = []
-    for a, b in _pairs(comparison) if pairs is None else [_pairs(comparison)[at] for at in pairs]:
+    for a, b in _pairs(comparison) if pairs is None else [_pairs(comparison)[number] for number in pairs]:
         table = (
             evaluation.losses(a, b, label, most) if pairs is None else evaluation[a].deltas(evaluation[b], label, most)
         )
@@ -175,9 +175,9 @@ def _queries(
 
 def _renamed(table: Table, names: Sequence[str]) -> Table:
     """A table of queries with other names of its columns, of which two may be equal."""
-    unique = [f"{name}{' ' * names[:at].count(name)}" for at, name in enumerate(names)]
+    unique = [f"{name}{' ' * names[:n].count(name)}" for n, name in enumerate(names)]
     columns = {name: table[column] for name, column in zip(unique, table.columns)}
-    columns[unique[0]] = [str(one) for one in columns[unique[0]]]
+    columns[unique[0]] = [str(query) for query in columns[unique[0]]]
     return Table(columns, {unique[3]: "+.4f"} if len(names) > 3 else {})
 
 
@@ -194,7 +194,7 @@ def _legend(comparison: Comparison | None, level: float) -> dict[str, str]:
         corrected = "p" if comparison.correction == "none" else "the corrected p"
         lines |= {"a, b": "the two runs that a row compares; every difference is b - a"}
         facts = {"test": comparison.test, "corrected": corrected, "alpha": comparison.alpha}
-        for head in (one.head for one in comparison.columns if one.head and one.head.legend):
+        for head in (column.head for column in comparison.columns if column.head and column.head.legend):
             lines[head.title.lower()] = head.legend.format(**facts)
     lines["judged"] = "queries of the judgments; missing: those that a run lacks"
     lines["unjudged@k"] = "mean share of the first k documents that nobody has judged; they count as not relevant"
@@ -211,22 +211,22 @@ def _pairs(comparison: Comparison | None) -> list[tuple[str, str]]:
 def _data(evaluation: Reported, comparison: Comparison | None) -> dict[str, Any]:
     """The values of all queries, in 7 digits, in the order of ids."""
     runs = evaluation.runs
-    union = np.unique(np.concatenate([found.ids for found in evaluation.tables.values()])).tolist()
-    at = {one: n for n, one in enumerate(union)}
+    union = np.unique(np.concatenate([table.ids for table in evaluation.tables.values()])).tolist()
+    position = {query: n for n, query in enumerate(union)}
     first = evaluation[runs[0]]
     measures = []
     for label in first.labels:
-        values = [_spread(evaluation[run].ids.tolist(), evaluation[run].columns[label], at) for run in runs]
+        values = [_spread(evaluation[run].ids.tolist(), evaluation[run].columns[label], position) for run in runs]
         measures.append({"label": printable(label), "higher": first.higher_is_better[label], "values": values})
     pairs = [[runs.index(a), runs.index(b)] for a, b in _pairs(comparison)]
-    ids = [printable(str(one)) for one in at]
+    ids = [printable(str(query)) for query in position]
     return {"page": PAGE, "runs": list(map(printable, runs)), "pairs": pairs, "ids": ids, "measures": measures}
 
 
-def _spread(ids: Sequence[Any], values: np.ndarray, at: Mapping[Any, int]) -> list[float | None]:
-    row: list[float | None] = [None] * len(at)
-    for one, value in zip(ids, values.tolist()):
-        row[at[one]] = float(f"{value:.7g}") if math.isfinite(value) else None
+def _spread(ids: Sequence[Any], values: np.ndarray, position: Mapping[Any, int]) -> list[float | None]:
+    row: list[float | None] = [None] * len(position)
+    for query, value in zip(ids, values.tolist()):
+        row[position[query]] = float(f"{value:.7g}") if math.isfinite(value) else None
     return row
 
 

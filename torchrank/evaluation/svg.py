@@ -36,7 +36,7 @@ class Scale:
         start: the place of the beginning.
         end: the place of the end.
         log: whether places are those of logarithms.
-        whole: whether numbers are integers.
+        integers: whether numbers are integers.
     """
 
     low: float
@@ -44,11 +44,11 @@ class Scale:
     start: float
     end: float
     log: bool = False
-    whole: bool = False
+    integers: bool = False
 
     def __call__(self, value: float) -> str:
         """The place of a number."""
-        low, high, value = (math.log(one) if self.log else one for one in (self.low, self.high, value))
+        low, high, value = (math.log(number) if self.log else number for number in (self.low, self.high, value))
         return _short(self.start + (value - low) / (high - low) * (self.end - self.start))
 
     def ticks(self, most: int = 6) -> list[float]:
@@ -61,16 +61,16 @@ class Scale:
         if self.log:
             return _log_ticks(self.low, self.high, most + 4)
         step = _round_step((self.high - self.low) / most)
-        step = math.ceil(step) if self.whole else step
+        step = math.ceil(step) if self.integers else step
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [round(step * n, 12) for n in range(first, last + 1)]
 
 
 def scale_of(values: Iterable[float], start: float, end: float, *, log: bool = False, zero: bool = False) -> Scale:
     """An axis that holds some numbers, with some room; ``zero`` includes 0. Missing numbers are left out."""
-    shown = (one if abs(one) > 1e-300 else 0.0 for one in values)  # no tick is between smaller numbers
-    found = [one for one in shown if math.isfinite(one) and (one > 0 or not log)]
-    low, high = min([*found, *([0.0] * zero)], default=0.0), max([*found, *([0.0] * zero)], default=1.0)
+    shown = (value if abs(value) > 1e-300 else 0.0 for value in values)  # no tick is between smaller numbers
+    finite = [value for value in shown if math.isfinite(value) and (value > 0 or not log)]
+    low, high = min([*finite, *([0.0] * zero)], default=0.0), max([*finite, *([0.0] * zero)], default=1.0)
     if log:
         return Scale(low or 1.0, high if high > low else (low or 1.0) * 10, start, end, True)
     if not high > low:
@@ -79,13 +79,13 @@ def scale_of(values: Iterable[float], start: float, end: float, *, log: bool = F
     return Scale(low - room, high + room, start, end)
 
 
-def lines(found: Sequence[Curve], title: str, x_label: str, y_label: str, *, log: bool = False) -> str:
+def lines(curves: Sequence[Curve], title: str, x_label: str, y_label: str, *, log: bool = False) -> str:
     """A chart of lines, whose points show their numbers if the pointer rests on them; NaN interrupts a line."""
-    x = scale_of((one for line in found for one in line.x), LEFT, WIDTH - RIGHT, log=log)
-    values = [one for line in found for one in line.y if math.isfinite(one)]
+    x = scale_of((place for curve in curves for place in curve.x), LEFT, WIDTH - RIGHT, log=log)
+    values = [y for curve in curves for y in curve.y if math.isfinite(y)]
     zero = not values or min(values) < 0.4 * max(values)
     y = scale_of(values, HEIGHT - BOTTOM, TOP, zero=zero)
-    marks = "".join(_line(line, at % STYLES, x, y, x_label) for at, line in enumerate(found))
+    marks = "".join(_line(curve, n % STYLES, x, y, x_label) for n, curve in enumerate(curves))
     return _chart(title, _axes(x, y, x_label, y_label) + marks)
 
 
@@ -142,7 +142,7 @@ def differences(
         signed: whether these are differences, printed with their signs; otherwise they are values.
     """
     spec, y_label = ("+.4f", "difference") if signed else (".4f", "value")
-    x = Scale(0, max(1, len(values)), LEFT, WIDTH - RIGHT, whole=True)
+    x = Scale(0, max(1, len(values)), LEFT, WIDTH - RIGHT, integers=True)
     y = scale_of(values, HEIGHT - BOTTOM, TOP, zero=True)
     texts = [f"{name}: {value:{spec}}" for name, value in zip(names, values)]
     if len(values) > MOST_BARS:
@@ -160,11 +160,11 @@ def differences(
 
 def _bars(values: Sequence[float], texts: Sequence[str], x: Scale, y: Scale, sign: int) -> str:
     """The bars on one side of 0, with texts if they are few."""
-    some = [at for at, one in enumerate(values) if one * sign > 0]
-    paths = [f"M{x(at + 0.5)} {y(0)}V{y(values[at])}" for at in some]
+    drawn = [position for position, value in enumerate(values) if value * sign > 0]
+    paths = [f"M{x(position + 0.5)} {y(0)}V{y(values[position])}" for position in drawn]
     if len(values) > MOST_TEXTS:
         return tag("path", d="".join(paths))
-    return "".join(tag("path", _title(texts[at]), d=path) for path, at in zip(paths, some))
+    return "".join(tag("path", _title(texts[position]), d=path) for path, position in zip(paths, drawn))
 
 
 def _bar_width(count: int) -> str:
@@ -175,8 +175,8 @@ def _bar_width(count: int) -> str:
 def _steps(values: Sequence[float], x: Scale, y: Scale, most: int = 800) -> str:
     """A step curve through at most ``most`` of many values, the first and the last among them."""
     count = min(most, len(values))
-    kept = sorted({round(n * (len(values) - 1) / max(1, count - 1)) for n in range(count)})
-    return f"M{LEFT} {y(values[0])}" + "".join(f"H{x(at)}V{y(values[at])}" for at in kept) + f"H{WIDTH - RIGHT}"
+    positions = sorted({round(n * (len(values) - 1) / max(1, count - 1)) for n in range(count)})
+    return f"M{LEFT} {y(values[0])}" + "".join(f"H{x(i)}V{y(values[i])}" for i in positions) + f"H{WIDTH - RIGHT}"
 
 
 def forest(rows: Sequence[Effect], title: str, x_label: str) -> str:
@@ -185,23 +185,24 @@ def forest(rows: Sequence[Effect], title: str, x_label: str) -> str:
     longest = max((min(len(row.name), LONGEST) for row in rows), default=1)
     left = 12 + _CHARACTER * longest
     bottom = top + step * len(rows)
-    x = scale_of((one for row in rows for one in (row.value, row.low, row.high)), left + 8, WIDTH - RIGHT, zero=True)
+    values = (value for row in rows for value in (row.value, row.low, row.high))
+    x = scale_of(values, left + 8, WIDTH - RIGHT, zero=True)
     marks = _x_axis(x, bottom, top, x_label) + tag("path", d=f"M{x(0)} {top}V{bottom}", class_="zero")
-    for at, row in enumerate(rows):
-        marks += _difference(row, x, top + step * (at + 0.5), left)
+    for position, row in enumerate(rows):
+        marks += _difference(row, x, top + step * (position + 0.5), left)
     return _chart(title, marks, bottom + BOTTOM)
 
 
 def _difference(row: Effect, x: Scale, y: float, left: float) -> str:
     text = _title(f"{row.name}: {cell(row.value, '+.4f')} {interval(row.low, row.high, '+.4f')}")
     name = shortened(row.name, LONGEST)
-    found = tag("text", escaped(name) + text, x=_short(left), y=_short(y + 4), text_anchor="end")
+    marks = tag("text", escaped(name) + text, x=_short(left), y=_short(y + 4), text_anchor="end")
     if math.isfinite(row.low + row.high):
-        found += tag("path", text, d=f"M{x(row.low)} {_short(y)}H{x(row.high)}", class_="range")
+        marks += tag("path", text, d=f"M{x(row.low)} {_short(y)}H{x(row.high)}", class_="range")
     if math.isfinite(row.value):
         form = "dot" if row.significant else "dot hollow"
-        found += tag("path", text, d=_marker(0, float(x(row.value)), y, 4.5), class_=form)
-    return tag("g", found)
+        marks += tag("path", text, d=_marker(0, float(x(row.value)), y, 4.5), class_=form)
+    return tag("g", marks)
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------
@@ -217,10 +218,10 @@ def _title(text: str) -> str:
 
 def _axes(x: Scale, y: Scale, x_label: str, y_label: str) -> str:
     left, bottom, digits = x.start, y.start, _digits(y.ticks())
-    grid = "".join(f"M{_short(left)} {y(one)}H{_short(x.end)}" for one in y.ticks())
+    grid = "".join(f"M{_short(left)} {y(tick)}H{_short(x.end)}" for tick in y.ticks())
     texts = "".join(
-        tag("text", digits(one), x=_short(left - 7), y=_short(float(y(one)) + 4), text_anchor="end")
-        for one in y.ticks()
+        tag("text", digits(tick), x=_short(left - 7), y=_short(float(y(tick)) + 4), text_anchor="end")
+        for tick in y.ticks()
     )
     middle = (y.start + y.end) / 2
     name = tag("text", escaped(y_label), transform=f"translate(13 {middle:g}) rotate(-90)", class_="name")
@@ -232,9 +233,9 @@ def _x_axis(x: Scale, bottom: float, top: float | None, label: str, most: int = 
     ticks, length = x.ticks(most), 4 if top is None else top - bottom
     kind = "axis" if top is None else "grid"
     digits = _digits(ticks)
-    paths = tag("path", d="".join(f"M{x(one)} {_short(bottom)}v{_short(length)}" for one in ticks), class_=kind)
+    paths = tag("path", d="".join(f"M{x(tick)} {_short(bottom)}v{_short(length)}" for tick in ticks), class_=kind)
     base = tag("path", d=f"M{_short(x.start)} {_short(bottom)}H{_short(x.end)}", class_="axis")
-    texts = "".join(tag("text", digits(one), x=x(one), y=_short(bottom + 17), class_="tick") for one in ticks)
+    texts = "".join(tag("text", digits(tick), x=x(tick), y=_short(bottom + 17), class_="tick") for tick in ticks)
     name = tag("text", escaped(label), x=_short((x.start + x.end) / 2), y=_short(bottom + 37), class_="name")
     return paths + base + texts + name
 
@@ -243,7 +244,7 @@ def _digits(ticks: Sequence[float]) -> Callable[[float], str]:
     """The format of ticks: as many decimals as they need."""
     spread = max(map(abs, ticks), default=1.0) or 1.0
     for decimals in range(7):
-        if all(abs(round(one, decimals) - one) <= 1e-6 * spread for one in ticks):
+        if all(abs(round(tick, decimals) - tick) <= 1e-6 * spread for tick in ticks):
             return lambda value: f"{value:.{decimals}f}"
     return lambda value: f"{value:.2g}"
 
@@ -257,10 +258,10 @@ def _round_step(least: float) -> float:
 def _log_ticks(low: float, high: float, most: int) -> list[float]:
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for digits in ((1, 2, 5), (1,)):
-        found = [digit * 10**power for power in powers for digit in digits if low <= digit * 10**power <= high]
-        if len(found) <= most:
+        ticks = [digit * 10**power for power in powers for digit in digits if low <= digit * 10**power <= high]
+        if len(ticks) <= most:
             break
-    return found or [low, high]
+    return ticks or [low, high]
 
 
 def _short(place: float) -> str:

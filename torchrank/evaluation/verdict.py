@@ -15,7 +15,7 @@ from torchrank.statistics.table import cell
 def verdict(evaluation: Reported, comparison: Comparison | None, level: float = 0.95) -> str:
     """The best run in the first measure, and the runs than which it is significantly better."""
     label = evaluation[evaluation.runs[0]].labels[0]
-    values = {run: found[label] for run, found in evaluation.means.items() if math.isfinite(found[label])}
+    values = {run: means[label] for run, means in evaluation.means.items() if math.isfinite(means[label])}
     if not values:
         return f"No run has a value of {label}."
     higher = evaluation[evaluation.runs[0]].higher_results_are_better[label]
