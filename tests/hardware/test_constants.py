@@ -38,7 +38,7 @@ def test_small_and_large_constants_do_not_displace_each_other(large):
     made(most[large], sizes[large])
     assert made(-1, sizes[large]) is not first  # the oldest had to go
     assert made(-1, sizes[not large]) is other
-    assert len(constants._kept) <= constants.MANY + constants.MOST
+    assert len(constants._tensors) <= constants.MANY + constants.MOST
 
 
 def test_constants_of_a_tracing_mode_are_not_kept():

@@ -174,8 +174,8 @@ def _joined(arguments: Sequence[str]) -> list[str]:
 def _escaped(error: UnicodeError) -> tuple[bytes, int]:
     """Characters that the output does not have: bytes of ids that are not UTF-8 as they are, others as escapes."""
     assert isinstance(error, UnicodeEncodeError)
-    one = error.object[error.start]
-    data = bytes([ord(one) & 0xFF]) if "\udc80" <= one <= "\udcff" else one.encode("unicode_escape")
+    character = error.object[error.start]
+    data = bytes([ord(character) & 0xFF]) if "\udc80" <= character <= "\udcff" else character.encode("unicode_escape")
     return data, error.start + 1
 
 
@@ -208,13 +208,11 @@ def _parser() -> argparse.ArgumentParser:
         description="Train a small encoder on scikit-learn's handwritten digits with Lightning, and print how well "
         "each held-out image finds the others of its digit: before training, and after every epoch.",
     )
-    demo.add_argument("--epochs", type=_at_least(0), default=15, help="default: %(default)s; 0 only evaluates")
+    demo.add_argument("--epochs", type=_least(0), default=15, help="default: %(default)s; 0 only evaluates")
     demo.add_argument(
-        "--workers", type=_at_least(1), default=1, metavar="N", help="train and validate on N processes (default: 1)"
+        "--workers", type=_least(1), default=1, metavar="N", help="train and validate on N processes (default: 1)"
     )
-    demo.add_argument(
-        "--seed", type=_at_least(0), default=0, help="of split, weights and batches (default: %(default)s)"
-    )
+    demo.add_argument("--seed", type=_least(0), default=0, help="of split, weights and batches (default: %(default)s)")
     demo.add_argument(
         "--plot", type=_new_file(".png", ".svg", ".pdf"), metavar="FILE", help="draw the curves: .png, .svg, .pdf"
     )
@@ -235,7 +233,7 @@ def _add_evaluations(commands: Any) -> None:
     )
     reading.add_argument(
         "--expansion",
-        type=_at_least(1),
+        type=_least(1),
         default=100,
         metavar="N",
         help="refuse gzip and parquet files of more than 64 MB and N times their size, decompressed (default: 100)",
@@ -260,7 +258,7 @@ def _add_evaluations(commands: Any) -> None:
         action=argparse.BooleanOptionalAction,
         help="leave out documents named like their query",
     )
-    files.add_argument("--depth", type=_at_least(1), metavar="K", help="keep the first K documents of each query")
+    files.add_argument("--depth", type=_least(1), metavar="K", help="keep the first K documents of each query")
     files.add_argument(
         "--relevance-level",
         type=_grade,
@@ -317,10 +315,10 @@ def _add_evaluations(commands: Any) -> None:
         help="correct over the pairs of each measure, or over all (default: measure)",
     )
     compare.add_argument("--alpha", type=_share, default=0.05, help="error rate of tests (default: %(default)s)")
-    compare.add_argument("--seed", type=_at_least(0), default=0, help="of tests that draw (default: %(default)s)")
+    compare.add_argument("--seed", type=_least(0), default=0, help="of tests that draw (default: %(default)s)")
     compare.add_argument(
         "--worst",
-        type=_at_least(1),
+        type=_least(1),
         metavar="N",
         help="print the N queries with the largest losses in the first measure",
     )
@@ -406,8 +404,8 @@ def _about_convert() -> dict[str, str]:
 def _about_compare() -> dict[str, str]:
     from torchrank.statistics.comparison import COLUMNS
 
-    printed = (one for one in COLUMNS if one.printed and not one.margin)
-    columns = "\n".join(f"  {one.name:13}{one.about}" for one in printed)
+    printed = (column for column in COLUMNS if column.printed and not column.margin)
+    columns = "\n".join(f"  {column.name:13}{column.about}" for column in printed)
     return {"epilog": EXAMPLES["compare"].replace("COLUMNS", columns)}
 
 
@@ -500,11 +498,11 @@ def _grade(text: str) -> float:
     return int(text) if text.isdecimal() else float(text)
 
 
-def _at_least(least: int) -> Callable[[str], int]:
+def _least(bound: int) -> Callable[[str], int]:
     def number(text: str) -> int:
         value = _float(text)
-        if not (value >= least and value.is_integer()):
-            raise argparse.ArgumentTypeError(f"Expected an integer >= {least}, got {text!r}")
+        if not (value >= bound and value.is_integer()):
+            raise argparse.ArgumentTypeError(f"Expected an integer >= {bound}, got {text!r}")
         return int(value)
 
     return number

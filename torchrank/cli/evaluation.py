@@ -95,24 +95,25 @@ def run(command: str, options: argparse.Namespace) -> int:
         if isinstance(error, ReadingError):
             wrong_data = not Path(error.source).is_dir()
         return refused("", error, DATA if wrong_data else UNREADABLE)
-    options.status = PASSED if all(one.passed for one in result.verdicts) else FAILED  # also if nothing can be written
+    # The status is set now: it stays if nothing can be written.
+    options.status = PASSED if all(outcome.passed for outcome in result.verdicts) else FAILED
     _print(result, options.format, width_of(options.wide))
-    for one in result.verdicts:
-        if not one.passed or options.format not in SEVERAL:
-            print(f"torchrank {command}: {printable(one.judged)}", file=sys.stderr)
+    for outcome in result.verdicts:
+        if not outcome.passed or options.format not in SEVERAL:
+            print(f"torchrank {command}: {printable(outcome.judged)}", file=sys.stderr)
     return int(options.status)
 
 
 def evaluated(options: argparse.Namespace) -> Result:
     """The values of one or several runs."""
-    found, slices = _evaluation(options)
-    summary = found.summary(options.interval)
+    evaluation, slices = _evaluation(options)
+    summary = evaluation.summary(options.interval)
     if slices is not None:
-        summary = Table.of_rows([*summary, *found.by(slices, options.interval)], notes=summary.notes)
-    _write(found, None, options)
-    tables = {"rows": summary, "coverage": found.coverage.without_notes(summary)}
+        summary = Table.of_rows([*summary, *evaluation.by(slices, options.interval)], notes=summary.notes)
+    _write(evaluation, None, options)
+    tables = {"rows": summary, "coverage": evaluation.coverage.without_notes(summary)}
     notes = [note for table in tables.values() for note in table.notes]
-    return Result(tables, {"means": means_of(found), "notes": notes, **_about(options)})
+    return Result(tables, {"means": means_of(evaluation), "notes": notes, **_about(options)})
 
 
 def compared(options: argparse.Namespace) -> Result:
@@ -120,34 +121,34 @@ def compared(options: argparse.Namespace) -> Result:
     if options.worst and options.format not in SEVERAL:
         several = ", ".join(SEVERAL)
         raise ValueError(f"Expected one of --format {several} with --worst, got {options.format}; leave --worst out")
-    found, slices = _evaluation(options, least=2)
-    comparison = found.compare(
+    evaluation, slices = _evaluation(options, least=2)
+    comparison = evaluation.compare(
         options.baseline, by=slices, test=options.test, correction=options.correction, family=options.family,
         alpha=options.alpha, seed=options.seed,
     )  # fmt: skip
     texts = [("fail-if", text) for text in options.fail_if] + [("require", text) for text in options.require]
     gates = [Gate.of(text, kind, comparison.measures) for kind, text in texts]
-    verdicts = [one for gate in gates for one in gate.verdicts(comparison, found.runs[0], options.alpha)]
-    _write(found, comparison, options, {str(one): one.passed for one in verdicts})
+    verdicts = [outcome for gate in gates for outcome in gate.verdicts(comparison, evaluation.runs[0], options.alpha)]
+    _write(evaluation, comparison, options, {str(outcome): outcome.passed for outcome in verdicts})
     from torchrank.evaluation.verdict import verdict  # after PyTorch, which is imported while files are read
 
     tables = {"rows": comparison.table if options.format in ("csv", "jsonl") else comparison.printed}
     if options.table == "paper":
-        tables = {"table" if options.format == "json" else "rows": found.table(comparison)}
-    tables["coverage"] = found.coverage
+        tables = {"table" if options.format == "json" else "rows": evaluation.table(comparison)}
+    tables["coverage"] = evaluation.coverage
     if options.worst:
-        tables["worst"] = _worst(found, options.worst)
+        tables["worst"] = _worst(evaluation, options.worst)
     document = {
-        "means": means_of(found), **comparison.to_dict(), "seed": options.seed,
-        "gates": [vars(one) for one in verdicts], **_about(options),
+        "means": means_of(evaluation), **comparison.to_dict(), "seed": options.seed,
+        "gates": [vars(outcome) for outcome in verdicts], **_about(options),
     }  # fmt: skip
-    return Result(tables, document, verdict(found, comparison), verdicts)
+    return Result(tables, document, verdict(evaluation, comparison), verdicts)
 
 
 def powered(options: argparse.Namespace) -> Result:
     """The numbers of queries that show a difference, and the differences that are shown."""
-    found, _ = _evaluation(options, least=2)
-    comparison = found.compare()
+    evaluation, _ = _evaluation(options, least=2)
+    comparison = evaluation.compare()
     needed = comparison.queries_needed(options.delta, options.power, options.alpha)
     detectable = comparison.detectable(options.power, options.alpha)
     columns = {name: needed[name] for name in ("measure", "a", "b", "sd")}
@@ -157,7 +158,7 @@ def powered(options: argparse.Namespace) -> Result:
         f"both with probability {options.power:g}, by a t test at {options.alpha:g} without correction",
     ]
     settings = {"delta": options.delta, "power": options.power, "alpha": options.alpha}
-    document = {"means": means_of(found), "notes": notes, **settings, **_about(options)}
+    document = {"means": means_of(evaluation), "notes": notes, **settings, **_about(options)}
     return Result({"rows": Table(columns, notes=notes)}, document)
 
 
@@ -171,30 +172,30 @@ def _print(result: Result, kind: str, width: float) -> None:
         return
     parts = [formatted(table, kind, width) for table in result.tables.values()]
     if kind in SEVERAL:
-        judged = [printable(one.judged) for one in result.verdicts]
+        judged = [printable(outcome.judged) for outcome in result.verdicts]
         bullet = "- " if kind == "markdown" else ""
-        texts = [printable(result.first), "\n".join(bullet + one for one in judged)]
+        texts = [printable(result.first), "\n".join(bullet + line for line in judged)]
         if kind == "html":
             texts = [f"<p>{html.escape(text)}</p>" * bool(text) for text in texts]
         if kind == "table":
             texts = [wrapped(text, width) for text in texts]
-        parts = [one for one in (texts[0], *parts, texts[1]) if one]
+        parts = [text for text in (texts[0], *parts, texts[1]) if text]
     show("\n\n".join(parts if kind in SEVERAL else parts[:1]))
 
 
 def _write(
-    found: Evaluation,
+    evaluation: Evaluation,
     comparison: Comparison | None,
     options: argparse.Namespace,
     gates: Mapping[str, bool] | None = None,
 ) -> None:
     """Write the files of the options -q, --plot and --html."""
     if options.per_query == STANDARD:
-        show(per_query(found))
+        show(per_query(evaluation))
     elif options.per_query:
-        write(options.per_query, per_query(found))
+        write(options.per_query, per_query(evaluation))
     if options.plot:
-        _plot(found, comparison, options)
+        _plot(evaluation, comparison, options)
     if options.html:
         about = _about(options)
         digest = about["qrels"]["blake2b"]
@@ -205,29 +206,29 @@ def _write(
         }
         if comparison and comparison.test in DRAWING:
             facts["Seed"] = f"{options.seed}"
-        found.to_html(
+        evaluation.to_html(
             options.html, comparison=comparison, about=facts, gates=gates,
             worst=getattr(options, "worst", None) or WORST, level=getattr(options, "interval", 0.95),
         )  # fmt: skip
 
 
-def _plot(found: Evaluation, comparison: Comparison | None, options: argparse.Namespace) -> None:
+def _plot(evaluation: Evaluation, comparison: Comparison | None, options: argparse.Namespace) -> None:
     """Draw the means of all runs, or their differences, in axes for each measure."""
     from torchrank.evaluation.plots import panels
     from torchrank.evaluation.verdict import listed
 
     if comparison is None:
-        rows, measures, what = len(found.runs), tuple(found[found.runs[0]].labels), "Means"
+        rows, measures, what = len(evaluation.runs), tuple(evaluation[evaluation.runs[0]].labels), "Means"
     else:
         rows, measures, what = len(comparison.effects(comparison.measures[0])), comparison.measures, "Differences"
 
     def draw(measure: str, axes: Any) -> None:
         if comparison is None:
-            found.plot_intervals(measure, axes, options.interval)
+            evaluation.plot_intervals(measure, axes, options.interval)
         else:
             comparison.forest(axes, measure)
 
-    panels(f"{what} of {listed(found.runs)}", measures, rows, draw).savefig(options.plot, dpi=150)
+    panels(f"{what} of {listed(evaluation.runs)}", measures, rows, draw).savefig(options.plot, dpi=150)
 
 
 @contextlib.contextmanager
@@ -305,10 +306,10 @@ def _evaluation(options: argparse.Namespace, least: int = 1) -> tuple[Evaluation
 
         arguments = {name: getattr(options, name) for name in ARGUMENTS}
         watched = watched and find_spec("tqdm") is not None
-        found = evaluate(qrels, sources, options.measures, **arguments, progress=watched)
-    for one in caught:
-        print(f"torchrank: {printable(in_shell(one.message))}", file=sys.stderr)
-    return found, None if slices is None else _by_id(found, slices)
+        evaluation = evaluate(qrels, sources, options.measures, **arguments, progress=watched)
+    for warning in caught:
+        print(f"torchrank: {printable(in_shell(warning.message))}", file=sys.stderr)
+    return evaluation, None if slices is None else _by_id(evaluation, slices)
 
 
 def _named(texts: list[str]) -> dict[str, str]:
@@ -357,30 +358,30 @@ def _about(options: argparse.Namespace) -> dict[str, Any]:
 
 def _slices(path: str) -> dict[str, str]:
     """The slice of each query, from lines of a query and its slice."""
-    found: dict[str, str] = {}
+    slices: dict[str, str] = {}
     check_readable(path)
     for number, line in enumerate(Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
         if not (fields := [decode(field) for field in line.strip().split(maxsplit=1)]):
             continue
-        if len(fields) < 2 or fields[0] in found:
+        if len(fields) < 2 or fields[0] in slices:
             raise ValueError(
                 f"Expected a query and its slice, each query once, in line {number} of {path}, got {decode(line)!r}"
             )
-        found[fields[0]] = fields[1]
-    return found
+        slices[fields[0]] = fields[1]
+    return slices
 
 
-def _by_id(found: Evaluation, slices: dict[str, str]) -> dict[Any, str]:
+def _by_id(evaluation: Evaluation, slices: dict[str, str]) -> dict[Any, str]:
     """The slices by the ids of the judgments, which a parquet file has as integers."""
-    ids = {one for table in found.tables.values() for one in table.ids.tolist()}
-    return {one: slices[str(one)] for one in ids if str(one) in slices}
+    ids = {query for table in evaluation.tables.values() for query in table.ids.tolist()}
+    return {query: slices[str(query)] for query in ids if str(query) in slices}
 
 
-def _worst(found: Evaluation, most: int) -> Table:
+def _worst(evaluation: Evaluation, most: int) -> Table:
     """The queries with the largest losses from the first run to each other one, in the first measure."""
-    first, *others = found.runs
-    label = found[first].labels[0]
-    rows = [{"run": name, **row} for name in others for row in found.losses(first, name, label, most)]
+    first, *others = evaluation.runs
+    label = evaluation[first].labels[0]
+    rows = [{"run": name, **row} for name in others for row in evaluation.losses(first, name, label, most)]
     return Table.of_rows(
         rows, columns=("run", "id", "before", "after", "delta"), notes=[f"{label}: the largest losses from {first}"]
     )

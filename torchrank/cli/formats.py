@@ -54,7 +54,7 @@ def fitted(table: Table, width: float) -> Table:
     while (over := excess()) > 0 and max(table.widths) > SHORTEST:
         name, widest = max(zip(table.columns, table.widths), key=lambda column: column[1])
         most = max(SHORTEST, widest - int(over))
-        texts = [shortened(one, most) if isinstance(one, str) else one for one in table[name]]
+        texts = [shortened(value, most) if isinstance(value, str) else value for value in table[name]]
         if texts == table[name]:
             break
         table = Table({**{key: table[key] for key in table.columns}, name: texts}, table.formats, table.notes)
@@ -67,8 +67,8 @@ def wrapped(text: str, width: float) -> str:
     if width == math.inf:
         return text
     options: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
-    lines = ([one] if len(one) <= width else textwrap.wrap(one, int(width), **options) for one in text.split("\n"))
-    return "\n".join(line for found in lines for line in found)
+    lines = ([line] if len(line) <= width else textwrap.wrap(line, int(width), **options) for line in text.split("\n"))
+    return "\n".join(line for pieces in lines for line in pieces)
 
 
 def formatted(table: Table, kind: str, width: float = math.inf) -> str:
@@ -85,9 +85,9 @@ def rows_of(table: Table) -> list[dict[str, Any]]:
     return [{name: finite(value) for name, value in row.items()} for row in table]
 
 
-def means_of(found: Evaluation) -> dict[str, dict[str, Any]]:
+def means_of(evaluation: Evaluation) -> dict[str, dict[str, Any]]:
     """The value of each measure by run, in values that JSON has."""
-    return {run: {name: finite(value) for name, value in values.items()} for run, values in found.means.items()}
+    return {run: {name: finite(value) for name, value in values.items()} for run, values in evaluation.means.items()}
 
 
 def show(text: str) -> None:
@@ -100,12 +100,12 @@ def print_json(values: Mapping[str, Any]) -> None:
     print(json.dumps(values, allow_nan=False))
 
 
-def per_query(found: Evaluation) -> str:
+def per_query(evaluation: Evaluation) -> str:
     """All values of all queries: run, query, measure, value, separated by tabs."""
     text = io.StringIO()
     writer = csv.writer(text, delimiter="\t", lineterminator="\n")
     writer.writerow(["run", "query", "measure", "value"])
-    for name, table in found.tables.items():
+    for name, table in evaluation.tables.items():
         for label, values in table.columns.items():
             writer.writerows([name, query, label, value] for query, value in zip(table.ids.tolist(), values.tolist()))
     return text.getvalue()

@@ -57,14 +57,14 @@ class Gate:
         Raises:
             ValueError: the text is no condition.
         """
-        found = re.fullmatch(r"\s*(\S.*?)\s*([<>])\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*", text)
-        if not found:
+        match = re.fullmatch(r"\s*(\S.*?)\s*([<>])\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*", text)
+        if not match:
             raise ValueError(f"Expected a condition such as 'ndcg@10 < -0.005' for --{kind}, got {text!r}")
         try:
-            measure = Named(zip(keys, keys))[found[1]]
+            measure = Named(zip(keys, keys))[match[1]]
         except KeyError:
-            measure = parse(found[1]).label
-        return cls(kind, measure, found[2] == ">", float(found[3]))
+            measure = parse(match[1]).label
+        return cls(kind, measure, match[2] == ">", float(match[3]))
 
     def verdicts(self, comparison: Comparison, baseline: str, alpha: float) -> list[Verdict]:
         """The verdict for each run beside the baseline.

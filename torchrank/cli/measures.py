@@ -74,10 +74,10 @@ def section(measure: type, title: str) -> str:
         ValueError: there is no section with this title.
     """
     text = inspect.getdoc(measure) or ""
-    found = re.search(rf"^{title}:\n((?:    .*\n|\n)+)", text + "\n", re.MULTILINE)
-    if found is None:
+    match = re.search(rf"^{title}:\n((?:    .*\n|\n)+)", text + "\n", re.MULTILINE)
+    if match is None:
         raise ValueError(f"Expected the docstring of {measure.__name__} to have a section {title!r}, got none")
-    return _without_roles(" ".join(found[1].split())).replace("``", "`")
+    return _without_roles(" ".join(match[1].split())).replace("``", "`")
 
 
 def _without_roles(text: str) -> str:
@@ -102,38 +102,38 @@ def _range(measure: Any) -> str:
 def described() -> tuple[Description, ...]:
     """Descriptions of all exported measures, in the order of their labels."""
     exported: list[Any] = [getattr(public, name) for name in public.__all__]
-    measures = [one for one in exported if inspect.isclass(one) and vars(one).get("name")]
-    return tuple(sorted(map(Description.of, measures), key=lambda one: one.label))
+    measures = [measure for measure in exported if inspect.isclass(measure) and vars(measure).get("name")]
+    return tuple(sorted(map(Description.of, measures), key=lambda description: description.label))
 
 
 def lines(width: float) -> str:
     """All measures, a line for each: its label, and what it is."""
-    return listed([(one.label, one.summary) for one in described()], width, "torchrank measures ndcg")
+    return listed([(about.label, about.summary) for about in described()], width, "torchrank measures ndcg")
 
 
 def table() -> str:
     """All measures as a table in Markdown."""
     rows = [
         (
-            f"`{one.label}` `{one.name}`",
-            one.summary,
-            f"${one.formula.replace(BAR, BAR_IN_MATH)}$",
-            one.range,
-            one.source,
-            one.also_in,
+            f"`{description.label}` `{description.name}`",
+            description.summary,
+            f"${description.formula.replace(BAR, BAR_IN_MATH)}$",
+            description.range,
+            description.source,
+            description.also_in,
         )
-        for one in described()
+        for description in described()
     ]
     return Table(dict(zip(HEAD, zip(*rows)))).to_markdown()
 
 
-def found(spelling: str) -> dict[str, list[str]]:
+def classes_of(spelling: str) -> dict[str, list[str]]:
     """The classes that a spelling stands for, each with its labels if the spelling sets parameters.
 
     Raises:
         ValueError: no measure has this name.
     """
-    classes = {one.name.lower(): one.name for one in described()}
+    classes = {description.name.lower(): description.name for description in described()}
     if spelling.lower() in classes:
         return {classes[spelling.lower()]: []}
     try:
@@ -156,22 +156,22 @@ def found(spelling: str) -> dict[str, list[str]]:
 
 def page(measure: str, spelling: str, labels: list[str]) -> str:
     """One measure as text for a terminal."""
-    one = next(one for one in described() if one.name == measure)
+    about = next(about for about in described() if about.name == measure)
     cls = getattr(public, measure)
     cells = [
-        ("formula", formula(one.formula)),
-        ("range", one.range),
+        ("formula", formula(about.formula)),
+        ("range", about.range),
         ("parameters", ", ".join(f"{key}={value!r}" for key, value in cls.definition().items())),
-        ("source", one.source.replace("`", "")),
-        ("also in", one.also_in.replace("`", "")),
+        ("source", about.source.replace("`", "")),
+        ("also in", about.also_in.replace("`", "")),
     ]
     if labels:
         cells = [(spelling, ", ".join(labels)), *cells]
     return "\n".join(
-        [f"{one.label}  (torchrank.{one.name})", *rows([("", one.summary.replace("`", ""))], 0), "", *rows(cells)]
+        [f"{about.label}  (torchrank.{about.name})", *rows([("", about.summary.replace("`", ""))], 0), "", *rows(cells)]
     )
 
 
 def pages(names: str) -> list[str]:
     """The pages of the measures that a text names."""
-    return [page(measure, name, labels) for name in split(names) for measure, labels in found(name).items()]
+    return [page(measure, name, labels) for name in split(names) for measure, labels in classes_of(name).items()]

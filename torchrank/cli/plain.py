@@ -42,14 +42,14 @@ def formula(latex: str) -> str:
     """A LaTeX formula as plain text."""
     # Unbrace simple indexes first, so that the braces that remain belong to fractions, roots and groups.
     latex = re.sub(r"([_^])\{(\w+)\}", r"\1\2", latex)
-    while found := re.search(r"\\frac(?={)", latex):
-        above, behind = _group(latex, found.end())
+    while match := re.search(r"\\frac(?={)", latex):
+        above, behind = _group(latex, match.end())
         below, behind = _group(latex, behind)
         over = "/" if re.fullmatch(r"\w+", above) and re.fullmatch(r"\w+", below) else " / "
-        latex = f"{latex[: found.start()]}{_factor(above)}{over}{_factor(below)}{latex[behind:]}"
-    while found := re.search(r"\\sqrt(?={)", latex):
-        inside, behind = _group(latex, found.end())
-        latex = f"{latex[: found.start()]}√({inside}){latex[behind:]}"
+        latex = f"{latex[: match.start()]}{_factor(above)}{over}{_factor(below)}{latex[behind:]}"
+    while match := re.search(r"\\sqrt(?={)", latex):
+        inside, behind = _group(latex, match.end())
+        latex = f"{latex[: match.start()]}√({inside}){latex[behind:]}"
     latex = re.sub(r"(?<!\\)\{", "(", re.sub(r"(?<!\\)\}", ")", latex))
     return " ".join(re.sub(r"\\([a-z]+|.)", lambda command: SYMBOLS.get(command[1], command[1]), latex).split())
 
@@ -57,10 +57,10 @@ def formula(latex: str) -> str:
 def _group(text: str, start: int) -> tuple[str, int]:
     """The inside of a group that begins with a brace at ``start``, and the position behind the group."""
     depth = 0
-    for at in range(start, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[at], 0) * (text[at - 1] != "\\")
+    for position in range(start, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[position], 0) * (text[position - 1] != "\\")
         if not depth:
-            return text[start + 1 : at], at + 1
+            return text[start + 1 : position], position + 1
     raise ValueError(f"Expected a closing brace for {text[start:]!r}, got none")
 
 

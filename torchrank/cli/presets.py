@@ -41,11 +41,11 @@ def lines(width: float) -> str:
 
 def table() -> str:
     """The measures of all libraries in Markdown. The first two rows are about all measures of a library."""
-    found: list[list[str]] = [["all of these", *(_always(name, "`{}`") for name in LIBRARIES)]]
-    found.append(["except", *(EXCEPT.get(name, "") for name in LIBRARIES)])
+    lines: list[list[str]] = [["all of these", *(_always(name, "`{}`") for name in LIBRARIES)]]
+    lines.append(["except", *(EXCEPT.get(name, "") for name in LIBRARIES)])
     for measure, row in table_rows().items():
-        found.append([measure, *("; ".join(map(_shown, row.get(name, []))) for name in LIBRARIES)])
-    return Table(dict(zip(["", *LIBRARIES.values()], zip(*found)))).to_markdown()
+        lines.append([measure, *("; ".join(map(_shown, row.get(name, []))) for name in LIBRARIES)])
+    return Table(dict(zip(["", *LIBRARIES.values()], zip(*lines)))).to_markdown()
 
 
 def _shown(cell: Cell) -> str:
@@ -63,8 +63,8 @@ def pages(name: str) -> list[str]:
 
 def page(name: str) -> str:
     """The measures of a library, each with the label that reproduces its number, as text for a terminal."""
-    found = [cell for row in table_rows().values() for cell in row.get(name, [])]
-    cells = [(theirs, f"none: {why}" if ours is None else ours) for theirs, ours, why in found]
+    entries = [cell for row in table_rows().values() for cell in row.get(name, [])]
+    cells = [(theirs, f"none: {why}" if ours is None else ours) for theirs, ours, why in entries]
     plain = [(re.sub("[][{}]", "", theirs), re.sub("[][{}]", "", ours)) for theirs, ours in cells]
     head = [f'tr.preset("{name}", 10): {LIBRARIES[name]}', ""]
     if name in ALWAYS:

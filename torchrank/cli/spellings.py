@@ -38,33 +38,34 @@ def _spellings() -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
     spellings: dict[str, dict[str, None]] = {}
     others: dict[tuple[str, str], dict[str, None]] = {}
     for name, measure in measures().items():
-        for one in known(measure):
-            theirs = without_optional(one.theirs)
-            label = ", ".join(name + without_optional(setting) for setting in one.settings)
-            here = read_here(name, one) if theirs else []
-            if one.same and here == read_there(name, one):
+        for entry in known(measure):
+            theirs = without_optional(entry.theirs)
+            label = ", ".join(name + without_optional(setting) for setting in entry.settings)
+            here = read_here(name, entry) if theirs else []
+            if entry.same and here == read_there(name, entry):
                 if theirs != name:
                     spellings.setdefault(label, {})[f"`{theirs}`"] = None
-            elif here and one.library != PARSE:
+            elif here and entry.library != PARSE:
                 row = (f"`{theirs}`", f"`{', '.join(write(it.name, it.parameters, None) for it in here)}`")
-                others.setdefault(row, {})[f"{TITLES[one.library]}: {f'`{label}`' if one.same else one.remark}"] = None
+                remark = f"`{label}`" if entry.same else entry.remark
+                others.setdefault(row, {})[f"{TITLES[entry.library]}: {remark}"] = None
     same = [(f"`{label}`", ", ".join(spellings[label])) for label in sorted(spellings)]
     return same, [(*row, "; ".join(others[row])) for row in sorted(others, key=lambda row: row[0].lower())]
 
 
-def read_there(name: str, one: Known, cut: str = "") -> list[Label]:
+def read_there(name: str, entry: Known, cut: str = "") -> list[Label]:
     """The labels of a measure's name as its library means it, with numbers in braces."""
-    return [read(name + without_optional(setting).format_map(_NUMBERS) + cut) for setting in one.settings]
+    return [read(name + without_optional(setting).format_map(_NUMBERS) + cut) for setting in entry.settings]
 
 
-def read_here(name: str, one: Known) -> list[Label]:
+def read_here(name: str, entry: Known) -> list[Label]:
     """The labels of a name as it is read here, alone or before a cutoff; none if it is refused."""
-    found: list[Label] = []
+    labels: list[Label] = []
     for cut in ("", "@10"):
         try:
-            found = resolve(without_optional(one.theirs).format_map(_NUMBERS) + cut)
-            if found == read_there(name, one, cut):
-                return read_there(name, one)
+            labels = resolve(without_optional(entry.theirs).format_map(_NUMBERS) + cut)
+            if labels == read_there(name, entry, cut):
+                return read_there(name, entry)
         except ValueError:
             pass
-    return found
+    return labels

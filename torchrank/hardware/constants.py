@@ -22,7 +22,7 @@ SMALL, LARGEST = 2**10, 2**20
 # Largest number of small tensors and of others that are kept.
 MANY, MOST = 2**10, 64
 
-_kept: dict[tuple[object, ...], Any] = {}
+_tensors: dict[tuple[object, ...], Any] = {}
 
 #: the keys of small tensors and of others, the oldest first
 _small: deque[tuple[object, ...]] = deque(maxlen=MANY)
@@ -42,9 +42,9 @@ def constant(make: Callable[P, T], keep: Callable[P, bool] | None = None) -> Cal
     @functools.wraps(make)
     def once(*args: P.args, **kwargs: P.kwargs) -> T:
         key = (make, args, tuple(kwargs.items()))
-        found = _kept.get(key)
-        if found is not None:
-            return found
+        tensors = _tensors.get(key)
+        if tensors is not None:
+            return tensors
         if keep is not None and not keep(*args, **kwargs):
             return make(*args, **kwargs)
         return _make(key, functools.partial(make, *args, **kwargs))
@@ -52,10 +52,10 @@ def constant(make: Callable[P, T], keep: Callable[P, bool] | None = None) -> Cal
     return once
 
 
-def kept(key: tuple[object, ...], make: Callable[[], T]) -> T:
+def cached_tensors(key: tuple[object, ...], make: Callable[[], T]) -> T:
     """The tensor, or tuple of tensors, of a hashable key: ``make()`` at first. Nobody may change it in place."""
-    found = _kept.get(key)
-    return _make(key, make) if found is None else found
+    tensors = _tensors.get(key)
+    return _make(key, make) if tensors is None else tensors
 
 
 def _make(key: tuple[object, ...], make: Callable[[], T]) -> T:
@@ -68,9 +68,9 @@ def _make(key: tuple[object, ...], make: Callable[[], T]) -> T:
         with _lock:
             keys = _small if size <= SMALL else _large
             if len(keys) == keys.maxlen:
-                _kept.pop(keys[0], None)  # the deque drops its oldest key
+                _tensors.pop(keys[0], None)  # the deque drops its oldest key
             keys.append(key)
-            _kept[key] = made
+            _tensors[key] = made
     return made
 
 

@@ -105,10 +105,10 @@ def lacking(spent: Sequence[Time], seconds: float, others: float) -> float:
         seconds: duration of the batch.
         others: number of cores that other processes use, inf if unknown.
     """
-    wanted = sum(one.ran + one.waited for one in spent) / 1e9 + others * seconds
+    wanted = sum(time.ran + time.waited for time in spent) / 1e9 + others * seconds
     if wanted <= (available_cores() + SLACK) * seconds:
         return 0.0
-    return max((one.waited for one in spent), default=0) / 1e9
+    return max((time.waited for time in spent), default=0) / 1e9
 
 
 def available_cores() -> float:
@@ -135,18 +135,18 @@ class Others:
     def cores(self) -> float:
         """Mean number of cores over the last ``SPAN`` seconds or longer, inf if unknown."""
         now = Use.read()
-        if not now.at - self._before.at < SPAN:
+        if not now.time - self._before.time < SPAN:
             spent, self._before = now - self._before, now
             # A system that hides its use from this process shows less than this process has used itself.
-            known = spent.at > 0 and now.machine >= now.process  # False for NaN, so before the first reading
-            self._cores = max(0.0, (spent.machine - spent.process) / spent.at) if known else math.inf
+            known = spent.time > 0 and now.machine >= now.process  # False for NaN, so before the first reading
+            self._cores = max(0.0, (spent.machine - spent.process) / spent.time) if known else math.inf
         return self._cores
 
 
 class Use(NamedTuple):
     """Seconds of use of all cores by the whole machine and by this process, at a time."""
 
-    at: float
+    time: float
     machine: float
     process: float
 
@@ -166,12 +166,12 @@ class Use(NamedTuple):
 
 def times() -> dict[int, Time]:
     """Times of this process's threads by thread id, for at most 64 threads; empty on systems other than Linux."""
-    found = {}
+    by_thread = {}
     with contextlib.suppress(OSError):  # only Linux has the folder
         for thread in os.listdir("/proc/self/task")[:64]:
             path = f"/proc/self/task/{thread}/schedstat"
             # A thread may end between the listing and the reading.
             with contextlib.suppress(OSError, ValueError), open(path, "rb", buffering=0) as file:
                 ran, waited, _ = file.read().split()
-                found[int(thread)] = Time(int(ran), int(waited))
-    return found
+                by_thread[int(thread)] = Time(int(ran), int(waited))
+    return by_thread

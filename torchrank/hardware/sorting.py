@@ -30,8 +30,8 @@ def sort_in_place(x: Tensor) -> None:
 def largest(x: Tensor, k: int) -> Tensor:
     """The ``k`` largest numbers of each row in descending order, NaN first: [row, k]. Not for bfloat16."""
     if by_numpy(x.device) and x.shape[1] < costs.now.heap_from * k:
-        found = numpy.partition(x.numpy(), -k, axis=-1)[:, -k:] if k < x.shape[1] else x.numpy()
-        return torch.from_numpy(numpy.sort(found, axis=-1)).flip(-1)
+        largest = numpy.partition(x.numpy(), -k, axis=-1)[:, -k:] if k < x.shape[1] else x.numpy()
+        return torch.from_numpy(numpy.sort(largest, axis=-1)).flip(-1)
     return x.sort(dim=-1, descending=True).values if k == x.shape[1] else x.topk(k).values
 
 

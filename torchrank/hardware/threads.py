@@ -32,10 +32,10 @@ machine = Load()
 _flexible = True
 
 
-def keep_number_of_threads(kept: bool) -> None:
+def keep_number_of_threads(keep: bool) -> None:
     """Run all batches with the caller's number of threads, also on a busy machine."""
     global _flexible
-    _flexible = not kept
+    _flexible = not keep
 
 
 def _after_fork() -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torchrank.hardware.constants import constant, kept
+from torchrank.hardware.constants import cached_tensors, constant
 from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.intervals import lost_digits_of
 from torchrank.ranking.ranking import Ranking
@@ -116,7 +116,7 @@ def _read(metrics: Sequence[Any], ranking: Ranking, reach: int) -> tuple[Tensor,
     first, tied, exists = (x.squeeze(-1) for x in (ranking.first, ranking.tied, ranking.valid))
     definitions = tuple((type(metric), metric._state) for metric in metrics)
     key = (definitions, reach, first.device, first.dtype)
-    table = kept(key, lambda: Table.of(metrics, reach, first))
+    table = cached_tensors(key, lambda: Table.of(metrics, reach, first))
     # Column 0 is for no relevant candidate. Then come the ranks, and the ranks of candidates that are not retrieved.
     column = first.clamp_max(reach + 1).add(tied == 0, alpha=reach + 1).mul(exists)
     if ranking.untied:

@@ -130,7 +130,7 @@ def compare(
     directions = _directions(matched, higher_is_better)
     _check_margin(margin, matched)
     groups, warnings = _clusters(matched, clusters, test)
-    tables = [table for given in systems.values() for table in (given if isinstance(given, list | tuple) else [given])]
+    tables = [table for runs in systems.values() for table in (runs if isinstance(runs, list | tuple) else [runs])]
     if other := dict.fromkeys(label for table in tables for label in getattr(table, "other_results", ())):
         warnings = [
             *warnings,
@@ -160,25 +160,25 @@ def _of_measure(
     higher: bool,
 ) -> list[tuple[PairStatistics, float]]:
     if _several_runs(values, test):
-        found = [
+        pairs = [
             statistics_of_runs(values[a], values[b], measure=measure, names=(a, b), higher_is_better=higher)
             for a, b in names
         ]
-        return [(pair, pair.p) for pair in found]
+        return [(pair, pair.p) for pair in pairs]
     single = {name: column[:, 0] for name, column in values.items()}
     incomplete = np.isnan(list(single.values())).any(axis=0)
     if test in FAMILY_TESTS:
         dropped = int((incomplete & ~np.isnan(list(single.values())).all(axis=0)).sum())
         single = {name: np.where(incomplete, np.nan, column) for name, column in single.items()}
         p = family_p(np.stack(list(single.values()), axis=1)[~incomplete], test, drawing)
-    found = [
+    pairs = [
         paired_statistics(single[a], single[b], groups, measure=measure, names=(a, b), higher_is_better=higher)
         for a, b in names
     ]
     if test in FAMILY_TESTS:
         place = {name: i for i, name in enumerate(single)}
-        return [(replace(pair, unpaired=dropped), float(p[place[pair.a], place[pair.b]])) for pair in found]
-    return [(pair, _p(pair, single, test, drawing, groups)) for pair in found]
+        return [(replace(pair, unpaired=dropped), float(p[place[pair.a], place[pair.b]])) for pair in pairs]
+    return [(pair, _p(pair, single, test, drawing, groups)) for pair in pairs]
 
 
 def _p(pair: PairStatistics, values: dict[str, Array], test: str, drawing: Drawing, groups: Array | None) -> float:
@@ -229,11 +229,11 @@ def _pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
     return [(baseline, name) for name in names if name != baseline]
 
 
-def _directions(matched: Matched, given: bool | Mapping[str, bool] | None) -> dict[str, bool]:
-    if isinstance(given, bool):
-        return dict.fromkeys(matched.values, given)
-    _check_labels("higher_is_better", given or {}, matched)
-    known = {**matched.higher_is_better, **(given or {})}
+def _directions(matched: Matched, directions: bool | Mapping[str, bool] | None) -> dict[str, bool]:
+    if isinstance(directions, bool):
+        return dict.fromkeys(matched.values, directions)
+    _check_labels("higher_is_better", directions or {}, matched)
+    known = {**matched.higher_is_better, **(directions or {})}
     return {measure: bool(known.get(measure, True)) for measure in matched.values}
 
 
@@ -245,8 +245,8 @@ def _check_margin(margin: float | Mapping[str, float] | None, matched: Matched) 
             raise ValueError(f"Expected margin to be positive, got {value}; give the largest that does not matter")
 
 
-def _check_labels(argument: str, given: Mapping[str, Any], matched: Matched) -> None:
-    if unknown := [label for label in given if label not in matched.values]:
+def _check_labels(argument: str, by_label: Mapping[str, Any], matched: Matched) -> None:
+    if unknown := [label for label in by_label if label not in matched.values]:
         hint = did_you_mean(unknown[0], matched.values)
         raise ValueError(f"Expected {argument} of {', '.join(matched.values)}, got {unknown[0]!r}{hint}")
 

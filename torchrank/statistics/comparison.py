@@ -198,12 +198,10 @@ class Comparison:
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns of :attr:`table`."""
-        return tuple(one for one in COLUMNS if self.margin is not None or not one.margin)
+        return tuple(column for column in COLUMNS if self.margin is not None or not column.margin)
 
     @property
-    @with_texts(
-        COLUMNS="\n        ".join(f"| {one.name} | {one.about}{', with a margin' * one.margin} |" for one in COLUMNS)
-    )
+    @with_texts(COLUMNS="\n        ".join(f"| {c.name} | {c.about}{', with a margin' * c.margin} |" for c in COLUMNS))
     def table(self) -> Table:
         """All numbers, a row for each measure and pair; a difference is b - a.
 
@@ -212,9 +210,9 @@ class Comparison:
         COLUMNS
         """
         lines = [*self.notes, *(f"Warning: {warning}" for warning in self.warnings)]
-        rows = [{one.name: one.of(self, row) for one in self.columns} for row in self.rows]
+        rows = [{column.name: column.of(self, row) for column in self.columns} for row in self.rows]
         return Table.of_rows(
-            rows, {one.name: one.format for one in COLUMNS if one.format}, lines, ("measure", "a", "b")
+            rows, {column.name: column.format for column in COLUMNS if column.format}, lines, ("measure", "a", "b")
         )
 
     @property
@@ -224,7 +222,7 @@ class Comparison:
         hidden = {"unpaired"} if not any(table["unpaired"]) else set()
         if repr(table["p"]) == repr(table["p_corrected"]):  # NaN equals NaN
             hidden.add("p_corrected")
-        return table.of([one.name for one in COLUMNS if one.printed and one.name in table and one.name not in hidden])
+        return table.of([c.name for c in COLUMNS if c.printed and c.name in table and c.name not in hidden])
 
     def __repr__(self) -> str:
         return repr(self.printed)
@@ -332,9 +330,9 @@ class Comparison:
             >>> round(table["detectable"][0], 4)
             0.1205
         """
-        found = [detectable(row.pair.standard_error, row.pair.df, power, alpha) for row in self.rows]
+        differences = [detectable(row.pair.standard_error, row.pair.df, power, alpha) for row in self.rows]
         note = f"found with probability {power:g} by a t test at {alpha:g}"
-        return self._of_pairs({"n": [row.pair.n for row in self.rows], "detectable": found}, note)
+        return self._of_pairs({"n": [row.pair.n for row in self.rows], "detectable": differences}, note)
 
     def queries_needed(self, delta: float, power: float = 0.8, alpha: float = 0.05) -> Table:
         """Number of queries with which a t test of each pair finds a true difference of ``delta``, without correction.
@@ -427,7 +425,7 @@ def comparison_of(
     """
     for name, share in (("alpha", alpha), ("power", power), ("level", 1 - alpha if level is None else level)):
         check_share(name, share)
-    if isinstance(margin, Mapping) and (unknown := [one for one in margin if one not in {p.measure for p in pairs}]):
+    if isinstance(margin, Mapping) and (unknown := [name for name in margin if name not in {p.measure for p in pairs}]):
         hint = did_you_mean(unknown[0], {pair.measure for pair in pairs})
         raise ValueError(f"Expected margin of a compared measure, got {unknown[0]!r}{hint}")
     level = 1 - alpha if level is None else level

@@ -111,12 +111,12 @@ def cluster_numbers(clusters: Any, ids: list[Hashable] | None, queries: int) -> 
     if ids is not None:
         if lacking := [query for query in ids if query not in clusters]:
             raise ValueError(f"Expected a cluster for every query, got none for {_three(lacking)}; add them")
-        given = [clusters[query] for query in ids]
+        values = [clusters[query] for query in ids]
     else:
-        given = _listed(clusters)
-        if len(given) != queries:
-            raise ValueError(f"Expected clusters of {queries} queries, got {len(given)}; give one for each query")
-    return numbered_clusters(given, range(queries) if ids is None else ids)
+        values = _listed(clusters)
+        if len(values) != queries:
+            raise ValueError(f"Expected clusters of {queries} queries, got {len(values)}; give one for each query")
+    return numbered_clusters(values, range(queries) if ids is None else ids)
 
 
 def numbered_clusters(clusters: Sequence[Any], queries: Sequence[Any]) -> Array:
@@ -130,45 +130,45 @@ def numbered_clusters(clusters: Sequence[Any], queries: Sequence[Any]) -> Array:
         [0, 1, 2, 2]
     """
     numbers: dict[Hashable, int] = {}
-    found = np.empty(len(clusters), dtype=np.int64)
-    for at, (cluster, query) in enumerate(zip(clusters, queries)):
+    cluster_numbers = np.empty(len(clusters), dtype=np.int64)
+    for row, (cluster, query) in enumerate(zip(clusters, queries)):
         if cluster is None or not isinstance(cluster, Hashable) or cluster != cluster:
             raise ValueError(
                 f"Expected the cluster of each query to be a text, a number or a tuple, got {cluster!r} for query"
                 f" {query!r}; leave the query out, or give it a cluster of its own"
             )
-        found[at] = numbers.setdefault(cluster, len(numbers))
-    return found
+        cluster_numbers[row] = numbers.setdefault(cluster, len(numbers))
+    return cluster_numbers
 
 
 def _runs(name: str, system: Any) -> list[_Run]:
     several = isinstance(system, list | tuple) and not all(_is_number(value) for value in system)
-    given = list(system) if several else [system]
-    if several and len(given) < 2:
+    runs = list(system) if several else [system]
+    if several and len(runs) < 2:
         raise ValueError(f"Expected at least two runs of {name!r}, got one; give the run itself, without a list")
-    return [_run(f"{name}[{i}]" if several else name, run) for i, run in enumerate(given)]
+    return [_run(f"{name}[{i}]" if several else name, run) for i, run in enumerate(runs)]
 
 
-def _run(name: str, given: Any) -> _Run:
-    if hasattr(given, "ids") and hasattr(given, "columns"):
-        ids = _listed(given.ids)
-        columns = {str(label): _vector(f"{name!r}, {label!r}", given.columns[label]) for label in given.columns}
-        return _checked(_Run(name, ids, columns, dict(getattr(given, "higher_is_better", None) or {})))
-    if hasattr(given, "compute") and not hasattr(given, "__array__"):
-        raise TypeError(f"Expected {name!r} to be values, got {type(given).__name__}; pass its compute()")
-    if not isinstance(given, Mapping):
-        return _checked(_Run(name, None, {UNNAMED: _vector(f"{name!r}", given)}, {}))
-    if all(_is_number(value) for value in given.values()):
-        given = {UNNAMED: given}
-    if all(isinstance(column, Mapping) for column in given.values()):
-        ids = list(dict.fromkeys(query for column in given.values() for query in column))
+def _run(name: str, values: Any) -> _Run:
+    if hasattr(values, "ids") and hasattr(values, "columns"):
+        ids = _listed(values.ids)
+        columns = {str(label): _vector(f"{name!r}, {label!r}", values.columns[label]) for label in values.columns}
+        return _checked(_Run(name, ids, columns, dict(getattr(values, "higher_is_better", None) or {})))
+    if hasattr(values, "compute") and not hasattr(values, "__array__"):
+        raise TypeError(f"Expected {name!r} to be values, got {type(values).__name__}; pass its compute()")
+    if not isinstance(values, Mapping):
+        return _checked(_Run(name, None, {UNNAMED: _vector(f"{name!r}", values)}, {}))
+    if all(_is_number(value) for value in values.values()):
+        values = {UNNAMED: values}
+    if all(isinstance(column, Mapping) for column in values.values()):
+        ids = list(dict.fromkeys(query for column in values.values() for query in column))
         columns = {
             str(label): _vector(f"{name!r}, {label!r}", [column.get(query, np.nan) for query in ids])
-            for label, column in given.items()
+            for label, column in values.items()
         }
         return _checked(_Run(name, ids, columns, {}))
     return _checked(
-        _Run(name, None, {str(label): _vector(f"{name!r}, {label!r}", column) for label, column in given.items()}, {})
+        _Run(name, None, {str(label): _vector(f"{name!r}, {label!r}", column) for label, column in values.items()}, {})
     )
 
 
@@ -221,14 +221,16 @@ def _by_id(runs: Sequence[_Run], missing: str) -> tuple[list[Hashable], list[Arr
     if missing == "error":
         for run, lack in zip(runs, lacks):
             if lack.any():
-                some = _three([ids[i] for i in np.flatnonzero(lack)])
+                queries = _three([ids[i] for i in np.flatnonzero(lack)])
                 raise ValueError(
-                    f"Expected the same queries in every system, got none of {some} in {run.name!r}; pass"
+                    f"Expected the same queries in every system, got none of {queries} in {run.name!r}; pass"
                     " missing='zero' to count them as 0, or missing='drop' to leave them out"
                 )
     if missing == "drop" and np.any(lacks, axis=0).all():
-        some = "; ".join(f"{run.name}: {_three(list(run.ids or ()))}" for run in runs)
-        raise ValueError(f"Expected queries that all systems have, got none ({some}); use the same ids in all systems")
+        ids_of = "; ".join(f"{run.name}: {_three(list(run.ids or ()))}" for run in runs)
+        raise ValueError(
+            f"Expected queries that all systems have, got none ({ids_of}); use the same ids in all systems"
+        )
     return ids, rows, int(np.any(lacks, axis=0).sum())
 
 

@@ -348,7 +348,7 @@ def printable(text: str, but: str = "") -> str:
         >>> printable("a\x1b[2Jb\n")
         'a\\x1b[2Jb\\n'
     """
-    return _CONTROLS.sub(lambda one: one[0] if one[0] in but else one[0].encode("unicode_escape").decode(), text)
+    return _CONTROLS.sub(lambda mark: mark[0] if mark[0] in but else mark[0].encode("unicode_escape").decode(), text)
 
 
 def _no_formula(value: Any) -> Any:
@@ -364,7 +364,7 @@ def finite(value: Any) -> Any:
 
 def _latex(text: str) -> str:
     escaped = "".join(_LATEX.get(character, character) for character in text)
-    return _RAISED.sub(lambda found: f"$^{{{''.join(SUPERSCRIPTS[mark] for mark in found[0])}}}$", escaped)
+    return _RAISED.sub(lambda match: f"$^{{{''.join(SUPERSCRIPTS[mark] for mark in match[0])}}}$", escaped)
 
 
 class Style(NamedTuple):
