@@ -332,7 +332,7 @@ def test_a_mean_of_bounds_over_batches_with_weights():
 @pytest.mark.parametrize("at_once", [1, 20, 2**16])
 @pytest.mark.parametrize(("unjudged", "mean"), [("lower", 0.75), ("upper", 1)])
 def test_a_query_is_empty_if_it_is_under_all_judgments(monkeypatch, at_once, unjudged, mean):
-    monkeypatch.setattr(judgment_bounds, "AT_ONCE", at_once)
+    monkeypatch.setattr(judgment_bounds, "MOST_ELEMENTS", at_once)
     metric = tr.NDCG(unjudged=unjudged, empty_target_action="skip")
     # Nothing is relevant in the second query if both of its unjudged candidates are irrelevant. The lowest value of
     # the others is that of the last candidate alone, 1 / log2(4).

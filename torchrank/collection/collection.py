@@ -91,7 +91,7 @@ class RankingCollection(MetricCollection):
         **kwargs: Any,
     ) -> None:
         one_of("keys", keys, get_args(KeyStyle))
-        known = [name for name, one in Measure.declared.items() if one.of_torchmetrics]
+        known = [name for name, measure in Measure.declared.items() if measure.of_torchmetrics]
         for name in kwargs.keys() - {*known}:
             raise TypeError(
                 f"Expected arguments prefix, postfix, keys, {', '.join(known)}, got {name!r}; write the parameters of"
@@ -108,9 +108,9 @@ class RankingCollection(MetricCollection):
         # The constructor of MetricCollection calls this method, so it cannot rely on attributes.
         if "_joint" not in self.__dict__:
             self._joint = JointReduction({})
-        found = [*self._unprefixed().items(), *keyed(metrics, *more, options=self._options)]
-        check_different([key for key, _ in found], self._style)
-        for key, metric in found[len(self) :]:
+        members = [*self._unprefixed().items(), *keyed(metrics, *more, options=self._options)]
+        check_different([key for key, _ in members], self._style)
+        for key, metric in members[len(self) :]:
             self[self._inner(key)] = metric
         self._link()
 
@@ -245,11 +245,11 @@ class RankingCollection(MetricCollection):
             TypeError, ValueError: as :meth:`update`, and ValueError at once for bad values.
         """
         batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups)
-        found = {inner: m for inner, m in self._modules.items() if isinstance(m, RankingMetric | PerUserMetric)}
-        results = score_batch(list(found.values()), batch, total=False)
+        members = {inner: m for inner, m in self._modules.items() if isinstance(m, RankingMetric | PerUserMetric)}
+        results = score_batch(list(members.values()), batch, total=False)
         return {
             self._set_name(inner): metric.scored(batch, result)
-            for (inner, metric), result in zip(found.items(), results)
+            for (inner, metric), result in zip(members.items(), results)
         }
 
     def _calls(self, batch: Batch) -> list[tuple[Metric, tuple[Any, ...], dict[str, Any]]]:
@@ -267,15 +267,16 @@ class RankingCollection(MetricCollection):
         ours = [metric for metric in members if isinstance(metric, Measure) and _takes_results(type(metric))]
         batch.results.update(zip(map(id, ours), added_together(ours, score_batch(ours, batch, values=False))))
         # All others receive only the keywords that the user has passed.
-        given = {key: x for key, x in {**batch.options, "weights": batch.weights}.items() if x is not None}
-        others = Pointwise(batch.preds, batch.target, given)
+        options = {key: x for key, x in {**batch.options, "weights": batch.weights}.items() if x is not None}
+        others = Pointwise(batch.preds, batch.target, options)
         calls: list[tuple[Metric, tuple[Any, ...], dict[str, Any]]] = []
         for metric in members:
             if id(metric) in batch.results:
                 calls.append((metric, (batch,), {}))
             elif isinstance(metric, Measure):
-                taken = ("mask", "exclude", "weights") if isinstance(metric, ListMetric) else given
-                calls.append((metric, (batch.preds, batch.target), {key: given[key] for key in taken if key in given}))
+                taken = ("mask", "exclude", "weights") if isinstance(metric, ListMetric) else options
+                chosen = {key: options[key] for key in taken if key in options}
+                calls.append((metric, (batch.preds, batch.target), chosen))
             else:
                 calls.append((metric, *others.arguments_of(metric)))
         for metric in ours[:1]:
@@ -321,7 +322,7 @@ class RankingCollection(MetricCollection):
         Raises:
             ValueError: an argument has an unknown value, or a worker has met bad values.
         """
-        return {key: found.interval for key, found in self._estimates(level, method).items()}
+        return {key: result.interval for key, result in self._estimates(level, method).items()}
 
     @eager
     def summary(self, level: float = 0.95, method: Method = "auto") -> Table:
@@ -422,8 +423,8 @@ class RankingCollection(MetricCollection):
                 continue
             cutoff = re.compile(rf"@{cut}(?!\d)")
             name = key if cutoff.search(key) else str(self[key].label)  # a key chosen by the user has no cutoff
-            at, numbers = lines.setdefault(cutoff.sub("@k", name), ([], []))
-            at.append(cut)
+            ranks, numbers = lines.setdefault(cutoff.sub("@k", name), ([], []))
+            ranks.append(cut)
             numbers.append(float(values[key]))
         return plot_over_k(lines, levels, ax)
 

@@ -39,15 +39,15 @@ def keyed(metrics: Metrics, *more: Member, options: Mapping[str, Any] | None = N
     options = options or {}
     if isinstance(metrics, Mapping) and not isinstance(metrics, MetricCollection):
         for key, value in metrics.items():
-            found = _metrics(value, options)
-            if len(found) != 1 and not isinstance(value, MetricCollection):
-                raise ValueError(f"Expected one metric for key {key!r}, got {len(found)}: {value!r}")
-            for name, metric in found:
+            pairs = _metrics(value, options)
+            if len(pairs) != 1 and not isinstance(value, MetricCollection):
+                raise ValueError(f"Expected one metric for key {key!r}, got {len(pairs)}: {value!r}")
+            for name, metric in pairs:
                 yield f"{key}_{name}" if isinstance(value, MetricCollection) else str(key), metric
-        given: tuple[Any, ...] = more
+        arguments: tuple[Any, ...] = more
     else:
-        given = (*metrics, *more) if several(metrics) else (metrics, *more)
-    for value in given:
+        arguments = (*metrics, *more) if several(metrics) else (metrics, *more)
+    for value in arguments:
         yield from _metrics(value, options)
 
 
@@ -57,20 +57,20 @@ def _metrics(value: Any, options: Mapping[str, Any]) -> list[tuple[str, Metric]]
         if value.lower() in POINTWISE:
             return [(value.lower(), POINTWISE[value.lower()](**options))]
         if len(names := split(value)) > 1:
-            return [found for name in names for found in _metrics(name, options)]
+            return [pair for name in names for pair in _metrics(name, options)]
         return [(metric.label, metric) for metric in parse_all(value, **options)]
     if isinstance(value, MetricCollection):
-        found = [(str(key), metric) for key, metric in value.items(keep_base=False)]
+        pairs = [(str(key), metric) for key, metric in value.items(keep_base=False)]
     elif isinstance(value, Metric):
-        found = [(value.label if isinstance(value, Measure) else type(value).__name__, value)]
+        pairs = [(value.label if isinstance(value, Measure) else type(value).__name__, value)]
     else:
         way_out = f"; make one, {value.__name__}()" if isinstance(value, type) and issubclass(value, Metric) else ""
         raise ValueError(f"Expected the name of a measure or a torchmetrics.Metric, got {value!r}{way_out}")
-    for key, metric in found:
+    for key, metric in pairs:
         for name, option in options.items():
             if getattr(metric, name) != option:
                 raise ValueError(
                     f"Expected {key} with {name}={option!r}, as its collection, got {getattr(metric, name)!r}; make the"
                     " metric with it, or give its name"
                 )
-    return found
+    return pairs

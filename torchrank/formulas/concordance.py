@@ -35,7 +35,7 @@ class Orders:
     #: bool [query, entry]: False for padding
     there: Tensor
     #: no entry is padding; False if this is unknown
-    whole: bool
+    all_valid: bool
     #: [query]: number of candidates
     number: Tensor
     #: [query, entry]: number of candidates above the entry in the first ranking
@@ -52,9 +52,9 @@ class Orders:
         """int64 [query, entry]: the place in the first ranking; its ties in the order of the other ranking."""
         # Without ties the number of candidates above is the place. With ties the stable sort keeps the other order
         # within a tie group, so tied pairs are never counted as discordant.
-        if self.whole and _strict(self.beside):
+        if self.all_valid and _strict(self.beside):
             return self.above
-        order = by_key(self.above if self.whole else torch.where(self.there, self.above, self.above.shape[1]))
+        order = by_key(self.above if self.all_valid else torch.where(self.there, self.above, self.above.shape[1]))
         return torch.empty_like(order).scatter_(-1, order, self.other_place.expand_as(order))
 
     @property
@@ -96,7 +96,7 @@ class Orders:
 
     def of_candidates(self, x: Tensor) -> Tensor:
         """``x`` [query, entry], with 0 for padding."""
-        return x if self.whole else torch.where(self.there, x, 0)
+        return x if self.all_valid else torch.where(self.there, x, 0)
 
     def pairs(self, tied: Tensor, weight: Tensor | None = None) -> Tensor:
         """float64 [query]: number of tied pairs of candidates.
@@ -138,25 +138,25 @@ def orders(ranking: Derived) -> Orders:
     """The order of the entries by grade, in descending order, beside their order in the ranking."""
     there, width = ranking.valid, ranking.first.shape[1]
     looks = reading_is_free(there)
-    whole = looks and every(there)
-    _, entry, begins = descending(ranking.grade if whole else torch.where(there, ranking.grade, 0))
+    all_valid = looks and every(there)
+    _, entry, begins = descending(ranking.grade if all_valid else torch.where(there, ranking.grade, 0))
     start, stop = run_bounds(begins)
     # run_bounds returns expanded tensors, of stride 0, if it has found that no grades are equal.
-    distinct = whole and stop[:, :1].numel() > 0 and start.stride(0) == 0
-    if not whole:  # move padding to the end
-        kept = torch.where(there.gather(-1, entry), start, width)
-        entry = by_key(kept, entry)
+    distinct = all_valid and stop[:, :1].numel() > 0 and start.stride(0) == 0
+    if not all_valid:  # move padding to the end
+        padded = torch.where(there.gather(-1, entry), start, width)
+        entry = by_key(padded, entry)
         there = there.gather(-1, entry)
-        start, stop = run_bounds(run_starts(ascending(kept)))
-    number = torch.full_like(entry[:, 0], width) if whole and width else there.sum(-1)
+        start, stop = run_bounds(run_starts(ascending(padded)))
+    number = torch.full_like(entry[:, 0], width) if all_valid and width else there.sum(-1)
     other_beside = _ones(entry) if distinct else stop - start
-    if whole and ranking.untied and every(ranking.tied > 0):
-        return Orders(entry, there, whole, number, entry, _ones(entry), start.expand_as(entry), other_beside)
+    if all_valid and ranking.untied and every(ranking.tied > 0):
+        return Orders(entry, there, all_valid, number, entry, _ones(entry), start.expand_as(entry), other_beside)
     # Candidates that are not retrieved have tied = 0 in a ranking; here they are one tie group behind the list.
     missing = (number - ranking.num_candidates.long()).unsqueeze(-1)
     tied = torch.where(ranking.tied > 0, ranking.tied.long(), missing).gather(-1, entry)
     above = (ranking.first.gather(-1, entry) - 1).long()
-    return Orders(entry, there, whole, number, above, tied, start.expand_as(entry), other_beside)
+    return Orders(entry, there, all_valid, number, above, tied, start.expand_as(entry), other_beside)
 
 
 def _ones(like: Tensor) -> Tensor:

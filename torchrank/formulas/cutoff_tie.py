@@ -33,29 +33,29 @@ class CutoffTie:
     @classmethod
     def of(cls, ranking: Ranking, level: float, top_k: int | None) -> CutoffTie:
         """Find the groups of a ranking. A group without a relevant entry has no hits and is left out."""
-        found = ranking.found(level)
+        retrieved = ranking.found(level)
         if top_k is None or ranking.untied:
-            none, hits = found.new_zeros(()).expand(found.shape), ranking.hits(level, top_k).unsqueeze(-1)
+            none, hits = retrieved.new_zeros(()).expand(retrieved.shape), ranking.hits(level, top_k).unsqueeze(-1)
             return cls(none, hits, torch.zeros_like(hits), torch.zeros_like(hits), torch.ones_like(hits))
         share = ranking.prob_in_top_k(top_k)
         # Only ranks on both sides of the cutoff make the probability of an entry neither 0 nor 1.
-        cut = found & (share > 0) & (share < 1)
+        cut = retrieved & (share > 0) & (share < 1)
         n, r, s = (
-            _at(cut, x)
+            _first_where(cut, x)
             for x in (ranking.tied, ranking.relevant_before_and_in_tie(level)[1], ranking.ranks_in_top_k(top_k))
         )
-        before = (found & (share == 1)).sum(-1, keepdim=True).to(share.dtype)
+        before = (retrieved & (share == 1)).sum(-1, keepdim=True).to(share.dtype)
         # The largest r is unknown unless values are read, so h has a column for each number up to top_k.
-        most = min(top_k, found.shape[1])
+        most = min(top_k, retrieved.shape[1])
         hits = torch.arange(most + 1, dtype=share.dtype, device=share.device).expand(len(n), -1)
         return cls(cut, before, s, hits, hypergeometric(hits, n, r, s))
 
-    def at(self, x: Tensor) -> Tensor:
+    def of_group(self, x: Tensor) -> Tensor:
         """The value of ``x`` [query, entry] for the group: [query, 1]; 0 if the query has no such group."""
-        return _at(self.cut, x)
+        return _first_where(self.cut, x)
 
 
-def _at(where: Tensor, x: Tensor) -> Tensor:
+def _first_where(where: Tensor, x: Tensor) -> Tensor:
     """The first element of each row of ``x`` at which ``where`` is True: [query, 1]; 0 if there is none."""
     first = where.int().argmax(-1, keepdim=True)
     return only(where.any(-1, keepdim=True), x.gather(-1, first))

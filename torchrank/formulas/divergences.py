@@ -44,5 +44,5 @@ LOGARITHMIC = ("kl", "js")
 
 def difference(name: str, p: Tensor, q: Tensor, log_base: float) -> Tensor:
     """The difference of a name; its logarithms, if it has any, are to the base ``log_base``."""
-    found = DISTANCES[name](p, q)
-    return found / math.log(log_base) if name in LOGARITHMIC else found
+    divergence = DISTANCES[name](p, q)
+    return divergence / math.log(log_base) if name in LOGARITHMIC else divergence

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.gains import RECIPROCAL
-from torchrank.formulas.random_ranking import first_at
+from torchrank.formulas.random_ranking import chances_of_first
 from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.arithmetic import marked_rows, only, ratio
 from torchrank.ranking.caching import cached
@@ -52,11 +52,11 @@ class FirstGroup:
 @cached
 def _first_group(ranking: Ranking, level: float) -> FirstGroup:
     """Find the first relevant candidates of a ranking with ties."""
-    found = ranking.found(level)
-    at, some = found.view(torch.int8).argmax(-1, keepdim=True), found.any(-1)
+    relevant_entries = ranking.found(level)
+    column, exists = relevant_entries.view(torch.int8).argmax(-1, keepdim=True), relevant_entries.any(-1)
     beside = ranking.relevant_before_and_in_tie(level)[1]
-    relevant, tied, first = (x.gather(-1, at).squeeze(-1) for x in (beside, ranking.tied, ranking.first))
-    return FirstGroup(only(some, relevant), only(some, tied), first - 1)
+    relevant, tied, first = (x.gather(-1, column).squeeze(-1) for x in (beside, ranking.tied, ranking.first))
+    return FirstGroup(only(exists, relevant), only(exists, tied), first - 1)
 
 
 def first_rank(ranking: Ranking, level: float) -> Tensor:
@@ -96,7 +96,7 @@ def _first_of_several(n: Tensor, r: Tensor, s: Tensor, above: Tensor, where: Ten
     if reading_is_free(where):
         longest = min(longest, int(only(where, s).amax())) if len(s) else 0
     total, s, above = torch.zeros_like(n), s.unsqueeze(-1), above.unsqueeze(-1)
-    for j, share in first_at(n, r, longest):
+    for j, share in chances_of_first(n, r, longest):
         total = total + only(j <= s, share / (above + j)).sum(-1)
     return total
 

@@ -95,10 +95,10 @@ class GainTable(Gain):
         return dict(self.gains).get(0, 0) > 0
 
     def __call__(self, grade: Tensor) -> Tensor:
-        found = grade
+        gains = grade
         for level, gain in self.gains:
-            found = torch.where(grade == level, float(gain), found)
-        return found
+            gains = torch.where(grade == level, float(gain), gains)
+        return gains
 
 
 @dataclass(frozen=True)

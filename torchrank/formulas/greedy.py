@@ -57,8 +57,8 @@ def best_first(worth: Tensor, fading: float, top_k: int | None, weights: Tensor 
         # In place, subtopic by subtopic: faster than a product [query, subtopic, candidate] and its sum.
         factor = left if weights is None else left * weights.unsqueeze(-1)
         gain.copy_(free)
-        for own, its_factor in zip(worth.unbind(1), factor.unbind(1)):
-            gain.addcmul_(own, its_factor)
+        for its_worth, its_factor in zip(worth.unbind(1), factor.unbind(1)):
+            gain.addcmul_(its_worth, its_factor)
         best = torch.amax(gain, -1, keepdim=True, out=gains[:, rank : rank + 1])
         # The first of the equal gains; torch finds it in bytes, but not in bool.
         chosen = (gain >= best * (1 - EQUAL)).view(torch.uint8).argmax(-1, keepdim=True)

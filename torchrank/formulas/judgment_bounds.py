@@ -45,7 +45,7 @@ UNEQUAL = "whose mean weighs queries by their unjudged candidates"
 LONGEST = 2**14
 
 # Number of entries that are evaluated at once, if there are choices enough.
-AT_ONCE = 2**16
+MOST_ELEMENTS = 2**16
 
 # On an accelerator, unjudged candidates are counted in lists of at least so many candidates, although the read waits
 # for the device. In shorter lists every candidate might be unjudged.
@@ -85,18 +85,18 @@ def bound(
         )
     choices = itertools.chain([torch.zeros_like(unjudged)], _extremes(unjudged, inside))
     # Small batches are evaluated under several choices at once, as if these were more queries.
-    at_once = max(1, AT_ONCE // max(1, unjudged.numel()))
-    found: list[Tensor] = []
+    per_step = max(1, MOST_ELEMENTS // max(1, unjudged.numel()))
+    bounds: list[Tensor] = []
     nothing: list[Tensor] = []
-    while chosen := list(itertools.islice(choices, at_once)):
+    while chosen := list(itertools.islice(choices, per_step)):
         relevant = unjudged & (chosen[0] if len(chosen) == 1 else torch.stack(chosen))
         queries = torch.arange(ranking.num_queries, device=unjudged.device)
         repeated = ranking if len(chosen) == 1 else ranking.take(queries.repeat(len(chosen)))
         value, empty = values(_judged(repeated, relevant.flatten(0, -2), worth))
         # fmax and fmin skip NaN, the value of an empty query under "skip".
-        found = [functools.reduce(torch.fmax if upper else torch.fmin, [*found, *value.view(len(chosen), -1)])]
+        bounds = [functools.reduce(torch.fmax if upper else torch.fmin, [*bounds, *value.view(len(chosen), -1)])]
         nothing = [functools.reduce(torch.logical_and, [*nothing, *empty.view(len(chosen), -1)])]
-    return found[0], nothing[0]
+    return bounds[0], nothing[0]
 
 
 def _extremes(unjudged: Tensor, inside: Tensor | None) -> Iterator[Tensor]:

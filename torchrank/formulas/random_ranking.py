@@ -132,12 +132,12 @@ def _first_anywhere(n: Tensor, r: Tensor, most: int) -> tuple[Tensor, Tensor]:
 def _first_up_to(n: Tensor, r: Tensor, top_k: int) -> tuple[Tensor, Tensor]:
     """As :func:`_first_anywhere`, but 0 beyond k: the sums over the ranks 1, ..., k, term by term."""
     mean, square = torch.zeros_like(n), torch.zeros_like(n)
-    for place, chance in first_at(n, r, top_k):
+    for place, chance in chances_of_first(n, r, top_k):
         mean, square = mean + (chance / place).sum(-1), square + (chance / place**2).sum(-1)
     return mean, square
 
 
-def first_at(n: Tensor, r: Tensor, places: int) -> Iterator[tuple[Tensor, Tensor]]:
+def chances_of_first(n: Tensor, r: Tensor, places: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Probability that the first of r relevant candidates among n is at place j, for j = 1, ..., ``places``.
 
     It is r / (n - j + 1) times the probability that none of the first j - 1 places holds one.

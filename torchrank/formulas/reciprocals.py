@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 # Terms that are added one by one; the series below needs a first rank beyond them.
-ONE_BY_ONE = 16
+ADDED_TERMS = 16
 
 # Coefficients of x ** -2, x ** -4, ... in digamma(x + 1/2) - ln(x), from the Bernoulli numbers.
 SERIES = (1 / 24, -7 / 960, 31 / 8064, -127 / 30720, 511 / 67584)
@@ -25,16 +25,16 @@ def reciprocal_sums(first: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
         count: float64, integers >= 0.
     """
     plain, weighted = torch.zeros_like(first), torch.zeros_like(first)
-    for i in range(ONE_BY_ONE):
+    for i in range(ADDED_TERMS):
         term = torch.where(count > i, 1 / (first + i), 0.0)
         plain, weighted = plain + term, weighted + i * term
-    rest, start = (count - ONE_BY_ONE).clamp_min(0), first + ONE_BY_ONE
+    rest, start = (count - ADDED_TERMS).clamp_min(0), first + ADDED_TERMS
     behind, rising = _far(start, rest)
-    return plain + behind, weighted + ONE_BY_ONE * behind + rising
+    return plain + behind, weighted + ADDED_TERMS * behind + rising
 
 
 def _far(first: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`reciprocal_sums` for first ranks beyond :data:`ONE_BY_ONE`."""
+    """:func:`reciprocal_sums` for first ranks beyond :data:`ADDED_TERMS`."""
     # The sum is digamma(x + n + 1/2) - digamma(x + 1/2), with digamma(x + 1/2) = ln(x) + the series.
     x = first - 0.5
     u = count / x

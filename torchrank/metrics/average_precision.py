@@ -212,7 +212,7 @@ def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
     # relevant, and the formula of `precisions` holds for it.
     cut = CutoffTie.of(ranking, level, top_k)
     h, s = cut.hits, cut.places
-    harmonic, rising = (cut.at(x) for x in _sums_over_ties(ranking, ranking.tied > 0, top_k))
+    harmonic, rising = (cut.of_group(x) for x in _sums_over_ties(ranking, ranking.tied > 0, top_k))
     c = ratio(h - 1, s - 1)
     partial = only(h > 0, ratio(h, s) * ((cut.before + 1) * harmonic + c * rising))
     return (cut.chance * ratio(full.unsqueeze(-1) + partial, cut.before + h)).sum(-1)

@@ -52,8 +52,8 @@ class RNDCG(GradedMetric):
         fall = best - torch.nn.functional.pad(best[:, 1:], (0, 1))
         ends = fall > ROUNDING * best  # a gain function can differ in the last digit for equal grades
         longer = ranking.num_candidates > (best > 0).sum(-1) + 1
-        whole = ratio((ranking.gains(gain) * ranking.mean_discount(discount, None)).sum(-1), ideal[:, -1])
-        total = only(ends, ratio(reached, ideal)).sum(-1) + only(longer, whole)
+        over_all_ranks = ratio((ranking.gains(gain) * ranking.mean_discount(discount, None)).sum(-1), ideal[:, -1])
+        total = only(ends, ratio(reached, ideal)).sum(-1) + only(longer, over_all_ranks)
         return torch.where(ranking.num_candidates.isnan(), torch.nan, ratio(total, ends.sum(-1) + longer))
 
 
@@ -96,23 +96,24 @@ class NDCGRel(GradedMetric):
         sums = torch.nn.functional.pad(running_sum(discounts), (1, 0))
         ideal = running_sum(best * discounts)
         gains = only(ranking.tied > 0, ranking.gains(gain))
-        found, reached = gains > 0, gains * ranking.mean_discount(discount, None)
+        has_gain, reached = gains > 0, gains * ranking.mean_discount(discount, None)
         # A tie group has n candidates, r of them relevant, and the gains S. ``above`` is the expected DCG before it,
         # and D(p) the sum of the first p discounts d. The candidate at rank p of the group is relevant with probability
         # r / n. DCG@p then contains its own gain, and gains of others of the group between D(a) and D(p - 1):
         # E[relevant at p, DCG@p] = (r above + S d_p + pairs (D(p - 1) - D(a))) / n with pairs = S (r - 1) / (n - 1).
-        n, r, (above, _) = ranking.tied, ranking.before_and_in_tie(found)[1], ranking.before_and_in_tie(reached)
+        n, r, (above, _) = ranking.tied, ranking.before_and_in_tie(has_gain)[1], ranking.before_and_in_tie(reached)
         total = ranking.before_and_in_tie(gains)[1]
         pairs = ratio(total * (r - 1), n - 1)
         # First the sums over all ranks of a group, to be divided by the ideal DCG of the whole list ...
         span = ranking.discount_sum(discount, None)
         between = (ranking.first + n - 1) * span - ranking.discount_sum(TimesRank(discount), None)
-        each = only(found, above + ratio(total * span + pairs * between, n * r)).sum(-1)
+        each = only(has_gain, above + ratio(total * span + pairs * between, n * r)).sum(-1)
         # ... then the ranks at which the ideal DCG is still smaller. They are columns of the ideal order.
         start = sums.take((ranking.first - 1).clamp(0, width).long())
-        at_rank = ranking.by_rank(r * above - pairs * start, width) + ranking.by_rank(total, width) * discounts
-        at_rank = at_rank + ranking.by_rank(pairs, width) * sums[:-1]
-        whole, relevant = ideal[:, -1], (best > 0).sum(-1)
-        early = at_rank * (ratio(whole.unsqueeze(-1), ideal) - 1)
-        missing = (relevant - found.sum(-1)) * reached.sum(-1)
-        return ratio(each + early.sum(-1) + missing, whole * relevant).clamp_max(1)  # 1 is exceeded by rounding only
+        per_rank = ranking.by_rank(r * above - pairs * start, width) + ranking.by_rank(total, width) * discounts
+        per_rank = per_rank + ranking.by_rank(pairs, width) * sums[:-1]
+        ideal_of_all, relevant = ideal[:, -1], (best > 0).sum(-1)
+        early = per_rank * (ratio(ideal_of_all.unsqueeze(-1), ideal) - 1)
+        missing = (relevant - has_gain.sum(-1)) * reached.sum(-1)
+        # Only rounding exceeds 1.
+        return ratio(each + early.sum(-1) + missing, ideal_of_all * relevant).clamp_max(1)

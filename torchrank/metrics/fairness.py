@@ -125,7 +125,7 @@ class NDKL(PopulationMetric, PerUserMetric):
         return self.groups.shape[1]
 
     def measure(self, lists: Recommended) -> Tensor:
-        shares = torch.where(lists.kept.unsqueeze(-1), self.groups[lists.ids], 0.0)
+        shares = torch.where(lists.is_item.unsqueeze(-1), self.groups[lists.ids], 0.0)
         weights = torch.where(shares.sum(-1) > 0, self.attention(lists), 0.0)
         assert self.population is not None
         divergence = kullback_leibler(distribution(shares.cumsum(1)), self.population)
@@ -161,7 +161,7 @@ class DemographicParity(GroupMetric, PerUserMetric):
 
     def sizes(self, lists: Recommended) -> Tensor:
         """Number of items of each group in each list: float64 [query, group]."""
-        return self.by_group(lists.ids, lists.kept.to(lists.dtype))
+        return self.by_group(lists.ids, lists.is_item.to(lists.dtype))
 
     def measure(self, lists: Recommended) -> Tensor:
         return evenness(self.attention_by_group(lists), self.sizes(lists))

@@ -372,10 +372,10 @@ class NormalizedGain(GradedMetric):
         gains = only(ranking.retrieved(), ranking.gains(self.gain_function))
         before, beside = ranking.before_and_in_tie(gains)
         best = ranking.ideal_order(self.gain_function, None)
-        above_one = torch.nn.functional.pad(running_sum((best - 1).clamp_min(0)), (1, 0))
+        above_first = torch.nn.functional.pad(running_sum((best - 1).clamp_min(0)), (1, 0))
         middle = only(ranking.retrieved(), ranking.mean_rank())  # the rank behind a list may be unknown
         between = (
-            above_one.gather(-1, rank.long().clamp_max(best.shape[1])) for rank in (middle.floor(), middle.ceil())
+            above_first.gather(-1, rank.long().clamp_max(best.shape[1])) for rank in (middle.floor(), middle.ceil())
         )
         behind = middle + sum(between) / 2 - before - (beside + gains) / 2
         reached = only(gains != 0, gains / (2 + behind).log2()).sum(-1)

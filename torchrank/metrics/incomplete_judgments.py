@@ -94,9 +94,9 @@ class Bpref(BinaryMetric):
             return self.per_relevant(ranking, 1 - violated)
         inside = ranking.prob_in_top_k(self.top_k) == 1
         value = self.per_relevant(ranking, only(inside, 1 - violated))
-        return value if ranking.untied else value + self._at_cutoff(ranking, self.top_k, before, beside, most, least)
+        return value if ranking.untied else value + self._in_cut_tie(ranking, self.top_k, before, beside, most, least)
 
-    def _at_cutoff(
+    def _in_cut_tie(
         self, ranking: Ranking, top_k: int, before: Tensor, beside: Tensor, most: Tensor, least: Tensor
     ) -> Tensor:
         """The mean of the relevant candidates of the tie group that crosses the cutoff, over R: float64 [query].
@@ -106,13 +106,13 @@ class Bpref(BinaryMetric):
         which is hypergeometric.
         """
         tie = CutoffTie.of(ranking, self.relevance_level, top_k)
-        size, m, ahead = tie.at(ranking.tied), tie.at(beside), tie.at(before)
+        size, m, ahead = tie.of_group(ranking.tied), tie.of_group(beside), tie.of_group(before)
         h = torch.arange(min(top_k, ranking.first.shape[1]) + 1, dtype=size.dtype, device=size.device)
         h = h.expand(len(size), -1)
         chance = hypergeometric(h, size, torch.minimum(m + 1, size), tie.places)
         violated = ratio(most - uncounted(most - ahead, (h - 1).clamp_min(0)), least)  # the mean of the slots below h
         each = (chance * h * (1 - violated)).sum(-1, keepdim=True) / (m + 1)
-        relevant = tie.at(ranking.relevant_before_and_in_tie(self.relevance_level)[1])
+        relevant = tie.of_group(ranking.relevant_before_and_in_tie(self.relevance_level)[1])
         return ratio(relevant * each, most).squeeze(-1)
 
 
@@ -274,11 +274,11 @@ def _mean_reciprocal(ranking: Ranking, judged: Tensor, slot: Tensor, beside: Ten
         begins = slot.squeeze(-1) == 0
         group = begins.cumsum(0) - 1
         first, beside, rest = first[begins], beside[begins], rest[begins]
-        for some, width in groups(beside.squeeze(-1), OVERHEAD, LONG):
-            table = _by_recurrence(first[some], beside[some], rest[some], width, ranking.depth)
+        for members, width in groups(beside.squeeze(-1), OVERHEAD, LONG):
+            table = _by_recurrence(first[members], beside[members], rest[members], width, ranking.depth)
             # The row of the table for each candidate; -1 if its group is in another table.
             row = torch.full((len(first),), -1, device=first.device)
-            row = row.index_copy_(0, some, torch.arange(len(some), device=first.device))[group]
+            row = row.index_copy_(0, members, torch.arange(len(members), device=first.device))[group]
             here = (row >= 0).nonzero().squeeze(-1)
             means[wanted] = means[wanted].index_copy_(0, here, table[row[here], slot[here, 0]])
         return means

@@ -65,8 +65,8 @@ class IntentMetric(BinaryMetric):
         """float64 [query, subtopic]: weights with the mean 1 over the N subtopics; None = all are 1."""
         if ranking.intents is None:
             return None
-        given = torch.where(self.intents(ranking), ranking.intents, 0.0)
-        return ratio(given * self.num_intents(ranking).unsqueeze(-1), given.sum(-1, keepdim=True))
+        share = torch.where(self.intents(ranking), ranking.intents, 0.0)
+        return ratio(share * self.num_intents(ranking).unsqueeze(-1), share.sum(-1, keepdim=True))
 
     def of_each(self, rows: Ranking) -> Tensor:
         """The formula on the list of each subtopic, 0 if nothing is relevant: float64 [query * subtopic]."""

@@ -91,10 +91,10 @@ class TBG(CostMetric):
     relevance_level: float = number(default=1, above=0)
 
     def measure(self, lists: Recommended) -> Tensor:
-        relevant = _at_least(lists, self.relevance_level)
+        relevant = _graded_from(lists, self.relevance_level)
         reading = self.seconds_per_word * self.lengths[lists.ids].to(lists.dtype) + self.seconds_per_item
         clicked = torch.where(relevant, self.click_relevant * reading, self.click_other * reading)
-        seconds = torch.where(lists.kept, self.seconds_per_summary + clicked, 0.0)
+        seconds = torch.where(lists.is_item, self.seconds_per_summary + clicked, 0.0)
         reached = running_sum(seconds) - seconds
         gain = self.click_relevant * self.save * torch.exp2(-reached / self.half_life)
         return torch.where(relevant, gain, 0.0).sum(-1)
@@ -148,9 +148,9 @@ class UMeasure(CostMetric):
     relevance_level: float = number(default=1, above=0)
 
     def measure(self, lists: Recommended) -> Tensor:
-        relevant = _at_least(lists, self.relevance_level)
+        relevant = _graded_from(lists, self.relevance_level)
         text = torch.where(relevant, self.read * self.lengths[lists.ids].to(lists.dtype), 0.0)
-        position = running_sum(torch.where(lists.kept, self.snippet + text, 0.0))
+        position = running_sum(torch.where(lists.is_item, self.snippet + text, 0.0))
         gain = gain_of(self.gain)(lists.grade.to(lists.dtype))
         return torch.where(relevant, gain * (1 - position / self.patience).clamp_min(0), 0.0).sum(-1)
 
@@ -220,10 +220,10 @@ class CWLCost(UserModel, BoundedGain, CostMetric):
     def by_rank(self, lists: Recommended, x: Tensor, behind: float) -> Tensor:
         """``x`` [query, position] at the ranks 1 to ``ranks``, and ``behind`` at ranks without an item."""
         # The last column absorbs positions without an item and ranks that no user sees.
-        column = torch.where(lists.kept, lists.rank - 1, self.ranks).clamp_max(self.ranks)
+        column = torch.where(lists.is_item, lists.rank - 1, self.ranks).clamp_max(self.ranks)
         return x.new_full((len(x), self.ranks + 1), behind).scatter(1, column, x)[:, :-1]
 
 
-def _at_least(lists: Recommended, level: float) -> Tensor:
+def _graded_from(lists: Recommended, level: float) -> Tensor:
     """Relevant items: bool [query, position]."""
-    return lists.kept & (lists.grade >= level)
+    return lists.is_item & (lists.grade >= level)

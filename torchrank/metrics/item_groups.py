@@ -47,7 +47,7 @@ class GroupMetric(RankDiscount, ListMetric):
 
     def attention(self, lists: Recommended) -> Tensor:
         """The discount at each rank, 0 where no item is: float64 [query, position]."""
-        return torch.where(lists.kept, self.discount_function(lists.rank.clamp_min(1).to(lists.dtype)), 0.0)
+        return torch.where(lists.is_item, self.discount_function(lists.rank.clamp_min(1).to(lists.dtype)), 0.0)
 
     def by_group(self, ids: Tensor, weights: Tensor) -> Tensor:
         """Sum of ``weights`` over the items of each group: float64 [query, group].
@@ -125,7 +125,7 @@ def amounts_of(name: str, amounts: Any, shares: Tensor) -> Tensor:
         raise ValueError(
             f"Expected {name} to be a tensor [group] of {number_of_groups} numbers, got {kind_of(amounts, name)}"
         )
-    found = amounts.detach().to(shares.device, torch.float64)
-    if not bool((found.isfinite() & (found >= 0)).all()) or not bool(found.any()):
+    numbers = amounts.detach().to(shares.device, torch.float64)
+    if not bool((numbers.isfinite() & (numbers >= 0)).all()) or not bool(numbers.any()):
         raise ValueError(f"Expected {name} to be finite numbers >= 0, some above 0, got other values")
-    return found
+    return numbers

@@ -37,10 +37,10 @@ Catalogue = Mapping[str, Any]
 class Recommended:
     """The first ranks of some lists."""
 
-    #: int64 [query, position]: item ids; an arbitrary id of the catalogue where ``kept`` is False
+    #: int64 [query, position]: item ids; an arbitrary id of the catalogue where ``is_item`` is False
     ids: Tensor
     #: bool [query, position]: whether an item is recommended at this position
-    kept: Tensor
+    is_item: Tensor
     #: int64 [query, position]: the rank of the item in the list
     rank: Tensor
     #: [query, position]: the grade of the item, 0 if it has none; [query, 0] if the measure needs no target
@@ -55,22 +55,22 @@ class Recommended:
     @property
     def length(self) -> Tensor:
         """Number of items in each list: float64 [query]."""
-        return self.kept.sum(-1).to(self.dtype)
+        return self.is_item.sum(-1).to(self.dtype)
 
     def rows(self, start: int, stop: int) -> Recommended:
         """The lists of consecutive queries."""
-        names = ("ids", "kept", "rank", "grade", "from_target", "ignored")
+        names = ("ids", "is_item", "rank", "grade", "from_target", "ignored")
         cut: dict[str, Any] = {name: getattr(self, name) for name in names}
         cut = {name: None if x is None else x[start:stop] for name, x in cut.items()}
         return replace(self, **cut)
 
     def mean(self, x: Tensor) -> Tensor:
         """Mean of ``x`` [query, position] over each list: float64 [query]; NaN for an empty list."""
-        return torch.where(self.kept, x.to(self.dtype), 0.0).sum(-1) / self.length
+        return torch.where(self.is_item, x.to(self.dtype), 0.0).sum(-1) / self.length
 
     def distinct(self, x: Tensor) -> Tensor:
         """Number of different values of ``x`` in each list, int64 [query, position], all >= 0: float64 [query]."""
-        ordered = ascending(torch.where(self.kept, x, -1))
+        ordered = ascending(torch.where(self.is_item, x, -1))
         return (run_starts(ordered) & (ordered >= 0)).sum(-1).to(self.dtype)
 
 
@@ -221,33 +221,33 @@ class ListMetric(Measure):
         lists = arrange(preds, relevant, mask=mask, exclude=exclude, validate=self.validate_args)
         assert isinstance(lists, RankedIds)
         kepts, grades, targets, counts = zip(*map(self._judged, lists.blocks(ALL)))  # type: ignore[arg-type]
-        kept, grade = torch.cat(kepts), torch.cat(grades)
+        is_item, grade = torch.cat(kepts), torch.cat(grades)
         from_target = None if targets[0] is None else torch.cat(targets)
         errors = torch.stack(counts).sum(0)
-        rank = kept.cumsum(-1)  # counted before ids outside the catalogue are dropped, so the other ids keep theirs
+        rank = is_item.cumsum(-1)  # counted before ids outside the catalogue are dropped, so the other ids keep theirs
         if self.num_items is not None:
-            outside = kept & (lists.ids >= self.num_items)
+            outside = is_item & (lists.ids >= self.num_items)
             errors = errors + count(Problem.OUT_OF_RANGE, outside, lists.ignored)
-            kept = kept & ~outside
+            is_item = is_item & ~outside
         if self.top_k is not None:
-            kept = kept & (rank <= self.top_k)
-        ids = torch.where(kept, lists.ids, 0)
-        return Recommended(ids, kept, rank, grade, from_target, lists.ignored, widest_float(ids.device)), errors
+            is_item = is_item & (rank <= self.top_k)
+        ids = torch.where(is_item, lists.ids, 0)
+        return Recommended(ids, is_item, rank, grade, from_target, lists.ignored, widest_float(ids.device)), errors
 
     def _judged(self, lists: RankedIds) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
         """Whether a position has a candidate, bool, and its grade; :meth:`of_target`; and counts of bad values."""
         items, grade = lists.judged.rectangle()
-        kept, _, errors = kept_ids(lists, items, grade)
-        grades = grade.new_zeros((len(kept), kept.shape[1] + 1 if self.needs_target else 0))
+        is_item, _, errors = kept_ids(lists, items, grade)
+        grades = grade.new_zeros((len(is_item), is_item.shape[1] + 1 if self.needs_target else 0))
         if self.needs_target:
             # Column 0 absorbs the grades of judged items that are not in the list.
-            column = found(items, torch.where(kept, lists.ids, -1))
+            column = found(items, torch.where(is_item, lists.ids, -1))
             grades = grades.scatter(1, column, grade)[:, 1:]
         outside = torch.zeros_like(items, dtype=torch.bool) if self.num_items is None else items >= self.num_items
         from_target = self.of_target(items.masked_fill(outside, -1), grade) if self.needs_target else None
         if from_target is not None:
             errors = errors + count(Problem.OUT_OF_RANGE, outside, lists.ignored)
-        return kept, grades, from_target, errors
+        return is_item, grades, from_target, errors
 
     def moved(self, x: Tensor, device: torch.device) -> Tensor:
         # The catalogue keeps its precision: integers and float32 stay, float64 becomes the widest float of the device.
@@ -315,7 +315,7 @@ class ExposureMetric(ListMetric):
         return torch.zeros_like(lists.length)
 
     def further_sums(self, lists: Recommended, weights: Tensor) -> Tensor:
-        amounts = torch.where(lists.kept, self.amounts(lists, weights), 0.0)
+        amounts = torch.where(lists.is_item, self.amounts(lists, weights), 0.0)
         exposure = torch.zeros(self.num_extra_sums, dtype=lists.dtype, device=lists.ids.device)
         return exposure.index_add_(0, lists.ids.flatten(), amounts.flatten())
 

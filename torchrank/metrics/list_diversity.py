@@ -85,19 +85,19 @@ class IntraListDiversity(PerUserMetric):
 def _cosines(vectors: Tensor, lists: Recommended) -> Tensor:
     """Sum of the cosines of all ordered pairs of different items in each list: float64 [query]."""
     # The tiny eps keeps the direction of short vectors; a vector of zeros stays 0.
-    vectors = torch.nn.functional.normalize(vectors.to(lists.dtype), dim=-1, eps=1e-150) * lists.kept.unsqueeze(-1)
+    vectors = torch.nn.functional.normalize(vectors.to(lists.dtype), dim=-1, eps=1e-150) * lists.is_item.unsqueeze(-1)
     # The squared norm of the sum is the sum over all pairs, including each item with itself.
     return vectors.sum(1).square().sum(-1) - vectors.square().sum((1, 2))
 
 
 def _alike(category: Tensor, lists: Recommended) -> Tensor:
     """Number of ordered pairs of a list with equal categories, int [query, position]: int64 [query]."""
-    # Sorting by ``kept`` first puts the unfilled positions of a category before its items, as a run of their own.
-    kept, order = lists.kept.sort(dim=-1, stable=True)
+    # Sorting by ``is_item`` first puts the unfilled positions of a category before its items, as a run of their own.
+    is_item, order = lists.is_item.sort(dim=-1, stable=True)
     category, again = category.gather(-1, order).sort(dim=-1, stable=True)
-    kept = kept.gather(-1, again)
-    start, stop = run_bounds(run_starts(category) | run_starts(kept))
-    return torch.where(kept, stop - start - 1, 0).sum(-1)
+    is_item = is_item.gather(-1, again)
+    start, stop = run_bounds(run_starts(category) | run_starts(is_item))
+    return torch.where(is_item, stop - start - 1, 0).sum(-1)
 
 
 def _alike_in_each(having: Tensor, lists: Recommended) -> Tensor:
@@ -106,7 +106,7 @@ def _alike_in_each(having: Tensor, lists: Recommended) -> Tensor:
     ``having`` is bool [query, position, category].
     """
     # A pair agrees on a category if both items have it or both lack it.
-    have = (having & lists.kept.unsqueeze(-1)).sum(1).to(lists.dtype)
+    have = (having & lists.is_item.unsqueeze(-1)).sum(1).to(lists.dtype)
     lack = lists.length.unsqueeze(-1) - have
     return (have * (have - 1) + lack * (lack - 1)).mean(-1)
 
@@ -205,7 +205,7 @@ class CategoryEntropy(PerUserMetric):
         return -(-self.num_categories // positions) if self.categories.dim() == 1 else self.num_categories
 
     def measure(self, lists: Recommended) -> Tensor:
-        weight = lists.kept.to(lists.dtype)
+        weight = lists.is_item.to(lists.dtype)
         if self.patience is not None:
             weight = weight * self.patience ** (lists.rank - 1).to(lists.dtype)
         share = self.amounts(self.categories[lists.ids], weight) + self.smoothing

@@ -143,8 +143,8 @@ class RankingLoss(BinaryMetric):
 
     def measure(self, ranking: Ranking) -> Tensor:
         before, beside = ranking.relevant_before_and_in_tie(self.relevance_level)
-        found = self.hits(ranking).unsqueeze(-1)
-        irrelevant = ranking.num_candidates.unsqueeze(-1) - found
+        hits = self.hits(ranking).unsqueeze(-1)
+        irrelevant = ranking.num_candidates.unsqueeze(-1) - hits
         ahead = ranking.first - 1 - before  # irrelevant candidates before the tie group
         # Right are the pairs with an irrelevant candidate after the tie group, and half of those within it.
         right = irrelevant - ahead - (ranking.tied - beside) / 2
@@ -298,18 +298,18 @@ def grade_classes(ranking: Ranking) -> tuple[Tensor, Tensor, Tensor]:
 def _in_order(ranking: Ranking, gain: Gain) -> Tensor:
     """float64 [query]: number of pairs with the higher grade first, each times its gain, in rankings without ties."""
     positive = _positive(ranking)
-    found = as_numbers(positive & ranking.retrieved(), ranking.first.dtype)
+    hits = as_numbers(positive & ranking.retrieved(), ranking.first.dtype)
     later = ranking.num_candidates.unsqueeze(-1) - ranking.first
     # Entries are in rank order: found.sum - found.cumsum of the later candidates have positive grades.
-    so_far = running_sum(found)
+    so_far = running_sum(hits)
     zeros = later - so_far[:, -1:] + so_far
     # Numbers of pairs are integers, which are added exactly.
-    worth = as_numbers(positive, found.dtype) if gain is POSITIVE else only(positive, ranking.gains(gain))
+    worth = as_numbers(positive, hits.dtype) if gain is POSITIVE else only(positive, ranking.gains(gain))
     if (levels := ranking.levels) is not None:
         among = _descents(ranking, worth, levels)
     else:
         among = _ascents(grade_classes(ranking)[2], positive, worth)
-    return only(found > 0, zeros * worth).sum(-1) + among
+    return only(hits > 0, zeros * worth).sum(-1) + among
 
 
 def _descents(ranking: Ranking, worth: Tensor, levels: int) -> Tensor:

@@ -133,7 +133,7 @@ class ACLT(TailMetric, PerUserMetric):
     value_range = (0.0, math.inf)
 
     def measure(self, lists: Recommended) -> Tensor:
-        return (self.long_tail[lists.ids] & lists.kept).sum(-1).to(lists.dtype)
+        return (self.long_tail[lists.ids] & lists.is_item).sum(-1).to(lists.dtype)
 
 
 class TailCoverage(TailMetric, ExposureMetric):

@@ -118,14 +118,14 @@ class PositionMetric(BinaryMetric):
 
     def by_chance(self, ranking: Ranking) -> Moments:
         """Mean and variance of :meth:`plain` over random orders of the candidates of each query."""
-        found = ranking.found(self.relevance_level).sum(-1).to(ranking.first.dtype)
+        retrieved = ranking.found(self.relevance_level).sum(-1).to(ranking.first.dtype)
         relevant, length = ranking.num_relevant(self.relevance_level), ranking.num_candidates
         # Relevant candidates that were not retrieved are candidates, too.
         if not self.filtered:
-            return self.chance(length + relevant - found, relevant, most=ranking.first.shape[1])
+            return self.chance(length + relevant - retrieved, relevant, most=ranking.first.shape[1])
         # The candidates of each positive are itself and the irrelevant ones. Positives of a query are treated as
         # independent, so the variance of their mean is divided by their number.
-        each = self.chance(length - found + 1, relevant.clamp_max(1), most=1)
+        each = self.chance(length - retrieved + 1, relevant.clamp_max(1), most=1)
         return Moments(each.mean, ratio(each.variance, relevant))
 
     def chance(self, n: Tensor, r: Tensor, most: int) -> Moments:
@@ -259,14 +259,14 @@ class MR(PositionMetric):
         # The same without a ranking of each positive: their ranks among the irrelevant candidates, added up. Ranks are
         # multiples of 1/2, so the order of the sum does not matter.
         level = self.relevance_level
-        found, relevant = ranking.found(level), ranking.num_relevant(level)
+        hits, relevant = ranking.found(level), ranking.num_relevant(level)
         before, in_tie = ranking.relevant_before_and_in_tie(level)
         rank = ranking.first - before
         if not ranking.untied and self.ties != "optimistic":
             rank = rank + (ranking.tied - in_tie) / (1 if self.ties == "pessimistic" else 2)
-        retrieved = row_sum(found).to(rank.dtype)
+        retrieved = row_sum(hits).to(rank.dtype)
         missing, behind = relevant - retrieved, ranking.num_candidates - retrieved + 1
-        return ratio(row_sum(only(found, rank)) + only(missing > 0, missing * behind), relevant)
+        return ratio(row_sum(only(hits, rank)) + only(missing > 0, missing * behind), relevant)
 
     def unfiltered(self, ranking: Ranking) -> Tensor:
         rank = ranking.mean_rank()

@@ -70,9 +70,9 @@ class PRCurve(Precision):
         return 2 * self.top_k
 
     def per_query(self, ranking: Ranking) -> Values:
-        found = super().per_query(ranking)
+        result = super().per_query(ranking)
         # An empty query has the same value at every rank, set by `empty_target_action`.
-        return replace(found, extra=torch.where(found.status > 0, found.values, self.curves(ranking)))
+        return replace(result, extra=torch.where(result.status > 0, result.values, self.curves(ranking)))
 
     def curves(self, ranking: Ranking) -> Tensor:
         """Precision at each rank, then recall at each rank, also of empty queries: float64 [2 * rank, query]."""

@@ -277,9 +277,9 @@ def inverse_propensity(target: Target, propensities: Array) -> Tensor | tuple[Te
     there = (item >= 0) & (item < items)
     column = item.clamp(0, items - 1)
     row = query.clamp(0, len(inverse) - 1)
-    found = inverse[column] if inverse.dim() == 1 else inverse[row, column]
+    inverse_of_pair = inverse[column] if inverse.dim() == 1 else inverse[row, column]
     # ~(grade <= 0) rather than grade > 0, so that a NaN stays NaN for the metric to report.
-    return query, item, torch.where(there & ~(grade <= 0), grade * found, grade)
+    return query, item, torch.where(there & ~(grade <= 0), grade * inverse_of_pair, grade)
 
 
 def _triples(target: Any, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
@@ -291,8 +291,8 @@ def _triples(target: Any, device: torch.device) -> tuple[Tensor, Tensor, Tensor]
         items = items.unsqueeze(-1) if items.dim() == 1 else items
         query = torch.arange(len(items), device=device).repeat_interleave(items.shape[1])
         item = items.flatten()
-        kept = item >= 0
-        pairs: Any = (query[kept], item[kept])
+        is_id = item >= 0
+        pairs: Any = (query[is_id], item[is_id])
     elif isinstance(target, list) and all(isinstance(x, Tensor) and x.dim() == 1 for x in target):
         sizes = torch.tensor([len(x) for x in target], dtype=torch.int64, device=device)
         query = torch.arange(len(target), device=device).repeat_interleave(sizes)

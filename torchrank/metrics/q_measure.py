@@ -86,7 +86,7 @@ def _blended_alone(ranking: Ranking, gain: Gain, beta: float) -> Tensor:
     gaining = gains > 0
     start = running_sum(as_numbers(gaining, gains.dtype)) + beta * running_sum(gains)
     ideal = beta * running_sum(ranking.ideal_order(gain, None))
-    return only(gaining, start / (ranking.first + _at_rank(ideal, ranking)))
+    return only(gaining, start / (ranking.first + _by_best_rank(ideal, ranking)))
 
 
 def _blended_tied(ranking: Ranking, gain: Gain, beta: float, top_k: int | None) -> Tensor:
@@ -122,7 +122,7 @@ def _gaining(ranking: Ranking, gain: Gain) -> Tensor:
     return as_numbers(ranking.retrieved() & (ranking.gains(gain) > 0), ranking.first.dtype)
 
 
-def _at_rank(x: Tensor, ranking: Ranking) -> Tensor:
+def _by_best_rank(x: Tensor, ranking: Ranking) -> Tensor:
     """The element of ``x`` [query, rank] at the best rank of each entry, or its last one: [query, entry]."""
     last, width = x.shape[1], ranking.first.shape[1]
     if ranking.untied and ranking.complete and last >= width:  # columns are ranks; entries not retrieved do not count
@@ -170,7 +170,7 @@ def _blended(ranking: Ranking, start: Tensor, slope: Tensor, tables: Tables, top
     ideal, inverse, share = tables
     last, constant = ideal.shape[1], ideal[:, -1:]
     # The value at the first rank of an entry, which is its only rank without ties.
-    alone = start / (ranking.first + _at_rank(ideal, ranking))
+    alone = start / (ranking.first + _by_best_rank(ideal, ranking))
     if top_k is not None:
         alone = only(ranking.first <= top_k, alone)
     # Beyond the table ideal_p is a constant c: the sum of 1 / (p + c) is a difference of digamma functions, and

@@ -272,7 +272,7 @@ class Spearman(ComparingMetric):
     name = "spearman"
 
     def compare(self, both: Orders) -> Tensor:
-        if both.whole and both.untied:
+        if both.all_valid and both.untied:
             # The sum of the squares is the same in both rankings, and with the middle of the ranks in only one factor
             # the products have the same sum. All terms are integers, so nothing is rounded here.
             width = both.entry.shape[1]
@@ -280,9 +280,9 @@ class Spearman(ComparingMetric):
             return (6 * (both.above.double() @ away) / (width**3 - width)).clamp(-1, 1)
         # Twice the distance of each mean rank from the middle: a whole number, so nothing is rounded here.
         middle = both.number.unsqueeze(-1)
-        one, other = (
+        first, second = (
             both.of_candidates(2 * above + beside - middle).double()
             for above, beside in ((both.above, both.beside), (both.other_above, both.other_beside))
         )
-        spread = one.square().sum(-1).sqrt() * other.square().sum(-1).sqrt()
-        return ((one * other).sum(-1) / spread).clamp(-1, 1)
+        spread = first.square().sum(-1).sqrt() * second.square().sum(-1).sqrt()
+        return ((first * second).sum(-1) / spread).clamp(-1, 1)

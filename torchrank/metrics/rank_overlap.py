@@ -54,19 +54,19 @@ def two_lists(ranking: Ranking) -> tuple[RankedList, RankedList]:
     return by_score, by_grade
 
 
-def longer_first(one: RankedList, other: RankedList) -> tuple[RankedList, RankedList]:
+def longer_first(first: RankedList, second: RankedList) -> tuple[RankedList, RankedList]:
     """The longer and the shorter list of each query."""
-    swap = (other.length > one.length).unsqueeze(-1)
+    swap = (second.length > first.length).unsqueeze(-1)
     # torch.maximum rather than torch.where for the lengths, so that an unknown length (NaN) makes both unknown.
     longer = RankedList(
-        torch.where(swap, other.first, one.first),
-        torch.where(swap, other.tied, one.tied),
-        torch.maximum(one.length, other.length),
+        torch.where(swap, second.first, first.first),
+        torch.where(swap, second.tied, first.tied),
+        torch.maximum(first.length, second.length),
     )
     shorter = RankedList(
-        torch.where(swap, one.first, other.first),
-        torch.where(swap, one.tied, other.tied),
-        torch.minimum(one.length, other.length),
+        torch.where(swap, first.first, second.first),
+        torch.where(swap, first.tied, second.tied),
+        torch.minimum(first.length, second.length),
     )
     return longer, shorter
 
@@ -104,51 +104,51 @@ class TieGroups:
         return rank if variant == "a" else self.above + (rank - self.above).square() / self.size
 
 
-def expected_overlap(one: RankedList, other: RankedList, groups: TieGroups, other_groups: TieGroups) -> Tensor:
+def expected_overlap(first: RankedList, second: RankedList, groups: TieGroups, other_groups: TieGroups) -> Tensor:
     """Expected number of entries that two lists have in common up to each rank: float64 [query, rank].
 
     Let x(d) and y(d) be the shares of an entry in the first d of each list. The overlap is the sum of x(d) y(d). From
     one depth to the next it grows by (x(d) - x(d-1)) y(d) + x(d-1) (y(d) - y(d-1)).
     """
     # x(d) - x(d-1) is 1 / size for the entries of the tie group at rank d, and 0 for all others.
-    growth = _shares_in_other(one, other, groups.above, 0) / groups.size
-    other_growth = _shares_in_other(other, one, other_groups.above, 1) / other_groups.size
+    growth = _shares_in_other(first, second, groups.above, 0) / groups.size
+    other_growth = _shares_in_other(second, first, other_groups.above, 1) / other_groups.size
     return running_sum(growth + other_growth)
 
 
-def _shares_in_other(one: RankedList, other: RankedList, above: Tensor, lag: int) -> Tensor:
-    """Sum, over the tie group of ``one`` at each rank d, of the shares in the first d - ``lag`` of the other list.
+def _shares_in_other(ranked: RankedList, other_list: RankedList, above: Tensor, lag: int) -> Tensor:
+    """Sum, over the tie group of ``ranked`` at each rank d, of the shares in the first d - ``lag`` of the other list.
 
     The share of an entry is 0 above its tie group in the other list. Within that group it rises linearly, as start +
-    step * (d - one.first), and below that group it is 1. ``above`` is :attr:`TieGroups.above` of ``one``.
+    step * (d - ranked.first), and below that group it is 1. ``above`` is :attr:`TieGroups.above` of ``ranked``.
     """
-    in_both = (one.tied > 0) & (other.tied > 0)
-    end = one.first + one.tied
-    other_first = other.first + lag
-    other_end = other_first + other.tied
-    # The ranks of the entry's tie group, [one.first, end), at which its share begins to rise, stops rising, and is 1.
+    in_both = (ranked.tied > 0) & (other_list.tied > 0)
+    end = ranked.first + ranked.tied
+    other_first = other_list.first + lag
+    other_end = other_first + other_list.tied
+    # Ranks of the entry's tie group, [ranked.first, end): its share begins to rise, stops rising, and is 1 there.
     rise, stop, full = (
-        torch.maximum(one.first, other_first),
+        torch.maximum(ranked.first, other_first),
         torch.minimum(end, other_end),
-        torch.maximum(one.first, other_end),
+        torch.maximum(ranked.first, other_end),
     )
     rises, fills = in_both & (rise < stop), in_both & (full < end)
-    step = torch.where(rises, 1 / other.tied, 0.0)
-    start, whole = step * (one.first - other_first + 1), fills.to(one.first.dtype)
+    step = torch.where(rises, 1 / other_list.tied, 0.0)
+    start, full_share = step * (ranked.first - other_first + 1), fills.to(ranked.first.dtype)
     # Sorted rather than added up in a table, so that the order of summation is always the same.
-    at, order = torch.cat([rise, stop, full, end], -1).sort(dim=-1, stable=True)
-    rank = torch.arange(1, one.first.shape[1] + 1, dtype=one.first.dtype, device=one.first.device)
-    rank = rank.expand(one.first.shape)
-    so_far = torch.searchsorted(at, rank.contiguous(), right=True)
+    position, order = torch.cat([rise, stop, full, end], -1).sort(dim=-1, stable=True)
+    rank = torch.arange(1, ranked.first.shape[1] + 1, dtype=ranked.first.dtype, device=ranked.first.device)
+    rank = rank.expand(ranked.first.shape)
+    so_far = torch.searchsorted(position, rank.contiguous(), right=True)
 
     def total(*changes: Tensor) -> Tensor:
         """The sum at each rank of changes at ``rise``, ``stop``, ``full`` and ``end``."""
         sums = running_sum(torch.cat(changes, -1).gather(-1, order))
         return torch.nn.functional.pad(sums, (1, 0)).gather(-1, so_far)
 
-    none = torch.zeros_like(whole)
+    none = torch.zeros_like(full_share)
     # All entries of the tie group at rank d have the same first, above + 1, so d - first is a common factor.
-    return total(start, -start, whole, -whole) + total(step, -step, none, none) * (rank - 1 - above)
+    return total(start, -start, full_share, -full_share) + total(step, -step, none, none) * (rank - 1 - above)
 
 
 def _number_up_to(rank: Tensor, marked: Tensor) -> Tensor:
@@ -229,11 +229,11 @@ class Overlap(ComparingMetric):
         return longer.length == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
-        one, other = two_lists(ranking)
-        length = torch.maximum(one.length, other.length).nan_to_num(nan=0)
+        first, second = two_lists(ranking)
+        length = torch.maximum(first.length, second.length).nan_to_num(nan=0)
         depth = (length if self.top_k is None else torch.full_like(length, self.top_k)).unsqueeze(-1)
         # Ties of the two rankings are broken independently, so the probability to be in both is the product.
-        return ratio((one.share(depth) * other.share(depth)).sum(-1), depth.squeeze(-1))
+        return ratio((first.share(depth) * second.share(depth)).sum(-1), depth.squeeze(-1))
 
 
 class LIP(ComparingMetric):
@@ -274,20 +274,20 @@ class LIP(ComparingMetric):
         return other.length == 0
 
     def measure(self, ranking: Ranking) -> Tensor:
-        one, other = two_lists(ranking)
-        length = one.length.nan_to_num(nan=0)
+        first, second = two_lists(ranking)
+        length = first.length.nan_to_num(nan=0)
         k = (length if self.top_k is None else torch.full_like(length, self.top_k)).unsqueeze(-1)
-        rank, share = torch.where(other.tied > 0, other.first, 0.0), one.share(k)
+        rank, share = torch.where(second.tied > 0, second.first, 0.0), first.share(k)
         certain = torch.maximum(torch.where(share == 1, rank, 0.0).amax(-1, keepdim=True), k)
         # Of the n candidates of the tie group at the cutoff, s are among the first k. The i-th lowest of them is the
         # lowest one there if no lower one is: P(none of the i lowest) = C(n - i, s) / C(n, s).
-        at_cut = (share > 0) & (share < 1)
-        n = torch.where(at_cut, one.tied, 0.0).amax(-1, keepdim=True)
-        s = torch.where(at_cut, k + 1 - one.first, 0.0).amax(-1, keepdim=True)
+        in_cut_group = (share > 0) & (share < 1)
+        n = torch.where(in_cut_group, first.tied, 0.0).amax(-1, keepdim=True)
+        s = torch.where(in_cut_group, k + 1 - first.first, 0.0).amax(-1, keepdim=True)
         lower = torch.arange(rank.shape[1], dtype=rank.dtype, device=rank.device)
         none = ratio(n - s - lower, n - lower).cumprod(-1)
         lowest = torch.nn.functional.pad(none[:, :-1], (1, 0), value=1.0) - none
-        lowest_first = torch.where(at_cut, rank, 0.0).sort(dim=-1, descending=True).values
+        lowest_first = torch.where(in_cut_group, rank, 0.0).sort(dim=-1, descending=True).values
         return (lowest * torch.maximum(lowest_first, certain)).sum(-1) - k.squeeze(-1)
 
 

@@ -109,7 +109,7 @@ def _partial_area(
     crossed = (within < ends.shape[1]) & ends.gather(-1, following).isfinite()
     area = area + only(crossed, beside.gather(-1, following) * uncounted(room - next_ahead, next_among))
     # The h hits of the tie group at the cutoff, in which s - h irrelevant candidates are counted.
-    area = area + h * uncounted(room - (cut.at(ranking.first) - 1 - cut.before), (cut.places - h).clamp_min(0))
+    area = area + h * uncounted(room - (cut.of_group(ranking.first) - 1 - cut.before), (cut.places - h).clamp_min(0))
     chance = 0.5 * max_fpr**2  # the area under the diagonal
     rescaled = 0.5 * (1 + (ratio(area, relevant * others) - chance) / (max_fpr - chance))
     return only(relevant * others > 0, rescaled)

@@ -237,14 +237,14 @@ class Parametrised:
 
     #: all parameters by name: first the parameters of the class itself, then those of its parents
     declared: ClassVar[Mapping[str, Parameter]] = {}
-    _own_parameters: ClassVar[Mapping[str, Parameter]] = {}
+    _class_parameters: ClassVar[Mapping[str, Parameter]] = {}
     #: the constructor as it is written in the nearest class that has one
     _written: ClassVar[Callable[..., None]] = object.__init__
     __signature__ = _Signature()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         parents = _merged(cls.__mro__[1:])
-        cls._own_parameters = {**_in_body(cls, parents), **_in_constructor(cls, parents)}
+        cls._class_parameters = {**_in_body(cls, parents), **_in_constructor(cls, parents)}
         cls.declared = _merged(cls.__mro__)
         cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
         if cls.__doc__:
@@ -255,7 +255,7 @@ class Parametrised:
 def _merged(classes: Iterable[type]) -> dict[str, Parameter]:
     merged: dict[str, Parameter] = {}
     for owner in classes:
-        for name, param in vars(owner).get("_own_parameters", {}).items():
+        for name, param in vars(owner).get("_class_parameters", {}).items():
             merged.setdefault(name, param)
     return merged
 

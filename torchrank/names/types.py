@@ -54,8 +54,8 @@ class Described(Generic[T]):
 
     else:
 
-        def __class_getitem__(cls, kept):
-            return Array | kept
+        def __class_getitem__(cls, item):
+            return Array | item
 
 
 def call_of(update: Callable[P, Any], result: type[R]) -> Callable[[Callable[..., Any]], Callable[P, R]]:

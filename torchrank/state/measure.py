@@ -61,8 +61,8 @@ class Measure(Parametrised, QueryMean):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "top_k" in cls._own_parameters:
-            cls.takes_top_k = cls._own_parameters["top_k"].hint is not None
+        if "top_k" in cls._class_parameters:
+            cls.takes_top_k = cls._class_parameters["top_k"].hint is not None
         # A class with its own registry is the base of a kind of measures.
         if "registry" in cls.__dict__:
             KINDS.append(cls.registry)
