@@ -244,7 +244,7 @@ def test_functions_of_the_user_and_long_cutoffs_are_not_looked_up():
 
 def test_a_table_is_made_once(monkeypatch):
     made = []
-    monkeypatch.setattr(constants, "_kept", {})
+    monkeypatch.setattr(constants, "_tensors", {})
     monkeypatch.setattr(rank_tables.Table, "of", lambda *args, make=rank_tables.Table.of: made.append(1) or make(*args))
     for _ in range(3):
         tr.RankingCollection(["ndcg@3", "mrr@7"]).score(*labels(ties=True))
