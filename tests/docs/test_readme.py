@@ -93,3 +93,13 @@ def test_readme_can_be_read_in_two_minutes():
     assert len(lines) < 200
     assert len(README.read_text().split()) <= 1800
     assert all(len(line) <= 120 for line in lines if not line.startswith("|"))
+
+
+def test_the_page_of_measures_is_readable_where_it_stands():
+    text = (ROOT / "torchrank/metrics/README.md").read_text()
+    outputs = {line for example in doctest.DocTestParser().get_examples(text) for line in example.want.splitlines()}
+    assert [line for line in text.splitlines() if len(line) > 100 and line not in outputs] == []
+    headings = [re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in re.findall(r"^#+ (.*)", text, re.M)]
+    links = re.findall(r"\(#([^)]*)\)", text)
+    assert set(links) <= set(headings)
+    assert [one for one in links if headings.count(one) > 1] == []
