@@ -424,11 +424,8 @@ def _evaluation(command: str, options: argparse.Namespace) -> int:
 def _demo(options: argparse.Namespace) -> int:
     missing = [package for name, package in DEMO.items() if find_spec(name) is None]
     if missing:
-        needs = " and ".join(missing)
-        print(
-            f'torchrank demo needs {needs}, not installed here: pip install "torchrank-metrics[demo]"', file=sys.stderr
-        )
-        return 2
+        way_out = f"run `pip install {' '.join(missing)}` (the extra 'demo' of torchrank installs what the demo needs)"
+        return _refused("demo", ImportError(f"Expected {' and '.join(missing)} to be installed; {way_out}"))
     from torchrank.cli.demo import run  # importing Lightning takes seconds, which `torchrank --help` does not need
 
     return run(options.epochs, options.workers, options.seed, options.plot, options.save, options.load)
