@@ -42,7 +42,7 @@ included: 0 for an AUROC of one class, 0 if all queries are skipped. Elsewhere t
 - Workers with different numbers of batches, or none: with torchmetrics the process aborts, or a worker raises. Here the
   number is that of one process.
 - Metrics of a collection that differ in ``ignore_index``: torchmetrics merges them for good, if the first batch has
-  nothing to ignore. Here they stay apart.
+  nothing to ignore. Here they are never joined.
 - States: torchmetrics has ``preds``, ``target`` and ``indexes``, in checkpoints if persistent. Here they have other
   names and dtypes, so checkpoints of one library do not load into the other.
 

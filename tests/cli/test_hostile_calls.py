@@ -46,7 +46,7 @@ def printed(capsys, *arguments):
         ("eval qrels a.run -m prcurve@10", 2, "Expected metrics with one value for each query"),
         (f"eval qrels a.run -m map{'-l1' * 2000}", 2, "Expected one relevance level"),
         (f"eval qrels a.run -m ndcg(gain={'-' * 3000}1)", 2, "Expected"),
-        ("power qrels a.run b.run --delta 1e-200", 2, "Expected delta to be no tiny part of sd"),
+        ("power qrels a.run b.run --delta 1e-200", 2, "Expected delta to be more than a tiny part of sd"),
         ("power qrels a.run b.run --delta 5e-324", 2, "give a larger one"),
         ("compare qrels a.run", 2, "Expected two or more runs to compare, got a.run; name the files of both"),
         ("power qrels a.run --delta 0.1", 2, "Expected two or more runs to compare"),

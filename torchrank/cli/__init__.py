@@ -45,7 +45,7 @@ exit status: 0 = done, 2 = wrong call or unreadable file, 3 = wrong data,
 #: end of the help of the command itself
 FIRST = """\
 examples:
-  torchrank eval qrels.txt bm25.run                        the numbers of a run
+  torchrank eval qrels.txt bm25.run                        the values of a run
   torchrank compare qrels.txt bm25.run dense.run           is dense better?
   torchrank compare qrels.txt a.run b.run --html a_b.html  a report for a browser
 
@@ -59,10 +59,10 @@ examples:
   zcat dense.run.gz | torchrank eval qrels.txt dense=- -q values.tsv
 
 `torchrank measures` lists the measures. A table of the paper's form, with
-letters: `torchrank compare --table paper`. A table has the columns for which
-the terminal has room; --wide prints all. JSON has full precision:
+letters: `torchrank compare --table paper`. Columns that do not fit into the
+terminal are left out; --wide prints all. JSON has full precision:
   ... --format json | jq '.means.bm25["ndcg@10"]'
-The formats jsonl, csv and latex have the values of runs, without the coverage.
+The formats jsonl, csv and latex print the values of runs, without the coverage.
 
 columns of the tables:
   low, high          confidence interval of the mean

@@ -55,7 +55,7 @@ class Gate:
         """Read a gate. Measures have their labels as names, or one of ``keys``, such as the names of a preset.
 
         Raises:
-            ValueError: the text is no condition.
+            ValueError: the text is not a condition.
         """
         match = re.fullmatch(r"\s*(\S.*?)\s*([<>])\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*", text)
         if not match:

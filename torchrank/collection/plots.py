@@ -57,7 +57,7 @@ def plot_over_k(
 
 
 def _plot_lines(lines: Mapping[str, tuple[list[int], list[float]]], axes: Any) -> tuple[Any, Any]:
-    """Draw lines through points (x, y), with their names beside the axes."""
+    """Draw lines through points (x, y), with their names next to the axes."""
     height = max(4.8, 1.2 + 0.22 * min(len(lines), COLUMN))
     axes = axes_of(axes, 6.4 + room_for(list(lines), aside=True), height, managed=True)
     draw_lines(axes, lines, aside=True)

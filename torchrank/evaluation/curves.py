@@ -124,8 +124,8 @@ def over_cutoffs(
         A curve for each run: cutoffs and values.
 
     Raises:
-        ValueError: the measure is unknown or has no cutoff, or a cutoff is no integer >= 1.
-        TypeError: the measure is no measure of rankings.
+        ValueError: the measure is unknown or has no cutoff, or a cutoff is not an integer >= 1.
+        TypeError: the measure is not a measure of rankings.
 
     Example:
         >>> import torch, torchrank as tr
@@ -186,8 +186,8 @@ def first_ranks(
         The ranks and the numbers of queries of each run, with the same bins.
 
     Raises:
-        ValueError: a bin is no integer >= 1, or a ranking has no exact ranks, because it was made with ``top_k`` or by
-            ``sampled``.
+        ValueError: a bin is not an integer >= 1, or a ranking has no exact ranks, because it was made with ``top_k`` or
+            by ``sampled``.
 
     Example:
         >>> import torch, torchrank as tr

@@ -153,7 +153,7 @@ def evaluate(
 
 
 def _is_single_frame(qrels: Any, run: Any, measures: Any, columns: Mapping[str, str | None]) -> bool:
-    """Whether the first argument of :func:`evaluate` is a frame with scores and grades, and the second is no run."""
+    """Whether the first argument of :func:`evaluate` is a frame with scores and grades, and the second is not a run."""
     named = [f"{'by' if name == 'group' else name}=" for name, column in columns.items() if column is not None]
     frame = is_frame(qrels) or is_columns(qrels, named or None)
     if frame and (run is None or (measures is None and _are_measures(run))):

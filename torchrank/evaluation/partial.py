@@ -148,7 +148,7 @@ def partial(
 
     Raises:
         ReadingError: a source cannot be read, or there are no judgments.
-        ValueError: an argument has an unknown value, a measure is no mean over queries, or queries count differently
+        ValueError: an argument has an unknown value, a measure is not a mean over queries, or queries count differently
             in it, e.g. in ``"mr(average=positive)"``.
 
     Example:
@@ -208,7 +208,7 @@ def merge(states: Iterable[PartialEvaluation]) -> PartialEvaluation:
     Raises:
         ValueError: there is no state; states have other judgments, measures, options or versions; a query is in two
             parts.
-        TypeError: an object is no state.
+        TypeError: an object is not a state.
     """
     total: PartialEvaluation | None = None
     for state in states:

@@ -105,7 +105,7 @@ def plot_precision_recall(rankings: Rankings, ax: Any = None, points: int = 11, 
 def plot_ranks(rankings: Rankings, ax: Any = None, bins: Sequence[int] | None = None, relevance_level: int = 1) -> Any:
     """Draw how many queries have their first relevant document in each bin of ranks, on a logarithmic axis.
 
-    Up to four runs are bars, more are lines. Queries in which no relevant document is retrieved are apart, at the right
+    Up to four runs are bars, more are lines. Queries in which no relevant document is retrieved have a bin at the right
     end. Queries without a relevant document are left out.
 
     Args:
@@ -166,7 +166,7 @@ def plot_differences(
 
     Raises:
         ImportError: matplotlib is not installed.
-        ValueError: a table has no such measure, the tables have no id in common, or ``level`` is no share.
+        ValueError: a table has no such measure, the tables have no id in common, or ``level`` is not between 0 and 1.
 
     Example:
         >>> import torchrank as tr
@@ -207,7 +207,7 @@ def plot_intervals(tables: Mapping[str, QueryTable], measure: str, ax: Any = Non
 
     Raises:
         ImportError: matplotlib is not installed.
-        ValueError: a table has no such measure, or ``level`` is no share.
+        ValueError: a table has no such measure, or ``level`` is not between 0 and 1.
     """
     rows = []
     for table in tables.values():

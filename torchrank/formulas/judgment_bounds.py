@@ -37,7 +37,7 @@ from torch import Tensor
 from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.ranking import Ranking
 
-# Clause of an error message: the bounds of queries are no bounds of such a mean, because the weights change as well.
+# Clause of an error message: the bounds of queries are not bounds of such a mean, because the weights change as well.
 UNEQUAL = "whose mean weighs queries by their unjudged candidates"
 
 

@@ -70,7 +70,7 @@ def scores_and_labels(prediction: Prediction) -> dict[str, Any]:
     """The arguments of ``update`` for predictions that are scores: the default ``unpack``.
 
     Labels are a column [query] or grades [query, candidate]; beside ranked ids also ids [query, entry]. Trainer pads
-    shorter rows of scores and of labels with -100. So a candidate with the grade -100 is no candidate, and a query
+    shorter rows of scores and of labels with -100. So a candidate with the grade -100 is not a candidate, and a query
     whose labels are all -100 does not count. Labels of dtype bool cannot be padded: -100 becomes True there.
 
     Raises:

@@ -53,7 +53,7 @@ def _literal(name: str) -> RankBasedMetricKey:
 class RankingEvaluator(Evaluator):
     """The measures of a suite for link prediction; an ``Evaluator`` of PyKEEN.
 
-    Triples are ranked among entities of the head and of the tail. Other true triples are no candidates, as in
+    Triples are ranked among entities of the head and of the tail. Other true triples are not candidates, as in
     ``RankBasedEvaluator(filtered=True)``. The state is a few sums, so memory does not grow with the triples.
 
     Args:

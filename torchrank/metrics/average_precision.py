@@ -47,7 +47,7 @@ class MAP(BinaryMetric):
             \frac{\sum_{i \le k} gain_i \, rel_i \, P@i}{\sum_i gain_i \, rel_i}`. It requires ``normalize="relevant"``.
             Weights of single candidates are grades with ``gain="linear"`` and a small ``relevance_level``. With a gain
             ``ties="optimistic"`` is the order by descending grade, which need not be the best one: the candidate behind
-            has the larger precision.
+            has the higher precision.
 
     Raises:
         ValueError: ``gain`` is unknown, or given together with another ``normalize`` than "relevant"; or ``unjudged``

@@ -24,7 +24,7 @@ from torchrank.state.scoring import score_batch
 from torchrank.state.values import Status, Values
 
 #: a clause of error messages on bounds of differences
-NONLINEAR = "whose value is no sum over candidates with weights that judgments do not change"
+NONLINEAR = "whose value is not a sum over candidates with weights that judgments do not change"
 
 #: the value of an empty query by ``empty_target_action``
 FILLS = {"neg": 0.0, "pos": 1.0, "listed": 0.0, "skip": math.nan, "error": math.nan}
@@ -296,7 +296,7 @@ class RankingMetric(Measure):
                 as LightGBM, XGBoost and CatBoost count them.
             exclude: (query, item) tuple of 1-D tensors, a sparse matrix of SciPy [query, item], not 0 for each pair, or
                 a list of one id tensor per query: pairs that are not candidates, unless they are relevant.
-            tie_break: like ``preds``, or [candidate]: among equal scores the larger value ranks first.
+            tie_break: like ``preds``, or [candidate]: among equal scores the higher value ranks first.
             weights: [query], finite and >= 0; a query of weight 0 is ignored.
 
         Raises:

@@ -174,7 +174,7 @@ class Unexpectedness(PerUserMetric):
 
 
 class Serendipity(PerUserMetric):
-    r"""Serendipity: how far relevant items stand above their rank by popularity.
+    r"""Serendipity: how far relevant items rank above their rank by popularity.
 
     :math:`\frac{1}{|L|} \sum_{i \in L} \max(p_i - pu_i, 0) \, rel_i`. N is the number of items, and :math:`rel_i` is 1
     for a relevant item, else 0. The item at rank i of the list L is recommended with probability

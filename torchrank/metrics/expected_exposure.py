@@ -26,9 +26,9 @@ class ExpectedExposureMetric(RankDiscount, RankingMetric):
     Under ``ties="expected"`` a tie is such a distribution: all orders of the tie group, equally likely. The target
     :math:`\epsilon^*_d` is the exposure in an ideal distribution: candidates in descending order of grade, and all
     orders of candidates with equal grades equally likely. Unjudged candidates have grade 0. The target is over
-    candidates that are retrieved or have a grade above 0; the others are no candidates.
+    candidates that are retrieved or have a grade above 0; the others are not candidates.
 
-    Several sampled rankings of one query are no ties. Their mean exposure goes into ``of_exposure``.
+    Several sampled rankings of one query are not ties. Their mean exposure goes into ``of_exposure``.
 
     Args:
         top_k: count only the first ``top_k`` ranks: ranks behind it have no exposure, in the target too.

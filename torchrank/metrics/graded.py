@@ -350,7 +350,7 @@ class NormalizedGain(GradedMetric):
 
     :math:`\frac{1}{\sum_j ideal_j} \sum_i \frac{gain_i}{\log_2 (2 + C_i - S_i)}`, with :math:`S_i` the gains of the
     first i ranks and :math:`C_i = \sum_{j \le i} \max(1, ideal_j)` those of an ideal list. A candidate behind better
-    ones gains almost all that it is worth. Under ``ties="expected"`` a tied candidate stands in the middle of its tie
+    ones gains almost all that it is worth. Under ``ties="expected"`` a tied candidate is in the middle of its tie
     group, with half of the others before it. The expectation has no known closed form, and is a little larger.
 
     Source:

@@ -81,7 +81,7 @@ class CoverageError(BinaryMetric):
 
     Lower is better. A relevant candidate that was not retrieved has the rank after the list. Under ``ties="expected"``
     the value is the mean rank of the last relevant candidate, :math:`a + \frac{r (n + 1)}{r + 1}`. Here the last tie
-    group with a relevant candidate stands after a others and has n candidates, of them r relevant. scikit-learn's
+    group with a relevant candidate comes after a others and has n candidates, of them r relevant. scikit-learn's
     ``coverage_error`` is ``ties="pessimistic"``. A query for which nothing was retrieved has no value.
 
     Source:
@@ -116,7 +116,7 @@ class RankingLoss(BinaryMetric):
 
     :math:`\frac{1}{R N} \sum_{i \in rel} \sum_{j \notin rel} [rank_i > rank_j]`. A pair has one of the R relevant
     candidates and one of the N irrelevant candidates in the list. Lower is better. A tied pair counts half under
-    ``ties="expected"``. A relevant candidate that was not retrieved stands after all others. A query without a pair is
+    ``ties="expected"``. A relevant candidate that was not retrieved ranks after all others. A query without a pair is
     empty, and a query for which nothing was retrieved has no value. scikit-learn's ``label_ranking_loss`` is
     ``ties="pessimistic"``.
 
@@ -156,7 +156,7 @@ class OPA(RankingMetric):
     r"""Ordered pair accuracy: the share of pairs with different grades in the right order.
 
     :math:`OPA = \frac{\sum_{g_i > g_j} [rank_i < rank_j]}{|\{(i, j): g_i > g_j\}|}`, with :math:`g_i` the grade of
-    candidate i. Candidates are the list and the candidates of positive grade that were not retrieved. The latter stand
+    candidate i. Candidates are the list and the candidates of positive grade that were not retrieved. The latter rank
     after the list, tied with each other. A tied pair counts half under ``ties="expected"``. A query without a pair is
     empty. But if it has positive grades and nothing was retrieved, it scores 0.
 

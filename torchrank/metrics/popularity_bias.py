@@ -1,4 +1,4 @@
-"""Popularity bias: the long tail of the catalogue in the lists, and lists beside the profiles of their users."""
+"""Popularity bias: the long tail of the catalogue in the lists, and lists compared with the profiles of their users."""
 
 from __future__ import annotations
 

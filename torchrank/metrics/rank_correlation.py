@@ -24,7 +24,7 @@ class ComparingMetric(RankingMetric):
 
     ``preds`` gives the first ranking. ``target`` gives the other ranking: its grades are scores, larger is better. A
     grade may be any finite number; a negative grade is a value like any other. Candidates that a layout gives no grade
-    have -2, and ``mask`` is False for entries that are no candidates. Candidates that were not retrieved (a score of
+    have -2, and ``mask`` is False for entries that are not candidates. Candidates that were not retrieved (a score of
     -inf) are tied with each other after all others. :meth:`torchrank.Ranking.from_rankings` makes a ranking of two
     lists of ids.
 

@@ -296,7 +296,7 @@ class CWL(UserModel, UserMetric):
     @property
     def nonlinear_reason(self) -> str:
         if self.of == "depth":
-            return "whose depth is no sum of gains"
+            return "whose depth is not a sum of gains"
         return "" if self.user in BLIND_USERS else f"whose user {self.user!r} is guided by gains"
 
     def need(self) -> Need:

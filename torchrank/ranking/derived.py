@@ -63,7 +63,7 @@ class Derived(RankIntervals):
         first, tied, grade, valid = (x.gather(-1, order) for x in (self.first, self.tied, self.grade, self.valid))
         start, stop = self.run_bounds()
         position = torch.arange(first.shape[1], device=first.device)
-        # Tied candidates that are no entries (unjudged or irrelevant ones) rank behind the entries under "optimistic",
+        # Tied candidates that are not entries (unjudged or irrelevant ones) rank behind the entries under "optimistic",
         # and before them under "pessimistic".
         first = first + (position - start if best_first else (tied - (stop - position)).clamp_min(0))
         first = torch.where(tied > 0, first, rank_after_list(self.num_candidates).unsqueeze(-1))

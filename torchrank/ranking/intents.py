@@ -34,7 +34,7 @@ class Intended(Parted, Named):
             probabilities: [subtopic] or [query, subtopic], finite and >= 0.
 
         Raises:
-            TypeError: ``probabilities`` is no tensor of numbers.
+            TypeError: ``probabilities`` is not a tensor of numbers.
             ValueError: the ranking has no subtopics, the shape is another, or a probability is negative or not finite.
 
         Example:

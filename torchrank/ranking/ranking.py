@@ -98,7 +98,7 @@ class Ranking(Intended):
             mask: bool [query, candidate] or [candidate], True for real candidates, False for padding.
             exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
                 candidates, unless they are relevant.
-            tie_break: [query, candidate] or [candidate]; the larger value ranks first among equal scores.
+            tie_break: [query, candidate] or [candidate]; the higher value ranks first among equal scores.
 
         Raises:
             TypeError, ValueError: the arguments do not fit together.
@@ -223,7 +223,7 @@ class Ranking(Intended):
         in one query.
 
         Raises:
-            TypeError: ranks are no tensor of numbers.
+            TypeError: ranks are not a tensor of numbers.
             ValueError: ranks are neither [query] nor [query, entry].
         """
         ranks = check_tensor(ranks, "ranks")
@@ -385,7 +385,7 @@ class Ranking(Intended):
         """Rank a run with judgments, as trec_eval does.
 
         Queries are in the order of ``qrels``; ``query_ids`` has their ids. Scores are compared in double precision, and
-        equal scores ranked by document id, the larger first. A judged query that the run lacks has retrieved nothing.
+        equal scores ranked by document id, the higher first. A judged query that the run lacks has retrieved nothing.
         Queries without judgments are left out. A grade below 0 means that a document was in the pool but not judged; it
         becomes -1. A document of the run that the judgments lack was outside the pool; its grade is -2.
 
@@ -432,7 +432,7 @@ class Ranking(Intended):
             score: the name of the column of scores; None = found among usual names.
             grade: the name of the column of grades; None = found among usual names.
             group: the name of a column with one value for each query, e.g. its language; missing = in no group.
-            ties: "expected", or "document": equal scores rank by item id, the larger first.
+            ties: "expected", or "document": equal scores rank by item id, the higher first.
             duplicates: "error", or the row to keep of an item that a query has twice: "first", or "best", of the
                 largest score.
 

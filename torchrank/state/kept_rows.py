@@ -76,7 +76,7 @@ class KeepsRows(SafeMetric):
         """Add the rows of another metric of this class.
 
         Raises:
-            ValueError: it is no state of such a metric.
+            ValueError: it is not a state of such a metric.
         """
         theirs = incoming_state.metric_state if isinstance(incoming_state, SafeMetric) else incoming_state
         if isinstance(theirs, dict) and (fault := self.fault(theirs)):

@@ -181,7 +181,7 @@ class QueryMean(SummedMetric):
 
     @property
     def mean(self) -> Mean:
-        """The mean of this metric; the arithmetic mean if its aggregation is no mean."""
+        """The mean of this metric; the arithmetic mean if its aggregation is not a mean."""
         known = isinstance(self.aggregation, str) and self.aggregation in MEANS
         return MEANS[self.aggregation if known else "mean"]  # type: ignore[index]
 
@@ -257,7 +257,7 @@ class QueryMean(SummedMetric):
 
         Returns:
             (low, high), floats; both NaN for fewer than two scored queries, for equal values that are not 0 or 1, for
-            "min", "max" and "none", and for a measure that is no mean over queries.
+            "min", "max" and "none", and for a measure that is not a mean over queries.
 
         Raises:
             ValueError: an argument has an unknown value, "wilson" is asked for other values than 0 and 1, or a worker

@@ -151,7 +151,7 @@ class SummedMetric(SafeMetric):
         """The state of another metric with the same label.
 
         Raises:
-            ValueError: it has another label, or is no state of such a metric.
+            ValueError: it has another label, or is not a state of such a metric.
         """
         theirs = other.metric_state if isinstance(other, Metric) else other
         if not isinstance(theirs, dict) or theirs.keys() != self._defaults.keys():

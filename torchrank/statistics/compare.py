@@ -59,8 +59,8 @@ def compare(
     | :class:`torchrank.QueryTable`, or an object with ``ids`` and ``columns`` | several measures, matched by id |
     | list of at least two of these | several runs of a method, such as training seeds |
 
-    A value of NaN is no value: its query is not paired, and counted in the column ``unpaired``. Queries are sorted by
-    id, so that the result does not depend on their order.
+    A value of NaN is not a value: its query is not paired, and counted in the column ``unpaired``. Queries are sorted
+    by id, so that the result does not depend on their order.
 
     Tests of one query set speak of these systems as they are. Training again gives another system: give several runs
     to compare methods. Their means are compared by Welch's t test over the runs.

@@ -203,7 +203,7 @@ def _standard_error(deviations: Array, clusters: Array | None, scale: float) -> 
 
 
 def _root(variance: float, scale: float) -> float:
-    """The root of a variance. Rounding of equal differences is no spread."""
+    """The root of a variance. Rounding of equal differences is not spread."""
     return math.sqrt(variance) if variance > (1e-12 * scale) ** 2 else 0.0
 
 

@@ -263,7 +263,7 @@ PAIR_TESTS: dict[str, Callable[[Array, Drawing], float]] = {
 }
 #: tests of all pairs of systems, from the values of all
 FAMILY_TESTS: dict[str, Callable[[Array, Drawing], Array]] = {"tukey": _tukey, "randomized-tukey": _randomized_tukey}
-#: tests whose null hypothesis is no equality of means, in a line for the report
+#: tests whose null hypothesis is not an equality of means, in a line for the report
 OTHER_NULLS = {
     "wilcoxon": "wilcoxon tests the symmetry of the differences about 0, not the equality of the means",
     "sign": "sign tests whether wins and losses are equally likely, not the equality of the means; ties are dropped",

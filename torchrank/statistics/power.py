@@ -46,7 +46,9 @@ def queries_needed(delta: float, sd: float, power: float = 0.8, alpha: float = 0
     try:
         return max(2, math.ceil(((z + normal_quantile(power)) * sd / delta) ** 2 + z * z / 2))
     except OverflowError:
-        raise ValueError(f"Expected delta to be no tiny part of sd, {sd:g}, got {delta:g}; give a larger one") from None
+        raise ValueError(
+            f"Expected delta to be more than a tiny part of sd, {sd:g}, got {delta:g}; give a larger one"
+        ) from None
 
 
 def detectable(standard_error: float, df: float, power: float = 0.8, alpha: float = 0.05) -> float:

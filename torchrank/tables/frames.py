@@ -75,7 +75,7 @@ def frame_of(source: Any, name: str = "") -> Frame:
 
     Raises:
         ImportError: the frame needs narwhals or pyarrow.
-        TypeError: it is no data frame.
+        TypeError: it is not a data frame.
         ReadingError: columns have different lengths or the same name.
     """
     source = _plain(source)

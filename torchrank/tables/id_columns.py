@@ -317,7 +317,7 @@ def decode(data: bytes) -> str:
 
 
 def _is_byte(character: str) -> bool:
-    """Whether a character stands for a byte of a file that is no UTF-8."""
+    """Whether a character stands for a byte of a file that is not UTF-8."""
     return "\udc80" <= character <= "\udcff"
 
 

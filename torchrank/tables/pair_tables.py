@@ -239,7 +239,7 @@ class PairTable:
 
 
 def _floats(values: Iterable[Any]) -> Array:
-    """float64 [value]; one NaN if a value is no number."""
+    """float64 [value]; one NaN if a value is not a number."""
     try:
         # An array of Python refuses text, which numpy would convert; from a list it is faster.
         return np.array(array("d", list(values)), dtype=np.float64)
@@ -296,7 +296,7 @@ class Run(PairTable):
     """A run: a score for each retrieved (query, document) pair; made by :func:`read_run`.
 
     Columns: ``query`` integer [row], the number of the query in ``query_ids``; ``scores`` float64 [row]. ``ties`` is
-    ``"document"`` (equal scores rank by id, the larger first, as in trec_eval) or ``"expected"`` (they are tied).
+    ``"document"`` (equal scores rank by id, the higher first, as in trec_eval) or ``"expected"`` (they are tied).
 
     Example:
         >>> import torchrank as tr

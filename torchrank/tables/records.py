@@ -30,7 +30,7 @@ def rows_of(
     """Rows of columns that are lists, arrays or columns of ids; ``value`` None = interactions, of grade 1.
 
     Raises:
-        ReadingError: an id is neither text nor an integer, or a column has both; a value is no number.
+        ReadingError: an id is neither text nor an integer, or a column has both; a value is not a number.
     """
 
     def error_of_row(message: str, row: int) -> ReadingError:
@@ -109,7 +109,7 @@ def float_column(
     """A column of numbers, float64 [row]; if ``or_missing``, with NaN in place of None.
 
     Raises:
-        ReadingError: a value is no number.
+        ReadingError: a value is not a number.
     """
     if isinstance(values, np.ndarray) and values.dtype.kind in "iufb":
         return values.astype(np.float64)
@@ -239,7 +239,7 @@ def is_json_lines(text: Text) -> bool:
     """Whether the first line is a dictionary by itself, without dictionaries in it."""
     try:
         first = json.loads(text.first_line_bytes())
-    except (ValueError, RecursionError):  # a long line is no line of a file of lines
+    except (ValueError, RecursionError):  # a long line is not a line of a file of lines
         return False
     if not isinstance(first, dict) or any(isinstance(value, dict) for value in first.values()):
         return False

@@ -88,7 +88,7 @@ def read_run(
         format: the format of a file; "auto" = recognised by the content:
             FORMATS.
         duplicates: "error", or the score to keep of a document that is given twice: "first", or "best", the largest.
-        ties: "document": equal scores rank by document id, the larger first, as in trec_eval; integer ids are compared
+        ties: "document": equal scores rank by document id, the higher first, as in trec_eval; integer ids are compared
             as text, too. "expected": they are tied, and measures are expectations over their orders. None =
             "document", or the rule of a :class:`Run` that is given as the source.
         subset: the subset of MTEB's predictions, if there are several.

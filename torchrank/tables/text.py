@@ -93,7 +93,7 @@ def fields(text: Text, wanted: list[int], width: int, tabs: bool = False) -> lis
     Args:
         text: the lines; empty ones are left out.
         wanted: numbers of the columns to return, from 0.
-        width: the number of fields of each line that is no comment.
+        width: the number of fields of each line that is not a comment.
         tabs: fields are separated by one tab each, and may contain blanks; by default by any white space.
 
     Raises:
@@ -229,7 +229,7 @@ def numbers(text: Text, column: TextIds, what: str) -> Array:
         what: the name of the column, for messages.
 
     Raises:
-        ReadingError: a field is no number, or is NaN.
+        ReadingError: a field is not a number, or is NaN.
     """
     values = np.empty(len(column), dtype=np.float64)
     for start in range(0, len(column), CHUNK // 8):

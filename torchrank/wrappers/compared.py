@@ -76,7 +76,7 @@ class Compared(SuiteMetric):
         kwargs: of :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: names are repeated, or the suite has a metric that is no arithmetic mean over queries, or weighs
+        ValueError: names are repeated, or the suite has a metric that is not an arithmetic mean over queries, or weighs
             queries by the lists, as ``OPA(average="pair")``.
 
     Example:

@@ -54,7 +54,7 @@ def hash_ids(ids: Iterable[str | bytes | int], device: torch.device | str | None
 def _number(key: object) -> int:
     if isinstance(key, bool) or not isinstance(key, str | bytes | int):
         raise TypeError(f"Expected ids to be text, bytes or integers, got {key!r}; convert them with str")
-    # Ids of files may have bytes that are no UTF-8, which are surrogates in a text.
+    # Ids of files may have bytes that are not UTF-8, which are surrogates in a text.
     data = key if isinstance(key, bytes) else str(key).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little", signed=True)
 

@@ -146,7 +146,7 @@ class QueryTable:
 
     @property
     def other_results(self) -> list[str]:
-        """The labels of metrics whose result is no plain mean of the values of the queries, e.g. their median."""
+        """The labels of metrics whose result is not a plain mean of the values of the queries, e.g. their median."""
         weighted = {label for label, weights in (self.weights or {}).items() if (weights != 1).any()}
         return [label for label, metric in self._metrics.items() if label in weighted or not is_plain_mean(metric)]
 
@@ -243,7 +243,7 @@ class QueryTable:
         Args:
             level: the probability that an interval contains the expected value.
             clusters: a dict from the id of each query to its cluster, e.g. its user. With clusters, a metric that
-                is no mean has no interval.
+                is not a mean has no interval.
 
         Returns:
             A table with the columns of :meth:`torchrank.RankingCollection.summary`. Queries without a value are
@@ -272,7 +272,7 @@ class QueryTable:
 
         Args:
             slices: a dict from the id of each query to its slice, a number or a text; None = the groups of the table.
-                The slice None or NaN is no slice.
+                The slice None or NaN is not a slice.
             level: the probability that an interval contains the expected value.
 
         Raises:

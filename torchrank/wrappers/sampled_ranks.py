@@ -85,7 +85,7 @@ class SampledRanks(BinaryMetric):
     """
 
     name = "sampledranks"
-    #: a registry of its own: the result is no single number, so it is not listed among the measures
+    #: a registry of its own: the result is not one number, so it is not listed among the measures
     registry: ClassVar[dict[str, type[RankingMetric]]] = {}
     takes_unjudged_for = ("irrelevant",)
     top_k: None = None
@@ -240,7 +240,7 @@ class SampledRanks(BinaryMetric):
             float64 [].
 
         Raises:
-            TypeError: the measure is no measure of a ranking.
+            TypeError: the measure is not a measure of a ranking.
             ValueError: it reads more than relevant candidates, or is not a mean; or an argument has a wrong value.
         """
         arguments.one_of("method", method, METHODS)

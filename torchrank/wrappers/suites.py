@@ -49,7 +49,7 @@ def measures_of(suite: RankingCollection, user: str, means: bool) -> dict[str, M
         means: accept only measures whose result is computed from sums.
 
     Raises:
-        ValueError: a metric has no value for every query, or is no mean although ``means``.
+        ValueError: a metric has no value for every query, or is not a mean although ``means``.
     """
     found: dict[str, Measure] = {}
     for key, metric in suite.items(copy_state=False):

@@ -1,6 +1,6 @@
 """The influence of ties on metrics: their values if all ties fall well, or badly, for the system.
 
-A report scores each metric under three policies and keeps maxima beside sums, so it is no :class:`SuiteMetric`.
+A report scores each metric under three policies and keeps maxima beside sums, so it is not a :class:`SuiteMetric`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TieReport(SummedMetric):
     the queries over batches and workers. During an ``update``, memory is three values per query and metric.
 
     A metric can be left out, with a reason in ``not_applicable``: it does not support these policies, it keeps
-    values because its aggregation is no mean, or it is no measure of rankings. The policy of a metric itself is not
+    values because its aggregation is not a mean, or it is not a measure of rankings. The policy of a metric is not
     read.
 
     Source:
@@ -354,12 +354,12 @@ def _snapped(batch: Batch, tolerance: Tolerance) -> Iterator[Batch]:
 def _why_not(metric: Metric) -> str:
     """The reason why a metric is left out of a report; empty if it is not."""
     if not isinstance(metric, RankingMetric):
-        return "is no measure of rankings"
+        return "is not a measure of rankings"
     if metric.num_extra_sums:
         return "has several values per query"
     if lacking := [policy for policy in POLICIES if policy not in metric.policies]:
         return f"does not support {' and '.join(lacking)} ties"
-    return "" if from_sums(metric.aggregation) else "has an aggregation that is no mean"
+    return "" if from_sums(metric.aggregation) else "has an aggregation that is not a mean"
 
 
 def _under_each_policy(metric: RankingMetric) -> tuple[RankingMetric, ...]:
