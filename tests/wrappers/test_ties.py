@@ -447,10 +447,10 @@ X, Y = torch.tensor([[1.0, 2.0]]), torch.tensor([[1, -1]])
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (("map", X, X, Y), ValueError, "no sum over candidates"),
+        (("map", X, X, Y), ValueError, "not a sum over candidates"),
         (("f1", X, torch.tensor([[1.0, -INF]]), Y), ValueError, "lists of equal length for f1, .*; pass top_k"),
         (("cwl(user=rr)", X, X, Y), ValueError, "guided by gains"),
-        (("cwl(of=depth)", X, X, Y), ValueError, "no sum of gains"),
+        (("cwl(of=depth)", X, X, Y), ValueError, "not a sum of gains"),
         (("utility(rejection=1)", X, X, Y), ValueError, "rejection is 0"),
         (("dcg(ties=optimistic)", X, X, Y), ValueError, "Expected ties='expected'"),
         (("dcg(unjudged=condensed)", X, X, Y), ValueError, "Expected unjudged='irrelevant'"),
@@ -462,7 +462,7 @@ X, Y = torch.tensor([[1.0, 2.0]]), torch.tensor([[1, -1]])
         (("dcg", X, torch.rand(1, 3), Y), ValueError, "shape"),
         (("dcg", X, torch.tensor([[NAN, 1.0]]), Y), ValueError, "dcg: 1 query with NaN"),
         (("dcg", X, X, torch.tensor([[NAN, 1.0]])), ValueError, "1 relevance grade"),
-        ((tr.PRCurve(top_k=2), X, X, Y), ValueError, "no sum over candidates"),
+        ((tr.PRCurve(top_k=2), X, X, Y), ValueError, "not a sum over candidates"),
         ((3, X, X, Y), TypeError, "Expected a metric or its name"),
     ],
 )  # fmt: skip
