@@ -84,7 +84,9 @@ def test_errors_that_nobody_has_foreseen_have_a_status_of_their_own(folder, caps
         (RecursionError("deep"), "please report the lines above"),
         (KeyError("x"), "please report the lines above"),
     ):
-        monkeypatch.setattr("torchrank.cli.evaluation.compared", lambda _, error=error: (_ for _ in ()).throw(error))
+        monkeypatch.setattr(
+            "torchrank.cli.evaluation_commands.compared", lambda _, error=error: (_ for _ in ()).throw(error)
+        )
         status, _, err = printed(capsys, *call)
         assert status == 70
         assert message in err.splitlines()[-1]

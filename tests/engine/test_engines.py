@@ -31,7 +31,7 @@ from tests.support.oracle_comparison import FEW, REPRESENTATIVES, assert_equal_b
 from torchrank.engine import choice, counting, rank, sorting, streaming, topk
 from torchrank.engine import compiled as fused
 from torchrank.engine.catalogue import Engine, cheapest
-from torchrank.hardware.sorting import ascending
+from torchrank.hardware.sorted_values import ascending
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, no_errors
 from torchrank.layouts.canonical import CatalogueLayout, DenseLayout, Need

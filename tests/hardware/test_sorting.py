@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from torchrank.hardware import sorting
+from torchrank.hardware import sorted_values
 
 NUMBERS = torch.tensor([math.nan, -math.inf, math.inf, -0.0, 0.0, 1.0, 1.0, 2.5, -3.0])
 
@@ -29,20 +29,20 @@ def test_numbers_are_sorted_and_selected_as_by_plain_python(monkeypatch, assume,
         want = [sorted(row, key=lambda number: (math.isnan(number), number)) for row in x.tolist()]
         for k in (0, 1, 3, 20, 40):
             if k <= width:
-                found = sorting.largest(x, k)
+                found = sorted_values.largest(x, k)
                 assert found.dtype == dtype
                 assert equal(found, [row[::-1][:k] for row in want])
-        assert equal(sorting.ascending(x), want)
+        assert equal(sorted_values.ascending(x), want)
         assert torch.equal(x.nan_to_num(7), kept.nan_to_num(7))
         if not dtype.is_floating_point:
-            sorting.sort_in_place(x)
+            sorted_values.sort_in_place(x)
             assert x.tolist() == want
 
 
 @pytest.mark.parametrize("numbers", [[], [0], [2, 0, 1], [5, 0, 9, 2], [7], [1, 2, 3]])
 def test_the_order_of_numbers_of_which_some_may_be_missing(numbers):
     want = sorted(range(len(numbers)), key=numbers.__getitem__)
-    assert sorting.order_of(torch.tensor(numbers, dtype=torch.int64)).tolist() == want
+    assert sorted_values.order_of(torch.tensor(numbers, dtype=torch.int64)).tolist() == want
 
 
 def equal(x, want):

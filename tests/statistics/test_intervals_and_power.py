@@ -6,7 +6,7 @@ import pytest
 from tests.support.optional import stats
 from tests.support.system_values import named
 from torchrank.statistics.compare import compare
-from torchrank.statistics.intervals import t_interval, wilson
+from torchrank.statistics.mean_intervals import t_interval, wilson
 from torchrank.statistics.power import detectable, queries_needed
 
 

@@ -416,7 +416,7 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 def _evaluation(command: str, options: argparse.Namespace) -> int:
-    from torchrank.cli.evaluation import run
+    from torchrank.cli.evaluation_commands import run
 
     return run(command, options)
 

@@ -12,8 +12,8 @@ import torch
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.metric import jit_distributed_available
 
+from torchrank.collection.line_plots import plot_over_k, plot_results
 from torchrank.collection.members import Member, Metrics, keyed
-from torchrank.collection.plots import plot_over_k, plot_results
 from torchrank.collection.pointwise import Pointwise
 from torchrank.hardware.graphs import eager
 from torchrank.layouts.batch import Batch

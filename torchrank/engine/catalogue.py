@@ -24,7 +24,7 @@ from torchrank.engine.topk import Top, count_among_best
 from torchrank.hardware import costs
 from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free, widest_float
-from torchrank.hardware.sorting import by_numpy, selection
+from torchrank.hardware.sorted_values import by_numpy, selection
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import CatalogueLayout, Need
 from torchrank.layouts.cutting import groups

@@ -15,7 +15,7 @@ from torchrank.engine.sorting import descending
 from torchrank.engine.tiles import bands, strips
 from torchrank.hardware import costs
 from torchrank.hardware.devices import all_finite, reading_is_free
-from torchrank.hardware.sorting import ascending
+from torchrank.hardware.sorted_values import ascending
 from torchrank.ranking.entries import run_bounds
 
 

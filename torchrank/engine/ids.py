@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torchrank.hardware import costs
 from torchrank.hardware.devices import widest_float
-from torchrank.hardware.sorting import ascending
+from torchrank.hardware.sorted_values import ascending
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Need, RankedIds
 from torchrank.layouts.items import Pairs

@@ -14,7 +14,7 @@ from torch import Tensor
 from torchrank.engine.sorting import falling, list_width, starts
 from torchrank.hardware import costs
 from torchrank.hardware.devices import reading_is_free
-from torchrank.hardware.sorting import sort_in_place
+from torchrank.hardware.sorted_values import sort_in_place
 from torchrank.layouts.canonical import FlatRows, Need
 
 # The score of -inf as an integer, and the difference to its integer by `falling`, which has a sign.

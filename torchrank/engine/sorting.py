@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchrank.hardware import costs
 from torchrank.hardware.devices import every
-from torchrank.hardware.sorting import ascending, by_numpy
+from torchrank.hardware.sorted_values import ascending, by_numpy
 from torchrank.ranking.entries import run_bounds, run_starts
 
 # Dtypes that are sorted by integer keys.

@@ -13,7 +13,7 @@ from torchrank.engine.counting import ScoreCounts, count_equal, count_retrieved,
 from torchrank.engine.own import compared_dtype
 from torchrank.hardware import costs
 from torchrank.hardware.devices import reading_is_free
-from torchrank.hardware.sorting import by_numpy, largest, selection
+from torchrank.hardware.sorted_values import by_numpy, largest, selection
 from torchrank.hardware.threads import GRAIN
 from torchrank.layouts.sharding import Shard
 

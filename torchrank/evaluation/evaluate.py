@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from torchrank.evaluation.evaluation import Evaluation
+from torchrank.evaluation.evaluator import Evaluator, Part, check_queries
 from torchrank.evaluation.options import MEASURES, Options, Precision, Queries, with_parameters
-from torchrank.evaluation.parts import Evaluator, Part, check_queries
 from torchrank.layouts.progress import progress_bar
 from torchrank.names.presets import CUTOFFS
 from torchrank.names.presets import preset as preset_of

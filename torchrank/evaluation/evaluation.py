@@ -19,7 +19,7 @@ from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import Interval
 from torchrank.statistics.compare import compare
 from torchrank.statistics.comparison import Comparison
-from torchrank.statistics.intervals import check_share
+from torchrank.statistics.mean_intervals import check_share
 from torchrank.statistics.table import Score, Table
 from torchrank.wrappers.query_table import QueryTable
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from torchrank.evaluation.evaluator import Evaluator, Part
 from torchrank.evaluation.options import MEASURES, Options, Precision, Queries
-from torchrank.evaluation.parts import Evaluator, Part
 from torchrank.names.arguments import warn
 from torchrank.state.estimates import Estimate, Interval, estimate, estimate_table
 from torchrank.state.exact import ExactSums

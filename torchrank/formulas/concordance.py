@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchrank.engine.sorting import by_key, descending
 from torchrank.hardware.devices import every, reading_is_free
-from torchrank.hardware.sorting import ascending
+from torchrank.hardware.sorted_values import ascending
 from torchrank.ranking.caching import cached
 from torchrank.ranking.derived import Derived
 from torchrank.ranking.entries import run_bounds, run_starts

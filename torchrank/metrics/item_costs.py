@@ -46,7 +46,7 @@ class TBG(CostMetric):
     for each word, and b for each item. The half-life h is the time after which half of the users have stopped.
 
     The lists are ranked ids, because the time to reach an item depends on all items above it, judged or not. So there
-    are not ties. The times of the paper are in seconds. It lets duplicates of items above take no time and gain nothing;
+    are no ties. The times of the paper are in seconds. It lets duplicates of items above take no time and gain nothing;
     remove them from the lists and judgments. The measure has no upper bound that is common to all queries. A list
     without a relevant item scores 0, also an empty one.
 

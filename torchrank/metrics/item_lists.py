@@ -13,7 +13,7 @@ from torch import Tensor
 import torchrank.state.sums as state
 from torchrank.engine.ids import found, kept_ids
 from torchrank.hardware.devices import widest_float
-from torchrank.hardware.sorting import ascending
+from torchrank.hardware.sorted_values import ascending
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, count

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchrank.hardware.constants import constant
 from torchrank.hardware.devices import every, reading_is_free
-from torchrank.hardware.sorting import largest
+from torchrank.hardware.sorted_values import largest
 from torchrank.ranking.arithmetic import as_numbers, either, only, row_sum
 from torchrank.ranking.caching import cached
 from torchrank.ranking.derived import Derived, at_least

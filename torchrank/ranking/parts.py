@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchrank.hardware import costs
 from torchrank.hardware.devices import reading_is_free
-from torchrank.hardware.sorting import order_of
+from torchrank.hardware.sorted_values import order_of
 from torchrank.layouts.cutting import groups
 from torchrank.ranking.gained import Gained
 

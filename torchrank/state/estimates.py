@@ -14,7 +14,7 @@ import torchrank.state.sums as state
 from torchrank.names.arguments import one_of
 from torchrank.state.sums import Sum
 from torchrank.statistics.distributions import normal_quantile
-from torchrank.statistics.intervals import t_interval, wilson
+from torchrank.statistics.mean_intervals import t_interval, wilson
 from torchrank.statistics.table import Table
 
 #: the way to compute an interval

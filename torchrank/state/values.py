@@ -16,7 +16,7 @@ from torch import Tensor
 
 from torchrank.hardware.constants import constant, scalar
 from torchrank.hardware.devices import reading_is_free
-from torchrank.hardware.sorting import order_of
+from torchrank.hardware.sorted_values import order_of
 
 
 class Status(IntEnum):

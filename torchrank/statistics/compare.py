@@ -12,8 +12,8 @@ import numpy as np
 from torchrank.names.nearest import did_you_mean
 from torchrank.statistics.comparison import Comparison, comparison_of
 from torchrank.statistics.corrections import correct
-from torchrank.statistics.intervals import check_share
 from torchrank.statistics.matching import Matched, cluster_numbers, match
+from torchrank.statistics.mean_intervals import check_share
 from torchrank.statistics.pair_statistics import (
     PairStatistics,
     differences_of,

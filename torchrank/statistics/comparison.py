@@ -12,7 +12,7 @@ from torchrank.names.docstrings import with_texts
 from torchrank.names.nearest import did_you_mean
 from torchrank.statistics.corrections import correct
 from torchrank.statistics.forest import Effect, draw_forest
-from torchrank.statistics.intervals import check_share
+from torchrank.statistics.mean_intervals import check_share
 from torchrank.statistics.pair_statistics import PairStatistics
 from torchrank.statistics.paired_tests import OTHER_NULLS
 from torchrank.statistics.power import detectable, queries_needed

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchrank.statistics.distributions import t_cdf
-from torchrank.statistics.intervals import t_interval
+from torchrank.statistics.mean_intervals import t_interval
 from torchrank.statistics.power import detectable
 
 Array = np.ndarray

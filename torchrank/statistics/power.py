@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from torchrank.statistics.distributions import normal_quantile, t_quantile
-from torchrank.statistics.intervals import check_share
+from torchrank.statistics.mean_intervals import check_share
 
 
 def queries_needed(delta: float, sd: float, power: float = 0.8, alpha: float = 0.05) -> int:

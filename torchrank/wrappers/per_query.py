@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
-from torchrank.collection.plots import plot_values
+from torchrank.collection.line_plots import plot_values
 from torchrank.hardware.devices import reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.batch import Batch

@@ -10,7 +10,7 @@ from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.sums as state
-from torchrank.collection.plots import plot_results
+from torchrank.collection.line_plots import plot_results
 from torchrank.layouts.batch import Batch
 from torchrank.state.estimates import estimate_table
 from torchrank.state.scoring import score_batch
