@@ -16,6 +16,7 @@ from tqdm import tqdm
 import benchmarks.by_measure as by_measure
 import benchmarks.kernels as kernels
 import benchmarks.launches as launches
+import benchmarks.plans as plans
 import benchmarks.report as report
 import benchmarks.scale as scale
 import benchmarks.stages as stages
@@ -46,6 +47,7 @@ def _run(options: argparse.Namespace) -> int:
         "trace": trace.table,
         "launches": launches.table,
         "kernels": kernels.table,
+        "plan": functools.partial(plans.table, options.quick),
         "by_measure": by_measure.profile,
         "stages": stages.table,
         "scale": functools.partial(scale.tables, options.quick),
@@ -85,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--stages", action="store_true", help="print where a class of torchrank.retrieval takes time")
     parser.add_argument("--trace", action="store_true", help="measure nothing, print the calls of a batch of NDCG")
+    parser.add_argument(
+        "--plan", action="store_true", help="measure nothing, print how the batch of each row is ranked"
+    )
     parser.add_argument("--launches", action="store_true", help="measure nothing, print the kernels of a batch")
     parser.add_argument(
         "--kernels", action="store_true", help="measure nothing, print the resources of Triton's kernels"

@@ -23,10 +23,10 @@ STAGES = {
     "update: copies in short dtypes": ("torchrank.state.kept_rows:narrowed",),
     "compute: concatenation": ("torchrank.state.kept_rows:KeepsRows.rows",),
     "compute: rows of other metrics": ("torchrank.retrieval:_same",),
-    "compute: layout": ("torchrank.retrieval:arrange", "torchrank.engine.rank_layout:choose_engine"),
+    "compute: layout": ("torchrank.retrieval:arrange", "torchrank.engine.rank_layout:plan"),
     "rank: keys": ("torchrank.engine.packed:PackedRows.of", "torchrank.engine.packed:falling"),
-    "rank: lists of equal length?": ("torchrank.engine.packed:list_width", "torchrank.engine.choice:as_matrix"),
-    "rank: few relevant rows?": ("torchrank.engine.choice:condense",),
+    "rank: lists of equal length?": ("torchrank.engine.packed:list_width", "torchrank.engine.plan:as_matrix"),
+    "rank: few relevant rows?": ("torchrank.engine.plan:_of_few",),
     "rank: sort": (
         "torchrank.engine.packed:sort_in_place",
         "torchrank.engine.flat:sorted_rows",

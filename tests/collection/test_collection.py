@@ -15,7 +15,7 @@ from torchmetrics.retrieval import RetrievalMRR
 
 import torchrank as tr
 from tests.support import layout_cases
-from torchrank.engine.choice import choose_engine
+from torchrank.engine.plan import plan
 
 CLASSES = list(tr.RankingMetric.registry.values())
 NAN = float("nan")
@@ -251,9 +251,9 @@ def test_a_batch_is_ranked_once(monkeypatch):
 
     def counted(layout, need):
         blocks.append(layout.num_queries)
-        return choose_engine(layout, need)
+        return plan(layout, need)
 
-    monkeypatch.setattr("torchrank.engine.rank_layout.choose_engine", counted)
+    monkeypatch.setattr("torchrank.engine.rank_layout.plan", counted)
     suite = tr.RankingCollection(NAMES)
     suite.update(*BATCHES[0])
     assert blocks == [5]

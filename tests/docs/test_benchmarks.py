@@ -18,6 +18,7 @@ PARTS = (
     "measure",
     "memory",
     "plan",
+    "plans",
     "report",
     "rows",
     "scale",
@@ -253,10 +254,20 @@ def test_kernels_are_counted_but_no_views_and_no_allocations(parts):
 
 
 def test_a_small_batch_makes_few_calls(parts, command, capsys):
-    assert 50 < len(parts["trace"].of_update()) <= 117
+    assert 50 < len(parts["trace"].of_update()) <= 115
     assert 500 < len(parts["trace"].of_evaluate()) <= 1300
     assert command("--trace") == 0
     assert "RankingMetric.update  metrics/base.py" in shown(capsys)
+
+
+def test_the_plan_of_each_row_is_printed(parts):
+    plans = {key: parts["plans"].of(parts["workloads"].find(key), quick=True) for key in ("run", "flat", "next_item")}
+    assert [said for (said,) in plans.values()] == [
+        "the relevant candidates are judged items; rank the judged items of each list; find the best scores, and each"
+        " among them",
+        "sort all rows together",
+        "rank the judged items of each list; count the scores above and equal to each",
+    ]
 
 
 @pytest.mark.parametrize(("target", "most"), [((8, 10), 360), ((8,), 194)], ids=["grades", "labels"])

@@ -28,13 +28,13 @@ from tests.support.brute_force_ranks import (
     standing,
 )
 from tests.support.oracle_comparison import FEW, REPRESENTATIVES, assert_equal_by_need, scored
-from torchrank.engine import choice, counting, rank, sorting, streaming, topk
 from torchrank.engine import compiled as fused
-from torchrank.engine.catalogue import Engine, cheapest
+from torchrank.engine import counting, rank, sorting, streaming, topk
+from torchrank.engine.plan import Counting, Strategy, cheapest, chunks, plan
 from torchrank.hardware.sorted_values import ascending
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.bad_values import Problem, no_errors
-from torchrank.layouts.canonical import CatalogueLayout, DenseLayout, Need
+from torchrank.layouts.canonical import DenseLayout, Need
 
 TRIED = [config for config in FEW if config.name in REPRESENTATIVES]
 OWN = {name: cls for name, cls in tr.RankingMetric.registry.items() if cls.__module__.startswith("torchrank.")}
@@ -45,10 +45,10 @@ OWN = {name: cls for name, cls in tr.RankingMetric.registry.items() if cls.__mod
 
 WAYS = {
     "as it comes": {},
-    "few, by counting": {"sparse": 0, **FORCED[Engine.COUNT]},
-    "few, among the best": {"sparse": 0, **FORCED[Engine.TOP]},
-    "few, by sorting": {"sparse": 0, **FORCED[Engine.SORT]},
-    "all, sorted": {"sparse": 10**9, **FORCED[Engine.SORT]},
+    "few, by counting": {"sparse": 0, **FORCED[Counting.COUNT]},
+    "few, among the best": {"sparse": 0, **FORCED[Counting.TOP]},
+    "few, by sorting": {"sparse": 0, **FORCED[Counting.SORT]},
+    "all, sorted": {"sparse": 10**9, **FORCED[Counting.SORT]},
     "all, the best": {"sparse": INF, "block": 1},  # a query with a tie at the cut is no matter of the others
 }
 
@@ -161,7 +161,7 @@ options_and_dtypes = pytest.mark.parametrize(
 
 
 @options_and_dtypes
-@pytest.mark.parametrize("engine", Engine)
+@pytest.mark.parametrize("engine", Counting)
 def test_every_engine_finds_the_same_places(assume, engine, dtype, options):
     make_blocks_small(assume)
     scores = some_scores(24, 41, dtype, seed=3)
@@ -238,7 +238,7 @@ def test_bad_scores_of_queries_that_are_ranked_apart_are_counted_once(assume):
 
 
 def test_a_ranking_of_the_best_says_how_far_it_reaches(assume):
-    assume(**FORCED[Engine.TOP])
+    assume(**FORCED[Counting.TOP])
     (found,) = rank(arrange(torch.rand(3, 50), torch.tensor([1, 2, 3])), Need(4, relevant=True))
     assert found.reach == 4
 
@@ -339,14 +339,14 @@ def test_cheapest_looks_at_how_many_are_judged():
     for device in (torch.device("cpu"), torch.device("cuda")):
         for candidates in (5_000, 100_000, 10**7):
             for judged in (0, 1, 2):
-                assert cheapest(judged, candidates, None, device, None) is Engine.COUNT
-                assert cheapest(judged, candidates, 10, device, None) in (Engine.COUNT, Engine.TOP)
-            assert cheapest(1, candidates, 10, device, None) is Engine.COUNT
-            assert cheapest(500, candidates, 10, device, None) is Engine.TOP
-            assert cheapest(500, candidates, None, device, None) is Engine.SORT
-            assert cheapest(500, candidates, candidates, device, None) is Engine.SORT
-            assert cheapest(2, candidates, 10, device, tie_break) is Engine.COUNT
-            assert cheapest(500, candidates, 10, device, tie_break) is Engine.SORT
+                assert cheapest(judged, candidates, None, device, None) is Counting.COUNT
+                assert cheapest(judged, candidates, 10, device, None) in (Counting.COUNT, Counting.TOP)
+            assert cheapest(1, candidates, 10, device, None) is Counting.COUNT
+            assert cheapest(500, candidates, 10, device, None) is Counting.TOP
+            assert cheapest(500, candidates, None, device, None) is Counting.SORT
+            assert cheapest(500, candidates, candidates, device, None) is Counting.SORT
+            assert cheapest(2, candidates, 10, device, tie_break) is Counting.COUNT
+            assert cheapest(500, candidates, 10, device, tie_break) is Counting.SORT
 
 
 def test_tie_breaks_of_a_long_list_with_many_relevant_candidates_are_sorted():
@@ -735,30 +735,29 @@ def test_the_limit_of_compilations_is_named_and_the_next_request_goes_on(monkeyp
 
 
 @pytest.mark.parametrize(
-    ("width", "relevant", "metrics", "flat", "engine"),
+    ("width", "relevant", "metrics", "flat", "strategy"),
     [
-        (40, [4], 1, False, "rank_dense"),
-        (40, [4], 1, True, "rank_dense"),
-        (40, [4], 2, True, "rank_flat"),
-        (40, [1], 8, False, "rank_catalogue"),
-        (40, [0, 2], 8, False, "rank_sparse"),
-        (40, [8], 2, False, "rank_dense"),
-        (2000, [20], 1, True, "rank_flat"),
-        (2000, [20], 1, False, "rank_catalogue"),
-        (2000, [10, 30], 1, False, "rank_sparse"),
-        (2000, [400], 8, False, "rank_sparse"),
+        (40, [4], 1, False, Strategy.LISTS),
+        (40, [4], 1, True, Strategy.LISTS),
+        (40, [4], 2, True, Strategy.ROWS),
+        (40, [1], 8, False, Strategy.JUDGED),
+        (40, [0, 2], 8, False, Strategy.GROUPS),
+        (40, [8], 2, False, Strategy.LISTS),
+        (2000, [20], 1, True, Strategy.ROWS),
+        (2000, [20], 1, False, Strategy.JUDGED),
+        (2000, [10, 30], 1, False, Strategy.GROUPS),
+        (2000, [400], 8, False, Strategy.GROUPS),
     ],
 )
-def test_all_candidates_are_sorted_for_few_metrics_of_short_lists(width, relevant, metrics, flat, engine):
+def test_all_candidates_are_sorted_for_few_metrics_of_short_lists(width, relevant, metrics, flat, strategy):
     target = torch.zeros(100, width, dtype=torch.int8)
     for query, row in enumerate(target):
         row[: relevant[query % len(relevant)]] = 1
     rows = {"indexes": torch.arange(100).repeat_interleave(width)} if flat else {}
     given = (x.flatten() if flat else x for x in (torch.rand(100, width), target))
-    layout, chosen = choice.choose_engine(arrange(*given, **rows), Need(relevant=True, metrics=metrics))
-    names = {choice._ENGINES[DenseLayout]: "rank_dense", choice._ENGINES[CatalogueLayout]: "rank_catalogue"}
-    assert names.get(chosen, chosen.__name__) == engine
-    assert isinstance(layout, DenseLayout) == (engine == "rank_dense")
+    made = plan(arrange(*given, **rows), Need(relevant=True, metrics=metrics))
+    assert made.strategy is strategy
+    assert isinstance(made.layout, DenseLayout) == (strategy is Strategy.LISTS)
 
 
 def test_a_row_of_another_query_within_lists_of_equal_length_is_found():
@@ -864,7 +863,8 @@ def test_the_last_columns_of_a_wide_row_are_searched_for_bad_scores(assume):
 def test_chunks_are_alike_and_at_most_a_quarter_larger_than_the_room(assume, shape, sizes):
     assume(block=100)
     layout = DenseLayout(no_errors(torch.device("cpu")), True, torch.zeros(shape), torch.zeros(shape))
-    assert [len(chunk.scores) for chunk in layout.blocks(Need(reach=1))] == sizes
+    cuts = chunks(layout, Need(reach=1))
+    assert ([stop - start for start, stop in cuts] or [shape[0]]) == sizes
 
 
 def test_scores_that_differ_from_their_prediction_are_counted_again(monkeypatch):

@@ -26,7 +26,7 @@ from tests.support.brute_force_ranks import (
 from tests.support.sharded_catalogues import CATALOGUES, shared
 from torchrank.engine import rank as rank_blocks
 from torchrank.engine import streaming as streams
-from torchrank.engine.catalogue import Engine
+from torchrank.engine.plan import Counting
 from torchrank.hardware import costs
 from torchrank.layouts.arrange import arrange
 from torchrank.layouts.canonical import BLOCK
@@ -61,7 +61,7 @@ def from_scores(scores, relevant, **more):
     return tr.Ranking.from_scores(scores, list(relevant) if grid else relevant, **more)
 
 
-ENGINES = [None, *Engine]
+ENGINES = [None, *Counting]
 
 
 @pytest.fixture(params=ENGINES, ids=str)
@@ -136,7 +136,7 @@ GUESSES = {
 }
 
 
-@pytest.mark.parametrize("engine", [Engine.COUNT, Engine.SORT], ids=str)
+@pytest.mark.parametrize("engine", [Counting.COUNT, Counting.SORT], ids=str)
 @pytest.mark.parametrize("guess", GUESSES)
 def test_a_wrong_guess_changes_nothing(monkeypatch, assume, guess, engine):
     assume(**FORCED[engine])

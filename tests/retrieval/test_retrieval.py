@@ -21,9 +21,9 @@ import torchrank as tr
 from tests.support.optional import pyplot
 from tests.support.oracles import Query, value
 from torchrank import retrieval
-from torchrank.engine import choice
+from torchrank.engine import rank_layout
 from torchrank.engine.flat import rank_flat
-from torchrank.layouts.canonical import FlatRows
+from torchrank.engine.plan import Strategy
 
 NAN, INF = float("nan"), float("inf")
 NAMES = retrieval.__all__
@@ -759,11 +759,11 @@ def count_rankings(monkeypatch):
     """Calls of the engine that ranks flat rows."""
     calls = []
 
-    def counted(layout, need):
-        calls.append(len(layout.scores))
-        return rank_flat(layout, need)
+    def counted(plan, need):
+        calls.append(len(plan.layout.scores))
+        return rank_flat(plan.layout, need)
 
-    monkeypatch.setitem(choice._ENGINES, FlatRows, counted)
+    monkeypatch.setitem(rank_layout._ENGINES, Strategy.ROWS, counted)
     return calls
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy
 import torch
 
-from torchrank.engine.catalogue import Engine
+from torchrank.engine.plan import Counting
 
 INF, NAN = math.inf, math.nan
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -155,9 +155,9 @@ def assert_same(got, want):
 
 #: costs by which an engine is the cheapest wherever it can be taken, and counting is elsewhere
 FORCED = {
-    Engine.COUNT: {"compare": (0, 0), "stable_sorts": INF},
-    Engine.TOP: {"compare": (0, 0), "retrieved": -1e9, "stable_sorts": INF},
-    Engine.SORT: {"numpy_sort": (-1e9, 0), "torch_sort": -1e9, "look_up": 0, "stable_sorts": -1},
+    Counting.COUNT: {"compare": (0, 0), "stable_sorts": INF},
+    Counting.TOP: {"compare": (0, 0), "retrieved": -1e9, "stable_sorts": INF},
+    Counting.SORT: {"numpy_sort": (-1e9, 0), "torch_sort": -1e9, "look_up": 0, "stable_sorts": -1},
 }
 
 

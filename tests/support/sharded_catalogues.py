@@ -14,7 +14,7 @@ import torch.distributed as dist
 import torchrank as tr
 from tests.support import workers
 from tests.support.brute_force_ranks import pairs_of
-from torchrank.layouts import canonical
+from torchrank.hardware import costs
 
 INF, NAN = math.inf, math.nan
 
@@ -85,13 +85,9 @@ def ranked(case, rank=0, shares=(1,), group=False):
     """The ranking that one worker gets, and the collectives that it took."""
     queries, items, relevant, more = case.make()
     cuts = [round(share * len(items)) for share in itertools.accumulate(shares, initial=0)]
-    before, canonical.PRODUCT = canonical.PRODUCT, case.product or canonical.PRODUCT
-    try:
-        with workers.counted() as count:
-            mine = items[cuts[rank] : cuts[rank + 1]]
-            ranking = tr.Ranking.from_embeddings(queries, mine, relevant, group=group, **more)
-    finally:
-        canonical.PRODUCT = before
+    with workers.counted() as count, costs.assumed(product=case.product or costs.now.product):
+        mine = items[cuts[rank] : cuts[rank + 1]]
+        ranking = tr.Ranking.from_embeddings(queries, mine, relevant, group=group, **more)
     return ranking, dict(count)
 
 

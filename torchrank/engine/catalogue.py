@@ -6,7 +6,6 @@ import bisect
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from enum import Enum
 
 import torch
 from torch import Tensor
@@ -20,11 +19,11 @@ from torchrank.engine.counting import (
 )
 from torchrank.engine.excluded import removable, subtract
 from torchrank.engine.own import OwnScores
+from torchrank.engine.plan import Counting, cheapest
 from torchrank.engine.topk import Top, count_among_best
 from torchrank.hardware import costs
 from torchrank.hardware.constants import scalar
 from torchrank.hardware.devices import reading_is_free, widest_float
-from torchrank.hardware.sorted_values import by_numpy, selection
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import CatalogueLayout, Need
 from torchrank.layouts.cutting import groups
@@ -32,16 +31,8 @@ from torchrank.layouts.items import JudgedItems, Pairs, Ragged
 from torchrank.ranking.ranking import Ranking
 
 
-class Engine(Enum):
-    """Ways to find the ranks of judged items."""
-
-    COUNT = "count the scores above and equal to each"
-    TOP = "find the best scores, and each among them"
-    SORT = "sort the scores, and look each up"
-
-
-def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
-    """Rank the judged items in a matrix of scores."""
+def rank_catalogue(layout: CatalogueLayout, engine: Counting, reach: int | None) -> Ranking:
+    """Rank the judged items in a matrix of scores, up to a rank if the best scores are found."""
     scores, mask, tie_break = layout.scores, layout.mask, layout.tie_break
     items, grade = layout.judged.rectangle()
     column = items.clamp_min(0)
@@ -49,21 +40,18 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
     if mask is not None:
         valid = valid & mask.gather(-1, column)
     pairs, gone = removable(layout.exclude, items, grade, mask, layout.judged.labels)
-    # The engine for the best scores takes no mask, tie breaks or exclusions.
-    plain = mask is None and tie_break is None and layout.exclude is None
-    engine = cheapest(items.shape[1], scores.shape[1], need.reach if plain else None, scores.device, tie_break)
     own = scores.gather(-1, column)
     # Padding and NaN get the score -inf: nothing equals it, and all retrieved scores are above it. Not if pairs are
     # subtracted, because a pair of score -inf equals it.
-    placed = engine is Engine.COUNT and tie_break is None and pairs is None
+    placed = engine is Counting.COUNT and tie_break is None and pairs is None
     if placed:
         lowest = scalar(-math.inf, own.dtype, own.device)
         own = torch.where(valid, own, lowest).fmax(lowest)
     own_tie_break = None if tie_break is None else tie_break.gather(-1, column)
-    if engine is Engine.TOP:
-        assert need.reach is not None
-        counts = count_among_best(scores, own, need.reach)
-    elif engine is Engine.SORT:
+    if engine is Counting.TOP:
+        assert reach is not None
+        counts = count_among_best(scores, own, reach)
+    elif engine is Counting.SORT:
         counts = count_by_sorting(scores, own, mask, tie_break, column)
     else:
         # Pairs are subtracted from integers. Otherwise the counts are floats at once, as ranks are.
@@ -76,7 +64,7 @@ def rank_catalogue(layout: CatalogueLayout, need: Need) -> Ranking:
         pair_tie_break = None if tie_break is None else tie_break.take(at)
         subtract(counts, pairs, scores.take(at), own, pair_tie_break, own_tie_break)
     valid = valid if gone is None else valid & ~gone
-    reach = need.reach if engine is Engine.TOP else None
+    reach = reach if engine is Counting.TOP else None
     return as_ranking(
         counts, own, grade, valid, layout.errors, layout.validate, scores.shape[1], reach, layout.ignored, placed=placed
     )
@@ -149,45 +137,6 @@ def _add_up(columns: Columns, counted: list[_Group], differing: Tensor) -> Tenso
     return differing
 
 
-def cheapest(
-    entries: float, candidates: int, reach: int | None, device: torch.device, tie_break: Tensor | None
-) -> Engine:
-    """Choose the cheapest engine.
-
-    Args:
-        entries: number of judged items per query.
-        candidates: number of candidates per query.
-        reach: the largest rank that matters; None = all ranks, or the best scores do not suffice.
-        device: device of the scores.
-        tie_break: tie breaks, which are not read for the best scores.
-
-    Costs on a CPU are nanoseconds per score, measured on one and two threads. Up to four threads numpy sorts and
-    selects on one of them; torch does the rest on all. Costs on an accelerator are passes over the scores; sorting
-    takes several dozen.
-    """
-    if tie_break is not None:  # two stable sorts cost as much as comparisons with so many judged items
-        return Engine.COUNT if entries <= costs.now.stable_sorts * math.log2(candidates + 1) else Engine.SORT
-    share = math.inf if reach is None or reach >= candidates else reach / candidates
-    now = costs.now
-    if device.type != "cpu":
-        cost = {
-            Engine.COUNT: entries,
-            Engine.TOP: now.passes_best[0] + now.passes_best[1] * share,
-            Engine.SORT: now.passes_sort,
-        }
-        return min(cost, key=lambda engine: cost[engine])
-    threads, depth, numpy = torch.get_num_threads(), math.log2(candidates + 1), by_numpy(device)
-    whole = now.numpy_sort[0] + now.numpy_sort[1] * depth if numpy else now.torch_sort * depth / threads
-    looked_up = now.look_up * depth * entries / max(1, candidates) / threads
-    cost = {Engine.COUNT: (now.compare[0] + now.compare[1] * entries) / threads, Engine.SORT: whole + looked_up}
-    if share < 1:
-        heap = (now.heap[0] + now.heap[1] * share) / threads
-        selected = now.numpy_selection if numpy else selection(share) / threads
-        best = min(now.by_groups * share / threads, heap if now.heap_from * share <= 1 else selected)
-        cost[Engine.TOP] = now.retrieved / threads + best
-    return min(cost, key=lambda engine: cost[engine])
-
-
 class _Group:
     """Queries with similar numbers of judged items, and their counts over the columns that were read."""
 
@@ -199,10 +148,10 @@ class _Group:
         self.ignored = judged.ignored
         self.pairs, self.gone = removable(exclude, self.items, self.grade, None, judged.labels)
         engine = cheapest(self.items.shape[1], _width(columns), reach, self.items.device, None)
-        self.sort = engine is Engine.SORT
+        self.sort = engine is Counting.SORT
         self.top: Top | None = None
         # Scores that can be read only once cannot be counted, because counting needs the judged items' scores first.
-        if reach is not None and (engine is Engine.TOP or not columns.again):
+        if reach is not None and (engine is Counting.TOP or not columns.again):
             self.top = Top.nothing(len(self.items), reach, columns.dtype, self.items.device)
         self.seen = Seen(columns, rows, self.items, self.pairs if self.top is None else None)
         self.own = self.seen.own
@@ -312,7 +261,7 @@ def _groups(columns: Columns, judged: JudgedItems, exclude: Pairs | None, need: 
     alike = bisect.bisect_left(
         numbers,
         True,
-        key=lambda entries: cheapest(entries, width, need.reach, device, None) is not Engine.COUNT,
+        key=lambda entries: cheapest(entries, width, need.reach, device, None) is not Counting.COUNT,
     )
     for rows, _ in groups(sizes, costs.now.rectangle_counted + 2 * len(sizes), costs.now.block, alike=max(1, alike)):
         if len(rows) == len(sizes):

@@ -8,31 +8,32 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from torchrank.engine.plan import Plan
 from torchrank.engine.sorting import descending
-from torchrank.engine.topk import best_pays, top_k
+from torchrank.engine.topk import top_k
 from torchrank.hardware import costs
 from torchrank.hardware.devices import all_finite, every, reading_is_free, widest_float
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import DenseLayout, Need
+from torchrank.layouts.canonical import DenseLayout
 from torchrank.layouts.items import Pairs
 from torchrank.ranking.entries import of_entries, run_bounds, run_starts
 from torchrank.ranking.ranking import Ranking
 
 
-def rank_dense(layout: DenseLayout, need: Need, start: int = 0) -> Iterator[Ranking]:
+def rank_dense(plan: Plan, start: int = 0) -> Iterator[Ranking]:
     """Rank the candidates of each list, chunk by chunk.
 
     Rankings have the numbers of their queries, from ``start`` on, unless all queries of a chunk are in order.
     """
-    for chunk in layout.blocks(need):
-        parts = _sorted(chunk, need)  # type: ignore[arg-type]
+    for chunk in plan.pieces() if plan.chunks else [plan.layout]:
+        parts = _sorted(chunk, plan.reach, plan.best)
         while parts:  # no part and no ranking is kept while the next one is made
             yield parts.pop(0).ranking(start)
         start += chunk.num_queries
 
 
-def _sorted(layout: DenseLayout, need: Need) -> list[_Lists]:
-    """Sort all candidates, or only those up to ``need.reach`` if that is cheaper: the lists of each ranking."""
+def _sorted(layout: DenseLayout, reach: int | None, best: bool) -> list[_Lists]:
+    """Sort all candidates, or only those up to ``reach``, the best first if so planned: the lists of each ranking."""
     scores, grade, mask, errors = layout.scores, layout.grade, layout.mask, layout.errors
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
@@ -42,11 +43,8 @@ def _sorted(layout: DenseLayout, need: Need) -> list[_Lists]:
         kept = ~_excluded(layout.exclude, grade)
         mask = kept if mask is None else mask & kept
         scores = scores.masked_fill(~kept, float("-inf"))
-    # Entries up to a reach have a width that depends on values, so they are for the CPU only. Their field ``pool`` has
-    # the grades beyond the reach, but no subtopics.
     readable = reading_is_free(scores)
-    reach = need.reach if need.relevant and readable and layout.subtopics is None else None
-    ordered, order, begins = _in_order(scores, layout.tie_break, reach)
+    ordered, order, begins = _in_order(scores, layout.tie_break, reach, best)
     if layout.validate:  # NaN sorts first, so the first column suffices
         errors = errors + count(Problem.NAN_SCORES, ordered[:, 0].isnan() if layout.exclude is None else has_nan)
     retrieved, num_candidates = _retrieved(ordered, scores)
@@ -159,7 +157,9 @@ def _retrieved(ordered: Tensor, scores: Tensor) -> tuple[Tensor | None, Tensor]:
     return retrieved, (retrieved if whole else scores != float("-inf")).sum(-1).to(dtype)
 
 
-def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tuple[Tensor, Tensor, Tensor]:
+def _in_order(
+    scores: Tensor, tie_break: Tensor | None, reach: int | None, try_best: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """Sort scores in descending order, at least up to the rank ``reach`` and all scores tied with it.
 
     Returns:
@@ -167,7 +167,7 @@ def _in_order(scores: Tensor, tie_break: Tensor | None, reach: int | None) -> tu
     """
     if reach is not None and reach < scores.shape[1] and tie_break is None:
         # If the first few queries have a tie at that rank, the whole batch probably has one, and the shortcut fails.
-        promising = best_pays(scores, reach + 1) and _best(scores[: costs.now.sample], reach) is not None
+        promising = try_best and _best(scores[: costs.now.sample], reach) is not None
         best = _best(scores, reach) if promising else None
         if best is not None:
             return (*best, run_starts(best[0]))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
-import os
 from collections.abc import Iterator
 
 import torch
@@ -13,17 +11,11 @@ from torch import Tensor
 from torchrank.engine.catalogue import as_ranking
 from torchrank.engine.counting import ScoreCounts
 from torchrank.engine.excluded import removable, subtract
-from torchrank.hardware import costs
+from torchrank.engine.plan import fused_precision
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import EmbeddedLayout
 from torchrank.layouts.items import Pairs
 from torchrank.ranking.ranking import Ranking
-
-
-def usable(layout: EmbeddedLayout) -> bool:
-    """Whether :func:`rank_fused` can rank a layout."""
-    there = layout.queries.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
-    return there and _precision(layout) is not None and _entries(layout) <= costs.now.fused and _has_triton()
 
 
 def rank_fused(layout: EmbeddedLayout) -> Iterator[Ranking]:
@@ -35,7 +27,7 @@ def rank_fused(layout: EmbeddedLayout) -> Iterator[Ranking]:
     from torchrank.engine.fused_kernels import count_products
 
     own_rows, shard = layout.queries.contiguous(), layout.shard
-    catalogue, precision = layout.catalogue.contiguous(), _precision(layout)
+    catalogue, precision = layout.catalogue.contiguous(), fused_precision(layout)
     assert precision is not None
     scored = functools.partial(_scores, own_rows, catalogue, precision)
     items, grade = layout.judged.rectangle()
@@ -73,20 +65,3 @@ def _scores(queries: Tensor, catalogue: Tensor, precision: str, query: Tensor, i
         return torch.zeros(query.shape, dtype=torch.float32, device=query.device)
     row, column = (torch.where(there, x, 0).flatten() for x in (query, item))
     return torch.where(there, score_pairs(queries, catalogue, row, column, precision).view(query.shape), 0)
-
-
-def _entries(layout: EmbeddedLayout) -> int:
-    return int(layout.judged.sizes.max()) if len(layout.judged.sizes) else 0
-
-
-def _precision(layout: EmbeddedLayout) -> str | None:
-    """The precision of the kernel's products; None = the kernel does not serve this dtype and precision."""
-    dtype = layout.queries.dtype
-    if dtype in (torch.bfloat16, torch.float16):
-        return "ieee"  # products of short numbers are exact
-    return layout.precision if dtype == torch.float32 and layout.precision in ("tf32", "tf32x3") else None
-
-
-@functools.cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None

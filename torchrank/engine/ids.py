@@ -9,12 +9,12 @@ from torchrank.hardware import costs
 from torchrank.hardware.devices import widest_float
 from torchrank.hardware.sorted_values import ascending
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import Need, RankedIds
+from torchrank.layouts.canonical import RankedIds
 from torchrank.layouts.items import Pairs
 from torchrank.ranking.ranking import Ranking
 
 
-def rank_ids(layout: RankedIds, need: Need) -> Ranking:
+def rank_ids(layout: RankedIds) -> Ranking:
     """Rank the judged ids; judged ids that are not in their list are not retrieved."""
     _, grade = layout.judged.rectangle()
     kept, at, valid, errors = positions(layout)

@@ -9,11 +9,26 @@ from typing import Any
 
 import torch
 
-from torchrank.engine.choice import choose_engine
+from torchrank.engine.catalogue import rank_catalogue
+from torchrank.engine.dense import rank_dense
 from torchrank.engine.flat import rank_flat
+from torchrank.engine.fused import rank_fused
+from torchrank.engine.ids import positions, rank_ids
+from torchrank.engine.plan import Plan, Strategy, chunks, plan
+from torchrank.engine.sparse import rank_sparse
+from torchrank.engine.streaming import rank_embedded, rank_streamed
 from torchrank.hardware.devices import autocast_off
 from torchrank.hardware.threads import in_batch
-from torchrank.layouts.canonical import ALL, FlatRows, Layout, Need
+from torchrank.layouts.canonical import (
+    ALL,
+    OUTSIDE_THE_POOL,
+    CatalogueLayout,
+    DenseLayout,
+    FlatRows,
+    Layout,
+    Need,
+    RankedIds,
+)
 from torchrank.ranking.parts import numbered
 from torchrank.ranking.ranking import Ranking
 
@@ -30,12 +45,81 @@ def rank(layout: Layout, need: Need = ALL) -> Iterator[Ranking]:
     """
     if layout.errors.device.type == "cpu":
         _keep_freed_memory()
-    layout, engine = choose_engine(layout, need)
-    rankings = engine(layout, need)
-    judged = getattr(layout, "judged", None)
+    made = plan(layout, need)
+    rankings = _ENGINES[made.strategy](made, need)
+    judged = getattr(made.layout, "judged", None)
     if judged is None or not judged.labels or need.all_candidates:
         return rankings
     return map(functools.partial(replace, of_labels=True), rankings)
+
+
+def _rank_judged(plan: Plan, need: Need) -> Iterator[Ranking]:
+    for chunk, counting in zip(plan.pieces(), plan.counting):
+        yield rank_catalogue(chunk, counting, plan.reach)
+
+
+def _rank_as_rows(plan: Plan, need: Need) -> Iterator[Ranking]:
+    """Rank one list at a time as flat rows, so that only relevant candidates become entries."""
+    for chunk in plan.pieces():  # a single query each, because its list is longer than a chunk
+        mask, tie_break = (None if x is None else x[0] for x in (chunk.mask, chunk.tie_break))
+        scores, grade = chunk.scores[0], chunk.grade[0]
+        indexes = torch.zeros_like(scores, dtype=torch.int8)
+        rows = FlatRows(chunk.errors, chunk.validate, scores, grade, indexes, mask, tie_break)
+        for ranking in rank_flat(rows, need):
+            yield replace(ranking, queries=None)
+
+
+def _rank_spread(plan: Plan, need: Need) -> Iterator[Ranking]:
+    """Rank every candidate, not only the judged ones."""
+    start = 0
+    for judged_only in plan.pieces():
+        lists = spread(judged_only)
+        yield from rank_dense(Plan(lists, Strategy.LISTS, chunks=chunks(lists, need)), start)
+        start += judged_only.num_queries
+
+
+def spread(layout: CatalogueLayout | RankedIds) -> DenseLayout:
+    """Convert lists with a few judged items to a dense layout; all other candidates are outside the pool."""
+    items, grade = layout.judged.rectangle()
+    signed = grade if grade.is_signed() else grade.long()  # grades outside the pool are negative
+    if isinstance(layout, CatalogueLayout):
+        # One more column, the last, takes the padding of the judged items.
+        whole = signed.new_full((len(items), layout.scores.shape[1] + 1), OUTSIDE_THE_POOL)
+        whole = whole.scatter(1, torch.where(items < 0, layout.scores.shape[1], items), signed)[:, :-1]
+        mask = layout.mask
+        if layout.ignored is not None:  # an ignored query gets no candidates, so that its scores cannot be bad values
+            counts = ~layout.ignored.unsqueeze(-1)
+            mask = counts.expand_as(whole) if mask is None else mask & counts
+        return DenseLayout(layout.errors, layout.validate, layout.scores, whole, mask, layout.tie_break, layout.exclude)
+    kept, at, valid, errors = positions(layout)
+    ids = layout.ids
+    # One more column, the first, takes the judged ids that are not in their list: their position is 0.
+    whole = signed.new_full((len(ids), ids.shape[1] + 1), OUTSIDE_THE_POOL).scatter(1, at, signed)[:, 1:]
+    # Scores that descend with the position. Judged ids that are not in the list follow it, not retrieved.
+    by_position = -torch.arange(ids.shape[1], dtype=torch.float32, device=ids.device).expand(ids.shape)
+    missing = valid & (at == 0)
+    return DenseLayout(
+        errors,
+        False,
+        torch.cat([by_position, torch.full_like(items, float("-inf"), dtype=torch.float32)], -1),
+        torch.cat([whole, signed], -1),
+        torch.cat([kept, missing], -1),
+    )
+
+
+#: an engine for each strategy: yields the rankings of chunks of queries, so that temporaries stay small
+_ENGINES: dict[Strategy, Callable[[Plan, Need], Iterator[Ranking]]] = {
+    Strategy.LISTS: lambda plan, _: rank_dense(plan),
+    Strategy.ONE_BY_ONE: _rank_as_rows,
+    Strategy.ROWS: lambda plan, need: rank_flat(plan.layout, need),
+    Strategy.JUDGED: _rank_judged,
+    Strategy.GROUPS: lambda plan, _: rank_sparse(plan.layout),
+    Strategy.ALL: _rank_spread,
+    Strategy.IDS: lambda plan, _: map(rank_ids, plan.pieces()),
+    Strategy.PRODUCTS: rank_embedded,
+    Strategy.FUSED: lambda plan, _: rank_fused(plan.layout),
+    Strategy.BLOCKS: lambda plan, need: rank_streamed(plan.layout, need),
+}
 
 
 def rank_whole(layout: Layout, need: Need = ALL) -> Ranking:

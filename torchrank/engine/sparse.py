@@ -6,21 +6,21 @@ from collections.abc import Iterator
 
 import torch
 
-from torchrank.engine.catalogue import Engine, cheapest
 from torchrank.engine.counting import count_by_comparing, count_by_sorting
 from torchrank.engine.own import OwnScores
+from torchrank.engine.plan import Counting, cheapest
 from torchrank.engine.sorting import sorted_rows
 from torchrank.hardware import costs
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem, count
-from torchrank.layouts.canonical import CatalogueLayout, Need
+from torchrank.layouts.canonical import CatalogueLayout
 from torchrank.layouts.cutting import groups
 from torchrank.layouts.items import Ragged
 from torchrank.ranking.entries import depth_of
 from torchrank.ranking.ranking import Ranking
 
 
-def rank_sparse(layout: CatalogueLayout, need: Need) -> Iterator[Ranking]:
+def rank_sparse(layout: CatalogueLayout) -> Iterator[Ranking]:
     """Rank the judged items, and yield rankings of queries with similar numbers of them.
 
     For layouts without mask, exclusions and tie breaks, on the CPU.
@@ -37,7 +37,7 @@ def rank_sparse(layout: CatalogueLayout, need: Need) -> Iterator[Ranking]:
     dtype = widest_float(scores.device)
     for group, width in groups(sizes, max(1, costs.now.rectangle_compared // candidates), costs.now.block):
         whole = len(group) == queries
-        compares = cheapest(width, candidates, None, scores.device, None) is Engine.COUNT
+        compares = cheapest(width, candidates, None, scores.device, None) is Counting.COUNT
         for some in [group] if whole else group.split(max(1, costs.now.copied_lists // candidates)):
             position = torch.arange(width, device="cpu")
             valid = position < sizes[some].unsqueeze(-1)

@@ -12,24 +12,22 @@ from torch import Tensor
 
 from torchrank.engine.catalogue import rank_columns
 from torchrank.engine.columns import Columns
-from torchrank.engine.fused import rank_fused, usable
+from torchrank.engine.plan import Plan, cut
 from torchrank.hardware import costs
 from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import EmbeddedLayout, Need, StreamedLayout
 from torchrank.ranking.ranking import Ranking
 
 
-def rank_embedded(layout: EmbeddedLayout, need: Need) -> Iterator[Ranking]:
+def rank_embedded(plan: Plan, need: Need) -> Iterator[Ranking]:
     """Score chunks of queries, some items at a time. Judged items get their scores from the same products as others."""
-    if usable(layout):
-        yield from rank_fused(layout)
-        return
+    layout = plan.layout
     if layout.precision == "bf16":  # sums of their products are not rounded to 16 bits
         layout = replace(layout, queries=layout.queries.float(), catalogue=layout.catalogue.float())
     start, finite = 0, _finite(layout.queries, layout.catalogue)
-    for chunk in layout.blocks(need):
+    for chunk in cut(layout, plan.chunks):
         queries = torch.arange(chunk.num_queries, device=layout.queries.device)
-        for ranking in _rank(chunk, need, finite):  # type: ignore[arg-type]
+        for ranking in _rank(chunk, need, finite):
             number = queries if ranking.queries is None else ranking.queries
             yield replace(ranking, queries=number + start)
         start += chunk.num_queries

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass
 
 import torch
@@ -13,28 +12,13 @@ from torchrank.engine.counting import ScoreCounts, count_equal, count_retrieved,
 from torchrank.engine.own import compared_dtype
 from torchrank.hardware import costs
 from torchrank.hardware.devices import reading_is_free
-from torchrank.hardware.sorted_values import by_numpy, largest, selection
-from torchrank.hardware.threads import GRAIN
+from torchrank.hardware.sorted_values import largest
 from torchrank.layouts.sharding import Shard
 
 
 def by_groups_pays(scores: Tensor, k: int) -> bool:
     """Whether maxima of groups find the k best scores faster than :func:`torch.topk` does."""
     return scores.shape[1] >= costs.now.group * costs.now.groups_per_rank * k
-
-
-def best_pays(scores: Tensor, k: int) -> bool:
-    """Whether finding the k best scores is faster than sorting all scores."""
-    width = scores.shape[1]
-    if 2 * k > width:
-        return False
-    if not by_numpy(scores.device) or costs.now.heap_from * k <= width:
-        return True
-    # Nanoseconds per score, measured on two cores with rows of 40 to 2,000 scores. numpy sorts on one thread;
-    # torch.topk runs on all if there are many scores. A sort has 20 microseconds more of calls.
-    best = selection(k / width) / (torch.get_num_threads() if scores.numel() > GRAIN else 1)
-    whole = costs.now.numpy_order[0] + costs.now.numpy_order[1] * math.log2(width + 1)
-    return (best - whole) * scores.numel() < costs.now.numpy_calls
 
 
 def top_k(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:

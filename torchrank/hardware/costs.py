@@ -1,7 +1,7 @@
 """What operations cost on a machine, and how much memory they may take: all numbers by which a plan is made.
 
-Times were measured on two cores of an AMD EPYC, and passes of an accelerator are assumed. Results do not depend on any
-of these numbers.
+They were measured on two cores of an AMD EPYC and of an Intel Xeon. Passes of an accelerator are assumed. Results do
+not depend on any of these numbers.
 """
 
 from __future__ import annotations

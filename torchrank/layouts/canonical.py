@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
-from torchrank.layouts.cutting import rectangles
-from torchrank.layouts.items import JudgedItems, Padded, Pairs
+from torchrank.layouts.items import JudgedItems, Pairs
 
 # Elements of temporaries in other rooms.
 BLOCK = costs.now.block
@@ -56,8 +55,6 @@ class Layout:
 
     #: names of the fields with a row per query
     per_query: ClassVar[tuple[str, ...]] = ()
-    #: a chunk has 1 / kept of the room if its ranking keeps all elements, which takes memory beside the temporaries
-    kept: ClassVar[int] = 2
 
     @functools.cached_property
     def num_queries(self) -> int:
@@ -69,21 +66,6 @@ class Layout:
         """bool [query]: the query does not count, because of its label; None = all count."""
         judged: JudgedItems | None = getattr(self, "judged", None)
         return None if judged is None else judged.ignored
-
-    @functools.cached_property
-    def elements(self) -> Tensor | int:
-        """Elements of temporaries that each query takes alone: int64 [query] on the CPU, or an int for every query."""
-        raise NotImplementedError
-
-    @property
-    def width(self) -> int:
-        """Least number of elements of each query if all its candidates become entries."""
-        return 1
-
-    @property
-    def room(self) -> int:
-        """Number of elements for which chunks of queries are made; a chunk can have a quarter more."""
-        return costs.now.block
 
     @property
     def reads(self) -> int:
@@ -104,36 +86,10 @@ class Layout:
             cut["exclude"] = pairs.rows(start, stop)
         return replace(self, **cut)
 
-    def blocks(self, need: Need) -> Iterable[Layout]:
-        """Cut the batch into chunks of queries of bounded size: at least one, the first with the counters."""
-        elements, room = self.elements, self.room
-        room = room // min(self.kept, 2 + need.metrics // costs.now.several) if need.reach is None else room
-        if isinstance(elements, int):
-            elements, queries = max(1, elements, self.width if need.all_candidates else 0), self.num_queries
-            # Chunks of equal size, up to a quarter larger than the room: a small last one has as many operations.
-            most = max(1, (room + room // 4) // elements)
-            if queries <= most:
-                return [self]
-            step = -(-queries // -(-queries // most))
-            return self._blocks([(start, min(start + step, queries)) for start in range(0, queries, step)])
-        return self._blocks(rectangles(elements.clamp_min(self.width) if need.all_candidates else elements, room))
-
-    def _blocks(self, cuts: list[tuple[int, int]]) -> Iterator[Layout]:
-        if len(cuts) < 2:
-            yield self
-            return
-        for start, stop in cuts:
-            block = self.rows(start, stop)
-            yield block if start == 0 else replace(block, errors=torch.zeros_like(self.errors))
-
 
 @dataclass(frozen=True, eq=False)
 class DenseLayout(Layout):
     """Scores and grades for every candidate."""
-
-    # Many metrics derive dozens of quantities from each ranking. If all of them took more than 64 MB, the C library
-    # would return freed memory to the system, and fetch it again for the next chunk.
-    kept: ClassVar[int] = 4
 
     #: floating [query, candidate]; -inf = not retrieved
     scores: Tensor
@@ -151,18 +107,8 @@ class DenseLayout(Layout):
     per_query = ("scores", "grade", "mask", "tie_break", "subtopics")
 
     @property
-    def room(self) -> int:
-        # With padding, lists have ranks of their own, which take more memory than ranks that all lists share.
-        block = costs.now.block
-        return block if self.mask is None and self.exclude is None else int(block * costs.now.padded_block)
-
-    @property
     def reads(self) -> int:
         return self.scores.shape[1]
-
-    @functools.cached_property
-    def elements(self) -> int:
-        return self.scores.shape[1] * (1 if self.subtopics is None else max(1, self.subtopics.shape[2]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,16 +126,8 @@ class CatalogueLayout(Layout):
     per_query = ("scores", "judged", "mask", "tie_break")
 
     @property
-    def width(self) -> int:
-        return self.scores.shape[1]
-
-    @property
     def reads(self) -> int:
         return self.scores.shape[1]
-
-    @functools.cached_property
-    def elements(self) -> Tensor | int:
-        return self.judged.items.shape[1] if isinstance(self.judged, Padded) else self.judged.sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,10 +156,6 @@ class EmbeddedLayout(Layout):
 
     per_query = ("queries", "judged")
 
-    @property
-    def room(self) -> int:
-        return costs.now.product
-
     @functools.cached_property
     def size(self) -> int:
         return 0 if self.shard is not None else super().size
@@ -229,10 +163,6 @@ class EmbeddedLayout(Layout):
     @property
     def reads(self) -> int:
         return len(self.catalogue)
-
-    @functools.cached_property
-    def elements(self) -> Tensor:
-        return (costs.now.judged_item * self.judged.sizes).clamp_min(self.chunk)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,10 +176,6 @@ class StreamedLayout(Layout):
     #: whether ``scores`` can be called more than once
     again: bool
     exclude: Pairs | None = None
-
-    @functools.cached_property
-    def elements(self) -> Tensor:
-        return torch.tensor([1], device="cpu")  # each block has all queries, so the batch cannot be cut by queries
 
     @functools.cached_property
     def size(self) -> int:
@@ -269,17 +195,8 @@ class RankedIds(Layout):
     per_query = ("ids", "judged", "mask")
 
     @property
-    def width(self) -> int:
-        return self.ids.shape[1]
-
-    @property
     def reads(self) -> int:
         return self.ids.shape[1]
-
-    @functools.cached_property
-    def elements(self) -> Tensor:
-        sizes, width = self.judged.sizes, self.ids.shape[1]
-        return torch.where(sizes <= costs.now.compared, width * sizes, 2 * (width + sizes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,10 +211,6 @@ class FlatRows(Layout):
     indexes: Tensor
     mask: Tensor | None = None
     tie_break: Tensor | None = None
-
-    @functools.cached_property
-    def elements(self) -> Tensor:
-        return torch.tensor([1], device="cpu")  # one sort over all rows, so the batch cannot be cut by queries
 
     @functools.cached_property
     def size(self) -> int:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 import torchrank.state.sums as state
 from torchrank.engine.ids import found, kept_ids
+from torchrank.engine.plan import chunks, cut
 from torchrank.hardware.devices import widest_float
 from torchrank.hardware.sorted_values import ascending
 from torchrank.hardware.threads import in_batch
@@ -220,7 +221,7 @@ class ListMetric(Measure):
         relevant = preds.new_full((len(preds),), -1, dtype=torch.int64) if target is None else target
         lists = arrange(preds, relevant, mask=mask, exclude=exclude, validate=self.validate_args)
         assert isinstance(lists, RankedIds)
-        kepts, grades, targets, counts = zip(*map(self._judged, lists.blocks(ALL)))  # type: ignore[arg-type]
+        kepts, grades, targets, counts = zip(*map(self._judged, cut(lists, chunks(lists, ALL))))
         is_item, grade = torch.cat(kepts), torch.cat(grades)
         from_target = None if targets[0] is None else torch.cat(targets)
         errors = torch.stack(counts).sum(0)
