@@ -23,7 +23,7 @@ FAMILIES = {
         ("cascade", "user_models", "item_costs", "compatibility"),
     ),
     "Curves and pairs": (
-        "All ranks count alike. How often is a relevant candidate above an irrelevant one?",
+        "All ranks have the same weight. How often is a relevant candidate above an irrelevant one?",
         ("roc", "precision_recall_curve", "pairwise"),
     ),
     "Incomplete data and counts": (

@@ -155,7 +155,7 @@ def test_others_get_the_arguments_that_they_take():
     suite = tr.RankingCollection({"accuracy": MulticlassAccuracy(7, average="micro"), "mrr": "mrr"})
     suite.update(BATCHES[0][0], label)
     assert suite.compute()["accuracy"] == (BATCHES[0][0].argmax(-1) == label).float().mean()
-    with pytest.raises(ValueError, match="beside a mask for MulticlassAccuracy"):
+    with pytest.raises(ValueError, match="with a mask for MulticlassAccuracy"):
         suite.update(BATCHES[0][0], label, mask=BATCHES[0][2])
 
     preds, target, mask = BATCHES[0]
@@ -200,7 +200,7 @@ def test_excluded_candidates_are_hidden_as_by_a_mask_unless_they_are_relevant(li
         alone.update(SCORES, TARGET, mask=~hidden if given is None else ~hidden & given)
         assert both.compute() == alone.compute()
     assert alone.compute()["accuracy"] == pytest.approx(2 / 5)
-    with pytest.raises(ValueError, match="a value for each score, beside exclude for BinaryAccuracy"):
+    with pytest.raises(ValueError, match="a value for each score, with exclude for BinaryAccuracy"):
         both.update(SCORES, torch.tensor([1, 0]), exclude=exclude)
     assert both["mrr"].num_queries == 2
 

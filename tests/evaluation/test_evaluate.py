@@ -204,7 +204,7 @@ def test_results_of_measures_with_weights_of_queries_are_those_of_the_metrics():
         assert found.means["run"][metric.label] == pytest.approx(metric.compute().item(), rel=1e-6)
         table = tr.QueryTable.of(ranking, name)
         assert table.other_results == [metric.label]
-    with pytest.raises(ValueError, match="all queries count alike, got mr"):
+    with pytest.raises(ValueError, match="all queries have the same weight, got mr"):
         tr.partial(qrels, run, WEIGHTED[0])
 
 

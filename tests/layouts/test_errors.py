@@ -167,7 +167,7 @@ SHAPES = {
         (tr.Ranking.from_scores(SCORES, GRADES), GRADES),
         {},
         ValueError,
-        ["nothing but weights beside a Ranking", "target"],
+        ["nothing but weights with a Ranking", "target"],
     ),
 }
 

@@ -71,7 +71,7 @@ columns of the tables:
   without judgments  queries of the run that are not judged: left out
   no relevant        judged queries without a relevant document
   unjudged@10        mean share of unjudged documents in the first 10
-  found itself       queries that have retrieved a document of their own id
+  found itself       queries that have retrieved a document with the same id
 
 `torchrank compare` tests whether a run is better than another.
 """,

@@ -67,7 +67,7 @@ class Gate:
         return cls(kind, measure, match[2] == ">", float(match[3]))
 
     def verdicts(self, comparison: Comparison, baseline: str, alpha: float) -> list[Verdict]:
-        """The verdict for each run beside the baseline.
+        """The verdict for each run except the baseline.
 
         Raises:
             ValueError: the measure is not among the measures of the comparison.

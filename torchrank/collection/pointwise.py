@@ -118,7 +118,7 @@ def _check(metric: Metric, preds: Any, target: Any, beside: str) -> None:
         shape = list(preds.shape) if isinstance(preds, Tensor) else type(preds).__name__
         got = f"shape {list(target.shape)}" if isinstance(target, Tensor) else f"a {type(target).__name__}"
         raise ValueError(
-            f"Expected target of preds' shape {shape}, a value for each score, beside {beside} for {name}, got {got};"
+            f"Expected target of preds' shape {shape}, a value for each score, with {beside} for {name}, got {got};"
             " update it by itself, or leave it out of this collection"
         )
 

@@ -118,7 +118,7 @@ class Evaluation:
         | without judgments | queries of the run that are not judged; they are left out |
         | no relevant | judged queries without a relevant document |
         | unjudged@k | mean share of unjudged documents in the first k ranks |
-        | found itself | queries that have retrieved a document with their own id |
+        | found itself | queries that have retrieved a document with the same id |
         """
         left = "such documents are left out"
         if not self.ignored_identical_ids:
@@ -346,7 +346,7 @@ class Evaluation:
     def plot_ranks(self, ax: Any = None, bins: Sequence[int] | None = None, relevance_level: int = 1) -> Any:
         """Draw how many queries have their first relevant document in each bin of ranks, on a logarithmic axis.
 
-        Queries in which no relevant document is retrieved have a bin of their own at the right end. Queries without a
+        Queries in which no relevant document is retrieved have a separate bin at the right end. Queries without a
         relevant document are left out.
 
         Args:

@@ -52,7 +52,7 @@ class Part:
     rankings: Sequence[Ranking]
     #: number of queries, judged or not
     queries: int = 0
-    #: number of queries that have retrieved a document with their own id
+    #: number of queries that have retrieved a document with the same id
     retrieved_itself: int = 0
     #: the id of a query; None = there is none
     example: Any = None

@@ -255,7 +255,8 @@ def _refuse_weights(*parts: Part) -> None:
     weights = [pair for part in parts for pair in (part.weights or {}).items()]
     if unequal := [label for label, weight in weights if (weight != 1).any()]:
         raise ValueError(
-            f"Expected measures in which all queries count alike, got {unequal[0]}; evaluate it with torchrank.evaluate"
+            f"Expected measures in which all queries have the same weight, got {unequal[0]};"
+            " evaluate it with torchrank.evaluate"
         )
 
 

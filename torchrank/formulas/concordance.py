@@ -27,7 +27,7 @@ class Orders:
     """The candidates of each query in the order of the other ranking; its ties in the order of the first ranking.
 
     Places and numbers are int64; places count from 0. Candidates that are not retrieved form one tie group behind all
-    others. Padding stands at the end.
+    others. Padding is at the end.
     """
 
     #: [query, entry]: index of the entry in the first ranking

@@ -95,7 +95,7 @@ class Derived(RankIntervals):
 
     @cached
     def each_positive(self, level: float) -> Self:
-        """Filtered ranking: each relevant entry is a query of its own, among the irrelevant candidates only.
+        """Filtered ranking: each relevant entry is a separate query, among the irrelevant candidates only.
 
         Rows [query * entry], one entry each.
         """

@@ -56,7 +56,7 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
     if isinstance(preds, Ranking):
         given = [name for name, value in {"target": batch.target, **batch.options}.items() if value is not None]
         if given:
-            raise ValueError(f"Expected nothing but weights beside a Ranking, got {', '.join(given)}")
+            raise ValueError(f"Expected nothing but weights with a Ranking, got {', '.join(given)}")
         for metric in metrics:
             preds.check(metric.required, metric.label)
         device, size, queries = preds.num_candidates.device, preds.size, preds.num_queries

@@ -135,7 +135,7 @@ def numbered_clusters(clusters: Sequence[Any], queries: Sequence[Any]) -> Array:
         if cluster is None or not isinstance(cluster, Hashable) or cluster != cluster:
             raise ValueError(
                 f"Expected the cluster of each query to be a text, a number or a tuple, got {cluster!r} for query"
-                f" {query!r}; leave the query out, or give it a cluster of its own"
+                f" {query!r}; leave the query out, or give it a separate cluster"
             )
         cluster_numbers[row] = numbers.setdefault(cluster, len(numbers))
     return cluster_numbers

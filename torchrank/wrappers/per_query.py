@@ -279,5 +279,5 @@ def _differing(ids: np.ndarray, numbers: np.ndarray, first: np.ndarray, keys: li
     label = keys[column] if column < len(keys) else "weight"
     return (
         f"Expected one value for each id, got {label} of {numbers[row, column]:.6g} and {numbers[row + 1, column]:.6g}"
-        f" for id {ids[row]}; give every query an id of its own, or make the scores deterministic"
+        f" for id {ids[row]}; give every query a different id, or make the scores deterministic"
     )

@@ -463,7 +463,7 @@ class QueryTable:
 def _check_weights(weights: Mapping[str, np.ndarray], labels: Sequence[str]) -> None:
     for label in labels:
         if label not in weights:
-            raise ValueError(f"Expected weights of {label}, got none; pass weights of 1 where all queries count alike")
+            raise ValueError(f"Expected weights of {label}, got none; pass weights of 1 to weigh all queries equally")
         if not (np.isfinite(weights[label]) & (weights[label] >= 0)).all():
             raise ValueError(
                 f"Expected finite weights >= 0 for {label}, got others; set the values of skipped queries to NaN"

@@ -175,7 +175,7 @@ class SampledRanks(BinaryMetric):
         if bool(wrong > 0):
             raise ValueError(
                 f"Expected one relevant candidate and {self.num_negatives} negatives in each query, got others in some;"
-                " pass each relevant candidate as a query of its own: Ranking.from_negatives(pos, neg).each_positive(1)"
+                " pass each relevant candidate as a separate query: Ranking.from_negatives(pos, neg).each_positive(1)"
             )
 
     @property

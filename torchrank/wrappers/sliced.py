@@ -316,7 +316,7 @@ def _rest(tally: PlainTally, whole: Tensor, part: Tensor) -> Tensor:
 
 
 def _macro(slices: list[Estimate], level: float) -> Estimate:
-    """The mean over slices with a value, which count alike."""
+    """The mean over slices with a value, which have the same weight."""
     known = [one for one in slices if not math.isnan(one.value)]
     count = len(known)
     value = sum(one.value for one in known) / count if count else math.nan
