@@ -13,7 +13,7 @@ workers:
 State. These metrics keep all rows (score, target, index) in the smallest dtypes that hold them, nine bytes a row as a
 rule. A collection keeps its rows once and ranks them once. The rankings stay until the next update or reset. Each
 metric gathers its rows in two collectives, for any number of batches. If every query is whole in one ``update``,
-:class:`torchrank.NDCG` and the other kinds of :class:`torchrank.RankingMetric` keep 19 numbers instead. There
+:class:`torchrank.NDCG` and the other kinds of :class:`torchrank.RankingMetric` keep 20 numbers instead. There
 ``indexes`` goes by keyword and ``ignore_index`` becomes ``mask``. ``MAP(top_k=k, normalize="retrieved")`` replaces
 ``RetrievalMAP(top_k=k)``.
 
