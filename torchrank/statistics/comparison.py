@@ -300,7 +300,7 @@ class Comparison:
             >>> board = compare({"bm25": a, "dense": [0.4, 0.7, 0.4, 0.6]}).leaderboard(digits=2)
             >>> print(board.with_notes())
                system  value
-            a  bm25     0.35
+            a  bm25    0.35
             b  dense   0.53ᵃ
         """
         marks = dict(zip(self.systems, _marks(len(self.systems))))
