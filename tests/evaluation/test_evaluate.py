@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -325,7 +326,12 @@ def test_one_frame_takes_the_columns_ties_and_options_of_tables_and_runs():
 
 def test_rows_without_items_scores_or_grades_are_those_of_a_ranking():
     frame = {"user": [0, 0, 1, 2], "score": [0.5, 0.9, math.nan, 0.1], "label": [1, math.nan, 1, math.nan]}
-    found = tr.evaluate(frame, "mrr")
+    with pytest.warns(UserWarning, match="1 of 2 rows with a grade have no score .* fill the column with -inf"):
+        found = tr.evaluate(frame, "mrr")
+    filled = frame | {"score": [0.5, 0.9, -math.inf, 0.1]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tr.evaluate(filled, "mrr").means == found.means
     assert found["run"].columns["mrr"].tolist() == tr.MRR().score(tr.Ranking.from_table(frame)).tolist() == [0.5, 0, 0]
     assert found.coverage.rows[0]["found itself"] == 0
 

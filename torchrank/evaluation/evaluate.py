@@ -14,6 +14,7 @@ from torchrank.evaluation.evaluation import Evaluation
 from torchrank.evaluation.evaluator import Evaluator, Part, check_queries
 from torchrank.evaluation.options import MEASURES, Options, Precision, Queries, with_parameters
 from torchrank.layouts.progress import progress_bar
+from torchrank.names.arguments import warn
 from torchrank.names.presets import CUTOFFS
 from torchrank.names.presets import preset as preset_of
 from torchrank.names.types import Unjudged
@@ -120,7 +121,12 @@ def evaluate(
     if _is_single_frame(qrels, run, measures, columns):
         measures = run if measures is None else measures
         ties = ties or ("document" if preset else "expected")
-        qrels, run, names, _ = tables_of_frame(qrels, columns, ties, duplicates)
+        qrels, run, names, rows = tables_of_frame(qrels, columns, ties, duplicates)
+        if missing := int((rows < 0).sum()):
+            warn(
+                f"{missing} of {len(rows)} rows with a grade have no score (NaN or missing), so they count as not"
+                " retrieved; if the model gave NaN, mend it, else fill the column with -inf"
+            )
         groups = names.group_list()
     options = Options.of(
         preset, queries=queries, ignore_identical_ids=ignore_identical_ids, precision=precision, depth=depth,
