@@ -225,8 +225,8 @@ def as_matrix(layout: FlatRows, longest: int) -> DenseLayout | None:
         return None
     # The first and the last row of each list are of the same query. So all others are, if no index is below the one
     # before it. numpy compares short integers many times as fast as torch.
-    found = indexes.numpy()
-    if not (found[1:] >= found[:-1]).all():
+    numbers = indexes.numpy()
+    if not (numbers[1:] >= numbers[:-1]).all():
         return None
     scores, grade = layout.scores.reshape(-1, width), layout.grade.reshape(-1, width)
     mask, tie_break = (None if x is None else x.reshape(-1, width) for x in (layout.mask, layout.tie_break))
@@ -248,10 +248,10 @@ def _of_few(layout: DenseLayout, need: Need) -> Plan | None:
         mean, most = float(sizes.float().mean()), int(sizes.max())
         # Nanoseconds per candidate of lists of 40 to 1,000, measured on two cores: to find and rank the relevant
         # candidates; or to sort all candidates, which each metric reads then.
-        found, share = costs.now.find
-        search = found + share * mean / max(1, candidates)
-        whole, each = costs.now.order
-        if groupable and search >= whole + math.log2(candidates + 1) + each * need.metrics:
+        per_candidate, per_relevant = costs.now.find
+        search = per_candidate + per_relevant * mean / max(1, candidates)
+        sort, per_metric = costs.now.order
+        if groupable and search >= sort + math.log2(candidates + 1) + per_metric * need.metrics:
             return None
         padded = most <= costs.now.padding * mean and costs.now.rare * mean <= candidates
         if groupable and costs.now.sparse * mean <= candidates and mean * queries <= costs.now.grouped and not padded:
@@ -275,9 +275,10 @@ def _of_few(layout: DenseLayout, need: Need) -> Plan | None:
     condensed = CatalogueLayout(
         layout.errors, layout.validate, layout.scores, judged, layout.mask, layout.tie_break, layout.exclude
     )
-    found = strategy(sizes) or Strategy.JUDGED
     conversion = "the relevant candidates are judged items"
-    return _judged(condensed, need, conversion) if found is Strategy.JUDGED else Plan(condensed, found, conversion)
+    if strategy(sizes) is Strategy.GROUPS:
+        return Plan(condensed, Strategy.GROUPS, conversion)
+    return _judged(condensed, need, conversion)
 
 
 # ---- costs ----------------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class Costs:
     #: candidates per relevant one from which relevant candidates are ranked alone
     sparse: float = 4
     #: queries are padded to the largest number of relevant candidates if that is at most so many times the mean,
-    padding: float = 1.25
+    padding: float = 4
     #: and if there are so many candidates per relevant one; otherwise queries are grouped
     rare: float = 20
     #: relevant candidates in a batch that is grouped, because derived quantities are as large

@@ -293,7 +293,7 @@ class RankingMetric(Measure):
             mask: bool like ``preds``, or [candidate]; True for real candidates.
             indexes: int [row], the query of each flat row; queries count in ascending order of index.
             groups: int [query], in place of ``indexes``: the number of rows of each query, one query after the other,
-                as LightGBM, XGBoost and CatBoost count them.
+                as LightGBM, XGBoost and CatBoost count them. They are read, so give them on the CPU.
             exclude: (query, item) tuple of 1-D tensors, a sparse matrix of SciPy [query, item], not 0 for each pair, or
                 a list of one id tensor per query: pairs that are not candidates, unless they are relevant.
             tie_break: like ``preds``, or [candidate]: among equal scores the higher value ranks first.
