@@ -114,25 +114,8 @@ def over_cutoffs(
 ) -> tuple[Curve, ...]:
     """The aggregate, mostly a mean over queries, of one measure at each cutoff k.
 
-    Args:
-        rankings: a ranking, or rankings by the name of their run.
-        measure: a name or a metric; its own cutoff is replaced.
-        cutoffs: the values of k; None = about 25 on a logarithmic scale, from 1 to the length of the longest list, at
-            most 1,000.
-
-    Returns:
-        A curve for each run: cutoffs and values.
-
-    Raises:
-        ValueError: the measure is unknown or has no cutoff, or a cutoff is not an integer >= 1.
-        TypeError: the measure is not a measure of rankings.
-
-    Example:
-        >>> import torch, torchrank as tr
-        >>> from torchrank.evaluation.curves import over_cutoffs
-        >>> ranking = tr.Ranking.from_ranks(torch.tensor([1, 3, 5]), num_candidates=10)
-        >>> over_cutoffs(ranking, "hitrate", [1, 2, 5])
-        (Curve(run='run', x=(1, 2, 5), y=(0.3333333333333333, 0.3333333333333333, 1.0), queries=3),)
+    ``rankings`` is a ranking, or rankings by the name of their run. The rest is as in
+    :meth:`torchrank.Evaluation.over_cutoffs`.
     """
     named = _named(rankings)
     wanted = _ranks(_spread(_depth(named.values())) if cutoffs is None else cutoffs, "cutoffs")
@@ -143,25 +126,8 @@ def over_cutoffs(
 def precision_recall(rankings: Rankings, points: int = 11, relevance_level: int = 1) -> tuple[Curve, ...]:
     """The mean over queries of the interpolated precision, over the recall to reach.
 
-    The values are those of :class:`torchrank.InterpolatedPrecision`. A query without a relevant document has 0.
-
-    Args:
-        rankings: a ranking, or rankings by the name of their run.
-        points: number of values of recall from 0 to 1: 11, as in TREC, or e.g. 101.
-        relevance_level: a grade at or above it is relevant.
-
-    Returns:
-        A curve for each run: recall and precision.
-
-    Raises:
-        ValueError: an argument has an unknown value.
-
-    Example:
-        >>> import torch, torchrank as tr
-        >>> from torchrank.evaluation.curves import precision_recall
-        >>> ranking = tr.Ranking.from_scores(torch.tensor([[0.9, 0.8, 0.7, 0.6]]), torch.tensor([[1, 0, 0, 1]]))
-        >>> precision_recall(ranking, points=3)
-        (Curve(run='run', x=(0.0, 0.5, 1.0), y=(1.0, 1.0, 0.5), queries=1),)
+    ``rankings`` is a ranking, or rankings by the name of their run. The rest is as in
+    :meth:`torchrank.Evaluation.precision_recall`.
     """
     integer("points", points, least=2, or_none=False)
     recall = tuple(point / (points - 1) for point in range(points))
@@ -174,28 +140,8 @@ def first_ranks(
 ) -> tuple[FirstRanks, ...]:
     """The rank of the first relevant document of each query, and its distribution.
 
-    A tied document has its expected rank over random orders, which may be a fraction.
-
-    Args:
-        rankings: a ranking, or rankings by the name of their run.
-        bins: the last rank of each bin; None = 1, 2, 5, 10, 20, 50, ..., or for lists longer than 1,000, 1, 3, 10, 30,
-            ... One more bin follows for ranks beyond the last.
-        relevance_level: a grade at or above it is relevant.
-
-    Returns:
-        The ranks and the numbers of queries of each run, with the same bins.
-
-    Raises:
-        ValueError: a bin is not an integer >= 1, or a ranking has no exact ranks, because it was made with ``top_k`` or
-            by ``sampled``.
-
-    Example:
-        >>> import torch, torchrank as tr
-        >>> from torchrank.evaluation.curves import first_ranks
-        >>> scores = torch.tensor([[0.9, 0.8, 0.8, 0.7], [0.9, 0.8, 0.7, 0.6]])
-        >>> (found,) = first_ranks(tr.Ranking.from_scores(scores, torch.tensor([[0, 0, 1, 0], [1, 0, 1, 0]])))
-        >>> found.ranks, found.bins, found.counts, found.not_retrieved
-        ((2.5, 1.0), (1, 2, 4), (1, 0, 1), 0)
+    ``rankings`` is a ranking, or rankings by the name of their run. The rest is as in
+    :meth:`torchrank.Evaluation.first_ranks`.
     """
     named = _named(rankings)
     for ranking in named.values():

@@ -46,26 +46,8 @@ def plot_cutoffs(
 ) -> Any:
     """Draw a measure over its cutoff k, on a logarithmic axis, a line for each run.
 
-    Args:
-        rankings: a ranking, or rankings by the name of their run.
-        measure: a name or a metric; its own cutoff is replaced.
-        ax: axes of matplotlib to draw in; None = axes of a new figure.
-        cutoffs: the values of k, as :func:`curves.over_cutoffs`.
-
-    Returns:
-        The axes.
-
-    Raises:
-        ImportError: matplotlib is not installed.
-        ValueError, TypeError: as :func:`curves.over_cutoffs`.
-
-    Example:
-        >>> import torch, torchrank as tr
-        >>> from torchrank.evaluation.plots import plot_cutoffs
-        >>> ranking = tr.Ranking.from_ranks(torch.tensor([1, 3, 5]), num_candidates=10)
-        >>> axes = plot_cutoffs(ranking, "hitrate", cutoffs=[1, 5])
-        >>> axes.get_ylabel(), axes.lines[0].get_ydata().tolist()
-        ('mean hitrate@k over 3 queries', [0.3333333333333333, 1.0])
+    ``rankings`` is a ranking, or rankings by the name of their run. The rest is as in
+    :meth:`torchrank.Evaluation.plot_cutoffs`.
     """
     lines = curves.over_cutoffs(rankings, measure, cutoffs)
     label = curves.label_over_k(measure)
@@ -80,18 +62,8 @@ def plot_cutoffs(
 def plot_precision_recall(rankings: Rankings, ax: Any = None, points: int = 11, relevance_level: int = 1) -> Any:
     """Draw the interpolated precision over recall, a line for each run.
 
-    Args:
-        rankings: a ranking, or rankings by the name of their run.
-        ax: axes of matplotlib to draw in; None = axes of a new figure.
-        points: number of values of recall from 0 to 1.
-        relevance_level: a grade at or above it is relevant.
-
-    Returns:
-        The axes.
-
-    Raises:
-        ImportError: matplotlib is not installed.
-        ValueError: an argument has an unknown value.
+    ``rankings`` is a ranking, or rankings by the name of their run. The rest is as in
+    :meth:`torchrank.Evaluation.plot_precision_recall`.
     """
     lines = curves.precision_recall(rankings, points, relevance_level)
     axes = _new(ax, [curve.run for curve in lines])
@@ -105,21 +77,8 @@ def plot_precision_recall(rankings: Rankings, ax: Any = None, points: int = 11, 
 def plot_ranks(rankings: Rankings, ax: Any = None, bins: Sequence[int] | None = None, relevance_level: int = 1) -> Any:
     """Draw how many queries have their first relevant document in each bin of ranks, on a logarithmic axis.
 
-    Up to four runs are bars, more are lines. Queries in which no relevant document is retrieved have a bin at the right
-    end. Queries without a relevant document are left out.
-
-    Args:
-        rankings: a ranking, or rankings by the name of their run.
-        ax: axes of matplotlib to draw in; None = axes of a new figure.
-        bins: the last rank of each bin, as :func:`curves.first_ranks`.
-        relevance_level: a grade at or above it is relevant.
-
-    Returns:
-        The axes.
-
-    Raises:
-        ImportError: matplotlib is not installed.
-        ValueError: as :func:`curves.first_ranks`.
+    ``rankings`` is a ranking, or rankings by the name of their run. The rest is as in
+    :meth:`torchrank.Evaluation.plot_ranks`.
     """
     distributions = curves.first_ranks(rankings, bins, relevance_level)
     axes = _new(ax, [ranks.run for ranks in distributions])
@@ -149,32 +108,10 @@ def plot_differences(
     names: tuple[str, str] = ("a", "b"),
     level: float = 0.95,
 ) -> Any:
-    r"""Draw the differences b - a of all queries, the largest losses first, their mean, and its t interval.
+    """Draw the differences b - a of all queries, the largest losses first, their mean, and its t interval.
 
-    More than 2,000 queries are a step curve, fewer are bars. Two colours tell gains of ``b`` from losses.
-
-    Args:
-        a: the values of the first system, the baseline.
-        b: the values of the second system; queries are matched by id.
-        measure: the label of the measure.
-        ax: axes of matplotlib to draw in; None = axes of a new figure.
-        names: the names of both systems.
-        level: level of the interval.
-
-    Returns:
-        The axes.
-
-    Raises:
-        ImportError: matplotlib is not installed.
-        ValueError: a table has no such measure, the tables have no id in common, or ``level`` is not between 0 and 1.
-
-    Example:
-        >>> import torchrank as tr
-        >>> from torchrank.evaluation.plots import plot_differences
-        >>> a, b = (tr.QueryTable([1, 2], {"mrr": values}) for values in ([1.0, 0.5], [0.5, 1.0]))
-        >>> axes = plot_differences(a, b, "mrr", names=("bm25", "dense"))
-        >>> axes.get_title(loc="left").split("\n")
-        ['dense - bm25', 'better on 1, equal on 0, worse on 1 of 2 queries']
+    ``a`` and ``b`` are the values of all queries of two runs, ``names`` the names of these. The rest is as in
+    :meth:`torchrank.Evaluation.plot_differences`.
     """
     rows, pair = curves.differences(a, b, measure)
     interval = pair.interval(level)
@@ -196,18 +133,8 @@ def plot_differences(
 def plot_intervals(tables: Mapping[str, QueryTable], measure: str, ax: Any = None, level: float = 0.95) -> Any:
     """Draw the value of a measure and its confidence interval, a row for each run.
 
-    Args:
-        tables: the values of all queries, by the name of the run.
-        measure: the label of the measure.
-        ax: axes of matplotlib to draw in; None = axes of a new figure.
-        level: level of the intervals.
-
-    Returns:
-        The axes. A run without an interval, e.g. of one query, has a mark only.
-
-    Raises:
-        ImportError: matplotlib is not installed.
-        ValueError: a table has no such measure, or ``level`` is not between 0 and 1.
+    ``tables`` are the values of all queries, by the name of the run. The rest is as in
+    :meth:`torchrank.Evaluation.plot_intervals`.
     """
     rows = []
     for table in tables.values():
