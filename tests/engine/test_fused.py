@@ -127,17 +127,37 @@ def test_a_score_that_differs_from_itself_is_an_error(fused, monkeypatch):
 
 @interpreted
 def test_a_catalogue_that_is_spread_over_workers_is_counted_alike(tmp_path):
-    queries, items = embeddings(5, 256, 16, torch.float32)
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
     try:
-        for options in ({}, {"exclude": EXCLUDED["pairs"]}):
-            alone, spread = (
-                tr.Ranking.from_embeddings(queries, items, RELEVANT["grades"], precision="tf32", group=group, **options)
-                for group in (False, None)
-            )
-            assert torch.equal(tr.NDCG().score(alone), tr.NDCG().score(spread))
+        assert torch.equal(spread(None, slice(None)), spread(False, slice(None)))
     finally:
         torch.distributed.destroy_process_group()
+
+
+def spread(group, part):
+    """Values of queries whose excluded items are in the first half of the catalogue and in the second."""
+    queries, items = embeddings(5, 256, 16, torch.float32)
+    exclude = torch.tensor([0, 0, 2, 4, 4]), torch.tensor([3, 208, 100, 7, 201])
+    options = {"exclude": exclude, "precision": "tf32", "group": group}
+    return tr.NDCG().score(tr.Ranking.from_embeddings(queries, items[part], RELEVANT["grades"], **options))
+
+
+WORKER = """
+import sys, torch
+from tests.engine.test_fused import spread
+rank = int(sys.argv[2])
+torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/group", rank=rank, world_size=2)
+print(spread(None, slice(0, 100) if rank == 0 else slice(100, None)).tolist())
+torch.distributed.destroy_process_group()
+"""
+
+
+@interpreted
+def test_each_of_two_workers_subtracts_the_excluded_items_of_its_part(tmp_path):
+    commands = [[sys.executable, "-c", WORKER, str(tmp_path), str(rank)] for rank in range(2)]
+    workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
+    printed = [json.loads(worker.communicate()[0]) for worker in workers]
+    assert printed == [spread(False, slice(None)).tolist()] * 2
 
 
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter has no products of bfloat16")

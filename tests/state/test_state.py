@@ -154,7 +154,7 @@ def test_a_state_of_another_size_is_refused_and_changes_nothing():
 def test_a_state_that_was_saved_with_seven_more_sums_is_read_without_them():
     metric, former = fill(tr.MRR(), BATCHES), tr.MRR()
     errors = sums.Sum.ERRORS
-    saved = torch.cat([metric.sums[:errors], torch.zeros(7), metric.sums[errors : errors + 8]])
+    saved = torch.cat([metric.sums[:errors], torch.full((7,), 9.0), metric.sums[errors : errors + 8]])
     former.load_state_dict({"mrr:sums": saved})
     assert torch.equal(former.sums, metric.sums)
 
