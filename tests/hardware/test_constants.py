@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import torchrank as tr
+from tests.support import layout_cases
 from torchrank.hardware import constants
 from torchrank.layouts.batch import Batch
 from torchrank.state import query_mean
@@ -61,13 +62,12 @@ def test_discounts_of_users_may_change_between_batches():
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_states_of_a_collection_that_are_added_together_equal_states_added_one_by_one(monkeypatch, changed):
-    monkeypatch.setattr(query_mean, "reading_is_free", lambda x: False)
+def test_states_of_a_collection_that_are_added_together_equal_states_added_one_by_one(changed):
     generator = torch.Generator().manual_seed(0)
     scores, grades = torch.randn(9, 5, generator=generator), torch.randint(0, 2, (9, 5), generator=generator)
     suite, alone = tr.RankingCollection(["ndcg", "mrr@3", "map"]), tr.RankingCollection(["ndcg", "mrr@3", "map"])
     for _ in range(2):
-        batch = Batch(scores, grades)
+        batch = Batch(scores.as_subclass(layout_cases.Elsewhere), grades)
         metrics = list(suite.values())
         results = query_mean.added_together(metrics, score_batch(metrics, batch))
         assert all(result.added is not None for result in results)

@@ -818,6 +818,6 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 
 class Elsewhere(Tensor):
-    """Values of the CPU that say that they are on an accelerator."""
+    """Tensors on the CPU that say that they are not, and so do all results of their operations."""
 
-    device = torch.device("cuda")
+    is_cpu = False

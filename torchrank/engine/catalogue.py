@@ -23,7 +23,7 @@ from torchrank.engine.plan import Counting, cheapest
 from torchrank.engine.topk import Top, count_among_best
 from torchrank.hardware import costs
 from torchrank.hardware.constants import scalar
-from torchrank.hardware.devices import reading_is_free, widest_float
+from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import CatalogueLayout, Need
 from torchrank.layouts.cutting import groups
@@ -85,7 +85,7 @@ def rank_columns(
     # again with the scores that were read. On an accelerator nothing is predicted, because this test would wait.
     differing = sum((group.differing() for group in counted), torch.zeros((), device=errors.device))
     differing = _add_up(columns, counted, differing)
-    if reading_is_free(errors) and bool(differing):
+    if errors.is_cpu and bool(differing):
         _find_own(columns, counted, counted)
         for group in counted:
             group.begin()

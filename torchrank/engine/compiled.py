@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.own import OwnScores
-from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.threads import keep_number_of_threads
 
 # The sign bit of a float32, and the bits of infinity.
@@ -92,7 +91,7 @@ def _compare(scores: Tensor, own: Tensor) -> tuple[Tensor, Tensor, Tensor, Tenso
     greater = (wide > mine).sum(-1, dtype=torch.int32)
     equal = (wide == mine).sum(-1, dtype=torch.int32) * (own > float("-inf"))
     retrieved = (scores > float("-inf")).sum(-1, dtype=torch.int32)
-    has_nan = None if reading_is_free(scores) else scores.isnan().any(-1)
+    has_nan = None if scores.is_cpu else scores.isnan().any(-1)
     return greater.long(), equal.long(), retrieved.long(), has_nan
 
 

@@ -14,7 +14,7 @@ from torchrank.engine.own import OwnScores, compared_dtype, next_below
 from torchrank.engine.sorting import descending
 from torchrank.engine.tiles import bands, strips
 from torchrank.hardware import costs
-from torchrank.hardware.devices import all_finite, reading_is_free
+from torchrank.hardware.devices import all_finite
 from torchrank.hardware.sorted_values import ascending
 from torchrank.ranking.entries import run_bounds
 
@@ -145,7 +145,7 @@ def equal_in_order(ordered: Tensor, own: Tensor, up_to: Tensor) -> Tensor:
         own: [query, entry].
         up_to: number of scores at most ``own``.
     """
-    if reading_is_free(ordered):
+    if ordered.is_cpu:
         last, before = (ordered.gather(-1, (up_to - n).clamp_min_(0)) == own for n in (1, 2))
         if not bool((before & (up_to > 1)).any()):  # no ties, so a second search can be saved
             return (last & (up_to > 0)).long()
@@ -173,7 +173,7 @@ def count_retrieved(scores: Tensor, mask: Tensor | None = None, finite: bool = F
 def find_nan(scores: Tensor, retrieved: Tensor, mask: Tensor | None = None) -> Tensor:
     """Whether a score is NaN: bool [query]. ``retrieved`` [query] is the number of scores above -inf."""
     # Most data has no -inf, and then this number saves another reading.
-    if mask is None and reading_is_free(scores) and bool((retrieved == scores.shape[1]).all()):
+    if mask is None and scores.is_cpu and bool((retrieved == scores.shape[1]).all()):
         return torch.zeros_like(retrieved, dtype=torch.bool)
     found = []
     for rows, tiles in strips(scores, 1):
@@ -191,7 +191,7 @@ def count_above(scores: Tensor, bounds: Tensor, mask: Tensor | None = None, dtyp
     wide = compared_dtype(scores.dtype)
     bounds = bounds.to(wide).unsqueeze(-1)
     # torch sums floats with vector instructions, but not bool. So on a CPU comparisons are written as floats.
-    as_floats = scores.device.type == "cpu"
+    as_floats = scores.is_cpu
     buffer = torch.empty(0, dtype=wide if as_floats else torch.bool, device=scores.device)
     totals = []
     for rows, height, tiles in bands(scores, bounds.shape[1]):

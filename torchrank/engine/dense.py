@@ -12,7 +12,7 @@ from torchrank.engine.plan import Plan
 from torchrank.engine.sorting import descending
 from torchrank.engine.topk import top_k
 from torchrank.hardware import costs
-from torchrank.hardware.devices import all_finite, every, reading_is_free, widest_float
+from torchrank.hardware.devices import all_finite, every, widest_float
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import DenseLayout
 from torchrank.layouts.items import Pairs
@@ -43,7 +43,7 @@ def _sorted(layout: DenseLayout, reach: int | None, best: bool) -> list[_Lists]:
         kept = ~_excluded(layout.exclude, grade)
         mask = kept if mask is None else mask & kept
         scores = scores.masked_fill(~kept, float("-inf"))
-    readable = reading_is_free(scores)
+    readable = scores.is_cpu
     ordered, order, begins = _in_order(scores, layout.tie_break, reach, best)
     if layout.validate:  # NaN sorts first, so the first column suffices
         errors = errors + count(Problem.NAN_SCORES, ordered[:, 0].isnan() if layout.exclude is None else has_nan)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.constants import scalar
-from torchrank.hardware.devices import keeps_denormals, reading_is_free
+from torchrank.hardware.devices import keeps_denormals
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class OwnScores:
     def comparable_by_bits(self) -> bool:
         """Whether to compare :attr:`bits`: float32 on a CPU that distinguishes denormal numbers from 0."""
         own = self.scores
-        fits = own.dtype == torch.float32 and reading_is_free(own) and own.numel() > 0
+        fits = own.dtype == torch.float32 and own.is_cpu and own.numel() > 0
         return fits and keeps_denormals(own.device)
 
     @functools.cached_property

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from torchrank.engine.sorting import falling, list_width, starts
 from torchrank.hardware import costs
-from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.sorted_values import sort_in_place
 from torchrank.layouts.canonical import FlatRows, Need
 
@@ -44,7 +43,7 @@ class PackedRows:
         """Sort rows with the given scores; None if they do not fit in integers, or if values cannot be read."""
         indexes, grade = layout.indexes, layout.grade
         short = scores.dtype.itemsize <= 4 and not grade.is_floating_point() and layout.tie_break is None
-        if not short or not reading_is_free(scores) or not len(scores):
+        if not short or not scores.is_cpu or not len(scores):
             return None
         low, high = torch.stack(indexes.aminmax()).tolist()
         least, most = torch.stack(grade.aminmax()).tolist()

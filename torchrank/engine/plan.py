@@ -21,7 +21,6 @@ from torch import Tensor
 
 from torchrank.engine.sorting import list_width
 from torchrank.hardware import costs
-from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.sorted_values import by_numpy, selection
 from torchrank.hardware.threads import GRAIN
 from torchrank.layouts.canonical import (
@@ -127,7 +126,7 @@ def plan(layout: Layout, need: Need) -> Plan:
 def _of_lists(layout: DenseLayout, need: Need) -> Plan:
     scores, exact = layout.scores, layout.subtopics is None
     reach = None
-    if need.relevant and exact and scores.device.type == "cpu":
+    if need.relevant and exact and scores.is_cpu:
         if (made := _of_few(layout, need)) is not None:
             return made
         # Entries for all candidates of very long lists would take too much memory.
@@ -218,7 +217,7 @@ def as_matrix(layout: FlatRows, longest: int) -> DenseLayout | None:
     None for other rows. The lengths depend on the values of the indexes, so this is done on the CPU only.
     """
     indexes = layout.indexes
-    if not reading_is_free(indexes) or not len(indexes):
+    if not indexes.is_cpu or not len(indexes):
         return None
     width = list_width(indexes)
     if width is None or width > longest:

@@ -43,7 +43,7 @@ def rank(layout: Layout, need: Need = ALL) -> Iterator[Ranking]:
     Returns:
         rankings of some queries each, which have the numbers of these in ``queries`` unless all are in order.
     """
-    if layout.errors.device.type == "cpu":
+    if layout.errors.is_cpu:
         _keep_freed_memory()
     made = plan(layout, need)
     rankings = _ENGINES[made.strategy](made, need)

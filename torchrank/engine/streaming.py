@@ -14,7 +14,6 @@ from torchrank.engine.catalogue import rank_columns
 from torchrank.engine.columns import Columns
 from torchrank.engine.plan import Plan, cut
 from torchrank.hardware import costs
-from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import EmbeddedLayout, Need, StreamedLayout
 from torchrank.ranking.ranking import Ranking
 
@@ -36,7 +35,7 @@ def rank_embedded(plan: Plan, need: Need) -> Iterator[Ranking]:
 def _finite(queries: Tensor, catalogue: Tensor) -> bool:
     """Whether all products are known to be finite. False where finding out costs more than it saves."""
     dimension = queries.shape[1]
-    if not reading_is_free(queries) or not len(catalogue) or not 0 < dimension <= len(queries):
+    if not queries.is_cpu or not len(catalogue) or not 0 < dimension <= len(queries):
         return False
     # A comparison with NaN is False. Half of the largest number leaves room for rounding.
     largest = [max(abs(float(bound)) for bound in x.aminmax()) for x in (queries, catalogue)]
@@ -91,7 +90,7 @@ def _guess(layout: EmbeddedLayout, rows: slice | Tensor, items: Tensor) -> Tenso
 
     None if the prediction is expensive, or if checking it later would wait for a device.
     """
-    if not reading_is_free(items) or costs.now.predicted_share * costs.now.predicted * items.shape[1] > layout.total:
+    if not items.is_cpu or costs.now.predicted_share * costs.now.predicted * items.shape[1] > layout.total:
         return None
     local = items - layout.offset
     here = (local >= 0) & (local < len(layout.catalogue))

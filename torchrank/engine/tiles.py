@@ -58,7 +58,7 @@ def _tries(scores: Tensor, results: int) -> list[int]:
     # A single comparison reads as many bytes as it writes, so it says little about the others. Small counts, which are
     # many, end here.
     small = results < 2 or scores.numel() * results < costs.now.tile * costs.now.tries * max(costs.now.multiples)
-    if small or scores.device.type != "cpu" or threads in fastest:
+    if small or not scores.is_cpu or threads in fastest:
         return []
     multiples = [multiple for multiple in costs.now.multiples if multiple * threads <= costs.now.tile_threads]
     if len(multiples) < 2:
@@ -71,7 +71,7 @@ def _tile(scores: Tensor, results: int, multiple: int) -> tuple[int, int]:
     """Number of rows and columns of a tile, each at least 1."""
     queries, candidates = scores.shape
     # On an accelerator the tiles only bound the temporaries.
-    room = costs.now.tile * multiple if scores.device.type == "cpu" else costs.now.device_tile * costs.now.block
+    room = costs.now.tile * multiple if scores.is_cpu else costs.now.device_tile * costs.now.block
     # A row is cut only if it is much too long, because more tiles are more operations.
     pieces = max(1, -(-candidates * results // (2 * room)))
     width = max(1, -(-candidates // pieces))
@@ -80,4 +80,4 @@ def _tile(scores: Tensor, results: int, multiple: int) -> tuple[int, int]:
 
 def _threads(scores: Tensor) -> int:
     """Number of threads with rows of their own: each reads the same rows in all operations."""
-    return min(torch.get_num_threads(), costs.now.tile_threads) if scores.device.type == "cpu" else 1
+    return min(torch.get_num_threads(), costs.now.tile_threads) if scores.is_cpu else 1

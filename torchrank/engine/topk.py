@@ -11,7 +11,6 @@ from torch import Tensor
 from torchrank.engine.counting import ScoreCounts, count_equal, count_retrieved, equal_in_order
 from torchrank.engine.own import compared_dtype
 from torchrank.hardware import costs
-from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.sorted_values import largest
 from torchrank.layouts.sharding import Shard
 
@@ -109,7 +108,7 @@ class Top:
         if width <= k:
             return cls(top, inside)
         goes_on = best[:, k:] == last
-        if reading_is_free(scores) and not goes_on.any():
+        if scores.is_cpu and not goes_on.any():
             return cls(top, inside)
         return cls(top, torch.where(goes_on.squeeze(-1), count_equal(scores, last), inside))
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import BLOCK
 from torchrank.layouts.cutting import groups
 from torchrank.ranking.arithmetic import only, running_sum
@@ -71,7 +70,7 @@ class Reader:
         # The tables have a column for each rank, so the last rank of a tie group that matters bounds their size.
         depth, most = self._sizes
         ranks = depth if top_k is None else min(top_k, depth)
-        if reading_is_free(self.go) and most * ranks > LONG:
+        if self.go.is_cpu and most * ranks > LONG:
             return total + _stopped_in_long_groups(
                 ranking, self.crowded, self.reached, self.chance, self.discount, top_k
             )
@@ -85,7 +84,7 @@ class Reader:
     @functools.cached_property
     def _sizes(self) -> tuple[int, int]:
         """The largest rank of crowded entries, and their largest number in a query; or a bound, and 0."""
-        if not reading_is_free(self.go):
+        if not self.go.is_cpu:
             return self.ranking.depth, 0
         most = int(self.crowded.sum(-1).max()) if len(self.go) else 0
         return depth_of(self.ranking.first, only(self.stops, self.ranking.tied)), most
@@ -148,7 +147,7 @@ def _stopped_in_groups(first: Tensor, tied: Tensor, crowded: Tensor, reached: Te
     rank_of_leader = (number.gather(-1, place) - 1).clamp_min(0)
     sizes = _sizes(run_starts, crowded, number)
     size = only(inside, sizes.gather(-1, place))
-    most = int(size.max()) if reading_is_free(go) and size.numel() else first.shape[1]
+    most = int(size.max()) if go.is_cpu and size.numel() else first.shape[1]
     # The group begins with its n - size candidates of q = 1, for which m_j = 1 without computation.
     mean = torch.ones_like(j)
     for taken in range(1, most + 1):

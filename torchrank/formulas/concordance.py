@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.sorting import by_key, descending
-from torchrank.hardware.devices import every, reading_is_free
+from torchrank.hardware.devices import every
 from torchrank.hardware.sorted_values import ascending
 from torchrank.ranking.caching import cached
 from torchrank.ranking.derived import Derived
@@ -137,7 +137,7 @@ class Orders:
 def orders(ranking: Derived) -> Orders:
     """The order of the entries by grade, in descending order, beside their order in the ranking."""
     there, width = ranking.valid, ranking.first.shape[1]
-    looks = reading_is_free(there)
+    looks = there.is_cpu
     all_valid = looks and every(there)
     _, entry, begins = descending(ranking.grade if all_valid else torch.where(there, ranking.grade, 0))
     start, stop = run_bounds(begins)
@@ -246,7 +246,7 @@ def _larger_in_front(x: Tensor) -> Tensor:
     """
     counts = torch.zeros(x.shape, dtype=torch.int8, device=x.device)
     # numpy compares short integers several times as fast as torch on the CPU.
-    here = reading_is_free(x)
+    here = x.is_cpu
     values: Any
     table: Any
     values, table = (numpy.ascontiguousarray(x.numpy()), counts.numpy()) if here else (x.contiguous(), counts)

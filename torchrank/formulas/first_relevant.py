@@ -9,7 +9,6 @@ from torch import Tensor
 
 from torchrank.formulas.gains import RECIPROCAL
 from torchrank.formulas.random_ranking import chances_of_first
-from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.arithmetic import marked_rows, only, ratio
 from torchrank.ranking.caching import cached
 from torchrank.ranking.ranking import Ranking
@@ -26,7 +25,7 @@ def hit(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     # (n - s - i) / (n - i) over i = 0, ..., r - 1.
     rows = marked_rows(((r > 1) & (value > 0) & (value < 1)).unsqueeze(-1))
     n, r, s = (x[rows].unsqueeze(-1) for x in (n, r, s))
-    most = ranking.first.shape[1] if not reading_is_free(r) else int(r.max()) if len(rows) else 0
+    most = ranking.first.shape[1] if not r.is_cpu else int(r.max()) if len(rows) else 0
     index = torch.arange(most, dtype=r.dtype, device=r.device)  # i
     miss = ratio((n - s - index).clamp_min(0), (n - index).clamp_min(1))
     value[rows] = 1 - torch.where(index < r, miss, 1.0).prod(-1)
@@ -93,7 +92,7 @@ def _first_of_several(n: Tensor, r: Tensor, s: Tensor, above: Tensor, where: Ten
     ``above`` candidates precede the group. Only its first s places count. Rows outside ``where`` have arbitrary values.
     """
     # The longest group bounds the sum over places, if reading its length does not make the host wait.
-    if reading_is_free(where):
+    if where.is_cpu:
         longest = min(longest, int(only(where, s).amax())) if len(s) else 0
     total, s, above = torch.zeros_like(n), s.unsqueeze(-1), above.unsqueeze(-1)
     for j, share in chances_of_first(n, r, longest):

@@ -7,8 +7,6 @@ import functools
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free
-
 # Gains are equal if their relative difference is at most this: the rounding of a sum depends on the order of its terms.
 EQUAL = 1e-12
 
@@ -35,7 +33,7 @@ def best_first(worth: Tensor, fading: float, top_k: int | None, weights: Tensor 
     queries, subtopics, candidates = worth.shape
     width = candidates if top_k is None else min(top_k, candidates)
     order = _order(worth)
-    if reading_is_free(worth) and worth.numel():  # irrelevant candidates gain nothing, and are last in this order
+    if worth.is_cpu and worth.numel():  # irrelevant candidates gain nothing, and are last in this order
         candidates = int((worth > 0).any(1).sum(-1).max())
     worth = worth.gather(-1, order[:, :candidates].unsqueeze(1).expand(-1, subtopics, -1))
     ranks = min(width, candidates)
@@ -74,7 +72,7 @@ def _order(worth: Tensor) -> Tensor:
         int64 [query, candidate].
     """
     keys = list(worth.unbind(1))
-    if reading_is_free(worth) and len(keys) <= MOST_DIGITS and bool(((worth == 0) | (worth == 1)).all()):
+    if worth.is_cpu and len(keys) <= MOST_DIGITS and bool(((worth == 0) | (worth == 1)).all()):
         # Zeros and ones are the digits of one number, which takes a single sort.
         keys = [functools.reduce(lambda number, digit: 2 * number + digit, keys).to(torch.int32)]
     # Stable sorts from the last subtopic to the first.

@@ -34,7 +34,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.ranking import Ranking
 
 # Clause of an error message: the bounds of queries are not bounds of such a mean, because the weights change as well.
@@ -108,7 +107,7 @@ def _extremes(unjudged: Tensor, inside: Tensor | None) -> Iterator[Tensor]:
         return
     number, width = unjudged.cumsum(-1), unjudged.shape[1]
     most = number[:, -1:]
-    readable = reading_is_free(number) or width >= WAITING
+    readable = number.is_cpu or width >= WAITING
     last = int(most.max()) if readable else width
     near = last if inside is None or not readable else int((unjudged & inside).sum(-1).max())
     if last <= near + 1:

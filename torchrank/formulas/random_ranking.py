@@ -12,7 +12,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import BLOCK
 from torchrank.ranking.arithmetic import ratio
 
@@ -91,7 +90,7 @@ def reciprocal_rank(n: Tensor, r: Tensor, top_k: int | None, most: int) -> Momen
 
 def _reached(n: Tensor, top_k: int | None) -> int | None:
     """The cutoff, lowered to the longest list if reading values is free: ranks behind it add nothing."""
-    if top_k is None or not reading_is_free(n) or not len(n):
+    if top_k is None or not n.is_cpu or not len(n):
         return top_k
     longest = float(n.max())
     return top_k if math.isnan(longest) else min(top_k, max(1, int(longest)))
@@ -117,7 +116,7 @@ def _first_anywhere(n: Tensor, r: Tensor, most: int) -> tuple[Tensor, Tensor]:
     (r - 1) C(n - j, r - 1) reduces S_2(n, r) to S_2 and S_1 of (n - 1, r - 1), and so on down to r = 1.
     """
     # The recursion has r - 1 steps, so the largest r bounds the loop.
-    if reading_is_free(n) and len(r):
+    if n.is_cpu and len(r):
         most = int(r.max())
     rest = n - r + 1
     mean = ratio(r, rest) * (harmonic(n) - harmonic((r - 1).clamp_min(0)))

@@ -1,4 +1,8 @@
-"""Float types and costs of a device."""
+"""Float types and costs of a device.
+
+An accelerator runs behind the program, and reading a value waits until the accelerator has caught up. So every shortcut
+that depends on values (no ties, few grades, nothing to do) is taken only if ``x.is_cpu``.
+"""
 
 from __future__ import annotations
 
@@ -28,24 +32,15 @@ def keeps_denormals(device: torch.device) -> bool:
     return bool(_DENORMAL > 0) if device.type == "cpu" else device.type != "mps"
 
 
-def reading_is_free(x: Tensor) -> bool:
-    """Whether the values of a tensor can be read without waiting for a device: True on the CPU.
-
-    An accelerator runs behind the program, and a read waits until the accelerator has caught up. So every shortcut
-    that depends on values (no ties, few grades, nothing to do) is taken on the CPU only.
-    """
-    return x.device.type == "cpu"
-
-
 def all_finite(x: Tensor) -> bool:
     """Whether all elements are finite. False on a device, whose values are not read, and for sums beyond the dtype."""
     # A finite sum has finite terms, and is the fastest to compute.
-    return x.device.type == "cpu" and math.isfinite(x.sum())
+    return x.is_cpu and math.isfinite(x.sum())
 
 
 def every(x: Tensor) -> bool:
-    """Whether all elements of a bool tensor are True. Waits for a device; for the CPU see :func:`reading_is_free`."""
+    """Whether all elements of a bool tensor are True. On an accelerator this waits."""
     if x.numel() and not any(x.stride()):  # an expanded scalar
         return bool(x[(0,) * x.dim()])
     # numpy reads bools many times as fast as torch on the CPU.
-    return bool(x.numpy().all() if x.device.type == "cpu" else x.all())
+    return bool(x.numpy().all() if x.is_cpu else x.all())

@@ -43,6 +43,6 @@ def selection(share: float) -> float:
 
 def order_of(numbers: Tensor) -> Tensor:
     """The argsort of distinct integers >= 0, int64 [number]; in one pass if none is missing."""
-    if numbers.device.type == "cpu" and len(numbers) and int(numbers.max()) == len(numbers) - 1:
+    if numbers.is_cpu and len(numbers) and int(numbers.max()) == len(numbers) - 1:
         return torch.empty_like(numbers).scatter_(0, numbers, torch.arange(len(numbers), device="cpu"))
     return numbers.argsort()

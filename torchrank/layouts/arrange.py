@@ -12,7 +12,6 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import CatalogueLayout, DenseLayout, FlatRows, Layout, RankedIds
 from torchrank.layouts.checks import (
@@ -100,7 +99,7 @@ def _dense(
         )
     (grade, errors), pairs = grades(target, preds.device, mask), None
     subtopics = grade if grade.dim() == 3 else None
-    if mask is None and reading_is_free(grade) and subtopics is None and bool((grade[:, -1:] < 0).any()):
+    if mask is None and grade.is_cpu and subtopics is None and bool((grade[:, -1:] < 0).any()):
         _notice_padding(preds, grade)
     if tie_break is not None:
         errors = errors + bad_tie_break(tie_break, mask)
@@ -188,7 +187,7 @@ def _ranked_ids(
 def notice_scores(layout: RankedIds) -> None:
     """Warn if integers that are read as ranked ids must be scores. Values are read on the CPU only."""
     ids, judged = layout.ids, layout.judged
-    if not reading_is_free(ids) or layout.mask is not None:
+    if not ids.is_cpu or layout.mask is not None:
         return
     numbers, (queries, columns) = ids.numpy(), ids.shape
     why = ""

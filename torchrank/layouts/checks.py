@@ -9,7 +9,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import all_finite, reading_is_free
+from torchrank.hardware.devices import all_finite
 from torchrank.layouts.bad_values import Problem, count, no_errors
 from torchrank.names.arguments import warn
 
@@ -84,7 +84,7 @@ def check_not_exchanged(preds: Tensor, target: Tensor) -> None:
         return
     if preds.is_floating_point():
         # Labels are whole numbers that repeat. Scores have fractions, and most of them differ.
-        if target.shape == preds.shape and reading_is_free(preds) and _whole(preds[:1]) and not _whole(target):
+        if target.shape == preds.shape and preds.is_cpu and _whole(preds[:1]) and not _whole(target):
             labels, scores = (2 * len(x.unique()) < x.numel() for x in (preds, target))
             if _whole(preds) and labels and not scores:
                 warn(

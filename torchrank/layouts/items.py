@@ -9,8 +9,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free
-
 # The label of a query that does not count, as in cross-entropy.
 IGNORED = -100
 
@@ -27,7 +25,7 @@ class Pairs:
 
     def rows(self, start: int, stop: int) -> Pairs:
         """Pairs of the queries from ``start`` to ``stop``, with queries numbered from 0."""
-        if reading_is_free(self.query):  # then the pairs are sorted by query
+        if self.query.is_cpu:  # then the pairs are sorted by query
             first, last = torch.searchsorted(self.query, torch.tensor([start, stop], device="cpu")).tolist()
             return Pairs(self.query[first:last] - start, self.item[first:last])
         # On an accelerator the other pairs stay, with query -1, because removing them would wait for the device.
@@ -42,7 +40,7 @@ class Pairs:
                 the pairs with query -1.
         """
         query = number[self.query]
-        if not reading_is_free(query):
+        if not query.is_cpu:
             return Pairs(query, self.item)
         kept = (query >= 0).nonzero().squeeze(-1)
         order = kept[query[kept].argsort(stable=True)]

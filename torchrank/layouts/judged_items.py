@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.constants import scalar
-from torchrank.hardware.devices import every, reading_is_free
+from torchrank.hardware.devices import every
 from torchrank.layouts.bad_values import Problem, count, no_errors
 from torchrank.layouts.checks import check_tensor, grades, integer_ids, shape_of, tensor_of, type_of
 from torchrank.layouts.items import JudgedItems, Padded, Pairs, Ragged
@@ -86,7 +86,7 @@ def _id_lists(lists: list, name: str, num_queries: int, device: torch.device) ->
         )
     ids = [(integer_ids(x, f"the ids of {name}", "a list") if len(x) else x).to(device).long() for x in tensors]
     joined, sizes = torch.cat([torch.empty(0, dtype=torch.int64, device=device), *ids]), list(map(len, ids))
-    if reading_is_free(joined):
+    if joined.is_cpu:
         _check_ids(joined, ids, sizes, name)
     return joined, sizes
 
@@ -194,7 +194,7 @@ def excluded_pairs(exclude: object, preds: Tensor, catalogue: bool = True) -> tu
         return pairs if preds.shape[0] else None, _out_of_range(exclude, outside, item)
     # Query and item in one integer, so that one sort finds duplicates. No matrix has 2 ** 32 columns.
     key, errors = query * 2**32 + item, no_errors(preds.device)
-    free = reading_is_free(key)
+    free = key.is_cpu
     if not (free and _below(query, preds.shape[0]) and _below(item, preds.shape[1])):
         outside = (query < 0) | (query >= preds.shape[0]) | (item < 0) | (item >= preds.shape[1])
         key, errors = key.masked_fill_(outside, -1), _out_of_range(exclude, outside, item)

@@ -11,7 +11,6 @@ from torch import Tensor
 from torchrank.formulas.cutoff_tie import CutoffTie
 from torchrank.formulas.gains import RECIPROCAL, OfRelevant, checked_weighing, gain_of
 from torchrank.formulas.reciprocals import reciprocal_sums
-from torchrank.hardware.devices import reading_is_free
 from torchrank.metrics.binary import BinaryMetric
 from torchrank.names.parameters import one_of, parameter
 from torchrank.names.types import GainOption
@@ -192,7 +191,7 @@ def _sums_over_ties(ranking: Ranking, wanted: Tensor, top_k: int | None) -> tupl
         harmonic = ranking.discount_sum(RECIPROCAL, top_k)
         return harmonic, inside - ranking.first * harmonic
     single, several = inside / ranking.first, wanted & (ranking.tied > 1)
-    if not reading_is_free(single):
+    if not single.is_cpu:
         harmonic, rising = reciprocal_sums(ranking.first, inside)
         return torch.where(several, harmonic, single), torch.where(several, rising, 0.0)
     rising = torch.zeros_like(single)

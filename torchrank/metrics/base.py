@@ -11,7 +11,6 @@ from torch import Tensor
 
 from torchrank.formulas.judgment_bounds import bound
 from torchrank.hardware.constants import scalar
-from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
 from torchrank.names.parameters import one_of, parameter
@@ -240,7 +239,7 @@ class RankingMetric(Measure):
         fill = FILLS[self.empty_target_action]
         if not value.is_floating_point():
             return torch.where(empty, fill, value), empty
-        if reading_is_free(empty) and not empty.numpy().any():
+        if empty.is_cpu and not empty.numpy().any():
             return value, empty
         return torch.where(empty, scalar(fill, value.dtype, value.device), value), empty
 

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from torchrank.engine.sorting import descending
 from torchrank.formulas.gains import LINEAR, POSITIVE
-from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
 from torchrank.names.parameters import flag, number
@@ -40,7 +39,7 @@ class Tail:
         """T of depths >= 1; of a fraction, T of the next integer."""
         last = self.last
         # A table for a p near 1 has many ranks, and only those that occur are needed.
-        if last > BLOCK and reading_is_free(depth) and depth.numel():
+        if last > BLOCK and depth.is_cpu and depth.numel():
             last = min(last, int(depth.clamp_max(last).max()))
         ranks = torch.arange(1, last + 1, dtype=depth.dtype, device=depth.device)
         terms = self.p ** (ranks - 1) / ranks
@@ -183,7 +182,7 @@ class Compat(RankingMetric):
         early = tied & (ideal.above > ranking.first - 1)
         value = torch.where(tied, torch.where(early, 0.0, spread), value).flatten()
         flat = early.flatten()
-        chosen = flat.nonzero().squeeze(-1) if reading_is_free(flat) else torch.arange(len(flat), device=flat.device)
+        chosen = flat.nonzero().squeeze(-1) if flat.is_cpu else torch.arange(len(flat), device=flat.device)
         mean = self.mean_of_ties(ideal.take(chosen), behind.expand(gaining.shape).flatten()[chosen], ranking.depth)
         value[chosen] = torch.where(flat[chosen], mean, value[chosen])
         return value.view(gaining.shape).sum(-1)
@@ -194,7 +193,7 @@ class Compat(RankingMetric):
         It is at place x of the n in its tie group with probability C(x - 1, h - 1) C(n - x, r - h) / C(n, r).
         """
         tail, width = Tail(self.p), longest
-        if reading_is_free(behind):
+        if behind.is_cpu:
             width = int(entries.tied.max()) if len(behind) else 0
         x = torch.arange(1, min(width, tail.last) + 1, dtype=behind.dtype, device=behind.device)
         parts = [behind[:0]]

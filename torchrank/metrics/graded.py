@@ -20,7 +20,6 @@ from torchrank.formulas.gains import (
     checked_gain,
     gain_of,
 )
-from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.base import RankingMetric
@@ -85,7 +84,7 @@ class GradedMetric(RankingMetric):
         # The gain of a huge grade can overflow, and the value would be NaN without an error. Grades that are not finite
         # themselves were counted before.
         finite = self.ideal(ranking).isfinite()
-        if reading_is_free(finite) and bool(finite.all()):
+        if finite.is_cpu and bool(finite.all()):
             return super().errors(ranking)
         return super().errors(ranking) + count(Problem.BAD_GRADES, ~finite & ranking.finite())
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.cutoff_tie import CutoffTie, hypergeometric
-from torchrank.hardware.devices import reading_is_free, widest_float
+from torchrank.hardware.devices import widest_float
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.layouts.cutting import groups
 from torchrank.metrics.base import RetrievedMetric
@@ -264,7 +264,7 @@ def _mean_reciprocal(ranking: Ranking, judged: Tensor, slot: Tensor, beside: Ten
     if ranking.untied:
         return means
     # Reading values costs nothing on a CPU, and few candidates are tied with unjudged ones.
-    free = reading_is_free(means)
+    free = means.is_cpu
     wanted = (judged & (rest > 0)).nonzero(as_tuple=True) if free else (slice(None),)
     first, slot, beside, rest = (x[wanted].long().reshape(-1, 1) for x in (ranking.first, slot, beside, rest))
     longest = ranking.depth if not free else int(rest.max()) if len(rest) else 0

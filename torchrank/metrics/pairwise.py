@@ -11,7 +11,6 @@ from torch import Tensor
 
 from torchrank.engine.sorting import by_key, descending
 from torchrank.formulas.gains import POSITIVE, checked_weighing, gain_of
-from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import Need
 from torchrank.metrics.average_precision import precisions
 from torchrank.metrics.base import RankingMetric
@@ -333,7 +332,7 @@ def _ascents(level: Tensor, counted: Tensor, worth: Tensor) -> Tensor:
     has 0 and the later one 1. So one pass for each digit counts all pairs, over elements grouped by the digits above.
     """
     highest = level.shape[1] - 1
-    if reading_is_free(level):  # most data has few grades
+    if level.is_cpu:  # most data has few grades
         highest = int(level.max()) if level.numel() else 0
     total = torch.zeros_like(worth[:, 0])
     if highest <= FEW_LEVELS:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from torchrank.formulas.gains import POSITIVE, discount_of
 from torchrank.formulas.judgment_bounds import UNEQUAL
-from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.checks import tensor_of
 from torchrank.metrics.graded import DCG, GradedMetric
 from torchrank.names.arguments import number
@@ -29,7 +28,7 @@ class InverseGrades(GradedMetric):
 
     def errors(self, ranking: Ranking) -> Tensor:
         grade = ranking.grade
-        if reading_is_free(grade) and grade.numel() and float(only(ranking.valid, grade).amax()) == 1:
+        if grade.is_cpu and grade.numel() and float(only(ranking.valid, grade).amax()) == 1:
             warnings.warn(
                 f"Expected grades 1 / propensity for {self.label}, got positive grades of 1 only, as raw clicks have;"
                 " pass target=torchrank.inverse_propensity(target, propensities)",

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from torchrank.formulas.concordance import Orders, orders
-from torchrank.hardware.devices import reading_is_free
 from torchrank.metrics.rank_correlation import ComparingMetric
 from torchrank.names.parameters import integer, number, one_of
 from torchrank.ranking.arithmetic import ratio, running_sum
@@ -196,7 +195,7 @@ def agreements(ranking: Ranking, variant: str, extrapolated: bool = True) -> tup
 
 def _untied(ranked: RankedList) -> bool:
     """Whether a list is known to have no ties; always False if reading values would wait for the device."""
-    return reading_is_free(ranked.tied) and not bool((ranked.tied > 1).any())
+    return ranked.tied.is_cpu and not bool((ranked.tied > 1).any())
 
 
 class Overlap(ComparingMetric):

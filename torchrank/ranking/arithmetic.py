@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.constants import scalar
-from torchrank.hardware.devices import reading_is_free
 
 # Types whose elements :func:`only` chooses by their 64 bits.
 WIDE = {torch.float64, torch.int64}
@@ -17,7 +16,7 @@ SMALL = 2048
 
 def only(where: Tensor, x: Tensor) -> Tensor:
     """``x`` where a condition is True, else 0: as torch.where, also for infinite and NaN elements."""
-    if where.numel() <= SMALL or where.device.type != "cpu" or x.dtype not in WIDE:
+    if where.numel() <= SMALL or not where.is_cpu or x.dtype not in WIDE:
         return torch.where(where, x, scalar(0, x.dtype, x.device))
     # torch.where takes a branch for each element, which a processor guesses wrong half of the time. So turn the
     # condition into 64 ones or zeros for each element, and take the bits of x where they are ones.
@@ -27,7 +26,7 @@ def only(where: Tensor, x: Tensor) -> Tensor:
 
 def either(where: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """``x`` where a condition is True, else ``y``: as torch.where, in half the time where there are many."""
-    if where.numel() <= SMALL or where.device.type != "cpu" or not WIDE.issuperset((x.dtype, y.dtype)):
+    if where.numel() <= SMALL or not where.is_cpu or not WIDE.issuperset((x.dtype, y.dtype)):
         return torch.where(where, x, y)
     return only(where, x) + only(~where, y)
 
@@ -49,14 +48,14 @@ def row_sum(x: Tensor) -> Tensor:
 
 def marked_rows(where: Tensor) -> Tensor:
     """Numbers of the rows with a True, int64; all rows if reading the values would wait for a device."""
-    if not reading_is_free(where):
+    if not where.is_cpu:
         return torch.arange(len(where), device=where.device)
     return where.any(-1).nonzero().squeeze(-1)
 
 
 def running_sum(x: Tensor) -> Tensor:
     """Cumulative sum of floats over the last dimension, the same in every run."""
-    if reading_is_free(x):
+    if x.is_cpu:
         return x.cumsum(-1)
     # torch.cumsum is not deterministic on accelerators, so add shifted copies, with shifts 1, 2, 4, ...
     step = 1

@@ -10,7 +10,6 @@ from typing import Any, Self, TypeGuard
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.arithmetic import as_numbers, either, only, ratio, row_sum, running_sum
 from torchrank.ranking.caching import cached, of_ranks
 from torchrank.ranking.entries import RankIntervals, of_entries, rank_after_list, run_bounds, run_starts
@@ -226,7 +225,7 @@ class Derived(RankIntervals):
 
         Not on an accelerator, where a reading costs less than more kernels.
         """
-        return top_k is not None and self.first.shape[1] > 1 and reading_is_free(self.first)
+        return top_k is not None and self.first.shape[1] > 1 and self.first.is_cpu
 
     @cached
     def last_group(self, top_k: int) -> LastGroup:
@@ -321,7 +320,7 @@ class Derived(RankIntervals):
         if self.untied:
             alone = self.found_numbers(level)
             return self._running(Derived.found_numbers, level) - alone, alone
-        if self.first.shape[1] > 1 and reading_is_free(self.first):
+        if self.first.shape[1] > 1 and self.first.is_cpu:
             return self._before_and_in_tie(self._running(Derived.found_numbers, level))
         return self.before_and_in_tie(self.found(level))
 
@@ -408,7 +407,7 @@ class Derived(RankIntervals):
         If there are too many, the intervals of the entries [query, entry], and None.
         """
         of_entries = Intervals(self.first, self.tied)
-        if not reading_is_free(self.first) or not len(self.first):  # the number of intervals depends on values
+        if not self.first.is_cpu or not len(self.first):  # the number of intervals depends on values
             return of_entries, None
         above = self._above
         ranks, longest = int(above.max()) + 1, int(self.tied.max()) + 1

@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import every, reading_is_free
+from torchrank.hardware.devices import every
 from torchrank.ranking.sampled import Draw
 
 
@@ -77,7 +77,7 @@ class RankIntervals:
         already that rank for both.
         """
         # The bound from shapes is far too large for most data, which has no ties.
-        if reading_is_free(first) and depth > 1:
+        if first.is_cpu and depth > 1:
             depth = depth_of(first, tied)
         if not placed:
             first = torch.where(tied > 0, first, rank_after_list(num_candidates).unsqueeze(-1))
@@ -126,7 +126,7 @@ def run_bounds(begins: Tensor) -> tuple[Tensor, Tensor]:
     ``begins`` is bool [query, entry], True where a run begins.
     """
     position = torch.arange(begins.shape[-1], device=begins.device)
-    if reading_is_free(begins) and every(begins):
+    if begins.is_cpu and every(begins):
         return position.expand_as(begins), (position + 1).expand_as(begins)
     # Runs are numbered from 1. The table maps a run to its first column. Slot 0 absorbs the elements that do not begin
     # a run; slots without a run hold the width, so that the last run stops there.

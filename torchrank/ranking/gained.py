@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.constants import constant
-from torchrank.hardware.devices import every, reading_is_free
+from torchrank.hardware.devices import every
 from torchrank.hardware.sorted_values import largest
 from torchrank.ranking.arithmetic import as_numbers, either, only, row_sum
 from torchrank.ranking.caching import cached
@@ -83,7 +83,7 @@ class Gained(Derived):
             return self._ideal_by_level(gain, discount, top_k, levels)
         value = self._ideal_by_rank(gain, discount, top_k)
         judged = self._judged_grades
-        if not reading_is_free(judged) or judged.is_floating_point() or not judged.shape[1]:
+        if not judged.is_cpu or judged.is_floating_point() or not judged.shape[1]:
             return value
         # A query whose own grades are small gets the same digits as in a batch without others.
         small = judged.amax(-1) <= FEW_LEVELS
@@ -176,7 +176,7 @@ class Gained(Derived):
     def levels(self) -> int | None:
         """The largest grade if grades are small integers on the CPU, else None."""
         judged = self._judged_grades
-        if not reading_is_free(judged) or judged.is_floating_point() or not judged.numel():
+        if not judged.is_cpu or judged.is_floating_point() or not judged.numel():
             return None
         most = int(judged.max())
         return max(0, most) if most <= FEW_LEVELS else None
@@ -203,7 +203,7 @@ class Gained(Derived):
 def gains_of(grade: Tensor, valid: Tensor | None, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
     """Gains of grades in a floating dtype, 0 where ``valid`` is False; for most gains 0 at grade 0, and below it."""
     gain = gain if isinstance(gain, Gain) else as_gain(gain)
-    whole = valid is None or (reading_is_free(valid) and every(valid))
+    whole = valid is None or (valid.is_cpu and every(valid))
     if gain.level is None and whole and not grade.is_floating_point():
         wide = grade.clamp_min(0).to(dtype)
         gains = gain(wide)

@@ -9,7 +9,6 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.checks import check_tensor
 from torchrank.ranking.caching import cached
 from torchrank.ranking.gained import gains_of
@@ -75,7 +74,7 @@ class Intended(Parted, Named):
     @cached
     def head(self, top_k: int | None) -> Self:
         """This ranking with the entries that can be among the first ``top_k``, for sums over these ranks alone."""
-        if top_k is None or not reading_is_free(self.first) or not self.first.numel():
+        if top_k is None or not self.first.is_cpu or not self.first.numel():
             return self
         inside = (self.first <= top_k).any(0).nonzero()
         width = int(inside.amax()) + 1 if len(inside) else 1  # sums over tie groups need a column

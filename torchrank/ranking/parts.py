@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware import costs
-from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.sorted_values import order_of
 from torchrank.layouts.cutting import groups
 from torchrank.ranking.gained import Gained
@@ -28,7 +27,7 @@ class Parted(Gained):
         Queries without numbers get the numbers from ``start`` on. Padding depends on values, so on an accelerator the
         ranking stays as it is.
         """
-        if not reading_is_free(self.first) or self.subtopics is not None or self.pool is not None:
+        if not self.first.is_cpu or self.subtopics is not None or self.pool is not None:
             yield self
             return
         width, queries = self.first.shape[1], self.queries

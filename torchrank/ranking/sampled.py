@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.canonical import BLOCK
 from torchrank.names.arguments import integer, one_of
 from torchrank.ranking.arithmetic import running_sum
@@ -89,7 +88,7 @@ class Draw:
             float64 [query, number].
         """
         rows, again = torch.stack([positive.above, positive.tied, positive.negatives], -1), None
-        if reading_is_free(rows):  # equal ranks have equal probabilities
+        if rows.is_cpu:  # equal ranks have equal probabilities
             rows, again = rows.unique(dim=0, return_inverse=True)
         parts = rows.split(max(1, BLOCK // self.places))
         mean = torch.cat([self.chances(*part.unbind(-1)) @ values[: self.places] for part in parts])
@@ -106,7 +105,7 @@ class Draw:
             negatives: float64 [row]: all negatives.
         """
         alone = chances_above(above, negatives, self.num_negatives, self.replacement)
-        if reading_is_free(tied) and not tied.any():
+        if tied.is_cpu and not tied.any():
             return alone
         # Sums over the interval telescope. With N negatives, m draws and t ties behind a others, the probability of
         # x above is (N + 1) / ((m + 1) (t + 1)) times P(X' > x | a + t + 1) - P(X' > x | a), with X' the number above

@@ -14,7 +14,6 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 
 import torchrank.state.estimates as estimates
 import torchrank.state.sums as state
-from torchrank.hardware.devices import reading_is_free
 from torchrank.names.arguments import one_of
 from torchrank.names.types import EmptyAction
 from torchrank.state.aggregation import AGGREGATIONS, MEANS, Mean, aggregate, from_sums
@@ -39,7 +38,7 @@ def added_together(metrics: Sequence[QueryMean], results: Sequence[Values]) -> S
     The states do not change. :meth:`QueryMean.accumulate` takes the sum, unless another batch has changed the state.
     """
     # On a CPU eight additions are as fast as one of eight.
-    if not results or reading_is_free(results[0].status):
+    if not results or results[0].status.is_cpu:
         return results
     states, sums = [metric.sums for metric in metrics], [result.sums for result in results]
     # float32 sums have rounding errors, too

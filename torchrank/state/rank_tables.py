@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.constants import cached_tensors, constant
-from torchrank.hardware.devices import reading_is_free
 from torchrank.ranking.intervals import lost_digits_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.values import Status, Values, stacked
@@ -106,7 +105,7 @@ def _within_room(metrics: Sequence[Any], places: list[int], ranking: Ranking) ->
 def _longest(ranking: Ranking) -> int | None:
     """A number that is not below the length of any list; None = unknown without waiting for a device."""
     # On an accelerator ``depth`` is the number of columns of scores, or 1 for lists of ids.
-    if reading_is_free(ranking.num_candidates):
+    if ranking.num_candidates.is_cpu:
         return int(ranking.num_candidates.max()) if ranking.num_queries else 0
     return ranking.depth if ranking.depth > 1 else None
 

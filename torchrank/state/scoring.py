@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchrank.engine import rank
 from torchrank.hardware.constants import scalar
-from torchrank.hardware.devices import autocast_off, reading_is_free
+from torchrank.hardware.devices import autocast_off
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.arrange import arrange_batch, notice_scores
 from torchrank.layouts.bad_values import Problem, count
@@ -231,7 +231,7 @@ def weighed(metrics: Sequence[Any], found: Values, weights: Tensor | None) -> Va
     """
     values, inner, status, errors = found.values, found.weights, found.status, found.errors
     left_out = found.ignored
-    if left_out is not None and reading_is_free(left_out) and not left_out.numpy().any():  # one read for two kernels
+    if left_out is not None and left_out.is_cpu and not left_out.numpy().any():  # one read for two kernels
         left_out = None
     if left_out is not None:
         values = torch.where(left_out, scalar(math.nan, values.dtype, values.device), values)

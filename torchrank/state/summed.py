@@ -12,7 +12,6 @@ from torch import Tensor
 from torchmetrics import Metric
 
 import torchrank.state.sums as state
-from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.bad_values import explain
 from torchrank.layouts.batch import Batch
 from torchrank.names.arguments import warn
@@ -62,7 +61,7 @@ class SummedMetric(SafeMetric):
     def notice_cut(self, batch: Batch) -> None:
         """Warn if the first query of a batch of flat rows is the last query of the batch before. On the CPU only."""
         indexes = batch.indexes
-        if indexes is None or not reading_is_free(indexes) or not len(indexes):
+        if indexes is None or not indexes.is_cpu or not len(indexes):
             return
         before, self._ends = self._ends, (int(indexes[0]), int(indexes[-1]))
         # If each batch numbers its queries from 0, it begins where the batch before began.
@@ -98,7 +97,7 @@ class SummedMetric(SafeMetric):
     def _narrow(self, value: Tensor) -> Tensor:
         """A value in float32, unless it is finite in float64 only, or a count that float32 rounds."""
         narrow = value.to(torch.float32)
-        if not (reading_is_free(value) or self._should_unsync):  # forward must not wait for an accelerator
+        if not (value.is_cpu or self._should_unsync):  # forward must not wait for an accelerator
             return narrow
         rounded_count = (narrow != value) & (value == value.round()) & (value.abs() <= 2**53)
         return value if bool(((narrow.isinf() & value.isfinite()) | rounded_count).any()) else narrow

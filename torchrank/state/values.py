@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.constants import constant, scalar
-from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.sorted_values import order_of
 
 
@@ -126,7 +125,7 @@ class Values:
     @cached_property
     def all_scored(self) -> bool:
         """Whether every query is known to have a value: on the CPU by one read."""
-        return reading_is_free(self.status) and not self.status.numpy().any()
+        return self.status.is_cpu and not self.status.numpy().any()
 
     @cached_property
     def kinds(self) -> Tensor:
@@ -145,7 +144,7 @@ class Values:
     @cached_property
     def all_count(self) -> bool:
         """Whether every query is known to count in the average."""
-        return self.all_scored or (reading_is_free(self.status) and not bool(self.skipped.any()))
+        return self.all_scored or (self.status.is_cpu and not bool(self.skipped.any()))
 
     @property
     def own_weights(self) -> Tensor:

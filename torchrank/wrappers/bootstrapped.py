@@ -10,7 +10,6 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.batch import Batch
 from torchrank.names.arguments import integer, one_of
@@ -141,7 +140,7 @@ def _limbs(wv: Tensor, w: Tensor) -> Tensor:
 
 def _distinct(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Rows without repetitions, and the index of each row among them: most metrics have the same weights."""
-    if not reading_is_free(rows):
+    if not rows.is_cpu:
         return rows, torch.arange(len(rows), device=rows.device)
     kept: list[Tensor] = []
     at = []

@@ -10,8 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free
-
 # Constants of splitmix64 as signed integers, because torch multiplies int64 and wraps around.
 STEP = 0x9E3779B97F4A7C15 - 2**64
 FIRST = 0xBF58476D1CE4E5B9 - 2**64
@@ -101,7 +99,7 @@ def poisson_counts(ids: Tensor, seed: int, replicates: int) -> Tensor:
     # numpy compares short integers several times as fast as torch on the CPU.
     shares: Any
     total: Any
-    shares, total = (bits.numpy(), counts.numpy()) if reading_is_free(bits) else (bits, counts)
+    shares, total = (bits.numpy(), counts.numpy()) if bits.is_cpu else (bits, counts)
     for threshold in THRESHOLDS:
         total += (shares >= threshold).view(total.dtype)
     return counts

@@ -13,7 +13,7 @@ from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from torchrank.collection.line_plots import plot_values
-from torchrank.hardware.devices import reading_is_free, widest_float
+from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.batch import Batch
 from torchrank.names.types import Array, Pairs, Target
@@ -122,7 +122,7 @@ class PerQuery(SummedMetric):
         """The fields of a batch, each [query, column], without columns that no reader needs."""
         values, weights = values.to(self.dtype_of_values), weights.to(self.dtype_of_values)
         # On an accelerator a look at the values would have to wait, so no column is dropped there.
-        if reading_is_free(values):
+        if values.is_cpu:
             if alike and bool((weights == 1).all()):
                 weights = weights[:, :0]
             row = counted.nonzero().squeeze(-1)

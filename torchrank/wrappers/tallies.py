@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from torchrank.hardware.constants import scalar
-from torchrank.hardware.devices import reading_is_free
 from torchrank.state import sums
 from torchrank.state.estimates import Estimate, estimate
 from torchrank.state.measure import Measure
@@ -66,7 +65,7 @@ def within(found: Values, members: Members) -> Values:
     """Values in which only the members of a group count."""
     if members is None:
         return found
-    if reading_is_free(members):  # then the sums of a small group cost little
+    if members.is_cpu:  # then the sums of a small group cost little
         return found.take(members.nonzero().squeeze(-1))
     absent = scalar(Status.ABSENT, found.status.dtype, found.status.device)
     return replace(found, status=torch.where(members, found.status, absent), all_numbers=False)
