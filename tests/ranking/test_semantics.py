@@ -802,7 +802,7 @@ def test_a_measure_of_ones_own_may_return_integers(relevant):
             name = "found"
 
             def measure(self, ranking):
-                return ranking.found(1).sum(-1)
+                return ranking.hit(1).sum(-1)
 
         scores, target = torch.rand(2, 3), torch.tensor(relevant).unsqueeze(-1).expand(2, 3)
         metric = Found()

@@ -33,7 +33,7 @@ class CutoffTie:
     @classmethod
     def of(cls, ranking: Ranking, level: float, top_k: int | None) -> CutoffTie:
         """Find the groups of a ranking. A group without a relevant entry has no hits and is left out."""
-        retrieved = ranking.found(level)
+        retrieved = ranking.hit(level)
         if top_k is None or ranking.untied:
             none, hits = retrieved.new_zeros(()).expand(retrieved.shape), ranking.hits(level, top_k).unsqueeze(-1)
             return cls(none, hits, torch.zeros_like(hits), torch.zeros_like(hits), torch.ones_like(hits))

@@ -51,7 +51,7 @@ class FirstGroup:
 @cached
 def _first_group(ranking: Ranking, level: float) -> FirstGroup:
     """Find the first relevant candidates of a ranking with ties."""
-    relevant_entries = ranking.found(level)
+    relevant_entries = ranking.hit(level)
     column, exists = relevant_entries.view(torch.int8).argmax(-1, keepdim=True), relevant_entries.any(-1)
     beside = ranking.relevant_before_and_in_tie(level)[1]
     relevant, tied, first = (x.gather(-1, column).squeeze(-1) for x in (beside, ranking.tied, ranking.first))
@@ -66,7 +66,7 @@ def first_rank(ranking: Ranking, level: float) -> Tensor:
     """
     before, beside = ranking.relevant_before_and_in_tie(level)
     rank = ranking.first - 1 + (ranking.tied + 1) / (beside + 1)
-    return torch.where(ranking.found(level) & (before == 0), rank, float("inf")).amin(-1)
+    return torch.where(ranking.hit(level) & (before == 0), rank, float("inf")).amin(-1)
 
 
 def reciprocal_rank(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
@@ -106,5 +106,5 @@ def _alone(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
 
     It is that of the first one, if the first tie group with relevant candidates has only one of them.
     """
-    values = only(ranking.found(level), ranking.mean_discount(RECIPROCAL, top_k))
+    values = only(ranking.hit(level), ranking.mean_discount(RECIPROCAL, top_k))
     return values.squeeze(-1) if values.shape[1] == 1 else values.amax(-1)

@@ -152,12 +152,12 @@ def _sum_of_precisions(ranking: Ranking, level: float, top_k: int | None) -> Ten
         return row_sum(precisions(ranking, level, top_k))
     # All groups before the last one end before the cutoff.
     sooner, up_to = ranking.before_and_up_to_last(top_k, precisions, level, None)
-    before, beside = ranking.before_and_in_last(top_k, Ranking.found_numbers, level)
+    before, beside = ranking.before_and_in_last(top_k, Ranking.hit_numbers, level)
     last = ranking.last_group(top_k)
     harmonic = ranking.discount_in_last(RECIPROCAL, top_k)
     rising = last.places - last.ranks.first * harmonic
     total = (before + 1) * harmonic + ratio(beside - 1, last.ranks.tied - 1) * rising
-    return torch.where(last.whole, up_to, sooner + beside * total / last.ranks.number)
+    return torch.where(last.complete, up_to, sooner + beside * total / last.ranks.number)
 
 
 @cached
@@ -169,16 +169,16 @@ def precisions(ranking: Ranking, level: float, top_k: int | None) -> Tensor:
     probability c = (r - 1) / (n - 1). So the expected precision at j is (before + 1 + c (j - a - 1)) / j.
     """
     if ranking.first.shape[1] == 1:  # a single relevant entry has precision 1 / rank
-        return only(ranking.found(level), ranking.mean_discount(RECIPROCAL, top_k))
+        return only(ranking.hit(level), ranking.mean_discount(RECIPROCAL, top_k))
     before, beside = ranking.relevant_before_and_in_tie(level)
     if ranking.untied:
         return (before + beside) * ranking.discount_sum(RECIPROCAL, top_k) * beside
     c = ratio(beside - 1, ranking.tied - 1)
     # The sum over the ranks j of the group, up to the cutoff.
-    harmonic, rising = _sums_over_ties(ranking, ranking.found(level), top_k)
+    harmonic, rising = _sums_over_ties(ranking, ranking.hit(level), top_k)
     total = (before + 1) * harmonic + c * rising
     # Each of the n ranks is equally likely, also a rank behind the cutoff, which contributes 0.
-    return only(ranking.found(level), ratio(total, ranking.tied))
+    return only(ranking.hit(level), ratio(total, ranking.tied))
 
 
 def _sums_over_ties(ranking: Ranking, wanted: Tensor, top_k: int | None) -> tuple[Tensor, Tensor]:
@@ -205,7 +205,7 @@ def _precision_by_hits(ranking: Ranking, level: float, top_k: int) -> Tensor:
     A tie group at the cutoff makes the number of hits random, so this is a mean over that number.
     """
     # Entries before this tie group are in the first k for certain, with the same precision for every number of hits.
-    surely = ranking.found(level) & (ranking.prob_in_top_k(top_k) == 1)
+    surely = ranking.hit(level) & (ranking.prob_in_top_k(top_k) == 1)
     full = only(surely, precisions(ranking, level, top_k)).sum(-1)
     # s places of the tie group are before the cutoff. Given h hits, they are a tie group of s candidates, h of them
     # relevant, and the formula of `precisions` holds for it.

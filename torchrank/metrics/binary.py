@@ -43,7 +43,7 @@ class BinaryMetric(RankingMetric):
 
     def per_relevant(self, ranking: Ranking, values: Tensor) -> Tensor:
         """Mean of values [query, entry] over all relevant candidates, 0 for one not retrieved: float64 [query]."""
-        of_hits = only(ranking.found(self.relevance_level), values)
+        of_hits = only(ranking.hit(self.relevance_level), values)
         return ratio(row_sum(of_hits), ranking.num_relevant(self.relevance_level))
 
     def length(self, ranking: Ranking) -> Tensor:
@@ -267,7 +267,7 @@ class RPrecision(BinaryMetric):
     def measure(self, ranking: Ranking) -> Tensor:
         # The cutoff differs between queries, so the share of each tie group within it is computed here.
         cut = (self.multiple * ranking.num_relevant(self.relevance_level) + 0.9).floor()
-        hits, within = ranking.found(self.relevance_level), cut.unsqueeze(-1)
+        hits, within = ranking.hit(self.relevance_level), cut.unsqueeze(-1)
         if ranking.untied:
             return ratio((hits & (ranking.first <= within)).sum(-1), cut)
         return ratio(only(hits, ratio(ranking.ranks_within(within), ranking.tied)).sum(-1), cut)

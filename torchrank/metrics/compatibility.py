@@ -169,7 +169,7 @@ class Compat(RankingMetric):
         ``behind`` is T(D + 1), float64 [query, 1].
         """
         ideal, tail = ideal_ranks(ranking), Tail(self.p)
-        gaining = ranking.found(0) & (ranking.gains(LINEAR) > 0)
+        gaining = ranking.hit(0) & (ranking.gains(LINEAR) > 0)
         depth = torch.maximum(ranking.first, ideal.rank)
         inside = gaining & (depth <= (self.top_k or math.inf))
         value = torch.where(inside, tail(depth) - behind, 0.0)

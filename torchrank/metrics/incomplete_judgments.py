@@ -158,7 +158,7 @@ class InfAP(BinaryMetric):
         retrieved = ranking.tied > 0
         is_judged = ranking.judged() & retrieved
         is_unjudged = ranking.valid & (ranking.grade < 0) & (ranking.grade >= -1) & retrieved  # in the pool
-        rel_before, rel_in_tie = ranking.before_and_in_tie(ranking.found(self.relevance_level))
+        rel_before, rel_in_tie = ranking.before_and_in_tie(ranking.hit(self.relevance_level))
         judged_before, judged_in_tie = ranking.before_and_in_tie(is_judged)
         unjudged_before, unjudged_in_tie = ranking.before_and_in_tie(is_unjudged)
         # In any order of a tie group, one of its judged candidates is the first of them, one the second, and so on. So

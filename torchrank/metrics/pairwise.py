@@ -147,7 +147,7 @@ class RankingLoss(BinaryMetric):
         ahead = ranking.first - 1 - before  # irrelevant candidates before the tie group
         # Right are the pairs with an irrelevant candidate after the tie group, and half of those within it.
         right = irrelevant - ahead - (ranking.tied - beside) / 2
-        right = only(ranking.found(self.relevance_level), right).sum(-1)
+        right = only(ranking.hit(self.relevance_level), right).sum(-1)
         return 1 - ratio(right, irrelevant.squeeze(-1) * ranking.num_relevant(self.relevance_level))
 
 

@@ -118,7 +118,7 @@ class PositionMetric(BinaryMetric):
 
     def by_chance(self, ranking: Ranking) -> Moments:
         """Mean and variance of :meth:`plain` over random orders of the candidates of each query."""
-        retrieved = ranking.found(self.relevance_level).sum(-1).to(ranking.first.dtype)
+        retrieved = ranking.hit(self.relevance_level).sum(-1).to(ranking.first.dtype)
         relevant, length = ranking.num_relevant(self.relevance_level), ranking.num_candidates
         # Relevant candidates that were not retrieved are candidates, too.
         if not self.filtered:
@@ -259,7 +259,7 @@ class MR(PositionMetric):
         # The same without a ranking of each positive: their ranks among the irrelevant candidates, added up. Ranks are
         # multiples of 1/2, so the order of the sum does not matter.
         level = self.relevance_level
-        hits, relevant = ranking.found(level), ranking.num_relevant(level)
+        hits, relevant = ranking.hit(level), ranking.num_relevant(level)
         before, in_tie = ranking.relevant_before_and_in_tie(level)
         rank = ranking.first - before
         if not ranking.untied and self.ties != "optimistic":

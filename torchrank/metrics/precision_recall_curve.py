@@ -163,7 +163,7 @@ def _best_from(ranking: Ranking, level: float) -> tuple[Tensor, Tensor]:
     best = upto / (above + n)
     if not ranking.untied:  # the first rank of a group can be better than its last one
         best = torch.maximum((before * n + beside) / (n * (above + 1)), best)
-    best = only(ranking.found(level), best).flip(-1).cummax(-1).values.flip(-1)
+    best = only(ranking.hit(level), best).flip(-1).cummax(-1).values.flip(-1)
     return torch.where(ranking.retrieved(), upto, math.inf), torch.nn.functional.pad(best, (0, 1))
 
 
@@ -316,5 +316,5 @@ class RecallAtPrecision(BinaryMetric):
             hits = before * n + place * beside  # expected hits, times n
             enough = hits / (n * (above + place)) >= self.min_precision
             best = torch.where(enough, torch.maximum(best, hits / n), best)
-        best = only(ranking.found(self.relevance_level) & (inside > 0), best)
+        best = only(ranking.hit(self.relevance_level) & (inside > 0), best)
         return ratio(best.amax(-1), ranking.num_relevant(self.relevance_level))

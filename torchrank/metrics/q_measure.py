@@ -113,7 +113,7 @@ def _up_to_last(ranking: Ranking, gain: Gain, beta: float, top_k: int) -> Tensor
     ends = torch.stack([above, above + last.places], -1).long().clamp_max_(tables.ideal.shape[1])
     inverse, share = (x.gather(-1, ends).diff(dim=-1).squeeze(-1) for x in (tables.inverse, tables.share))
     cut = ((start - slope * last.ranks.first) * inverse + slope * share) / last.ranks.number
-    return torch.where(last.whole, up_to, sooner + cut)
+    return torch.where(last.complete, up_to, sooner + cut)
 
 
 @cached

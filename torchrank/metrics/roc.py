@@ -68,7 +68,7 @@ class AUROC(BinaryMetric):
         length = torch.minimum(self.length(ranking), ranking.num_candidates).unsqueeze(-1)
         if self.max_fpr is not None and self.max_fpr < 1:
             return (cut.chance * _partial_area(ranking, level, top_k, cut, length, self.max_fpr)).sum(-1)
-        retrieved, share = ranking.found(level), ranking.prob_in_top_k(top_k)
+        retrieved, share = ranking.hit(level), ranking.prob_in_top_k(top_k)
         before, beside = ranking.relevant_before_and_in_tie(level)
         # For each relevant entry that is certainly in the first k: the irrelevant candidates behind its tie group, and
         # half of the irrelevant ones in it. The h hits of the tie group at the cutoff count as irrelevant here ...
@@ -90,7 +90,7 @@ def _partial_area(
     that count, t the number of irrelevant candidates before it.
     """
     share = ranking.prob_in_top_k(top_k)
-    inside = ranking.found(level) & (share == 1)
+    inside = ranking.hit(level) & (share == 1)
     before, beside = ranking.relevant_before_and_in_tie(level)
     ahead, among = ranking.first - 1 - before, ranking.tied - beside
     h, relevant, others = cut.hits, cut.before + cut.hits, length - cut.before - cut.hits
@@ -187,7 +187,7 @@ class PAP(PartialAUC):
             return super().measure(ranking)
         k, before, beside = self._counts(ranking)
         room = k - (ranking.first - 1 - before)
-        retrieved, others = ranking.found(self.relevance_level), ranking.tied - beside
+        retrieved, others = ranking.hit(self.relevance_level), ranking.tied - beside
         total = only(retrieved & (before + beside <= k), uncounted(room, others)).sum(-1)
         if not ranking.untied:
             # The first relevant entry of the one tie group in which the k-th relevant candidate is not the last.

@@ -36,9 +36,9 @@ def as_numbers(where: Tensor, dtype: torch.dtype) -> Tensor:
     return where.view(torch.int8).to(dtype)  # torch converts int8 in half the time of bool
 
 
-def ratio(part: Tensor, whole: Tensor) -> Tensor:
-    """part / whole, elementwise; 0 where the whole is 0."""
-    return (part / whole).masked_fill_(whole == 0, 0)
+def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """numerator / denominator, elementwise; 0 where the denominator is 0."""
+    return (numerator / denominator).masked_fill_(denominator == 0, 0)
 
 
 def row_sum(x: Tensor) -> Tensor:

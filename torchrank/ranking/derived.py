@@ -29,12 +29,12 @@ class Derived(RankIntervals):
     def __getstate__(self) -> dict[str, Any]:
         # Keys of the cache may be functions, which cannot be pickled. So a copy begins with an empty cache.
         # Cached properties are left out too: the strides of a copy can differ.
-        kept = {
+        fields = {
             name: x
             for name, x in self.__dict__.items()
             if not isinstance(getattr(type(self), name, None), cached_property)
         }
-        return {**kept, "_cache": {}}
+        return {**fields, "_cache": {}}
 
     # ---- transforms --------------------------------------------------------------------------------------------
 
@@ -75,18 +75,18 @@ class Derived(RankIntervals):
         """The relevant candidate of each query, for a ranking with at most one in each query."""
         relevant = self.valid & (self.grade > 0)
         first, tied = (only(relevant, x).sum(-1) for x in (self.first, self.tied))
-        found, numbers = tied > 0, (first - 1, tied - 1, self.num_candidates - 1)
-        return Positive(relevant.any(-1), found, *(only(found, x) for x in numbers))
+        retrieved, numbers = tied > 0, (first - 1, tied - 1, self.num_candidates - 1)
+        return Positive(relevant.any(-1), retrieved, *(only(retrieved, x) for x in numbers))
 
     @cached
     def condensed(self) -> Self:
         """This ranking without unjudged candidates, so that the judged ones move up (Sakai, SIGIR 2007)."""
         judged = self.judged()
-        found = judged & (self.tied > 0)
-        before, in_tie = self.before_and_in_tie(found)
+        listed = judged & (self.tied > 0)
+        before, in_tie = self.before_and_in_tie(listed)
         # The judged and retrieved candidates are the whole list now. Those tied before are tied still.
-        lengths = found.sum(-1).to(self.first.dtype)
-        first, tied = only(found, before + 1), only(found, in_tie)
+        lengths = listed.sum(-1).to(self.first.dtype)
+        first, tied = only(listed, before + 1), only(listed, in_tie)
         moved_up = self.joined.in_rank_order(
             first, tied, self.grade, judged, lengths, self.errors, self.depth, None, self.queries, self.subtopics
         )
@@ -99,17 +99,17 @@ class Derived(RankIntervals):
         Rows [query * entry], one entry each.
         """
         before, in_tie = self.relevant_before_and_in_tie(level)
-        found = self.found(level)
-        others = found.sum(-1, keepdim=True)
+        hit = self.hit(level)
+        others = hit.sum(-1, keepdim=True)
         length = (self.num_candidates.unsqueeze(-1) - others).expand_as(self.first)  # without the entry itself
         # An entry moves up by the relevant entries before it. Its tie group loses the other relevant entries.
         return replace(
             self.joined,
-            first=either(found, self.first - before, rank_after_list(length)).reshape(-1, 1),
-            tied=only(found, self.tied - in_tie + 1).reshape(-1, 1),
+            first=either(hit, self.first - before, rank_after_list(length)).reshape(-1, 1),
+            tied=only(hit, self.tied - in_tie + 1).reshape(-1, 1),
             grade=self.grade.reshape(-1, 1),
             valid=self.relevant(level).reshape(-1, 1),
-            num_candidates=(length + found).reshape(-1),
+            num_candidates=(length + hit).reshape(-1),
             complete=False,
             subtopics=None,
             intents=None,
@@ -161,7 +161,7 @@ class Derived(RankIntervals):
         return self.valid & at_least(self.grade, level)
 
     @cached
-    def found(self, level: float) -> Tensor:
+    def hit(self, level: float) -> Tensor:
         """bool [query, entry]: relevant and retrieved."""
         return self.relevant(level) & self.retrieved()
 
@@ -274,25 +274,25 @@ class Derived(RankIntervals):
         return running_sum(piece(self, *args))
 
     @cached
-    def found_numbers(self, level: float) -> Tensor:
+    def hit_numbers(self, level: float) -> Tensor:
         """float64 [query, entry]: 1 for a relevant and retrieved entry, else 0."""
-        return as_numbers(self.found(level), self.first.dtype)
+        return as_numbers(self.hit(level), self.first.dtype)
 
     @cached
     def hits(self, level: float, top_k: int | None) -> Tensor:
         """float64 [query]: (expected) number of relevant candidates among the first ``top_k``."""
         if self.untied and self.distinct is not self and self.shares_sums(top_k):
             # Few columns are faster than running sums, and whole numbers have the same sum in any order.
-            found = self.found(level)[:, : int(self.distinct.num_up_to(top_k))]
-            return found.view(torch.int8).sum(-1, dtype=torch.int32).to(self.first.dtype)
-        return self.sum_up_to(top_k, Derived.found_numbers, level)
+            hit = self.hit(level)[:, : int(self.distinct.num_up_to(top_k))]
+            return hit.view(torch.int8).sum(-1, dtype=torch.int32).to(self.first.dtype)
+        return self.sum_up_to(top_k, Derived.hit_numbers, level)
 
     def hits_by_rank(self, level: float, ranks: int) -> Tensor:
         """float64 [query, rank]: :meth:`hits` for ``top_k`` = 1, 2, ..., ``ranks``. Not for "realistic" ties."""
         if self.untied and self.complete and self.first.shape[1]:  # columns are ranks
-            found = self._running(Derived.found_numbers, level)[:, :ranks]
-            missing = ranks - found.shape[1]
-            return torch.cat([found, found[:, -1:].expand(-1, missing)], dim=-1) if missing else found
+            hit = self._running(Derived.hit_numbers, level)[:, :ranks]
+            missing = ranks - hit.shape[1]
+            return torch.cat([hit, hit[:, -1:].expand(-1, missing)], dim=-1) if missing else hit
         return running_sum(self.by_rank(self.relevant_before_and_in_tie(level)[1], ranks))
 
     def by_rank(self, in_tie: Tensor, ranks: int) -> Tensor:
@@ -318,11 +318,11 @@ class Derived(RankIntervals):
     def relevant_before_and_in_tie(self, level: float) -> tuple[Tensor, Tensor]:
         """Number of retrieved relevant entries before, and in, each entry's tie group: float64 [query, entry] each."""
         if self.untied:
-            alone = self.found_numbers(level)
-            return self._running(Derived.found_numbers, level) - alone, alone
+            alone = self.hit_numbers(level)
+            return self._running(Derived.hit_numbers, level) - alone, alone
         if self.first.shape[1] > 1 and self.first.is_cpu:
-            return self._before_and_in_tie(self._running(Derived.found_numbers, level))
-        return self.before_and_in_tie(self.found(level))
+            return self._before_and_in_tie(self._running(Derived.hit_numbers, level))
+        return self.before_and_in_tie(self.hit(level))
 
     def before_and_in_tie(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Sums of ``x`` over the entries before, and in, each entry's tie group: float64 [query, entry] each.
@@ -397,8 +397,8 @@ class Derived(RankIntervals):
 
     def _of_interval(self, piece: Callable[[Intervals], Tensor]) -> Tensor:
         """A quantity of the interval of each entry, computed once for each interval if there are few of them."""
-        ranks, at = self._intervals
-        return piece(ranks) if at is None else piece(ranks).index_select(0, at).view(self.first.shape)
+        ranks, place = self._intervals
+        return piece(ranks) if place is None else piece(ranks).index_select(0, place).view(self.first.shape)
 
     @cached_property
     def _intervals(self) -> tuple[Intervals, Tensor | None]:
@@ -415,9 +415,9 @@ class Derived(RankIntervals):
         if ranks * longest * 4 > above.numel():
             return of_entries, None
         cells = torch.arange(ranks * longest, device=self.first.device)
-        at = self.tied.add(above, alpha=longest).long().flatten()
+        place = self.tied.add(above, alpha=longest).long().flatten()
         first, tied = (cells // longest + 1).to(self.first.dtype), (cells % longest).to(self.first.dtype)
-        return Intervals(first, tied), at
+        return Intervals(first, tied), place
 
 
 def _ranks_up_to(first: Tensor, tied: Tensor, cut: Tensor | int | None) -> Tensor:

@@ -56,7 +56,7 @@ class Gained(Derived):
         _, inside = self.before_and_in_last(top_k, Gained.gains, gain)
         last = self.last_group(top_k)
         return torch.where(
-            last.whole, up_to, before + inside * self.discount_in_last(discount, top_k) / last.ranks.number
+            last.complete, up_to, before + inside * self.discount_in_last(discount, top_k) / last.ranks.number
         )
 
     @cached
@@ -203,12 +203,12 @@ class Gained(Derived):
 def gains_of(grade: Tensor, valid: Tensor | None, gain: Callable[[Tensor], Tensor], dtype: torch.dtype) -> Tensor:
     """Gains of grades in a floating dtype, 0 where ``valid`` is False; for most gains 0 at grade 0, and below it."""
     gain = gain if isinstance(gain, Gain) else as_gain(gain)
-    whole = valid is None or (valid.is_cpu and every(valid))
-    if gain.level is None and whole and not grade.is_floating_point():
+    all_valid = valid is None or (valid.is_cpu and every(valid))
+    if gain.level is None and all_valid and not grade.is_floating_point():
         wide = grade.clamp_min(0).to(dtype)
         gains = gain(wide)
         return gains if gains is wide else only(_gaining(grade, gain), gains)
-    gaining = _gaining(grade, gain) if valid is None or whole else _gaining(grade, gain) & valid
+    gaining = _gaining(grade, gain) if valid is None or all_valid else _gaining(grade, gain) & valid
     # The level is compared in the grade's dtype: 0.1 in float16 is below 0.1 in float64. A grade at or above it is
     # lifted to the level, so that the gain function decides in the same way.
     if gain.level is not None and gain.binary:

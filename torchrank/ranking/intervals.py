@@ -61,7 +61,7 @@ class LastGroup:
         return self.places / self.ranks.number
 
     @functools.cached_property
-    def whole(self) -> Tensor:
+    def complete(self) -> Tensor:
         """bool [query]: the group ends at or before the cutoff."""
         return self.places == self.ranks.tied
 
@@ -87,7 +87,7 @@ class LastGroup:
         return before, up_to
 
 
-def kept(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def discount_table(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """:func:`constant` for a table of a discount. A user's function may change, so its tables are made again."""
     return constant(make, keep=lambda discount, *_: _is_fixed(discount))
 
@@ -100,7 +100,7 @@ def _is_fixed(x: object) -> bool:
     return all(map(_is_fixed, vars(x).values()))
 
 
-@kept
+@discount_table
 def prefix_sums(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Sums of a discount over the ranks 1 ... r, for r = 0 ... ``limit``: float [limit + 1]."""
     ranks = torch.arange(1, limit + 1, dtype=dtype, device=device)
@@ -123,7 +123,7 @@ def prefix_differences(discount: Callable[[Tensor], Tensor], limit: int, ends: T
     return (up_to - before) + (lost_up_to - lost_before)
 
 
-@kept
+@discount_table
 def lost_digits(discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Exact sums minus :func:`prefix_sums`: the digits that rounding has taken from them: float [limit + 1]."""
     table = prefix_sums(discount, limit, dtype, device)
@@ -164,7 +164,7 @@ def _without_near(lost: Tensor) -> Tensor:
     return (lost - lost[..., NEAR : NEAR + 1]).index_fill_(-1, torch.arange(NEAR, device=lost.device), 0)
 
 
-@kept
+@discount_table
 def of_first_ranks(
     discount: Callable[[Tensor], Tensor], limit: int, dtype: torch.dtype, device: torch.device
 ) -> Tensor:

@@ -178,12 +178,12 @@ class Ranking(Intended):
 
     @classmethod
     @eager
-    def from_rankings(cls, one: Array, other: Array) -> Ranking:
+    def from_rankings(cls, first: Array, second: Array) -> Ranking:
         """Make a ranking that compares two lists of ids per query, for rank correlations and overlaps.
 
         Both lists are int [query, position], best first, negative = padding. Entries are the ids of both lists. Their
-        ranks are from ``one``. Their grades are from ``other``: the length of the list for its first id, down to 1 for
-        its last id; -inf if the id is not in ``other``. All ids that a list lacks are tied behind it.
+        ranks are from ``first``. Their grades are from ``second``: the length of this list for its first id, down to 1
+        for its last id; -inf for an id that is not in it. All ids that a list lacks are tied behind it.
 
         Raises:
             TypeError: a list is not integer.
@@ -195,16 +195,18 @@ class Ranking(Intended):
             >>> tr.KendallTau().score(ranking), tr.Overlap(top_k=2).score(ranking)
             (tensor([0.3333], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
         """
-        one, other = (check_tensor(x, name, "integer ids, best first") for x, name in ((one, "one"), (other, "other")))
-        for name, x in (("one", one), ("other", other)):
+        first, second = (
+            check_tensor(x, name, "integer ids, best first") for x, name in ((first, "first"), (second, "second"))
+        )
+        for name, x in (("first", first), ("second", second)):
             if x.is_floating_point() or x.dtype in (torch.bool, torch.uint64):
                 raise TypeError(f"Expected {name} to be integer ids that int64 can hold, best first, got {x.dtype}")
-        if one.dim() != 2 or other.dim() != 2 or len(one) != len(other):
+        if first.dim() != 2 or second.dim() != 2 or len(first) != len(second):
             raise ValueError(
                 "Expected two lists of ids [query, position] of as many queries, got shapes"
-                f" {list(one.shape)} and {list(other.shape)}"
+                f" {list(first.shape)} and {list(second.shape)}"
             )
-        entries = both_lists(one.detach().long(), other.detach().to(one.device).long())
+        entries = both_lists(first.detach().long(), second.detach().to(first.device).long())
         return replace(cls.in_rank_order(*entries, depth=1), all_candidates=True)
 
     @classmethod
@@ -577,10 +579,10 @@ class Rankings(Ranking):
         ]
         lengths = torch.cat([part.num_candidates for part in parts])
         grades = [part.subtopics for part in parts if part.subtopics is not None]
-        subtopics = torch.cat([pad(one, (0, 0, 0, width - one.shape[1])) for one in grades]) if grades else None
-        whole = Ranking.in_rank_order(first, tied, grade, valid, lengths, self.errors, self.depth, subtopics=subtopics)
+        subtopics = torch.cat([pad(part, (0, 0, 0, width - part.shape[1])) for part in grades]) if grades else None
+        joined = Ranking.in_rank_order(first, tied, grade, valid, lengths, self.errors, self.depth, subtopics=subtopics)
         order = batch_order([part.queries for part in parts])
-        return replace(whole if order is None else whole.take(order), **shared)
+        return replace(joined if order is None else joined.take(order), **shared)
 
     first, tied, grade, valid, subtopics = (
         cached_property(operator.attrgetter(f"joined.{name}"))

@@ -20,7 +20,7 @@ class Positive:
     #: whether the query has a relevant candidate
     exists: Tensor
     #: whether it is retrieved; if not, the numbers are 0
-    found: Tensor
+    retrieved: Tensor
     #: number of negatives above it
     above: Tensor
     #: number of negatives tied with it
@@ -52,14 +52,14 @@ class Draw:
         integer("num_negatives", num_negatives, least=1, or_none=False)
         one_of("replacement", replacement, (True, False))
         if len(grades) and (grades != grades[0]).any():
-            found = ", ".join(f"{grade:g}" for grade in grades.unique().tolist()[:3])
-            raise ValueError(f"Expected relevant candidates of one grade, got {found}; make the target binary")
+            graded = ", ".join(f"{grade:g}" for grade in grades.unique().tolist()[:3])
+            raise ValueError(f"Expected relevant candidates of one grade, got {graded}; make the target binary")
         return cls(int(num_negatives), replacement, grades[0].item() if len(grades) else 1)
 
     def check(self, positive: Positive, num_relevant: Tensor) -> None:
         """Raise ValueError for the first query that has no such draw; ``num_relevant`` is [query]."""
         least = 1 if self.replacement else self.num_negatives
-        negatives = positive.negatives.masked_fill(~positive.found, least)
+        negatives = positive.negatives.masked_fill(~positive.retrieved, least)
         cases = [
             (num_relevant > 1, "one relevant candidate", "rank each by itself: ranking.each_positive(1).sampled(...)"),
             (negatives.isnan(), "lists of known length", "pass num_candidates to Ranking.from_ranks"),
@@ -94,7 +94,7 @@ class Draw:
         mean = torch.cat([self.chances(*part.unbind(-1)) @ values[: self.places] for part in parts])
         mean = mean if again is None else mean[again]
         other = torch.where(positive.exists.unsqueeze(-1), values[-2], values[-1])
-        return torch.where(positive.found.unsqueeze(-1), mean, other)
+        return torch.where(positive.retrieved.unsqueeze(-1), mean, other)
 
     def chances(self, above: Tensor, tied: Tensor, negatives: Tensor) -> Tensor:
         """The distribution of the rank among the sampled negatives: float64 [row, rank].
@@ -110,9 +110,9 @@ class Draw:
         # Sums over the interval telescope. With N negatives, m draws and t ties behind a others, the probability of
         # x above is (N + 1) / ((m + 1) (t + 1)) times P(X' > x | a + t + 1) - P(X' > x | a), with X' the number above
         # of m + 1 draws from N + 1. With replacement the integral over the share above has N and t for N + 1 and t + 1.
-        one = 0 if self.replacement else 1
-        behind, all_of = above + tied + one, negatives + one
-        scale = all_of / (self.places * (tied + one).clamp_min(1))
+        added = 0 if self.replacement else 1
+        behind, all_of = above + tied + added, negatives + added
+        scale = all_of / (self.places * (tied + added).clamp_min(1))
         several = self._beyond(behind, all_of) - self._beyond(above, all_of)
         return torch.where((tied > 0).unsqueeze(-1), several.clamp_min(0) * scale.unsqueeze(-1), alone)
 

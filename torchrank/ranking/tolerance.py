@@ -38,8 +38,8 @@ class Tolerance:
         ordered = positives.sort(dim=-1).values.contiguous()
         behind = torch.searchsorted(ordered, scores.contiguous())
         best, gap = scores, torch.full_like(scores, float("inf"))
-        for at in (behind - 1, behind):
-            near = ordered.gather(-1, at.clamp(0, ordered.shape[1] - 1))
+        for place in (behind - 1, behind):
+            near = ordered.gather(-1, place.clamp(0, ordered.shape[1] - 1))
             distance = (scores - near).abs()
             closer = (distance <= self.atol + self.rtol * near.abs()) & (distance < gap) & near.isfinite()
             best, gap = torch.where(closer, near, best), torch.where(closer, distance, gap)

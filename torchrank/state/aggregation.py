@@ -60,9 +60,9 @@ def aggregate(how: str | Callable[[Tensor], Tensor], values: Tensor, weights: Te
         # Divided by the largest one, because sums of extreme weights are infinite. The two factors below tolerate
         # rounding in the sums.
         weights = weights[order] / weights.amax()
-        so_far, whole = weights.cumsum(0) * 2, weights.sum()
-        lower = values[(so_far >= whole * (1 - 1e-12)).int().argmax()]
-        return lower if how == "median" else (lower + values[(so_far > whole * (1 + 1e-12)).int().argmax()]) / 2
+        so_far, total = weights.cumsum(0) * 2, weights.sum()
+        lower = values[(so_far >= total * (1 - 1e-12)).int().argmax()]
+        return lower if how == "median" else (lower + values[(so_far > total * (1 + 1e-12)).int().argmax()]) / 2
     if how in ("min", "max"):
         return values.amin() if how == "min" else values.amax()
     assert callable(how)

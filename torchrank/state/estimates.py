@@ -106,17 +106,17 @@ def estimate(
     sums = sums.detach().to("cpu", torch.float64)
     rows = None if rows is None else rows.detach().to("cpu", torch.float64)
     error, scored = math.nan, float(metric.scored_of(sums))
-    found, interval = metric.value_of(sums, rows), NO_INTERVAL
+    value_tensor, interval = metric.value_of(sums, rows), NO_INTERVAL
     if rows is None:
-        if found.numel() == 1:
+        if value_tensor.numel() == 1:
             error = float(metric.error_of(sums))
-            interval = _of_mean(metric, sums, float(found), error, level, method)
+            interval = _of_mean(metric, sums, float(value_tensor), error, level, method)
     else:
         ends = metric.transform_result(
             torch.tensor(_of_rows(metric, rows, level), dtype=torch.float64, device="cpu"), sums
         )
         interval = Interval(*ends.sort().values.tolist())  # 1 / mean rank exchanges the ends
-    value = float(found) if found.numel() == 1 else math.nan  # a curve has no interval
+    value = float(value_tensor) if value_tensor.numel() == 1 else math.nan  # a curve has no interval
     weights = float(state.effective_size(sums))
     effective = weights if math.isfinite(weights) else scored
     return Estimate(value, error, interval, int(sums[Sum.QUERIES]), int(sums[Sum.EMPTY]), int(scored), effective)
@@ -124,8 +124,8 @@ def estimate(
 
 def estimate_table(estimates: Mapping[str, Estimate], level: float, notes: Sequence[str] = ()) -> Table:
     """The estimates by key as a table. The effective number of queries is shown if it differs from their number."""
-    rows = [{"measure": key, **found.row()} for key, found in estimates.items()]
-    if all(math.isclose(found.effective, found.scored, rel_tol=1e-6) for found in estimates.values()):
+    rows = [{"measure": key, **estimate.row()} for key, estimate in estimates.items()]
+    if all(math.isclose(estimate.effective, estimate.scored, rel_tol=1e-6) for estimate in estimates.values()):
         for row in rows:
             del row["effective"]
     notes = [f"low and high: {100 * level:g} % confidence interval", *notes]
@@ -176,13 +176,13 @@ def _of_rows(metric: Estimable, rows: Tensor, level: float) -> Interval:
     assert callable(metric.aggregation)
     generator = torch.Generator().manual_seed(0)
     drawn = (torch.randint(len(values), values.shape, generator=generator, device="cpu") for _ in range(REPLICATES))
-    found = torch.stack(
+    replicates = torch.stack(
         [torch.as_tensor(metric.aggregation(values[row]), device="cpu").to(torch.float64) for row in drawn]
     )
-    if found.dim() > 1 or bool((found == found[0]).all()):
+    if replicates.dim() > 1 or bool((replicates == replicates[0]).all()):
         return NO_INTERVAL
     ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64, device="cpu")
-    return Interval(*found.quantile(ends).tolist())
+    return Interval(*replicates.quantile(ends).tolist())
 
 
 def _of_median(values: Tensor, weights: Tensor, level: float) -> Interval:
@@ -200,4 +200,4 @@ def _of_median(values: Tensor, weights: Tensor, level: float) -> Interval:
     if below < 1 or above > n + 1e-9:
         return NO_INTERVAL
     share = weights.cumsum(0) / weights.sum() * n * (1 + 1e-12)  # tolerates rounding in the sums of weights
-    return Interval(*(float(values[int((share >= at).int().argmax())]) for at in (below, above)))
+    return Interval(*(float(values[int((share >= share_below).int().argmax())]) for share_below in (below, above)))

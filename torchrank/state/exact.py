@@ -51,7 +51,7 @@ class ExactSums:
         exact, counts = list(map(operator.lshift, integers, (exponents - least).tolist())), numbers.tolist()
         unit = Fraction(2) ** (least - MANTISSA)
         total = sum(map(operator.mul, exact, counts)) * unit
-        squares = sum(one * one * count for one, count in zip(exact, counts)) * unit**2
+        squares = sum(number * number * count for number, count in zip(exact, counts)) * unit**2
         infinite = int((values == np.inf).sum()), int((values == -np.inf).sum())
         return cls(len(values), total, squares, infinite)
 
@@ -62,7 +62,7 @@ class ExactSums:
         return self._with(other, -1)
 
     def _with(self, other: ExactSums, sign: int) -> ExactSums:
-        above, below = (one + sign * two for one, two in zip(self.infinite, other.infinite))
+        above, below = (number + sign * two for number, two in zip(self.infinite, other.infinite))
         return ExactSums(
             self.count + sign * other.count,
             self.total + sign * other.total,
@@ -86,18 +86,21 @@ class ExactSums:
 
     def vector(self) -> Tensor:
         """The sums of :mod:`torchrank.state.sums` for weights of 1, each rounded once: float64 [SIZE] on the CPU."""
-        found = torch.zeros(state.SIZE, dtype=torch.float64, device="cpu")
-        found[Sum.WV] = self._total if self.count else 0.0
-        found[Sum.W] = found[Sum.QUERIES] = found[Sum.W2] = self.count
+        state_vector = torch.zeros(state.SIZE, dtype=torch.float64, device="cpu")
+        state_vector[Sum.WV] = self._total if self.count else 0.0
+        state_vector[Sum.W] = state_vector[Sum.QUERIES] = state_vector[Sum.W2] = self.count
         if any(self.infinite):
-            found[Sum.SQUARES : Sum.W2] = math.nan
+            state_vector[Sum.SQUARES : Sum.W2] = math.nan
         elif self.count:
-            centres = [Fraction(one) for one in state.centres(found[Sum.WV : Sum.W] / found[Sum.W]).tolist()]
+            centres = [
+                Fraction(number)
+                for number in state.centres(state_vector[Sum.WV : Sum.W] / state_vector[Sum.W]).tolist()
+            ]
             second = [self.squares - 2 * c * self.total + self.count * c * c for c in centres]
             first = [self.total - self.count * c for c in centres]
             rounded = list(map(_rounded, second + first))
-            found[Sum.SQUARES : Sum.W2] = torch.tensor(rounded, dtype=torch.float64, device="cpu")
-        return found
+            state_vector[Sum.SQUARES : Sum.W2] = torch.tensor(rounded, dtype=torch.float64, device="cpu")
+        return state_vector
 
 
 def _rounded(number: Fraction) -> float:

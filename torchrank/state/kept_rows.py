@@ -44,16 +44,16 @@ class KeepsRows(SafeMetric):
             self.leave_meta()
             # torchmetrics.MetricCollection shares states between metrics if their names are equal, and their values
             # after the first batch. So the name contains all arguments that select rows, and no others.
-            self._kept = "rows" if self.ignore_index is None else f"rows(ignore_index={self.ignore_index})"
-            name, dist_reduce_fx = f"{self._kept}:{name}", "cat"
+            self._prefix = "rows" if self.ignore_index is None else f"rows(ignore_index={self.ignore_index})"
+            name, dist_reduce_fx = f"{self._prefix}:{name}", "cat"
         super().add_state(name, default, dist_reduce_fx, persistent)
 
     def _parts(self) -> list[list[Tensor]]:
-        return [getattr(self, f"{self._kept}:{field}") for field in Rows._fields]
+        return [getattr(self, f"{self._prefix}:{field}") for field in Rows._fields]
 
     def _replace(self, rows: Rows) -> None:
         for field, x in zip(Rows._fields, rows):
-            setattr(self, f"{self._kept}:{field}", [x])
+            setattr(self, f"{self._prefix}:{field}", [x])
 
     def keep(self, rows: Rows) -> None:
         """Add copies of rows."""
@@ -90,7 +90,7 @@ class KeepsRows(SafeMetric):
             rows = gathered(Rows(*(x.to(self.device) for x in rows)), process_group or self.process_group)
         else:  # a function of the user, which gathers one state at a time
             super()._sync_dist(dist_sync_fn, process_group)
-            rows = Rows(*(getattr(self, f"{self._kept}:{field}") for field in Rows._fields))
+            rows = Rows(*(getattr(self, f"{self._prefix}:{field}") for field in Rows._fields))
         self._replace(rows)
 
 
@@ -116,7 +116,7 @@ def gathered(rows: Rows, group: Any) -> Rows:
     if not any(counts):
         return rows
     used = [[DTYPES[c] for c, n in zip(code, counts) if n] for code in codes]
-    dtypes = [functools.reduce(torch.promote_types, found) for found in used]
+    dtypes = [functools.reduce(torch.promote_types, dtypes_of_field) for dtypes_of_field in used]
     # The second one exchanges bytes, so that fields of different dtypes travel together.
     packed = [x.to(t).unsqueeze(-1).view(torch.uint8) for x, t in zip(rows, dtypes)]
     parts = torch.cat(all_gather(torch.cat(packed, dim=-1), counts, group))

@@ -92,7 +92,7 @@ class Measure(Parametrised, QueryMean):
         super().__init__(values.pop("aggregation"), action, values.pop("validate_args"), **others)
         if (top_k := values["top_k"]) is not None and not self.takes_top_k:
             raise ValueError(f"Expected no top_k for {type(self).__name__}, which reads the whole list, got {top_k}")
-        catalogue = {name: values.pop(name) for name, one in self.declared.items() if one.of_catalogue}
+        catalogue = {name: values.pop(name) for name, declaration in self.declared.items() if declaration.of_catalogue}
         # Attributes come first: the checks of a subclass and its catalogue read them.
         for name, value in values.items():
             setattr(self, name, plain(value))
@@ -105,9 +105,9 @@ class Measure(Parametrised, QueryMean):
     def reports(self, value_range: tuple[float, float], higher_is_better: bool | None) -> None:
         """Set a range and a direction of the reported values that differ from the class."""
         low, high = (limit if math.isfinite(limit) else None for limit in value_range)
-        own = {"value_range": value_range, "plot_lower_bound": low, "plot_upper_bound": high}
+        bounds = {"value_range": value_range, "plot_lower_bound": low, "plot_upper_bound": high}
         # torchmetrics raises if these attributes are assigned, so they are written to the instance's dict.
-        vars(self).update(own, higher_is_better=higher_is_better)
+        vars(self).update(bounds, higher_is_better=higher_is_better)
 
     def keep(self, catalogue: dict[str, Any]) -> str:
         """Store the data about a catalogue. Returns its digest, which becomes part of the name of the state."""
@@ -117,8 +117,14 @@ class Measure(Parametrised, QueryMean):
     @functools.cache
     def definition(cls) -> dict[str, Any]:
         """The arguments that change the value, with their defaults. The measure's own arguments come first."""
-        declared = {name: one for name, one in cls.declared.items() if one.kw_only and one.labelled}
-        return {name: one.default for name, one in declared.items() if one.default is not REQUIRED}
+        declared = {
+            name: declaration
+            for name, declaration in cls.declared.items()
+            if declaration.kw_only and declaration.labelled
+        }
+        return {
+            name: declaration.default for name, declaration in declared.items() if declaration.default is not REQUIRED
+        }
 
     def _unknown(self, name: str) -> str:
         """The error message for an unknown argument."""
@@ -186,8 +192,8 @@ class Measure(Parametrised, QueryMean):
             return score_batch([self], part, total=False)[0]
 
         result = result or of(batch)
-        if found := explain(result.errors, lambda kind: batch.first(kind, lambda part: of(part).errors)):
-            raise ValueError(f"{self.label}: {found}")
+        if faults := explain(result.errors, lambda kind: batch.first(kind, lambda part: of(part).errors)):
+            raise ValueError(f"{self.label}: {faults}")
         return self.shown(result)
 
     def shown(self, result: Values) -> Any:
@@ -206,6 +212,6 @@ class Measure(Parametrised, QueryMean):
         return self.label
 
 
-def _same(one: type, other: type) -> bool:
+def _same(first: type, second: type) -> bool:
     """Whether two classes have the same module and name, for example one defined twice in a notebook."""
-    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
+    return (first.__module__, first.__qualname__) == (second.__module__, second.__qualname__)

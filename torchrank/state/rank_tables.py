@@ -50,25 +50,25 @@ class Table(NamedTuple):
             torch.cat([each.new_zeros(1), torch.full_like(each, reach + 2), each - 1]),
         )
         values = Values.stack([metric.per_query(lists) for metric in metrics])
-        found, states = values.values, values.status
-        for metric, behind in zip(metrics, found[:, reach + 1].tolist()):
+        values_by_rank, states = values.values, values.status
+        for metric, behind in zip(metrics, values_by_rank[:, reach + 1].tolist()):
             if metric.top_k is not None and behind != 0:
                 raise ValueError(
                     f"Expected {metric.label} to be 0 for a relevant candidate behind top_k, got {behind:g}; let"
                     " of_one_rank return False"
                 )
-        for metric, unknown in zip(metrics, (found.isnan() & (states == Status.SCORED)).any(-1).tolist()):
+        for metric, unknown in zip(metrics, (values_by_rank.isnan() & (states == Status.SCORED)).any(-1).tolist()):
             if unknown:
                 raise ValueError(
                     f"Expected a number from {metric.label} for every rank, got NaN; let of_one_rank return False"
                 )
-        ranks = found[:, 1 : reach + 1]
+        ranks = values_by_rank[:, 1 : reach + 1]
         sums = torch.nn.functional.pad(ranks.cumsum(-1), (1, 0))
         # Nobody is at rank 0, and the sums begin before rank 1.
         sums = torch.nn.functional.pad(torch.stack([sums, lost_digits_of(ranks, sums)]), (1, 0))
         return cls._make(
             x.to(like.device, like.dtype if x.is_floating_point() else x.dtype, non_blocking=True)
-            for x in (found, states, sums)
+            for x in (values_by_rank, states, sums)
         )
 
 
@@ -78,17 +78,19 @@ def looked_up(metrics: Sequence[Any], ranking: Ranking) -> list[tuple[list[int],
     for place, metric in enumerate(metrics):
         if metric.rank_decides:
             by_ties.setdefault(metric.ties, []).append(place)
-    found: list[tuple[list[int], Values]] = []
+    tables: list[tuple[list[int], Values]] = []
     for ties, places in by_ties.items():
         places, reach = _within_room(metrics, places, ranking)
         if not places:
             continue
-        own = [metrics[place] for place in places]
-        each = [metric.errors(ranking) if metric.validate_args else torch.zeros_like(ranking.errors) for metric in own]
-        values, status = _read(own, ranking.under(ties), reach)
-        none = (None,) * len(own)
-        found.append((places, Values(values, status, stacked(each), None, none, ranking.queries, all_numbers=True)))
-    return found
+        members = [metrics[place] for place in places]
+        each = [
+            metric.errors(ranking) if metric.validate_args else torch.zeros_like(ranking.errors) for metric in members
+        ]
+        values, status = _read(members, ranking.under(ties), reach)
+        none = (None,) * len(members)
+        tables.append((places, Values(values, status, stacked(each), None, none, ranking.queries, all_numbers=True)))
+    return tables
 
 
 def _within_room(metrics: Sequence[Any], places: list[int], ranking: Ranking) -> tuple[list[int], int]:

@@ -54,9 +54,9 @@ def score_batch(metrics: Sequence[Any], batch: Batch, values: bool = True, total
         return []
     preds, device, size, queries = batch.preds, torch.device("cpu"), 0, 0  # for preds that `arrange` rejects
     if isinstance(preds, Ranking):
-        given = [name for name, value in {"target": batch.target, **batch.options}.items() if value is not None]
-        if given:
-            raise ValueError(f"Expected nothing but weights with a Ranking, got {', '.join(given)}")
+        unexpected = [name for name, value in {"target": batch.target, **batch.options}.items() if value is not None]
+        if unexpected:
+            raise ValueError(f"Expected nothing but weights with a Ranking, got {', '.join(unexpected)}")
         for metric in metrics:
             preds.check(metric.required, metric.label)
         device, size, queries = preds.num_candidates.device, preds.size, preds.num_queries
@@ -115,9 +115,9 @@ def _ranked(metrics: Sequence[Any], batch: Batch, values: bool, total: bool, ste
             del ranking
             parts.append(part.clone() if parts else part)
             del part
-        found = Values.join(parts)
-        found.ignored = source.ignored
-        return _finished(metrics, found, weights, total)
+        measured = Values.join(parts)
+        measured.ignored = source.ignored
+        return _finished(metrics, measured, weights, total)
     # Sums of the chunks are added. The values are kept only if somebody reads them.
     keep = values or any(metric.rows is not None for metric in metrics)
     added: list[list[Tensor]] = []
@@ -166,13 +166,13 @@ def per_query(metrics: Sequence[Any], ranking: Ranking) -> Values:
     tables = looked_up(metrics, ranking) if ranking.of_labels else []
     if len(tables) == 1 and len(tables[0][0]) == len(metrics):
         return tables[0][1]
-    found = {place: one for places, table in tables for place, one in zip(places, table.each())}
-    others = [n for n in range(len(metrics)) if n not in found]
+    by_metric = {place: values for places, table in tables for place, values in zip(places, table.each())}
+    others = [n for n in range(len(metrics)) if n not in by_metric]
     # The largest cutoffs come first, because smaller ones read from their tables.
     others.sort(key=[getattr(metric, "top_k", None) or math.inf for metric in metrics].__getitem__, reverse=True)
     for n in others:
-        found[n] = metrics[n].per_query(ranking)
-    return Values.stack(list(map(found.__getitem__, range(len(metrics)))), ranking.queries)
+        by_metric[n] = metrics[n].per_query(ranking)
+    return Values.stack(list(map(by_metric.__getitem__, range(len(metrics)))), ranking.queries)
 
 
 def _over_draw(metrics: Sequence[Any], ranking: Ranking) -> list[Values]:
@@ -186,21 +186,21 @@ def _over_draw(metrics: Sequence[Any], ranking: Ranking) -> list[Values]:
     lists = Ranking.from_ranks(like.new_tensor(ranks), like.new_tensor(lengths))
     lists = replace(lists, grade=torch.full_like(lists.grade, draw.grade, dtype=ranking.grade.dtype))
     tables = [_columns(metric.per_query(lists)) for metric in metrics]
-    found: dict[int, Values] = {}
+    by_metric: dict[int, Values] = {}
     for ties in {metric.ties: None for metric in metrics}:
         if ties not in ("expected", "optimistic", "pessimistic"):
             raise ValueError(
                 "Expected ties to be 'expected', 'optimistic' or 'pessimistic' for sampled negatives, got"
                 f" {ties!r}; make the metric with one of these"
             )
-        own = [n for n, metric in enumerate(metrics) if metric.ties == ties]
-        mean = draw.expect(ranking.under(ties).positive(), torch.cat([tables[n] for n in own], dim=-1))
-        for n, part in zip(own, mean.split([tables[n].shape[-1] for n in own], dim=-1)):
+        members = [n for n, metric in enumerate(metrics) if metric.ties == ties]
+        mean = draw.expect(ranking.under(ties).positive(), torch.cat([tables[n] for n in members], dim=-1))
+        for n, part in zip(members, mean.split([tables[n].shape[-1] for n in members], dim=-1)):
             values, weights, status, *extra = part.unbind(-1)
             errors = ranking.errors * metrics[n].validate_args
             status = status.round().to(torch.int8)  # the same for all ranks
-            found[n] = Values(values, status, errors, weights, torch.stack(extra) if extra else None)
-    return [found[n] for n in range(len(metrics))]
+            by_metric[n] = Values(values, status, errors, weights, torch.stack(extra) if extra else None)
+    return [by_metric[n] for n in range(len(metrics))]
 
 
 def _columns(values: Values) -> Tensor:
@@ -212,76 +212,83 @@ def _columns(values: Values) -> Tensor:
 # ---- weigh and reduce ------------------------------------------------------------------------------------------------
 
 
-def _finished(metrics: Sequence[Any], found: Values, weights: Tensor | None, total: bool) -> list[Values]:
+def _finished(metrics: Sequence[Any], measured: Values, weights: Tensor | None, total: bool) -> list[Values]:
     """The values of each metric with the user's weights, and their sums."""
-    found = weighed(metrics, found, weights)
-    results = list(found.each())
+    measured = weighed(metrics, measured, weights)
+    results = list(measured.each())
     if total:
-        for result, sums_of_metric in zip(results, reduce(metrics, found)):
+        for result, sums_of_metric in zip(results, reduce(metrics, measured)):
             result.sums = sums_of_metric
     return results
 
 
-def weighed(metrics: Sequence[Any], found: Values, weights: Tensor | None) -> Values:
+def weighed(metrics: Sequence[Any], measured: Values, weights: Tensor | None) -> Values:
     """The values [metric, query] with the user's weights [query]; None = 1 for each. Queries that do not count are NaN.
 
     Raises:
         TypeError: weights are not a dense tensor.
         ValueError: weights have another shape.
     """
-    values, inner, status, errors = found.values, found.weights, found.status, found.errors
-    left_out = found.ignored
+    values, inner, status, errors = measured.values, measured.weights, measured.status, measured.errors
+    left_out = measured.ignored
     if left_out is not None and left_out.is_cpu and not left_out.numpy().any():  # one read for two kernels
         left_out = None
     if left_out is not None:
         values = torch.where(left_out, scalar(math.nan, values.dtype, values.device), values)
     if weights is not None:
-        weight = _checked_weights(weights, found.num_queries).detach().to(values)
+        weight = _checked_weights(weights, measured.num_queries).detach().to(values)
         bad = ~(weight.isfinite() & (weight >= 0))
         bad = bad if left_out is None else bad & ~left_out
         # Bad weights become 0, and only metrics that validate their arguments count them.
         validated = [metric.validate_args for metric in metrics]
         errors = torch.stack([row + count(Problem.BAD_WEIGHTS, bad) * check for row, check in zip(errors, validated)])
-        inner, without = found.own_weights * weight.masked_fill(bad, 0.0), ~(weight > 0)
+        inner, without = measured.own_weights * weight.masked_fill(bad, 0.0), ~(weight > 0)
         left_out = without if left_out is None else left_out | without
     if left_out is not None:
         status = torch.where(left_out, scalar(Status.ABSENT, status.dtype, status.device), status)
         # A query of weight 0 can have a number.
-        found = Values(
-            values, status, errors, inner, found.extra, found.queries, left_out, found.all_numbers and weights is None
+        measured = Values(
+            values,
+            status,
+            errors,
+            inner,
+            measured.extra,
+            measured.queries,
+            left_out,
+            measured.all_numbers and weights is None,
         )
-    if not found.all_scored:
+    if not measured.all_scored:
         actions = list(map(_ACTION, metrics))
         if "error" in actions:
             forbidden = [action == "error" for action in actions]
-            more = [count(Problem.EMPTY_QUERIES, row) * check for row, check in zip(found.kinds[0], forbidden)]
-            found = replace(found, errors=errors + torch.stack(more))
-    return found
+            more = [count(Problem.EMPTY_QUERIES, row) * check for row, check in zip(measured.kinds[0], forbidden)]
+            measured = replace(measured, errors=errors + torch.stack(more))
+    return measured
 
 
-def reduce(metrics: Sequence[Any], found: Values) -> list[Tensor]:
+def reduce(metrics: Sequence[Any], measured: Values) -> list[Tensor]:
     """The sums [SIZE + number] of each metric, from :func:`weighed` values [metric, query]."""
-    values = found.values
+    values = measured.values
     queries = num_empty = None
-    if not found.all_scored:
-        num_empty, num_absent = found.kinds.sum(-1, dtype=values.dtype)
+    if not measured.all_scored:
+        num_empty, num_absent = measured.kinds.sum(-1, dtype=values.dtype)
         queries = values.shape[1] - num_absent
     # Geometric and harmonic means sum a function of each value.
     aggregations = list(map(_AGGREGATION, metrics))
     if "geometric" in aggregations or "harmonic" in aggregations:
         values = torch.stack([metric.mean.inside(row) for metric, row in zip(metrics, values)])
-    alike = found.weights is None
-    if found.all_count and (found.weights is None or _all_ones(found.weights)):
-        added = sums.summed(values, None, queries, num_empty, found.errors)
+    alike = measured.weights is None
+    if measured.all_count and (measured.weights is None or _all_ones(measured.weights)):
+        added = sums.summed(values, None, queries, num_empty, measured.errors)
     else:
         # Values of weight 0 can be NaN, and 0 * NaN would make the sum NaN.
-        weights, zero = found.final_weights, scalar(0.0, values.dtype, values.device)
-        values = torch.where(found.skipped, zero, values) if alike else only(weights > 0, values)
-        added = sums.summed(values, weights, queries, num_empty, found.errors, zero_or_one=alike)
+        weights, zero = measured.final_weights, scalar(0.0, values.dtype, values.device)
+        values = torch.where(measured.skipped, zero, values) if alike else only(weights > 0, values)
+        added = sums.summed(values, weights, queries, num_empty, measured.errors, zero_or_one=alike)
     each = list(added)
-    for n, extra in enumerate(found.extra or ()):
+    for n, extra in enumerate(measured.extra or ()):
         if extra is not None:
-            each[n] = torch.cat([each[n], metrics[n].further_sums(extra, found.final_weights[n])])
+            each[n] = torch.cat([each[n], metrics[n].further_sums(extra, measured.final_weights[n])])
     return each
 
 

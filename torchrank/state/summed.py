@@ -108,9 +108,9 @@ class SummedMetric(SafeMetric):
         Raises:
             ValueError: a worker has met bad values; the message counts them by kind. The metric can be used further.
         """
-        if self._errors is not None and (found := explain(self._errors)):
+        if self._errors is not None and (fault := explain(self._errors)):
             self._computed = None
-            raise ValueError(f"{self._state.split('#')[0]}: {found}")
+            raise ValueError(f"{self._state.split('#')[0]}: {fault}")
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         stock = super()._wrap_compute(compute)
@@ -165,8 +165,8 @@ class SummedMetric(SafeMetric):
 
     def fault(self, states: Mapping[str, Any]) -> str:
         name = f"{self._state}:sums"
-        if found := super().fault(states):
-            return found
+        if fault := super().fault(states):
+            return fault
         counts = self.counts(state.read(self.restored(states[name])))
         return "" if bool((counts >= 0).all()) else f"Expected {name} to have counts >= 0, got {float(counts.min()):g}"
 

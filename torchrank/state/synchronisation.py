@@ -105,7 +105,7 @@ DIGEST = 8
 
 
 def all_reduce(
-    metrics: Mapping[str, Summed], group: Any, beside: Sequence[str] = (), whole: bool = False
+    metrics: Mapping[str, Summed], group: Any, beside: Sequence[str] = (), one_message: bool = False
 ) -> dict[str, tuple[Tensor, list[Tensor] | None]]:
     """Sum the states of metrics over the workers of a group, by name, in one collective.
 
@@ -116,8 +116,8 @@ def all_reduce(
         metrics: metrics by name.
         group: the workers; None = all.
         beside: further names that must be equal on all workers.
-        whole: send the sums in one message of any length. Then workers with states of different lengths may be aborted
-            by the backend.
+        one_message: send the sums in one message of any length. Then workers with states of different lengths may be
+            aborted by the backend.
 
     Raises:
         WorkersDifferError: workers have different names, or states of different sizes. All workers raise it.
@@ -143,7 +143,7 @@ def all_reduce(
 
     # Equal digests mean equal lengths, so a second message is safe only after the first one.
     message = torch.nn.functional.pad(payload, (0, MESSAGE - min(len(payload), MESSAGE)))
-    first = len(message) if whole else MESSAGE
+    first = len(message) if one_message else MESSAGE
     head, rest = message[:first].contiguous(), message[first:].contiguous()
     dist.all_reduce(head, group=group)
     total, total_of_squares = head[: 2 * DIGEST].view(2, DIGEST)
@@ -182,8 +182,8 @@ def _differences(described: dict[str, str], world: int, group: Any) -> str:
     everyone: list[Any] = [None] * world
     dist.all_gather_object(everyone, described, group=group)
     having: dict[str, list[int]] = {}
-    for rank, found in enumerate(everyone):
-        for name, size in found.items():
+    for rank, counts in enumerate(everyone):
+        for name, size in counts.items():
             same = all(other.get(name, size) == size for other in everyone)
             having.setdefault(name if same else f"{name} of {size}", []).append(rank)
     partly = [f"{name} on {', '.join(map(str, ranks))}" for name, ranks in having.items() if len(ranks) < world]

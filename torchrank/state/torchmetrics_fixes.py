@@ -60,19 +60,29 @@ class SafeMetric(Metric):
         cls.__annotations__ = {}
         cls.__jit_unused_properties__ = sorted({name for base in cls.__mro__ for name in _properties(base)})
         for name in UNTRACED & vars(cls).keys():
-            own = vars(cls)[name]
-            setattr(cls, name, property(eager(own.fget)) if isinstance(own, property) and own.fget else eager(own))
+            attribute = vars(cls)[name]
+            setattr(
+                cls,
+                name,
+                property(eager(attribute.fget))
+                if isinstance(attribute, property) and attribute.fget
+                else eager(attribute),
+            )
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._fixed:
             raise AttributeError(f"Expected {name} of {self} to stay as it is, got {value!r}; make a new metric")
         # torch.nn.Module tries whether each value is a parameter, a module or a buffer: a third of the time to make a
         # metric. An attribute of the class may be a property, or one that torchmetrics refuses to change.
-        own = self.__dict__
-        simple = type(value) in PLAIN or name in own.get("_defaults", ())
-        known = name in own.get("_parameters", ()) or name in own.get("_modules", ()) or name in own.get("_buffers", ())
+        attributes = self.__dict__
+        simple = type(value) in PLAIN or name in attributes.get("_defaults", ())
+        known = (
+            name in attributes.get("_parameters", ())
+            or name in attributes.get("_modules", ())
+            or name in attributes.get("_buffers", ())
+        )
         if simple and not known and not hasattr(type(self), name):
-            own[name] = value
+            attributes[name] = value
         else:
             super().__setattr__(name, value)
 
@@ -190,22 +200,22 @@ class SafeMetric(Metric):
         return saved
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
-        found = {name: state_dict.pop(prefix + name) for name in self._defaults if prefix + name in state_dict}
+        saved_values = {name: state_dict.pop(prefix + name) for name in self._defaults if prefix + name in state_dict}
         part = state_dict.pop(prefix + self._part, None)
         super()._load_from_state_dict(state_dict, prefix, *args)
-        if not found:
+        if not saved_values:
             return
         (rank, world), saved = self.place(), part.tolist() if isinstance(part, Tensor) else part
-        fault, way_out = self.fault(found), "leave its keys out of the state_dict"
-        whole = saved in (None, [0, 1])
-        if not (fault or whole or saved == [rank, world] or all(map(_is_empty, found.values()))):
+        fault, way_out = self.fault(saved_values), "leave its keys out of the state_dict"
+        of_all_workers = saved in (None, [0, 1])
+        if not (fault or of_all_workers or saved == [rank, world] or all(map(_is_empty, saved_values.values()))):
             fault = f"Expected the state of all workers, or of [worker, of] [{rank}, {world}], got that of {saved}"
             way_out = f"save it in metric.sync_context() on all workers, or {way_out}"
         if fault:  # load_state_dict raises an error with these messages
             args[-1].append(f"{prefix[:-1]}: {fault}; {way_out}.".removeprefix(": "))
             return
         # Only the sum over workers counts, so one of them takes the whole.
-        for name, value in (found if not whole or rank == 0 else self._defaults).items():
+        for name, value in (saved_values if not of_all_workers or rank == 0 else self._defaults).items():
             # A copy, because the metric must not share memory with the checkpoint.
             copied = self.restored(value).clone() if isinstance(value, Tensor) else [self.restored(x) for x in value]
             setattr(self, name, copied)

@@ -65,8 +65,8 @@ class Values:
     @classmethod
     def stack(cls, each: Sequence[Values], queries: Tensor | None = None) -> Values:
         """The values of several metrics for the same queries."""
-        values, status, errors, given, extra = zip(*map(_FIELDS, each))
-        weights = None if all(map(_is_none, given)) else stacked([one.own_weights for one in each])
+        values, status, errors, each_weights, extra = zip(*map(_FIELDS, each))
+        weights = None if all(map(_is_none, each_weights)) else stacked([record.own_weights for record in each])
         return cls(torch.stack(values), stacked(status), stacked(errors), weights, extra, queries, each[0].ignored)
 
     def each(self) -> Iterator[Values]:
@@ -80,13 +80,13 @@ class Values:
     @classmethod
     def join(cls, parts: Sequence[Values]) -> Values:
         """The values of several metrics for all queries of a batch, in order, from those of its parts."""
-        one = parts[0]
+        result = parts[0]
         if len(parts) > 1:
             names = ("values", "status", "own_weights", "ignored")
             joined: dict[str, Any] = {name: _cat([getattr(part, name) for part in parts]) for name in names}
             if all(part.weights is None for part in parts):
                 joined["own_weights"] = None
-            one = cls(
+            result = cls(
                 joined["values"],
                 joined["status"],
                 torch.stack([part.errors for part in parts]).sum(0),
@@ -96,7 +96,7 @@ class Values:
                 joined["ignored"],
                 all(part.all_numbers for part in parts),
             )
-        return one if one.queries is None else replace(one.take(order_of(one.queries)), queries=None)
+        return result if result.queries is None else replace(result.take(order_of(result.queries)), queries=None)
 
     def take(self, queries: Tensor) -> Values:
         """The values of some queries, given by their places, int64 [query]; errors and sums stay."""
@@ -130,8 +130,8 @@ class Values:
     @cached_property
     def kinds(self) -> Tensor:
         """bool [2, ..., query]: empty queries, and queries that do not count."""
-        one = _unscored(self.status.dtype, self.status.device)
-        return self.status == one.view(2, *[1] * self.status.dim())
+        kinds = _unscored(self.status.dtype, self.status.device)
+        return self.status == kinds.view(2, *[1] * self.status.dim())
 
     @cached_property
     def skipped(self) -> Tensor:

@@ -151,4 +151,4 @@ class SuiteMetric(SummedMetric):
             super()._sync_dist(dist_sync_fn, process_group)
             return
         name = self.definition_name
-        self._set("sums", all_reduce({name: self}, process_group or self.process_group, whole=True)[name][0])
+        self._set("sums", all_reduce({name: self}, process_group or self.process_group, one_message=True)[name][0])
