@@ -143,31 +143,36 @@ FLAT = {name: x for name, x in ENTRIES.items() if name != "from_scores"} | {
 
 @pytest.mark.parametrize("convert", [list, np.array, tensor, lambda x: np.array(x, dtype=np.int32)])
 @pytest.mark.parametrize("entry", FLAT)
-def test_groups_are_the_numbers_of_rows_of_consecutive_queries(entry, convert):
+def test_group_sizes_are_the_numbers_of_rows_of_consecutive_queries(entry, convert):
     rows, value = (SCORES.flatten(), GRADES.flatten()), FLAT[entry]
     sizes, options = [4, 3, 8], {"weights": WEIGHTS, "tie_break": torch.arange(15)}
     assert_same(
-        value(*rows, groups=convert(sizes), **options), value(*rows, indexes=[0] * 4 + [1] * 3 + [2] * 8, **options)
+        value(*rows, group_sizes=convert(sizes), **options),
+        value(*rows, indexes=[0] * 4 + [1] * 3 + [2] * 8, **options),
     )
 
 
 @pytest.mark.parametrize(
-    ("groups", "message", "way_out"),
+    ("sizes", "message", "way_out"),
     [
-        ([5, 5], r"2 numbers, 10 in all; pass those of all rows", {"groups": [5, 5, 5]}),
-        ([5, 0, 10], r"3 numbers, 15 in all; pass groups\[groups > 0\]", {"groups": [5, 10]}),
-        ([7] * 5 + [8] * 10, r"15 numbers, 115 in all; if .* pass indexes=groups", {"indexes": [7] * 5 + [8] * 10}),
+        ([5, 5], r"2 numbers, 10 in all; pass those of all rows", {"group_sizes": [5, 5, 5]}),
+        ([5, 0, 10], r"3 numbers, 15 in all; pass group_sizes\[group_sizes > 0\]", {"group_sizes": [5, 10]}),
+        (
+            [7] * 5 + [8] * 10,
+            r"15 numbers, 115 in all; if .* pass indexes=group_sizes",
+            {"indexes": [7] * 5 + [8] * 10},
+        ),
     ],
 )
-def test_groups_of_other_rows_have_a_way_out(groups, message, way_out):
+def test_group_sizes_of_other_rows_have_a_way_out(sizes, message, way_out):
     rows = SCORES.flatten(), GRADES.flatten()
     with pytest.raises(ValueError, match=message):
-        tr.NDCG().score(*rows, groups=groups)
+        tr.NDCG().score(*rows, group_sizes=sizes)
     assert len(tr.NDCG().score(*rows, **way_out)) in (2, 3)
     with pytest.raises(ValueError, match="got both; leave out one of them"):
-        tr.NDCG().score(*rows, groups=groups, indexes=[0] * 15)
+        tr.NDCG().score(*rows, group_sizes=sizes, indexes=[0] * 15)
     with pytest.raises(
-        ValueError, match=r"got None; pass groups, the number of rows of each query, or indexes=\[0\] \* 15"
+        ValueError, match=r"got None; pass group_sizes, the number of rows of each query, or indexes=\[0\] \* 15"
     ):
         tr.NDCG().score(*rows)
 

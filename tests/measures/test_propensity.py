@@ -145,7 +145,7 @@ def test_wrong_arguments_are_refused():
     clicks, seen, order = target.flatten() > 0, torch.rand(target.numel()) + 0.1, torch.rand(target.numel())
     with pytest.raises(ValueError, match=r"of flat rows, pass target / propensities to the metric"):
         tr.inverse_propensity(clicks, seen)
-    flat = tr.IPS(3).score(order, clicks / seen, groups=[target.shape[1]] * len(target))
+    flat = tr.IPS(3).score(order, clicks / seen, group_sizes=[target.shape[1]] * len(target))
     dense = tr.inverse_propensity(clicks.view(target.shape), seen.view(target.shape))
     torch.testing.assert_close(flat, tr.IPS(3).score(order.view(target.shape), dense))
     metric = tr.PSP(3)

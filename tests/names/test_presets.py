@@ -530,6 +530,6 @@ def test_learning_to_rank(library, theirs, ours, tied):
     metric = tr.parse(ours)
     # CatBoost puts low grades first. Equal scores have the order of rows in the others, as EXCEPT says.
     order = {} if library == "catboost" else {"tie_break": -np.arange(len(scores))}
-    metric.update(scores, grades, groups=sizes, **order)
+    metric.update(scores, grades, group_sizes=sizes, **order)
     want = LEARNING_TO_RANK[library](theirs, scores, grades, sizes)
     assert metric.compute().item() == pytest.approx(want, abs=1e-6)

@@ -194,14 +194,14 @@ class RankingCollection(MetricCollection):
         *,
         mask: Array | None = None,
         indexes: Array | None = None,
-        groups: Array | None = None,
+        group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         weights: Array | None = None,
     ) -> None:
         """Add a batch of whole queries to every metric. Arguments of :meth:`torchrank.RankingMetric.update`."""
         for metric, arguments, keywords in self._calls(
-            Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups)
+            Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes)
         ):
             metric.update(*arguments, **keywords)
 
@@ -213,13 +213,13 @@ class RankingCollection(MetricCollection):
         *,
         mask: Array | None = None,
         indexes: Array | None = None,
-        groups: Array | None = None,
+        group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         weights: Array | None = None,
     ) -> Results:
         """Add a batch and return its own values by key. Arguments of :meth:`update`."""
-        calls = self._calls(Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups))
+        calls = self._calls(Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes))
         values = [metric(*arguments, **keywords) for metric, arguments, keywords in calls]
         return self._shown(dict(zip(self._modules, values)))
 
@@ -231,7 +231,7 @@ class RankingCollection(MetricCollection):
         *,
         mask: Array | None = None,
         indexes: Array | None = None,
-        groups: Array | None = None,
+        group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         weights: Array | None = None,
@@ -244,7 +244,7 @@ class RankingCollection(MetricCollection):
         Raises:
             TypeError, ValueError: as :meth:`update`, and ValueError at once for bad values.
         """
-        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups)
+        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes)
         members = {inner: m for inner, m in self._modules.items() if isinstance(m, RankingMetric | PerUserMetric)}
         results = score_batch(list(members.values()), batch, total=False)
         return {

@@ -147,7 +147,7 @@ def _flat(
     if indexes is None:
         raise ValueError(
             f"Expected indexes [{preds.shape[0]}] naming the query of each row of preds, got None;"
-            f" pass groups, the number of rows of each query, or indexes=[0] * {preds.shape[0]} for a single query"
+            f" pass group_sizes, the number of rows of each query, or indexes=[0] * {preds.shape[0]} for a single query"
         )
     if preds.dim() != 1:
         raise ValueError(f"Expected flat preds [row] together with indexes, got preds of shape {list(preds.shape)}")

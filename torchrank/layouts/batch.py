@@ -31,7 +31,7 @@ class Batch:
     exclude: Any = None
     tie_break: Any = None
     #: sizes of the queries in place of indexes, int [query]; None as soon as they are converted
-    groups: Any = None
+    group_sizes: Any = None
     #: the results of metrics that have scored the batch together, by the id of each metric
     results: dict[int, Any] = field(default_factory=dict)
 
@@ -40,8 +40,8 @@ class Batch:
             if x is None or isinstance(x, Tensor | dict) or (isinstance(x, list) and name in ("target", "exclude")):
                 continue
             vars(self)[name] = tensor_of(x)
-        if self.groups is not None:
-            vars(self).update(indexes=indexes_of(self.groups, self.preds, self.indexes), groups=None)
+        if self.group_sizes is not None:
+            vars(self).update(indexes=indexes_of(self.group_sizes, self.preds, self.indexes), group_sizes=None)
         for name in ("mask", "tie_break"):
             if (x := getattr(self, name)) is not None:
                 shape, per_item = shape_of(self.preds), shape_of(x)

@@ -175,22 +175,22 @@ def tensor_of(x: Any) -> Any:
         return x
 
 
-def indexes_of(groups: Any, preds: Any, indexes: Any) -> Tensor:
+def indexes_of(sizes: Any, preds: Any, indexes: Any) -> Tensor:
     """The query of each row, int64 [row], from the number of rows of each query, int [query]."""
-    groups = integer_ids(groups, "groups", "flat rows")
+    sizes = integer_ids(sizes, "group_sizes", "flat rows")
     if indexes is not None:
-        raise ValueError("Expected indexes or groups, got both; leave out one of them")
+        raise ValueError("Expected indexes or group_sizes, got both; leave out one of them")
     rows = len(preds) if isinstance(preds, Tensor) and preds.dim() else 0
-    if groups.dim() != 1 or int(groups.sum()) != rows or bool((groups < 1).any()):
-        way_out = "if they are the queries of the rows, pass indexes=groups" if groups.shape == (rows,) else ""
+    if sizes.dim() != 1 or int(sizes.sum()) != rows or bool((sizes < 1).any()):
+        way_out = "if they are the queries of the rows, pass indexes=group_sizes" if sizes.shape == (rows,) else ""
         way_out = way_out or (
-            "pass those of all rows of the batch" if int(groups.sum()) != rows else "pass groups[groups > 0]"
+            "pass those of all rows of the batch" if int(sizes.sum()) != rows else "pass group_sizes[group_sizes > 0]"
         )
         raise ValueError(
-            f"Expected groups to be numbers of rows >= 1 that add up to the {rows} rows of preds, got"
-            f" {groups.numel()} numbers, {int(groups.sum())} in all; {way_out}"
+            f"Expected group_sizes to be numbers of rows >= 1 that add up to the {rows} rows of preds, got"
+            f" {sizes.numel()} numbers, {int(sizes.sum())} in all; {way_out}"
         )
-    return torch.arange(len(groups), device=groups.device).repeat_interleave(groups.long(), output_size=rows)
+    return torch.arange(len(sizes), device=sizes.device).repeat_interleave(sizes.long(), output_size=rows)
 
 
 def type_of(x: Any, name: str) -> str:

@@ -250,7 +250,7 @@ class RankingMetric(Measure):
         *,
         mask: Array | None = None,
         indexes: Array | None = None,
-        groups: Array | None = None,
+        group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         weights: Array | None = None,
@@ -265,7 +265,7 @@ class RankingMetric(Measure):
         Raises:
             TypeError, ValueError: as :meth:`update`; bad values raise at once.
         """
-        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups)
+        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes)
         return self.scored(batch)
 
     def update(
@@ -275,7 +275,7 @@ class RankingMetric(Measure):
         *,
         mask: Array | None = None,
         indexes: Array | None = None,
-        groups: Array | None = None,
+        group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         weights: Array | None = None,
@@ -283,16 +283,16 @@ class RankingMetric(Measure):
         """Add a batch of whole queries. Arrays and lists of numbers count as tensors.
 
         Args:
-            preds: floating scores [query, candidate] or, with ``indexes`` or ``groups``, [row]; integer ids [query,
-                position], best first, negative = padding; or a :class:`Ranking`. A score of -inf = not retrieved.
+            preds: floating scores [query, candidate] or, with ``indexes`` or ``group_sizes``, [row]; integer ids
+                [query, position], best first, negative = padding; or a :class:`Ranking`. Score -inf = not retrieved.
             target: grades [query, candidate] or [row]; int [query], the column (or id) of the positive, negative =
                 no positive, but -100 = no query, as cross-entropy ignores it; a (query, item) or (query, item, grade)
                 tuple of 1-D tensors; a sparse matrix of SciPy [query, item] with grades; a list with the ids of one
                 query in each element; beside ids also [query, entry], negative = padding.
             mask: bool like ``preds``, or [candidate]; True for real candidates.
             indexes: int [row], the query of each flat row; queries count in ascending order of index.
-            groups: int [query], in place of ``indexes``: the number of rows of each query, one query after the other,
-                as LightGBM, XGBoost and CatBoost count them. They are read, so give them on the CPU.
+            group_sizes: int [query], in place of ``indexes``: the number of rows of each query, one query after the
+                other, as LightGBM, XGBoost and CatBoost count them. They are read, so give them on the CPU.
             exclude: (query, item) tuple of 1-D tensors, a sparse matrix of SciPy [query, item], not 0 for each pair, or
                 a list of one id tensor per query: pairs that are not candidates, unless they are relevant.
             tie_break: like ``preds``, or [candidate]: among equal scores the higher value ranks first.
@@ -306,7 +306,7 @@ class RankingMetric(Measure):
         batch = (
             preds
             if isinstance(preds, Batch)
-            else Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups)
+            else Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes)
         )
         self.accumulate(batch.results.get(id(self)) or score_batch([self], batch, values=False)[0])
         if indexes is not None:

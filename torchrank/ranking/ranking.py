@@ -133,7 +133,7 @@ class Ranking(Intended):
         target: Array,
         indexes: Array | None = None,
         *,
-        groups: Array | None = None,
+        group_sizes: Array | None = None,
         mask: Array | None = None,
         tie_break: Array | None = None,
         judged: bool = False,
@@ -147,11 +147,11 @@ class Ranking(Intended):
 
         Example:
             >>> import torchrank as tr
-            >>> ranking = tr.Ranking.from_flat([0.9, 0.4, 0.7, 0.1, 0.3], [0, 1, 0, 0, 2], groups=[2, 3])
+            >>> ranking = tr.Ranking.from_flat([0.9, 0.4, 0.7, 0.1, 0.3], [0, 1, 0, 0, 2], group_sizes=[2, 3])
             >>> tr.MRR().score(ranking)
             tensor([0.5000, 0.5000], dtype=torch.float64)
         """
-        rows = arrange(preds, target, indexes=indexes, groups=groups, mask=mask, tie_break=tie_break)
+        rows = arrange(preds, target, indexes=indexes, group_sizes=group_sizes, mask=mask, tie_break=tie_break)
         return cls.rank(rows, Need(relevant=not judged))
 
     @classmethod

@@ -243,7 +243,7 @@ class Bootstrapped(SuiteMetric):
         query_ids: Array | Sequence[str] | None = None,
         mask: Array | None = None,
         indexes: Array | None = None,
-        groups: Array | None = None,
+        group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         weights: Array | None = None,
@@ -256,7 +256,7 @@ class Bootstrapped(SuiteMetric):
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
         """
-        self.add(Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups), query_ids)
+        self.add(Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes), query_ids)
 
     def intervals(self, level: float | None = None, method: Percentiles | None = None) -> dict[str, Interval]:
         """The interval of every metric by key, over the queries of all workers: (low, high), both floats.

@@ -121,7 +121,7 @@ class Compared(SuiteMetric):
         *,
         mask: Array | None = None,
         indexes: Array | None = None,
-        groups: Array | None = None,
+        group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         weights: Array | None = None,
@@ -151,7 +151,7 @@ class Compared(SuiteMetric):
                 " system has not retrieved the score -inf"
             )
         batches = [
-            Batch(preds[name], target, weights, mask, indexes, exclude, tie_break, groups) for name in self.systems
+            Batch(preds[name], target, weights, mask, indexes, exclude, tie_break, group_sizes) for name in self.systems
         ]
         metrics = list(self.tally.metrics.values())
         with torch.no_grad():

@@ -90,7 +90,7 @@ class PerQuery(SummedMetric):
         query_ids: Array | Sequence[str] | None = None,
         mask: Array | None = None,
         indexes: Array | None = None,
-        groups: Array | None = None,
+        group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         weights: Array | None = None,
@@ -104,7 +104,7 @@ class PerQuery(SummedMetric):
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
         """
-        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups)
+        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes)
         batch_values = Values.stack(score_batch(list(self.metrics.values()), batch, total=False))
         if query_ids is None and isinstance(preds, Ranking):
             query_ids = preds.query_ids

@@ -86,7 +86,7 @@ class Sliced(SuiteMetric):
         query_ids: Array | Sequence[str] | None = None,
         mask: Array | None = None,
         indexes: Array | None = None,
-        groups: Array | None = None,
+        group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         weights: Array | None = None,
@@ -106,7 +106,7 @@ class Sliced(SuiteMetric):
             slices = self._slices_of(preds.groups).to(preds.num_candidates.device)
         members, counters = self._members(slices)
         self.add(
-            Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups),
+            Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes),
             query_ids,
             [None, *members.T],
             counters,

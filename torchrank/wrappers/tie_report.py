@@ -134,7 +134,7 @@ class TieReport(SummedMetric):
         *,
         mask: Array | None = None,
         indexes: Array | None = None,
-        groups: Array | None = None,
+        group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
         weights: Array | None = None,
@@ -144,7 +144,7 @@ class TieReport(SummedMetric):
         Raises:
             TypeError: near ties are looked for in other layouts than scores [query, candidate] with a label or grades.
         """
-        complete = Batch(preds, target, weights, mask, indexes, exclude, tie_break, groups)
+        complete = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes)
         for batch in _snapped(complete, self._tolerance):
             self._add(batch)
         self.notice_cut(complete)
