@@ -21,7 +21,7 @@ from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import ListMetric, PerUserMetric
 from torchrank.names.arguments import one_of, warn
 from torchrank.names.plain_keys import KeyStyle, check_different, spell
-from torchrank.names.types import Array, Pairs, Results, Target, call_of
+from torchrank.names.types import Array, Pairs, Repeats, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import Estimate, Interval, Method, estimate_table
 from torchrank.state.measure import Measure
@@ -197,11 +197,13 @@ class RankingCollection(MetricCollection):
         group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
+        groups: Array | None = None,
+        repeats: Repeats = "error",
         weights: Array | None = None,
     ) -> None:
         """Add a batch of whole queries to every metric. Arguments of :meth:`torchrank.RankingMetric.update`."""
         for metric, arguments, keywords in self._calls(
-            Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes)
+            Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
         ):
             metric.update(*arguments, **keywords)
 
@@ -216,10 +218,14 @@ class RankingCollection(MetricCollection):
         group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
+        groups: Array | None = None,
+        repeats: Repeats = "error",
         weights: Array | None = None,
     ) -> Results:
         """Add a batch and return its own values by key. Arguments of :meth:`update`."""
-        calls = self._calls(Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes))
+        calls = self._calls(
+            Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
+        )
         values = [metric(*arguments, **keywords) for metric, arguments, keywords in calls]
         return self._shown(dict(zip(self._modules, values)))
 
@@ -234,6 +240,8 @@ class RankingCollection(MetricCollection):
         group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
+        groups: Array | None = None,
+        repeats: Repeats = "error",
         weights: Array | None = None,
     ) -> Results:
         """The values [query] of every metric with per-query values, by key. States do not change.
@@ -244,7 +252,7 @@ class RankingCollection(MetricCollection):
         Raises:
             TypeError, ValueError: as :meth:`update`, and ValueError at once for bad values.
         """
-        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes)
+        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
         members = {inner: m for inner, m in self._modules.items() if isinstance(m, RankingMetric | PerUserMetric)}
         results = score_batch(list(members.values()), batch, total=False)
         return {
@@ -274,7 +282,7 @@ class RankingCollection(MetricCollection):
             if id(metric) in batch.results:
                 calls.append((metric, (batch,), {}))
             elif isinstance(metric, Measure):
-                taken = ("mask", "exclude", "weights") if isinstance(metric, ListMetric) else options
+                taken = ("mask", "exclude", "repeats", "weights") if isinstance(metric, ListMetric) else options
                 chosen = {key: options[key] for key in taken if key in options}
                 calls.append((metric, (batch.preds, batch.target), chosen))
             else:

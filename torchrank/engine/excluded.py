@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from torchrank.engine.counting import ScoreCounts, ahead_and_tied
-from torchrank.engine.ids import removed
 from torchrank.hardware import costs
 from torchrank.layouts.items import Pairs
+from torchrank.layouts.ranked_ids import removed
 
 
 def removable(

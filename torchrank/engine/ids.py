@@ -5,12 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchrank.hardware import costs
 from torchrank.hardware.devices import widest_float
-from torchrank.hardware.sorted_values import ascending
-from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import RankedIds
-from torchrank.layouts.items import Pairs
+from torchrank.layouts.ranked_ids import found, kept_ids
 from torchrank.ranking.ranking import Ranking
 
 
@@ -44,108 +41,3 @@ def positions(layout: RankedIds) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     items, grade = layout.judged.rectangle()
     kept, valid, errors = kept_ids(layout, items, grade)
     return kept, found(items, torch.where(kept, layout.ids, -1)), valid, errors
-
-
-def found(items: Tensor, ids: Tensor) -> Tensor:
-    """Position of each item in the list of its query, counted from 1, or 0 if it is not there: int64 [query, entry].
-
-    If the list contains an item several times, it is the last position.
-
-    Args:
-        items: int64 [query, entry], negative = padding.
-        ids: int64 [query, position], negative = padding.
-    """
-    if items.shape[1] <= costs.now.compared:  # compare each item with each id
-        position = torch.arange(1, ids.shape[1] + 1, dtype=torch.int32, device=ids.device)
-        at = torch.where(items.unsqueeze(-1) == ids.unsqueeze(-2), position, 0).amax(-1).long()
-    else:
-        row = torch.arange(len(ids), device=ids.device).unsqueeze(-1)
-        at = _looked_up(items, row, *ids.sort(dim=-1, stable=True))
-    return torch.where(items >= 0, at, 0)
-
-
-def _looked_up(item: Tensor, row: Tensor, ordered: Tensor, order: Tensor) -> Tensor:
-    """:func:`found` by binary search in sorted lists.
-
-    Args:
-        item: ids of any shape.
-        row: the row of the list of each item, in a shape that broadcasts with ``item``.
-        ordered: the lists, each in ascending order, [row, position].
-        order: the position of each element of ``ordered`` in the unsorted list, from 0, int64.
-
-    Returns:
-        positions from 1, or 0, int64 in the shape of ``item``.
-    """
-    # torch.searchsorted needs the same number of items for each list, but excluded ids have any number.
-    width = ordered.shape[1]
-    ordered, order, start = ordered.flatten(), order.flatten(), row * width
-    up_to = torch.zeros_like(item)  # number of ids in the list that are at most the item
-    step = 1 << width.bit_length()
-    while step := step >> 1:
-        ahead = up_to + step
-        smaller = ordered.take(start + (ahead - 1).clamp_max(width - 1)) <= item
-        up_to = torch.where((ahead <= width) & smaller, ahead, up_to)
-    last = start + (up_to - 1).clamp_min(0)
-    return torch.where((up_to > 0) & (ordered.take(last) == item), order.take(last) + 1, 0)
-
-
-def kept_ids(layout: RankedIds, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mark the positions and the judged items that are candidates, and count bad values.
-
-    Args:
-        layout: the lists.
-        items: the judged items, int64 [query, entry], negative = padding.
-        grade: their grades, [query, entry].
-
-    Returns:
-        bool [query, position]; bool [query, entry]; counters of bad values, int64 [kind].
-    """
-    ids = layout.ids
-    kept = ids >= 0
-    if layout.mask is not None:
-        kept = kept & layout.mask
-    errors = layout.errors
-    if layout.validate and ids.shape[1] > 1:
-        ordered = ascending(torch.where(kept, ids, -1))  # equal ids are side by side
-        again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-        errors = errors + count(Problem.DUPLICATE_IDS, again, layout.ignored)
-    valid = items >= 0
-    if layout.exclude is not None:
-        out, gone = _excluded(layout.exclude, ids, items, grade)
-        kept, valid = kept & ~out, valid & ~gone
-    return kept, valid, errors
-
-
-def _excluded(exclude: Pairs, ids: Tensor, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor]:
-    """Mark the positions, and the judged ids, that are excluded and not relevant: bool in the shapes of both."""
-    applies, gone = removed(exclude, items, grade)
-    row = exclude.query.clamp_min(0)
-    position = _looked_up(exclude.item, row, *ids.sort(dim=-1, stable=True))
-    return _marked(ids, row, torch.where(applies, position, 0)), gone
-
-
-def removed(exclude: Pairs, items: Tensor, grade: Tensor) -> tuple[Tensor, Tensor]:
-    """Find the excluded pairs among the judged items.
-
-    Args:
-        exclude: the pairs; query -1 = the pair has no effect.
-        items: the judged items, int64 [query, entry].
-        grade: their grades, [query, entry].
-
-    Returns:
-        whether a pair has an effect, because its item is not relevant, bool [pair]; the entries removed, bool [query,
-        entry].
-    """
-    row = exclude.query.clamp_min(0)
-    entry = _looked_up(exclude.item, row, *items.sort(dim=-1, stable=True))
-    relevant = (entry > 0) & (grade[row, (entry - 1).clamp_min(0)] > 0)
-    applies = (exclude.query >= 0) & ~relevant
-    return applies, _marked(items, row, torch.where(applies, entry, 0))
-
-
-def _marked(like: Tensor, row: Tensor, position: Tensor) -> Tensor:
-    """Bool, like a matrix: True at some positions, which count from 1 in their rows; 0 = nowhere."""
-    # One more column, the first, takes the positions that are nowhere.
-    marks = like.new_zeros((len(like), like.shape[1] + 1), dtype=torch.bool)
-    marks[row, position] = True
-    return marks[:, 1:]

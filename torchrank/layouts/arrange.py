@@ -6,6 +6,7 @@ because reading values would make every ``update`` wait for the accelerator.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -25,7 +26,9 @@ from torchrank.layouts.checks import (
     on_grid,
     one_column,
 )
+from torchrank.layouts.grouping import grouped
 from torchrank.layouts.judged_items import excluded_pairs, judged_items, way_out
+from torchrank.layouts.ranked_ids import without_repeats
 from torchrank.names.arguments import warn
 
 
@@ -46,6 +49,13 @@ def arrange_batch(batch: Batch, validate: bool = True, scores: bool = False) -> 
         TypeError: an argument has a type or dtype that no layout takes.
         ValueError: shapes do not fit together, or the layout does not take one of the arguments.
     """
+    groups, repeats = batch.groups, batch.repeats
+    if groups is not None or repeats != "error":
+        if groups is not None and repeats == "hold":
+            raise ValueError("Expected repeats='first' with groups, which have one place each, got 'hold'")
+        layout = arrange_batch(replace(batch, groups=None, repeats="error"), validate, scores)
+        layout = layout if repeats == "error" else without_repeats(layout, repeats)
+        return layout if groups is None else grouped(layout, groups)
     target, mask, indexes = batch.target, batch.mask, batch.indexes
     exclude, tie_break = batch.exclude, batch.tie_break
     preds = check_tensor(batch.preds, "preds", "a tensor of scores or ids or a Ranking").detach()

@@ -57,7 +57,8 @@ MEANING = {
     Problem.DUPLICATE_IDS: (
         "id that occurs more than once in a ranked list",
         "ids that occur more than once in a ranked list",
-        "each id once (integer preds are read as ids: if yours are scores, pass preds.float())",
+        "each id once (pass repeats='first' to leave out later copies, or repeats='hold' to count them as not relevant;"
+        " integer preds are read as ids: if yours are scores, pass preds.float())",
     ),
     Problem.BAD_RANKS: (
         "rank below 1, beyond num_candidates, NaN or equal to another of its query",

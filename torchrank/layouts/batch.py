@@ -32,12 +32,20 @@ class Batch:
     tie_break: Any = None
     #: sizes of the queries in place of indexes, int [query]; None as soon as they are converted
     group_sizes: Any = None
+    #: the group of each candidate or row; beside ids, of each id
+    groups: Any = None
+    #: what is done with repeated ids: "error", "first" or "hold"
+    repeats: str = "error"
     #: the results of metrics that have scored the batch together, by the id of each metric
     results: dict[int, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, x in list(vars(self).items()):
-            if x is None or isinstance(x, Tensor | dict) or (isinstance(x, list) and name in ("target", "exclude")):
+            if (
+                x is None
+                or isinstance(x, Tensor | dict | str)
+                or (isinstance(x, list) and name in ("target", "exclude"))
+            ):
                 continue
             vars(self)[name] = tensor_of(x)
         if self.group_sizes is not None:
@@ -51,7 +59,9 @@ class Batch:
     @property
     def options(self) -> dict[str, Any]:
         """The arguments besides ``preds``, ``target`` and ``weights``, by name."""
-        return {name: getattr(self, name) for name in ("mask", "indexes", "exclude", "tie_break")}
+        names = ("mask", "indexes", "exclude", "tie_break", "groups")
+        repeats = None if self.repeats == "error" else self.repeats
+        return {**{name: getattr(self, name) for name in names}, "repeats": repeats}
 
     @property
     def queries(self) -> Tensor | None:
@@ -78,7 +88,9 @@ class Batch:
             x = x.tocsr() if hasattr(x, "tocsr") else x  # a sparse matrix in any format
             return x[rows.to(x.device) if isinstance(rows, Tensor) and isinstance(x, Tensor) else rows]
 
-        options = {name: cut(x) for name, x in self.options.items()}
+        of_all = self.indexes is None and isinstance(self.groups, Tensor) and self.groups.dim() == 1
+        options = {"repeats": self.repeats} | ({"groups": self.groups} if of_all else {})
+        options |= {name: cut(x) for name, x in self.options.items() if name not in options}
         weights = None if self.weights is None else self.weights[start:stop]
         return Batch(cut(self.preds), cut(self.target), weights, **options)
 

@@ -14,7 +14,7 @@ from torchrank.hardware.constants import scalar
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import Need
 from torchrank.names.parameters import one_of, parameter
-from torchrank.names.types import Aggregation, Array, EmptyAction, Pairs, Target, Ties, Unjudged, call_of
+from torchrank.names.types import Aggregation, Array, EmptyAction, Pairs, Repeats, Target, Ties, Unjudged, call_of
 from torchrank.ranking.arithmetic import ratio
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.measure import Measure
@@ -253,6 +253,8 @@ class RankingMetric(Measure):
         group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
+        groups: Array | None = None,
+        repeats: Repeats = "error",
         weights: Array | None = None,
     ) -> Tensor:
         """The value of each query. The state is not changed: this is the functional interface.
@@ -265,7 +267,7 @@ class RankingMetric(Measure):
         Raises:
             TypeError, ValueError: as :meth:`update`; bad values raise at once.
         """
-        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes)
+        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
         return self.scored(batch)
 
     def update(
@@ -278,6 +280,8 @@ class RankingMetric(Measure):
         group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
+        groups: Array | None = None,
+        repeats: Repeats = "error",
         weights: Array | None = None,
     ) -> None:
         """Add a batch of whole queries. Arrays and lists of numbers count as tensors.
@@ -296,6 +300,11 @@ class RankingMetric(Measure):
             exclude: (query, item) tuple of 1-D tensors, a sparse matrix of SciPy [query, item], not 0 for each pair, or
                 a list of one id tensor per query: pairs that are not candidates, unless they are relevant.
             tie_break: like ``preds``, or [candidate]: among equal scores the higher value ranks first.
+            groups: int [candidate], [query, candidate] or [row], or beside ids [id]: equal for chunks of one document
+                or variants of one product, negative = alone. A group is ranked once, where its best candidate is, with
+                the largest grade of its candidates.
+            repeats: what is done with an id that is in a list again: "error"; "first" = later copies are left out and
+                the ids behind them move up; "hold" = they keep their place and are not relevant.
             weights: [query], finite and >= 0; a query of weight 0 is ignored.
 
         Raises:
@@ -306,7 +315,7 @@ class RankingMetric(Measure):
         batch = (
             preds
             if isinstance(preds, Batch)
-            else Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes)
+            else Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
         )
         self.accumulate(batch.results.get(id(self)) or score_batch([self], batch, values=False)[0])
         if indexes is not None:

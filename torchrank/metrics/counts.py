@@ -248,8 +248,8 @@ class Unrepeated(PerUserMetric):
 
     whole: bool = flag(default=False)
 
-    def recommended(self, preds: Any, target: Any, mask: Any, exclude: Any) -> tuple[Recommended, Tensor]:
-        lists, errors = super().recommended(preds, target, mask, exclude)
+    def recommended(self, preds: Any, target: Any, mask: Any, exclude: Any, repeats: str) -> tuple[Recommended, Tensor]:
+        lists, errors = super().recommended(preds, target, mask, exclude, "error")  # the lists as they are
         kinds = torch.arange(len(errors), device=errors.device)
         return lists, torch.where(kinds == Problem.DUPLICATE_IDS, 0, errors)
 

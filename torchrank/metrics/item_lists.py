@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 import torchrank.state.sums as state
-from torchrank.engine.ids import found, kept_ids
 from torchrank.engine.plan import chunks, cut
 from torchrank.hardware.devices import widest_float
 from torchrank.hardware.sorted_values import ascending
@@ -21,9 +20,10 @@ from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import ALL, BLOCK, RankedIds
 from torchrank.layouts.checks import check_tensor, tensor_of
+from torchrank.layouts.ranked_ids import HELD, found, kept_ids
 from torchrank.names.arguments import plain
 from torchrank.names.parameters import derived, fixed, integer, parameter
-from torchrank.names.types import Aggregation, Array, Pairs, Target, call_of
+from torchrank.names.types import Aggregation, Array, Pairs, Repeats, Target, call_of
 from torchrank.ranking.entries import run_starts
 from torchrank.state.measure import Measure
 from torchrank.state.scoring import score_batch
@@ -165,6 +165,7 @@ class ListMetric(Measure):
         *,
         mask: Array | None = None,
         exclude: Pairs | None = None,
+        repeats: Repeats = "error",
         weights: Array | None = None,
     ) -> None:
         """Add the lists of some users.
@@ -176,25 +177,32 @@ class ListMetric(Measure):
             mask: bool like ``preds``, or [position]; True for real candidates.
             exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
                 candidates unless they are relevant.
+            repeats: as in :meth:`torchrank.RankingMetric.update`.
             weights: [query], finite and >= 0: the weight of each list; a list of weight 0 does not count.
 
         Raises:
             TypeError: ``preds`` is not a tensor of integer ids.
             ValueError: shapes do not fit together. Bad values are counted and raise in :meth:`compute`.
         """
-        batch = preds if isinstance(preds, Batch) else Batch(preds, target, weights, mask, exclude=exclude)
+        batch = (
+            preds if isinstance(preds, Batch) else Batch(preds, target, weights, mask, exclude=exclude, repeats=repeats)
+        )
         self.accumulate(batch.results.get(id(self)) or score_batch([self], batch, values=False)[0])
 
     def per_query(self, batch: Batch) -> Values:
         """The values of the lists of a batch. Its weights are not read."""
         preds = batch.preds
         check_tensor(preds, "preds", f"integer ids [query, position] for {self.label}")
+        if batch.groups is not None:
+            raise ValueError(
+                f"Expected no groups for {self.label}, which reads the items of a list; update it by itself"
+            )
         with torch.no_grad():
             return Values.stack([in_batch(preds.device, preds.numel(), self._per_query, batch)])
 
     def _per_query(self, batch: Batch) -> Values:
         preds = batch.preds
-        lists, errors = self.recommended(preds, batch.target, batch.mask, batch.exclude)
+        lists, errors = self.recommended(preds, batch.target, batch.mask, batch.exclude, batch.repeats)
         queries, elements = len(lists.ids), max(1, lists.ids.shape[1] * max(1, self.width(lists)))
         step = max(1, BLOCK // elements)  # bounds the temporary memory
         values = torch.cat([self.measure(lists.rows(n, n + step)) for n in range(0, max(1, queries), step)])
@@ -204,7 +212,7 @@ class ListMetric(Measure):
         extra = lists if self.num_extra_sums else None
         return Values(values, empty.to(torch.int8), errors, self.weight(lists), extra, ignored=lists.ignored)
 
-    def recommended(self, preds: Any, target: Any, mask: Any, exclude: Any) -> tuple[Recommended, Tensor]:
+    def recommended(self, preds: Any, target: Any, mask: Any, exclude: Any, repeats: str) -> tuple[Recommended, Tensor]:
         """The first ranks of the lists, checked, and counts of bad values."""
         if preds.is_floating_point() or preds.dtype == torch.bool:
             raise TypeError(
@@ -219,13 +227,14 @@ class ListMetric(Measure):
             target = None
         # Without a target, every list gets the id -1, which means that nothing is relevant.
         relevant = preds.new_full((len(preds),), -1, dtype=torch.int64) if target is None else target
-        lists = arrange(preds, relevant, mask=mask, exclude=exclude, validate=self.validate_args)
+        lists = arrange(preds, relevant, mask=mask, exclude=exclude, repeats=repeats, validate=self.validate_args)
         assert isinstance(lists, RankedIds)
         kepts, grades, targets, counts = zip(*map(self._judged, cut(lists, chunks(lists, ALL))))
         is_item, grade = torch.cat(kepts), torch.cat(grades)
         from_target = None if targets[0] is None else torch.cat(targets)
         errors = torch.stack(counts).sum(0)
         rank = is_item.cumsum(-1)  # counted before ids outside the catalogue are dropped, so the other ids keep theirs
+        is_item = is_item & (lists.ids < HELD)
         if self.num_items is not None:
             outside = is_item & (lists.ids >= self.num_items)
             errors = errors + count(Problem.OUT_OF_RANGE, outside, lists.ignored)
@@ -272,6 +281,7 @@ class PerUserMetric(ListMetric):
         *,
         mask: Array | None = None,
         exclude: Pairs | None = None,
+        repeats: Repeats = "error",
         weights: Array | None = None,
     ) -> Tensor:
         """The value of each list, float64 [query]; NaN for a list with too few items. The state stays as it is.
@@ -279,7 +289,7 @@ class PerUserMetric(ListMetric):
         Raises:
             TypeError, ValueError: as :meth:`update`, which takes the same arguments; for bad values at once.
         """
-        return self.scored(Batch(preds, target, weights, mask, exclude=exclude))
+        return self.scored(Batch(preds, target, weights, mask, exclude=exclude, repeats=repeats))
 
 
 class ExposureMetric(ListMetric):

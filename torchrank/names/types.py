@@ -20,6 +20,9 @@ Aggregation = (
     | Callable[[Tensor], Tensor]
 )
 
+#: the treatment of ids that are repeated in a list
+Repeats = Literal["error", "first", "hold"]
+
 #: the treatment of unjudged candidates
 Unjudged = Literal["irrelevant", "condensed", "lower", "upper"]
 

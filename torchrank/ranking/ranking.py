@@ -21,7 +21,7 @@ from torchrank.layouts.checks import check_tensor, tensor_of
 from torchrank.layouts.progress import progress_bar
 from torchrank.layouts.sharding import Shard
 from torchrank.names.arguments import integer
-from torchrank.names.types import Array, Pairs
+from torchrank.names.types import Array, Pairs, Repeats
 from torchrank.ranking.intents import Intended
 from torchrank.ranking.parts import batch_order, numbered, together
 from torchrank.ranking.sampled import Draw
@@ -87,6 +87,7 @@ class Ranking(Intended):
         mask: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
+        groups: Array | None = None,
     ) -> Ranking:
         """Rank scores. Arrays and lists of numbers count as tensors, here and in the other constructors.
 
@@ -99,11 +100,15 @@ class Ranking(Intended):
             exclude: (query, item) tuple of 1-D tensors, or a list of one id tensor per query: pairs that are no
                 candidates, unless they are relevant.
             tie_break: [query, candidate] or [candidate]; the higher value ranks first among equal scores.
+            groups: int [candidate] or [query, candidate], equal for candidates that are ranked as one, negative =
+                alone, as in :meth:`torchrank.RankingMetric.update`.
 
         Raises:
             TypeError, ValueError: the arguments do not fit together.
         """
-        return cls.rank(arrange(preds, target, mask=mask, exclude=exclude, tie_break=tie_break, scores=True))
+        return cls.rank(
+            arrange(preds, target, mask=mask, exclude=exclude, tie_break=tie_break, groups=groups, scores=True)
+        )
 
     @classmethod
     @eager
@@ -115,6 +120,7 @@ class Ranking(Intended):
         mask: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
+        groups: Array | None = None,
     ) -> Ranking:
         """Rank scores [query, item] over a catalogue with one relevant item per query: ``label`` int [query].
 
@@ -123,7 +129,7 @@ class Ranking(Intended):
         label, preds = check_tensor(label, "label"), check_tensor(preds, "preds")
         if label.dim() != 1:
             raise ValueError(f"Expected label of shape [{len(preds)}], got {list(label.shape)}")
-        return cls.from_scores(preds, label, mask=mask, exclude=exclude, tie_break=tie_break)
+        return cls.from_scores(preds, label, mask=mask, exclude=exclude, tie_break=tie_break, groups=groups)
 
     @classmethod
     @eager
@@ -136,6 +142,7 @@ class Ranking(Intended):
         group_sizes: Array | None = None,
         mask: Array | None = None,
         tie_break: Array | None = None,
+        groups: Array | None = None,
         judged: bool = False,
     ) -> Ranking:
         """Rank flat rows: one row per candidate, with the index of its query in ``indexes``.
@@ -151,7 +158,9 @@ class Ranking(Intended):
             >>> tr.MRR().score(ranking)
             tensor([0.5000, 0.5000], dtype=torch.float64)
         """
-        rows = arrange(preds, target, indexes=indexes, group_sizes=group_sizes, mask=mask, tie_break=tie_break)
+        rows = arrange(
+            preds, target, indexes=indexes, group_sizes=group_sizes, mask=mask, tie_break=tie_break, groups=groups
+        )
         return cls.rank(rows, Need(relevant=not judged))
 
     @classmethod
@@ -163,18 +172,30 @@ class Ranking(Intended):
         *,
         mask: Array | None = None,
         exclude: Pairs | None = None,
+        groups: Array | None = None,
+        repeats: Repeats = "error",
     ) -> Ranking:
         """Make a ranking of lists of ids, best first: int [query, position], negative = padding.
 
         ``relevant``: ids [query], -100 = no query; [query, entry] padded with negatives; a list of one id tensor per
-        query; or a (query, id) or (query, id, grade) tuple of 1-D tensors.
+        query; or a (query, id) or (query, id, grade) tuple of 1-D tensors. ``groups``: int [id], the group of each id;
+        ``repeats``: what is done with an id that is in a list again; both as in
+        :meth:`torchrank.RankingMetric.update`.
+
+        Example:
+            >>> import torch, torchrank as tr
+            >>> chunks, documents = torch.tensor([[0, 1, 2]]), torch.tensor([7, 7, 8])
+            >>> tr.NDCG().score(tr.Ranking.from_ids(chunks, [torch.tensor([0, 1])], groups=documents))  # 7, then 8
+            tensor([1.], dtype=torch.float64)
+            >>> tr.MRR().score(tr.Ranking.from_ids([[5, 5, 6]], torch.tensor([6]), repeats="first"))  # 5, then 6
+            tensor([0.5000], dtype=torch.float64)
         """
         ids = check_tensor(ids, "ids")
         if ids.is_floating_point():
             raise TypeError(
                 f"Expected ids to be integer, best first, got {ids.dtype}; pass scores to Ranking.from_scores"
             )
-        return cls.rank(arrange(ids, relevant, mask=mask, exclude=exclude))
+        return cls.rank(arrange(ids, relevant, mask=mask, exclude=exclude, groups=groups, repeats=repeats))
 
     @classmethod
     @eager

@@ -13,7 +13,7 @@ from torch import Tensor
 from torchrank.hardware.threads import in_batch
 from torchrank.layouts.batch import Batch
 from torchrank.names.arguments import integer, one_of
-from torchrank.names.types import Array, Pairs, Target
+from torchrank.names.types import Array, Pairs, Repeats, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check
@@ -246,6 +246,8 @@ class Bootstrapped(SuiteMetric):
         group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
+        groups: Array | None = None,
+        repeats: Repeats = "error",
         weights: Array | None = None,
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``query_ids``.
@@ -256,7 +258,9 @@ class Bootstrapped(SuiteMetric):
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
         """
-        self.add(Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes), query_ids)
+        self.add(
+            Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats), query_ids
+        )
 
     def intervals(self, level: float | None = None, method: Percentiles | None = None) -> dict[str, Interval]:
         """The interval of every metric by key, over the queries of all workers: (low, high), both floats.

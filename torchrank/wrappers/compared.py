@@ -15,7 +15,7 @@ from torch import Tensor
 import torchrank.state.sums as state
 from torchrank.layouts.batch import Batch
 from torchrank.names.nearest import did_you_mean
-from torchrank.names.types import Array, Pairs, Target
+from torchrank.names.types import Array, Pairs, Repeats, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import estimate_table
 from torchrank.state.measure import Measure
@@ -124,6 +124,8 @@ class Compared(SuiteMetric):
         group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
+        groups: Array | None = None,
+        repeats: Repeats = "error",
         weights: Array | None = None,
     ) -> None:
         """Add a batch of whole queries. ``preds`` is a dict from the name of each system to its scores.
@@ -151,7 +153,8 @@ class Compared(SuiteMetric):
                 " system has not retrieved the score -inf"
             )
         batches = [
-            Batch(preds[name], target, weights, mask, indexes, exclude, tie_break, group_sizes) for name in self.systems
+            Batch(preds[name], target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
+            for name in self.systems
         ]
         metrics = list(self.tally.metrics.values())
         with torch.no_grad():

@@ -16,7 +16,7 @@ from torchrank.collection.line_plots import plot_values
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.batch import Batch
-from torchrank.names.types import Array, Pairs, Target
+from torchrank.names.types import Array, Pairs, Repeats, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.scoring import score_batch
 from torchrank.state.summed import SummedMetric
@@ -93,6 +93,8 @@ class PerQuery(SummedMetric):
         group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
+        groups: Array | None = None,
+        repeats: Repeats = "error",
         weights: Array | None = None,
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``query_ids``.
@@ -104,7 +106,7 @@ class PerQuery(SummedMetric):
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
         """
-        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes)
+        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
         batch_values = Values.stack(score_batch(list(self.metrics.values()), batch, total=False))
         if query_ids is None and isinstance(preds, Ranking):
             query_ids = preds.query_ids

@@ -15,7 +15,7 @@ from torchrank.layouts.batch import Batch
 from torchrank.layouts.checks import tensor_of
 from torchrank.names.arguments import integer
 from torchrank.names.nearest import did_you_mean
-from torchrank.names.types import Array, Pairs, Target
+from torchrank.names.types import Array, Pairs, Repeats, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate_table
 from torchrank.state.sums import Sum
@@ -89,6 +89,8 @@ class Sliced(SuiteMetric):
         group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
+        groups: Array | None = None,
+        repeats: Repeats = "error",
         weights: Array | None = None,
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``slices``.
@@ -106,7 +108,7 @@ class Sliced(SuiteMetric):
             slices = self._slices_of(preds.groups).to(preds.num_candidates.device)
         members, counters = self._members(slices)
         self.add(
-            Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes),
+            Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats),
             query_ids,
             [None, *members.T],
             counters,

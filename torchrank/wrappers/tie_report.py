@@ -23,7 +23,7 @@ from torchrank.layouts.bad_values import Problem, explain
 from torchrank.layouts.batch import Batch
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.names.types import Array, Pairs, Results, Target, call_of
+from torchrank.names.types import Array, Pairs, Repeats, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.ranking.tolerance import Tolerance
 from torchrank.state.aggregation import MEANS, from_sums
@@ -137,6 +137,8 @@ class TieReport(SummedMetric):
         group_sizes: Array | None = None,
         exclude: Pairs | None = None,
         tie_break: Array | None = None,
+        groups: Array | None = None,
+        repeats: Repeats = "error",
         weights: Array | None = None,
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`.
@@ -144,7 +146,7 @@ class TieReport(SummedMetric):
         Raises:
             TypeError: near ties are looked for in other layouts than scores [query, candidate] with a label or grades.
         """
-        complete = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes)
+        complete = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
         for batch in _snapped(complete, self._tolerance):
             self._add(batch)
         self.notice_cut(complete)

@@ -1,0 +1,217 @@
+"""Layouts of groups: chunks of one document, or variants of one product, are ranked as one candidate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchrank.hardware.devices import reading_is_free
+from torchrank.layouts.bad_values import Problem, count
+from torchrank.layouts.canonical import BLOCK, CatalogueLayout, DenseLayout, FlatRows, Layout, RankedIds
+from torchrank.layouts.checks import integer_ids
+from torchrank.layouts.items import IGNORED, JudgedItems, Padded, Ragged
+from torchrank.layouts.ranked_ids import kept_ids, repeated
+
+
+def grouped(layout: Layout, groups: Any) -> Layout:
+    """Convert a layout of candidates to one of groups.
+
+    A group has the score of its best candidate and the largest grade of its candidates.
+
+    Args:
+        layout: scores, flat rows or ranked ids.
+        groups: int [candidate] or [query, candidate] beside scores, [row] beside flat rows, [id] beside ids: equal for
+            candidates of one group; negative = a group of one.
+
+    Raises:
+        TypeError, ValueError: groups are not integers, or have another shape.
+    """
+    groups = integer_ids(groups, "groups", "preds").to(layout.errors.device).long()
+    if isinstance(layout, RankedIds):
+        return _of_ids(layout, _checked(groups, "[id], the group of each id", groups.dim() == 1 and groups.numel() > 0))
+    if isinstance(layout, FlatRows):
+        shape = [len(layout.scores)]
+        way_out = f"{shape}, the group of each row (sizes of queries are group_sizes)"
+        return _of_rows(layout, _checked(groups, way_out, list(groups.shape) == shape))
+    assert isinstance(layout, DenseLayout | CatalogueLayout)
+    queries, candidates = layout.scores.shape
+    # A batch without candidates has one column of padding.
+    fits = groups.shape in ((candidates,), (queries, candidates)) or not groups.numel() and candidates == 1
+    groups = _checked(groups, f"[{candidates}] or {[queries, candidates]}, the group of each candidate", fits)
+    groups = groups if groups.shape[-1] else groups.new_zeros(candidates)
+    # The numbers of groups of an accelerator are not read. Columns behind the last group are padding.
+    shared, width = groups.dim() == 1, candidates
+    if shared:
+        numbers = group_numbers(groups.unsqueeze(0)).expand(queries, -1)
+        width = int(numbers.max()) + 1 if reading_is_free(groups) and queries else candidates
+    step, parts = max(1, BLOCK // candidates), list[dict[str, Any]]()
+    for start in range(0, max(1, queries), step):
+        some = slice(start, start + step)
+        rows: Any = layout.rows(start, start + step)
+        parts.append(_of_scores(rows, numbers[some] if shared else group_numbers(groups[some]), width))
+    columns = {name: _joined([part[name] for part in parts]) for name in parts[0]}
+    if isinstance(layout, CatalogueLayout):
+        columns["judged"] = _merged(layout.judged, columns["judged"])
+    return replace(layout, **columns, exclude=None)
+
+
+def _checked(groups: Tensor, shape: str, fits: bool) -> Tensor:
+    if not fits:
+        raise ValueError(f"Expected groups of shape {shape}, got {list(groups.shape)}")
+    return groups
+
+
+def group_numbers(groups: Tensor) -> Tensor:
+    """The number of the group of each candidate among those of its row, from 0: int64, in the shape of ``groups``.
+
+    Example:
+        >>> group_numbers(torch.tensor([[7, -1, 5, 7, -1]]))
+        tensor([[3, 0, 2, 3, 1]])
+    """
+    ordered, order = groups.sort(dim=-1, stable=True)
+    begins = torch.zeros_like(ordered, dtype=torch.bool)
+    begins[..., 1:] = (ordered[..., 1:] != ordered[..., :-1]) | (ordered[..., 1:] < 0)
+    return torch.zeros_like(order).scatter(-1, order, begins.cumsum(-1))
+
+
+def _of_scores(layout: DenseLayout | CatalogueLayout, numbers: Tensor, width: int) -> dict[str, Any]:
+    """The fields of a layout of groups, for some queries.
+
+    Args:
+        layout: the scores of these queries.
+        numbers: the number of the group of each candidate, int64 [query, candidate].
+        width: the number of columns; if it is the number of candidates, there may be fewer groups.
+    """
+    keep, scores, tie_break = _kept(layout), layout.scores, layout.tie_break
+    best = _largest(scores, numbers, width, keep, -math.inf)
+    there = None
+    if keep is not None:
+        there = _largest(keep.byte(), numbers, width, None, 0).bool()
+    elif width == scores.shape[1]:
+        there = torch.arange(width, device=numbers.device) <= numbers.amax(-1, keepdim=True)
+    if tie_break is not None:  # that of the best candidate
+        at_best = scores == best.gather(1, numbers)
+        tie_break = _largest(tie_break, numbers, width, at_best if keep is None else at_best & keep, _least(tie_break))
+    fields = {"scores": best, "mask": there, "tie_break": tie_break}
+    if isinstance(layout, CatalogueLayout):
+        owner, items, _ = _entries(layout.judged)
+        column = items.clamp_min(0)
+        inside = items >= 0 if keep is None else (items >= 0) & keep[owner, column]
+        return fields | {"judged": torch.where(inside, numbers[owner, column], items.clamp_max(-1))}
+    for name in ("grade", "subtopics"):
+        if (x := getattr(layout, name)) is not None:
+            x = _largest(x, numbers, width, keep, _least(x))
+            x = x if there is None else x.masked_fill_(~_like(there, x), 0)
+        fields[name] = x
+    return fields
+
+
+def _kept(layout: DenseLayout | CatalogueLayout) -> Tensor | None:
+    """The candidates that are neither padding nor excluded, bool [query, candidate]; None = all."""
+    scores, pairs = layout.scores, layout.exclude
+    if pairs is None:
+        return layout.mask
+    # One more row, the last, takes the pairs of query -1.
+    keep = scores.new_ones((len(scores) + 1, scores.shape[1]), dtype=torch.bool)
+    keep[pairs.query, pairs.item] = False
+    if isinstance(layout, DenseLayout):  # relevant candidates stay
+        keep = keep[:-1] | (layout.grade > 0)
+    else:
+        owner, items, grade = _entries(layout.judged)
+        keep[torch.where((grade > 0) & (items >= 0), owner, -1), items.clamp_min(0)] = True
+        keep = keep[:-1]
+    return keep if layout.mask is None else keep & layout.mask
+
+
+def _largest(x: Tensor, numbers: Tensor, width: int, keep: Tensor | None, least: float) -> Tensor:
+    """The largest number of each group, [query, group, ...]; ``least`` if none is kept."""
+    x = x if keep is None else x.masked_fill(~_like(keep, x), least)
+    found = x.new_full((len(x), width, *x.shape[2:]), least)
+    return found.scatter_reduce_(1, _like(numbers, x).expand(x.shape), x, "amax")
+
+
+def _like(x: Tensor, other: Tensor) -> Tensor:
+    """A matrix with as many dimensions as another tensor."""
+    return x.view(*x.shape, *(1,) * (other.dim() - 2)) if other.dim() > 2 else x
+
+
+def _least(x: Tensor) -> float:
+    return -math.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    return parts[0] if len(parts) == 1 or parts[0] is None else torch.cat(list(parts))
+
+
+def _of_rows(layout: FlatRows, groups: Tensor) -> FlatRows:
+    """Rows of groups. A group of several queries is a group in each of them."""
+    _, query = layout.indexes.unique(return_inverse=True)
+    numbers = group_numbers((query * max(1, len(query)) + group_numbers(groups)).unsqueeze(0))
+    width = int(numbers.max()) + 1 if len(query) else 0
+    fields = {name: getattr(layout, name) for name in ("scores", "grade", "mask", "tie_break")}
+    fields = {name: None if x is None else x.unsqueeze(0) for name, x in fields.items()}
+    row = DenseLayout(layout.errors, layout.validate, **fields)  # of one query
+    found = _of_scores(row, numbers, width).items()
+    rows: dict[str, Any] = {name: None if x is None else x.squeeze(0) for name, x in found if name != "subtopics"}
+    indexes = layout.indexes.new_zeros(width).scatter_(0, numbers.squeeze(0), layout.indexes)
+    return replace(layout, **rows, indexes=indexes)
+
+
+def _of_ids(layout: RankedIds, groups: Tensor) -> RankedIds:
+    """Lists of groups, each at the position of its first id."""
+    items, grade = layout.judged.rectangle()
+    keep, valid, errors = kept_ids(layout, items, grade)
+    numbers = group_numbers(groups)
+
+    def of(ids: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
+        outside = inside & (ids >= len(groups))
+        number = torch.where(inside & ~outside, numbers[ids.clamp(0, len(groups) - 1)], -1)
+        return number, count(Problem.OUT_OF_RANGE, outside, layout.ignored)
+
+    ids, bad = of(layout.ids, keep)
+    ids = ids.masked_fill(repeated(ids), -1)
+    judged, outside = of(items, valid)
+    judged = torch.where(items == IGNORED, items, judged)
+    wide = Padded(items, True) if layout.judged.labels else _ragged(items, grade)
+    return replace(
+        layout, errors=errors + bad + outside, ids=ids, judged=_merged(wide, judged), mask=None, exclude=None
+    )
+
+
+def _ragged(items: Tensor, grade: Tensor) -> Ragged:
+    """The entries of a rectangle [query, entry], padding included."""
+    start = torch.arange(len(items) + 1, device="cpu") * items.shape[1]
+    return Ragged(items.flatten(), grade.flatten(), start)
+
+
+def _entries(judged: JudgedItems) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, item and grade of each judged item: [entry] each."""
+    sizes = judged.sizes
+    owner = torch.repeat_interleave(torch.arange(len(sizes), device="cpu"), sizes).to(judged.items.device)
+    items, grade = judged.rectangle() if isinstance(judged, Padded) else (judged.items, judged.grade)
+    return owner, items.flatten(), grade.flatten()
+
+
+def _merged(judged: JudgedItems, groups: Tensor) -> JudgedItems:
+    """The judged items as groups, each once with the largest grade.
+
+    Args:
+        judged: the items.
+        groups: the group of each item; negative = none.
+    """
+    if judged.labels:
+        return replace(judged, items=groups.view_as(judged.items))
+    owner, _, grade = _entries(judged)
+    groups = groups.flatten()
+    # Three stable sorts put the largest grade of a group of a query first.
+    order = grade.argsort(descending=True, stable=True)
+    order = order[groups[order].argsort(stable=True)]
+    order = order[owner[order].argsort(stable=True)]
+    again = torch.zeros_like(groups, dtype=torch.bool)
+    again[order[1:]] = (groups[order[1:]] == groups[order[:-1]]) & (owner[order[1:]] == owner[order[:-1]])
+    return replace(judged, items=groups.masked_fill(again & (groups >= 0), -1).view_as(judged.items))
