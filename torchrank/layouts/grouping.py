@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchrank.hardware.devices import reading_is_free
 from torchrank.layouts.bad_values import Problem, count
 from torchrank.layouts.canonical import BLOCK, CatalogueLayout, DenseLayout, FlatRows, Layout, RankedIds
 from torchrank.layouts.checks import integer_ids
@@ -41,14 +40,14 @@ def grouped(layout: Layout, groups: Any) -> Layout:
     assert isinstance(layout, DenseLayout | CatalogueLayout)
     queries, candidates = layout.scores.shape
     # A batch without candidates has one column of padding.
-    fits = groups.shape in ((candidates,), (queries, candidates)) or not groups.numel() and candidates == 1
+    fits = groups.shape in ((candidates,), (queries, candidates)) or (not groups.numel() and candidates == 1)
     groups = _checked(groups, f"[{candidates}] or {[queries, candidates]}, the group of each candidate", fits)
     groups = groups if groups.shape[-1] else groups.new_zeros(candidates)
     # The numbers of groups of an accelerator are not read. Columns behind the last group are padding.
     shared, width = groups.dim() == 1, candidates
     if shared:
         numbers = group_numbers(groups.unsqueeze(0)).expand(queries, -1)
-        width = int(numbers.max()) + 1 if reading_is_free(groups) and queries else candidates
+        width = int(numbers.max()) + 1 if groups.is_cpu and queries else candidates
     step, parts = max(1, BLOCK // candidates), list[dict[str, Any]]()
     for start in range(0, max(1, queries), step):
         some = slice(start, start + step)
