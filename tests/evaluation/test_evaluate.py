@@ -126,7 +126,7 @@ def test_integer_ids_and_texts_are_kept():
         (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "mrr", queries="all"), "queries to be one of"),
         (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "mrr", precision="half"), "precision to be one of"),
         (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, "mrrr"), "did you mean"),
-        (lambda: tr.evaluate(torch.rand(3), torch.ones(3)), "pass tensors of scores and grades to a metric"),
+        (lambda: tr.evaluate(torch.rand(3), torch.ones(3)), r"tensors \[query, candidate\] to a metric"),
         (lambda: tr.evaluate({"q": {"a": 1}}, {"q": {"a": math.nan}}, "mrr"), "NaN"),
         (lambda: tr.evaluate({}, {"q": {"a": 1.0}}, "mrr"), "judgments of at least one document"),
         (

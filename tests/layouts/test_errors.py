@@ -467,7 +467,7 @@ CONSTRUCTORS = {
     "log_base without a logarithm": (lambda: tr.NDCG(discount="reciprocal", log_base=3), ["only with", "log_base=3"]),
     "average": (lambda: tr.MR(average="micro"), ["'positive'", "'micro'"]),
     "average of one value": (lambda: tr.MRR(average="positive"), ["filtered=True", "got filtered=False"]),
-    "an unknown argument": (lambda: tr.NDCG(k=3), ["NDCG to have arguments top_k,", "got 'k'", "did you mean 'top_k'"]),
+    "an unknown argument": (lambda: tr.NDCG(k=3), ["an argument of NDCG", "got 'k'", "did you mean 'top_k'"]),
     "a misspelt argument": (lambda: tr.MAP(normalise="min"), ["got 'normalise'", "did you mean 'normalize'"]),
     "an argument of no one": (lambda: tr.Coverage(num_items=3, ties="expected"), ["Coverage", "got 'ties'"]),
     "a name without its catalogue": (lambda: tr.parse("coverage@10"), ["num_items", "tr.Coverage(num_items=...)"]),

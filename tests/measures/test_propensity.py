@@ -174,6 +174,17 @@ def test_inverse_propensities_keep_grades_that_are_no_relevance():
         tr.inverse_propensity(torch.tensor([True, False]), p)
 
 
+def test_clicks_in_flat_rows_are_not_read_as_items_without_a_warning():
+    clicks, seen, scores = torch.tensor([0, 1, 1, 0]), torch.tensor([0.5, 0.25, 0.5, 0.1]), torch.rand(4)
+    with pytest.warns(UserWarning, match=r"clicks in flat rows, pass target / propensities to the metric"):
+        tr.inverse_propensity(clicks, seen)
+    assert tr.IPS().score(scores, clicks / seen, indexes=torch.tensor([0, 0, 1, 1])).tolist() == [4, 2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tr.inverse_propensity(torch.tensor([0, 1, 2, 0]), seen)  # items
+        tr.inverse_propensity(torch.tensor([0, 1, 1]), seen)
+
+
 def test_one_is_true_for_the_self_normalised():
     assert tr.IPS(self_normalized=1).label == tr.IPS(self_normalized=True).label == "ips(self_normalized=True)"
     assert tr.IPS(self_normalized=0).label == "ips"

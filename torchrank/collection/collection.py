@@ -19,7 +19,7 @@ from torchrank.hardware.graphs import eager
 from torchrank.layouts.batch import Batch
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import ListMetric, PerUserMetric
-from torchrank.names.arguments import one_of, warn
+from torchrank.names.arguments import one_of, unknown, warn
 from torchrank.names.plain_keys import KeyStyle, check_different, spell
 from torchrank.names.types import Array, Pairs, Repeats, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
@@ -93,10 +93,7 @@ class RankingCollection(MetricCollection):
         one_of("keys", keys, get_args(KeyStyle))
         known = [name for name, measure in Measure.declared.items() if measure.of_torchmetrics]
         for name in kwargs.keys() - {*known}:
-            raise TypeError(
-                f"Expected arguments prefix, postfix, keys, {', '.join(known)}, got {name!r}; write the parameters of"
-                " measures in their names, as 'ndcg(ties=optimistic)@10'"
-            )
+            raise TypeError(unknown("RankingCollection", name, ["metrics", "prefix", "postfix", "keys", *known]))
         # torchmetrics' groups share states of equal metrics. Here metrics share the ranking, and groups are not needed.
         super().__init__([], prefix=prefix, postfix=postfix, compute_groups=False)
         self._style, self._options = keys, kwargs

@@ -14,7 +14,7 @@ from torchrank.evaluation.evaluation import Evaluation
 from torchrank.evaluation.evaluator import Evaluator, Part, check_queries
 from torchrank.evaluation.options import MEASURES, Options, Precision, Queries, with_parameters
 from torchrank.layouts.progress import progress_bar
-from torchrank.names.arguments import warn
+from torchrank.names.arguments import warn, with_hints
 from torchrank.names.presets import CUTOFFS
 from torchrank.names.presets import preset as preset_of
 from torchrank.names.types import Unjudged
@@ -30,6 +30,7 @@ from torchrank.wrappers.query_table import QueryTable
 from torchrank.wrappers.suites import Suite
 
 
+@with_hints
 def evaluate(
     qrels: Any,
     run: Any = None,

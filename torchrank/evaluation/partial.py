@@ -11,7 +11,7 @@ import torch
 
 from torchrank.evaluation.evaluator import Evaluator, Part
 from torchrank.evaluation.options import MEASURES, Options, Precision, Queries
-from torchrank.names.arguments import warn
+from torchrank.names.arguments import warn, with_hints
 from torchrank.state.estimates import Estimate, Interval, estimate, estimate_table
 from torchrank.state.exact import ExactSums
 from torchrank.state.query_mean import QueryMean
@@ -118,6 +118,7 @@ class PartialEvaluation:
         return f"{self.summary()}\n\n{self.coverage}"
 
 
+@with_hints
 def partial(
     qrels: Any,
     part: Any,

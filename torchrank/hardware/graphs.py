@@ -9,11 +9,13 @@ from typing import Any, TypeVar, cast
 
 import torch
 
+from torchrank.names.arguments import explained
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def eager(function: F) -> F:
-    """Exclude a function from the graphs of torch.compile and torch.jit.script.
+    """Exclude a function from the graphs of torch.compile and torch.jit.script, and explain wrong calls.
 
     Like torch.compiler.disable, but without its import, which takes seconds.
     """
@@ -21,11 +23,14 @@ def eager(function: F) -> F:
 
     @functools.wraps(function)
     def outside(*args: Any, **kwargs: Any) -> Any:
-        if "torch._dynamo" not in sys.modules:  # no function is compiled in this process
-            return function(*args, **kwargs)
-        if not disabled:
-            disabled.append(torch.compiler.disable(function))
-        return disabled[0](*args, **kwargs)
+        try:
+            if "torch._dynamo" not in sys.modules:  # no function is compiled in this process
+                return function(*args, **kwargs)
+            if not disabled:
+                disabled.append(torch.compiler.disable(function))
+            return disabled[0](*args, **kwargs)
+        except (TypeError, AttributeError) as error:
+            raise explained(error, function, args, kwargs)  # noqa: B904
 
     outside._torchdynamo_disable = True  # type: ignore[attr-defined]
     return cast(F, torch.jit.unused(outside))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +13,7 @@ from torchrank.formulas.gains import POSITIVE, discount_of
 from torchrank.formulas.judgment_bounds import UNEQUAL
 from torchrank.layouts.checks import tensor_of
 from torchrank.metrics.graded import DCG, GradedMetric
-from torchrank.names.arguments import number
+from torchrank.names.arguments import number, warn
 from torchrank.names.parameters import one_of
 from torchrank.names.types import Array, Target
 from torchrank.ranking.arithmetic import only, ratio
@@ -29,10 +28,9 @@ class InverseGrades(GradedMetric):
     def errors(self, ranking: Ranking) -> Tensor:
         grade = ranking.grade
         if grade.is_cpu and grade.numel() and float(only(ranking.valid, grade).amax()) == 1:
-            warnings.warn(
+            warn(
                 f"Expected grades 1 / propensity for {self.label}, got positive grades of 1 only, as raw clicks have;"
-                " pass target=torchrank.inverse_propensity(target, propensities)",
-                stacklevel=2,
+                " pass target=torchrank.inverse_propensity(target, propensities), or target / propensities of flat rows"
             )
         return super().errors(ranking)
 
@@ -271,6 +269,16 @@ def inverse_propensity(target: Target, propensities: Array) -> Tensor | tuple[Te
     if isinstance(target, Tensor) and target.dim() == 2 and target.shape[1] == items:
         # Zeros are set, not multiplied, because an inverse may be infinite. Negative grades mean unjudged and stay.
         return torch.where(target == 0, 0.0, target * torch.where(target < 0, 1.0, inverse))
+    if (
+        isinstance(target, Tensor)
+        and target.shape == propensities.shape
+        and items > 2
+        and bool((target // 2 == 0).all())
+    ):
+        warn(
+            "Read target as the relevant item of each query, got only 0 and 1, one for each propensity; if these are"
+            " clicks in flat rows, pass target / propensities to the metric"
+        )
     query, item, grade = _triples(target, inverse.device)
     # Pairs outside the propensities keep their grade, and the metric reports them; clamping makes them safe to look up.
     there = (item >= 0) & (item < items)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from torchrank.names.labels import name_of
-from torchrank.names.nearest import did_you_mean
+from torchrank.names.nearest import closest, did_you_mean
+from torchrank.names.registry import measures
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def one_of(argument: str, value: object, known: Iterable[object], or_callable: bool = False) -> None:
@@ -77,6 +82,61 @@ def integer(argument: str, value: object, least: int, or_none: bool = True, most
         way_out = "; give several to RankingCollection, as 'ndcg@5,10'" if several else ""
         raise ValueError(f"Expected {argument} to be an integer {bound}{also}, got {value!r}{way_out}")
     return int(value)
+
+
+#: where the parameters of measures are given
+IN_MEASURE = "pass {} to the measure, as NDCG(top_k=10, gain='linear') or 'ndcg(gain=linear)@10'"
+
+
+def unknown(call: str, name: str, known: Iterable[str], others: Iterable[str] = (), way: str = IN_MEASURE) -> str:
+    """The error message for an unknown argument: the known one that is meant, or the ``way`` to pass it elsewhere.
+
+    Args:
+        call: the function or class that was called.
+        name: the unknown argument.
+        known: the arguments of the call.
+        others: arguments that are passed elsewhere; by default the parameters of all measures.
+        way: where these are passed, a template.
+    """
+    known = list(known)
+    others = others or dict.fromkeys(name for measure in measures().values() for name in measure.declared)
+    hint = did_you_mean(name, known)
+    if not hint and (meant := closest(name, others)):
+        hint = f"; {way.format(meant[0])}"
+    expected = f"an argument of {call}" if hint else f"{call} to have arguments {', '.join(known)}"
+    return f"Expected {expected}, got {name!r}{hint}"
+
+
+def explained(error: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Iterable[str]) -> Exception:
+    """An error of a call with an unknown argument, or of a method of a class: what is meant. Other errors as they are.
+
+    It costs nothing until a call fails, unlike a check before each call.
+    """
+    name, parameters, message = function.__name__, inspect.signature(function).parameters, ""
+    if "self" in parameters and not (args and hasattr(type(args[0]), name)):
+        message = f"Expected {name} of a metric, got that of a class; write NDCG(top_k=10).{name}(preds, target)"
+    elif all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
+        wrong = [keyword for keyword in kwargs if keyword not in parameters]
+        call = type(args[0]).__name__ if name == "__init__" else name
+        message = unknown(call, wrong[0], [x for x in parameters if x not in ("self", "cls")]) if wrong else ""
+    if not message:
+        return error
+    better = TypeError(message)
+    better.__suppress_context__ = True
+    return better
+
+
+def with_hints(function: F) -> F:
+    """Errors of a function for unknown arguments name the arguments that are meant."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            raise explained(error, function, args, kwargs)  # noqa: B904
+
+    return cast(F, call)
 
 
 def warn(message: str) -> None:

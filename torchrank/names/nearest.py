@@ -27,9 +27,42 @@ def _likeness(name: str, other: str) -> float:
     return (shared + difflib.SequenceMatcher(None, other, name).ratio()) / 2
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of an error message for an unknown name: the nearest known names, or nothing."""
-    name = str(name)  # an argument of another type is unknown, too
+#: names of arguments and libraries, each with other words of the field for it
+SYNONYMS = {
+    "top_k": "k at cutoff n topk top",
+    "preds": "scores score y_score y_pred predictions logits input",
+    "target": "labels label y_true grades relevance relevances targets",
+    "mask": "ignore_index padding_mask valid",
+    "exclude": "seen filter filter_items seen_items known train ignore",
+    "query_ids": "query_id query queries qid qids user user_id user_ids users ids",
+    "indexes": "query_id query_ids queries query qid qids user user_id user_ids users group_id indices",
+    "group_sizes": "group groups sizes",
+    "weights": "weight sample_weight sample_weights",
+    "query": "qid query_id user user_id",
+    "item": "doc doc_id document docid item_id",
+    "by": "group groups groupby slice slices cohort",
+    "qrels": "judgments ground_truth truth gold",
+    "run": "runs predictions results",
+    "measures": "metrics metric measure",
+    "num_items": "n_items catalogue_size",
+    "relevance_level": "rel threshold min_rel rel_level",
+    "empty_target_action": "empty zero_division",
+    "correction": "adjust method p_adjust",
+    "baseline": "base control reference",
+    "lightgbm": "lgbm lgb",
+    "xgboost": "xgb",
+    "catboost": "cb cat",
+}
+
+
+def closest(name: str, known: Iterable[str]) -> list[str]:
+    """The known names for which an unknown one is another word, or those that are most like it."""
     by_lower = {other.lower(): other for other in known}
-    near = nearest([name.lower()], {other: other for other in by_lower})
-    return f"; did you mean {' or '.join(repr(by_lower[other]) for other in near)}?" if near else ""
+    meant = [other for other, words in SYNONYMS.items() if other in by_lower and name.lower() in words.split()]
+    return [by_lower[other] for other in meant or nearest([name.lower()], {other: other for other in by_lower})]
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """The end of an error message for an unknown name: the nearest known names, or nothing."""
+    near = closest(str(name), known)  # an argument of another type is unknown, too
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -318,6 +318,11 @@ def bind(
     start = f"{cls.__name__}.__init__()"
     ours = {name: param for name, param in cls.declared.items() if not param.of_torchmetrics}
     places = [name for name, param in ours.items() if not param.kw_only]
+    if any(getattr(value, "ndim", 0) for value in by_position):
+        example = f"{cls.__name__}({'top_k=10' if places else ''}).score(preds, target)"
+        raise TypeError(
+            f"Expected parameters of {cls.__name__}, got a {type(by_position[0]).__name__}; write {example}"
+        )
     if len(by_position) > len(places):
         many = f"{1 + len(places)} positional arguments but {1 + len(by_position)} were given"
         raise TypeError(f"{start} takes from 1 to {many}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -14,9 +15,8 @@ from torch import Tensor
 import torchrank.names.labels as labels
 from torchrank.layouts.bad_values import explain
 from torchrank.layouts.batch import Batch
-from torchrank.names.arguments import plain
-from torchrank.names.nearest import did_you_mean
-from torchrank.names.parameters import REQUIRED, Parametrised, bind, integer, of_torchmetrics
+from torchrank.names.arguments import plain, unknown
+from torchrank.names.parameters import REQUIRED, Parametrised, bind, integer, of_torchmetrics, signature
 from torchrank.names.registry import KINDS
 from torchrank.ranking.arithmetic import only
 from torchrank.state.query_mean import QueryMean
@@ -128,10 +128,9 @@ class Measure(Parametrised, QueryMean):
 
     def _unknown(self, name: str) -> str:
         """The error message for an unknown argument."""
-        known = [*(["top_k"] if self.takes_top_k else []), *self.definition(), "validate_args"]
-        hint = "; mask= of update replaces it" if name == "ignore_index" else ""
-        hint = hint or did_you_mean({"k": "top_k"}.get(name, name), known)
-        return f"Expected {type(self).__name__} to have arguments {', '.join(known)}, got {name!r}{hint}"
+        known = [x for x in signature(type(self)).parameters if not self.declared[x].of_torchmetrics]
+        others = inspect.signature(type(self).update).parameters
+        return unknown(type(self).__name__, name, known, others, "pass {}= to update")
 
     @property
     def label(self) -> str:

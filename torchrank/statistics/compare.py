@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from torchrank.names.arguments import with_hints
 from torchrank.names.nearest import did_you_mean
 from torchrank.statistics.comparison import Comparison, comparison_of
 from torchrank.statistics.corrections import correct
@@ -29,6 +30,7 @@ Array = np.ndarray
 _CLUSTERED = ("t", "randomization")
 
 
+@with_hints
 def compare(
     systems: Mapping[str, Any],
     baseline: str | None = None,

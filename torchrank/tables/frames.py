@@ -20,7 +20,7 @@ from torchrank.tables.records import float_column, id_column, of_columns, of_lis
 
 def is_frame(source: Any) -> bool:
     """Whether a source is a data frame, or another object with columns."""
-    if isinstance(source, type | str | bytes | list | tuple):
+    if isinstance(source, type | str | bytes | list | tuple) or len(getattr(source, "shape", "qd")) == 1:  # or a series
         return False
     methods = ("__arrow_c_stream__", "__dataframe__", "__narwhals_dataframe__", "__narwhals_lazyframe__", "to_pandas")
     return any(map(functools.partial(hasattr, source), methods)) or native.library_of(source) in (

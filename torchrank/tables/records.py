@@ -176,8 +176,9 @@ def of_tuples(tuples: Iterable[Any], value: str, chosen: names.Columns, source: 
     fields = getattr(first, "_fields", None)
     if not isinstance(first, Sequence) or isinstance(first, str | bytes):
         raise ReadingError(
-            f"Expected rows to be tuples (query, document, {value}), got {shown(first)}; pass tensors of scores"
-            " and grades to a metric, as tr.NDCG().score(scores, grades)",
+            f"Expected rows to be tuples (query, document, {value}), got {shown(first)}; pass one frame with"
+            " a query, a score and a grade in each row, as tr.evaluate(frame, 'ndcg@10'), or tensors [query, candidate]"
+            " to a metric, as tr.NDCG().score(scores, grades)",
             source, 1, "", "row",
         )  # fmt: skip
     if fields or chosen is not None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from torchrank.names.arguments import integer, one_of
+from torchrank.names.arguments import integer, one_of, with_hints
 from torchrank.names.docstrings import with_texts
 from torchrank.names.optional import imported
 from torchrank.tables import file_readers, frames, records
@@ -20,6 +20,7 @@ from torchrank.tables.pair_tables import Duplicates, PairTable, Qrels, Rows, Run
 T = TypeVar("T", bound=PairTable)
 
 
+@with_hints
 @with_texts(FORMATS=ABOUT_FORMATS)
 def read_qrels(
     source: Any,
@@ -63,6 +64,7 @@ def read_qrels(
     return _read(Qrels, source, Reading("grade", columns, format, expansion=expansion), duplicates)
 
 
+@with_hints
 @with_texts(FORMATS=ABOUT_FORMATS)
 def read_run(
     source: Any,
@@ -145,7 +147,11 @@ def content_of(source: Any, reading: Reading) -> Content:
             source = _predictions(Path(source))
         text = file_readers.open_text(source, value, reading.expansion)
         return FORMATS[format_of(text, reading)].read(text, reading)
-    if hasattr(source, "to_dict") and not isinstance(source, Mapping) and not frames.is_frame(source):
+    if (
+        hasattr(source, "to_dict")
+        and not isinstance(source, Mapping)
+        and not (frames.is_frame(source) or hasattr(source, "shape"))
+    ):
         return source.to_dict(), ""  # Qrels and Run of ranx
     if (kinds := getattr(getattr(source, "dtype", None), "names", None)) and np.ndim(source) == 1:
         source = {name: source[name] for name in kinds}  # an array of numpy with named columns
