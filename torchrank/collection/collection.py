@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, KeysView, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, get_args
 from urllib.parse import unquote
 
 import torch
@@ -16,12 +16,12 @@ from torchrank.collection.line_plots import plot_over_k, plot_results
 from torchrank.collection.members import Member, Metrics, keyed
 from torchrank.collection.pointwise import Pointwise
 from torchrank.hardware.graphs import eager
-from torchrank.layouts.batch import Batch
+from torchrank.layouts.batch import Batch, Options, with_options
 from torchrank.metrics.base import RankingMetric
 from torchrank.metrics.item_lists import ListMetric, PerUserMetric
 from torchrank.names.arguments import one_of, unknown, warn
 from torchrank.names.plain_keys import KeyStyle, check_different, spell
-from torchrank.names.types import Array, Pairs, Repeats, Results, Target, call_of
+from torchrank.names.types import Array, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import Estimate, Interval, Method, estimate_table
 from torchrank.state.measure import Measure
@@ -184,62 +184,37 @@ class RankingCollection(MetricCollection):
     # ---- rank once ---------------------------------------------------------------------------------------------
 
     @eager
+    @with_options
     def update(  # type: ignore[override]
         self,
         preds: Array | Ranking,
         target: Target | None = None,
-        *,
-        mask: Array | None = None,
-        indexes: Array | None = None,
-        group_sizes: Array | None = None,
-        exclude: Pairs | None = None,
-        tie_break: Array | None = None,
-        groups: Array | None = None,
-        repeats: Repeats = "error",
-        weights: Array | None = None,
+        **options: Unpack[Options],
     ) -> None:
         """Add a batch of whole queries to every metric. Arguments of :meth:`torchrank.RankingMetric.update`."""
-        for metric, arguments, keywords in self._calls(
-            Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
-        ):
+        for metric, arguments, keywords in self._calls(Batch(preds, target, **options)):
             metric.update(*arguments, **keywords)
 
     @eager
+    @with_options
     def forward(
         self,
         preds: Array | Ranking,
         target: Target | None = None,
-        *,
-        mask: Array | None = None,
-        indexes: Array | None = None,
-        group_sizes: Array | None = None,
-        exclude: Pairs | None = None,
-        tie_break: Array | None = None,
-        groups: Array | None = None,
-        repeats: Repeats = "error",
-        weights: Array | None = None,
+        **options: Unpack[Options],
     ) -> Results:
         """Add a batch and return its own values by key. Arguments of :meth:`update`."""
-        calls = self._calls(
-            Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
-        )
+        calls = self._calls(Batch(preds, target, **options))
         values = [metric(*arguments, **keywords) for metric, arguments, keywords in calls]
         return self._shown(dict(zip(self._modules, values)))
 
     @eager
+    @with_options
     def score(
         self,
         preds: Array | Ranking,
         target: Target | None = None,
-        *,
-        mask: Array | None = None,
-        indexes: Array | None = None,
-        group_sizes: Array | None = None,
-        exclude: Pairs | None = None,
-        tie_break: Array | None = None,
-        groups: Array | None = None,
-        repeats: Repeats = "error",
-        weights: Array | None = None,
+        **options: Unpack[Options],
     ) -> Results:
         """The values [query] of every metric with per-query values, by key. States do not change.
 
@@ -249,7 +224,7 @@ class RankingCollection(MetricCollection):
         Raises:
             TypeError, ValueError: as :meth:`update`, and ValueError at once for bad values.
         """
-        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
+        batch = Batch(preds, target, **options)
         members = {inner: m for inner, m in self._modules.items() if isinstance(m, RankingMetric | PerUserMetric)}
         results = score_batch(list(members.values()), batch, total=False)
         return {

@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, TypeVar
 
 import torch
 from torch import Tensor
 
 from torchrank.layouts.bad_values import Problem
 from torchrank.layouts.checks import indexes_of, shape_of, tensor_of
+from torchrank.names.types import Array, Pairs, Repeats
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Options(TypedDict, total=False):
+    """The arguments of ``update`` besides ``preds`` and ``target``, for methods that pass them on to a batch."""
+
+    mask: Array | None
+    indexes: Array | None
+    group_sizes: Array | None
+    exclude: Pairs | None
+    tie_break: Array | None
+    groups: Array | None
+    repeats: Repeats
+    weights: Array | None
+
+
+def with_options(method: F) -> F:
+    """Decorator that shows each of the :class:`Options` in the signature of a method, for help and for torchmetrics."""
+    signature = inspect.signature(method)
+    options = (
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Batch, name), annotation=kind.__forward_arg__
+        )
+        for name, kind in Options.__annotations__.items()
+    )
+    method.__signature__ = signature.replace(parameters=[*signature.parameters.values()][:-1] + [*options])  # type: ignore[attr-defined]
+    return method
 
 
 @dataclass(frozen=True, eq=False)

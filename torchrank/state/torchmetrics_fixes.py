@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from inspect import Signature
 from types import FunctionType, MethodType
 from typing import Any, TypeGuard
 
@@ -34,7 +34,7 @@ def _properties(cls: type) -> tuple[str, ...]:
 
 
 #: types whose values torch.nn.Module does not register
-PLAIN = frozenset({bool, int, float, str, tuple, list, dict, type(None), FunctionType, MethodType, Signature})
+PLAIN = frozenset({bool, int, float, str, tuple, list, dict, type(None), FunctionType, MethodType, inspect.Signature})
 PLAIN |= {torch.device, torch.dtype}
 
 #: what compilers leave out of their graphs in any class, beside `update`, `forward` and `compute`
@@ -100,7 +100,10 @@ class SafeMetric(Metric):
             self._device = torch.device("cpu")
 
     def _wrap_update(self, update: Callable[..., Any]) -> Callable[..., Any]:
-        return eager(super()._wrap_update(update))
+        wrapped = super()._wrap_update(update)
+        if hasattr(update, "__signature__"):  # copied from the function, with self
+            wrapped.__signature__ = inspect.signature(update)  # type: ignore[attr-defined]
+        return eager(wrapped)
 
     @eager
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import torch
 from torch import Tensor
 
 from torchrank.hardware.threads import in_batch
-from torchrank.layouts.batch import Batch
+from torchrank.layouts.batch import Batch, Options, with_options
 from torchrank.names.arguments import integer, one_of
-from torchrank.names.types import Array, Pairs, Repeats, Target
+from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state import sums
 from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check
@@ -235,20 +235,14 @@ class Bootstrapped(SuiteMetric):
         super().__init__(tally, 1, "", **kwargs)
         self.suite = collection
 
+    @with_options
     def update(
         self,
         preds: Array | Ranking,
         target: Target | None = None,
         *,
         query_ids: Array | Sequence[str] | None = None,
-        mask: Array | None = None,
-        indexes: Array | None = None,
-        group_sizes: Array | None = None,
-        exclude: Pairs | None = None,
-        tie_break: Array | None = None,
-        groups: Array | None = None,
-        repeats: Repeats = "error",
-        weights: Array | None = None,
+        **options: Unpack[Options],
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``query_ids``.
 
@@ -258,9 +252,7 @@ class Bootstrapped(SuiteMetric):
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
         """
-        self.add(
-            Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats), query_ids
-        )
+        self.add(Batch(preds, target, **options), query_ids)
 
     def intervals(self, level: float | None = None, method: Percentiles | None = None) -> dict[str, Interval]:
         """The interval of every metric by key, over the queries of all workers: (low, high), both floats.

@@ -6,16 +6,16 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
 import torchrank.state.sums as state
-from torchrank.layouts.batch import Batch
+from torchrank.layouts.batch import Batch, Options, with_options
 from torchrank.names.nearest import did_you_mean
-from torchrank.names.types import Array, Pairs, Repeats, Target
+from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import estimate_table
 from torchrank.state.measure import Measure
@@ -114,19 +114,12 @@ class Compared(SuiteMetric):
 
     # ---- add ---------------------------------------------------------------------------------------------------
 
+    @with_options
     def update(
         self,
         preds: Mapping[str, Array | Ranking],
         target: Target | None = None,
-        *,
-        mask: Array | None = None,
-        indexes: Array | None = None,
-        group_sizes: Array | None = None,
-        exclude: Pairs | None = None,
-        tie_break: Array | None = None,
-        groups: Array | None = None,
-        repeats: Repeats = "error",
-        weights: Array | None = None,
+        **options: Unpack[Options],
     ) -> None:
         """Add a batch of whole queries. ``preds`` is a dict from the name of each system to its scores.
 
@@ -152,10 +145,7 @@ class Compared(SuiteMetric):
                 f"Expected scores of the same candidates from all systems, got shapes {shapes}; give candidates that a"
                 " system has not retrieved the score -inf"
             )
-        batches = [
-            Batch(preds[name], target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
-            for name in self.systems
-        ]
+        batches = [Batch(preds[name], target, **options) for name in self.systems]
         metrics = list(self.tally.metrics.values())
         with torch.no_grad():
             systems = [score_batch(metrics, batch) for batch in batches]

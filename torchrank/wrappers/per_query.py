@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -15,8 +15,8 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 from torchrank.collection.line_plots import plot_values
 from torchrank.hardware.devices import widest_float
 from torchrank.layouts.bad_values import Problem
-from torchrank.layouts.batch import Batch
-from torchrank.names.types import Array, Pairs, Repeats, Target
+from torchrank.layouts.batch import Batch, Options, with_options
+from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.scoring import score_batch
 from torchrank.state.summed import SummedMetric
@@ -82,20 +82,14 @@ class PerQuery(SummedMetric):
 
     # ---- add ---------------------------------------------------------------------------------------------------
 
+    @with_options
     def update(
         self,
         preds: Array | Ranking,
         target: Target | None = None,
         *,
         query_ids: Array | Sequence[str] | None = None,
-        mask: Array | None = None,
-        indexes: Array | None = None,
-        group_sizes: Array | None = None,
-        exclude: Pairs | None = None,
-        tie_break: Array | None = None,
-        groups: Array | None = None,
-        repeats: Repeats = "error",
-        weights: Array | None = None,
+        **options: Unpack[Options],
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``query_ids``.
 
@@ -106,7 +100,7 @@ class PerQuery(SummedMetric):
         Raises:
             TypeError, ValueError: as :meth:`torchrank.RankingMetric.update`, or if ids are missing.
         """
-        batch = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
+        batch = Batch(preds, target, **options)
         batch_values = Values.stack(score_batch(list(self.metrics.values()), batch, total=False))
         if query_ids is None and isinstance(preds, Ranking):
             query_ids = preds.query_ids

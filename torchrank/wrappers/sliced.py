@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from torchrank.hardware.devices import widest_float
-from torchrank.layouts.batch import Batch
+from torchrank.layouts.batch import Batch, Options, with_options
 from torchrank.layouts.checks import tensor_of
 from torchrank.names.arguments import integer
 from torchrank.names.nearest import did_you_mean
-from torchrank.names.types import Array, Pairs, Repeats, Target
+from torchrank.names.types import Array, Target
 from torchrank.ranking.ranking import Ranking
 from torchrank.state.estimates import NO_INTERVAL, Estimate, Interval, check, estimate_table
 from torchrank.state.sums import Sum
@@ -77,6 +77,7 @@ class Sliced(SuiteMetric):
         super().__init__(tally, 1 + len(self.names), f"sliced({','.join(self.names)}) ", **kwargs)
         self.suite = collection
 
+    @with_options
     def update(
         self,
         preds: Array | Ranking,
@@ -84,14 +85,7 @@ class Sliced(SuiteMetric):
         *,
         slices: Array | None = None,
         query_ids: Array | Sequence[str] | None = None,
-        mask: Array | None = None,
-        indexes: Array | None = None,
-        group_sizes: Array | None = None,
-        exclude: Pairs | None = None,
-        tie_break: Array | None = None,
-        groups: Array | None = None,
-        repeats: Repeats = "error",
-        weights: Array | None = None,
+        **options: Unpack[Options],
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`, and ``slices``.
 
@@ -108,7 +102,7 @@ class Sliced(SuiteMetric):
             slices = self._slices_of(preds.groups).to(preds.num_candidates.device)
         members, counters = self._members(slices)
         self.add(
-            Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats),
+            Batch(preds, target, **options),
             query_ids,
             [None, *members.T],
             counters,

@@ -9,7 +9,7 @@ import functools
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 import torch.distributed as dist
@@ -20,10 +20,10 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 import torchrank.state.sums as state
 from torchrank.collection.members import Metrics
 from torchrank.layouts.bad_values import Problem, explain
-from torchrank.layouts.batch import Batch
+from torchrank.layouts.batch import Batch, Options, with_options
 from torchrank.layouts.canonical import BLOCK, Need
 from torchrank.metrics.base import RankingMetric
-from torchrank.names.types import Array, Pairs, Repeats, Results, Target, call_of
+from torchrank.names.types import Array, Results, Target, call_of
 from torchrank.ranking.ranking import Ranking
 from torchrank.ranking.tolerance import Tolerance
 from torchrank.state.aggregation import MEANS, from_sums
@@ -127,26 +127,19 @@ class TieReport(SummedMetric):
 
     # ---- add ---------------------------------------------------------------------------------------------------
 
+    @with_options
     def update(
         self,
         preds: Array | Ranking,
         target: Target | None = None,
-        *,
-        mask: Array | None = None,
-        indexes: Array | None = None,
-        group_sizes: Array | None = None,
-        exclude: Pairs | None = None,
-        tie_break: Array | None = None,
-        groups: Array | None = None,
-        repeats: Repeats = "error",
-        weights: Array | None = None,
+        **options: Unpack[Options],
     ) -> None:
         """Add a batch of whole queries. Arguments of :meth:`torchrank.RankingMetric.update`.
 
         Raises:
             TypeError: near ties are looked for in other layouts than scores [query, candidate] with a label or grades.
         """
-        complete = Batch(preds, target, weights, mask, indexes, exclude, tie_break, group_sizes, groups, repeats)
+        complete = Batch(preds, target, **options)
         for batch in _snapped(complete, self._tolerance):
             self._add(batch)
         self.notice_cut(complete)
