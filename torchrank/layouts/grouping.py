@@ -149,9 +149,11 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 def _of_rows(layout: FlatRows, groups: Tensor) -> FlatRows:
     """Rows of groups. A group of several queries is a group in each of them."""
+    if not len(groups):
+        return layout
     _, query = layout.indexes.unique(return_inverse=True)
-    numbers = group_numbers((query * max(1, len(query)) + group_numbers(groups)).unsqueeze(0))
-    width = int(numbers.max()) + 1 if len(query) else 0
+    numbers = group_numbers((query * len(query) + group_numbers(groups)).unsqueeze(0))
+    width = int(numbers.max()) + 1
     fields = {name: getattr(layout, name) for name in ("scores", "grade", "mask", "tie_break")}
     fields = {name: None if x is None else x.unsqueeze(0) for name, x in fields.items()}
     row = DenseLayout(layout.errors, layout.validate, **fields)  # of one query

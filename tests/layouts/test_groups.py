@@ -1,0 +1,388 @@
+"""Groups of candidates, which are ranked as one, and ids that are repeated: against lists of groups in plain Python."""
+
+import math
+import random
+from typing import NamedTuple
+
+import pytest
+import torch
+
+import torchrank as tr
+from tests.support import layout_cases
+from tests.support.layout_cases import config
+from tests.support.oracle_comparison import assert_all_equal, scored
+from tests.support.tie_orders import Query
+
+GRADED = [config(name) for name in ("ndcg", "map", "mrr", "bpref", "auroc")]
+GRADED += [config("recall", top_k=2, ties=ties) for ties in ("expected", "optimistic", "pessimistic")]
+BINARY = [config(name, top_k=k) for name in ("ndcg", "map", "mrr", "hitrate", "recall") for k in (1, 3, None)]
+QUERIES, CANDIDATES = 30, 7
+
+
+class Candidate(NamedTuple):
+    score: float
+    grade: float
+    group: int
+    real: bool = True
+    excluded: bool = False
+    tie_break: int = 0
+
+
+def query_of(candidates, by_tie_break=False):
+    """The query of groups: each has its best score and its largest grade."""
+    groups = {}
+    for number, one in enumerate(candidates):
+        if one.real and not (one.excluded and one.grade <= 0):
+            groups.setdefault(one.group if one.group >= 0 else ("alone", number), []).append(one)
+    listed, missing, places = [], [], sorted({(one.score, one.tie_break) for one in candidates})
+    for members in groups.values():
+        best, grade = max((one.score, one.tie_break) for one in members), max(one.grade for one in members)
+        if best[0] == -math.inf:
+            missing.append(grade)
+        else:
+            listed.append((float(places.index(best)) if by_tie_break else best[0], grade))
+    return Query(tuple(listed), tuple(missing))
+
+
+def some_candidates(seed, shared=False, grades=(-1, 0, 0, 1, 2)):
+    """Candidates of each query with few different scores, so that candidates and groups are tied."""
+    rng = random.Random(seed)
+    groups = [rng.randint(-1, 3) for _ in range(CANDIDATES)]
+    return [
+        [
+            Candidate(
+                float(rng.choice((-math.inf, 0, 1, 1, 2))),
+                rng.choice(grades),
+                groups[column] if shared else rng.randint(-1, 3),
+                rng.random() < 0.8,
+                rng.random() < 0.2,
+                rng.randint(0, 2),
+            )
+            for column in range(CANDIDATES)
+        ]
+        for _ in range(QUERIES)
+    ]
+
+
+def column(rows, name, dtype=None):
+    return torch.tensor([[getattr(one, name) for one in row] for row in rows], dtype=dtype)
+
+
+def pairs_of(rows, wanted):
+    found = [(query, item) for query, row in enumerate(rows) for item, one in enumerate(row) if wanted(one)]
+    return tuple(torch.tensor(found).reshape(-1, 2).T)
+
+
+def plain(rows, *names):
+    """Candidates without some of what they have."""
+    return [[one._replace(**{name: Candidate._field_defaults[name] for name in names}) for one in row] for row in rows]
+
+
+def assert_values(configs, queries, *args, where="", **kwargs):
+    values = [layout_cases.scoring(one).score(*args, **kwargs) for one in configs]
+    assert_all_equal(configs, queries, values, where)
+
+
+# ---- scores ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("kind", [torch.Tensor, layout_cases.Elsewhere])
+@pytest.mark.parametrize("given", ["", "mask", "exclude", "mask exclude"])
+def test_a_dense_list_is_one_of_groups(given, kind, shared):
+    rows = some_candidates(given, shared)
+    left_out = {"tie_break": False, "real": "mask" in given, "excluded": "exclude" in given}
+    rows = plain(rows, *(name for name, there in left_out.items() if not there))
+    options = {"mask": column(rows, "real")} if "mask" in given else {}
+    if "exclude" in given:
+        options["exclude"] = pairs_of(rows, lambda one: one.excluded)
+    groups = column(rows, "group")
+    groups = groups[0] if shared else groups
+    assert_values(
+        GRADED,
+        [query_of(row) for row in rows],
+        column(rows, "score").as_subclass(kind),
+        column(rows, "grade"),
+        groups=groups.as_subclass(kind),
+        **options,
+    )
+
+
+def test_a_group_has_the_tie_break_of_its_best_candidate():
+    rows = plain(some_candidates(3), "real", "excluded")
+    queries = [query_of(row, by_tie_break=True) for row in rows]
+    breaks, groups = column(rows, "tie_break"), column(rows, "group")
+    for order in (breaks, breaks.double()):
+        assert_values(
+            GRADED, queries, column(rows, "score"), column(rows, "grade"), tie_break=order, groups=groups, where="dense"
+        )
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("form", ["pairs", "triples", "lists", "label"])
+@pytest.mark.parametrize("kind", [torch.Tensor, layout_cases.Elsewhere])
+def test_judged_items_are_the_groups_of_a_catalogue(form, shared, kind):
+    rows = plain(some_candidates(form, shared, grades=(0, 0, 0, 1)), "tie_break")
+    if form == "label":
+        rows = [[one._replace(grade=int(number == 4)) for number, one in enumerate(row)] for row in rows]
+    items = [[item for item, one in enumerate(row) if one.grade > 0] for row in rows]
+    query, item = pairs_of(rows, lambda one: one.grade > 0)
+    target = {
+        "pairs": (query, item),
+        "triples": (query, item, torch.ones(len(item))),
+        "lists": [torch.tensor(one, dtype=torch.int64) for one in items],
+        "label": torch.full((QUERIES,), 4),
+    }[form]
+    groups, exclude = column(rows, "group"), pairs_of(rows, lambda one: one.excluded)
+    options = {"mask": column(rows, "real"), "exclude": exclude, "groups": groups[0] if shared else groups}
+    # A judged item that a mask hides is no candidate.
+    queries = [query_of(row) for row in rows]
+    assert_values(BINARY, queries, column(rows, "score").as_subclass(kind), target, **options)
+
+
+def test_the_largest_grade_of_several_judged_items_is_that_of_their_group():
+    scores, groups = torch.tensor([[3.0, 2.0, 1.0, 0.0]]), torch.tensor([5, 6, 5, 6])
+    target = (torch.tensor([0, 0, 0]), torch.tensor([2, 0, 3]), torch.tensor([3, 1, 2]))
+    ranking = tr.Ranking.from_scores(scores, target, groups=groups)
+    assert ranking.grade[ranking.valid].tolist() == [3, 2]
+    assert ranking.first[ranking.valid].tolist() == [1, 2]
+    assert ranking.num_candidates.tolist() == [2]
+
+
+def test_a_label_of_ignored_queries_stays_one():
+    scores, label = torch.rand(3, 4), torch.tensor([-100, 1, -1])
+    values = tr.MRR().score(scores, label, groups=[0, 0, 1, 1])
+    assert values.isnan().tolist() == [True, False, False]
+    ids = torch.tensor([[0, 1], [2, 1], [0, 3]])
+    assert tr.MRR().score(ids, label, groups=[0, 0, 1, 1]).isnan().tolist() == [True, False, False]
+
+
+def test_subtopics_of_a_group_have_the_largest_grade_each():
+    grades = torch.tensor([[[1, 0], [0, 1], [0, 1], [0, 0]]])
+    scores, groups = torch.tensor([[4.0, 3.0, 2.0, 1.0]]), torch.tensor([0, 0, 1, 2])
+    got = tr.AlphaNDCG().score(scores, grades, groups=groups)
+    want = tr.AlphaNDCG().score(scores[:, [0, 2, 3]], torch.tensor([[[1, 1], [0, 1], [0, 0]]]))
+    assert got.tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("with_tie_break", [False, True])
+def test_flat_rows_are_rows_of_groups(with_tie_break):
+    rows = plain(some_candidates(5), "excluded")
+    order = torch.randperm(QUERIES * CANDIDATES, generator=torch.Generator().manual_seed(0))
+    names = ("score", "grade", "group", "real", "tie_break")
+    score, grade, groups, real, breaks = (column(rows, name).flatten()[order] for name in names)
+    indexes = torch.arange(QUERIES).repeat_interleave(CANDIDATES)[order] - 7
+    options = {"tie_break": breaks} if with_tie_break else {}
+    queries = [query_of(row, by_tie_break=with_tie_break) for row in rows]
+    assert_values(GRADED, queries, score, grade, indexes=indexes, groups=groups, mask=real, **options)
+    ranking = tr.Ranking.from_flat(score, grade, indexes, groups=groups, mask=real, judged=True, **options)
+    assert_values(GRADED, queries, ranking)
+
+
+def test_large_matrices_are_reduced_in_chunks(monkeypatch):
+    monkeypatch.setattr("torchrank.layouts.grouping.BLOCK", 3 * CANDIDATES)
+    for shared in (False, True):
+        test_a_dense_list_is_one_of_groups("mask exclude", torch.Tensor, shared)
+        test_judged_items_are_the_groups_of_a_catalogue("triples", shared, torch.Tensor)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_scores_keep_their_precision(dtype):
+    scores = torch.tensor([[1.0, 1.0 + torch.finfo(dtype).eps, 0.0]], dtype=dtype)
+    assert tr.MRR().score(scores, torch.tensor([0]), groups=[0, 1, 2]).tolist() == [0.5]
+
+
+def test_batches_without_queries_or_candidates_are_empty():
+    for shape in ((0, 3), (2, 0), (0, 0)):
+        for groups in (torch.zeros(shape[1:]), torch.zeros(shape)):
+            assert len(tr.NDCG().score(torch.zeros(shape), torch.zeros(shape), groups=groups.long())) == shape[0]
+    none = torch.zeros(0, dtype=torch.int64)
+    assert len(tr.NDCG().score(none.float(), none, indexes=none, groups=none)) == 0
+
+
+def test_groups_meet_every_state_and_wrapper():
+    rows = plain(some_candidates(8), "real", "excluded")
+    batch, groups = (column(rows, "score"), column(rows, "grade")), column(rows, "group")
+    want = tr.NDCG().score(*batch, groups=groups)
+    suite = tr.RankingCollection([tr.NDCG(), tr.Recall(3)])
+    suite.update(*batch, groups=groups)
+    assert suite.compute()["ndcg"].item() == pytest.approx(want.mean().item())
+    assert suite.score(*batch, groups=groups)["ndcg"].equal(want)
+    assert suite.clone()(*batch, groups=groups)["ndcg"].item() == pytest.approx(want.mean().item())
+    kept = tr.PerQuery(suite)
+    kept.update(*batch, groups=groups, query_ids=torch.arange(QUERIES))
+    assert kept.compute().columns["ndcg"].tolist() == want.tolist()
+    sliced = tr.Sliced(suite, ["a", "b"])
+    sliced.update(*batch, groups=groups, slices=torch.arange(QUERIES) % 2)
+    assert sliced.compute()["ndcg/a"].item() == pytest.approx(want[::2].mean().item())
+    booted = tr.Bootstrapped(suite, replicates=10)
+    booted.update(*batch, groups=groups, query_ids=torch.arange(QUERIES))
+    paired = tr.Compared(suite, ["a", "b"])
+    paired.update({"a": batch[0], "b": batch[0]}, batch[1], groups=groups)
+    report = tr.TieReport(suite)
+    report.update(*batch, groups=groups)
+    alone = tr.NDCG()
+    alone.update(*batch, groups=groups)
+    assert alone.compute().item() == pytest.approx(want.mean().item())
+
+
+# ---- ids -------------------------------------------------------------------------------------------------------------
+
+
+def some_ids(seed, repeated=False):
+    """Lists of ids of a catalogue of 12, of 5 groups and some alone: ids, what is relevant, and the groups."""
+    rng = random.Random(seed)
+    groups = [rng.randint(-1, 4) for _ in range(12)]
+    lists = [[rng.randrange(12) for _ in range(6)] if repeated else rng.sample(range(12), 6) for _ in range(QUERIES)]
+    relevant = [{item: rng.randint(1, 3) for item in rng.sample(range(12), rng.randint(0, 4))} for _ in range(QUERIES)]
+    return lists, relevant, groups
+
+
+def triples(relevant):
+    found = [(query, item, grade) for query, grades in enumerate(relevant) for item, grade in grades.items()]
+    return tuple(torch.tensor(found).reshape(-1, 3).T)
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("options", ["", "mask", "exclude"])
+def test_a_list_of_ids_is_one_of_groups(options, repeated):
+    lists, relevant, groups = some_ids(options, repeated)
+    rng, queries, mask, excluded = random.Random(1), [], [], []
+    for ids, grades in zip(lists, relevant):
+        gone = set(rng.sample(range(12), 3)) if options == "exclude" else set()
+        shown = [options != "mask" or rng.random() < 0.7 for _ in ids]
+        mask.append(shown)
+        excluded.append(torch.tensor([*gone]))
+        order = [i for i, there in zip(ids, shown) if there and not (i in gone and i not in grades)]
+        listed = [Candidate(-float(place), grades.get(i, 0), groups[i] if groups[i] >= 0 else 100 + i)
+                  for place, i in enumerate(order)]  # fmt: skip
+        missing = [Candidate(-math.inf, grade, groups[i] if groups[i] >= 0 else 100 + i) for i, grade in grades.items()]
+        queries.append(query_of([*listed, *missing]))
+    given = {"mask": {"mask": mask}, "exclude": {"exclude": excluded}}.get(options, {})
+    if repeated:
+        given["repeats"] = "first"
+    assert_values(GRADED[:3], queries, torch.tensor(lists), triples(relevant), groups=groups, **given)
+
+
+def test_padded_targets_of_ids_are_groups_once_each():
+    lists, relevant, groups = some_ids(2)
+    padded = torch.tensor([[*grades, *[-1] * (4 - len(grades))] for grades in relevant])
+    for one in BINARY:
+        metric, (query, item, _) = layout_cases.scoring(one), triples(relevant)
+        want = metric.score(torch.tensor(lists), (query, item), groups=groups)
+        assert metric.score(torch.tensor(lists), padded, groups=groups).equal(want)
+
+
+@pytest.mark.parametrize("repeats", ["first", "hold"])
+def test_later_copies_go_or_hold_their_place(repeats):
+    lists, relevant, _ = some_ids(repeats, repeated=True)
+    queries = []
+    for ids, grades in zip(lists, relevant):
+        seen, order = set(), []
+        for item in ids:
+            if item not in seen:
+                order.append(grades.get(item, 0))
+            elif repeats == "hold":
+                order.append(0)
+            seen.add(item)
+        listed = tuple((-float(place), grade) for place, grade in enumerate(order))
+        queries.append(Query(listed, tuple(grade for item, grade in grades.items() if item not in seen)))
+    ids = torch.tensor(lists)
+    assert_values(GRADED[:3], queries, ids, triples(relevant), repeats=repeats)
+    ranking = tr.Ranking.from_ids(ids, triples(relevant), repeats=repeats)
+    assert_values(GRADED[:3], queries, ranking)
+    suite = tr.RankingCollection([tr.NDCG(), tr.Unrepeated(), tr.Gini(num_items=12)])
+    suite.update(ids, triples(relevant), repeats=repeats)
+    want = sum(len(set(one)) / len(one) for one in lists) / QUERIES
+    assert suite.compute()["unrepeated"].item() == pytest.approx(want)  # of the lists as they are
+    gini = tr.Gini(num_items=12)
+    gini.update(torch.tensor([[*dict.fromkeys(one), *[-1] * 6][:6] for one in lists]))
+    assert suite.compute()["gini"].item() == pytest.approx(gini.compute().item())
+
+
+def test_the_error_of_a_repeated_id_names_the_argument_that_takes_it():
+    ids, relevant = torch.tensor([[1, 1, 2]]), torch.tensor([2])
+    with pytest.raises(ValueError, match=r"pass repeats='first' .* repeats='hold'"):
+        tr.MRR().score(ids, relevant)
+    assert tr.MRR().score(ids, relevant, repeats="first").tolist() == [0.5]
+    assert tr.MRR().score(ids, relevant, repeats="hold").tolist() == [pytest.approx(1 / 3)]
+
+
+def test_repeated_ids_of_groups_are_an_error_unless_they_may_be():
+    ids, relevant = torch.tensor([[1, 1, 2]]), torch.tensor([2])
+    with pytest.raises(ValueError, match="occurs more than once"):
+        tr.MRR().score(ids, relevant, groups=[0, 1, 2])
+    with pytest.raises(ValueError, match="outside the batch or the catalogue"):
+        tr.MRR().score(torch.tensor([[1, 3]]), relevant, groups=[0, 1, 2])
+
+
+SCORES, GRADES, IDS = torch.rand(2, 3), torch.ones(2, 3), torch.tensor([[0, 1], [1, 2]])
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "call"),
+    [
+        (ValueError, r"groups of shape \[3\] or \[2, 3\]", lambda: tr.NDCG().score(SCORES, GRADES, groups=[0, 1])),
+        (TypeError, "groups", lambda: tr.NDCG().score(SCORES, GRADES, groups=[0.5, 1, 2])),
+        (ValueError, r"\[id\], the group of each id", lambda: tr.MRR().score(IDS, IDS[:, 0], groups=IDS)),
+        (
+            ValueError,
+            r"shape \[6\].*sizes of queries are group_sizes",
+            lambda: tr.NDCG().score(SCORES.flatten(), GRADES.flatten(), indexes=[0] * 6, groups=[3, 3]),
+        ),
+        (ValueError, "repeats to be 'error', 'first'", lambda: tr.MRR().score(IDS, IDS[:, 0], repeats="max")),
+        (ValueError, "beside ranked ids", lambda: tr.NDCG().score(SCORES, GRADES, repeats="first")),
+        (ValueError, "'hold'", lambda: tr.MRR().score(IDS, IDS[:, 0], groups=[0, 1, 2], repeats="hold")),
+        (
+            ValueError,
+            "got groups",
+            lambda: tr.NDCG().score(tr.Ranking.from_scores(SCORES, GRADES), groups=[0, 1, 2]),
+        ),
+        (
+            ValueError,
+            "no groups for unrepeated",
+            lambda: tr.RankingCollection(["mrr", tr.Unrepeated()]).update(IDS, IDS[:, 0], groups=[0, 1, 2]),
+        ),
+    ],
+)
+def test_wrong_groups_and_repeats_raise(error, message, call):
+    with pytest.raises(error, match=message):
+        call()
+
+
+# ---- no value above 1 ------------------------------------------------------------------------------------------------
+
+# Every measure whose values are at most 1 by its definition, with its defaults and cut at 2.
+AT_MOST_1 = [
+    one
+    for one in {str(one): one for one in layout_cases.few_configs()}.values()
+    if tr.RankingMetric.registry[one.name].value_range[1] == 1 and layout_cases.is_relevant_enough(one)
+]
+LISTS = 500
+
+
+def assert_at_most_1(*args, **kwargs):
+    found = scored(map(layout_cases.scoring, AT_MOST_1), *args, **kwargs)
+    assert len(found) > 100
+    for label, values in found.items():
+        assert not (values > 1 + 1e-9).any(), (label, values.nan_to_num().argmax())
+
+
+def test_no_value_of_groups_of_scores_is_above_1():
+    draw = torch.Generator().manual_seed(1)
+    scores = torch.randint(0, 4, (LISTS, 6), generator=draw).double()
+    grades, groups = (torch.randint(low, 3, (LISTS, 6), generator=draw) for low in (0, -1))
+    mask = torch.rand(LISTS, 6, generator=draw) < 0.8
+    assert_at_most_1(scores, grades, groups=groups, mask=mask)
+    assert_at_most_1(scores, grades.nonzero(as_tuple=True), groups=groups, mask=mask)
+    indexes = torch.arange(LISTS).repeat_interleave(6)
+    assert_at_most_1(scores.flatten(), grades.flatten(), indexes=indexes, groups=groups.flatten(), mask=mask.flatten())
+
+
+@pytest.mark.parametrize(
+    "options", [{"repeats": "first"}, {"repeats": "hold"}, {"repeats": "first", "groups": [0, 0, 1, -1, 1, -1]}]
+)
+def test_no_value_of_lists_with_repeated_ids_is_above_1(options):
+    draw = torch.Generator().manual_seed(len(options))
+    ids, grades = (torch.randint(low, high, (LISTS, 6), generator=draw) for low, high in ((-1, 6), (0, 2)))
+    assert_at_most_1(ids, grades.nonzero(as_tuple=True), **options)
