@@ -4,6 +4,7 @@
 """
 
 import csv
+import inspect
 import random
 
 import pytest
@@ -147,6 +148,22 @@ def test_errors_name_the_argument(change, message):
         RankingEvaluator(**arguments)
 
 
+@pytest.mark.parametrize(
+    ("suite", "message"),
+    [
+        (tr.Coverage(num_items=300), "Expected preds to be integer ids"),
+        (tr.Sliced("mrr", ["a", "b"]), "pass slices="),
+        (tr.PerQuery("mrr"), "pass query_ids="),
+    ],
+)
+def test_a_suite_that_needs_more_than_scores_is_refused_before_the_model_is_called(suite, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        RankingEvaluator(QUERIES, CORPUS, RELEVANT, suite)
+    candidates = {query: list(CORPUS)[:3] for query in QUERIES}
+    with pytest.raises((TypeError, ValueError), match=f"{message}|unexpected keyword argument 'indexes'"):
+        RerankingEvaluator(QUERIES, CORPUS, candidates, RELEVANT, suite)
+
+
 # ---- candidates of a reranker ----------------------------------------------------------------------------------------
 
 #: 30 documents, and for some queries a few relevant ones
@@ -228,6 +245,25 @@ def test_a_reranker_with_several_scores_of_a_pair_is_refused():
 
     with pytest.raises(ValueError, match=r"Expected one score of each pair, got shape \[\d+, 3\]; .*num_labels=1"):
         RerankingEvaluator(QUERIES, CORPUS, CANDIDATES, RELEVANT)(Classes())
+
+
+def test_an_evaluator_without_options_has_the_batches_files_and_times_of_theirs(tmp_path):
+    calls = {
+        "Ranking": lambda **options: RankingEvaluator(QUERIES, CORPUS, RELEVANT, **options),
+        "Reranking": lambda **options: RerankingEvaluator(QUERIES, CORPUS, CANDIDATES, RELEVANT, **options),
+    }
+    for (kind, call), model, key in zip(calls.items(), (Words(), Pairs()), ("cosine_ndcg@10", "ndcg@10")):
+        values = call()(model, str(tmp_path))
+        assert list(values) == [key]
+        options = {"batch_size": 32, "show_progress_bar": False, "convert_to_tensor": True}
+        assert [found for _, found in model.calls] == [options] * len(model.calls)
+        with (tmp_path / f"{kind}_evaluation_results.csv").open(newline="") as file:
+            assert list(csv.DictReader(file)) == [{"epoch": "-1", "steps": "-1", key: str(values[key])}]
+        call(write_csv=False)(model, str(tmp_path / "none"))
+        call()(model)
+        assert [path.name for path in tmp_path.iterdir() if kind in path.name] == [f"{kind}_evaluation_results.csv"]
+    assert not (tmp_path / "none").exists()
+    assert inspect.signature(RankingEvaluator).parameters["corpus_chunk_size"].default == 50_000
 
 
 # ---- the library itself ----------------------------------------------------------------------------------------------

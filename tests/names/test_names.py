@@ -5,6 +5,7 @@ import math
 import re
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from torchrank.names.nearest import did_you_mean
 from torchrank.names.optional import imported
 from torchrank.names.parse import parse_all, resolve
 from torchrank.names.registry import measures
-from torchrank.names.spellings import also_in, known, without_optional
+from torchrank.names.spellings import PARSE, TITLES, also_in, known, plain, without_optional
 
 # What is there whatever measures are, by library.
 LABELS = {
@@ -654,3 +655,36 @@ def test_no_two_of_many_functions_with_one_name_share_a_state():
     metrics = [tr.DCG(gain=power(exponent)) for exponent in range(1, 6)]
     assert len({metric.label for metric in metrics}) == 1
     assert len({tuple(metric.metric_state) for metric in metrics}) == len(metrics)
+
+
+def test_the_line_of_other_libraries_has_each_name_once_with_its_remark():
+    for measure in measures().values():
+        line, entries = also_in(measure), [one for one in known(measure) if one.library != PARSE]
+        assert (line == "none of the libraries compared.") == (not entries)
+        for one in entries:
+            shown = plain(without_optional(one.theirs))
+            wanted = {TITLES.get(one.library, one.library), one.remark, f"`{shown}`" if shown else ""}
+            assert all(text in line for text in wanted), (measure, one)
+        names = Counter(plain(without_optional(one.theirs)) for one in entries if one.theirs)
+        for remark in filter(None, {one.remark for one in entries}):  # a remark may quote names
+            line = line.replace(remark, "")
+        assert all(1 <= line.count(f"`{name}`") <= names[name] for name in names), line
+
+
+def test_parameters_have_types_that_are_evaluated_texts_or_unknown_names():
+    class Own(tr.extend.BinaryMetric):  # annotations of this file are types, not texts
+        name = "ownwithtypes"
+        share: float = tr.extend.number(default=2, above=0)
+        least: int | None = tr.extend.integer(default=None, least=1)
+        other: "float | None" = tr.extend.number(default=None)
+        unknown: "NotThere" = tr.extend.parameter(default=3)  # noqa: F821
+
+        def measure(self, ranking):
+            return ranking.hits(1, 1)
+
+    hints = [Own.declared[name].hint for name in ("share", "least", "other", "unknown")]
+    assert hints == [float, int | None, float | None, "NotThere"]
+    for name, wrong in (("share", None), ("share", 0), ("least", 0), ("other", "x")):
+        with pytest.raises(ValueError, match=f"Expected {name} to be"):
+            Own(**{name: wrong})
+    assert Own(least=None, other=None).label == "ownwithtypes"

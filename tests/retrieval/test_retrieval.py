@@ -453,6 +453,19 @@ def test_a_function_sees_the_queries_in_order_of_their_index():
     assert seen[0].dtype == torch.float32
 
 
+def test_a_function_with_dim_receives_a_vector_of_values_in_whatever_order_rows_come():
+    seen = []
+
+    def last(values, dim=None):
+        seen.append((values.dim(), dim))
+        return values[-1]
+
+    for order in (slice(None), rows(20)[2].argsort(stable=True)):
+        batch = tuple(x[order] for x in rows(20))
+        close(*(make("RetrievalMRR", aggregation=last)(*batch) for make in (ours, theirs)))
+    assert set(seen) == {(1, None)}
+
+
 @every_class
 def test_a_long_query_among_short_ones(name):
     # It goes into a rectangle of its own, so that the queries are not ranked in the order of their index.
