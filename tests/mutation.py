@@ -49,7 +49,7 @@ TESTS = {
     "layouts": ["layouts"],
     "ranking": ["ranking", "measures"],
     "engine": ["engine"],
-    "formulas": ["measures", "item_lists", "engine/test_sizes.py"],
+    "formulas": ["measures", "item_lists", "engine/test_sizes.py", "wrappers/test_sampled.py"],
     "statistics": ["statistics"],
     "state": ["state"],
     "metrics": ["measures", "item_lists"],
