@@ -24,6 +24,7 @@ from tests.support.oracle_comparison import (
     kind_of_need,
     wanted,
 )
+from tests.support.unread import leave_values_unread
 from torchrank import retrieval
 from torchrank.engine.plan import chunks
 from torchrank.layouts.arrange import arrange
@@ -83,6 +84,14 @@ def test_measures_of_every_kind_of_need_equal_the_oracle(layout):
     # One of them alone, another one in each layout.
     alone = suited[list(layout_cases.LAYOUTS).index(layout) % len(suited)]
     assert_equal(alone, queries, alone.metric().score(*batch.args, **batch.kwargs), layout)
+
+
+@pytest.mark.parametrize("layout", layout_cases.LAYOUTS)
+def test_values_that_are_not_read_have_the_same_measures_in_each_layout(layout, monkeypatch):
+    leave_values_unread(monkeypatch)
+    queries, batch = layout_cases.batch(layout, 20)
+    suited = [config for config in TRIED if layout_cases.suits(config, layout)]
+    assert_equal_by_need(suited, queries, batch, layout)
 
 
 @cache
