@@ -28,6 +28,7 @@ from tests.support.brute_force_ranks import (
     standing,
 )
 from tests.support.oracle_comparison import FEW, REPRESENTATIVES, assert_equal_by_need, scored
+from tests.support.unread import leave_values_unread
 from torchrank.engine import compiled as fused
 from torchrank.engine import counting, rank, sorting, streaming, topk
 from torchrank.engine.plan import Counting, Strategy, cheapest, chunks, plan
@@ -50,12 +51,15 @@ WAYS = {
     "few, by sorting": {"sparse": 0, **FORCED[Counting.SORT]},
     "all, sorted": {"sparse": 10**9, **FORCED[Counting.SORT]},
     "all, the best": {"sparse": INF, "block": 1},  # a query with a tie at the cut is no matter of the others
+    "no value is read": {},
 }
 
 
 @pytest.fixture(params=WAYS)
-def way(request, assume):
+def way(request, assume, monkeypatch):
     assume(**WAYS[request.param])
+    if request.param == "no value is read":
+        leave_values_unread(monkeypatch)
     return request.param
 
 
@@ -162,8 +166,11 @@ options_and_dtypes = pytest.mark.parametrize(
 
 @options_and_dtypes
 @pytest.mark.parametrize("engine", Counting)
-def test_every_engine_finds_the_same_places(assume, engine, dtype, options):
+@pytest.mark.parametrize("read", [True, False], ids=["", "no value is read"])
+def test_every_engine_finds_the_same_places(assume, monkeypatch, read, engine, dtype, options):
     make_blocks_small(assume)
+    if not read:
+        leave_values_unread(monkeypatch)
     scores = some_scores(24, 41, dtype, seed=3)
     judged, triples = judged_lists(24, 41, seed=4)
     all_options = {
