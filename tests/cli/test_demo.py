@@ -21,7 +21,8 @@ from torchrank import __version__, preset
 from torchrank.cli import main
 from torchrank.cli.measures import Description, described
 from torchrank.cli.plain import formula
-from torchrank.names.presets import ALWAYS, LIBRARIES
+from torchrank.names.presets import ALWAYS, EXCEPT, LIBRARIES
+from torchrank.names.presets import rows as table_rows
 
 
 def of_output(text: str) -> list[str]:
@@ -246,6 +247,23 @@ def test_tables_of_measures_and_spellings_are_in_markdown(capsys):
     for label, names in spellings.items():
         assert names
         assert not {label, re.split(r"\W", label)[0]} & set(names)
+
+
+def test_the_table_of_presets_has_a_column_for_each_library_and_a_row_for_each_measure(capsys):
+    assert main(["presets", "--markdown"]) == 0
+    head, _, always, but, *rows = [[cell.strip() for cell in row] for row in cells_of(capsys.readouterr().out.strip())]
+    assert head == ["", *LIBRARIES.values()]
+    assert (always[0], but[0]) == ("all of these", "except")
+    columns = dict(zip(LIBRARIES, zip(*[row[1:] for row in rows])))
+    assert [row[0] for row in rows] == list(table_rows())
+    for number, name in enumerate(LIBRARIES, 1):
+        assert re.findall("`([^`]+)`", always[number]) == [f"{k}={v}" for k, v in ALWAYS.get(name, {}).items()]
+        assert but[number].replace(r"\|", "|") == EXCEPT.get(name, "")
+        for (measure, cells), shown in zip(table_rows().items(), columns[name]):
+            wanted = [re.sub("[][{}]", "", cell.ours) for cell in cells.get(name, []) if cell.ours]
+            whys = [re.sub("[][{}]", "", cell.why) for cell in cells.get(name, []) if not cell.ours]
+            assert re.findall("`([^`]+)`", re.sub("none: [^;]*", "", shown)) == wanted, measure
+            assert all(f"none: {why}" in shown.replace(r"\|", "|") for why in whys), measure
 
 
 def test_several_measures_and_other_spellings(capsys):

@@ -58,7 +58,7 @@ def test_texts_are_cut_in_their_middle_where_no_column_can_go():
             assert not dots or len(start) == len(end) >= 3
         if 18 < width < 72:
             assert wide >= width - 3  # no more is cut than needed
-    assert fitted(Table({"a": [1.0], "b": [2.0]}), 3)["a"] == [1.0]  # numbers stay
+    assert fitted(Table({"a": [10**12], "b": [2.0]}), 3).rows == [{"a": 10**12, "b": 2.0}]  # numbers stay
 
 
 def test_lines_are_wrapped_between_words_at_the_width():

@@ -8,10 +8,11 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 
-from torchrank.cli import files, gates, main
+from torchrank.cli import evaluation_commands, files, gates, main
 from torchrank.statistics.table import Table, printable
 
 COMMAND = [sys.executable, "-m", "torchrank"]
@@ -55,6 +56,14 @@ def printed(capsys, *arguments):
         ("eval qrels run.lz4", 3, "decompress it with lz4 -d"),
         ("eval qrels a.run --ties expected --depth 3", 2, "Expected --ties document with depth"),
         ("compare qrels a.run b.run --test tukey --correction bh", 2, "--family measure with --test tukey"),
+        ("eval qrels a.run a.run", 2, "Expected runs with different names, got 'a' twice; write name=path"),
+        ("eval qrels x=a.run x=b.run", 2, "Expected runs with different names, got 'x' twice"),
+        ("eval qrels a.run --by twice", 3, "each query once, in line 3 of twice, got 'q1 y'"),
+        ("eval qrels a.run --by short", 3, "Expected a query and its slice, each query once, in line 2 of short"),
+        ("compare qrels a.run b.run -m mrr --require map>0", 2, "Expected the measure of --require to be one of mrr"),
+        ("measures ndcg(gain=other)@10", 2, "Expected gain to be"),
+        ("measures ndgc", 2, "did you mean 'ndcg'"),
+        ("presets nothing", 2, "Expected a library, one of "),
         ("eval qrels mteb.json", 3, "read it by tr.read_run(source, subset=...)"),
         ("eval qrels a.run -q none/values.tsv", 2, "Expected a file in a folder that exists, got none/values.tsv"),
         ("eval qrels a.run -q .", 2, "Expected a file, got the folder ."),
@@ -68,6 +77,8 @@ def test_wrong_calls_and_files_have_a_message_and_a_status_that_no_gate_has(
     monkeypatch.chdir(folder)
     pathlib.Path("deep.json").write_text('{"a": ' * 500 + "1" + "}" * 500)
     pathlib.Path("deeper.json").write_text('{"a": ' * 100_000)
+    pathlib.Path("twice").write_text("q1 x\n\nq1 y\n")
+    pathlib.Path("short").write_text("q1 x\nq2\n")
     pathlib.Path("run.lz4").write_bytes(b"\x04\x22\x4d\x18" + bytes(50))
     pathlib.Path("mteb.json").write_text(json.dumps({s: {"test": {"q1": {"a": 1}}} for s in ("en", "de")}))
     found, out, err = printed(capsys, *arguments.split(" "))
@@ -90,6 +101,46 @@ def test_errors_that_nobody_has_foreseen_have_a_status_of_their_own(folder, caps
         status, _, err = printed(capsys, *call)
         assert status == 70
         assert message in err.splitlines()[-1]
+
+
+def test_an_interrupted_command_has_the_status_of_an_interrupt(folder, capsys, monkeypatch):
+    monkeypatch.setattr(
+        "torchrank.cli.evaluation_commands.compared", lambda _: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
+    call = ["compare", folder / "qrels", folder / "a.run", folder / "b.run"]
+    assert printed(capsys, *call) == (130, "", "")
+
+
+def test_blank_lines_of_slices_are_left_out_and_a_report_names_the_seed_of_a_test_that_draws(folder, capsys):
+    (folder / "slices").write_text("\nq1 x\n  \nq2 y\nq3 x\n")
+    call = ["compare", *(folder / name for name in ("qrels", "a.run", "b.run")), "-m", "mrr", "--seed", "1234567"]
+    out = printed(capsys, *call, "--by", folder / "slices", "--format", "json")[1]
+    assert {row["measure"]: row["n"] for row in json.loads(out)["rows"]} == {"mrr": 3, "mrr/x": 2, "mrr/y": 1}
+    for test in ("t", "randomization", "bootstrap"):
+        assert printed(capsys, *call, "--html", folder / "report.html", "--test", test)[0] == 0
+        assert ("1234567" in (folder / "report.html").read_text()) == (test != "t")
+
+
+def test_a_gate_of_values_that_are_not_there_is_undecided(folder, capsys):
+    (folder / "qrels").write_text("q1 0 a 0\n")
+    call = ["compare", *(folder / name for name in ("qrels", "a.run", "b.run")), "-m", "mr", "--format", "json"]
+    for gate, status in (("--require", 1), ("--fail-if", 0)):
+        found, out, _ = printed(capsys, *call, gate, "mr > 0")
+        (verdict,) = json.loads(out)["gates"]
+        assert (found, verdict["state"], verdict["difference"], verdict["p"]) == (status, "undecided", None, None)
+
+
+def test_a_line_says_what_is_read_for_how_long_and_disappears(monkeypatch):
+    monkeypatch.setattr(evaluation_commands, "PATIENCE", 0.01)
+    monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
+    with evaluation_commands._patiently("reading x", True):
+        while "\r\x1b[Kreading x: 0 s" not in stream.getvalue():
+            time.sleep(0.01)
+    assert stream.getvalue().endswith("\r\x1b[K")
+    stream.truncate(0)
+    with evaluation_commands._patiently("reading x", False):
+        time.sleep(0.05)
+    assert not stream.getvalue()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
