@@ -487,7 +487,10 @@ def test_a_long_query_among_short_ones(name):
 @every_class
 @pytest.mark.parametrize("action", ["neg", "pos", "skip", "error"])
 def test_no_rows_are_worth_0(name, action):
-    for own in variants(name):
+    ways = [own | more for own in variants(name) for more in ({}, {"aggregation": "max"}, {"aggregation": torch.mean})]
+    for own in ways:
+        if name == CURVES[1] and "aggregation" in own:
+            continue
         found = ours(name, empty_target_action=action, **own).compute()
         if name in SINGLE:
             assert (found.item(), found.dtype) == (0, torch.float32)

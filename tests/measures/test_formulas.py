@@ -1,0 +1,101 @@
+"""Parts of formulas that several measures or wrappers share, against enumeration."""
+
+import itertools
+import math
+import random
+from statistics import mean
+
+import pytest
+import torch
+
+import torchrank as tr
+from tests.support import layout_cases, tie_orders
+from torchrank.formulas import cascades, judgment_bounds
+from torchrank.formulas.first_relevant import first_rank
+from torchrank.formulas.greedy import best_first
+
+
+def test_the_expected_rank_of_the_first_relevant_candidate_is_the_mean_over_all_orders():
+    queries, batch = layout_cases.batch("dense_masked", 200)
+    ranking = tr.Ranking.from_scores(*batch.args, **batch.kwargs)
+    for level in (1, 2):
+        for query, found in zip(queries, first_rank(ranking, level).tolist(), strict=True):
+            orders = tie_orders.orders(tie_orders.flags(query, level), "expected")
+            if not any(grade >= level for _, grade in query.listed):
+                assert found == math.inf
+            else:
+                total = sum(weight * (order.index(True) + 1) for order, weight in orders)
+                assert found == pytest.approx(total / sum(weight for _, weight in orders), rel=1e-12)
+
+
+def greedy(worth, fading, weights, top_k):
+    """The gains of the greedy order of one query: worth by subtopic and candidate."""
+    left, free, gains = [1.0] * len(worth), set(range(len(worth[0]))), []
+    for _ in range(min(top_k, len(free))):
+        gain = {c: sum(w * l * x[c] for w, l, x in zip(weights, left, worth)) for c in free}
+        best = max(gain.values())
+        chosen = max((c for c in free if gain[c] >= best * (1 - 1e-12)), key=lambda c: [x[c] for x in worth])
+        gains.append(gain[chosen])
+        left = [l * (1 - fading * x[chosen]) for l, x in zip(left, worth)]
+        free.remove(chosen)
+    return gains + [0.0] * (min(top_k, len(worth[0])) - len(gains))
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize(("subtopics", "top_k"), [(1, None), (1, 2), (3, None), (3, 2), (3, 9), (33, 3)])
+def test_the_greedy_order_takes_the_largest_weighted_gain_at_each_rank(subtopics, top_k, weighted, binary):
+    draw = random.Random(subtopics)
+    value = (lambda: draw.choice([0, 0, 1])) if binary else (lambda: draw.choice([0, 0.5, 0.25, 1]))
+    worth = [[[value() for _ in range(5)] for _ in range(subtopics)] for _ in range(20)]
+    weights = [[draw.choice([0.5, 0.25, 0.125]) for _ in range(subtopics)] for _ in worth]
+    tensors = torch.tensor(worth, dtype=torch.float64), torch.tensor(weights, dtype=torch.float64)
+    found = best_first(tensors[0], 0.5, top_k, tensors[1] if weighted else None)
+    for row, its_worth, its_weights in zip(found.tolist(), worth, weights, strict=True):
+        want = greedy(its_worth, 0.5, its_weights if weighted else [1] * subtopics, 5 if top_k is None else top_k)
+        assert row == pytest.approx(want, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["err", "rbp", "err@3"])
+def test_cascades_in_many_blocks_have_the_values_of_one(monkeypatch, name):
+    queries, batch = layout_cases.batch("dense_masked", 20)
+    want = tr.parse(name).score(*batch.args, **batch.kwargs)
+    for block in (1, 4, 40, 200, 1000):
+        monkeypatch.setattr(cascades, "BLOCK", block)
+        suite = tr.RankingCollection([name, "err@2", "err@5"])
+        torch.testing.assert_close(suite.score(*batch.args, **batch.kwargs)[name], want, rtol=1e-12, atol=1e-15)
+    assert len(queries) == len(want)
+
+
+def test_bounds_over_judgments_take_lists_up_to_a_largest_length_where_every_rank_matters(monkeypatch):
+    monkeypatch.setattr(judgment_bounds, "LONGEST", 6)
+    scores, grades = torch.rand(3, 7), torch.full((3, 7), -1)
+    metric = tr.MAP(unjudged="lower")
+    assert metric.score(scores[:, :6], grades[:, :6]).shape == (3,)
+    with pytest.raises(ValueError, match=r"Expected lists of at most 6 candidates for map.*, got 7; pass"):
+        metric.score(scores, grades)
+    assert tr.MAP(top_k=2, unjudged="lower").score(scores, grades).shape == (3,)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int64])
+@pytest.mark.parametrize("level", [1, 127, 127.5, 128, 200])
+def test_bounds_hold_for_levels_that_the_grades_dtype_cannot_hold(dtype, level):
+    scores = torch.tensor([[3.0, 2.0, 1.0, 0.0]])
+    grades = torch.tensor([[-1, 0, 127, -1]], dtype=dtype)
+    unjudged = [0, 3]
+    values = []
+    for some in itertools.product([0, 1], repeat=2):
+        judged = [0, 0, 127, 0]
+        for at, one in zip(unjudged, some):
+            judged[at] = math.ceil(level) * one
+        flags = [grade >= level for grade in judged]
+        found = [mean(flags[: rank + 1]) for rank, one in enumerate(flags) if one]
+        values.append(mean(found) if found else 0)
+    for side, best in (("lower", min), ("upper", max)):
+        metric = tr.MAP(relevance_level=level, unjudged=side)
+        assert metric.score(scores, grades).item() == pytest.approx(best(values), rel=1e-12)
+
+
+def test_an_empty_table_of_gains_is_refused():
+    with pytest.raises(ValueError, match=r"Expected a table of gains by grade, e\.g\. .*, got an empty one"):
+        tr.NDCG(gain={})
