@@ -19,6 +19,9 @@ PAIRS = "min max, minimum maximum, amin amax, argmin argmax, cummin cummax, any 
 PAIRS += ", zeros_like ones_like, new_zeros new_ones, startswith endswith, lt le, gt ge, logical_and logical_or"
 NAMES = {a: b for pair in PAIRS.split(", ") for a, b in (pair.split(), pair.split()[::-1])}
 
+#: arguments of plots whose constants are a matter of taste
+LOOKS = ["alpha", "dpi", "fontsize", "framealpha", "handlelength", "linewidth", "markersize", "rotation", "zorder"]
+
 
 @dataclass
 class Mutant:
@@ -91,7 +94,7 @@ def is_text(node: ast.AST) -> bool:
 
 
 def changed(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """The changes of a node and of all in it but words: messages, docstrings, annotations, code for type checkers."""
+    """The changes of a node and of all in it but words, annotations, code for type checkers, and looks of plots."""
     match node:
         case ast.JoinedStr() | ast.MatchValue() | ast.Expr(value=ast.Constant()):
             return
@@ -100,6 +103,8 @@ def changed(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         case ast.Call(func=ast.Name(id="dataclass_transform" | "cast" | "TypeVar")):
             return
         case ast.Raise(exc=ast.Name(id="NotImplementedError")):  # of a method that subclasses define
+            return
+        case ast.keyword(arg=name, value=ast.Constant()) if name in LOOKS:
             return
     yield from changes(node)
     warns = isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"

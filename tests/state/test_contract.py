@@ -19,6 +19,7 @@ import torchrank as tr
 from tests.support import layout_cases
 from tests.support.optional import pyplot
 from tests.support.oracle_comparison import FEW, MEASURES, REPRESENTATIVES
+from tests.support.unread import leave_values_unread
 from torchrank.layouts.bad_values import Problem
 from torchrank.retrieval import RetrievalMRR
 
@@ -142,6 +143,35 @@ def test_update_and_compute(kind):
     metric.reset()
     metric.update(*BATCHES[1])
     check(metric.compute(), aggregated(metric, BATCHES[1:2]))
+
+
+@every_kind
+def test_values_that_are_not_read_give_the_same_result(kind, monkeypatch):
+    leave_values_unread(monkeypatch)
+    metric = filled(kind)
+    check(metric.compute(), aggregated(metric, BATCHES))
+    assert (metric.num_queries, metric.num_empty) == (filled(kind).num_queries, filled(kind).num_empty)
+    metric.update(*BAD)
+    with pytest.raises(ValueError, match="1 query with NaN"):
+        metric.compute()
+
+
+def test_a_collection_of_which_no_value_is_read_has_the_results_intervals_and_counts_of_one_that_is_read(monkeypatch):
+    names = ["ndcg@3", "mrr", "mr", "map", "recall@1,2", "mr(adjusted=index)", "mrr(aggregation=median)", "auroc"]
+    labels = [(scores, target.argmax(-1).where(torch.arange(len(target)) % 4 < 3, -100)) for scores, target in BATCHES]
+
+    def results(batches, **kwargs):
+        suite = tr.RankingCollection(names)
+        steps = [suite(*batch, **kwargs) for batch in batches]
+        return [*steps, suite.compute(), suite.summary().rows, {key: m.num_queries for key, m in suite.items()}]
+
+    want = [results(BATCHES), results(labels)]
+    leave_values_unread(monkeypatch)
+    for found, values in zip((results(BATCHES), results(labels)), want):
+        torch.testing.assert_close(found[:-2], values[:-2], equal_nan=True, rtol=1e-6, atol=1e-7)
+        assert repr(found[-1]) == repr(values[-1])
+        for row, wanted in zip(found[-2], values[-2]):
+            assert row == pytest.approx(wanted, nan_ok=True, rel=1e-9)
 
 
 @every_kind
