@@ -15,6 +15,7 @@ import torchrank as tr
 from tests.support import workers
 from tests.support.optional import stats
 from tests.support.random_batches import batch, rng
+from torchrank.wrappers import bootstrapped
 from torchrank.wrappers.hashing import poisson_counts, splitmix64
 
 BITS = 2**64
@@ -428,3 +429,49 @@ def test_memory_is_bounded_for_many_queries():
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * (1 if sys.platform == "darwin" else 1024)
     assert metric.num_queries == queries + 10
     assert grown < queries * replicates * 8 / 4  # all counts at once would have 8 bytes each, as float64
+
+
+def test_the_interval_of_a_sum_is_that_of_the_mean_times_the_number_of_queries():
+    scores, grades = torch.rand(30, 5), torch.randint(0, 2, (30, 5))
+    found = {}
+    for how in ("sum", "mean"):
+        metric = tr.Bootstrapped(f"numrelret(aggregation={how})@3", replicates=50, seed=1)
+        metric.update(scores, grades, query_ids=torch.arange(30))
+        found[how] = [float(value) for value in metric.compute().values()]
+    assert found["sum"] == pytest.approx([30 * value for value in found["mean"]], rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_coarse_and_fine_parts_add_up_and_their_sums_do_not_depend_on_the_order(dtype):
+    values, weights = torch.rand(2, 3, 100, dtype=dtype)
+    parts = bootstrapped._limbs(values, weights).view(2, 2, 3, 100)
+    torch.testing.assert_close(parts.sum(1), torch.stack([values, weights]), rtol=0, atol=1e-10)
+    if dtype == torch.float64:
+        assert torch.equal(parts.cumsum(-1)[..., -1], parts.flip(-1).cumsum(-1)[..., -1])
+    else:
+        assert not parts[:, 1].any()
+
+
+@pytest.mark.needs("matplotlib")
+def test_plots_without_a_result_draw_that_of_compute():
+    scores, grades, ids = torch.rand(30, 5), torch.randint(0, 2, (30, 5)), torch.arange(30)
+    booted, kept, report = tr.Bootstrapped("mrr", replicates=9), tr.PerQuery("mrr"), tr.TieReport("mrr, ndcg@2")
+    paired = tr.Compared("mrr", ["a", "b"])
+    for metric in (booted, kept):
+        metric.update(scores, grades, query_ids=ids)
+    report.update(scores.round(), grades)
+    paired.update({"a": scores, "b": scores.flip(1)}, grades)
+
+    def drawn(axes):
+        lines = [line.get_xydata().tolist() for line in axes.get_lines()]
+        bars = [bar.get_bbox().bounds for bar in axes.patches]
+        paths = [path.vertices.tolist() for one in axes.collections for path in one.get_paths()]
+        return lines, bars, paths, [text.get_text() for text in axes.get_yticklabels()]
+
+    for metric in (booted, kept, report):
+        assert drawn(metric.plot()[1]) == drawn(metric.plot(metric.compute())[1])
+        assert any(drawn(metric.plot()[1])[:3])
+    assert drawn(report.plot()[1])[3] == ["mrr", "ndcg@2"]
+    figure, axes = paired.plot()
+    assert drawn(axes)[:3] == drawn(paired.comparison().forest(None)[1])[:3]
+    assert figure is axes.figure

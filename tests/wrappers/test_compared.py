@@ -142,6 +142,15 @@ def test_identical_systems_have_p_1_and_one_query_no_verdict():
     assert (row["p"], row["wins"], row["ties"], row["winner"]) == (1.0, 0, 200, None)
 
 
+def test_tukeys_test_of_systems_without_a_spread_of_differences_has_no_p():
+    scores, grades = batch(20)
+    metric = tr.Compared("mrr", SYSTEMS)
+    metric.update(dict.fromkeys(SYSTEMS, scores["a"]), grades)
+    for test in ("t", "tukey"):
+        correction = {} if test == "t" else {"test": "tukey", "correction": "none"}
+        assert [row["p"] for row in metric.comparison(**correction).table] == [1, 1, 1]
+
+
 def test_copies_checkpoints_and_merges_go_on():
     scores, grades = batch()
     whole, first, second = (compared(scores, grades, cuts) for cuts in ((200,), (80,), ()))
@@ -182,6 +191,12 @@ def test_bad_values_raise_and_the_metric_goes_on():
         (
             lambda: tr.Compared("mrr", SYSTEMS).update({"a": torch.rand(2, 2)}, torch.ones(2, 2).int()),
             "the systems a, b, c",
+        ),
+        (
+            lambda: tr.Compared("mrr", ["a", "b"]).update(
+                {"a": torch.rand(2, 2), "b": torch.rand(2, 3)}, torch.ones(2, 2).int()
+            ),
+            r"Expected scores of the same candidates from all systems, got shapes \{'a': \[2, 2\], 'b': \[2, 3\]\}",
         ),
         (lambda: compared(*batch()).comparison("d"), "one of a, b, c"),
         (lambda: compared(*batch()).comparison(test="wilcoxon"), "PerQuery"),

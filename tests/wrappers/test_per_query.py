@@ -283,6 +283,20 @@ def test_a_copy_of_a_state_goes_on(how):
     return equal(metric.compute(), want)
 
 
+def test_a_function_of_the_user_cannot_synchronise_rows():
+    metric = halves()[0]
+    with pytest.raises(ValueError, match="Expected no dist_sync_fn for PerQuery, which gathers rows of different"):
+        metric.sync(dist_sync_fn=lambda x, group: [x], distributed_available=lambda: True)
+
+
+def test_ids_are_a_list_of_texts_and_not_one_text():
+    for ids in ("ab", b"ab"):
+        with pytest.raises(
+            TypeError, match=r"Expected ids to be a list of texts, got one text, b?'ab'; pass \[b?'ab'\]"
+        ):
+            tr.hash_ids(ids)
+
+
 def test_a_state_of_another_suite_is_refused():
     with pytest.raises(ValueError, match="Expected the state of another perquery"):
         tr.PerQuery("mrr").merge_state(tr.PerQuery("map"))

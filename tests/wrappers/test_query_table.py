@@ -163,6 +163,8 @@ def test_deltas_are_the_largest_losses_first():
     assert before.deltas(after, "mr", most=2)["id"] == [3, 4]  # lower is better; equal values in order of id
     with pytest.raises(ValueError, match="Expected one of mrr, mr, got 'mrrr'; did you mean"):
         before.deltas(after, "mrrr")
+    with pytest.raises(TypeError, match="Expected other to be a QueryTable, got dict; pass PerQuery's compute"):
+        before.deltas({"mrr": [1.0]}, "mrr")
     with pytest.raises(ValueError, match="Expected common ids, got none"):
         before.deltas(tr.QueryTable([7], {"mrr": [1.0]}), "mrr")
 
@@ -174,6 +176,8 @@ def test_deltas_are_the_largest_losses_first():
         (([[1, 2]], {"a": [[1.0, 2.0]]}), "Expected a of shape"),
         (([1, 1, 2, 2, 2], {"a": range(5)}), "Expected each id once, got 2 3 times"),
         ((["q", "q"], {"a": [1, 2]}), "Expected each id once, got 'q' 2 times"),
+        (([1, 2], {"a": [1, 2]}, None, None, ["x"]), "Expected one group for each of 2 ids, got 1"),
+        (([1, 2], {"a": [1, 2], "id": [1, 2]}), "Expected labels of metrics, got 'id', the name of the column of ids"),
         (([1, 2], {"a": [1, 2]}, {"b": [1, 2]}), "Expected weights of a, got none"),
         (([1, 2], {"a": [1, 2]}, {"a": [1, -2]}), "Expected finite weights >= 0 for a"),
         (([1, 2], {"a": [1, 2]}, {"a": [1, NAN]}), "Expected finite weights >= 0 for a"),
@@ -196,6 +200,56 @@ def test_tables_need_neither_the_default_dtype_nor_the_default_device():
         torch.set_default_dtype(torch.float32)
         torch.set_default_device(None)
     assert want["queries"] == [1001]
+
+
+FRAME = {
+    "qid": ["x", "x", "y", "z"],
+    "score": [0.5, 0.9, 0.3, 0.1],
+    "label": [1, 0, 1, 1],
+    "language": ["a", "a", "b", "a"],
+}
+
+
+def test_a_table_of_a_ranking_has_its_ids_its_groups_and_the_values_of_its_queries():
+    ranking = tr.Ranking.from_table(FRAME, group="language")
+    table = tr.QueryTable.of(ranking, ["mrr", "mr", "mr(aggregation=geometric,inverse=True)"])
+    assert (table.ids.tolist(), table.columns["mrr"].tolist()) == (["x", "y", "z"], [0.5, 1, 1])
+    assert table.groups.tolist() == ["a", "b", "a"]
+    assert list(table.higher_is_better.values()) == [True, False, False]
+    assert list(table.higher_results_are_better.values()) == [True, False, True]
+    plain = tr.QueryTable.of(tr.Ranking.from_table({k: v for k, v in FRAME.items() if k != "language"}), "mrr")
+    assert (plain.groups, plain.ids.tolist()) == (None, ["x", "y", "z"])
+    with pytest.raises(ValueError, match="Expected a ranking with ids of its queries, got one without; make it by"):
+        tr.QueryTable.of(tr.Ranking.from_ranks(torch.tensor([1, 2])), "mrr")
+    kept = tr.PerQuery("mrr")
+    kept.update(ranking, query_ids=["z", "x", "y"])
+    for names, groups in ((ranking, ["a", "b", "a"]), (["y", "x", "z"], None)):
+        found = kept.compute().named(names)
+        by_id = dict(zip(found.ids.tolist(), found.columns["mrr"].tolist()))
+        assert by_id == {"z": 0.5, "x": 1, "y": 1}
+        assert (found.groups is None) == (groups is None)
+        if groups:
+            assert dict(zip(found.ids.tolist(), found.groups.tolist())) == {"x": "a", "y": "b", "z": "a"}
+    with pytest.raises(ValueError, match="Expected the texts of all ids, got none for -?[0-9]+ and 1 others"):
+        kept.compute().named(["x"])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_table_in_slices_has_columns_of_their_values_and_weights(weighted):
+    weights = {"mrr": [1, 2, 3]} if weighted else None
+    table = tr.QueryTable([1, 2, 3], {"mrr": [1.0, 0.5, 0.25]}, weights, groups=["a", "b", None])
+    found = table.sliced()
+    assert repr(found.to_dict()) == repr(
+        {"id": [1, 2, 3], "mrr": [1, 0.5, 0.25], "mrr/a": [1, NAN, NAN], "mrr/b": [NAN, 0.5, NAN]}
+    ).replace("[1,", "[1.0,").replace("'id': [1.0,", "'id': [1,")
+    assert (found.weights is None) == (not weighted)
+    if weighted:
+        assert {key: one.tolist() for key, one in found.weights.items()} == dict.fromkeys(found.labels, [1, 2, 3])
+    assert found.groups.tolist() == ["a", "b", None]
+    assert found.compute()["mrr/b"] == table.by()["value"][1] == 0.5
+    with pytest.raises(ValueError, match="Expected a table with groups, got none; pass a dict from id to slice"):
+        tr.QueryTable([1], {"mrr": [1.0]}).sliced()
+    assert table._repr_html_() == table.summary()._repr_html_()
 
 
 # ---- other formats ---------------------------------------------------------------------------------------------------

@@ -179,6 +179,13 @@ def test_macro_mean_of_common_queries_has_an_error_from_a_bootstrap_only():
     )
 
 
+def test_macro_mean_of_slices_without_a_value_has_none_and_a_bootstrap_no_error():
+    metric = tr.Sliced(tr.Bootstrapped("mr", replicates=20), 2)
+    metric.update(torch.rand(3, 2), torch.zeros(3, 2).int(), slices=torch.tensor([0, 1, 1]), query_ids=torch.arange(3))
+    *_, macro = metric.summary().rows
+    assert all(math.isnan(macro[name]) for name in ("value", "standard error", "low", "high"))
+
+
 @pytest.mark.parametrize("level", [0.8, 0.95])
 @pytest.mark.parametrize(("sizes", "other"), [((20, 50), 1), ((3, 9, 40), 2), ((20, 50, 30), None)])
 def test_difference_is_the_test_of_welch_in_scipy(sizes, other, level):

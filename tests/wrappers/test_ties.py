@@ -322,6 +322,12 @@ def test_summary_has_a_row_for_each_metric_and_a_note_for_each_metric_without_on
     assert report.summary().notes[0] == "No relevant candidate is in a tie group."
 
 
+def test_a_report_is_never_reduced_together_with_metrics_that_have_no_maxima():
+    suite = tr.RankingCollection({"ties": tr.TieReport("mrr"), "mrr": tr.MRR()})
+    assert not suite["ties"].reducible()
+    assert suite["mrr"].reducible()
+
+
 # ---- bounds of differences -------------------------------------------------------------------------------------------
 
 MEASURES = [
