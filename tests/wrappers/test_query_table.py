@@ -230,7 +230,7 @@ def test_a_table_of_a_ranking_has_its_ids_its_groups_and_the_values_of_its_queri
         assert (found.groups is None) == (groups is None)
         if groups:
             assert dict(zip(found.ids.tolist(), found.groups.tolist())) == {"x": "a", "y": "b", "z": "a"}
-    with pytest.raises(ValueError, match="Expected the texts of all ids, got none for -?[0-9]+ and 1 others"):
+    with pytest.raises(ValueError, match=r"Expected the texts of all ids, got none for -?[0-9]+ and 1 others"):
         kept.compute().named(["x"])
 
 
@@ -244,7 +244,7 @@ def test_a_table_in_slices_has_columns_of_their_values_and_weights(weighted):
     ).replace("[1,", "[1.0,").replace("'id': [1.0,", "'id': [1,")
     assert (found.weights is None) == (not weighted)
     if weighted:
-        assert {key: one.tolist() for key, one in found.weights.items()} == dict.fromkeys(found.labels, [1, 2, 3])
+        assert {key: one.tolist() for key, one in found.weights.items()} == {key: [1, 2, 3] for key in found.labels}
     assert found.groups.tolist() == ["a", "b", None]
     assert found.compute()["mrr/b"] == table.by()["value"][1] == 0.5
     with pytest.raises(ValueError, match="Expected a table with groups, got none; pass a dict from id to slice"):
