@@ -1,0 +1,263 @@
+"""Parameters of measures: the errors of wrong calls, signatures, docstrings, warnings at the line of the user."""
+
+import inspect
+import math
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import torchrank as tr
+from torchrank.names import arguments, optional
+from torchrank.names.labels import name_of, namesake, read, write
+from torchrank.names.parse import Named
+from torchrank.names.plain_keys import check_different
+from torchrank.names.registry import measures
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        ((), {}),
+        ((), {"beta": 2, "gamma": 1}),
+        ((1, 2), {}),
+        ((1, 2, 3), {"alpha": 1}),
+        ((1,), {"top_k": 2}),
+        ((1,), {"top_k": None, "alpha": 1}),
+    ],
+)
+def test_a_wrong_call_has_the_error_of_python(args, kwargs):
+    class Two(tr.extend.BinaryMetric):
+        name = "twoparameters"
+        alpha: float = tr.extend.number(above=0)
+        beta: float = tr.extend.number(above=0)
+
+    def written(self, top_k=None, *, alpha, beta, **others):
+        pass
+
+    written.__qualname__ = "Two.__init__"
+    with pytest.raises(TypeError) as wanted:
+        written(None, *args, **kwargs)
+    with pytest.raises(TypeError) as found:
+        Two(*args, **kwargs)
+    # Python counts self, and arguments by name, in another way
+    texts = [str(error.value).split(" were given")[0].split(" was given")[0] for error in (wanted, found)]
+    assert texts[0].split(" positional argument")[0] == texts[1].split(" positional argument")[0]
+
+
+def test_a_required_argument_by_position_is_missed_by_its_kind():
+    class Cut(tr.extend.BinaryMetric):
+        name = "cutmeasure"
+        cut: int = tr.extend.integer(least=1, kw_only=False)
+
+    with pytest.raises(TypeError, match=r"^Cut.__init__\(\) missing 1 required positional argument: 'cut'$"):
+        Cut()
+    with pytest.raises(TypeError, match=r"^Cut.__init__\(\) got multiple values for argument 'cut'$"):
+        Cut(1, cut=2)
+    assert next(iter(inspect.signature(Cut).parameters)) == "cut"
+    assert Cut(3).cut == Cut(cut=3).cut == 3
+    with pytest.raises(TypeError, match="Expected Untyped to give the parameter 'share' a type, as share: float"):
+        type("Untyped", (tr.extend.BinaryMetric,), {"name": "untyped", "share": tr.extend.number(default=1)})
+
+    class Open(tr.extend.BinaryMetric):
+        name = "openmeasure"
+        kind: str = tr.extend.one_of(default="a")
+
+    with pytest.raises(TypeError, match=r"Expected values for one_of\(\), or a Literal type, got "):
+        Open(kind="a")
+
+
+def test_a_signature_is_of_the_class_and_that_of_its_init_has_self():
+    for cls in (tr.NDCG, tr.MAP, tr.Coverage):
+        of_class, of_init = inspect.signature(cls), inspect.signature(cls.__init__)
+        assert list(of_init.parameters) == ["self", *of_class.parameters]
+        assert of_init.parameters["self"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        assert of_init.replace(return_annotation=int).return_annotation is int
+        assert list(of_init.replace(parameters=[]).parameters) == []
+    metric = tr.NDCG()
+    assert not hasattr(metric, "__signature__")
+    assert inspect.signature(tr.NDCG).parameters["top_k"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    assert inspect.signature(tr.NDCG).parameters["gain"].kind is inspect.Parameter.KEYWORD_ONLY
+
+
+def test_a_fixed_parameter_is_refused_with_its_reason():
+    fixed = [(cls, key) for cls in measures().values() for key, p in cls.declared.items() if hasattr(p, "why")]
+    assert fixed
+    for cls, key in fixed:
+        with pytest.raises(ValueError, match=f"Expected no {key} for {cls.__name__}, .*, got 'x'"):
+            cls.declared[key].checked(cls, key, "x")
+
+
+def test_a_docstring_without_arguments_gets_them_before_its_example():
+    class Bare(tr.extend.BinaryMetric):
+        r"""A measure: :math:`1`.
+
+        Example:
+            >>> 1
+            1
+        """
+
+        name = "baremeasure"
+
+    text = inspect.getdoc(Bare)
+    assert text.index("A measure") < text.index("Args:\n    top_k: ") < text.index("Example:\n    >>> 1")
+    assert text.count("Args:") == 1
+    assert "kwargs: ``ties``, ``empty_target_action``, ``aggregation``, ``validate_args``: as" in text
+
+    class Own(tr.extend.BinaryMetric):
+        """A measure.
+
+        Args:
+            kwargs: as they are.
+        """
+
+        name = "ownkwargs"
+
+    assert inspect.getdoc(Own) == "A measure.\n\nArgs:\n    kwargs: as they are."
+
+
+# ---- checks of arguments ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [True, "1", None, math.nan, math.inf, -math.inf, 1j, np.nan, [1]])
+def test_what_is_no_finite_number_is_refused(value):
+    with pytest.raises(ValueError, match="Expected x to be a number that is finite, got"):
+        arguments.number("x", value)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "good", "wrong", "wanted"),
+    [
+        ({"above": 0}, [1e-300, 5], [0, -1], "> 0"),
+        ({"least": 0}, [0, 5, np.float32(0)], [-1e-300], ">= 0"),
+        ({"below": 1}, [-9, 1 - 1e-16], [1, 2], "< 1"),
+        ({"most": 1}, [1, -9], [1 + 1e-15], "<= 1"),
+        ({"above": 0, "most": 1}, [1, 0.5], [0, 1.1], "> 0 and <= 1"),
+    ],
+)
+def test_numbers_are_taken_within_their_bounds(bounds, good, wrong, wanted):
+    for value in good:
+        arguments.number("x", value, **bounds)
+    for value in wrong:
+        with pytest.raises(ValueError, match=f"Expected x to be a number {wanted}, got"):
+            arguments.number("x", value, **bounds)
+
+
+def test_integers_are_taken_within_their_bounds():
+    for value in (1, 2, 2**53, np.int64(7), np.int8(1)):
+        found = arguments.integer("x", value, least=1)
+        assert (found, type(found)) == (int(value), int)
+    assert arguments.integer("x", None, least=1) is None
+    assert arguments.integer("x", 4, least=4, most=4) == 4
+    for value, wanted in ((0, ">= 1"), (-1, ">= 1"), (True, ">= 1"), (1.0, ">= 1"), ("1", ">= 1"), (2**53 + 1, "<= ")):
+        with pytest.raises(ValueError, match=f"Expected x to be an integer {wanted}.* or None, got"):
+            arguments.integer("x", value, least=1)
+    with pytest.raises(ValueError, match=r"Expected x to be an integer >= 1, got None$"):
+        arguments.integer("x", None, least=1, or_none=False)
+    with pytest.raises(ValueError, match=r"Expected x to be an integer <= 4, got 5$"):
+        arguments.integer("x", 5, least=4, most=4, or_none=False)
+    for name, value in (("top_k", [1, 2]), ("top_k", (1,)), ("other", [1, 2]), ("top_k", 0)):
+        with pytest.raises(ValueError, match="Expected") as raised:
+            arguments.integer(name, value, least=1)
+        assert ("give several to RankingCollection" in str(raised.value)) == (name == "top_k" and value != 0)
+
+
+def test_a_callable_has_another_name_than_the_known_values():
+    def linear(grade):
+        return grade
+
+    arguments.one_of("gain", linear, ["exponential"], or_callable=True)
+    arguments.one_of("gain", "linear", ["linear"], or_callable=True)
+    with pytest.raises(
+        ValueError, match=r"Expected gain to be a callable with a name of its own, .*; pass 'linear' for"
+    ):
+        arguments.one_of("gain", linear, ["linear"], or_callable=True)
+    with pytest.raises(
+        ValueError, match="Expected gain to be one of 'linear' or a callable with a name, got 'linaer'; did"
+    ):
+        arguments.one_of("gain", "linaer", ["linear"], or_callable=True)
+    with pytest.raises(ValueError, match=r"Expected gain to be one of 'linear', None, got 3$"):
+        arguments.one_of("gain", 3, ["linear", None])
+    for function in (lambda x: x, None, 3):
+        with pytest.raises(ValueError, match="Expected a callable with a name of its own, for the label of the metric"):
+            name_of(function)
+    assert name_of(linear) == "linear"
+    assert namesake(torch.sum) == namesake(np.sum) == 0
+    assert arguments.plain(np.float32(0.5)) == 0.5
+    assert type(arguments.plain(np.int8(3))) is int
+    assert arguments.plain("x") == "x"
+
+
+def test_a_label_writes_tuples_mappings_and_whole_numbers_as_they_are_read():
+    assert write("a", {"x": (0.5, 2.0), "y": {1: 2.0, 3: 0.5}, "z": 2.0}, None) == "a(x={0.5,2},y={1:2,3:0.5},z=2)"
+    assert read("a(x=1,y=true,z=none)@3").parameters == {"x": 1, "y": True, "z": "none"}
+
+
+def test_a_warning_is_at_the_line_of_the_user():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tr.Ranking.from_run({"q": {"a": 1}}, {"q": {"b": 0.5}})  # nothing of the run is judged
+        arguments.warn("here")
+    line = inspect.currentframe().f_lineno - 1
+    assert [one.filename for one in caught] == [__file__] * len(caught)
+    assert caught[-1].lineno == line
+    assert len(caught) == 2
+    assert caught[0].lineno == line - 1
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_dictionary_by_names_takes_every_spelling_of_a_measure():
+    values = Named({"P_5": 0.2, "mrr": 0.5, "something else": 1})
+    for name in ("P_5", "precision@5", "Precision@5", "P@5"):
+        assert values[name] == 0.2
+    assert values["recip_rank"] == 0.5
+    assert values["something else"] == 1
+    for name, hint in (("P_15", "; did you mean 'P_5'?"), ("xyzzy", ""), ("ndcg@5,10", "")):
+        with pytest.raises(KeyError, match="Expected one of 'P_5', 'mrr', 'something else', got") as raised:
+            values[name]
+        assert str(raised.value).strip('"').endswith(f"got {name!r}{hint}")
+
+
+def test_a_measure_of_a_catalogue_asks_for_what_it_needs():
+    with pytest.raises(
+        ValueError, match=r"Expected num_items for 'coverage@5', got none; pass tr.Coverage\(num_items=...\)"
+    ):
+        tr.parse("coverage@5")
+    assert tr.parse("coverage@5", num_items=9).label == "coverage@5"
+    with pytest.raises(ValueError, match="Expected no cutoff for"):
+        tr.parse("numq@5")
+
+
+def test_equal_keys_and_equal_spellings_of_keys_are_told_apart():
+    check_different(["a@1", "a@2"], "plain")
+    with pytest.raises(ValueError, match=r"Expected every metric once, got 'a' twice; pass a dict"):
+        check_different(["a", "b", "a"], "label")
+    with pytest.raises(ValueError, match=r"Expected keys with different plain spellings, got '.*' and '.*', both"):
+        check_different(["a_at_1", "a@1"], "plain")
+
+
+def test_presets_have_measures_of_the_catalogue_if_it_is_given():
+    counts = torch.tensor([3, 1, 2])
+    without = tr.preset("recbole", 5)
+    more = tr.preset("recbole", 5, num_items=3, interactions=counts)
+    some = tr.preset("recbole", 5, num_items=3)
+    assert set(without) < set(some) < set(more)
+    assert {metric.name for key, metric in more.items() if key not in without} >= {"coverage", "popularity"}
+    for key in set(more) - set(without):
+        assert getattr(more[key], "num_items", 3) == 3
+
+
+def test_a_package_that_is_not_there_is_named_with_the_ways_out(monkeypatch):
+    assert optional.installed("json.decoder")
+    assert not optional.installed("torchrank_has_no_such_package")
+    assert optional.imported("json.decoder").JSONDecoder
+    with pytest.raises(ImportError, match=r"^Expected nopkg to be installed; run `pip install nopkg`, or do without$"):
+        optional.imported("nopkg.part", instead="do without")
+    monkeypatch.setitem(sys.modules, "json.decoder", None)
+    assert not optional.installed("json.decoder")
+    with pytest.raises(ImportError, match=r"run `pip install json` \(the extra 'x' of torchrank installs it\)$"):
+        optional.imported("json.decoder", "x")
